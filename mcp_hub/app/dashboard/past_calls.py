@@ -224,10 +224,10 @@ class PastCalls:
     # -- one call
 
     def _line(self, caller: Caller, call: PastCall) -> HistoryCall:
-        group = call.group
+        group, took = call.group, 0.0 if call.has_no_end else call.took
         return HistoryCall(
             call.id, group.server, group.tool, group.name, group.method, group.principal, group.client, group.status,
-            call.ended - call.took, call.took, call.waited, call.hub if caller.operates else "", call.code,
+            call.ended - call.took, took, call.waited, call.hub if caller.operates else "", call.code,
             call.message, call.is_durable, call.arguments_bytes, call.result_bytes,
         )  # fmt: skip
 

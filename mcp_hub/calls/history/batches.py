@@ -116,10 +116,15 @@ class BatchMaker:
         self._key = self._key or self._find_key()
         return self._key
 
-    def make_running(self, portion: Portion, terms: JournalTerms, wall: float) -> tuple[Batch, bytes] | None:
-        """The batch of one running call, as shown once its hub is gone; None: not kept."""
+    def make_running(
+        self, portion: Portion, terms: tuple[JournalTerms, JournalTerms], wall: float
+    ) -> tuple[Batch, bytes] | None:
+        """The batch of one running call, as shown once its hub is gone; None: not kept.
+
+        `terms` are those at its begin, and the present ones.
+        """
         count, last = self._count, self._last
-        batches = self.make(portion, (terms, terms), wall)
+        batches = self.make(portion, terms, wall)
         self._count, self._last = count, last
         if not batches:
             return None
@@ -137,6 +142,7 @@ class BatchMaker:
 
         `terms` are those at the first call's end, and the present ones; `begun` has those at a call's begin.
         """
+        terms = terms if portion.has_texts else (terms[0], _textless(terms[1]))
         lines, rules = dict[str, int](), terms[1].rules
         if rules.keeping == "off":
             return []
@@ -148,8 +154,7 @@ class BatchMaker:
             return []
         flags = bytearray(len(portion.rows))
         of_tools = [_NOTHING_SUPPLIED if group is None else group[1] for group in groups]
-        is_without = rules.keeping == "none" or not portion.has_texts
-        texts = b"" if is_without else self._texts(portion, rules.keeping, of_tools, places, flags)
+        texts = b"" if rules.keeping == "none" else self._texts(portion, rules.keeping, of_tools, places, flags)
         rows = portion.rows if len(places) == len(flags) else [portion.rows[index] for index in places]
         marks, ids, ends, starts, turns, argument_sizes, sizes, durable = zip(*rows, strict=True)
         numbered = array("H", map([0 if group is None else group[0] for group in groups].__getitem__, marks))
@@ -244,6 +249,13 @@ class BatchMaker:
         whole = (long[index][0] if index in long else fields[2 * index] for index in places)
         hashes = (hmac.digest(key, text, "sha256").hex()[:_HASH].encode() if text else b"" for text in whole)
         return b"\0".join(part for digest in hashes for part in (digest, b""))
+
+
+def _textless(terms: JournalTerms) -> JournalTerms:
+    """The terms of calls that came without texts, whatever the rules are since then."""
+    if terms.rules.keeping == "off":
+        return terms
+    return JournalTerms(terms.definitions, msgspec.structs.replace(terms.rules, keeping="none"))
 
 
 def _clipped(arguments: Sequence[int], results: Sequence[int]) -> list[int]:

@@ -63,6 +63,8 @@ class CallJournal:
         self._begun_with: JournalTerms | None = None
         """The terms at the first waiting call's end."""
         self._running: dict[str, _RunningCall] = {}
+        self._has_new_rules = False
+        """The batches of running calls are those of earlier rules."""
         self._lock = anyio.Lock()
         self.ended = self._queue.ended
 
@@ -81,9 +83,10 @@ class CallJournal:
         return self._writer.losses[::-1]
 
     def use(self) -> None:
-        """Applies the present rules."""
+        """Applies the present rules, to running calls, too."""
         self._queue.use(self.rules().keeping)
-        if self._running and not self._queue.keeps:
+        if self._running:
+            self._has_new_rules = True
             self._queue.begun.set()
 
     def lasts(self, record: CallRecord) -> None:
@@ -117,8 +120,8 @@ class CallJournal:
 
     async def flush(self, *, is_last: bool = False) -> None:
         async with self._lock:
-            self.use()
             current = self._terms()
+            self._queue.use(current.rules.keeping)
             before, self._begun_with = self._begun_with or current, None
             (portions, dropped, unkept), wall = self._queue.take(), wall_time() - self._clock.now()
             ended = [*unkept, *(id_ for portion in portions for _, id_, *_, is_durable in portion.rows if is_durable)]
@@ -130,8 +133,9 @@ class CallJournal:
                 except Exception:  # a call that nobody expected ends neither the hub nor the history
                     log.exception("history_batch_failed", calls=len(portion.rows))
                     dropped += len(portion.rows)
-            begun = [] if is_last else await self._begun_calls(wall)
-            running = RunningChange(begun, [running_number(id_) for id_ in {*ended, *over}])
+            outdated = self._outdated()
+            begun = [] if is_last else await self._begun_calls(wall, current)
+            running = RunningChange(begun, [running_number(id_) for id_ in {*ended, *over, *outdated}])
             await self._writer.add(batches, dropped, current.rules.limits, running, is_last=is_last)
 
     def _terms_of(self, ended: Iterable[str]) -> dict[str, JournalTerms]:
@@ -140,16 +144,25 @@ class CallJournal:
         calls = {id_: self._running.pop(id_, None) for id_ in over}
         return {id_: call.terms for id_, call in calls.items() if call is not None}
 
-    async def _begun_calls(self, wall: float) -> list[tuple[Batch, bytes]]:
+    def _outdated(self) -> list[str]:
+        """Running calls with batches of earlier rules, which are made anew."""
+        if not self._has_new_rules:
+            return []
+        self._has_new_rules = False
+        for call in self._running.values():
+            call.is_taken = False
+        return list(self._running)
+
+    async def _begun_calls(self, wall: float, current: JournalTerms) -> list[tuple[Batch, bytes]]:
         """Batches of running calls without one."""
         batches = []
         for call in [call for call in self._running.values() if not call.is_taken]:
             call.is_taken = True
             if call.record.log.ended:
                 continue
-            portion = Portion(has_texts=self._queue.keeps_texts)
+            portion = Portion(has_texts=current.rules.keeping in ("hash", "full"))
             portion.put_running(call.record, self._clock.now())
-            make = partial(self._batches.make_running, portion, call.terms, wall)
+            make = partial(self._batches.make_running, portion, (call.terms, current), wall)
             try:
                 batch = await anyio.to_thread.run_sync(make)
             except Exception:  # as above
@@ -173,6 +186,46 @@ class _RunningCall(msgspec.Struct):
     is_taken: bool = False
 
 
+class _UnwrittenChanges:
+    """Running calls that wait to be written, at most 16 MiB; of more than 8,192 ended ones only those in the store."""
+
+    def __init__(self) -> None:
+        self._begun: dict[int, tuple[Batch, bytes]] = {}
+        self._ended: set[int] = set()
+        self._stored: set[int] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._begun or self._ended)
+
+    @property
+    def change(self) -> RunningChange:
+        """All of them."""
+        return RunningChange(list(self._begun.values()), list(self._ended))
+
+    def add(self, running: RunningChange) -> None:
+        for number in running.ended:
+            self._begun.pop(number, None)
+            self._ended.add(number)  # another hub may have written it
+        if len(self._ended) > MOST:
+            self._ended &= self._stored
+        for batch, texts in running.begun:
+            if sum(len(waiting) for _, waiting in self._begun.values()) + len(texts) <= MOST_BYTES:
+                self._begun[batch.base] = batch, texts
+
+    def written(self, running: RunningChange) -> None:
+        """Forgets a change that is in the store now."""
+        begun = [batch.base for batch, _ in running.begun]
+        for number in begun:
+            self._begun.pop(number, None)
+        self._ended.difference_update(running.ended)
+        self._stored.difference_update(running.ended)
+        self._stored.update(begun)
+
+    def clear(self) -> None:
+        self._begun.clear()
+        self._ended.clear()
+
+
 class _Writer:
     """Batches on their way to the store."""
 
@@ -183,14 +236,13 @@ class _Writer:
         self._hub = hub
         self._open: Batch | None = None
         self._unwritten: list[tuple[Batch, bytes]] = []
-        self._begun: dict[int, tuple[Batch, bytes]] = {}
-        self._ended: set[int] = set()
+        self._running = _UnwrittenChanges()
         self._is_registered = False
         self._retry = -math.inf
 
     @property
     def is_behind(self) -> bool:
-        return bool(self._unwritten or self.losses or self._begun or self._ended)
+        return bool(self._unwritten or self.losses or self._running)
 
     async def register(self, rules: JournalRules) -> None:
         """Notes once that this hub has calls: it may be killed."""
@@ -210,7 +262,7 @@ class _Writer:
     ) -> None:
         """Writes or keeps batches."""
         self._unwritten += batches
-        self._change(running)
+        self._running.add(running)
         if dropped:
             self.losses.append(LostCalls("dropped", wall_time(), self._hub, dropped))
         if self.failing and not is_last and anyio.current_time() < self._retry:
@@ -224,8 +276,7 @@ class _Writer:
                 log.error("history_batch_refused", place=self.store.location, reason=str(error))
                 if batch is None:
                     self.losses.clear()
-                    self._begun.clear()
-                    self._ended.clear()
+                    self._running.clear()
                 else:
                     self._lose(len(batch), str(error))
             except StoreError as error:
@@ -237,15 +288,6 @@ class _Writer:
             log.warning("history_written_again", place=self.store.location)
         self.failing = ""
 
-    def _change(self, running: RunningChange) -> None:
-        """Unwritten running calls wait, at most 16 MiB."""
-        for number in running.ended:
-            if self._begun.pop(number, None) is None:
-                self._ended.add(number)
-        for batch, texts in running.begun:
-            if sum(len(waiting) for _, waiting in self._begun.values()) + len(texts) <= MOST_BYTES:
-                self._begun[batch.base] = batch, texts
-
     def _failed(self, error: StoreError) -> None:
         self._retry = anyio.current_time() + _PATIENCE
         if not self.failing:
@@ -254,7 +296,7 @@ class _Writer:
 
     async def _write(self, batch: Batch | None, texts: bytes, limits: HistoryLimits) -> None:
         losses = list(self.losses)
-        running = RunningChange(list(self._begun.values()), list(self._ended))
+        running = self._running.change
         if batch is None:
             await self.store.write(Batch(self._hub, 0), 0, b"", losses, limits, running)
         else:
@@ -265,9 +307,7 @@ class _Writer:
             key = whole.key
             self._open = whole if key.calls < limits.batch and key.last - key.first < limits.span else None
         del self.losses[: len(losses)]
-        for number in [call.base for call, _ in running.begun]:
-            self._begun.pop(number, None)
-        self._ended.difference_update(running.ended)
+        self._running.written(running)
         self._is_registered = True
 
     def _shorten(self) -> None:

@@ -16,7 +16,7 @@ from mcp_hub.types import OWN
 _AGE: Final = re.compile(r"([0-9]{1,9})(s|m|h|d|w)")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _UNIX: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
-_CURSOR: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)-([0-9]{1,15})-(in_[0-9A-Za-z_-]{1,64})")
+_CURSOR: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)-([0-9]{1,16})-(in_[0-9A-Za-z_-]{1,64})")
 MOST: Final = 1000
 MOST_DETAILS: Final = 200
 """Calls of one answer, and of one with their texts."""
@@ -117,6 +117,7 @@ class RunInfo(Struct, frozen=True, omit_defaults=True):
 class HistoryCall(Struct, frozen=True, omit_defaults=True):
     """An ended call. `at` is its start in Unix seconds; `took` and `waited` are seconds.
 
+    `took` is 0 where it is unknown, because the hub was killed meanwhile.
     `tool` is the server's name, `name` the called one. `stream`: it has or had one. Texts need `details=1` or a single
     call; `arguments` and `result` are JSON, else `…_text`. Tokens are estimates.
     """

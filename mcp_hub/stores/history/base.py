@@ -1,6 +1,7 @@
 """The stored form of a batch of calls, and the interface of its stores. Pure."""
 
 import hashlib
+import re
 import sys
 from array import array
 from collections.abc import Callable, Sequence
@@ -27,12 +28,18 @@ MOST_LOSSES: Final = 100
 
 _MOST_CALLS: Final = 1 << 16
 """Calls of a batch, which are numbered by 16 bits."""
+_HIGHEST_BASE: Final = (1 << 53) - 1
+"""Each number of a call fits into a number of JSON."""
+_HUB: Final = re.compile(r"in_[0-9A-Za-z_-]{1,64}")
+"""The id of a hub."""
 _LAST: Final = 2.0**33
 """Unix seconds in the year 2242. Times and durations are below it."""
 HIGHEST_NUMBER: Final = 1 << 46
 """The highest number of a batch in a file: with the place of a call behind it, it has 63 bits."""
 SOUND_ROW: Final = (
-    f"number BETWEEN 1 AND {HIGHEST_NUMBER} AND typeof(hub) = 'text' AND typeof(base) = 'integer' AND base >= 0"
+    f"number BETWEEN 1 AND {HIGHEST_NUMBER} AND typeof(hub) = 'text' AND hub GLOB 'in_?*' AND length(hub) < 68"
+    " AND hub NOT GLOB '*[^0-9A-Za-z_-]*'"
+    f" AND typeof(base) = 'integer' AND base BETWEEN 0 AND {_HIGHEST_BASE}"
     f" AND typeof(calls) = 'integer' AND calls BETWEEN 1 AND {_MOST_CALLS}"
     f" AND first >= 0 AND first < {_LAST} AND last >= 0 AND last < {_LAST}"
 )
@@ -265,8 +272,9 @@ def is_sound_key(key: BatchKey) -> bool:
     numbers_, times = (key.base, key.calls), (key.first, key.last)
     return (
         isinstance(key.hub, str)
+        and _HUB.fullmatch(key.hub) is not None
         and all(isinstance(number, int) for number in numbers_)
-        and key.base >= 0
+        and 0 <= key.base <= _HIGHEST_BASE
         and 0 < key.calls <= _MOST_CALLS
         and all(map(is_moment, times))
     )

@@ -65,7 +65,12 @@ CREATE TABLE losses (
 )
 _BITS: Final = 16
 """Bits of `texts.place` for the index of the first call; the batch's number is above them."""
-_NEXT: Final = f"SELECT coalesce(max(number), 0) + 1 FROM batches WHERE number BETWEEN 0 AND {HIGHEST_NUMBER - 1}"
+_NEXT: Final = (
+    f"SELECT number + 1 FROM batches AS each WHERE number BETWEEN 0 AND {HIGHEST_NUMBER - 1} AND NOT EXISTS"
+    " (SELECT 1 FROM batches WHERE number = each.number + 1) ORDER BY number DESC LIMIT 1"
+)
+_FOREIGN: Final = f"DELETE FROM batches WHERE hub = ? AND base = ? AND number NOT BETWEEN 1 AND {HIGHEST_NUMBER}"
+_PUT_TEXTS: Final = "INSERT OR REPLACE INTO texts (place, body) VALUES (?, ?)"
 _CLOSING: Final = 1.0
 """Seconds that closing may take."""
 _FREE: Final = 1024
@@ -163,7 +168,8 @@ class HistoryFile:
         with anyio.move_on_after(_CLOSING, shield=True):
             try:
                 if self._worker is not None:
-                    await self._worker.ask(partial(_end_run, hub=self._hub), writes=True)
+                    end = "DELETE FROM runs WHERE hub = ?", (self._hub,)
+                    await self._worker.ask(lambda db: db.execute(*end), writes=True)
             except StoreError as error:
                 log.debug("history_not_closed", place=self.location, reason=str(error))
             await self._stop()
@@ -265,11 +271,11 @@ class HistoryFile:
             return False
         if texts:
             text_number = number << _BITS | (len(batch) - fresh)
-            db.execute("INSERT INTO texts (place, body) VALUES (?, ?)", (text_number, texts))
+            db.execute(_PUT_TEXTS, (text_number, texts))
         _remove_running(db, {*running.ended, *(call.base for call, _ in running.begun)})
         for call, body in running.begun:
             first = (_put(db, call, False) or 0) << _BITS
-            db.execute("INSERT INTO texts (place, body) VALUES (?, ?)", (first, body))
+            db.execute(_PUT_TEXTS, (first, body))
         db.execute("INSERT OR REPLACE INTO runs (hub, written) VALUES (?, ?)", (self._hub, self._now()))
         _add_losses(db, [*self._killed(db), *losses])
         _prune(db, limits, self._now())
@@ -299,11 +305,12 @@ class HistoryFile:
 
 def _put(db: Connection, batch: Batch, is_known: bool) -> int | None:
     key, head = batch.key, encode(batch)
+    db.execute(_FOREIGN, (key.hub, key.base))
     existing = db.execute("SELECT number FROM batches WHERE hub = ? AND base = ?", (key.hub, key.base)).fetchone()
     if is_known and existing is None:
         return None
     if existing is None:
-        number = int(db.execute(_NEXT).fetchone()[0])
+        [number] = db.execute(_NEXT).fetchone() or (1,)
         row = number, key.hub, key.base, key.first, key.last, key.calls
         db.execute("INSERT INTO batches (number, hub, base, first, last, calls) VALUES (?, ?, ?, ?, ?, ?)", row)
     else:
@@ -380,7 +387,3 @@ def _prune(db: Connection, limits: HistoryLimits, now: float) -> None:
 def _shrink(db: Connection) -> None:
     db.execute("VACUUM")
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-
-
-def _end_run(db: Connection, hub: str) -> None:
-    db.execute("DELETE FROM runs WHERE hub = ?", (hub,))

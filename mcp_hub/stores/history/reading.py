@@ -1,6 +1,7 @@
 """Queries over batches: filtered calls, one call by id, figures over time."""
 
 import math
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from itertools import chain
 from typing import Final
@@ -10,6 +11,7 @@ import msgspec
 
 from mcp_hub.stores.history.base import (
     DURABLE,
+    RUNNING,
     Batch,
     BatchKey,
     CallGroup,
@@ -53,6 +55,11 @@ class PastCall(msgspec.Struct, frozen=True, gc=False):
     @property
     def order(self) -> Place:
         return self.ended, self.number, self.hub
+
+    @property
+    def has_no_end(self) -> bool:
+        """Whether its hub was gone before it ended: nobody knows its duration."""
+        return self.number >= RUNNING
 
     @property
     def is_durable(self) -> bool:
@@ -228,7 +235,7 @@ class FigureRow(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _Points = dict[int, list[float]]
-"""Durations by point."""
+"""Durations by point; -1 where it is not known."""
 
 
 class PastFigures:
@@ -250,7 +257,7 @@ class PastFigures:
             for index, (mark, ended) in enumerate(zip(numbers(batch.marks), floats(batch.ended), strict=True)):
                 cell, point = cells[mark], int((ended - since) // step)
                 if cell is not None and 0 <= point < points and ended >= oldest:
-                    cell.setdefault(point, []).append(took[index])
+                    cell.setdefault(point, []).append(took[index] if batch.base < RUNNING else -1.0)
 
     def _cell(self, group: CallGroup) -> _Points:
         return self._cells.setdefault((group.server, group.tool, group.status != "completed"), {})
@@ -282,9 +289,11 @@ def _row(server: str, tool: str, cells: Sequence[tuple[bool, _Points]]) -> Figur
     ]
     every = sorted(chain.from_iterable(durations.values()))
     halves = percentile(every, 0.5), percentile(every, 0.95)
-    return FigureRow(server, tool, len(every), sum(failed.values()), *halves, every[-1], series)
+    return FigureRow(server, tool, len(every), sum(failed.values()), *halves, max(every[-1], 0.0), series)
 
 
 def percentile(durations: Sequence[float], share: float) -> float:
-    """The nearest-rank percentile of sorted durations."""
-    return durations[max(math.ceil(share * len(durations)) - 1, 0)]
+    """The nearest-rank percentile of sorted durations; negative ones are unknown. 0 without any."""
+    first = bisect_left(durations, 0.0)
+    rank = first + max(math.ceil(share * (len(durations) - first)) - 1, 0)
+    return durations[rank] if rank < len(durations) else 0.0

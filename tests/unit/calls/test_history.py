@@ -277,6 +277,7 @@ async def test_setting_that_changes_between_two_calls_moves_no_text() -> None:
     journal.rules = lambda: rules[1]
     await journal.flush()
     assert await arguments_in(store) == ["", "", '{"n":1}', '{"n":1}', "", ""]
+    assert [call.group.keeping for call in await kept(store)] == ["none"] * 2 + ["full"] * 2 + ["none"] * 2
 
 
 async def test_clients_that_share_a_session_are_named_apart() -> None:

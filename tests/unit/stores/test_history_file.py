@@ -5,17 +5,12 @@ import stat
 from pathlib import Path
 from random import Random
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.call import CallingClient
 from mcp_hub.calls.history.journal import CallJournal
-from mcp_hub.calls.runner import CallRecord
 from mcp_hub.errors import StoreError
-from mcp_hub.events import Completed
-from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.history.base import HistoryLimits, HistoryStore, LostCalls
 from mcp_hub.stores.history.file import FILE, HistoryFile
 from mcp_hub.stores.history.reading import CallFilter, PastFigures, by_id, newest, pages, percentile, within
@@ -69,82 +64,6 @@ async def test_killed_hub_is_named_with_the_time_of_its_last_batch(tmp_path: Pat
     await keep(new_journal(store, hub="in_b"), past_call(arguments={"n": 10}))
     assert [loss.kind for loss in await store.losses()] == ["killed"], "said once, and kept"
     assert await numbers_in(store) == list(range(11))
-
-
-async def begin(journal: CallJournal, *records: CallRecord) -> None:
-    """These calls run for a while."""
-    for record in records:
-        journal.lasts(record)
-    await journal.flush()
-
-
-async def finish(journal: CallJournal, record: CallRecord) -> None:
-    record.log.append(Completed(b'{"content":[]}'))
-    await keep(journal, record)
-
-
-def running_call(n: int) -> CallRecord:
-    return past_call(arguments={"n": n}, client=CallingClient("editor"), is_running=True)
-
-
-async def test_call_of_a_killed_hub_is_there_as_failed_with_its_arguments(tmp_path: Path) -> None:
-    alive, gone = history_file(tmp_path, "in_b"), history_file(tmp_path, "in_b", lambda hub: True)
-    journal = new_journal(store := history_file(tmp_path))
-    await begin(journal, *map(running_call, range(3)), running_call(3))
-    assert await kept(store) == await kept(alive) == [], "it runs"
-    assert await numbers_in(gone) == [0, 1, 2, 3]
-    call = (await kept(gone))[0]
-    assert (call.group.status, call.group.client, call.code) == ("failed", "editor", "hub_restarted")
-    assert call.group.definition == "d1" and "outcome of the call is unknown" in call.message
-    assert [loss.kind for loss in await gone.losses()] == ["killed"], "although none of its calls had ended"
-    assert await by_id(gone, call.id, CallFilter(lambda group: True)) == call
-    assert await gone.clear(LostCalls("cleared", 1.0)) == 4 and await kept(gone) == []
-
-
-async def test_call_that_has_ended_is_there_once(tmp_path: Path) -> None:
-    """Whichever hub ended it."""
-    gone = history_file(tmp_path, "in_c", lambda hub: hub in ("in_a", "in_b"))
-    journals = [new_journal(history_file(tmp_path, hub), hub=hub) for hub in ("in_a", "in_b")]
-    records = [running_call(n) for n in range(3)]
-    await begin(journals[0], *records)
-    await finish(journals[0], records[0])
-    await begin(journals[1], records[1])
-    assert await numbers_in(gone) == [2, 0, 1], "the other hub has taken it up"
-    await finish(journals[1], records[1])
-    await finish(journals[1], records[2])  # so quickly that it did not last
-    assert sorted(await numbers_in(gone)) == [0, 1, 2]
-    assert {call.group.status for call in await kept(gone)} == {"completed"}
-
-
-async def test_running_call_is_written_later_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = history_file(tmp_path, "in_b", lambda hub: True)
-    journal = new_journal(store := history_file(tmp_path))
-    await begin(journal, first := running_call(1))
-    with monkeypatch.context() as context:
-        context.setattr(HistoryFile, "_write", full)
-        await begin(journal, over := running_call(2), running_call(3))
-        await finish(journal, over)
-        await finish(journal, first)
-        assert journal.failing == "the disk is full"
-    journal._writer._retry = 0
-    await keep(journal)
-    assert journal.failing == "" and sorted(await numbers_in(gone)) == [1, 2, 3]
-    assert sorted(await numbers_in(store)) == [1, 2]
-
-
-def full(*arguments: object, **named: object) -> None:
-    raise StoreFault("unusable", "the disk is full")
-
-
-async def test_running_calls_are_forgotten_where_nothing_is_kept_any_more(tmp_path: Path) -> None:
-    gone = history_file(tmp_path, "in_b", lambda hub: True)
-    journal = new_journal(history_file(tmp_path))
-    await begin(journal, running_call(1))
-    assert await numbers_in(gone) == [1]
-    rules = msgspec.structs.replace(journal.rules(), keeping="off")
-    journal.rules = lambda: rules
-    await journal.flush()
-    assert await kept(gone) == [] and not journal._running
 
 
 async def test_full_disk_stops_no_call_and_is_told(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def _table(calls: list[HistoryCall], now: float, width: int) -> "Table":
             tables.short_cell(call.name),
             tables.cell(call.status, _STYLES.get(call.status, "yellow")),
             tables.age(call.at + call.took, now),
-            _seconds(call.took),
+            _seconds(call.took) if call.took else "–",
             tables.short_cell(call.client),
             tables.short_cell(hide_head(reason, _MESSAGE, "…")),
         )
@@ -156,11 +156,12 @@ async def _show(access: "HistoryAccess", id_: str, as_json: bool) -> int:
 
 def _lines(call: HistoryCall) -> list[str]:
     waited = f", of which it waited {_seconds(call.waited)}" if call.waited >= 0.001 else ""
+    took = f"took {_seconds(call.took)}" if call.took else "duration unknown"
     lines = [
         f"call:      {call.id}",
         f"{_SUBJECTS.get(call.method, 'request') + ':':10} {_subject(call)}, {call.method}",
         f"client:    {call.client or 'unknown'}, principal {call.principal}",
-        f"started:   {_time(call.at)}, took {_seconds(call.took)}{waited}",
+        f"started:   {_time(call.at)}, {took}{waited}",
         f"status:    {_status(call)}",
         f"arguments: {_arguments(call)}",
     ]

@@ -25,7 +25,7 @@ export function Past({ id, call }) {
   }, [id]);
   const one = found ?? call;
   if (!one) return html`<div class="screen"><h1>${plain(id)}</h1><${Empty}>${problem === '404' ? 'There is no such call, or it is no longer kept.' : problem ? plain(problem) : 'Loading…'}<//></div>`;
-  return html`<div class="screen"><div class="head"><h1>${plain(one.name)}</h1><${CallBadge} status=${one.status} /><span class="num dim">${duration(one.took ?? 0)}</span><${Docs} page="dashboard.md" />
+  return html`<div class="screen"><div class="head"><h1>${plain(one.name)}</h1><${CallBadge} status=${one.status} /><span class="num dim">${one.took ? duration(one.took) : ''}</span><${Docs} page="dashboard.md" />
       <div class="end"><a class="button" href=${link('calls', '', { tool: one.name })}>Its calls</a></div></div>
     <section class="panel"><div class="body"><dl class="facts">${facts(one).map(([term, value]) => html`<dt>${term}</dt><dd>${value}</dd>`)}</dl></div></section>
     ${found ? html`<div class="two"><${Arguments} one=${found} /><${Outcome} one=${found} /></div>
@@ -54,7 +54,7 @@ function facts(one) {
     ['Server', one.server ? html`<a href=${link('server', one.server)}>${plain(one.server)}</a>` : 'the hub itself'],
     ...(one.tool && one.tool !== one.name ? [['Tool', html`<code>${plain(one.tool)}</code>`]] : []),
     ['Client', plain(one.client || '–')], ['Principal', plain(one.principal ?? '–')],
-    ['Started', clock(one.at)], ['Took', duration(one.took ?? 0)],
+    ['Started', clock(one.at)], ['Took', one.took ? duration(one.took) : '–'],
     ...(one.waited ? [['Of that waited', duration(one.waited)]] : []),
     ...(one.message ? [['Message', html`${plain(one.message)} ${one.code ? html`<span class="tag">${plain(one.code)}</span>` : null}`]] : []),
     ...(one.tokens_in || one.tokens_out ? [['Tokens', `about ${count(one.tokens_in)} in, ${count(one.tokens_out)} out`]] : []),

@@ -24,7 +24,7 @@ const COLUMNS = [
 
 const Said = ({ call }) => { const said = plain(saying(call, hubNow())); return html`<span class="dim" title=${said}>${said}</span>`; };
 const isRunning = (call) => ['working', 'waiting', 'input_required'].includes(call.status);
-const Took = ({ call }) => html`<span>${duration(isRunning(call) ? Math.max(hubNow() - call.at, 0) : call.took ?? 0)}</span>`;
+const Took = ({ call }) => html`<span>${isRunning(call) ? duration(Math.max(hubNow() - call.at, 0)) : call.took ? duration(call.took) : '–'}</span>`;
 
 function names(calls, of, chosen) {
   return [...new Set([...calls.map(of), chosen])].filter(Boolean).sort().slice(0, 200).map((name) => [name, plain(name)]);

@@ -70,6 +70,12 @@ _NEXT: Final = (
     " (SELECT 1 FROM batches WHERE number = each.number + 1) ORDER BY number DESC LIMIT 1"
 )
 _FOREIGN: Final = f"DELETE FROM batches WHERE hub = ? AND base = ? AND number NOT BETWEEN 1 AND {HIGHEST_NUMBER}"
+_PAST: Final = f"(base < {RUNNING} OR hub NOT IN (SELECT hub FROM runs))"
+"""Rows of calls that do not run now; the number of calls is bounded for them alone."""
+_OLDEST: Final = (
+    f"SELECT number, last, CASE WHEN {_PAST} THEN calls ELSE 0 END FROM batches"
+    f" WHERE {SOUND_ROW} AND ({_PAST} OR last < ? OR ?) ORDER BY last LIMIT 64"
+)
 _PUT_TEXTS: Final = "INSERT OR REPLACE INTO texts (place, body) VALUES (?, ?)"
 _CLOSING: Final = 1.0
 """Seconds that closing may take."""
@@ -370,9 +376,9 @@ def _remove_running(db: Connection, bases: Collection[int]) -> None:
 def _prune(db: Connection, limits: HistoryLimits, now: float) -> None:
     for (number,) in db.execute(f"SELECT number FROM batches WHERE NOT ({SOUND_ROW}) LIMIT 64").fetchall():
         _remove(db, number)
-    (calls,) = db.execute(f"SELECT coalesce(sum(calls), 0) FROM batches WHERE {SOUND_ROW}").fetchone()
-    oldest = db.execute(f"SELECT number, last, calls FROM batches WHERE {SOUND_ROW} ORDER BY last LIMIT 64").fetchall()
+    (calls,) = db.execute(f"SELECT coalesce(sum(calls), 0) FROM batches WHERE {SOUND_ROW} AND {_PAST}").fetchone()
     used, pruned = used_bytes(db), False
+    oldest = db.execute(_OLDEST, (now - limits.keep, used > limits.size)).fetchall()
     for number, last, count in oldest:
         if last >= now - limits.keep and calls - count < limits.calls and used <= limits.size:
             break

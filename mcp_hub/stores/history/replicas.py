@@ -82,11 +82,11 @@ class RedisHistory:
         running: RunningChange = NO_CHANGE,
     ) -> bool:  # fmt: skip
         try:
-            is_written = not fresh or await self._put(batch, fresh, texts)
+            changes = await self._changes(running)
+            is_written = not fresh or await self._put(batch, fresh, texts, changes)
             if is_written:
-                await self._change(running)
                 noted: list[Command] = [("HSET", self._keys.runs, self._instance, repr(self._now()))]
-                await self._writer.ask(*noted, *self._listed(losses))
+                await self._writer.ask(*([] if fresh else changes), *noted, *self._listed(losses))
                 await self._prune(limits)
         except StoreFault:
             raise
@@ -94,7 +94,8 @@ class RedisHistory:
             raise BatchRefused(str(error)) from None
         return is_written
 
-    async def _put(self, batch: Batch, fresh: int, texts: bytes) -> bool:
+    async def _put(self, batch: Batch, fresh: int, texts: bytes, changes: Sequence[Command]) -> bool:
+        """Writes a batch, and `changes` together with it: a replica that is killed leaves no call twice."""
         key, start, head = batch.key, len(batch) - fresh, encode(batch)
         field = _field(key)
         before = self._open[1] if self._open is not None and self._open[0] == field else _Summary(0.0, 0.0, 0)
@@ -110,18 +111,19 @@ class RedisHistory:
         )
         whole = msgspec.structs.replace(summary, size=size + len(head))
         keys = [self._keys.batches, self._keys.heads]
-        [is_kept] = await self._writer.ask(script(KEEP_BATCH, keys, field, int(start > 0), encode(whole), head))
+        kept_batch = script(KEEP_BATCH, keys, field, int(start > 0), encode(whole), head)
+        is_kept = (await self._writer.ask(kept_batch, *changes))[0]
         if not is_kept:
             await self._writer.ask(("HDEL", self._keys.texts, f"{field} {start}"))
             return False
         self._open = field, summary
         return True
 
-    async def _change(self, running: RunningChange) -> None:
-        """Stores begun calls and removes ended ones, of any replica."""
+    async def _changes(self, running: RunningChange) -> list[Command]:
+        """Store begun calls, and remove ended ones of any replica."""
         bases = {*running.ended, *(batch.base for batch, _ in running.begun)}
         if not bases:
-            return
+            return []
         [fields] = await self._writer.ask(("HKEYS", self._keys.batches))
         removed = {
             text: _Summary(0.0, 0.0, 0, texts=[0])
@@ -136,7 +138,7 @@ class RedisHistory:
             commands.append(("HSET", self._keys.heads, field, head))
             summary = _Summary(key.first, key.last, key.calls, size=size, texts=[0])
             commands.append(("HSET", self._keys.batches, field, encode(summary)))
-        await self._writer.ask(*commands)
+        return commands
 
     def _listed(self, losses: Sequence[LostCalls]) -> list[Command]:
         commands: list[Command] = [("LPUSH", self._keys.losses, _encode_loss(loss)) for loss in losses]
@@ -147,7 +149,11 @@ class RedisHistory:
         if now < self._pruned + _PRUNE:
             return
         self._pruned = now
-        batches = await self._summaries()
+        batches = {
+            field: batch
+            for field, batch in (await self._summaries()).items()
+            if self._is_past(batch.key(field)) or batch.last < now - limits.keep
+        }
         calls, size = sum(batch.calls for batch in batches.values()), sum(batch.size for batch in batches.values())
         gone: list[str] = []
         for field, batch in sorted(batches.items(), key=lambda item: item[1].last)[:_AT_ONCE]:
@@ -178,7 +184,10 @@ class RedisHistory:
 
     async def index(self) -> list[BatchKey]:
         keys = [batch.key(field) for field, batch in (await self._summaries()).items()]
-        return [key for key in keys if is_shown(key, partial(self._has_ended, at=key.last))]
+        return [*filter(self._is_past, keys)]
+
+    def _is_past(self, key: BatchKey) -> bool:
+        return is_shown(key, partial(self._has_ended, at=key.last))
 
     def _has_ended(self, replica: str, at: float) -> bool:
         """A replica is not known yet for two leases after `at`."""

@@ -6,11 +6,13 @@ import pytest
 
 from mcp_hub.clock import wall_time
 from mcp_hub.events import Completed
+from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.history import replicas
 from mcp_hub.stores.history.base import HistoryLimits, LostCalls
 from mcp_hub.stores.history.reading import CallFilter, newest, texts_of
 from mcp_hub.stores.history.replicas import RedisHistory
-from tests.unit.calls.past import arguments_in, keep, new_journal, past_call
+from mcp_hub.stores.redis.link import Command, Link, Reply
+from tests.unit.calls.past import arguments_in, end, keep, new_journal, past_call
 from tests.unit.stores.event_stores import opened
 from tests.unit.stores.redis_stores import new_redis
 
@@ -76,6 +78,43 @@ async def test_running_call_of_a_gone_replica_is_there_until_it_has_ended_at_ano
         await keep(journals[1], records[1])
         assert await arguments_in(store) == ['{"n":0}', '{"n":1}']
         assert await store.clear(LostCalls("cleared", 1.0)) == 2
+
+
+async def test_replica_that_is_killed_in_a_write_leaves_no_call_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it stops, nor a call that another replica does not know."""
+    async with opened(first := new_redis(tmp_path)), opened(second := new_redis(tmp_path)):
+        late = RedisHistory(second.links, lambda: wall_time() + 60)
+        for steps in range(5):
+            store = RedisHistory(first.links, wall_time)
+            journal = new_journal(store, hub=first.log.instance)
+            journal._batches._count = 1000 * steps
+            journal.lasts(record := past_call(arguments={"n": steps}, is_running=True))
+            await journal.flush()
+            record.log.append(Completed(b'{"content":[]}'))
+            end(journal, [record])
+            with monkeypatch.context() as context:
+                context.setattr(store, "_writer", StoppedLink(first.links.writer, steps))
+                await journal.flush()
+        await first.links.leases.leave(first.links.writer)
+        await second.links.leases.beat(second.links.writer)
+        second.links.leases._trusted_from = 0.0
+        assert sorted(await arguments_in(late)) == [f'{{"n":{steps}}}' for steps in range(5)]
+
+
+class StoppedLink:
+    """Sends so many requests, then none."""
+
+    def __init__(self, link: Link, requests: int) -> None:
+        self._link = link
+        self._requests = requests
+
+    async def ask(self, *commands: Command) -> list[Reply]:
+        self._requests -= 1
+        if self._requests < 0:
+            raise StoreFault("unusable", "it was killed")
+        return await self._link.ask(*commands)
 
 
 async def test_damaged_records_are_left_out(tmp_path: Path) -> None:

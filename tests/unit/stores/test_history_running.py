@@ -15,7 +15,7 @@ from mcp_hub.calls.runner import CallRecord
 from mcp_hub.events import Completed
 from mcp_hub.protocol.rest.history import cursor, place_of
 from mcp_hub.stores.faults import StoreFault
-from mcp_hub.stores.history.base import HIGHEST_NUMBER, RUNNING, Keeping, LostCalls
+from mcp_hub.stores.history.base import HIGHEST_NUMBER, RUNNING, HistoryLimits, Keeping, LostCalls
 from mcp_hub.stores.history.file import FILE, HistoryFile
 from mcp_hub.stores.history.reading import CallFilter, PastFigures, by_id, pages
 from tests.unit.calls.past import arguments_in, history_file, keep, kept, new_journal, past_call
@@ -146,6 +146,30 @@ async def test_running_call_is_kept_by_the_rules_of_now(
     calls, arguments = await kept(gone), await arguments_in(gone)
     assert [call.group.keeping for call in calls] == [after] * 2 * is_on
     assert [len(text) for text in arguments] == [{"none": 0, "hash": 32, "full": 7}[after]] * 2 * is_on
+
+
+async def test_number_of_calls_is_bounded_for_ended_ones_alone(tmp_path: Path) -> None:
+    """However many run, and however long."""
+    journal = new_journal(store := history_file(tmp_path), limits=HistoryLimits(calls=32))
+    await begin(journal, *map(running_call, range(1000, 1100)))
+    for start in range(0, 200, 2):
+        await keep(journal, *(past_call(arguments={"n": n}) for n in range(start, start + 2)))
+    assert len(await numbers_in(store)) >= 32
+    gone = history_file(tmp_path, "in_b", lambda hub: True)
+    assert {*range(1000, 1100)} < {*await numbers_in(gone)}
+    await keep(new_journal(gone, limits=HistoryLimits(calls=32), hub="in_b"), past_call(arguments={"n": 0}))
+    await keep(new_journal(gone, limits=HistoryLimits(calls=32), hub="in_b"), past_call(arguments={"n": 0}))
+    assert len(await kept(gone)) <= 34, "now they have ended"
+
+
+async def test_running_calls_leave_the_file_when_they_are_too_old_or_too_large(tmp_path: Path) -> None:
+    gone = history_file(tmp_path, "in_b", lambda hub: True)
+    for limits in (HistoryLimits(keep=-1e9), HistoryLimits(size=20_000)):
+        journal = new_journal(store := history_file(tmp_path), limits=limits)
+        await begin(journal, *map(running_call, range(100)))
+        await keep(journal, past_call(), past_call())
+        assert len(await kept(gone)) < 60
+        await store.close()
 
 
 def full(*arguments: object, **named: object) -> None:

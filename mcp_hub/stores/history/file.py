@@ -77,6 +77,8 @@ _OLDEST: Final = (
     f" WHERE {SOUND_ROW} AND ({_PAST} OR last < ? OR ?) ORDER BY last LIMIT 64"
 )
 _PUT_TEXTS: Final = "INSERT OR REPLACE INTO texts (place, body) VALUES (?, ?)"
+_SECURELY: Final = "PRAGMA secure_delete = ON"
+"""Free pages of the file hold nothing of what is removed then."""
 _CLOSING: Final = 1.0
 """Seconds that closing may take."""
 _FREE: Final = 1024
@@ -368,9 +370,11 @@ def _remove(db: Connection, number: int) -> None:
 
 def _remove_running(db: Connection, bases: Collection[int]) -> None:
     chosen = "SELECT number, base FROM batches WHERE base >= ?"
-    for number, base in db.execute(chosen, (RUNNING,)).fetchall() if bases else ():
-        if base in bases:
-            _remove(db, number)
+    removed = [number for number, base in db.execute(chosen, (RUNNING,)) if base in bases] if bases else []
+    if removed:
+        db.execute(_SECURELY)
+    for number in removed:
+        _remove(db, number)
 
 
 def _prune(db: Connection, limits: HistoryLimits, now: float) -> None:
@@ -383,7 +387,7 @@ def _prune(db: Connection, limits: HistoryLimits, now: float) -> None:
         if last >= now - limits.keep and calls - count < limits.calls and used <= limits.size:
             break
         if not pruned:
-            db.execute("PRAGMA secure_delete = ON")  # free pages of the file hold nothing of it
+            db.execute(_SECURELY)
         _remove(db, number)
         calls, used, pruned = calls - count, used_bytes(db), True
     if pruned and db.execute("PRAGMA freelist_count").fetchone()[0] > _FREE:

@@ -19,7 +19,7 @@ from mcp_hub.stores.history.base import HIGHEST_NUMBER, RUNNING, HistoryLimits, 
 from mcp_hub.stores.history.file import FILE, HistoryFile
 from mcp_hub.stores.history.reading import CallFilter, PastFigures, by_id, pages
 from tests.unit.calls.past import arguments_in, history_file, keep, kept, new_journal, past_call
-from tests.unit.stores.test_history_file import filled, numbers_in
+from tests.unit.stores.test_history_file import beside, filled, numbers_in
 
 pytestmark = pytest.mark.anyio
 
@@ -146,6 +146,21 @@ async def test_running_call_is_kept_by_the_rules_of_now(
     calls, arguments = await kept(gone), await arguments_in(gone)
     assert [call.group.keeping for call in calls] == [after] * 2 * is_on
     assert [len(text) for text in arguments] == [{"none": 0, "hash": 32, "full": 7}[after]] * 2 * is_on
+
+
+async def test_running_call_that_is_not_kept_any_more_leaves_nothing_in_the_file(tmp_path: Path) -> None:
+    journal = new_journal(store := history_file(tmp_path))
+    await keep(journal, past_call())
+    assert store._worker is not None  # the default of a library of SQLite differs
+    await store._worker.ask(lambda db: db.execute("PRAGMA secure_delete = OFF").fetchall())
+    texts = [{"mark": f"needle {number}", "text": "x" * 3000} for number in range(20)]
+    await begin(journal, *(past_call(arguments=text, is_running=True) for text in texts))
+    rules = JournalRules("full", journal.rules().limits, lambda server, tool: ToolKeeping(is_kept=False))
+    journal.rules = lambda: rules
+    journal.use()
+    await journal.flush()
+    await store.close()
+    assert b"needle" not in b"".join(path.read_bytes() for path in beside(tmp_path))
 
 
 async def test_number_of_calls_is_bounded_for_ended_ones_alone(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@
 * `events`, `streams`: model output, and its readers
 * `prompted`: models whose calls are text
 * `schemas`: JSON Schema for a provider
-* `arguments`, `blocks`: of calls, of results
+* `arguments`: of calls
 * `groups`, `search`: namespaces, tool search
 * `connectors`: servers that a provider connects to
 * `records`, `errors`: shared types

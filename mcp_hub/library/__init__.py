@@ -4,7 +4,6 @@
 * `stream`: a call as events
 * `questions`: answers a server's questions
 * `models`: models of raw JSON
-* `mounted`: an ASGI application
 * `sdk_client`: a client of the official SDK
 * `inner`: the hub behind `Hub`
 

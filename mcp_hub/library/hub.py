@@ -3,19 +3,22 @@
 import json
 import os
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, Unpack, overload
 
 import anyio
+import msgspec
 from mcp_types import CallToolResult, Tool
 
 from mcp_hub.config.load.load import Loaded, find_config, is_named, parse, read
 from mcp_hub.errors import ConfigError, ConfigFinding, HubMisuse
+from mcp_hub.fronts.http.auth import is_loopback
+from mcp_hub.fronts.http.response import Receive, Scope, Send, respond
+from mcp_hub.fronts.prefix import below
 from mcp_hub.library.inner import CallFollower, InnerHub, opened
 from mcp_hub.library.models import encoded_arguments, encoded_meta, result_model, tool_models
-from mcp_hub.library.mounted import MountedHub
 from mcp_hub.library.questions import OnEvent, OnQuestion, completed, to_end
 from mcp_hub.library.stream import ToolStream
 from mcp_hub.masking import Secrets
@@ -23,6 +26,55 @@ from mcp_hub.types import UpstreamStatus
 
 if TYPE_CHECKING:
     from mcp import Client
+
+
+class MountedHub:
+    """`running` returns the hub; `owning` makes it the owner of a request's secrets."""
+
+    def __init__(self, running: Callable[[], InnerHub], owning: Callable[[], AbstractContextManager[None]]) -> None:
+        self._running = running
+        self._owning = owning
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        match scope["type"]:
+            case "http":
+                await self._serve(scope, receive, send)
+            case "websocket":
+                await send({"type": "websocket.close", "code": 1000})
+            case _:
+                await _live(receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            inner = self._running()
+        except HubMisuse as error:
+            await _refuse(send, 503, error.code, str(error))
+            return
+        if not (inner.is_guarded or _is_local(scope)):
+            message = (
+                "This hub has no tokens, so only this machine may use it. Set hub.tokens or hub.http.oauth, "
+                "or hub.http.allow_public if the host program guards it."
+            )
+            await _refuse(send, 403, "not_public", message)
+            return
+        with self._owning():
+            await inner.serve_http(*below(scope, receive, send))
+
+
+def _is_local(scope: Scope) -> bool:
+    client = scope.get("client")
+    return client is not None and is_loopback(client[0])
+
+
+async def _refuse(send: Send, status: int, code: str, detail: str) -> None:
+    await respond(send, status, msgspec.json.encode({"code": code, "detail": detail}))
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    while (await receive())["type"] != "lifespan.shutdown":
+        await send({"type": "lifespan.startup.complete"})
+    await send({"type": "lifespan.shutdown.complete"})
+
 
 Members = Mapping[str, object] | None
 """The members of a JSON object."""

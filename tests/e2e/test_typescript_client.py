@@ -149,7 +149,7 @@ async def test_a_cut_in_the_modern_era_ends_a_call_that_is_no_task(
         node_follower(QUIET="86400000") as follower,  # the client never looks by itself
         cutter(hub[0].url, marker=b'"ref_report"', sign=progress, count=seen) as cut,
     ):
-        order = {"era": "modern", "name": "ref_report", "args": {"lines": 50, "pause": 0.1}}
+        order = {"era": "modern", "name": "ref_report", "args": {"lines": 600, "pause": 0.1}}
         with anyio.fail_after(SECONDS):
             found = await follower.follow(url=cut.url, **order)
     if seen:

@@ -13,7 +13,7 @@ from mcp_hub.errors import RpcError
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.sessions.subscriptions import SessionSubscriptions
 from mcp_hub.types import Era
-from mcp_hub.upstreams.peer import listen_stream
+from mcp_hub.upstreams.peer import subscriptions
 from tests.examples import examples
 from tests.unit.fakes import IdleUpstream
 from tests.unit.upstreams.following import Following
@@ -146,7 +146,7 @@ async def _settled(watching: Watching) -> None:
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection counts as ready before its stream is acknowledged, as nobody reads lists here."""
-    monkeypatch.setattr(listen_stream, "_FIRST", 0.0)
+    monkeypatch.setattr(subscriptions, "_FIRST", 0.0)
 
 
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))

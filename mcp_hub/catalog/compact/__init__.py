@@ -5,7 +5,6 @@ In: an encoded tool definition or schema, draft-06 to 2020-12.
 Out: a shorter one, or the same bytes.
 
 * `schema`: the entry points
-* `references`: subschemas and local `$ref`s
 
 Pure; never raises.
 """

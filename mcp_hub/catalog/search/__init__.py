@@ -9,6 +9,5 @@ Out: hits with scores, best first.
 * `likeness`: words that are used alike
 * `queries`: prepares a query
 * `ranker`: ranks tools
-* `scores`: BM25F with additions
 * `words`: splits and stems text
 """

@@ -2,13 +2,12 @@
 
 * `characters`: the text, read once
 * `escapes`: text without tags
-* `fences`: code blocks
-* `json_calls`, `parameter_calls`, `pythonic_calls`: forms of calls
+* `json_calls`, `pythonic_calls`: forms of calls
 * `members`: arguments one by one
 * `output`: the events
 * `parser`: takes text, returns events
 * `results`: results as text
-* `section`, `signatures`: describe tools
+* `section`: describe tools
 * `table`: the formats
 """
 

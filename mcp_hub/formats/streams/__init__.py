@@ -6,6 +6,5 @@ Out: events, and the calls; nothing raises.
 
 * `reader`: open calls, limits, the one ending
 * `anthropic`, `gemini`, `openai_chat`, `openai_responses`
-* `partial_args`: Gemini's arguments
 * `choice`: the reader for a format
 """

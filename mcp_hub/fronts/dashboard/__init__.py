@@ -4,7 +4,6 @@
 `access`: callers of `/api`
 `api`: its routes
 `feed`: news
-`login`: to a remote server
 `shell`: the page
 
 `static` has ES modules without a build step. Text of servers and clients is never HTML.

@@ -4,11 +4,12 @@ The mode `read` serves GET only. Callers that are not operators see their own da
 """
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any, Final
 
 import anyio
+import msgspec
 from msgspec.structs import replace
 from starlette.responses import Response
 
@@ -16,10 +17,9 @@ from mcp_hub.errors import HubError, RpcError
 from mcp_hub.fronts.dashboard import shell
 from mcp_hub.fronts.dashboard.access import DashboardAccess
 from mcp_hub.fronts.dashboard.feed import Feed, OpenFeeds
-from mcp_hub.fronts.dashboard.login import MOST_LOGINS, send_login
-from mcp_hub.fronts.dashboard.ports import HubOperator, HubView
+from mcp_hub.fronts.dashboard.ports import HubOperator, HubView, Login
 from mcp_hub.fronts.http.auth import HttpAuth, Refusal
-from mcp_hub.fronts.http.response import LAST, ClientGone, HttpExchange, Scope, Send
+from mcp_hub.fronts.http.response import KEEP_ALIVE, LAST, ClientGone, HttpExchange, HttpResponse, Scope, Send
 from mcp_hub.fronts.limits import FrontLimits
 from mcp_hub.fronts.rest.api import RestApi, refusal_of
 from mcp_hub.fronts.rest.exchange import RestRequest, answer, refusal
@@ -27,6 +27,7 @@ from mcp_hub.fronts.rest.follow import Closing
 from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.fronts.rest.servers import check_operator
 from mcp_hub.logs import get_logger
+from mcp_hub.protocol import sse
 from mcp_hub.protocol.rest.overview import (
     ApprovalBody,
     ApprovalList,
@@ -34,6 +35,8 @@ from mcp_hub.protocol.rest.overview import (
     EditBody,
     InstallList,
     LoginBody,
+    LoginEnded,
+    LoginNews,
     OverridesBody,
     ProfileList,
     RawBody,
@@ -41,6 +44,36 @@ from mcp_hub.protocol.rest.overview import (
     ToolPlaces,
 )
 from mcp_hub.sessions.session import Caller
+
+MOST_LOGINS: Final = 8
+"""Logins that wait at once."""
+
+
+async def send_login(login: Login, response: HttpResponse) -> None:
+    """A client that leaves ends the login."""
+    give, take = anyio.create_memory_object_stream[LoginNews](2)
+
+    async def run() -> None:
+        await give.send(await login(give.send))
+
+    async with anyio.create_task_group() as tasks, give, take:
+        tasks.start_soon(run)
+        with suppress(ClientGone):
+            await response.start()
+            while True:
+                news: LoginNews | None = None
+                with anyio.move_on_after(KEEP_ALIVE):
+                    news = await take.receive()
+                if news is None:
+                    await response.write(sse.COMMENT)
+                    continue
+                event = b"event: login\ndata: " + msgspec.json.encode(news) + b"\n\n"
+                if isinstance(news, LoginEnded):
+                    await response.end(event)
+                    break
+                await response.write(event)
+        tasks.cancel_scope.cancel()
+
 
 log = get_logger(__name__)
 

@@ -18,13 +18,59 @@ from starlette.routing import Route
 from mcp_hub import aio
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Busy, RpcError
-from mcp_hub.fronts.http import cors
 from mcp_hub.fronts.http.admission import Admission, AdmissionLimits, TooFast
 from mcp_hub.fronts.http.auth import HttpAuth, Refusal, Unverified, repeated
-from mcp_hub.fronts.http.response import ClientGone, Headers, HttpError, HttpExchange, Receive, Scope, Send, respond
+from mcp_hub.fronts.http.response import (
+    ClientGone,
+    Fields,
+    Headers,
+    HttpError,
+    HttpExchange,
+    Receive,
+    Scope,
+    Send,
+    respond,
+)
 from mcp_hub.protocol.jsonrpc.envelope import error_frame
 from mcp_hub.protocol.jsonrpc.rpc_errors import HTTP_STATUS, INVALID_REQUEST
 from mcp_hub.sessions.session import Caller
+
+_REQUESTED_METHOD: Final = b"access-control-request-method"
+_REQUESTED_HEADERS: Final = b"access-control-request-headers"
+_METHODS: Final = b"GET, POST, PUT, DELETE"
+_EXPOSED: Final = b"Allow, Location, Mcp-Session-Id, Retry-After, WWW-Authenticate"
+"""Headers of responses that a page may read besides the usual ones."""
+_MAX_AGE: Final = b"600"
+"""Seconds for which a browser remembers the answer to a preflight."""
+
+
+def is_preflight(headers: Headers) -> bool:
+    return _REQUESTED_METHOD in headers
+
+
+def preflight(headers: Headers) -> Fields:
+    """Response headers: all methods, and the page's headers."""
+    fields = [
+        (b"access-control-allow-methods", _METHODS),
+        (b"access-control-allow-headers", headers.get(_REQUESTED_HEADERS, b"")),
+        (b"access-control-max-age", _MAX_AGE),
+    ]
+    if b"access-control-request-private-network" in headers:  # from a public page to an address of a private network
+        fields.append((b"access-control-allow-private-network", b"true"))
+    return fields
+
+
+def readable(send: Send, origin: bytes) -> Send:
+    """Sends responses that pages of this origin may read."""
+    fields = [(b"access-control-allow-origin", origin), (b"access-control-expose-headers", _EXPOSED)]
+
+    async def with_headers(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message["headers"], *fields, (b"vary", b"Origin")]}
+        await send(message)
+
+    return with_headers
+
 
 _PROFILE: Final = "/p/"
 """Between a route and the name of a profile."""
@@ -196,10 +242,10 @@ class Endpoints:
         if (
             scope["method"] == "OPTIONS"
             and guarded is None
-            and cors.is_preflight(headers)
+            and is_preflight(headers)
             and self._auth.is_reader(headers.get(b"origin", b""))
         ):
-            await respond(send, 204, headers=cors.preflight(headers))
+            await respond(send, 204, headers=preflight(headers))
             return
         if (open_page := self.public.get(path) or self._pages.get(path)) is not None:
             await open_page.handle({**scope, "who": partial(self._caller, headers, None)}, receive, send)
@@ -232,7 +278,7 @@ class Endpoints:
     def _sender(self, method: str, headers: Headers, send: Send, *, is_open: bool) -> Send:
         origin = headers.get(b"origin", b"")
         if is_open and self._auth.is_reader(origin):
-            send = cors.readable(send, origin)
+            send = readable(send, origin)
         return _bodiless(send) if method == "HEAD" else send
 
     def _route_of(self, mount: Mount | None, scope: Scope) -> tuple[Serve | None, str | None]:

@@ -12,7 +12,6 @@
 `held_answers`: after progress
 `bonds`: clients that leave
 `tasks`: the extension
-`task_notices`: changed tasks
 `partials`: events as progress
 `stream_reads`: stored events
 """

@@ -5,7 +5,6 @@
 `api`: dispatches by it
 `exchange`: one request
 `problem`: errors (RFC 9457)
-`lists`: tools, search, costs
 `calls`: calls of tools
 `idempotency`: repeated requests
 `streams`: durable streams

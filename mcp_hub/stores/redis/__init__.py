@@ -8,7 +8,7 @@
 `index`                    lists of streams, idempotency keys
 `link`, `connection`       a connection's queue; clients
 `leases`                   live replicas
-`doorbell`, `mail`         news; messages between replicas
+`mail`         messages between replicas
 `sessions`, `documents`    handshake sessions; long results
 `quarantine`               bad records
 """

@@ -7,6 +7,6 @@
 * `redirect`: receives the browser
 * `flows`: runs a login through the SDK's client
 * `token_requests`: renews tokens, checks the SDK's requests
-* `addresses`, `pinned`: requests to checked addresses only
+* `addresses`: requests to checked addresses only
 * `answers`: reads untrusted responses
 """

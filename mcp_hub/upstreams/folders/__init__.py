@@ -1,6 +1,5 @@
 """Folders of skills as servers: each folder with a SKILL file is an Agent Skill.
 
 * `upstream`: lists and reads the skills
-* `scan`: makes skills of files
 * `tree`: opens regular files, never outside the folder
 """

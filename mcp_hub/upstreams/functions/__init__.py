@@ -3,6 +3,5 @@
 * `registry`: `Registry`, `Context`, `Progress` and `Result` for authors of tools
 * `upstream`: runs the tools of one registry
 * `schemas`: converts between JSON and Python values
-* `output`: collects what a generator yields
 * `source`: checks a reference without an import
 """

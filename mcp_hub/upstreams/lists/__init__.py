@@ -2,7 +2,6 @@
 
 * `list_state`: the lists of one server, read again when they change
 * `list_reader`: reads all kinds page by page, within bounds
-* `pacing`: when to read again
 * `list_cache`: one file per server
 * `list_union`: joins lists by name
 """

@@ -6,6 +6,6 @@
 * `callers`: attributes messages to calls
 * `stray_messages`: messages without a call
 * `questions`, `input_questions`: questions of handshake and modern servers
-* `wanted`, `subscriptions`, `listen_stream`: watched resources
+* `wanted`, `subscriptions`: watched resources
 * `task_poll`, `tasks`, `modern_tasks`: calls run as tasks
 """

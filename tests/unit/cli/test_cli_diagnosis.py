@@ -11,9 +11,8 @@ from mcp_hub.cli import main
 from mcp_hub.cli.render.diagnosis import Diagnosis, diagnose, told_apart
 from mcp_hub.cli.render.notices import notices
 from mcp_hub.cli.render.servers import status_of
-from mcp_hub.codes.commands import COMMANDS
 from mcp_hub.codes.servers import SERVERS
-from mcp_hub.codes.tables import CODES
+from mcp_hub.codes.tables import CODES, COMMANDS
 from mcp_hub.errors import StartFailed
 from mcp_hub.protocol.rest.servers import FlagInfo, ServerInfo
 from mcp_hub.types import UpstreamState

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.fronts.dashboard import api, login
+from mcp_hub.fronts.dashboard import api
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import NARROW, Response, problem
 from tests.unit.upstreams.authorization import Authorization, browse
@@ -108,6 +108,6 @@ async def test_a_bound_token_logs_in_nowhere_and_logins_are_bounded(
     peer: DashboardPeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem(await peer.post("/login", {"server": "far"}, token=NARROW), 403, "profile_bound")
+    assert api.MOST_LOGINS == 8
     monkeypatch.setattr("mcp_hub.fronts.dashboard.api.MOST_LOGINS", 0)
     problem(await peer.post("/login", {"server": "far"}), 503, "busy")
-    assert login.MOST_LOGINS == 8

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from mcp_hub.errors import RpcError
-from mcp_hub.fronts.http import modern
-from mcp_hub.fronts.http.modern import ModernSessions
+from mcp_hub.fronts.http import streamable
+from mcp_hub.fronts.http.streamable import ModernSessions
 from mcp_hub.protocol.meta import CAPABILITIES, CLIENT_INFO, LOG_LEVEL, VERSION, RequestMeta, take_params
 from mcp_hub.sessions.session import Caller
 
@@ -54,7 +54,7 @@ def test_the_mode_of_a_list_is_kept_by_its_session_alone() -> None:
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(modern, "_CLIENTS", 2)
+    monkeypatch.setattr(streamable, "_CLIENTS", 2)
     sessions = ModernSessions()
     first = sessions.begin(ALICE, meta()).offer
     for name in ("b", "c"):

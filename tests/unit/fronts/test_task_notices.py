@@ -6,7 +6,7 @@ import msgspec
 
 from mcp_hub.call import Question
 from mcp_hub.events import Log, Progressed
-from mcp_hub.fronts.mcp.task_notices import MOST_TASKS
+from mcp_hub.fronts.mcp.subscriptions import MOST_TASKS
 from mcp_hub.ids import new_call_id
 from tests.unit.calls.virtual_time import sleep
 from tests.unit.fronts.task_hub import Sent, TaskHub, on_each_front, text

@@ -281,8 +281,8 @@ async def test_damaged_chunk_counts_as_let_go_and_the_others_are_read(site: Site
 
 async def test_quarantine_is_bounded_and_expires(site: Site) -> None:
     key = site.key("replicas")
-    site.client.hset(key, mapping={f"bad {number}": "x" * 100_000 for number in range(100)})
     with capture_logs() as logs:
+        site.client.hset(key, mapping={f"bad {number}": "x" * 100_000 for number in range(100)})
         await site.one.links.leases.beat(site.one.links.writer)
     stored = site.client.hgetall(quarantined(key))
     assert len(stored) == 64 and max(map(len, stored.values())) == 65_536

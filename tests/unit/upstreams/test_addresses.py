@@ -8,9 +8,8 @@ import httpx2
 import pytest
 
 from mcp_hub.upstreams.auth import addresses as module
-from mcp_hub.upstreams.auth.addresses import Addresses
+from mcp_hub.upstreams.auth.addresses import Addresses, Pinned
 from mcp_hub.upstreams.auth.grants import LoginFailed
-from mcp_hub.upstreams.auth.pinned import Pinned
 from tests.unit.wire.http_server import HttpServer, Reply, Request, serving
 
 pytestmark = pytest.mark.anyio

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.upstreams.folders.scan import Scan, scan
 from mcp_hub.upstreams.folders.tree import _TooManyFiles, files_in, read_file
+from mcp_hub.upstreams.folders.upstream import Scan, scan
 from tests.unit.fronts.skill_folders import write_skill
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from mcp_hub import events
 from mcp_hub.types import JsonObject
-from mcp_hub.upstreams.functions import output
+from mcp_hub.upstreams.functions import upstream
 from mcp_hub.upstreams.functions.registry import Context, Progress, Result
 from tests.unit.upstreams.function_calls import Behind, Recorder, run, text
 
@@ -61,7 +61,7 @@ async def test_long_text_is_whole_though_it_is_not_kept_in_memory(
     monkeypatch: pytest.MonkeyPatch, fails_at: int | None
 ) -> None:
     """A disk that is full for a while loses nothing."""
-    monkeypatch.setattr(output, "_IN_MEMORY", 10)
+    monkeypatch.setattr(upstream, "_IN_MEMORY", 10)
     if fails_at is not None:
         monkeypatch.setattr("tempfile.TemporaryFile", lambda: Full(fails_at))
 

@@ -13,8 +13,7 @@ from mcp_hub.notices import Notices
 from mcp_hub.protocol.jsonrpc.rpc_errors import is_unknown, is_unknown_result
 from mcp_hub.types import Era, Kind
 from mcp_hub.upstreams.lists.list_reader import ListLimits
-from mcp_hub.upstreams.lists.list_state import ListState
-from mcp_hub.upstreams.lists.pacing import ListAges
+from mcp_hub.upstreams.lists.list_state import ListAges, ListState
 from mcp_hub.upstreams.peer.peer import Peer
 from tests.unit.upstreams.scripted import Server, talking
 from tests.unit.wire.raw_lines import WAIT

@@ -9,7 +9,7 @@ import pytest
 
 from mcp_hub.errors import DeadlineExceeded, InvalidParams, RpcError
 from mcp_hub.types import Era, JsonObject, Kind
-from mcp_hub.upstreams.peer import listen_stream as module
+from mcp_hub.upstreams.peer import subscriptions as module
 from tests.unit.upstreams.following import UPDATED, Following, silent
 from tests.unit.upstreams.scripted import Script, Server, together
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_hub.upstreams.lists.pacing import Pacer
+from mcp_hub.upstreams.lists.list_state import Pacer
 
 
 def test_a_change_now_and_then_is_listed_at_once() -> None:

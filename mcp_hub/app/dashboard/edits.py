@@ -16,6 +16,7 @@ from mcp_hub.app.limits import Current
 from mcp_hub.config.schema.json_schema import json_schema
 from mcp_hub.errors import ConfigError
 from mcp_hub.fronts.rest.problem import Problem, unknown_server
+from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide
 from mcp_hub.protocol.rest.overview import (
     EditBody,
@@ -32,12 +33,14 @@ _ELSEWHERE: Final = (
     "Servers are changed here only where nobody but this machine reaches the hub. "
     "Change the configuration file, or use mcp-hub add."
 )
+_REPLACED: Final = "The files of mcp-hub have changed since this hub started. Restart it to change servers here."
 _STATUS: Final = {
     "unknown_server": 404, **dict.fromkeys(("server_exists", "entry_changed", "foreign_file", "not_editable"), 409),
     "config_too_large": 413, **dict.fromkeys(("state_unwritable", "output_unwritable", "file_busy"), 503),
     "proposals_full": 409,
 }  # fmt: skip
 _Result = TypeVar("_Result")
+log = get_logger(__name__)
 
 
 class Edited(msgspec.Struct, frozen=True):
@@ -99,7 +102,7 @@ class HubEdits(msgspec.Struct):
         """Whether requests to this host may edit, and waiting proposals."""
         why, editor = self._refusal(host), await self._opened()
         if editor is None:
-            return EditState(False, why)
+            return EditState(False, why or _REPLACED)
         try:
             return EditState(not why, why, await anyio.to_thread.run_sync(editor.waiting))
         except (ConfigError, OSError) as problem:
@@ -124,14 +127,18 @@ class HubEdits(msgspec.Struct):
     async def _opened(self) -> ServerEditor | None:
         async with self._opening:
             if self._editor is None and self.open_editor is not None:
-                self._editor = await anyio.to_thread.run_sync(self.open_editor)
+                try:
+                    self._editor = await anyio.to_thread.run_sync(self.open_editor)
+                except ImportError as error:
+                    log.error("editor_not_loaded", reason=str(error))
         return self._editor
 
     async def _usable(self, host: str) -> ServerEditor:
-        refusal = self._refusal(host)
-        editor = None if refusal else await self._opened()
-        if editor is None:
+        if refusal := self._refusal(host):
             raise Problem(403, "not_on_this_machine", refusal)
+        editor = await self._opened()
+        if editor is None:
+            raise Problem(409, "not_editable", _REPLACED)
         return editor
 
     def _refusal(self, host: str) -> str:

@@ -44,8 +44,8 @@ _STORED: Final = 500
 _WITH_REASON: Final = ("failed", "cancelled")
 _PATIENCE: Final = 2.0
 """Seconds to read failure reasons from the store."""
-_WRITTEN: Final = 10.0
-"""Seconds until an ended call is in the history, if ever."""
+_WRITTEN: Final = 130.0
+"""Seconds until an ended call is in the history, if ever: one of a killed replica after two leases."""
 _TEXT: Final = 200
 
 

@@ -8,10 +8,15 @@ from typing import Any
 import pytest
 import yaml
 
+from mcp_hub.app.dashboard.edits import HubEdits, ServerEditor
+from mcp_hub.app.limits import Current
 from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.onboarding.changes.written import ImportedServer, ImportedServers
 from mcp_hub.onboarding.servers_file.proposals import MOST, ProposedEdits
 from mcp_hub.onboarding.servers_file.risks import AT_ONCE, reasons_to_ask, refused_url
+from mcp_hub.protocol.rest.overview import EditBody
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import ALICE, problem
 
@@ -49,6 +54,25 @@ async def edit(peer: DashboardPeer, server: str, change: dict[str, Any] | str, p
         text = yaml.safe_dump(change)
     response = await peer.post(path, {"server": server, "text": text, "digest": digest})
     return response.json if response.status == 200 else response
+
+
+async def test_editor_that_cannot_be_loaded_is_named_and_servers_are_shown() -> None:
+    """After an upgrade a hub that runs has other files than those that it began with."""
+
+    def replaced() -> ServerEditor:
+        raise ImportError("cannot import name")
+
+    async def reload() -> None:
+        raise AssertionError
+
+    edits = HubEdits(
+        Current(Settings.model_validate({"servers": {"far": SERVERS["far"]}})), replaced, lambda: True, reload
+    )
+    assert (await edits.entry("far")).server == "far"
+    state = await edits.state("localhost")
+    with pytest.raises(Problem, match="Restart it") as refused:
+        await edits.edit(EditBody("far", ""), "localhost")
+    assert not state.possible and "Restart it" in state.why and refused.value.status == 409
 
 
 async def test_entry_of_a_server_names_variables_and_headers_and_hides_values(tmp_path: Path) -> None:

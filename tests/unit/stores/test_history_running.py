@@ -2,23 +2,25 @@
 
 import sqlite3
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 import msgspec
 import pytest
 
+from mcp_hub.app.dashboard.watch import _EarlierCalls
 from mcp_hub.call import CallingClient
 from mcp_hub.calls.history import journal as journals
 from mcp_hub.calls.history.batches import JournalRules, ToolKeeping
 from mcp_hub.calls.history.journal import CallJournal
 from mcp_hub.calls.runner import CallRecord
+from mcp_hub.clock import wall_time
 from mcp_hub.events import Completed
 from mcp_hub.protocol.rest.history import cursor, place_of
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.history.base import HIGHEST_NUMBER, RUNNING, HistoryLimits, Keeping, LostCalls
 from mcp_hub.stores.history.file import FILE, HistoryFile
 from mcp_hub.stores.history.reading import CallFilter, PastFigures, by_id, pages
-from tests.unit.calls.past import arguments_in, history_file, keep, kept, new_journal, past_call
+from tests.unit.calls.past import StreamOfCall, arguments_in, history_file, keep, kept, new_journal, past_call
 from tests.unit.stores.test_history_file import beside, filled, numbers_in
 
 pytestmark = pytest.mark.anyio
@@ -161,6 +163,18 @@ async def test_running_call_that_is_not_kept_any_more_leaves_nothing_in_the_file
     await journal.flush()
     await store.close()
     assert b"needle" not in b"".join(path.read_bytes() for path in beside(tmp_path))
+
+
+async def test_page_names_the_client_of_a_call_as_soon_as_its_hub_is_known_to_be_gone(tmp_path: Path) -> None:
+    """Another replica is known to be gone after two leases, and has let go of its calls before."""
+    is_gone: list[bool] = []
+    await begin(new_journal(history_file(tmp_path)), record := running_call(1))
+    moment = wall_time() - 60
+    row = msgspec.structs.replace(StreamOfCall.row, id=record.call.id, status="completed", updated=moment)
+    earlier = _EarlierCalls(cast("Any", None), history_file(tmp_path, "in_b", lambda hub: bool(is_gone)))
+    before = await earlier.summaries([row])
+    is_gone.append(True)
+    assert [call.client for call in [*before, *await earlier.summaries([row])]] == ["", "editor"]
 
 
 async def test_number_of_calls_is_bounded_for_ended_ones_alone(tmp_path: Path) -> None:

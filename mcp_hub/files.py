@@ -38,19 +38,19 @@ class FileTooLarge(OSError):
     """The file exceeds the limit."""
 
 
-class FileContent(NamedTuple):
+class _FileContent(NamedTuple):
     """A file's bytes, and its state at that time."""
 
     data: bytes
     stat: os.stat_result
 
 
-def read_file(path: Path | str, largest: int, seconds: float = SECONDS) -> FileContent:
+def read_file(path: Path | str, largest: int, seconds: float = SECONDS) -> _FileContent:
     """Reads a regular file; blocks for at most `seconds`.
 
     Raises `OSError` with `strerror`: `FileTooLarge` beyond `largest` bytes, `FileNotFoundError`.
     """
-    outcome: list[FileContent | OSError] = []
+    outcome: list[_FileContent | OSError] = []
 
     def read() -> None:
         try:
@@ -71,7 +71,7 @@ def read_file(path: Path | str, largest: int, seconds: float = SECONDS) -> FileC
     return result
 
 
-def _read(path: Path | str, largest: int) -> FileContent:
+def _read(path: Path | str, largest: int) -> _FileContent:
     _check(os.stat(path))
     file = os.open(path, _FLAGS)
     try:
@@ -82,7 +82,7 @@ def _read(path: Path | str, largest: int) -> FileContent:
             data += portion
             if len(data) > largest:
                 raise FileTooLarge(errno.EFBIG, f"larger than {largest} bytes")
-        return FileContent(bytes(data), state)
+        return _FileContent(bytes(data), state)
     finally:
         os.close(file)
 

@@ -50,7 +50,7 @@ class Request:
         self.stream = ""
 
 
-class Again:
+class _Again:
     """The lines for another hub, the ids that the client has responses to, and the errors of lost calls."""
 
     __slots__ = ("errors", "lines", "known")
@@ -172,7 +172,7 @@ class UnansweredRequests:
         self._understand_calls()
         return "\n".join(f"{request.raw_id} {request.stream}" for request in self._requests.values() if request.stream)
 
-    def again(self, takes_streams: bool) -> Again:
+    def again(self, takes_streams: bool) -> _Again:
         """All that another hub must receive; calls that cannot be resumed close."""
         self._understand_calls()
         ids = {key for line in self._setup.values() for key in _ids(line)}
@@ -188,7 +188,7 @@ class UnansweredRequests:
             request.line + b"\n" for request in self._requests.values() if request.line not in self._setup.values()
         ]
         setup = [line + b"\n" for line in self._setup.values()]
-        return Again([*setup, *requests], ids - self._requests.keys(), errors)
+        return _Again([*setup, *requests], ids - self._requests.keys(), errors)
 
     def _has_stream(self, line: bytes) -> None:
         raw_id, _, stream = line[len(hello.STREAM) :].strip().rpartition(b" ")

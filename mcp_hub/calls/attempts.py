@@ -22,7 +22,7 @@ _DETAIL: Final = 200
 """Characters of the error shown with an attempt."""
 
 
-class Retriable(CallChannel, Protocol):
+class _Retriable(CallChannel, Protocol):
     """A running call with its retries."""
 
     call: Call
@@ -36,7 +36,7 @@ class Retriable(CallChannel, Protocol):
     def due(self) -> float: ...
 
 
-async def attempted(record: Retriable, handler: CallHandler) -> Completed:
+async def attempted(record: _Retriable, handler: CallHandler) -> Completed:
     """The result of `handler`, retried after failures that may pass.
 
     After an attempt with unknown outcome, its error is raised instead of a later one.
@@ -77,7 +77,7 @@ def finishing(sent: SentCall, again: CallHandler) -> CallHandler:
     return finish
 
 
-def _pause(record: Retriable, error: RpcError, number: int) -> float | None:
+def _pause(record: _Retriable, error: RpcError, number: int) -> float | None:
     call, plan = record.call, record.plan
     has_asked = (
         record.question_count > plan.events or call.input_responses is not None or call.request_state is not None
@@ -88,14 +88,14 @@ def _pause(record: Retriable, error: RpcError, number: int) -> float | None:
     return plan.retries.pause(call, error, number, record.due)
 
 
-def _has_shown_text(record: Retriable) -> bool:
+def _has_shown_text(record: _Retriable) -> bool:
     call = record.call
     if record.stream is None or not record.stream.content.is_any or not call.wants_progress or call.takes_events:
         return False
     return not declares(call.capabilities, call.era, STREAMS)
 
 
-def _announce(record: Retriable, number: int, error: RpcError, pause: float) -> None:
+def _announce(record: _Retriable, number: int, error: RpcError, pause: float) -> None:
     reason, call = str(class_of(error)), record.call
     log.info("call_retried", call_id=call.id, upstream=call.upstream, attempt=number, reason=reason)
     detail = (error if call.shows_paths else for_others(error)).message

@@ -30,7 +30,7 @@ _LATEST: Final = 1024
 _NO_LIMITS: Final = TimeLimits(0, 0)
 
 
-class EarlyAnswer(ABC):
+class _EarlyAnswer(ABC):
     """Calls `ready` once the call has run for `after` seconds (a retry: from now) and is detached, if it can be."""
 
     __slots__ = ("_ready", "_record", "_streams", "due")
@@ -66,7 +66,7 @@ class EarlyAnswer(ABC):
         self._ready = nobody
 
 
-class TaskAnswer(EarlyAnswer):
+class _TaskAnswer(_EarlyAnswer):
     """A task, once its first event is stored."""
 
     __slots__ = ("_stream",)
@@ -87,7 +87,7 @@ class TaskAnswer(EarlyAnswer):
         return EarlyOutput(self._stream.info)
 
 
-class OutputSoFar(EarlyAnswer):
+class _OutputSoFar(_EarlyAnswer):
     """Output and questions so far; `hub_wait` and `hub_cancel` serve the rest."""
 
     __slots__ = ("_reader", "_transcript")
@@ -177,11 +177,11 @@ class CallHandle(msgspec.Struct, gc=False):
     def watch(self, news: Callable[[], object] | None) -> None:
         self.record.log.watch(news)
 
-    def early_answer(self, ready: Callable[[], None]) -> EarlyAnswer | None:
+    def early_answer(self, ready: Callable[[], None]) -> _EarlyAnswer | None:
         """Calls `ready` when the call may be answered early; None if never."""
         if self.early is None:
             return None
-        kind = TaskAnswer if self.early.is_task else OutputSoFar
+        kind = _TaskAnswer if self.early.is_task else _OutputSoFar
         return kind(self.record, self.streams, self.early.after, ready, is_retry=self.after > 0)
 
     def answer(self, key: str, outcome: RawJson | RpcError) -> bool:

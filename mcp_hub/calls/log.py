@@ -31,7 +31,7 @@ def nobody() -> None:
     """Replaces a closed reader's callback: no reference cycle."""
 
 
-class HeldBack(msgspec.Struct):
+class _HeldBack(msgspec.Struct):
     """Events withheld from slow readers: newest `progress`, number of `logs`."""
 
     progress: Progressed | None = None
@@ -63,7 +63,7 @@ class CallLog(msgspec.Struct, eq=False):
     _size: int = 0  # bytes of payload in _events
     _readers: "list[LogReader]" = msgspec.field(default_factory=list)
     _room: anyio.Event | None = None
-    _back: HeldBack | None = None
+    _back: _HeldBack | None = None
     _news: Callable[[], object] | None = None
 
     def begin(self) -> None:
@@ -142,7 +142,7 @@ class CallLog(msgspec.Struct, eq=False):
             return False
         if not self._is_crowded:
             return False
-        back = self._back or HeldBack()
+        back = self._back or _HeldBack()
         if not back.take(event):
             return False
         self._back = back

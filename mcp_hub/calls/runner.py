@@ -382,6 +382,9 @@ def new_record(
 ) -> CallRecord:
     """The record of a call before its begin."""
     now = clock.now()
-    times = CallTimes(clock, limits, now, now, now, now)
+    times = CallTimes(clock=clock, limits=limits, started=now, began=now, heard=now, spoken=now)
     # so many `events`, so that no question gets the key of one that another hub put
-    return CallRecord(call, handler, times, plan, owner, plan.resumption, plan.events, plan.may_last)
+    return CallRecord(
+        call=call, handler=handler, times=times, plan=plan, _owner=owner, resumption=plan.resumption,
+        question_count=plan.events, is_short=plan.may_last,
+    )  # fmt: skip

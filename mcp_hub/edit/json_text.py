@@ -27,10 +27,10 @@ class Span(msgspec.Struct):
 
     start: int
     end: int
-    members: "dict[str, Member] | None" = None
+    members: "dict[str, _Member] | None" = None
 
 
-class Member(msgspec.Struct):
+class _Member(msgspec.Struct):
     """A name and its value; `comma` is the index of the comma behind it."""
 
     start: int
@@ -141,7 +141,7 @@ def _above(text: str, path: Sequence[str]) -> Span:
     return at
 
 
-def _member(text: str, path: Sequence[str]) -> Member:
+def _member(text: str, path: Sequence[str]) -> _Member:
     members = _members(_above(text, path))
     if path[-1] not in members:
         raise CannotEdit(f"it does not have {path[-1]}")
@@ -184,7 +184,7 @@ def _value(text: str, index: int, depth: int, path: Sequence[str]) -> Span:
 
 
 def _object(text: str, start: int, depth: int, path: Sequence[str]) -> Span:
-    members: dict[str, Member] = {}
+    members: dict[str, _Member] = {}
     index = _skipped(text, start + 1)
     while not text.startswith("}", index):
         name = _STRING.match(text, index)
@@ -193,7 +193,7 @@ def _object(text: str, start: int, depth: int, path: Sequence[str]) -> Span:
             raise _not_understood(text, index)
         key = json.loads(name[0], strict=False)
         inner = path[1:] if path and key == path[0] else ()
-        member = Member(index, _value(text, _skipped(text, colon + 1), depth + 1, inner))
+        member = _Member(index, _value(text, _skipped(text, colon + 1), depth + 1, inner))
         if key in members:
             raise CannotEdit(
                 f"line {_line(text, index)} has a name for the second time: {hide_head(json.dumps(key), 80)}"
@@ -232,7 +232,7 @@ def _line(text: str, index: int) -> int:
     return text.count("\n", 0, index) + 1
 
 
-def _members(span: Span) -> dict[str, Member]:
+def _members(span: Span) -> dict[str, _Member]:
     if span.members is None:
         raise CannotEdit("there is a value that is not an object where the servers belong")
     return span.members
@@ -244,7 +244,7 @@ def _new_document(text: str, value: JsonObject, is_on_one_line: bool) -> Splice:
     return Splice(len(text), len(text), f"{before}{_rendered(value, text, '', is_on_one_line)}{newline}")
 
 
-def _inner_indent(text: str, at: Span, member: Member | None) -> str:
+def _inner_indent(text: str, at: Span, member: _Member | None) -> str:
     if member is not None and not text[line_start(text, member.start) : member.start].strip():
         return _indent_at(text, member.start)
     return _indent_at(text, at.start) + indent_of(text)
@@ -300,7 +300,7 @@ def rendered(value: JsonObject, step: str) -> list[str]:
     return ["{", *lines[:-1], lines[-1][:-1], "}"] if lines else ["{}"]
 
 
-def _is_alone(text: str, at: Span, member: Member) -> bool:
+def _is_alone(text: str, at: Span, member: _Member) -> bool:
     return not (text[at.start + 1 : member.start] + text[member.value.end : at.end - 1]).strip(" \t\r\n,")
 
 

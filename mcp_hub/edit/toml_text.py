@@ -23,7 +23,7 @@ _PART: Final = re.compile(
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
-class TomlTable(msgspec.Struct):
+class _TomlTable(msgspec.Struct):
     """A table from its header to its last key, without comments behind it."""
 
     path: tuple[str, ...]
@@ -105,17 +105,17 @@ def line_of(text: str, path: Sequence[str]) -> int:
     return text.count("\n", 0, tables[0].start) + 1
 
 
-def _tables_at(sections: Sequence[TomlTable], path: Sequence[str]) -> list[TomlTable]:
+def _tables_at(sections: Sequence[_TomlTable], path: Sequence[str]) -> list[_TomlTable]:
     return [section for section in sections if section.path[: len(path)] == tuple(path)]
 
 
 @lru_cache(maxsize=KEPT_TEXTS)
-def _listed(text: str) -> tuple[TomlTable, ...]:
+def _listed(text: str) -> tuple[_TomlTable, ...]:
     return tuple(_sections(text))
 
 
-def _sections(text: str) -> Iterator[TomlTable]:
-    current: TomlTable | None = None
+def _sections(text: str) -> Iterator[_TomlTable]:
+    current: _TomlTable | None = None
     index = 0
     while index < len(text):
         blank = _BLANK.match(text, index)
@@ -127,7 +127,7 @@ def _sections(text: str) -> Iterator[TomlTable]:
             if current is not None:
                 yield current
             end = _end_of_value(text, header.end())
-            current = TomlTable(_path(header[0]), index, end)
+            current = _TomlTable(_path(header[0]), index, end)
         else:
             key = _KEY.match(text, index)
             if key is None:

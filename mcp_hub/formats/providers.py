@@ -27,7 +27,7 @@ class Format(StrEnum):
     GEMINI = "gemini"
 
 
-class FormatFacts(msgspec.Struct, frozen=True):
+class _FormatFacts(msgspec.Struct, frozen=True):
     """Limits on tools: names, count, schemas, deferral, groups."""
 
     names: re.Pattern[str]
@@ -41,10 +41,12 @@ class FormatFacts(msgspec.Struct, frozen=True):
 _OPENAI_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 FACTS: Final = {
-    Format.ANTHROPIC: FormatFacts(re.compile(r"[a-zA-Z0-9_-]{1,128}"), ANTHROPIC, ANTHROPIC_STRICT, defers=True),
-    Format.OPENAI: FormatFacts(_OPENAI_NAME, OPENAI, OPENAI_STRICT, most_tools=128),
-    Format.OPENAI_RESPONSES: FormatFacts(_OPENAI_NAME, OPENAI, OPENAI_STRICT, most_tools=128, defers=True, groups=True),
-    Format.GEMINI: FormatFacts(re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}"), GEMINI),
+    Format.ANTHROPIC: _FormatFacts(re.compile(r"[a-zA-Z0-9_-]{1,128}"), ANTHROPIC, ANTHROPIC_STRICT, defers=True),
+    Format.OPENAI: _FormatFacts(_OPENAI_NAME, OPENAI, OPENAI_STRICT, most_tools=128),
+    Format.OPENAI_RESPONSES: _FormatFacts(
+        _OPENAI_NAME, OPENAI, OPENAI_STRICT, most_tools=128, defers=True, groups=True
+    ),
+    Format.GEMINI: _FormatFacts(re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}"), GEMINI),
 }
 """Facts about each format of a provider; names as of 2026-11-24."""
 

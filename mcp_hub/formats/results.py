@@ -12,13 +12,13 @@ from mcp_hub.formats.records import McpResult, ModelCall, json_value
 from mcp_hub.types import JsonObject
 
 
-class TextPart(NamedTuple):
+class _TextPart(NamedTuple):
     """Text for the model."""
 
     text: str
 
 
-class MediaPart(NamedTuple):
+class _MediaPart(NamedTuple):
     """Base64 data; `name` is the file's, or derived from the type."""
 
     kind: Literal["image", "audio", "file"]
@@ -27,7 +27,7 @@ class MediaPart(NamedTuple):
     name: str
 
 
-ResultPart: TypeAlias = TextPart | MediaPart
+ResultPart: TypeAlias = _TextPart | _MediaPart
 
 
 def parts_of(result: McpResult) -> list[ResultPart]:
@@ -37,12 +37,12 @@ def parts_of(result: McpResult) -> list[ResultPart]:
     parts = [part for block in blocks if (part := _part(block)) is not None]
     structured = result.get("structuredContent")
     if structured is not None and not any(_says(part, structured) for part in parts):
-        parts.append(TextPart(msgspec.json.encode(structured).decode()))
+        parts.append(_TextPart(msgspec.json.encode(structured).decode()))
     return parts
 
 
 def _says(part: ResultPart, structured: object) -> bool:
-    if not isinstance(part, TextPart) or not part.text.lstrip().startswith(("{", "[")):
+    if not isinstance(part, _TextPart) or not part.text.lstrip().startswith(("{", "[")):
         return False
     try:
         return bool(msgspec.json.decode(part.text) == structured)
@@ -53,38 +53,38 @@ def _says(part: ResultPart, structured: object) -> bool:
 def _part(block: JsonObject) -> ResultPart | None:
     match block.get("type"):
         case "text":
-            return TextPart(str(block["text"])) if block.get("text") else None
+            return _TextPart(str(block["text"])) if block.get("text") else None
         case "image" | "audio" as kind:
             media_type = str(block.get("mimeType", f"{kind}/unknown"))
-            return MediaPart("image" if kind == "image" else "audio", media_type, str(block.get("data", "")), kind)
+            return _MediaPart("image" if kind == "image" else "audio", media_type, str(block.get("data", "")), kind)
         case "resource":
             return _resource(block.get("resource") or {})
         case "resource_link":
             label = block.get("description") or block.get("title")
-            return TextPart(f"{block.get('name', 'resource')}: {block.get('uri')}" + (f" ({label})" if label else ""))
+            return _TextPart(f"{block.get('name', 'resource')}: {block.get('uri')}" + (f" ({label})" if label else ""))
         case _:
-            return TextPart(msgspec.json.encode(block).decode())
+            return _TextPart(msgspec.json.encode(block).decode())
 
 
 def _resource(resource: JsonObject) -> ResultPart:
     uri = str(resource.get("uri", ""))
     if "text" in resource:
-        return TextPart(f"{uri}\n{resource['text']}" if uri else str(resource["text"]))
+        return _TextPart(f"{uri}\n{resource['text']}" if uri else str(resource["text"]))
     media_type = str(resource.get("mimeType", "application/octet-stream"))
     kind = media_type.partition("/")[0]
     name = uri.rstrip("/").rpartition("/")[2] or "file"
     data = str(resource.get("blob", ""))
-    return MediaPart("image" if kind == "image" else "audio" if kind == "audio" else "file", media_type, data, name)
+    return _MediaPart("image" if kind == "image" else "audio" if kind == "audio" else "file", media_type, data, name)
 
 
-def unsupported(part: MediaPart) -> str:
+def unsupported(part: _MediaPart) -> str:
     """Text in place of a part."""
     size = len(part.data) * 3 // 4
     return f"[{part.name}: {part.media_type}, about {size} bytes, which this format cannot carry]"
 
 
 def text_of(parts: list[ResultPart]) -> str:
-    return "\n".join(part.text if isinstance(part, TextPart) else unsupported(part) for part in parts)
+    return "\n".join(part.text if isinstance(part, _TextPart) else unsupported(part) for part in parts)
 
 
 def block_of(media_type: str, data: str, uri: str | None = None) -> JsonObject:
@@ -142,8 +142,8 @@ def _write_anthropic(answered: _Answered) -> list[JsonObject]:
     return [{"role": "user", "content": blocks}] if blocks else []
 
 
-def _anthropic_block(part: TextPart | MediaPart) -> JsonObject:
-    if isinstance(part, TextPart):
+def _anthropic_block(part: _TextPart | _MediaPart) -> JsonObject:
+    if isinstance(part, _TextPart):
         return {"type": "text", "text": part.text}
     source = {"type": "base64", "media_type": part.media_type, "data": part.data}
     if part.media_type in _ANTHROPIC_IMAGES:
@@ -158,8 +158,8 @@ def _write_openai(answered: _Answered) -> list[JsonObject]:
     attachments: list[JsonObject] = []
     for call, result in answered:
         parts = parts_of(result)
-        media = [part for part in parts if isinstance(part, MediaPart) and _chat_media(part) is not None]
-        texts = [part.text if isinstance(part, TextPart) else unsupported(part) for part in parts if part not in media]
+        media = [part for part in parts if isinstance(part, _MediaPart) and _chat_media(part) is not None]
+        texts = [part.text if isinstance(part, _TextPart) else unsupported(part) for part in parts if part not in media]
         texts += [f"[{part.name}: {part.media_type}, in the next message]" for part in media]
         content = _with_mark(result, "\n".join(texts))
         messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
@@ -169,7 +169,7 @@ def _write_openai(answered: _Answered) -> list[JsonObject]:
     return [*messages, {"role": "user", "content": attachments}] if attachments else messages
 
 
-def _chat_media(part: MediaPart) -> JsonObject | None:
+def _chat_media(part: _MediaPart) -> JsonObject | None:
     if part.kind == "image":
         return {"type": "image_url", "image_url": {"url": _data_url(part)}}
     if part.media_type in _OPENAI_AUDIO:
@@ -179,7 +179,7 @@ def _chat_media(part: MediaPart) -> JsonObject | None:
     return None
 
 
-def _data_url(part: MediaPart) -> str:
+def _data_url(part: _MediaPart) -> str:
     return f"data:{part.media_type};base64,{part.data}"
 
 
@@ -196,7 +196,7 @@ def _responses_item(call: ModelCall, result: McpResult) -> JsonObject:
     parts = parts_of(result)
     structured = result.get("structuredContent")
     output: str | list[JsonObject]
-    if any(isinstance(part, MediaPart) for part in parts):
+    if any(isinstance(part, _MediaPart) for part in parts):
         output = [_responses_content(part) for part in parts]
         if result.get("isError"):
             output.insert(0, {"type": "input_text", "text": "Error:"})
@@ -208,8 +208,8 @@ def _responses_item(call: ModelCall, result: McpResult) -> JsonObject:
     return {"type": "function_call_output", "call_id": call.id, "output": output, **echoed}
 
 
-def _responses_content(part: TextPart | MediaPart) -> JsonObject:
-    if isinstance(part, TextPart):
+def _responses_content(part: _TextPart | _MediaPart) -> JsonObject:
+    if isinstance(part, _TextPart):
         return {"type": "input_text", "text": part.text}
     if part.kind == "image":
         return {"type": "input_image", "image_url": _data_url(part), "detail": "auto"}
@@ -225,8 +225,8 @@ def _write_gemini(answered: _Answered) -> list[JsonObject]:
 
 def _gemini_response(call: ModelCall, result: McpResult) -> JsonObject:
     parts = parts_of(result)
-    media = [part for part in parts if isinstance(part, MediaPart)]
-    text = text_of([part for part in parts if isinstance(part, TextPart)])
+    media = [part for part in parts if isinstance(part, _MediaPart)]
+    text = text_of([part for part in parts if isinstance(part, _TextPart)])
     structured = result.get("structuredContent")
     if result.get("isError"):
         response: JsonObject = {"error": text}

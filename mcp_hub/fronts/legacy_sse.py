@@ -60,7 +60,7 @@ class LegacySse:
         self._max_body = max_body
         self._max_sessions = max_sessions
         self._stalled = stalled
-        self._streams: dict[str, tuple[Caller, EventStream]] = {}
+        self._streams: dict[str, tuple[Caller, _EventStream]] = {}
 
     @property
     def routes(self) -> Mapping[str, Serve]:
@@ -86,7 +86,7 @@ class LegacySse:
         self._admit(caller.principal)
         id_ = new_session_id()
         response = HttpResponse(http.receive, http.send, stalled=self._stalled)
-        stream = EventStream(Duplex(self._hub, self._binding, caller, _refuse_modern), response)
+        stream = _EventStream(Duplex(self._hub, self._binding, caller, _refuse_modern), response)
         self._streams[id_] = caller, stream
         self._by_principal[caller.principal] += 1
         try:
@@ -139,7 +139,7 @@ def _unknown() -> HttpError:
     return HttpError(404, "unknown_session", "session not found")
 
 
-class EventStream:
+class _EventStream:
     """A client's event stream. Calls wait for a slow reader."""
 
     def __init__(self, duplex: Duplex, response: HttpResponse) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mcp import Client
 
 
-class MountedHub:
+class _MountedHub:
     """`running` returns the hub; `owning` makes it the owner of a request's secrets."""
 
     def __init__(self, running: Callable[[], InnerHub], owning: Callable[[], AbstractContextManager[None]]) -> None:
@@ -263,7 +263,7 @@ class Hub:
         """The HTTP front as an ASGI application for any mount: `/mcp`, `/sse`, `/v1`, health, metrics. 503 while not
         open.
         """
-        return MountedHub(self._running, self._secrets.owning)
+        return _MountedHub(self._running, self._secrets.owning)
 
     def connect(self, **options: Any) -> "Client":
         """A client of the official SDK, in process: `async with hub.connect() as client`.

@@ -9,7 +9,7 @@ from mcp_hub.protocol.capabilities import SKILLS
 from mcp_hub.types import JsonObject, Kind
 
 
-class KindSpec(msgspec.Struct, frozen=True):
+class _KindSpec(msgspec.Struct, frozen=True):
     """A kind's list: method, result member, identifying member, capability, and `extension` if needed."""
 
     list_method: str
@@ -25,12 +25,12 @@ class KindSpec(msgspec.Struct, frozen=True):
         return self.capability in capabilities and (self.extension is None or has_extension)
 
 
-KINDS: Final[Mapping[Kind, KindSpec]] = {
-    Kind.TOOL: KindSpec("tools/list", "tools", "name", "tools"),
-    Kind.RESOURCE: KindSpec("resources/list", "resources", "uri", "resources"),
-    Kind.TEMPLATE: KindSpec("resources/templates/list", "resourceTemplates", "uriTemplate", "resources"),
-    Kind.PROMPT: KindSpec("prompts/list", "prompts", "name", "prompts"),
-    Kind.SKILL: KindSpec(
+KINDS: Final[Mapping[Kind, _KindSpec]] = {
+    Kind.TOOL: _KindSpec("tools/list", "tools", "name", "tools"),
+    Kind.RESOURCE: _KindSpec("resources/list", "resources", "uri", "resources"),
+    Kind.TEMPLATE: _KindSpec("resources/templates/list", "resourceTemplates", "uriTemplate", "resources"),
+    Kind.PROMPT: _KindSpec("prompts/list", "prompts", "name", "prompts"),
+    Kind.SKILL: _KindSpec(
         list_method="skills/list", result_key="skills", id_field="uri", capability="resources", extension=SKILLS
     ),
 }

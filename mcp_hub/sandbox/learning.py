@@ -59,7 +59,7 @@ _OPENED: Final[Mapping[str, tuple[int | None, int]]] = {
 """Calls about one file."""
 
 
-class AnyHost(HostRule, frozen=True):
+class _AnyHost(HostRule, frozen=True):
     """A rule for every host and port, for a learning run."""
 
     def matches(self, host: str, port: int) -> bool:
@@ -75,7 +75,7 @@ class Sighting(msgspec.Struct):
     count: int = 1
 
 
-class Missed(msgspec.Struct):
+class _Missed(msgspec.Struct):
     """Uses `beyond` bounds, and unreadable calls (`unseen`)."""
 
     beyond: int = 0
@@ -101,7 +101,7 @@ class Learning:
         self.sockets: dict[str, Sighting] = {}
         self.hosts: dict[str, HostPort] = {}
         self.addresses: dict[str, str] = {}
-        self.missed = Missed()
+        self.missed = _Missed()
 
     def begin(self, subject: Subject, confinement: Confinement) -> Confinement:
         """The confinement of a learning start."""
@@ -115,12 +115,15 @@ class Learning:
     def connector(
         self, listener: int, server: str, confinement: Confinement, proxy: Proxy | None, refusals: Refusals,
         thread: ServerThread | None = None,
-    ) -> "LearningConnector":  # fmt: skip
+    ) -> "_LearningConnector":  # fmt: skip
         """Serves one start's notifications."""
         assert self.subject is not None
         judge = _Judge(self.subject, confinement)
-        open_hosts = msgspec.structs.replace(confinement, hosts=(AnyHost("*"),))
-        return LearningConnector(self, judge, listener, server, open_hosts, proxy, refusals, thread)
+        open_hosts = msgspec.structs.replace(confinement, hosts=(_AnyHost("*"),))
+        return _LearningConnector(
+            learning=self, judge=judge, listener=listener, server=server, confinement=open_hosts, proxy=proxy,
+            refusals=refusals, thread=thread,
+        )  # fmt: skip
 
     def note(self, table: dict[str, Sighting], path: str, program: Callable[[], str], *, is_folder: bool) -> None:
         if (sighting := table.get(path)) is not None:
@@ -182,7 +185,7 @@ class _Judge:
         return secret is not None and is_inside(usual_path(path, self._home).lower(), secret.lower())
 
 
-class LearningConnector(SocketConnector):
+class _LearningConnector(SocketConnector):
     """Answers a learning process, in the server's thread."""
 
     rate = 50_000.0
@@ -193,7 +196,9 @@ class LearningConnector(SocketConnector):
         self, learning: Learning, judge: _Judge, listener: int, server: str, confinement: Confinement,
         proxy: Proxy | None, refusals: Refusals, thread: ServerThread | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(listener, server, confinement, proxy, refusals, thread=thread)
+        super().__init__(
+            listener=listener, server=server, confinement=confinement, proxy=proxy, refusals=refusals, thread=thread
+        )
         self._learning = learning
         self._judge = judge
         self._names = {number: name for name, number in OBSERVED[confinement.machine].items()}

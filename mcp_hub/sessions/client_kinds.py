@@ -14,7 +14,7 @@ _NAMES: Final = 1024
 """Clients whose kind is remembered."""
 
 
-class ClientFacts(Protocol):
+class _ClientFacts(Protocol):
     """Hashable facts about a kind of client."""
 
     @property
@@ -45,14 +45,14 @@ class ClientKinds:
 
     def __init__(
         self,
-        find: Callable[[str | None, str | None], ClientFacts],
+        find: Callable[[str | None, str | None], _ClientFacts],
         deadline: Callable[[str | None, str | None, bool], float | None],
         own: tuple[bytes, ...],
     ) -> None:
         self._own = own
         self._find = lru_cache(_NAMES)(find)
         self._deadline = lru_cache(_NAMES)(deadline)
-        self._kinds: dict[tuple[ClientFacts, float | None, bool], ClientKind] = {}
+        self._kinds: dict[tuple[_ClientFacts, float | None, bool], ClientKind] = {}
 
     def forget(self) -> None:
         """Clears the caches after a configuration change."""
@@ -84,7 +84,7 @@ class ClientKinds:
         return kind
 
 
-def _form(rules: ClientFacts) -> PartialForm | None:
+def _form(rules: _ClientFacts) -> PartialForm | None:
     if rules.partials == "off":
         return None
     return "line" if rules.one_line else "text"

@@ -19,7 +19,7 @@ from mcp_hub.stores.redis.store import RedisStore
 log = get_logger(__name__)
 
 
-class Reconnect:
+class _Reconnect:
     """A `Backing` of a server, out of use after a fault until this replica's lease is renewed."""
 
     def __init__(self, store: RedisStore) -> None:
@@ -95,7 +95,7 @@ class RedisReplicas:
 
 def replicated(store: RedisStore, limits: StoreLimits, clock: Clock) -> FailsafeStore:
     """The store of one replica."""
-    backing, replicas = Reconnect(store), RedisReplicas(store)
+    backing, replicas = _Reconnect(store), RedisReplicas(store)
     return failsafe_on_server(backing, limits, store.log.instance, clock, replicas=replicas)
 
 

@@ -41,7 +41,7 @@ _NOT_FOUND: Final = frozenset(("command_not_found", "lookup_failed"))
 """Codes of servers that another search path may repair."""
 
 
-class HttpSide(Protocol):
+class _HttpSide(Protocol):
     """HTTP for the user's commands."""
 
     async def serve(self, connection: socket.socket) -> None:
@@ -61,7 +61,7 @@ class AttachedHub:
     """
 
     def __init__(
-        self, app: App, folder: Path, http: HttpSide, idle: float, latest: ClientFolder, has_folder: Callable[[], bool]
+        self, app: App, folder: Path, http: _HttpSide, idle: float, latest: ClientFolder, has_folder: Callable[[], bool]
     ) -> None:
         self._app = app
         self._latest = latest

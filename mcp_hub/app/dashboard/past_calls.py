@@ -138,7 +138,10 @@ class PastCalls:
             lines = [self._line(caller, call) for call in listed]
         hints = [] if calls or query.before else query.hints(groups, self._servers(caller))
         store_place, losses = self._store.location if caller.operates else "", await self._losses(caller)
-        return HistoryPage(lines, self._keeping, last, store_place, losses, self._failing(caller), hints)
+        return HistoryPage(
+            calls=lines, keeping=self._keeping, before=last, place=store_place, losses=losses,
+            failing=self._failing(caller), hints=hints,
+        )  # fmt: skip
 
     def _failing(self, caller: Caller) -> str:
         failing = "" if self._journal is None else self._journal.failing
@@ -167,7 +170,10 @@ class PastCalls:
             async for batches in pages(self._store, chosen):
                 await anyio.to_thread.run_sync(figures.add, batches, chosen)
         rows, servers, more = await anyio.to_thread.run_sync(figures.rows)
-        return HistoryFigures(span, since, until, step, points, [*map(_row, rows)], [*map(_row, servers)], more)
+        return HistoryFigures(
+            span=span, since=since, until=until, step=step, points=points, rows=[*map(_row, rows)],
+            servers=[*map(_row, servers)], more=more,
+        )  # fmt: skip
 
     async def clear(self) -> int:
         if self._journal is not None:
@@ -218,7 +224,10 @@ class PastCalls:
         unwritten = [] if self._journal is None else self._journal.losses
         every = [*unwritten, *await self._store.losses()][:_MOST_LOSSES]
         if caller.operates:
-            return [HistoryLoss(loss.kind, loss.at, loss_text(loss), loss.hub, loss.count) for loss in every]
+            return [
+                HistoryLoss(kind=loss.kind, at=loss.at, text=loss_text(loss), hub=loss.hub, count=loss.count)
+                for loss in every
+            ]
         return [HistoryLoss(loss.kind, loss.at, loss_text(LostCalls(loss.kind, loss.at))) for loss in every]
 
     # -- one call
@@ -226,9 +235,10 @@ class PastCalls:
     def _line(self, caller: Caller, call: PastCall) -> HistoryCall:
         group, took = call.group, 0.0 if call.has_no_end else call.took
         return HistoryCall(
-            call.id, group.server, group.tool, group.name, group.method, group.principal, group.client, group.status,
-            call.ended - call.took, took, call.waited, call.hub if caller.operates else "", call.code,
-            call.message, call.is_durable, call.arguments_bytes, call.result_bytes,
+            id=call.id, server=group.server, tool=group.tool, name=group.name, method=group.method,
+            principal=group.principal, client=group.client, status=group.status, at=call.ended - call.took, took=took,
+            waited=call.waited, hub=call.hub if caller.operates else "", code=call.code, message=call.message,
+            stream=call.is_durable, arguments_bytes=call.arguments_bytes, result_bytes=call.result_bytes,
         )  # fmt: skip
 
     def _detailed(self, caller: Caller, call: PastCall, texts: CallTexts) -> HistoryCall:
@@ -304,8 +314,9 @@ def _as_json(text: str, *, is_whole: bool = True) -> tuple[Raw | UnsetType, str]
 
 def _row(row: FigureRow) -> HistoryRow:
     return HistoryRow(
-        row.server, row.tool, row.calls, row.failed, row.p50, row.p95, row.max, [list(point) for point in row.series]
-    )
+        server=row.server, tool=row.tool, calls=row.calls, failed=row.failed, p50=row.p50, p95=row.p95, max=row.max,
+        series=[list(point) for point in row.series],
+    )  # fmt: skip
 
 
 def loss_text(loss: LostCalls) -> str:
@@ -364,4 +375,7 @@ def journal_of(
         return shared_secret(store) or stored_key(KeyedFiles(state_dir(env) / "keys"), "history")
 
     history = open_history(current.settings, env, store)
-    return CallJournal(history, store.log.instance, rules, ToolDefinitions(upstreams), key, SystemClock())
+    return CallJournal(
+        store=history, hub=store.log.instance, rules=rules, definitions=ToolDefinitions(upstreams), key=key,
+        clock=SystemClock(),
+    )  # fmt: skip

@@ -66,7 +66,7 @@ _GONE: Final = b""
 """A cleared continuation; None would keep the row's."""
 
 
-class WriterState(Enum):
+class _WriterState(Enum):
     """`NEW → APPENDING ⇄ IDLE`, then `LAST`, then `OVER`, which a failing store reaches from any state."""
 
     NEW = "new"
@@ -124,7 +124,7 @@ class StreamWriter:
         self.is_detached = False
         self._owner = owner
         self._start = start
-        self._state = WriterState.OVER if is_over else WriterState.NEW if start is not None else WriterState.IDLE
+        self._state = _WriterState.OVER if is_over else _WriterState.NEW if start is not None else _WriterState.IDLE
         self._coalescer: Coalescer | None = None  # most streams say nothing for long
         self._taken: Sequence[CallEvent] = (Started(),) if start is not None else ()  # what the next append begins with
         self._batch: _Batch | None = None
@@ -141,7 +141,7 @@ class StreamWriter:
 
     @property
     def is_over(self) -> bool:
-        return self._state is WriterState.OVER
+        return self._state is _WriterState.OVER
 
     async def settled(self) -> None:
         if self.error is None:
@@ -153,7 +153,7 @@ class StreamWriter:
 
     @property
     def _is_busy(self) -> bool:
-        return self._state in (WriterState.APPENDING, WriterState.LAST)
+        return self._state in (_WriterState.APPENDING, _WriterState.LAST)
 
     def detach(self) -> None:
         self.is_detached = True
@@ -231,7 +231,7 @@ class StreamWriter:
             self._timer = aio.call_later(due - now, self._pump)
             return
         waiting = self._taken
-        if self._coalescer is not None and (self._state is WriterState.NEW or not waiting):
+        if self._coalescer is not None and (self._state is _WriterState.NEW or not waiting):
             waiting = [*waiting, *self._coalescer.take(now)]
         events, self._taken = list(waiting[:_MOST]), waiting[_MOST:] or ()
         leaves = bool(events) and self._may_leave(events[-1])
@@ -248,8 +248,8 @@ class StreamWriter:
         return isinstance(last, Failed) and isinstance(last.error, HubStopping) and self.record.survives
 
     def _append(self, events: list[CallEvent], *, is_news: bool, is_last: bool) -> None:
-        is_new = self._state is WriterState.NEW
-        self._state = WriterState.LAST if is_last else WriterState.APPENDING
+        is_new = self._state is _WriterState.NEW
+        self._state = _WriterState.LAST if is_last else _WriterState.APPENDING
         wall = wall_time()
         before = self.stream.row
         lines, row = self._encoded(events, wall)
@@ -318,8 +318,8 @@ class StreamWriter:
                 self.stream.fail(error)
             self._end()
             return
-        is_last = self._state is WriterState.LAST or batch.row.has_ended
-        self._state = WriterState.IDLE
+        is_last = self._state is _WriterState.LAST or batch.row.has_ended
+        self._state = _WriterState.IDLE
         events = [Committed(line, event) for line, event in zip(batch.lines, batch.events, strict=True)]
         self.stream.committed(batch.row, events)
         if is_last:
@@ -342,7 +342,7 @@ class StreamWriter:
         return self.record.resumption is not self._resumption
 
     def _end(self) -> None:
-        self._state = WriterState.OVER
+        self._state = _WriterState.OVER
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -99,7 +99,7 @@ def _under(keyword: str, value: Json, name: str) -> Json:
     return value.get(name) if keyword in _NAMED and isinstance(value, dict) else None
 
 
-class Unproven(Exception):
+class _Unproven(Exception):
     """A reference that compaction cannot prove to keep."""
 
 
@@ -125,7 +125,7 @@ class References(msgspec.Struct):
 
 
 def survey(root: Schema) -> References:
-    """All references in a schema. Raises: Unproven."""
+    """All references in a schema. Raises: _Unproven."""
     references = References()
     for unit, schema in _schemas(root):
         references.schemas.append(schema)
@@ -133,10 +133,10 @@ def survey(root: Schema) -> References:
         reference = schema.get("$ref")
         if isinstance(reference, str) and reference.startswith("#"):
             if not _note(references, root, unit, reference):
-                raise Unproven(reference)
+                raise _Unproven(reference)
         elif "$ref" in schema:
             if not isinstance(reference, str) or "$id" in root:
-                raise Unproven("may lead back to this schema")
+                raise _Unproven("may lead back to this schema")
             references.has_outside = True
         for pointer in _mentioned(schema):
             _note(references, root, unit, pointer)
@@ -163,12 +163,12 @@ def _schemas(root: Schema) -> Iterator[tuple[Unit, Schema]]:
 
 def _check_identity(root: Schema, schema: Schema) -> None:
     if not schema.keys().isdisjoint(IDENTITY) or isinstance(schema.get("id"), str):
-        raise Unproven("has a name of its own")
+        raise _Unproven("has a name of its own")
     base = schema.get("$id", "")
     if "$id" in schema and (schema is not root or not isinstance(base, str) or "#" in base):
-        raise Unproven("has another base URI")
+        raise _Unproven("has another base URI")
     if "$schema" in schema and schema["$schema"] != root.get("$schema"):
-        raise Unproven("has a part in another dialect")
+        raise _Unproven("has a part in another dialect")
 
 
 def _note(references: References, root: Schema, unit: Unit, pointer: str) -> bool:
@@ -265,12 +265,12 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 def rules_of(root: Schema, references: References) -> Rules:
-    """Raises: Unproven for an unknown dialect."""
+    """Raises: _Unproven for an unknown dialect."""
     schemas = references.schemas
     dialect = root.get("$schema", _DRAFT_2020_12)
     dialect = dialect.removesuffix("#") if isinstance(dialect, str) else ""
     if dialect not in _OTHERS | {_DRAFT_07, _DRAFT_2020_12}:
-        raise Unproven("unknown dialect")
+        raise _Unproven("unknown dialect")
     has_unevaluated = any("unevaluatedProperties" in schema for schema in schemas)
     is_neutral = dialect == _DRAFT_07 and not references.has_outside and all(map(_is_neutral, schemas))
     return Rules(frozenset(references.pinned), has_unevaluated, dialect == _DRAFT_2020_12 or is_neutral)
@@ -364,7 +364,7 @@ def _compacted(root: Schema) -> Schema:
     try:
         references = survey(root)
         rules = rules_of(root, references)
-    except Unproven:
+    except _Unproven:
         return root
     compacted: dict[int, Schema] = {}
     for schema in reversed(references.schemas):  # inner before outer, so that depth costs no stack

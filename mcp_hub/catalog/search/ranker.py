@@ -23,7 +23,7 @@ _PAIR = 0.6  # times the mean rarity of two words that stand side by side in bot
 _WEAK_SHARE, _WEAK_EVIDENCE = 0.25, 0.6
 
 
-class Score(NamedTuple):
+class _Score(NamedTuple):
     """Points for words, a covered name and pairs of words.
 
     `share` (0 to 1): its part of the best clause, `step` (0: the only one). `evidence`: its part of the query, in words
@@ -67,12 +67,12 @@ def rough_among(query: SearchQuery, postings: Postings, numbers: Iterable[int]) 
     return totals
 
 
-def score(query: SearchQuery, postings: Postings, number: int) -> Score:
+def score(query: SearchQuery, postings: Postings, number: int) -> _Score:
     """The full score of one document."""
     document = postings.documents[number]
     shared = query.words.keys() & document.weights.keys()
     if not shared:
-        return Score()
+        return _Score()
     words: dict[int, float] = {}
     # in a fixed order: sums of floats depend on it
     for word in sorted(shared):
@@ -85,7 +85,7 @@ def score(query: SearchQuery, postings: Postings, number: int) -> Score:
     best = max((step for step in totals if step), key=totals.__getitem__, default=0)
     # a query of several clauses, of which only the whole has these words
     clause = _CLAUSE if best or len(query.sought) == 1 else 0.0
-    return Score(
+    return _Score(
         _WHOLE * words[0] + clause * words[best],
         _WHOLE * names.get(0, 0.0) + clause * names.get(best, 0.0),
         _WHOLE * pairs.get(0, 0.0) + clause * pairs.get(best, 0.0),
@@ -177,7 +177,7 @@ class _Found(NamedTuple):
     number: int
     bonus: float
     like: float
-    score: Score
+    score: _Score
 
 
 class SearchIndex:

@@ -111,7 +111,7 @@ class Reach(msgspec.Struct, frozen=True):
     local: bool = False
 
 
-class HubPlace(msgspec.Struct, frozen=True):
+class _HubPlace(msgspec.Struct, frozen=True):
     """The URL of a hub and its Unix socket; `operator` is its token, or empty."""
 
     url: str
@@ -191,7 +191,7 @@ def run_with_hub(
     `start` changes the configuration of a hub in this process. `lists_servers`: `main` reports failed servers.
     """
     if reach.url is not None:
-        at = HubPlace(reach.url)
+        at = _HubPlace(reach.url)
         run_at(reach, at, None, lambda client: main(ReachedHub(client)), profile=chosen.profile)
     if (target := running_place(reach)) is not None:
         at, record = target
@@ -225,7 +225,7 @@ def run_with_client(
 ) -> NoReturn:
     """Runs `main` with a client of the running hub; exits with its code."""
     if reach.url is not None:
-        run_at(reach, HubPlace(reach.url), None, main, stream)
+        run_at(reach, _HubPlace(reach.url), None, main, stream)
     if (target := running_place(reach)) is None:
         path = config_path(reach.config)
         message = f"No hub serves {path} over HTTP or in the background. Start one with mcp-hub serve --http, or name "
@@ -234,7 +234,7 @@ def run_with_client(
     run_at(reach, *target, main, stream, operates=operates)
 
 
-def running_place(reach: Reach) -> "tuple[HubPlace, Loaded | None] | None":
+def running_place(reach: Reach) -> "tuple[_HubPlace, Loaded | None] | None":
     """The running hub and, if readable, its configuration."""
     if reach.local:
         return None
@@ -245,7 +245,7 @@ def running_place(reach: Reach) -> "tuple[HubPlace, Loaded | None] | None":
         return None
     if reach.verbose:
         say(f"asking the running hub at {record.socket or record.url} (process {record.pid})")
-    at = HubPlace(record.endpoint, record.socket, record.operator)
+    at = _HubPlace(record.endpoint, record.socket, record.operator)
     try:
         return at, read_config(reach.config, partly=True)
     except ConfigError:  # the hub goes by an older version
@@ -259,7 +259,7 @@ def _check(loaded: "Loaded", chosen: Selection) -> None:
 
 def run_at(
     reach: Reach,
-    at: HubPlace,
+    at: _HubPlace,
     loaded: "Loaded | None",
     main: Callable[["HubClient"], Awaitable[int]],
     stream: str | None = None,

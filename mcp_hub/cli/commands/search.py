@@ -37,7 +37,7 @@ _SEARCHED: Final = 4000
 """Characters of a query that go into a URL."""
 
 
-class SearchReport(msgspec.Struct, frozen=True):
+class _SearchReport(msgspec.Struct, frozen=True):
     """The output of `--json`."""
 
     query: str
@@ -121,18 +121,18 @@ async def _print_answer(hub: ReachedHub, form: str, arguments: JsonObject) -> No
     put_json(bytes(await hub.client.lists.exported_search(q=arguments["query"][:_SEARCHED], format=form, **only)))
 
 
-async def _report(hub: ReachedHub, profile: str | None, arguments: JsonObject) -> SearchReport:
+async def _report(hub: ReachedHub, profile: str | None, arguments: JsonObject) -> _SearchReport:
     from mcp_hub.catalog.tokens import estimate
 
     answer, query = await _answer(hub, profile, arguments), arguments["query"][:_SEARCHED]
     if not query.strip():
-        return SearchReport(query=arguments["query"], answer=answer, tokens=estimate(answer), weak=True, hits=())
+        return _SearchReport(query=arguments["query"], answer=answer, tokens=estimate(answer), weak=True, hits=())
     # find_tools answers the exact name of a tool with that tool alone
     results = await hub.client.lists.search(query, 1)
     if not results.hits or results.hits[0].name != query.strip():
         results = await hub.client.lists.search(query, arguments["limit"], arguments.get("server"))
     hits = tuple(Hit(hit.name, hit.score, tuple(hit.also), hit.parts) for hit in results.hits)
-    return SearchReport(query=arguments["query"], answer=answer, tokens=estimate(answer), weak=results.weak, hits=hits)
+    return _SearchReport(query=arguments["query"], answer=answer, tokens=estimate(answer), weak=results.weak, hits=hits)
 
 
 async def _answer(hub: ReachedHub, profile: str | None, arguments: JsonObject) -> str:
@@ -174,7 +174,7 @@ async def _events(hub: "HubPort", profile: str | None, arguments: JsonObject) ->
     return reader.take()
 
 
-async def _print(hub: ReachedHub, report: SearchReport, *, full: bool, is_whole: bool) -> None:
+async def _print(hub: ReachedHub, report: _SearchReport, *, full: bool, is_whole: bool) -> None:
     """The `full` definitions, or the answer; notes only if `is_whole`."""
     if full and report.hits:
         await _print_pages(hub, report)
@@ -184,7 +184,7 @@ async def _print(hub: ReachedHub, report: SearchReport, *, full: bool, is_whole:
         tables.print_short((line for line in report.answer.splitlines() if not line.startswith(_LEFT_OUT)), WEAK)
 
 
-async def _print_pages(hub: ReachedHub, report: SearchReport) -> None:
+async def _print_pages(hub: ReachedHub, report: _SearchReport) -> None:
     definitions = {name: raw for raw in await hub.client.tools() if (name := _name(raw))}
     owners = await hub.client.lists.owners()
     for hit in report.hits:
@@ -196,7 +196,7 @@ def _name(raw: msgspec.Raw) -> str:
     return str(msgspec.json.decode(raw, type=JsonObject).get("name", ""))
 
 
-def _print_costs(report: SearchReport, explain: bool) -> None:
+def _print_costs(report: _SearchReport, explain: bool) -> None:
     if explain:
         put()
         if report.hits:

@@ -88,7 +88,7 @@ def escape_unknown(*streams: TextIO) -> None:
             stream.reconfigure(errors=ESCAPE)
 
 
-class OutputFailed(OSError):
+class _OutputFailed(OSError):
     """Stdout cannot be written though it has a reader."""
 
 
@@ -99,7 +99,7 @@ class _Output(io.FileIO):
         except BrokenPipeError:
             raise  # its reader has left, which is not an error
         except OSError as exc:
-            raise OutputFailed(exc.errno, exc.strerror) from None
+            raise _OutputFailed(exc.errno, exc.strerror) from None
 
 
 @contextmanager
@@ -114,7 +114,7 @@ def kept_output() -> Iterator[None]:
         finally:
             with suppress(BrokenPipeError):
                 sys.stdout.flush()
-    except* OutputFailed as failed:
+    except* _OutputFailed as failed:
         reason = _first(failed)
     finally:
         sys.stdout = before
@@ -139,6 +139,6 @@ def _stream(before: TextIO) -> TextIO:
     )
 
 
-def _first(failed: BaseExceptionGroup[OutputFailed]) -> str:
+def _first(failed: BaseExceptionGroup[_OutputFailed]) -> str:
     error = failed.exceptions[0]
     return _first(error) if isinstance(error, BaseExceptionGroup) else str(error.strerror)

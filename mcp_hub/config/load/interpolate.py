@@ -74,7 +74,7 @@ class Unresolved(ValueError):
         self.code = code
 
 
-class Resolved(NamedTuple):
+class _Resolved(NamedTuple):
     """A text with every `${…}` filled in. `parts`: of a text with command outputs, for which `text` has
     `COMMAND_OUTPUT`.
     """
@@ -125,12 +125,12 @@ def is_variable_name(text: str) -> bool:
 
 def resolve(
     text: str, env: Mapping[str, str], base: Path, *, for_clients: bool = False, refusal: Cause | None = _NOT_HERE
-) -> Resolved:
+) -> _Resolved:
     """Fills in a text; files are relative to `base`. Raises `Unresolved`.
 
     `for_clients`: client folders stay. `refusal`: why `${cmd:…}` fails; None keeps it in `parts`, not run.
     """
-    parts: list[Resolved] = []
+    parts: list[_Resolved] = []
     pieces: list[str | CommandLookup] = []
     complete, literal = "", ""
     for written, reference in _split(text):
@@ -151,10 +151,10 @@ def resolve(
     secrets = frozenset(secret for part in parts for secret in part.secrets if len(secret) >= _SHORTEST_SECRET)
     warnings = tuple(warning for part in parts for warning in part.warnings)
     if all(isinstance(piece, str) for piece in pieces):
-        return Resolved(complete, secrets, warnings)
+        return _Resolved(complete, secrets, warnings)
     if for_clients and clients_in(complete):
         raise Unresolved("invalid_placeholder", "${cmd:…} and the folder of a client cannot stand in one text")
-    return Resolved(complete, secrets, warnings, tuple(pieces))
+    return _Resolved(complete, secrets, warnings, tuple(pieces))
 
 
 def parsed_command(reference: str) -> CommandLookup:
@@ -208,7 +208,7 @@ def _split(text: str) -> Iterator[tuple[str, str | None]]:
     yield text[at:], None
 
 
-def _look_up(reference: str, env: Mapping[str, str], base: Path) -> Resolved:
+def _look_up(reference: str, env: Mapping[str, str], base: Path) -> _Resolved:
     if "${" in reference:
         raise Unresolved("invalid_placeholder", '"${" inside "${…}" is not supported')
     if reference.startswith("file:"):
@@ -226,20 +226,20 @@ def _look_up(reference: str, env: Mapping[str, str], base: Path) -> Resolved:
         forms = "${VAR}, ${VAR:-default}, ${env:VAR}, ${file:path}, ${keyring:service/name} or ${cmd:PROGRAM ARG…}"
         raise Unresolved("invalid_placeholder", f"expected {forms}; $${{ is a literal ${{")
     if has_default and not env.get(name):
-        return Resolved(default)
+        return _Resolved(default)
     if name not in env:
         advice = f"write ${{{name}:-default}}"
         if is_secret(name, _ANY_SECRET, is_from_outside=False):  # no default helps
             advice = f"keep its value in a file of yours: ${{file:secrets/{name}}}"
         raise Unresolved("variable_not_set", f"environment variable {name} is not set. Set it, or {advice}")
-    return _secret(env[name]) if is_secret(name, env[name], is_from_outside=True) else Resolved(env[name])
+    return _secret(env[name]) if is_secret(name, env[name], is_from_outside=True) else _Resolved(env[name])
 
 
-def _secret(text: str, *warnings: str) -> Resolved:
-    return Resolved(text, frozenset({text}), warnings)
+def _secret(text: str, *warnings: str) -> _Resolved:
+    return _Resolved(text, frozenset({text}), warnings)
 
 
-def _entry(text: str) -> Resolved:
+def _entry(text: str) -> _Resolved:
     """May wait for the user to unlock the keyring."""
     service, slash, name = text.rpartition("/")
     if not (service and slash and name):
@@ -266,13 +266,15 @@ def variable_of_input(name: str) -> str:
     return re.sub(r"\W", "_", name.upper())
 
 
-def read_text(text: str, env: Mapping[str, str], base: Path, decode: Callable[[bytes], str] = bytes.decode) -> Resolved:
+def read_text(
+    text: str, env: Mapping[str, str], base: Path, decode: Callable[[bytes], str] = bytes.decode
+) -> _Resolved:
     """A small file's text, with a warning if others can read it. Raises `Unresolved`."""
     path = base / expand_home(text, env)
     try:
         content, state = read_file(path, _LARGEST_FILE)
         problem = problem_of_secret(state, path)
-        return Resolved(decode(content), warnings=() if problem is None else (f"file {path} {problem}",))
+        return _Resolved(decode(content), warnings=() if problem is None else (f"file {path} {problem}",))
     except OSError as error:
         if error.errno == errno.EINVAL and not str(path).isprintable():
             raise Unresolved("file_unreadable", f"cannot read a file: {error.strerror}") from None

@@ -66,7 +66,7 @@ def read_document(text: str, name: str) -> LocatedData:
         raise ConfigError(ConfigFinding(error.code, str(error), name, error.line)) from None
 
 
-class DoubledKeys(dict[str, object]):
+class _DoubledKeys(dict[str, object]):
     """A JSON mapping with `doubled` keys; the last value counts."""
 
     doubled: frozenset[str] = frozenset()
@@ -78,14 +78,14 @@ def json_mapping(pairs: Iterable[tuple[str, object]]) -> dict[str, object]:
     mapping = dict(listed)
     if len(mapping) == len(listed):
         return mapping
-    marked = DoubledKeys(mapping)
+    marked = _DoubledKeys(mapping)
     marked.doubled = frozenset(key for key, number in Counter(key for key, _ in listed).items() if number > 1)
     return marked
 
 
 def doubled_keys(data: object, path: DataPath = ()) -> Iterator[DataPath]:
     """Paths of doubled keys in JSON data."""
-    if isinstance(data, DoubledKeys):
+    if isinstance(data, _DoubledKeys):
         yield from ((*path, key) for key in data.doubled)
     if isinstance(data, dict | list):
         for key, value in data.items() if isinstance(data, dict) else enumerate(data):

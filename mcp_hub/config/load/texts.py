@@ -33,19 +33,19 @@ _WORK: Final = 4 << 20
 """Characters read again, once per duplicate key."""
 
 
-class TextFile(NamedTuple):
+class _TextFile(NamedTuple):
     """A file's text, and its state when read."""
 
     text: str
     stat: stat_result
 
 
-def read_text_file(path: Path, largest: int, *, create: str = "") -> TextFile:
+def read_text_file(path: Path, largest: int, *, create: str = "") -> _TextFile:
     """UTF-8 text of at most `largest` bytes (UTF-16 with byte order mark). Raises `ConfigError`; `create` is advice for
     a missing file.
     """
     data, state = read_bytes(path, largest, create=create)
-    return TextFile(decoded(data, str(path)), state)
+    return _TextFile(decoded(data, str(path)), state)
 
 
 def text_of(content: bytes) -> str:
@@ -138,7 +138,7 @@ class TomlError(ValueError):
         self.line, self.column = line, column
 
 
-class TomlData(NamedTuple):
+class _TomlData(NamedTuple):
     """Data, 1-based lines of tables, and an error per duplicate key, which is dropped."""
 
     data: dict[str, object]
@@ -146,7 +146,7 @@ class TomlData(NamedTuple):
     findings: tuple[Finding, ...]
 
 
-def toml_data(text: str) -> TomlData:
+def toml_data(text: str) -> _TomlData:
     """The data of TOML text. Raises `TomlError`, `ValueError` for a number that is too long, `RecursionError`."""
     lines, limit = text.split("\n"), min(_MOST, _WORK // max(1, len(text)))
     findings: list[Finding] = []
@@ -154,7 +154,7 @@ def toml_data(text: str) -> TomlData:
     while True:
         try:
             data = tomllib.loads("\n".join(lines))
-            return TomlData(data, _tables(text), tuple(findings))
+            return _TomlData(data, _tables(text), tuple(findings))
         except tomllib.TOMLDecodeError as error:
             problem = _problem(error)
         first = first or problem

@@ -28,7 +28,7 @@ class _Line(Enum):
     REST = auto()
 
 
-class Fences:
+class _Fences:
     """Follows text as it passes."""
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class PromptedParser:
         self._source = Characters()
         self._output = ParsedOutput({tool["name"]: input_schema(tool) for tool in tools}, id)
         self._output.add(OutputStart(id))
-        self._fences = Fences()
+        self._fences = _Fences()
         self._is_at_start = True
         self._is_after_block = False
         bare = format.bare[0] if format.bare else ""

@@ -27,7 +27,7 @@ _VALUE: Final = re.compile(r"[^<]+")
 
 
 @dataclass(frozen=True)
-class ParameterTags:
+class _ParameterTags:
     """The tags of a call; an empty one does not occur.
 
     `begin` precedes the name, `named` follows it. `has_lines`: values stand on lines of their own.
@@ -43,7 +43,7 @@ class ParameterTags:
     has_lines: bool
 
 
-QWEN_TAGS: Final = ParameterTags(
+QWEN_TAGS: Final = _ParameterTags(
     begin="<function=",
     named=">",
     key="<parameter=",
@@ -53,7 +53,7 @@ QWEN_TAGS: Final = ParameterTags(
     end="</function>",
     has_lines=True,
 )
-GLM_TAGS: Final = ParameterTags(
+GLM_TAGS: Final = _ParameterTags(
     begin="",
     named="",
     key="<arg_key>",
@@ -84,7 +84,7 @@ def glm_call(source: Characters, output: ParsedOutput) -> Steps[None]:
     yield from _call(source, output, GLM_TAGS)
 
 
-def _call(source: Characters, output: ParsedOutput, tags: ParameterTags) -> Steps[None]:
+def _call(source: Characters, output: ParsedOutput, tags: _ParameterTags) -> Steps[None]:
     name = yield from all_of(source, _NAME, MAX_NAME)
     yield from source.need()
     if not name:
@@ -106,7 +106,7 @@ def _call(source: Characters, output: ParsedOutput, tags: ParameterTags) -> Step
     members.end()
 
 
-def _begins(source: Characters, tags: ParameterTags) -> Steps[None]:
+def _begins(source: Characters, tags: _ParameterTags) -> Steps[None]:
     if (yield from source.skip_to()) != "<":
         raise NotACall
 
@@ -120,7 +120,7 @@ def _tag(source: Characters, tags: tuple[str, ...]) -> Steps[str]:
     return tag
 
 
-def _value(source: Characters, call: ParsedCall, members: Members, key: str, tags: ParameterTags) -> Steps[None]:
+def _value(source: Characters, call: ParsedCall, members: Members, key: str, tags: _ParameterTags) -> Steps[None]:
     allowed = allowed_types(properties(call.schema).get(key), call.schema)
     if allowed == {"string"}:
         members.quote()

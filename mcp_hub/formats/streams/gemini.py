@@ -16,7 +16,7 @@ _VALUES: Final = ("stringValue", "numberValue", "boolValue")
 _MOST_ITEMS: Final = 10_000
 
 
-class PartialArguments:
+class _PartialArguments:
     """Arguments so far."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class GeminiReader(OutputReader):
     def __init__(self) -> None:
         super().__init__()
         self._count = 0
-        self._partial: PartialArguments | None = None
+        self._partial: _PartialArguments | None = None
 
     def _read(self, chunk: JsonObject) -> None:
         if "error" in chunk:
@@ -117,7 +117,7 @@ class GeminiReader(OutputReader):
             self._begin_call(
                 self._count, call.get("id"), call.get("name"), {**extra, **({} if has_id else {NO_ID: True})}
             )
-            self._partial = PartialArguments()
+            self._partial = _PartialArguments()
         self._partial.value.update(part(call, "args"))
         for partial in parts(call, "partialArgs"):
             self._partial.add(partial)

@@ -49,7 +49,7 @@ class Unverified:
     digest: bytes = field(repr=False)
 
 
-class Verifier(Protocol):
+class _Verifier(Protocol):
     """Checks tokens that are not in the configuration."""
 
     def find(self, digest: bytes) -> Caller | None:
@@ -76,7 +76,7 @@ class HttpAuth:
         origins: Iterable[str] = (),
         default: Caller = LOCAL,
         profiles: Collection[str] = (),
-        verifier: Verifier | None = None,
+        verifier: _Verifier | None = None,
         cors: Iterable[str] = (),
         operator: tuple[str, Caller] | None = None,
     ) -> None:

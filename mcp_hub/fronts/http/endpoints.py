@@ -109,7 +109,7 @@ class Mount(Protocol):
         """The response to a request over a limit."""
 
 
-class GuardedMount(Mount, Protocol):
+class _GuardedMount(Mount, Protocol):
     """A mount with its own access control; `pages` are public."""
 
     @property
@@ -206,7 +206,7 @@ class Endpoints:
         public: Mapping[str, Route] | None = None,
         admission: Admission | None = None,
         refusals: Counter[int] | None = None,
-        guarded: GuardedMount | None = None,
+        guarded: _GuardedMount | None = None,
     ) -> None:
         self._auth = auth
         self._listeners: set[_Listener] = set()
@@ -327,7 +327,7 @@ class Endpoints:
                 body.close()
 
     async def _identified(
-        self, guarded: GuardedMount | None, headers: Headers, profile: str | None
+        self, guarded: _GuardedMount | None, headers: Headers, profile: str | None
     ) -> Caller | Refusal:
         if guarded is None:
             return await self._caller(headers, profile)

@@ -106,7 +106,10 @@ class StreamReplay(CallResponder):
         origin = Origin.stored(row)
         self._remote = hub.remote_call(origin.call(row, session), questions, pass_on)
         self._last_stored = row.last
-        super().__init__(hub, bytes(origin.id), session, self._remote, origin.token, nobody, asking)
+        super().__init__(
+            hub=hub, id_=bytes(origin.id), session=session, call=self._remote, token=origin.token, wake=nobody,
+            asking=asking,
+        )  # fmt: skip
 
     def remember(self, withdrawn: list[bytes]) -> None:
         self._questions.remember(withdrawn)

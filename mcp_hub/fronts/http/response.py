@@ -191,7 +191,7 @@ class HttpResponse:
             self._block.give_up()
 
 
-class NewsSource(Protocol):
+class _NewsSource(Protocol):
     """Notifications: `next` repeats them until they are `sent`."""
 
     async def next(self) -> list[bytes]: ...
@@ -199,7 +199,9 @@ class NewsSource(Protocol):
     def sent(self) -> None: ...
 
 
-async def stream(source: NewsSource, receive: Receive, send: Send, scope: anyio.CancelScope, last: bytes = b"") -> None:
+async def stream(
+    source: _NewsSource, receive: Receive, send: Send, scope: anyio.CancelScope, last: bytes = b""
+) -> None:
     """Sends notifications until the client leaves or `scope` is cancelled, then `last`."""
     response = HttpResponse(receive, send)
     with scope, suppress(ClientGone):
@@ -210,7 +212,7 @@ async def stream(source: NewsSource, receive: Receive, send: Send, scope: anyio.
         await response.end(sse.message(last) if last else b"")
 
 
-async def _pump(source: NewsSource, response: HttpResponse) -> None:
+async def _pump(source: _NewsSource, response: HttpResponse) -> None:
     while True:
         body = b""
         with anyio.move_on_after(KEEP_ALIVE):

@@ -1,7 +1,7 @@
 """Event streams of handshake clients that outlive their connections.
 
 The POST of a call gets JSON if the call ends soon, else an event stream whose messages have cursors (stream id and
-number). Its `ClientStream` has a responder, which makes messages, and at most one connection, a `CallWriter`:
+number). Its `_ClientStream` has a responder, which makes messages, and at most one connection, a `CallWriter`:
 
     connected   a writer sends messages
     orphaned    no writer; the call continues for a time (`HubPort.leave`)
@@ -70,7 +70,7 @@ class ClientCalls(msgspec.Struct, eq=False):
     """
 
     stored: StoredSession
-    requests: dict[int | str, "ClientStream | CallHandle | None"] = msgspec.field(default_factory=dict)
+    requests: dict[int | str, "_ClientStream | CallHandle | None"] = msgspec.field(default_factory=dict)
     questions: ClientRequests = msgspec.field(default_factory=ClientRequests)
     withdrawals: dict[CallId, list[bytes]] = msgspec.field(default_factory=dict)
     answers: deque[tuple[CallId, str, RawJson | RpcError]] = msgspec.field(
@@ -86,13 +86,13 @@ class ClientCalls(msgspec.Struct, eq=False):
         """Whether the id's call has not ended."""
         return key in self.requests and ((request := self.requests[key]) is None or not request.has_ended)
 
-    def add(self, key: int | str, responder: CallResponder) -> "ClientStream":
+    def add(self, key: int | str, responder: CallResponder) -> "_ClientStream":
         """The stream of a followed call."""
-        stream = self.requests[key] = ClientStream(self, key, responder)
+        stream = self.requests[key] = _ClientStream(self, key, responder)
         return stream
 
 
-class ClientStream(msgspec.Struct, eq=False):
+class _ClientStream(msgspec.Struct, eq=False):
     """One call's messages and connection. `cursor`: where the connection begins; `opened` in seconds of the clock;
     `resuming`: connections at `lock`.
     """
@@ -134,7 +134,7 @@ class Resumption:
         self._housekeeper = housekeeper
         self._clock = clock
         self._close_after = close_after
-        self._streams: dict[CallId, ClientStream] = {}  # orphaned ones, and those whose clients have a cursor
+        self._streams: dict[CallId, _ClientStream] = {}  # orphaned ones, and those whose clients have a cursor
         self._timer: aio.Timer | None = None
 
     async def answer(
@@ -152,7 +152,10 @@ class Resumption:
             questions = client.questions
             call = handle.call  # and not the handle, which would make a circle
             handle.keep(lambda: Origin.of(id_, token, call).encoded())
-        quick = QuickWait(QuickCall(self._hub, id_, client.session, handle, token, questions, takes_sse))
+        quick = QuickWait(QuickCall(
+            hub=self._hub, id=id_, session=client.session, call=handle, token=token, asking=questions,
+            by_cursor=takes_sse,
+        ))  # fmt: skip
         client.requests[key] = handle
         try:
             answer = await quick.answer(self._housekeeper)
@@ -166,20 +169,20 @@ class Resumption:
             del client.requests[key]
         await respond(request.send, 200, answer)
 
-    async def _follow(self, stream: ClientStream, quick: QuickWait, request: HttpRequest) -> None:
+    async def _follow(self, stream: _ClientStream, quick: QuickWait, request: HttpRequest) -> None:
         response, takes_sse = HttpResponse(request.receive, request.send), request.takes_sse
         writer = stream.writer = CallWriter(
             stream.responder, quick.bell, response, can_stream=takes_sse, on_stream=lambda: self._prime(stream)
         )
         await self._run(stream, writer)
 
-    async def _run(self, stream: ClientStream, writer: CallWriter) -> None:
+    async def _run(self, stream: _ClientStream, writer: CallWriter) -> None:
         try:
             await writer.run()
         finally:
             self._disconnected(stream, is_polling=writer.is_stopped)
 
-    async def _prime(self, stream: ClientStream) -> bytes:
+    async def _prime(self, stream: _ClientStream) -> bytes:
         """The opening event. Resumed streams repeat it: TypeScript SDK 1.x forgets its cursor."""
         stream.has_cursor = True
         stream.opened = self._clock.now()
@@ -210,7 +213,7 @@ class Resumption:
         if row.session != client.session.id or cursor.seq > row.last:
             raise UnknownStream
         stream = client.requests.get(Origin.stored(row).key)
-        if isinstance(stream, ClientStream) and stream.id == row.id and stream.writer and not stream.has_cursor:
+        if isinstance(stream, _ClientStream) and stream.id == row.id and stream.writer and not stream.has_cursor:
             raise UnknownStream
         return handle
 
@@ -220,12 +223,12 @@ class Resumption:
 
     async def _take_over(
         self, client: ClientCalls, handle: StreamHandle, cursor: Cursor, response: HttpResponse
-    ) -> tuple[ClientStream, CallWriter]:
+    ) -> tuple[_ClientStream, CallWriter]:
         """A connection that replaces the older one."""
         stream = self._streams.get(handle.id)
         if stream is None:
             responder = await self._responder(client, handle)
-            new = ClientStream(client, Origin.stored(handle.info).key, responder, has_cursor=True)
+            new = _ClientStream(client, Origin.stored(handle.info).key, responder, has_cursor=True)
             stream = self._streams.setdefault(handle.id, new)
         stream.lock = stream.lock or anyio.Lock()
         stream.resuming += 1
@@ -247,23 +250,29 @@ class Resumption:
         if call is not None:
             origin = Origin.stored(row)
             id_ = bytes(origin.id)
-            return CallResponder(self._hub, id_, client.session, call, origin.token, nobody, client.questions)
+            return CallResponder(
+                hub=self._hub, id_=id_, session=client.session, call=call, token=origin.token, wake=nobody,
+                asking=client.questions,
+            )  # fmt: skip
         questions = await handle.questions()
 
         def queue(key: str, outcome: RawJson | RpcError) -> None:
             client.answers.append((row.id, key, outcome))
 
-        replay = StreamReplay(self._hub, client.session, client.questions, row, questions, queue)
+        replay = StreamReplay(
+            hub=self._hub, session=client.session, asking=client.questions, row=row, questions=questions,
+            pass_on=queue,
+        )  # fmt: skip
         replay.remember(client.withdrawals.get(row.id, []))
         return replay
 
-    async def _rebind(self, stream: ClientStream, client: ClientCalls) -> None:
+    async def _rebind(self, stream: _ClientStream, client: ClientCalls) -> None:
         if stream.client is not client:
             stream.responder.close()
             stream.responder = await self._responder(client, await self._open(client, stream.id))
             stream.client = client
 
-    async def _connect(self, stream: ClientStream, cursor: int, response: HttpResponse) -> CallWriter:
+    async def _connect(self, stream: _ClientStream, cursor: int, response: HttpResponse) -> CallWriter:
         handle = await self._open(stream.client, stream.id)
         bell = Bell()
         stream.responder.follow(bell.ring, handle.follow(bell.ring, cursor))
@@ -277,21 +286,21 @@ class Resumption:
 
     # -- the end of a connection, and of a stream -------------------------------------------------------------------
 
-    def _disconnected(self, stream: ClientStream, *, is_polling: bool = False) -> None:
+    def _disconnected(self, stream: _ClientStream, *, is_polling: bool = False) -> None:
         stream.writer = None
         stream.responder.pause()
         stream.responder.drop_answer()
         if not stream.resuming:
             self._orphan(stream, is_polling=is_polling)
 
-    def _orphan(self, stream: ClientStream, *, is_polling: bool = False) -> None:
+    def _orphan(self, stream: _ClientStream, *, is_polling: bool = False) -> None:
         if stream.has_ended or stream.is_remote or stream.responder.detached:
             self._release(stream)
             return
         stream.responder.call.leave(_RETURN if is_polling else None)
         self._track(stream)
 
-    def _track(self, stream: ClientStream) -> None:
+    def _track(self, stream: _ClientStream) -> None:
         self._streams[stream.id] = stream
         if self._timer is None:
             self._timer = aio.call_later(_TICK, self._sweep)
@@ -307,7 +316,7 @@ class Resumption:
                 self._release(stream)
         self._timer = aio.call_later(_TICK, self._sweep) if self._streams else None
 
-    def _release(self, stream: ClientStream) -> None:
+    def _release(self, stream: _ClientStream) -> None:
         client = stream.client
         if client.requests.get(stream.key) is stream:
             del client.requests[stream.key]

@@ -44,7 +44,7 @@ class _Watched:
         self.latest: _Face | None = None
 
 
-class TaskNotices:
+class _TaskNotices:
     """One listener's tasks, pulled with `next`; a first state is sent, too. `stamp`: the `_meta` of notifications."""
 
     def __init__(self, hub: HubPort, session: Session, stamp: RawObject) -> None:
@@ -146,8 +146,8 @@ class ListenStream:
         self.id = id_
         self._filter = filter
         self._announcer = Announcer(hub, session, filter.list_methods, id_)
-        self._tasks = TaskNotices(hub, session, self._meta()) if filter.taskIds else None
-        self._speakers: list[Announcer | TaskNotices] = []
+        self._tasks = _TaskNotices(hub, session, self._meta()) if filter.taskIds else None
+        self._speakers: list[Announcer | _TaskNotices] = []
         self._is_acknowledged = False
 
     async def next(self) -> list[bytes]:
@@ -160,7 +160,7 @@ class ListenStream:
         frames: list[bytes] = []
         async with anyio.create_task_group() as tasks:
 
-            async def hear(source: Announcer | TaskNotices) -> None:
+            async def hear(source: Announcer | _TaskNotices) -> None:
                 frames.extend(await self._heard(source))
                 tasks.cancel_scope.cancel()
 
@@ -168,7 +168,7 @@ class ListenStream:
             tasks.start_soon(hear, self._tasks)
         return frames
 
-    async def _heard(self, source: Announcer | TaskNotices) -> list[bytes]:
+    async def _heard(self, source: Announcer | _TaskNotices) -> list[bytes]:
         frames = await source.next()
         self._speakers.append(source)
         return frames

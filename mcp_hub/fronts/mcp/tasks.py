@@ -26,7 +26,7 @@ from mcp_hub.sessions.session import Session
 from mcp_hub.types import Era, JsonObject, RawObject, Status
 
 
-class TaskRequests:
+class _TaskRequests:
     """Answers `tasks/*`. A foreign task counts as unknown."""
 
     def __init__(self, hub: HubPort) -> None:
@@ -67,7 +67,7 @@ Answer = Callable[[Session, RawObject], Awaitable[bytes]]
 
 def task_methods(hub: HubPort) -> Mapping[str, Answer]:
     """The extension's methods by name."""
-    tasks = TaskRequests(hub)
+    tasks = _TaskRequests(hub)
     answers: dict[str, Answer] = {"tasks/get": tasks.get, "tasks/update": tasks.update, "tasks/cancel": tasks.cancel}
     return {method: _for_declared(method, answer) for method, answer in answers.items()}
 

@@ -58,7 +58,7 @@ class _Page(msgspec.Struct, rename="camel"):
     prompts: list[Raw] = []
 
 
-class RestLists:
+class _RestLists:
     """Serves `/v1/tools`, `/v1/resources`, `/v1/prompts`, `/v1/search` and `/v1/tokens`."""
 
     def __init__(self, hub: HubPort, public_url: Callable[[], str | None] = lambda: None) -> None:
@@ -151,7 +151,7 @@ class RestApi:
         self._closing = Closing()
         admission = Admission(AdmissionLimits(), SystemClock()) if admission is None else admission
         self._document = openapi.document(version)
-        lists = RestLists(hub, public_url)
+        lists = _RestLists(hub, public_url)
         calls, streams = RestCalls(hub, self._closing), RestStreams(hub, self._closing, running, shows_all=is_private)
         format_calls = FormatCalls(hub, calls, self._closing)
         prompted = PromptedTools(hub, format_calls, self._closing)
@@ -206,7 +206,7 @@ class RestApi:
 
 
 def _handlers(
-    lists: RestLists, calls: RestCalls, streams: RestStreams, workers: RestExecutors, servers: RestServers
+    lists: _RestLists, calls: RestCalls, streams: RestStreams, workers: RestExecutors, servers: RestServers
 ) -> Mapping[str, Handler]:
     return {
         "listTools": lists.list_tools,

@@ -69,7 +69,7 @@ def _own_client(program: str) -> CallingClient:
     return CallingClient(program)
 
 
-class McpRequest(msgspec.Struct, frozen=True):
+class _McpRequest(msgspec.Struct, frozen=True):
     """An MCP request that becomes a stream. `name` is the tool, prompt or URI; `of_request` digests a larger HTTP
     request.
     """
@@ -116,15 +116,15 @@ class RestCalls:
         body = await request.shaped(PromptBody)
         name = request.path["name"]
         params: RawObject = {"name": Raw(object_bytes(name)), "arguments": _arguments(body.arguments)}
-        return await self.serve(request, McpRequest("prompts/get", name, params, _meta(body.meta)))
+        return await self.serve(request, _McpRequest("prompts/get", name, params, _meta(body.meta)))
 
     async def read_resource(self, request: RestRequest) -> Response | None:
         """Responds as `call_tool`."""
         body = await request.shaped(ReadBody)
         params: RawObject = {"uri": Raw(object_bytes(body.uri))}
-        return await self.serve(request, McpRequest("resources/read", body.uri, params, _meta(body.meta)))
+        return await self.serve(request, _McpRequest("resources/read", body.uri, params, _meta(body.meta)))
 
-    async def serve(self, request: RestRequest, mcp_request: McpRequest) -> Response | None:
+    async def serve(self, request: RestRequest, mcp_request: _McpRequest) -> Response | None:
         """Makes the call, in the form and time of the request."""
         forms = request.accepts(JSON, EVENT_STREAM)
         wait = preferred_wait(request.header("prefer"))
@@ -149,7 +149,7 @@ class RestCalls:
         self._requests += 1
         return rest_session(request.caller, f"{OF_REST}{self._requests}", request.header("x-mcp-hub"))
 
-    async def begin(self, session: Session, mcp_request: McpRequest, key: str | None) -> StreamHandle:
+    async def begin(self, session: Session, mcp_request: _McpRequest, key: str | None) -> StreamHandle:
         """The call's stream, new or joined; its follower lets it go."""
         hub, principal, digest = self._hub, session.caller.principal, mcp_request.digest
         tool = (
@@ -171,7 +171,7 @@ class RestCalls:
         call = hub.call(session, mcp_request.method, mcp_request.params, mcp_request.meta, in_place=False)
         return await hub.begin_stream(call, key, digest)  # what is acknowledged is not lost
 
-    async def _settled(self, session: Session, mcp_request: McpRequest, name: str) -> None:
+    async def _settled(self, session: Session, mcp_request: _McpRequest, name: str) -> None:
         """Waits for a starting server that may have it."""
         catalog, profile = self._hub.catalog, session.caller.profile
         if mcp_request.method == "resources/read":
@@ -180,7 +180,7 @@ class RestCalls:
             unlisted = catalog.unlisted(profile, name)
             await catalog.settled(servers=None if unlisted is None else (unlisted.server,))
 
-    def _is_hidden(self, session: Session, mcp_request: McpRequest) -> bool:
+    def _is_hidden(self, session: Session, mcp_request: _McpRequest) -> bool:
         """Whether the caller's profile lacks it."""
         tool = (
             self._hub.selected(mcp_request.name, mcp_request.arguments)
@@ -189,7 +189,7 @@ class RestCalls:
         )
         return session.caller.profile is not None and not self._is_known(session, mcp_request, tool)
 
-    def _is_known(self, session: Session, mcp_request: McpRequest, name: str) -> bool:
+    def _is_known(self, session: Session, mcp_request: _McpRequest, name: str) -> bool:
         view = self._hub.view(session)
         if mcp_request.method == "resources/read":
             return view.resolve_uri(name) is not None
@@ -253,10 +253,10 @@ class Accepted(Problem):
         return msgspec.json.encode(self._shape)
 
 
-def tool_call(name: str, arguments: Raw, meta: Raw | UnsetType = UNSET, of_request: str | None = None) -> McpRequest:
+def tool_call(name: str, arguments: Raw, meta: Raw | UnsetType = UNSET, of_request: str | None = None) -> _McpRequest:
     """A call of a tool. Raises `Problem` for an invalid `_meta`."""
     params: RawObject = {"name": Raw(object_bytes(name)), "arguments": arguments}
-    return McpRequest(method=_CALL, name=name, params=params, meta=_meta(meta), of_request=of_request)
+    return _McpRequest(method=_CALL, name=name, params=params, meta=_meta(meta), of_request=of_request)
 
 
 def _arguments(raw: Raw | UnsetType) -> Raw:

@@ -40,7 +40,7 @@ def digest(content: bytes | None) -> str | None:
     return None if content is None else sha256(content).hexdigest()
 
 
-class ChangedBytes(msgspec.Struct):
+class _ChangedBytes(msgspec.Struct):
     """The content after: `text` (Base64) replaces bytes `start` to `end`."""
 
     start: int
@@ -55,7 +55,7 @@ class FileState(msgspec.Struct):
     before: str | None
     """In Base64."""
     after: str | None
-    delta: ChangedBytes | None = None
+    delta: _ChangedBytes | None = None
     """None if there is no file afterwards, or another program has still to write."""
     entries: list[EntryPath] = []
     folders: list[str] = []
@@ -171,11 +171,11 @@ def _with_entries(
     return text.encode() if text else result
 
 
-def _delta(before: bytes, after: bytes) -> ChangedBytes:
+def _delta(before: bytes, after: bytes) -> _ChangedBytes:
     shorter = min(len(before), len(after))
     start = _equal(lambda size: before[:size] == after[:size], shorter)
     size = _equal(lambda size: before[len(before) - size :] == after[len(after) - size :], shorter - start)
-    return ChangedBytes(start, len(before) - size, base64.b64encode(after[start : len(after) - size]).decode())
+    return _ChangedBytes(start, len(before) - size, base64.b64encode(after[start : len(after) - size]).decode())
 
 
 def _equal(is_equal: Any, limit: int) -> int:

@@ -38,7 +38,7 @@ _SAME: Final = ("command", "args", "cwd", "env", "url", "headers", "bearer", "lo
 _LONGEST: Final = 64
 
 
-class MergedServer(msgspec.Struct):
+class _MergedServer(msgspec.Struct):
     """One server with all its origins."""
 
     name: str
@@ -225,11 +225,11 @@ def planned(servers_found: FoundServers, file: ServersFile, secrets: KeptSecrets
     )
 
 
-def merged(servers: Iterable[FoundServer], taken: Collection[str]) -> list[MergedServer]:
+def merged(servers: Iterable[FoundServer], taken: Collection[str]) -> list[_MergedServer]:
     """Each server once, from the user's own file if possible. Names in `taken` or repeated get a client's name
     appended.
     """
-    by_identity: dict[str, MergedServer] = {}
+    by_identity: dict[str, _MergedServer] = {}
     names = set(taken)
     for server in servers:
         key = identity(server.entry)
@@ -240,7 +240,7 @@ def merged(servers: Iterable[FoundServer], taken: Collection[str]) -> list[Merge
             continue
         name = _free(clean(server.name), server.client, names)
         names.add(name)
-        by_identity[key] = MergedServer(name, server.entry, [server])
+        by_identity[key] = _MergedServer(name, server.entry, [server])
     return list(by_identity.values())
 
 
@@ -281,7 +281,7 @@ def _has_value(name: str, env: Mapping[str, str], folder: Path) -> bool:
         return False
 
 
-def _skipped(server: MergedServer | TakenServer, reason: str) -> list[SkippedServer]:
+def _skipped(server: _MergedServer | TakenServer, reason: str) -> list[SkippedServer]:
     return [SkippedServer(origin.name, origin.source, reason) for origin in server.origins]
 
 

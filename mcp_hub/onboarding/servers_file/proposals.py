@@ -158,8 +158,9 @@ class PageEditor:
     def _info(self, edit: ProposedEdit, before: JsonObject | None) -> ProposalInfo:
         diff = _diff(_masked(before or {}), _masked(edit.entry))
         return ProposalInfo(
-            edit.server, edit.at, command_of(self._file, edit.server), list(edit.reasons), diff, before is None
-        )
+            server=edit.server, at=edit.at, command=command_of(self._file, edit.server), reasons=list(edit.reasons),
+            diff=diff, new=before is None,
+        )  # fmt: skip
 
     def judge(self, body: EditBody) -> EditJudgement:
         """The edit's effect; writes and looks up nothing."""

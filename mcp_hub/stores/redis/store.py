@@ -43,7 +43,7 @@ _PAUSE: Final = 0.5
 """Seconds until it is tried again after an error."""
 
 
-class Doorbell:
+class _Doorbell:
     """Calls `rings` at the bell, `moved` for each followed stream with new events, `on_error` after errors."""
 
     def __init__(
@@ -151,7 +151,7 @@ _CLOSING: Final = 1.0
 
 
 class _RedisInbox:
-    def __init__(self, mail: Mail, doorbell: Doorbell, writer: Link, instance: str) -> None:
+    def __init__(self, mail: Mail, doorbell: _Doorbell, writer: Link, instance: str) -> None:
         self._mail = mail
         self._doorbell = doorbell
         self._writer = writer
@@ -261,8 +261,10 @@ class RedisStore:
         self.sessions = RedisSessions(
             keys=keys, instance=instance, writer=writer, reader=reader, quarantine=bad, limit=limits.sessions
         )
-        hears = mail.rang, mail.rings, lease.server_failed
-        self._doorbell = Doorbell(self._clients[2], keys, instance, self.sessions, *hears, bad)
+        self._doorbell = _Doorbell(
+            client=self._clients[2], keys=keys, instance=instance, sessions=self.sessions, rings=mail.rang,
+            moved=mail.rings, on_error=lease.server_failed, quarantine=bad,
+        )  # fmt: skip
         pages = Pages(keys, reader, bad, lambda row: self._doorbell.forget(row.id, row.last))
         self.log = RedisLog(self.links, self._index, pages, limits)
         self.inbox = _RedisInbox(mail, self._doorbell, writer, instance)

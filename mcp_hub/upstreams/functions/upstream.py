@@ -32,7 +32,7 @@ _IN_MEMORY: Final = 1 << 20
 """Characters of a text in memory; earlier ones are in a temporary file."""
 
 
-class OutputText:
+class _OutputText:
     """The content blocks so far. Consecutive texts join into one block."""
 
     def __init__(self) -> None:
@@ -300,7 +300,7 @@ def _check_files(module_name: str, reference: str, folder: str, env: Mapping[str
 
 
 async def _drive(generator: AsyncGenerator[object, None], channel: CallChannel) -> Result:
-    transcript = OutputText()
+    transcript = _OutputText()
     final: Result | None = None
     try:
         async for item in generator:

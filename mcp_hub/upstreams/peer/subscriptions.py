@@ -47,7 +47,7 @@ class _Listen:
         self.has_ended = False
 
 
-class ByListen:
+class _ByListen:
     """Subscriptions over one connection. `timeout`: seconds for an acknowledgement."""
 
     def __init__(self, peer: Peer, resources: WantedResources, timeout: float) -> None:
@@ -196,7 +196,7 @@ class ServerSubscriptions:
         self._server = server
         self._changes = changes
         self._peer: Peer | None = None
-        self._listen: ByListen | None = None
+        self._listen: _ByListen | None = None
 
     async def confirmed(self, uri: str) -> None:
         """Waits until the server watches a resource. Raises `RpcError`, also `MethodNotFound`."""
@@ -219,7 +219,7 @@ class ServerSubscriptions:
             self.resources.attempt_missing()
         try:
             if peer.info.era is Era.MODERN:
-                self._listen = ByListen(peer, self.resources, patience)
+                self._listen = _ByListen(peer, self.resources, patience)
                 await self._listen.run(task_status)
             else:
                 task_status.started()

@@ -87,10 +87,13 @@ def _same(first: object, second: object) -> bool:
 
 @cache
 def _is_at_once(path: Path) -> bool:
+    """Whether the key, or a section that it is in, has the mark."""
     if path[0] == "defaults":
         return True
     section: type[Section] = Settings
     for key in path[:-1]:
+        if holds_at_once(section, key):
+            return True
         inner = section.model_fields[key].annotation
         assert isinstance(inner, type) and issubclass(inner, Section)
         section = inner

@@ -186,3 +186,12 @@ def test_no_secret_is_in_what_a_plan_shows_of_itself() -> None:
         }
     )
     assert "hunter" not in repr(plan(old, new))
+
+
+@pytest.mark.parametrize("history", ["off", {"arguments": "none"}, {"keep": "1h", "calls": 5, "size": "1MiB"}])
+def test_history_that_is_changed_or_turned_off_holds_at_once(history: object) -> None:
+    """A mark on a section is one of its keys."""
+    old, new = (Settings.model_validate({"hub": hub}) for hub in ({}, {"history": history}))
+    change = plan(old, new)
+    assert change.at_once and not change.next_start
+    assert until_next_start(old, new).hub.history == new.hub.history != old.hub.history

@@ -18,8 +18,7 @@ from mcp_hub.catalog.tokens import estimate
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.tools import ToolSettings
-from mcp_hub.fronts.rest.history import unknown_call
-from mcp_hub.fronts.rest.problem import Problem
+from mcp_hub.fronts.rest.problem import Problem, unknown_call
 from mcp_hub.globs import first_match
 from mcp_hub.hub import HubPort
 from mcp_hub.protocol.rest.history import (

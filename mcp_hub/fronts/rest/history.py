@@ -8,7 +8,7 @@ from starlette.responses import Response
 from mcp_hub.clock import wall_time
 from mcp_hub.fronts.rest.calls import RestCalls, tool_call
 from mcp_hub.fronts.rest.exchange import RestRequest, answer
-from mcp_hub.fronts.rest.problem import Problem
+from mcp_hub.fronts.rest.problem import Problem, unknown_call
 from mcp_hub.fronts.rest.servers import check_operator
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.history import (
@@ -134,8 +134,3 @@ def _moment(request: RestRequest, name: str, default: float) -> float:
 
 def _invalid(name: str, reason: str) -> Problem:
     return Problem(400, "invalid_parameter", f"{name} {reason}")
-
-
-def unknown_call() -> Problem:
-    """The refusal of an id that is not in the history, or not the caller's."""
-    return Problem(404, "not_in_history", "There is no such call in the history.")

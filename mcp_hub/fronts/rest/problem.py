@@ -149,3 +149,8 @@ def unknown_server(name: str, names: Iterable[str] = ()) -> Problem:
     close = get_close_matches(name[:64], list(names), n=1, cutoff=0.65)
     hint = f'. Did you mean "{hide_head(close[0], 100)}"?' if close else "."
     return Problem(404, "unknown_server", f'There is no server "{hide_head(name, 100)}"{hint}')
+
+
+def unknown_call() -> Problem:
+    """The refusal of an id that is not in the history, or not the caller's."""
+    return Problem(404, "not_in_history", "There is no such call in the history.")

@@ -26,3 +26,11 @@ def test_holding_a_login_takes_no_sdk() -> None:
     imports = "import mcp_hub." + modules.replace(", ", ", mcp_hub.")
     script = f"import sys; {imports}; sys.exit('mcp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], timeout=WAIT).returncode == 0
+
+
+def test_hub_over_stdio_takes_no_web_framework_and_no_reader_of_other_clients() -> None:
+    """They would be 2 MB of each hub that a client starts."""
+    unused = ("starlette", "email", "json5", "mcp_hub.onboarding", "mcp_hub.edit", "mcp_hub.config.load.imported")
+    script = f"import sys, mcp_hub.app.build; sys.exit(', '.join(name for name in {unused} if name in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], timeout=WAIT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

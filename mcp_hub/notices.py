@@ -17,7 +17,7 @@ _MOST_MESSAGES: Final = 256
 _MOST_PARTS: Final = 16
 """Parts of one resource; beyond, the whole counts as updated."""
 _MOST_BYTES: Final = 4096
-"""Of one notice's params, else only the URI stays: 64 MiB in all."""
+"""Bytes of one notice's params, else only the URI stays: 64 MiB in all."""
 
 
 class SharedLists:

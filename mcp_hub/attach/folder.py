@@ -28,7 +28,7 @@ _SCOPE = 16
 _KEY = "key"
 _KEY_SIZE = 32
 SHORT = "/tmp"
-"""Where the folder is if all other paths are too long."""
+"""The parent of the folder if all other paths are too long."""
 
 
 class Untrusted(Exception):

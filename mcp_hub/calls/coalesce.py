@@ -23,7 +23,7 @@ _PROGRESS_EVERY: Final = 0.25
 _DELTA_HELD: Final = 0.05
 """Seconds that partial content waits for more."""
 _DELTA_BYTES: Final = 4096
-"""Of merged content; larger content stays whole."""
+"""Bytes of merged content; larger content stays whole."""
 _LOGS: Final = 50
 """Log messages a second; further ones are counted."""
 _SECOND: Final = 1.0

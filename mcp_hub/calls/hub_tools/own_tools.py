@@ -23,7 +23,7 @@ WAIT: Final = "hub_wait"
 CANCEL: Final = "hub_cancel"
 
 _SHARE: Final = 0.9
-"""Of the soft deadline, for a wait."""
+"""Share of the soft deadline that a wait may take."""
 _DAY: Final = 86400.0
 
 _STREAM: Final = {"type": "string", "description": "from that answer"}

@@ -22,7 +22,7 @@ from mcp_hub.stores.base import EventPage, Fetched, StreamLog
 
 _TAIL_EVENTS: Final = 8192
 _TAIL_BYTES: Final = 2 << 20
-"""Of committed events in memory, for followers that keep up."""
+"""Bytes of committed events in memory, for followers that keep up."""
 
 
 class _PartialContent:

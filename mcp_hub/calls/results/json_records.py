@@ -9,7 +9,7 @@ _SPACE: Final = re.compile(rb"[ \t\r\n]*")
 _BETWEEN: Final = re.compile(rb"[ \t\r\n,]*")
 _GAP: Final = b" \t\r\n,"
 _MOST_COMMAS: Final = 2_000_000
-"""Of a parsed text: each value costs some 80 bytes."""
+"""Commas of a parsed text: each value costs some 80 bytes."""
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _DEPTH: Final = 8
 """Objects around an array."""

@@ -50,7 +50,7 @@ class FileFormat(msgspec.Struct, frozen=True):
     tables: str
 
 
-STREAMS: Final = FileFormat(0x6D687562, 1, _TABLES)  # `mhub`
+STREAMS: Final = FileFormat(0x6D687562, 2, _TABLES)  # `mhub`
 QUARANTINE: Final = "CREATE TABLE IF NOT EXISTS damaged (number INTEGER PRIMARY KEY, reason TEXT, row TEXT)"
 """Rows of `streams` that were set aside; their chunks are those of the stream `-number`."""
 
@@ -151,7 +151,6 @@ def is_ours(connection: sqlite3.Connection, path: Path, format_: FileFormat = ST
     if application != format_.application:
         raise StoreFault("unusable", f"store {path}: is a database of another program")
     if version != format_.version:
-        raise StoreFault(
-            "unusable", f"store {path}: has version {version} of a newer hub, this one knows {format_.version}"
-        )
+        origin = "a newer hub" if version > format_.version else "an earlier hub: remove it"
+        raise StoreFault("unusable", f"store {path}: has version {version} of {origin}, this one has {format_.version}")
     return True

@@ -10,6 +10,7 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.stores.base import SessionRow
 from mcp_hub.stores.recovery.failsafe import FailsafeStore
 from mcp_hub.stores.recovery.recovery import FIRST
+from mcp_hub.stores.sqlite.schema import STREAMS
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 from tests.unit.stores.event_stores import create, new_failsafe, new_row, opened
 
@@ -88,7 +89,7 @@ async def damage_under(store: FailsafeStore, folder: Path, table: str) -> None:
     await in_use(store)._links.writer.ask(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
     damage(folder, table)
     db = sqlite3.connect(folder / FILE)
-    db.execute("PRAGMA user_version = 1")
+    db.execute(f"PRAGMA user_version = {STREAMS.version}")
     db.close()
 
 

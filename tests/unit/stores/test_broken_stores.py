@@ -32,17 +32,18 @@ pytestmark = pytest.mark.anyio
 # -- at the start
 
 
-async def test_a_newer_hubs_file_is_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "origin"), [(99, "a newer hub"), (1, "an earlier hub: remove it")])
+async def test_file_of_another_version_is_left_alone(tmp_path: Path, version: int, origin: str) -> None:
     await written(tmp_path)
     with sqlite3.connect(tmp_path / FILE) as db:
-        db.execute("PRAGMA user_version = 99")
+        db.execute(f"PRAGMA user_version = {version}")
     db.close()
     before = (tmp_path / FILE).read_bytes()
     with structlog.testing.capture_logs() as logs:
         async with opened(store := new_failsafe(tmp_path)):
             assert not store.log.is_durable
             await works(store)
-    assert "version 99 of a newer hub" in logs[0]["reason"]
+    assert f"version {version} of {origin}" in logs[0]["reason"]
     assert said(logs) == ["store_failed"]
     assert (tmp_path / FILE).read_bytes() == before
 

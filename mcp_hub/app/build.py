@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.to_thread
@@ -89,14 +89,15 @@ from mcp_hub.stores.keys import stored_key
 from mcp_hub.stores.server_logs.files import log_folder
 from mcp_hub.stores.server_logs.writer import ServerLogWriter
 from mcp_hub.types import Era
-from mcp_hub.upstreams.executors.posts import ExecutorLimits
-from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.input_questions import follow_up
 from mcp_hub.upstreams.peer.server_eras import ClientEra
 from mcp_hub.upstreams.process.descriptors import provide
 from mcp_hub.upstreams.process.lookups import CommandOutputs
 from mcp_hub.upstreams.process.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
 
 log = get_logger(__name__)
 
@@ -124,7 +125,7 @@ class App(msgspec.Struct, frozen=True):
     logins: Logins
     seen: Seen
     journal: CallJournal
-    executors: ExecutorUpstream | None = None
+    executors: "ExecutorUpstream | None" = None
     server_logs: ServerLogWriter | None = None
 
     @property
@@ -280,7 +281,10 @@ def _approvals(loaded: Loaded, records: KeyedFiles, changes: Notices, servers: U
 
 def _executor_upstream(
     settings: Settings, env: Mapping[str, str], changes: Notices, servers: UpstreamSet
-) -> ExecutorUpstream:
+) -> "ExecutorUpstream":
+    from mcp_hub.upstreams.executors.posts import ExecutorLimits
+    from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
+
     epochs = Epochs(KeyedFiles(state_dir(env) / "executors"))
     upstream = ExecutorUpstream(executor_server(settings), changes, SystemClock(), ExecutorLimits(), epochs)
     servers.upstreams[upstream.name] = upstream

@@ -34,9 +34,6 @@ from mcp_hub.masking import learn
 from mcp_hub.notices import Notices
 from mcp_hub.stores.server_logs.writer import ServerLogWriter
 from mcp_hub.types import Era, Snapshot
-from mcp_hub.upstreams.folders.upstream import FolderUpstream
-from mcp_hub.upstreams.functions.source import check_reference
-from mcp_hub.upstreams.functions.upstream import LocalUpstream
 from mcp_hub.upstreams.lists.list_cache import ListFile, list_key
 from mcp_hub.upstreams.lists.list_reader import ListLimits
 from mcp_hub.upstreams.local_source import DisabledUpstream
@@ -106,14 +103,8 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     def make(self, settings: Settings, name: str) -> OwnedUpstream:
         """The upstream, not yet running."""
         server, sandbox = settings.servers[name], self.sandboxes.pop(name, None)
-        if (cause := settings.failure(name)) is not None:
-            return LocalUpstream(name, cause)
-        if not server.enabled:
-            return DisabledUpstream(name)
-        if server.local is not None:
-            return LocalUpstream.load(name, server.local, self.folder, self.env)
-        if server.skills is not None:
-            return FolderUpstream(name, server.skills, self.changes, self.gate)
+        if (upstream := self._without_connection(settings, name)) is not None:
+            return upstream
         eras = self._eras(server)
         if server.url is None:
             spec = self._specs(settings, name, server, sandbox)
@@ -139,6 +130,22 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         return ManagedUpstream(
             name, pinned, rules, clock=clock, changes=changes, lists=lists, takes_turns=asks, gate=gate
         )
+
+    def _without_connection(self, settings: Settings, name: str) -> OwnedUpstream | None:
+        server, cause = settings.servers[name], settings.failure(name)
+        if cause is not None or (server.enabled and server.local is not None):
+            from mcp_hub.upstreams.functions.upstream import LocalUpstream
+
+            if cause is not None:
+                return LocalUpstream(name, cause)
+            return LocalUpstream.load(name, server.local or "", self.folder, self.env)
+        if not server.enabled:
+            return DisabledUpstream(name)
+        if server.skills is not None:
+            from mcp_hub.upstreams.folders.upstream import FolderUpstream
+
+            return FolderUpstream(name, server.skills, self.changes, self.gate)
+        return None
 
     def _spec(
         self, settings: Settings, name: str, server: ServerSettings, output: TakeLines | None, directory: str | None
@@ -352,6 +359,8 @@ def find_program(server: ServerSettings, env: Mapping[str, str], folder: str) ->
     if server.url is not None:
         return server.url.partition("?")[0].partition("#")[0]
     if server.local is not None:
+        from mcp_hub.upstreams.functions.source import check_reference
+
         top = server.local.partition(":")[0].partition(".")[0]
         if not _is_module(top, folder):
             message = f"module not found: {top}. Install it, or put it next to the configuration."

@@ -30,7 +30,17 @@ def test_holding_a_login_takes_no_sdk() -> None:
 
 def test_hub_over_stdio_takes_no_web_framework_and_no_reader_of_other_clients() -> None:
     """They would be 2 MB of each hub that a client starts."""
-    unused = ("starlette", "email", "json5", "mcp_hub.onboarding", "mcp_hub.edit", "mcp_hub.config.load.imported")
+    unused = (
+        "starlette",
+        "email",
+        "json5",
+        "mcp_hub.onboarding",
+        "mcp_hub.edit",
+        "mcp_hub.config.load.imported",
+        "mcp_hub.upstreams.functions.upstream",
+        "mcp_hub.upstreams.folders.upstream",
+        "mcp_hub.upstreams.executors.upstream",
+    )
     loaded = f"', '.join(name for name in {unused} if name in sys.modules)"
     script = f"import sys, mcp_hub.cli.lean, mcp_hub.app.build; sys.exit({loaded} or 0)"
     done = subprocess.run([sys.executable, "-c", script], timeout=WAIT, capture_output=True, text=True)

@@ -358,7 +358,7 @@ def _routed(
     session: Session, method: str, params: RawObject, to: Route, meta: RequestMeta, facts: _Facts,
     early: Early | None, people: People | None) -> Call:  # fmt: skip
     return Call(
-        id=new_call_id(), upstream=to.server, method=method, params=to.params, meta=meta.rest, session=session.id,
+        new_call_id(), to.server, method, to.params, meta=meta.rest, session=session.id,
         client=session.offer.client, principal=session.caller.principal, era=session.era, version=session.version,
         capabilities=session.capabilities, exported_uri=to.exported_uri,
         exported_name=params.get("name", params.get("uri", msgspec.UNSET)),

@@ -46,7 +46,8 @@ def _forked(path: str, arguments: list[str]) -> int | None:
             connection.connect(path)
             request = _request(arguments)
             sent = socket.send_fds(connection, [request], [0, 1, 2])
-            connection.sendall(request[sent:])
+            if sent < len(request):  # nothing is sent to a server that has it all: the command may have ended
+                connection.sendall(request[sent:])
             pid = int(_line(connection) or 0)
         except OSError:
             return None

@@ -85,11 +85,11 @@ class HubWatch:
     async def state(self, caller: Caller, mode: DashboardMode) -> DashboardState:
         """The whole state; its cursor fits its calls."""
         servers, rows = await self.servers(caller), await self._rows(caller)
+        epoch, seq = self.position  # at the same moment as the calls: what ends from now on is in the feed
         live, ended = self.live(caller), self._seen_by(caller, self._seen.recent.newest())
         ids = {call.id for call in (*live, *ended)}
         stored = await self._earlier.summaries([row for row in rows if row.id not in ids])
         calls = sorted((*ended, *stored), key=lambda call: -call.at)[:MOST] if stored else ended
-        epoch, seq = self.position
         return DashboardState(
             cursor=f"{epoch}:{seq}",
             mode=mode,

@@ -80,7 +80,7 @@ class Feed:
         self._watched = watched
         self._caller = caller
         self._epoch, self._seq = match[1], int(match[2])
-        self._live: list[CallSummary] = []
+        self._live: list[CallSummary] | None = None  # the client's are not known: the first batch has them
         self._stamp: object = None
         self._rounds = 0
 

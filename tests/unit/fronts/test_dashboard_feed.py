@@ -1,7 +1,7 @@
 """The snapshot of the dashboard, and the feed that continues behind it without a gap."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -11,17 +11,20 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
+from mcp_hub.app.dashboard.watch import _EarlierCalls
+from mcp_hub.call import StreamInfo
 from mcp_hub.errors import RpcError
 from mcp_hub.fronts.dashboard.feed import EACH_FEEDS, MOST_FEEDS, OpenFeeds
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.masking import learn
 from mcp_hub.protocol.eras import LATEST_HANDSHAKE
 from mcp_hub.protocol.meta import RequestMeta
+from mcp_hub.protocol.rest.overview import CallSummary
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import Era
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import ALICE, BOB, NARROW, OPERATOR, Response, problem
-from tests.upstreams.child import WAIT
+from tests.upstreams.child import WAIT, until
 
 pytestmark = pytest.mark.anyio
 
@@ -73,7 +76,36 @@ async def test_a_running_call_shows_progress_and_its_ending(peer: DashboardPeer)
     assert (live["progress"], live["total"], live["status"], live["stream"]) == (1, 2, "working", True)
     peer.tools.go.set()
     await feed.has(b'"completed"')
-    await feed.has(b'"live":[]')
+    await until(lambda: not [batch["live"] for batch in batches(feed) if "live" in batch][-1])
+
+
+async def test_a_call_that_ends_while_the_snapshot_is_read_is_in_the_feed(
+    peer: DashboardPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summaries = _EarlierCalls.summaries
+
+    async def late(earlier: _EarlierCalls, rows: Sequence[StreamInfo]) -> list[CallSummary]:
+        await peer.call("echo", {"text": "a"}, token=None).ended()
+        return await summaries(earlier, rows)
+
+    monkeypatch.setattr(_EarlierCalls, "summaries", late)
+    state = await peer.get("/state")
+    assert not state["calls"]
+    feed = peer.page("GET", f"/feed?after={state['cursor']}")
+    await feed.has(b'"echo"')
+    assert ended(feed) == ["echo"]
+
+
+async def test_a_call_that_ends_between_snapshot_and_feed_does_not_seem_to_run(peer: DashboardPeer) -> None:
+    await peer.detached("steps", {"n": 1}, authorization="")
+    await until(lambda: any(call.stream for call in peer.app.registry.under_way))
+    state = await peer.get("/state")
+    peer.tools.go.set()
+    await until(lambda: not peer.app.registry.under_way)
+    feed = peer.page("GET", f"/feed?after={state['cursor']}")
+    await feed.has(b"event: batch")
+    first = batches(feed)[0]
+    assert first["live"] == [] and [ended["id"] for ended in first["ended"]] == [state["live"][0]["id"]]
 
 
 async def test_a_server_that_changes_is_news(peer: DashboardPeer) -> None:

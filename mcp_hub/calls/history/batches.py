@@ -2,12 +2,13 @@
 
 import hmac
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain, compress
+from itertools import chain
 from operator import sub
+from struct import pack
 from types import MappingProxyType
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -65,7 +66,7 @@ class ToolKeeping(msgspec.Struct, frozen=True):
         return bool(self.defaults or self.fixed)
 
 
-_NOTHING_SUPPLIED: Final = ToolKeeping()
+_T = TypeVar("_T")
 
 
 class JournalRules(msgspec.Struct, frozen=True):
@@ -142,45 +143,48 @@ class BatchMaker:
 
         `terms` are those at the first call's end, and the present ones; `begun` has those at a call's begin.
         """
-        terms = terms if portion.has_texts else (terms[0], _textless(terms[1]))
+        terms = terms if portion.texts is not None else (terms[0], _textless(terms[1]))
         lines, rules = dict[str, int](), terms[1].rules
         if rules.keeping == "off":
             return []
-        groups = [self._group(*first, terms, lines) for first in portion.firsts]
-        places: Sequence[int] = range(len(portion.rows))
-        if None in groups:
-            places = [index for index in places if groups[portion.rows[index][0]] is not None]
-        if not places:
+        groups = [self._group(*first, terms, lines) for first in portion.groups.firsts]
+        if not any(groups):
             return []
-        flags = bytearray(len(portion.rows))
-        of_tools = [_NOTHING_SUPPLIED if group is None else group[1] for group in groups]
-        texts = b"" if rules.keeping == "none" else self._texts(portion, rules.keeping, of_tools, places, flags)
-        rows = portion.rows if len(places) == len(flags) else [portion.rows[index] for index in places]
-        marks, ids, ends, starts, turns, argument_sizes, sizes, durable = zip(*rows, strict=True)
-        numbered = array("H", map([0 if group is None else group[0] for group in groups].__getitem__, marks))
-        for number in [number for number, id_ in enumerate(ids) if id_ in begun] if begun else ():
-            first = portion.firsts[int(marks[number])]
-            group = self._group(*first, (begun[ids[number]], terms[1]), lines)
-            numbered[number] = numbered[number] if group is None else group[0]
-        base, self._count = self._count, self._count + len(rows)
-        sized = _clipped(argument_sizes, sizes) if portion.has_texts else bytes(_SIZES * len(rows))
-        notes = _notes(portion.endings, places, rules.keeping)
-        for index in compress(places, durable):
+        of_groups = portion.groups.spread(range(len(groups)), len(portion))
+        places: Sequence[int] = range(len(portion))
+        if None in groups:
+            places = [index for index, number in enumerate(of_groups) if groups[number] is not None]
+        ids, flags = portion.ids, bytearray(len(portion))
+        texts = self._texts(portion, rules.keeping, [group and group[1] for group in groups], places, flags)
+        for index in portion.durable:
             flags[index] |= DURABLE
-        marked = bytes(flags) if len(rows) == len(flags) else bytes(map(flags.__getitem__, places))
-        times, size = self._times(ends, starts, turns, wall), array("I", sized).tobytes()
-        columns = numbered.tobytes(), " ".join(ids), *times, size, marked
-        return [(Batch(self.hub, base, "\n".join(lines), *columns, notes), texts)]
+        marks = portion.groups.spread([0 if group is None else group[0] for group in groups], len(portion))
+        for index in [index for index, id_ in enumerate(ids) if id_ in begun] if begun else ():
+            group = self._group(*portion.groups.firsts[of_groups[index]], (begun[ids[index]], terms[1]), lines)
+            marks[index] = marks[index] if group is None else group[0]
+        base, self._count = self._count, self._count + len(places)
+        columns = (
+            array("H", _at(marks, places)).tobytes(),
+            " ".join(_at(ids, places)),
+            *self._times(portion, places, wall),
+            _sizes(portion, places),
+            bytes(_at(flags, places)),
+            _notes(portion.endings, places, rules.keeping),
+        )
+        return [(Batch(self.hub, base, "\n".join(lines), *columns), texts)]
 
-    def _times(
-        self, ends: Sequence[float], starts: Sequence[float], turns: Sequence[float | None], wall: float
-    ) -> tuple[bytes, bytes, bytes]:
+    def _times(self, portion: Portion, places: Sequence[int], wall: float) -> tuple[bytes, bytes, bytes]:
         """The columns `ended`, `took` and `waited`."""
+        ends, starts = _at(portion.ends, places), _at(portion.starts, places)
         wall = max(wall, self._last - ends[0])  # the clock of the system may be set back
-        ended = array("d", [end + wall for end in ends])
+        ended = [end + wall for end in ends]
         self._last = ended[-1]
-        waited = [(end if turn is None else turn) - start for end, start, turn in zip(ends, starts, turns, strict=True)]
-        return ended.tobytes(), array("d", map(sub, ends, starts)).tobytes(), array("d", waited).tobytes()
+        waited = [0.0] * len(portion) if portion.begins else []
+        for index, begin in portion.begins.items():
+            waited[index] = (portion.ends[index] if begin is None else begin) - portion.starts[index]
+        doubles = f"{len(ends)}d"  # arrays would be filled in twice the time
+        took = pack(doubles, *map(sub, ends, starts))
+        return pack(doubles, *ended), took, pack(doubles, *_at(waited, places)) if waited else bytes(len(took))
 
     def _group(
         self, call: Call, outcome: Outcome, terms: tuple[JournalTerms, JournalTerms], lines: dict[str, int]
@@ -218,31 +222,30 @@ class BatchMaker:
         self,
         portion: Portion,
         keeping: str,
-        rules: Sequence[ToolKeeping],
+        rules: Sequence[ToolKeeping | None],
         places: Sequence[int],
         flags: bytearray,
     ) -> bytes:
         """Encoded texts of calls at `places`."""
-        is_plain = (
-            keeping == "full"
-            and not portion.long
-            and not any(rule.supplies for rule in rules)
-            and len(places) == len(portion.rows)
-        )
-        text = portion.texts[:-1].decode("utf-8", "replace")
-        if is_plain and text.count(_BETWEEN) == 2 * len(places) - 1 and all(
-            hide(piece) == piece for piece in _pieces(text)
+        texts = portion.texts
+        if texts is None or keeping == "none":
+            return b""
+        is_supplied = any(rule is not None and rule.supplies for rule in rules)
+        whole = texts.joined[:-1].decode("utf-8", "replace")
+        is_plain = keeping == "full" and not texts.long and not is_supplied and len(places) == len(portion)
+        if is_plain and whole.count(_BETWEEN) == 2 * len(places) - 1 and all(
+            hide(piece) == piece for piece in _pieces(whole)
         ):  # fmt: skip
-            return text.encode()
-        fields, long = _fields(portion), portion.long
-        for index, row in enumerate(portion.rows):
-            if rules[row[0]].supplies and row[5]:
-                whole = long.pop(index, None)
-                arguments, result = (fields[2 * index], fields[2 * index + 1]) if whole is None else whole
-                fields[2 * index : 2 * index + 2] = _reduced(arguments, rules[row[0]]), result
+            return whole.encode()
+        fields, long = texts.fields(), texts.long
+        for index, rule in enumerate(portion.groups.spread(rules, len(portion))) if is_supplied else ():
+            if rule is not None and rule.supplies and texts.sizes[2 * index]:
+                cut = long.pop(index, None)
+                arguments, result = (fields[2 * index], fields[2 * index + 1]) if cut is None else cut
+                fields[2 * index : 2 * index + 2] = _reduced(arguments, rule), result
         if keeping == "hash":
             return self._hashes(fields, long, places)
-        return masked_texts(fields, long, [row[6] for row in portion.rows], places, flags)
+        return masked_texts(fields, long, texts.sizes[1::2], places, flags)
 
     def _hashes(self, fields: Sequence[bytes], long: Mapping[int, tuple[bytes, bytes]], places: Sequence[int]) -> bytes:
         key = self._secret()
@@ -258,20 +261,18 @@ def _textless(terms: JournalTerms) -> JournalTerms:
     return JournalTerms(terms.definitions, msgspec.structs.replace(terms.rules, keeping="none"))
 
 
-def _clipped(arguments: Sequence[int], results: Sequence[int]) -> list[int]:
-    both = list(chain.from_iterable(zip(arguments, results, strict=True)))
-    return both if max(both) <= _LARGEST else [min(size, _LARGEST) for size in both]
+def _at(column: Sequence[_T], places: Sequence[int]) -> Sequence[_T]:
+    return column if len(column) == len(places) else [column[index] for index in places]
 
 
-def _fields(portion: Portion) -> list[bytes]:
-    """Arguments and results by turns, found by size: they may hold NULs."""
-    fields: list[bytes] = []
-    at = 0
-    for index, (_, _, _, _, _, argument_size, result_size, _) in enumerate(portion.rows):
-        for length in (0, 0) if index in portion.long else (argument_size, result_size):
-            fields.append(bytes(portion.texts[at : at + length]))
-            at += length + 1
-    return fields
+def _sizes(portion: Portion, places: Sequence[int]) -> bytes:
+    """The column `sizes`."""
+    if portion.texts is None:
+        return bytes(_SIZES * len(places))
+    sizes: Iterable[int] = portion.texts.sizes
+    if len(places) < len(portion):
+        sizes = chain.from_iterable(portion.texts.sizes[2 * index : 2 * index + 2] for index in places)
+    return array("I", [min(size, _LARGEST) for size in sizes]).tobytes()
 
 
 def _pieces(text: str) -> Iterator[str]:

@@ -124,15 +124,15 @@ class CallJournal:
             self._queue.use(current.rules.keeping)
             before, self._begun_with = self._begun_with or current, None
             (portions, dropped, unkept), wall = self._queue.take(), wall_time() - self._clock.now()
-            ended = [*unkept, *(id_ for portion in portions for _, id_, *_, is_durable in portion.rows if is_durable)]
+            ended = [*unkept, *(id_ for portion in portions for id_ in portion.durable_ids)]
             over, batches = self._terms_of(ended), []
             for portion in portions:
                 make = partial(self._batches.make, portion, (before, current), wall, over)
                 try:
                     batches += await anyio.to_thread.run_sync(make)
                 except Exception:  # a call that nobody expected ends neither the hub nor the history
-                    log.exception("history_batch_failed", calls=len(portion.rows))
-                    dropped += len(portion.rows)
+                    log.exception("history_batch_failed", calls=len(portion))
+                    dropped += len(portion)
             outdated = self._outdated()
             begun = [] if is_last else await self._begun_calls(wall, current)
             running = RunningChange(begun, [running_number(id_) for id_ in {*ended, *over, *outdated}])

@@ -1,6 +1,8 @@
 """Ended calls that wait to be written into the history, in portions."""
 
-from typing import Final
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final, TypeVar, cast
 
 import anyio
 import msgspec
@@ -32,60 +34,134 @@ _WITH_RESULT: Final = int(Outcome.TOOL_ERROR)
 _NO_CALL: Final = Call(
     id=CallId(""), upstream="", method="", params={}, meta={}, session="", principal="", era=Era.MODERN, capabilities={}
 )
-_NO_GROUP: Final = _NO_CALL, Outcome.OK, msgspec.Raw(), 0
+_NO_GROUP: Final = _NO_CALL, Outcome.OK, msgspec.Raw()
 
-_Row = tuple[int, str, float, float, float | None, int, int, bool]
-"""Group, id, times of end, start and begin, bytes of arguments and result, whether durable."""
+_FACTS: Final = 3
+"""Facts of each waiting call: id, times of end and start."""
 
 
-class Portion:
-    """Ended calls that wait to be written.
+_T = TypeVar("_T")
 
-    `texts` are arguments and results by turns, NUL-terminated, empty for calls in `long`. `groups` number calls with
-    equal texts; `firsts` have each group's first call and outcome. `endings` are by index. `latest` is the last group.
-    """
 
-    __slots__ = ("endings", "firsts", "groups", "has_texts", "latest", "long", "rows", "size", "texts")
+class _Groups:
+    """Groups of calls that differ in times and texts only, numbered in order of their `firsts`."""
 
-    def __init__(self, *, has_texts: bool) -> None:
-        self.has_texts = has_texts
-        self.rows: list[_Row] = []
-        self.texts = bytearray()
-        self.groups: dict[object, int] = {}
+    __slots__ = ("_numbers", "_runs", "firsts", "latest")
+
+    def __init__(self) -> None:
         self.firsts: list[tuple[Call, Outcome]] = []
         self.latest = _NO_GROUP
-        self.endings: dict[int, Ending] = {}
-        self.long: dict[int, tuple[bytes, bytes]] = {}
-        self.size = 0
+        self._numbers: dict[object, int] = {}
+        self._runs: list[tuple[int, int]] = []
 
-    def turn_to(self, call: Call, outcome: Outcome, name: msgspec.Raw) -> int:
-        """The number of the call's group, now the latest; `name` is the called one."""
+    def turn_to(self, call: Call, outcome: Outcome, name: msgspec.Raw, index: int) -> None:
+        """Makes this call's group the `latest`, from the call at `index` on; `name` is the called one."""
         key = (call.client or call.session, call.upstream, call.method, call.principal, outcome, bytes(name))
-        number = self.groups.get(key)
+        number = self._numbers.get(key)
         if number is None:
-            number = self.groups[key] = len(self.firsts)
+            number = self._numbers[key] = len(self.firsts)
             self.firsts.append((call, outcome))
-        self.latest = call, outcome, name, number
-        return number
+        self.latest = call, outcome, name
+        self._runs.append((index, number))
+
+    def spread(self, values: Sequence[_T], calls: int) -> list[_T]:
+        """For each of so many calls the value of its group."""
+        every: list[_T] = []
+        for (first, group), (behind, _) in pairwise((*self._runs, (calls, 0))):
+            every += [values[group]] * (behind - first)
+        return every
+
+
+class _Texts:
+    """Arguments and results of calls by turns: their `sizes`, and the `joined` ones, NUL-terminated.
+
+    Those in `long`, by index, are empty there.
+    """
+
+    __slots__ = ("_long_size", "joined", "long", "sizes")
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.joined = bytearray()
+        self.long: dict[int, tuple[bytes, bytes]] = {}
+        self._long_size = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes that all of them take."""
+        return len(self.joined) + self._long_size
 
     def put(self, index: int, arguments: RawJson, result: RawJson) -> None:
         """Adds long texts, cut to what masking needs."""
         texts = self.long[index] = bytes(memoryview(arguments)[:MOST_DECODED]), bytes(memoryview(result)[:_RESULT])
-        self.size += len(texts[0]) + len(texts[1])
+        self._long_size += len(texts[0]) + len(texts[1])
+        self.joined += b"\0\0"
+
+    def fields(self) -> list[bytes]:
+        """Each text, found by its size: they may hold NULs."""
+        fields: list[bytes] = []
+        at = 0
+        for number, size in enumerate(self.sizes):
+            length = 0 if number // 2 in self.long else size
+            fields.append(bytes(self.joined[at : at + length]))
+            at += length + 1
+        return fields
+
+
+class Portion:
+    """Ended calls that wait to be written, in order of their end.
+
+    `facts` are id, end and start of each call, one after the other: a tuple for each would take twice the time. By
+    index: `endings`, `begins` of calls that waited for their turn (None: it never came), and `durable` calls, that is
+    those with a stream.
+    """
+
+    __slots__ = ("begins", "durable", "endings", "facts", "groups", "texts")
+
+    def __init__(self, *, has_texts: bool) -> None:
+        self.facts: list[str | float] = []
+        self.groups = _Groups()
+        self.texts = _Texts() if has_texts else None
+        self.begins: dict[int, float | None] = {}
+        self.endings: dict[int, Ending] = {}
+        self.durable: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.facts) // _FACTS
+
+    @property
+    def ids(self) -> list[str]:
+        return cast("list[str]", self.facts[::_FACTS])
+
+    @property
+    def ends(self) -> list[float]:
+        return cast("list[float]", self.facts[1::_FACTS])
+
+    @property
+    def starts(self) -> list[float]:
+        return cast("list[float]", self.facts[2::_FACTS])
+
+    @property
+    def durable_ids(self) -> list[str]:
+        return [cast(str, self.facts[index * _FACTS]) for index in self.durable]
 
     def put_running(self, record: CallRecord, time: float) -> None:
-        """Adds a running call, as one that its hub has not ended."""
+        """Adds a running call, as the only one, that its hub has not ended."""
         call, times = record.call, record.times
-        arguments = call.params.get("arguments", _NOTHING) if self.has_texts else _NOTHING
-        number = self.turn_to(call, Outcome.RPC_ERROR, _NOTHING)
-        self.endings[len(self.rows)] = Failed(HubRestarted(_UNKNOWN))
-        if len(arguments) > VALUE:
-            self.put(len(self.rows), arguments, _NOTHING)
-        else:
-            self.texts += arguments
-        self.texts += b"\0\0"
-        is_durable = record.stream is not None
-        self.rows.append((number, call.id, time, times.started, times.began, len(arguments), 0, is_durable))
+        self.groups.turn_to(call, Outcome.RPC_ERROR, _NOTHING, 0)
+        self.endings[0] = Failed(HubRestarted(_UNKNOWN))
+        if self.texts is not None:
+            arguments = call.params.get("arguments", _NOTHING)
+            self.texts.sizes += len(arguments), 0
+            if len(arguments) > VALUE:
+                self.texts.put(0, arguments, _NOTHING)
+            else:
+                self.texts.joined += bytes(arguments) + b"\0\0"
+        if times.began != times.started:
+            self.begins[0] = times.began
+        if record.stream is not None:
+            self.durable.append(0)
+        self.facts += call.id, time, times.started
 
 
 class CallQueue:
@@ -106,10 +182,10 @@ class CallQueue:
     def use(self, keeping: str) -> None:
         """Applies `keeping` from now on."""
         has_texts = keeping in ("hash", "full")
-        if has_texts is not self.keeps_texts and self._open.rows:
+        if has_texts is not self.keeps_texts and self._open.facts:
             self._seal()
         self.keeps, self.keeps_texts = keeping != "off", has_texts
-        if not self._open.rows:
+        if not self._open.facts:
             self._open = Portion(has_texts=has_texts)
 
     def ended(self, record: CallRecord, outcome: Outcome, now: float) -> None:
@@ -117,48 +193,46 @@ class CallQueue:
         if not self.keeps:
             return
         call, times, portion = record.call, record.times, self._open
-        params = call.params
+        params, facts, started = call.params, portion.facts, times.started
         name = params.get("name") or params.get("uri", _NOTHING)
-        last, before, called, mark = portion.latest
+        last, before, called = portion.groups.latest
         if (
-            name != called
-            or outcome is not before
-            or call.client is not last.client
+            name != called or outcome is not before or call.client is not last.client or call.upstream != last.upstream
+            or call.method != last.method or call.principal != last.principal
             or (call.session != last.session and call.client is None)
-            or call.upstream != last.upstream
-            or call.method != last.method
-            or call.principal != last.principal
-        ):
-            mark = portion.turn_to(call, outcome, name)
+        ):  # fmt: skip
+            portion.groups.turn_to(call, outcome, name, len(portion))
         if outcome > _WITH_RESULT:
-            portion.endings[len(portion.rows)] = record.log.ending
-        argument_size = result_size = 0
-        if self.keeps_texts:
+            portion.endings[len(portion)] = record.log.ending
+        if times.began is not started:
+            portion.begins[len(portion)] = times.began
+        if record.stream is not None:
+            portion.durable.append(len(portion))
+        if (texts := portion.texts) is not None:
             arguments = params.get("arguments", _NOTHING)
             result = record.log.ending.result if outcome <= _WITH_RESULT else _NOTHING  # type: ignore[union-attr]
-            argument_size, result_size, texts = len(arguments), len(result), portion.texts
+            argument_size, result_size, joined = len(arguments), len(result), texts.joined
+            texts.sizes += argument_size, result_size
             if argument_size > VALUE or result_size > VALUE:
-                portion.put(len(portion.rows), arguments, result)
-                texts += b"\0\0"
+                texts.put(len(portion), arguments, result)
+                self._next = 0  # the size is looked at
             else:
-                texts += arguments
-                texts += b"\0"
-                texts += result
-                texts += b"\0"
-            if len(texts) > PORTION_BYTES or portion.size > PORTION_BYTES:
+                joined += arguments
+                joined += b"\0"
+                joined += result
+                joined += b"\0"
+            if len(joined) > PORTION_BYTES:
                 self._next = 0
-        portion.rows.append(
-            (mark, call.id, now, times.started, times.began, argument_size, result_size, record.stream is not None)
-        )
-        if len(portion.rows) >= self._next:
+        facts += call.id, now, started
+        if len(facts) >= self._next:
             self._crowded()
 
     def _crowded(self) -> None:
         portion = self._open
         if not self.begun.is_set():
             self.begun.set()
-        self._next = FULL
-        if len(portion.rows) >= FULL or max(portion.size, len(portion.texts)) > PORTION_BYTES:
+        self._next = FULL * _FACTS
+        if len(portion) >= FULL or (portion.texts is not None and portion.texts.size > PORTION_BYTES):
             self._seal()
 
     def _seal(self) -> None:
@@ -166,9 +240,9 @@ class CallQueue:
         self._open, self._next = Portion(has_texts=self.keeps_texts), 1
         self.full.set()
         while len(self._sealed) > MOST // FULL:
-            rows = self._sealed.pop(0).rows
-            self._dropped += len(rows)
-            self._dropped_ids += [id_ for _, id_, *_, is_durable in rows if is_durable]
+            portion = self._sealed.pop(0)
+            self._dropped += len(portion)
+            self._dropped_ids += portion.durable_ids
             del self._dropped_ids[:-MOST]
 
     def take(self) -> tuple[list[Portion], int, list[str]]:
@@ -177,4 +251,4 @@ class CallQueue:
         self._sealed, self._open = [], Portion(has_texts=self.keeps_texts)
         self._dropped, self._next, self._dropped_ids = 0, 1, []
         self.begun, self.full = anyio.Event(), anyio.Event()
-        return [portion for portion in portions if portion.rows], dropped, ids
+        return [portion for portion in portions if portion.facts], dropped, ids

@@ -17,7 +17,7 @@ import httpx2
 from mcp_hub.types import JsonObject
 from tests.upstreams.launch import free_port
 
-_UP = 60.0
+_UP = 240.0
 """Seconds that a hub may take to serve on a busy machine."""
 _HUB: JsonObject = {"task_after": "0s", "limits": {"detached_calls": 4096, "running_calls": 4096}}
 _JOBS: JsonObject = {

@@ -15,7 +15,7 @@ from tests.e2e.client import HttpClient
 from tests.e2e.three_hubs import TASKS
 from tests.upstreams.messages import modern
 
-_PATIENCE = 60.0
+_PATIENCE = 240.0
 """Seconds in which a job has to come to an end, whatever is killed."""
 _SILENCE = 10.0
 """Seconds without a byte after which a request is given up."""

@@ -19,7 +19,7 @@ from tests.interaction.fronts import MODERN, Peer
 from tests.upstreams.child import PeerClosed
 from tests.upstreams.messages import Message
 
-PATIENCE = 60.0
+PATIENCE = 240.0
 """Seconds after which a call that has not been answered is lost."""
 BIG = 60_000
 _nonces = itertools.count()

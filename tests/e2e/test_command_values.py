@@ -19,7 +19,7 @@ from tests.upstreams.child import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes]
 
-LIMIT = 60
+LIMIT = 240
 SERVER = """
 import json, os, sys
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}}

@@ -25,7 +25,7 @@ STREAMS = "dev.mcp-hub/streams"
 TASKS = PREFIX + "tasks"
 STEPS = 600
 """Of a job: one for each second of ten minutes."""
-MOST = 60.0
+MOST = 240.0
 """Seconds for reading a stream to its end."""
 
 _MODULE = """

@@ -21,7 +21,7 @@ from tests.interaction.hearing import ACKNOWLEDGED, UPDATED
 from tests.upstreams.child import PeerClosed
 from tests.upstreams.messages import Message, modern
 
-PATIENCE: Final = 60.0
+PATIENCE: Final = 240.0
 """Seconds: a turn may take 30, and what was given up is waited for."""
 FIRST: Final = 100
 """Id of the first call; smaller ones are for what is no call."""

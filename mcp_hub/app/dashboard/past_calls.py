@@ -136,9 +136,9 @@ class PastCalls:
         else:
             lines = [self._line(caller, call) for call in listed]
         hints = [] if calls or query.before else query.hints(groups, self._servers(caller))
-        store_place, losses = self._store.location if caller.operates else "", await self._losses(caller)
+        store_location, losses = self._store.location if caller.operates else "", await self._losses(caller)
         return HistoryPage(
-            calls=lines, keeping=self._keeping, before=last, place=store_place, losses=losses,
+            calls=lines, keeping=self._keeping, before=last, location=store_location, losses=losses,
             failing=self._failing(caller), hints=hints,
         )  # fmt: skip
 
@@ -249,7 +249,7 @@ class PastCalls:
             tokens = round(tokens * call.result_bytes / len(texts.result.encode(errors="replace")))
         return msgspec.structs.replace(
             self._line(caller, call),
-            kept=call.group.keeping,
+            keeping=call.group.keeping,
             arguments=arguments,
             arguments_text=arguments_text,
             arguments_hash=texts.arguments if is_hash else "",

@@ -273,7 +273,7 @@ class _Writer:
             try:
                 await self._write(batch, texts, limits)
             except BatchRefused as error:
-                log.error("history_batch_refused", place=self.store.location, reason=str(error))
+                log.error("history_batch_refused", store=self.store.location, reason=str(error))
                 if batch is None:
                     self.losses.clear()
                     self._running.clear()
@@ -285,13 +285,13 @@ class _Writer:
                 return
             del self._unwritten[:1]
         if self.failing:
-            log.warning("history_written_again", place=self.store.location)
+            log.warning("history_written_again", store=self.store.location)
         self.failing = ""
 
     def _failed(self, error: StoreError) -> None:
         self._retry = anyio.current_time() + _PATIENCE
         if not self.failing:
-            log.error("history_not_written", place=self.store.location, reason=str(error))
+            log.error("history_not_written", store=self.store.location, reason=str(error))
         self.failing = str(error)
 
     async def _write(self, batch: Batch | None, texts: bytes, limits: HistoryLimits) -> None:

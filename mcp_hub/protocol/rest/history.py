@@ -139,7 +139,7 @@ class HistoryCall(Struct, frozen=True, omit_defaults=True):
     stream: bool = False
     arguments_bytes: int = 0
     result_bytes: int = 0
-    kept: str = ""
+    keeping: str = ""
     arguments: Raw | UnsetType = UNSET
     arguments_text: str = ""
     arguments_hash: str = ""
@@ -173,7 +173,7 @@ class HistoryPage(Struct, frozen=True, omit_defaults=True):
     calls: list[HistoryCall]
     keeping: KeepingNow
     before: str = ""
-    place: str = ""
+    location: str = ""
     losses: list[HistoryLoss] = []
     failing: str = ""
     hints: list[str] = []

@@ -65,7 +65,7 @@ function Arguments({ one }) {
   const text = one.arguments !== undefined ? JSON.stringify(one.arguments, null, 2) : one.arguments_text;
   const marks = [one.arguments_masked && 'secrets masked', one.arguments_cut && 'cut'].filter(Boolean);
   return html`<${Panel} title="Arguments" end=${marks.map((mark) => html`<span class="tag">${mark}</span>`)}><div class="body">
-    ${text !== undefined && text !== '' ? html`<${Text} text=${text} label="Arguments" />` : html`<p class="dim">${NOT_KEPT[one.kept] ?? 'It was given none.'}</p>`}
+    ${text !== undefined && text !== '' ? html`<${Text} text=${text} label="Arguments" />` : html`<p class="dim">${NOT_KEPT[one.keeping] ?? 'It was given none.'}</p>`}
     ${one.arguments_hash ? html`<p class="small dim">Hash <code>${plain(one.arguments_hash)}</code></p>` : null}</div><//>`;
 }
 
@@ -73,7 +73,7 @@ function Outcome({ one }) {
   const marks = [one.result_masked && 'secrets masked', one.result_cut && `the beginning of ${count(one.result_bytes)} bytes`].filter(Boolean);
   return html`<${Panel} title="Result" end=${marks.map((mark) => html`<span class="tag">${mark}</span>`)}><div class="body">
     ${one.result !== undefined ? html`<${Result} result=${one.result} />` : one.result_text ? html`<${Text} text=${one.result_text} label="Result" />`
-      : html`<p class="dim">${one.message ? plain(one.message) : NOT_KEPT[one.kept] ?? 'It has none.'}</p>`}</div><//>`;
+      : html`<p class="dim">${one.message ? plain(one.message) : NOT_KEPT[one.keeping] ?? 'It has none.'}</p>`}</div><//>`;
 }
 
 function Again({ one }) {

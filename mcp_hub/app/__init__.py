@@ -4,8 +4,8 @@
 * `http`: the HTTP front
 * `limits`, `catalog_rules`, `upstream_factory`, `logins`: settings as the parts take them
 * `start_folders`: where servers start
-* `reload`, `apply`, `upstream_set`: changed settings
-* `admin`, `status`: an operator's commands, and the hub's state
+* `reload`, `apply`: changed settings
+* `status`: the hub's state, and an operator's commands
 * `readiness`: waits for servers
 * `telemetry`, `tracing`: OpenTelemetry
 * `attached`: the background hub

@@ -1,14 +1,20 @@
-"""Puts new settings into a running hub, all at once."""
+"""Puts new settings into a running hub, all at once: the running upstreams, and their replacement.
 
-from collections.abc import Mapping
+A new one starts while the old one finishes its calls; unsent calls move.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
+import anyio
+import anyio.abc
 import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.app.catalog_rules import confirmed_servers, executor_server, policies, view_rules
 from mcp_hub.app.limits import Current, call_limits, time_limits
 from mcp_hub.app.upstream_factory import UpstreamFactory, supervisor_rules
-from mcp_hub.app.upstream_set import UpstreamSet
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.catalog.trust.approvals import Approvals
@@ -16,15 +22,128 @@ from mcp_hub.config.plan import Plan
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.hub import HubPort
+from mcp_hub.logs import get_logger
+from mcp_hub.notices import Notices
 from mcp_hub.sessions.client_kinds import ClientKinds
 from mcp_hub.types import UpstreamState
-from mcp_hub.upstreams.supervision.server import OwnedUpstream
+from mcp_hub.upstreams.supervision.server import OwnedUpstream, SupervisorRules
 
+log = get_logger(__name__)
+
+_GONE: Final = "removed from the configuration"
+_MOST_OLD: Final = 4
+"""Predecessors per server that may finish calls; beyond that the oldest ends at once."""
 _SEEN_BY_SESSIONS: Final = ("hub.expose", "hub.budget", "hub.clients", "profiles.")
 """Settings that a session reads once, at its beginning."""
 _OF_LISTS: Final = ("hub.limits.tools_per_server",)
 """Settings of the hub that hold for every server."""
 _CHANGED: Final = "its configuration changed"
+
+
+class UpstreamSet:
+    """`upstreams` maps names in file order; a removed one stays until it stops."""
+
+    def __init__(self, upstreams: Mapping[str, OwnedUpstream], changes: Notices) -> None:
+        self.upstreams = dict(upstreams)
+        self._changes = changes
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._scopes: dict[OwnedUpstream, anyio.CancelScope] = {}
+        self._old: dict[OwnedUpstream, anyio.CancelScope] = {}
+
+    def __iter__(self) -> Iterator[OwnedUpstream]:
+        yield from self.upstreams.values()
+        yield from (old for old in self._old if self.upstreams.get(old.name) is not old)
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Runs them until cancelled; then their processes have ended."""
+        async with anyio.create_task_group() as self._tasks:
+            for upstream in self.upstreams.values():
+                self._start(upstream)
+            task_status.started()
+            await anyio.sleep_forever()
+
+    def put(
+        self, fresh: Mapping[str, OwnedUpstream], order: Iterable[str], seconds: float, why: str, *, stays: bool = False
+    ) -> None:
+        """Replaces upstreams by `fresh` ones, as one change; names missing in `order` are removed.
+
+        Calls of an old one have `seconds` to end; with `stays` it lives until its clients leave.
+        """
+        before, after = self.upstreams.copy(), self.upstreams
+        named = [name for name in order if name in fresh or name in before]
+        after.clear()
+        after.update({name: fresh[name] if name in fresh else before[name] for name in named})
+        for name, old in before.items():
+            if name not in after:
+                after[name] = old  # until it is stopped
+                self._retire(old, seconds, _GONE)
+        for name, new in fresh.items():
+            if name in before:
+                _hand_over(before[name], new, stays=stays)
+                self._retire(before[name], seconds, why, new if stays else None)
+            self._start(new)
+        self._changes.bump()
+
+    def adjust(self, rules: Mapping[str, SupervisorRules]) -> None:
+        for name, rule in rules.items():
+            self.upstreams[name].lifecycle.adjust(rule)
+
+    def revive(self, name: str) -> bool:
+        """Restarts abandoned session processes; False if there are none."""
+        return self.upstreams[name].lifecycle.revive()
+
+    def relist(self, name: str) -> None:
+        if name in self.upstreams:
+            self.upstreams[name].lifecycle.relist()
+
+    def is_crowded(self, name: str) -> bool:
+        """Whether another replacement would cut calls of the oldest predecessor."""
+        return len(self._draining(name)) >= _MOST_OLD
+
+    def _draining(self, name: str) -> list[anyio.CancelScope]:
+        return [scope for upstream, scope in self._old.items() if upstream.name == name]
+
+    def wake(self, name: str) -> None:
+        self.upstreams[name].lifecycle.wake()
+
+    def _start(self, upstream: OwnedUpstream) -> None:
+        if self._tasks is not None:
+            scope = self._scopes[upstream] = anyio.CancelScope()
+            self._tasks.start_soon(self._run, upstream, scope, name=f"upstream {upstream.name}")
+
+    async def _run(self, upstream: OwnedUpstream, scope: anyio.CancelScope) -> None:
+        with scope:
+            await upstream.lifecycle.run()
+        self._scopes.pop(upstream, None)
+
+    def _retire(self, old: OwnedUpstream, seconds: float, why: str, new: OwnedUpstream | None = None) -> None:
+        if old in self._old:
+            return
+        earlier = self._draining(old.name)
+        if len(earlier) >= _MOST_OLD:
+            earlier[0].cancel()
+        self._old[old] = anyio.CancelScope()
+        if self._tasks is not None:
+            self._tasks.start_soon(partial(self._end, old, seconds, why, new), name=f"end of upstream {old.name}")
+
+    async def _end(self, old: OwnedUpstream, seconds: float, why: str, new: OwnedUpstream | None) -> None:
+        """Lets calls end, then stops it, once clients of `new` no longer need it."""
+        with self._old[old]:
+            if new is not None:
+                await new.lifecycle.outlived()
+            await old.lifecycle.drain(seconds, why)
+        if (scope := self._scopes.get(old)) is not None:
+            scope.cancel()
+        del self._old[old]
+        if self.upstreams.get(old.name) is old:
+            del self.upstreams[old.name]
+        self._changes.bump()
+        log.info("upstream_retired", upstream=old.name, reason=why)
+
+
+def _hand_over(old: OwnedUpstream, new: OwnedUpstream, *, stays: bool) -> None:
+    legacy = old.lifecycle.hand_over(new.call)
+    new.lifecycle.inherit(legacy if stays else replace(legacy, shared=None))
 
 
 class Applier(msgspec.Struct, frozen=True):

@@ -17,8 +17,7 @@ from msgspec.structs import replace
 
 from mcp_hub import __version__
 from mcp_hub.aio import Turn, named_loop
-from mcp_hub.app.admin import Admin
-from mcp_hub.app.apply import Applier
+from mcp_hub.app.apply import Applier, UpstreamSet
 from mcp_hub.app.catalog_rules import (
     ProjectView,
     confirmed_servers,
@@ -46,10 +45,9 @@ from mcp_hub.app.logins import Logins, grant_store
 from mcp_hub.app.readiness import log_sources, log_start
 from mcp_hub.app.reload import Reloader
 from mcp_hub.app.start_folders import ClientFolder, StartFolders, project_of
-from mcp_hub.app.status import HubStatus
+from mcp_hub.app.status import Admin, HubStatus
 from mcp_hub.app.telemetry import tracing_of
 from mcp_hub.app.upstream_factory import UpstreamFactory
-from mcp_hub.app.upstream_set import UpstreamSet
 from mcp_hub.call import Gate, Upstream
 from mcp_hub.calls.history.journal import CallJournal
 from mcp_hub.calls.hub_tools.own_tools import OFFERED

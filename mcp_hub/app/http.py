@@ -16,10 +16,8 @@ from starlette.routing import Route
 from mcp_hub import __version__
 from mcp_hub.app.build import App
 from mcp_hub.app.dashboard.approvals import ToolApprovals
-from mcp_hub.app.dashboard.curation import HubCuration
+from mcp_hub.app.dashboard.curation import BrowserLogins, HubCuration, InstallWatch
 from mcp_hub.app.dashboard.edits import HubEdits, ServerEditor
-from mcp_hub.app.dashboard.installs import InstallWatch
-from mcp_hub.app.dashboard.logins import BrowserLogins
 from mcp_hub.app.dashboard.overrides import OverridesFile
 from mcp_hub.app.dashboard.raw import RawMessages
 from mcp_hub.app.dashboard.watch import HubWatch
@@ -29,8 +27,8 @@ from mcp_hub.config.schema.issuers import IssuerSettings, ResourceServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import ConfigError, ConfigFinding
-from mcp_hub.fronts.dashboard.access import DashboardAccess
 from mcp_hub.fronts.dashboard.api import DashboardApi
+from mcp_hub.fronts.dashboard.shell import DashboardAccess
 from mcp_hub.fronts.http.admission import Admission, AdmissionLimits
 from mcp_hub.fronts.http.auth import HttpAuth, is_loopback
 from mcp_hub.fronts.http.connections import ConnectionLimits, affordable

@@ -1,8 +1,10 @@
-"""Reloads configuration and overrides in a running hub: read, plan, apply, one at a time.
+"""Reloads configuration and overrides in a running hub: watch, read, plan, apply, one at a time.
 
-An invalid file changes nothing. Only servers whose connection changed are replaced.
+An invalid file changes nothing. Only servers whose connection changed are replaced. Files are watched by `stat` once a
+second, in a worker thread because a file system may hang.
 """
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
@@ -12,7 +14,6 @@ import anyio.to_thread
 import msgspec
 
 from mcp_hub.clock import wall_time
-from mcp_hub.config.file_watch import WatchedFile
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.load.overrides import overrides_of
 from mcp_hub.config.plan import Plan, plan, until_next_start
@@ -21,6 +22,13 @@ from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.logs import get_logger
 from mcp_hub.types import FileStamp, UpstreamState, plural
 
+_LOOK: Final = 1.0
+"""Seconds between two looks."""
+_SETTLED: Final = 0.25
+"""Seconds without a change before a file is read."""
+_LATEST: Final = 5.0
+"""Seconds until a changing file is read anyway."""
+
 log = get_logger(__name__)
 
 _READING: Final = 30.0
@@ -28,6 +36,44 @@ _READING: Final = 30.0
 _MOST_FINDINGS: Final = 50
 """Findings reported per file."""
 _GIVEN_UP: Final = (UpstreamState.FAILED, UpstreamState.INCOMPATIBLE)
+
+
+def stamp_of(path: Path) -> FileStamp | None:
+    """The stamp of the file's current version; None if `stat` fails."""
+    try:
+        return FileStamp.of(os.stat(path))
+    except OSError:
+        return None
+
+
+class WatchedFile:
+    """A file, and the `stamp` of the version read last."""
+
+    def __init__(
+        self, path: Path, stamp: FileStamp | None, look: Callable[[Path], FileStamp | None] = stamp_of
+    ) -> None:
+        self.path = path
+        self.stamp = stamp
+        self._look = look
+
+    async def look(self) -> FileStamp | None:
+        return await anyio.to_thread.run_sync(self._look, self.path, abandon_on_cancel=True)
+
+    async def changed(self) -> FileStamp | None:
+        """Waits until the file has changed and is stable; returns its stamp."""
+        read_stamp = self.stamp
+        while (seen := await self.look()) == read_stamp:  # noqa: ASYNC110 - a file sets no event
+            await anyio.sleep(_LOOK)
+        with anyio.move_on_after(_LATEST):
+            while True:
+                await anyio.sleep(_SETTLED)
+                before, seen = seen, await self.look()
+                if seen == before:
+                    break
+        return seen
+
+    def was_read(self, stamp: FileStamp | None) -> None:
+        self.stamp = stamp
 
 
 class Reload(msgspec.Struct, frozen=True):

@@ -8,5 +8,4 @@ Only `app` and `cli` read `Settings`.
 * `plan`: from old settings to new ones
 * `quantities`: durations, sizes and flags
 * `trust`: who else can write a file
-* `file_watch`: waits for a change
 """

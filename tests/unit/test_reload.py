@@ -11,9 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from mcp_hub.app import reload
-from mcp_hub.app.reload import Reloader
-from mcp_hub.config import file_watch
-from mcp_hub.config.file_watch import WatchedFile, stamp_of
+from mcp_hub.app.reload import Reloader, WatchedFile, stamp_of
 from mcp_hub.config.load.load import load
 from mcp_hub.config.plan import Plan
 from mcp_hub.config.schema.settings import Settings
@@ -68,8 +66,8 @@ def hides_tool(hub: Hub, hides: bool) -> bool:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_watch, "_LOOK", 0.01)
-    monkeypatch.setattr(file_watch, "_SETTLED", 0.03)
+    monkeypatch.setattr(reload, "_LOOK", 0.01)
+    monkeypatch.setattr(reload, "_SETTLED", 0.03)
 
 
 @asynccontextmanager
@@ -250,7 +248,7 @@ async def test_a_storm_of_writes_makes_few_reloads_and_ends_in_the_last_one(tmp_
             written(path, f"servers: {{s{number}: {{command: x}}}}")
             await anyio.sleep(0.002)
         await until(lambda: "s49" in reloader.settings.servers)
-    assert len(hub.applied) <= 2 + (anyio.current_time() - began) / file_watch._SETTLED, "one for each quiet moment"
+    assert len(hub.applied) <= 2 + (anyio.current_time() - began) / reload._SETTLED, "one for each quiet moment"
 
 
 async def test_a_missing_file_is_reported_once_and_read_when_it_is_back(tmp_path: Path) -> None:
@@ -324,7 +322,7 @@ async def test_a_file_is_not_read_before_it_stays_the_same(tmp_path: Path) -> No
 async def test_a_file_that_is_written_all_the_time_is_read_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_watch, "_LATEST", 0.3)
+    monkeypatch.setattr(reload, "_LATEST", 0.3)
     path = tmp_path / "servers.yaml"
     path.write_text(ONE)
     known, looks = stamp_of(path), 0

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from mcp_hub.app.dashboard.settings import setting_list
+from mcp_hub.app.dashboard.edits import setting_list
 from mcp_hub.config.schema.settings import Settings
 
 SECRET = "s3cr3t-value"

@@ -3,9 +3,7 @@
 It ends when stopped, idle, or replaced by a newer build.
 
 * `hub`: the whole
-* `claim`: the folder's lock and record
-* `sockets`: connections of this user only
-* `greeting`: the answer to a hello
-* `clients`: serves accepted clients
+* `claim`: the folder's lock, record and socket
+* `clients`: answers hellos, serves accepted clients
 * `sandboxes`: sandboxes from settings
 """

@@ -10,10 +10,8 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from mcp_hub.app.attached.claim import described
-from mcp_hub.app.attached.clients import AttachedClients, greeted
-from mcp_hub.app.attached.greeting import Hello, answer
-from mcp_hub.app.attached.sockets import PrivateSocket
+from mcp_hub.app.attached.claim import PrivateSocket, described
+from mcp_hub.app.attached.clients import AttachedClients, Hello, answer, greeted
 from mcp_hub.app.build import App
 from mcp_hub.app.start_folders import ClientFolder, is_to_separate
 from mcp_hub.attach.build import BUILD

@@ -1,21 +1,23 @@
-"""An operator's changes by the dashboard, and what only operators read."""
+"""An operator's changes and logins by the dashboard, and what only operators read."""
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+import anyio
 import anyio.to_thread
 import msgspec
 
 from mcp_hub.app.dashboard.approvals import ToolApprovals
-from mcp_hub.app.dashboard.edits import HubEdits
-from mcp_hub.app.dashboard.installs import InstallWatch
-from mcp_hub.app.dashboard.logins import BrowserLogins
+from mcp_hub.app.dashboard.edits import HubEdits, setting_list
 from mcp_hub.app.dashboard.overrides import Changes, Overrides, OverridesFile, check_size
 from mcp_hub.app.dashboard.raw import RawMessages
-from mcp_hub.app.dashboard.settings import setting_list
 from mcp_hub.app.limits import Current
+from mcp_hub.app.logins import Logins, login_of, outcome, why_no_login
 from mcp_hub.catalog.costs.token_costs import list_tokens
 from mcp_hub.catalog.pins import label_of, subject_of
+from mcp_hub.clock import Clock
 from mcp_hub.codes.servers import SERVERS
 from mcp_hub.config.load.overrides import MOST_TOOLS
 from mcp_hub.fronts.dashboard.ports import Login
@@ -25,6 +27,9 @@ from mcp_hub.masking import hide, hide_head
 from mcp_hub.protocol.rest.overview import (
     ApprovalBody,
     ClientInstall,
+    LoginEnded,
+    LoginNews,
+    LoginPage,
     ProfileInfo,
     RawBody,
     RawList,
@@ -38,11 +43,68 @@ from mcp_hub.sessions.clients_seen import ClientsSeen
 from mcp_hub.stores.server_logs.files import LogRecord
 from mcp_hub.stores.server_logs.reader import last_records
 from mcp_hub.types import Kind
+from mcp_hub.upstreams.auth.grants import ClientRegistration, LoginFailed
+from mcp_hub.upstreams.auth.login import log_in
 
+_PATIENCE: Final = 300.0
+"""Seconds for a person to log in."""
+_FRESH: Final = 5.0
+"""Seconds that a look is cached: it reads all clients' files."""
 _LINES: Final = 200
 """Lines of and about a server."""
 _NAMES: Final = 200
 """Servers, principals or clients named per profile."""
+
+
+class BrowserLogins(msgspec.Struct, frozen=True):
+    """Logins by a browser on this machine; `logins` informs running servers."""
+
+    current: Current
+    logins: Logins
+
+    def is_asked_for(self, server: str) -> bool:
+        """Whether it is a remote server that takes a login. Blocks."""
+        settings = self.current.settings.servers.get(server)
+        return settings is not None and self.logins.is_asked_for(server, settings)
+
+    def login(self, server: str) -> Login:
+        """A login to run. Raises `Problem` 404 for an unknown server, 409 without a login."""
+        settings = self.current.settings.servers.get(server)
+        if settings is None:
+            raise unknown_server(server, self.current.settings.servers)
+        if (login := login_of(settings)) is None:
+            raise Problem(409, "no_login", f'Server "{server}" {why_no_login(settings)}.')
+        return partial(self._run, server, *login)
+
+    async def _run(
+        self, server: str, url: str, client: ClientRegistration, say: Callable[[LoginNews], Awaitable[None]]
+    ) -> LoginEnded:
+        async def show(page: str, issuer: str) -> None:
+            await say(LoginPage(page, issuer))
+
+        try:
+            grant = await log_in(url, client, self.logins.store, show, _PATIENCE)
+        except LoginFailed as failed:
+            return LoginEnded(hide(f"Cannot log in to {server}: {failed}"), "login_failed")
+        return LoginEnded(outcome(server, grant, client))
+
+
+class InstallWatch:
+    """Caches the last `look`, which blocks."""
+
+    def __init__(self, look: Callable[[], list[ClientInstall]], clock: Clock) -> None:
+        self._look = look
+        self._clock = clock
+        self._turn = anyio.Lock()
+        self._last: tuple[float, list[ClientInstall]] | None = None
+
+    async def now(self) -> list[ClientInstall]:
+        """All clients, cached for seconds."""
+        async with self._turn:
+            if self._last is None or self._clock.now() - self._last[0] >= _FRESH:
+                installs = await anyio.to_thread.run_sync(self._look, abandon_on_cancel=True)
+                self._last = self._clock.now(), installs
+            return self._last[1]
 
 
 class HubCuration(msgspec.Struct, frozen=True):

@@ -7,8 +7,8 @@ from typing import Final
 import anyio.to_thread
 import msgspec
 
+from mcp_hub.app.apply import UpstreamSet
 from mcp_hub.app.limits import Current
-from mcp_hub.app.upstream_set import UpstreamSet
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.fronts.rest.problem import Problem, unknown_server
 from mcp_hub.masking import hide_head

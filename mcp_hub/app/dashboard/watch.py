@@ -8,9 +8,9 @@ from typing import Final
 import anyio
 
 from mcp_hub import __version__
-from mcp_hub.app.admin import Admin
 from mcp_hub.app.dashboard.seen import Seen
 from mcp_hub.app.limits import Current
+from mcp_hub.app.status import Admin
 from mcp_hub.call import OF_REST, StreamInfo
 from mcp_hub.calls.history.recent import MOST, reason_of, shown_principal
 from mcp_hub.calls.reading.stored import ending

@@ -1,10 +1,9 @@
 """The dashboard: a page at `/` for operators, and `/api`, which only that page uses.
 
 `ports`: the hub's side
-`access`: callers of `/api`
 `api`: its routes
 `feed`: news
-`shell`: the page
+`shell`: the page, and callers of `/api`
 
 `static` has ES modules without a build step. Text of servers and clients is never HTML.
 """

@@ -15,9 +15,9 @@ from starlette.responses import Response
 
 from mcp_hub.errors import HubError, RpcError
 from mcp_hub.fronts.dashboard import shell
-from mcp_hub.fronts.dashboard.access import DashboardAccess
 from mcp_hub.fronts.dashboard.feed import Feed, OpenFeeds
 from mcp_hub.fronts.dashboard.ports import HubOperator, HubView, Login
+from mcp_hub.fronts.dashboard.shell import DashboardAccess
 from mcp_hub.fronts.http.auth import HttpAuth, Refusal
 from mcp_hub.fronts.http.response import KEEP_ALIVE, LAST, ClientGone, HttpExchange, HttpResponse, Scope, Send
 from mcp_hub.fronts.limits import FrontLimits

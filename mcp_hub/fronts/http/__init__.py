@@ -6,10 +6,9 @@
 `admission`: limits of a principal
 `streamable`: `/mcp`
 `handshake`: with sessions
-`request`: one message
+`request`: one message, and the response of its call
 `body`: reads it
 `response`: whole or streamed
-`call_response`: of one call
 `resume`: outlives connections
 `replay`: calls elsewhere
 `oauth`: access tokens

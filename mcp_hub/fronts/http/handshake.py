@@ -18,13 +18,12 @@ from mcp_hub.errors import Busy, RpcError, StoreError
 from mcp_hub.events import BY_CLIENT, cancelled_by_client
 from mcp_hub.fronts.http.admission import Rate
 from mcp_hub.fronts.http.body import accepts
-from mcp_hub.fronts.http.call_response import Housekeeper
-from mcp_hub.fronts.http.request import HttpRequest, begin
+from mcp_hub.fronts.http.request import Housekeeper, HttpRequest, begin
 from mcp_hub.fronts.http.response import HttpError, HttpExchange, HttpResponse, Receive, Send, respond, stream
 from mcp_hub.fronts.http.resume import ClientCalls, Resumption, unavailable
-from mcp_hub.fronts.mcp.announcer import Announcer
 from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.fronts.mcp.client_requests import answered_elsewhere
+from mcp_hub.fronts.mcp.subscriptions import Announcer
 from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head

@@ -1,16 +1,33 @@
-"""One POSTed MCP message with its HTTP request."""
+"""One POSTed MCP message with its HTTP request, and the response: JSON if its call ends soon, else SSE.
+
+A quick call costs no task and is not followed; the housekeeper finds calls that take long.
+"""
 
 from collections.abc import Awaitable, Callable
-from typing import Self
+from typing import Final, Self
 
+import anyio
+import anyio.lowlevel
+
+from mcp_hub.aio import Bell, Beside
 from mcp_hub.errors import RpcError, StoreUnavailable
-from mcp_hub.fronts.http.call_response import CallWriter, Housekeeper, QuickWait
-from mcp_hub.fronts.http.response import Fields, HttpError, HttpExchange, HttpResponse, respond, stream
+from mcp_hub.fronts.http.response import (
+    KEEP_ALIVE,
+    LAST,
+    ClientGone,
+    Fields,
+    HttpError,
+    HttpExchange,
+    HttpResponse,
+    respond,
+    stream,
+)
 from mcp_hub.fronts.mcp.binding import Binding, Deferred, Listen
 from mcp_hub.fronts.mcp.quick_call import QuickCall
-from mcp_hub.fronts.mcp.responder import ResponderState
+from mcp_hub.fronts.mcp.responder import CallResponder, ResponderState
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams
 from mcp_hub.hub import CallHandle, HubPort
+from mcp_hub.protocol import cursors, sse
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import ABSENT, Envelope
 from mcp_hub.protocol.jsonrpc.rpc_errors import HTTP_STATUS, INVALID_REQUEST
@@ -18,6 +35,211 @@ from mcp_hub.protocol.meta import RequestMeta, take_params
 from mcp_hub.protocol.notifications import ListenFilter
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import Era, RawObject
+
+_PATIENCE: Final = 0.25
+_SLICE: Final = 4096
+"""Events: more than one read of a server's pipe can hold."""
+Frames = list[tuple[int, bytes]]
+"""Messages, each with the number of its event."""
+
+
+class QuickWait:
+    """Waits for a quick call's result; follows any other call."""
+
+    __slots__ = ("_quick", "_responder", "bell")
+
+    def __init__(self, quick: QuickCall) -> None:
+        self._quick = quick
+        self._responder: CallResponder | None = None
+        self.bell = Bell()
+
+    def follow(self) -> CallResponder:
+        """The call's responder, made at first use."""
+        if self._responder is None:
+            self._quick.close()
+            self._responder = self._quick.responder(self.bell.ring)
+        return self._responder
+
+    def wake(self) -> None:
+        """Ends the wait."""
+        if not self._quick.call.has_ended:
+            self.follow()
+        self.bell.ring()
+
+    async def answer(self, housekeeper: "Housekeeper") -> bytes | None:
+        """The response; None if the call has to be followed."""
+        quick = self._quick
+        if not quick.is_quick:
+            return None
+        housekeeper.add(self)
+        try:
+            quick.call.watch(self.wake)
+            await self.bell.wait()
+        finally:
+            housekeeper.discard(self)
+        return quick.answer() if self._responder is None else None
+
+
+class CallWriter:
+    """Writes one call's messages until `responder` ends or `stop` is called.
+
+    A client that cannot stream gets the response alone. `on_stream` makes the stream of a durable call resumable: its
+    result goes first, and messages have cursors. `is_resumed`: responds to a GET.
+    """
+
+    __slots__ = (
+        "_bell", "_can_stream", "_is_primed", "_is_resumed", "_on_stream", "_response", "_scope", "_stopped",
+        "responder",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        responder: CallResponder,
+        bell: Bell,
+        response: HttpResponse,
+        *,
+        can_stream: bool,
+        on_stream: Callable[[], Awaitable[bytes]] | None = None,
+        is_resumed: bool = False,
+    ) -> None:
+        self.responder = responder
+        self._bell = bell
+        self._response = response
+        self._can_stream = can_stream
+        self._on_stream = on_stream
+        self._is_primed = on_stream is None
+        self._is_resumed = is_resumed
+        self._scope: anyio.CancelScope | None = None
+        self._stopped: anyio.Event | None = None
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._stopped is not None
+
+    async def run(self) -> bool:
+        """Whether the response is complete."""
+        try:
+            return await self._run()
+        except ClientGone:
+            return False
+        finally:
+            self._on_stream = None  # what is not let go here waits for the garbage collector
+
+    async def _run(self) -> bool:
+        try:
+            return await self._follow(self._taken())
+        finally:
+            if self._stopped is not None:
+                self._stopped.set()
+
+    def stop(self) -> anyio.Event:
+        """Ends the event stream, not the call. The event is set when nothing more is sent."""
+        if self._stopped is None:
+            self._stopped = anyio.Event()
+        if self._scope is not None:
+            self._scope.cancel()
+        return self._stopped
+
+    async def _follow(self, frames: Frames) -> bool:
+        if self.responder.ended and not frames:
+            await self._finish()
+            return True
+        is_complete = False
+        with anyio.CancelScope() as self._scope, Beside(lambda _: self._response.watch(self._bell.ring)):
+            is_complete = await self._pump(frames)
+        if self._stopped is not None and not is_complete:
+            with anyio.move_on_after(LAST, shield=True):
+                await self._response.end()
+        return is_complete
+
+    async def _pump(self, frames: Frames) -> bool:
+        """False if the client is gone."""
+        while not self._response.is_gone:
+            if frames and self._can_stream:
+                await self._write(b"".join(self._message(seq, frame) for seq, frame in frames))
+            if self.responder.ended:
+                await self._finish()
+                return True
+            if await self._is_silent() and self._can_stream:
+                await self._write(sse.COMMENT)
+            frames = self._taken()
+        return False
+
+    def _taken(self) -> Frames:
+        return self.responder.numbered(_SLICE) if self.responder.has_more else []
+
+    async def _is_silent(self) -> bool:
+        """A resumable stream opens at once: its client needs a cursor."""
+        if self.responder.has_more:
+            await anyio.lowlevel.checkpoint()
+            return False
+        if self._can_stream and not self._is_primed and self._has_place and not self.responder.is_behind:
+            return True
+        with anyio.move_on_after(KEEP_ALIVE) as patience:
+            await self._bell.wait()
+        return patience.cancelled_caught
+
+    @property
+    def _has_place(self) -> bool:
+        return self._is_resumed or bool(self.responder.call.stored)
+
+    def _message(self, seq: int, frame: bytes) -> bytes:
+        if not (seq and self._on_stream is not None and self._has_place):
+            return sse.message(frame)
+        return sse.message(frame, cursors.place(self.responder.call.call.id, seq))
+
+    async def _finish(self) -> None:
+        """An early response needs a client that is still there."""
+        responder, response = self.responder, self._response
+        answer, is_open = responder.answer, response.is_started
+        if responder.detached and await response.has_left():
+            raise ClientGone
+        if answer is not None and not (is_open or self._is_resumed):
+            code = responder.error_code if responder.session.era is Era.MODERN else None
+            await response.whole(200 if code is None else HTTP_STATUS.get(code, 200), answer)
+        elif answer is not None:
+            cursor = 0 if responder.detached else responder.cursor  # an early answer has no cursor
+            await self._write(self._message(cursor, answer))
+            await response.end()
+        elif self._is_resumed and not (is_open or responder.state is ResponderState.LOST):
+            await response.whole(204)
+        else:  # a cancelled call has no answer: its stream just ends, and there is nothing to come back for
+            await response.end()
+
+    async def _write(self, body: bytes) -> None:
+        if self._on_stream is not None and not self._is_primed and self._has_place:
+            self._is_primed = True
+            body = await self._on_stream() + body
+        await self._response.write(body)
+
+
+class Housekeeper:
+    """Finds calls that are not quick."""
+
+    def __init__(self) -> None:
+        self._fresh: set[QuickWait] = set()
+        self._is_idle = True
+        self._work = anyio.Event()
+
+    def add(self, waiting: QuickWait) -> None:
+        self._fresh.add(waiting)
+        if self._is_idle:
+            self._is_idle = False
+            self._work.set()
+
+    def discard(self, waiting: QuickWait) -> None:
+        self._fresh.discard(waiting)
+
+    async def run(self) -> None:
+        while True:
+            await self._work.wait()
+            before = set(self._fresh)
+            await anyio.sleep(_PATIENCE)
+            for waiting in before & self._fresh:
+                self._fresh.discard(waiting)
+                waiting.wake()
+            if not self._fresh:
+                self._is_idle, self._work = True, anyio.Event()
 
 
 class HttpRequest(HttpExchange, frozen=True):

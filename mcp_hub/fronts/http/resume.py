@@ -31,9 +31,8 @@ from mcp_hub import aio
 from mcp_hub.aio import Bell
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, EventsGone, InvalidParams, RpcError, StoreError, UnknownStream
-from mcp_hub.fronts.http.call_response import CallWriter, Housekeeper, QuickWait
 from mcp_hub.fronts.http.replay import Origin, StreamReplay, cancel_stored
-from mcp_hub.fronts.http.request import HttpRequest
+from mcp_hub.fronts.http.request import CallWriter, Housekeeper, HttpRequest, QuickWait
 from mcp_hub.fronts.http.response import HttpError, HttpResponse, respond
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
 from mcp_hub.fronts.mcp.quick_call import QuickCall

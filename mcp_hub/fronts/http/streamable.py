@@ -12,10 +12,9 @@ from msgspec.structs import replace
 from mcp_hub.errors import RpcError
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.body import accepts, read_text, understood
-from mcp_hub.fronts.http.call_response import Housekeeper
 from mcp_hub.fronts.http.endpoints import Serve
 from mcp_hub.fronts.http.handshake import HandshakeHttp
-from mcp_hub.fronts.http.request import HttpRequest, answer_call
+from mcp_hub.fronts.http.request import Housekeeper, HttpRequest, answer_call
 from mcp_hub.fronts.http.response import HttpError, HttpExchange, as_events, respond
 from mcp_hub.fronts.mcp.binding import Binding, modern_session
 from mcp_hub.hub import HubPort

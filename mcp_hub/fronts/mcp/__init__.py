@@ -6,12 +6,9 @@
 `duplex`: two-way connections
 `message_queue`: for clients that fetch
 `client_requests`: questions
-`announcer`: changed lists
-`subscriptions`: `subscriptions/listen`
-`results`: for one client
+`subscriptions`: changed lists, `subscriptions/listen`
+`results`: for one client, partial ones too
 `held_answers`: after progress
 `bonds`: clients that leave
-`tasks`: the extension
-`partials`: events as progress
-`stream_reads`: stored events
+`tasks`: the extension, and stored events
 """

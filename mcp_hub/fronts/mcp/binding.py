@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, ToolRemoved, UnknownEntry
 from mcp_hub.events import Completed
 from mcp_hub.fronts.limits import FrontLimits
-from mcp_hub.fronts.mcp.stream_reads import stream_methods
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams
-from mcp_hub.fronts.mcp.tasks import task_methods
+from mcp_hub.fronts.mcp.tasks import stream_methods, task_methods
 from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.ids import new_session_id
 from mcp_hub.masking import hide_head

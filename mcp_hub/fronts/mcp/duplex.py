@@ -10,14 +10,13 @@ import msgspec
 
 from mcp_hub.errors import Busy, HubStopping, RpcError
 from mcp_hub.events import cancelled_by_client
-from mcp_hub.fronts.mcp.announcer import Announcer
 from mcp_hub.fronts.mcp.binding import Binding, Deferred, Listen, uninitialized
 from mcp_hub.fronts.mcp.bonds import ClientBond
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
 from mcp_hub.fronts.mcp.held_answers import HeldAnswers
 from mcp_hub.fronts.mcp.quick_call import QuickCall
 from mcp_hub.fronts.mcp.responder import CallResponder
-from mcp_hub.fronts.mcp.subscriptions import ListenStream
+from mcp_hub.fronts.mcp.subscriptions import Announcer, ListenStream
 from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head

@@ -21,8 +21,7 @@ from mcp_hub.events import (
     said_of_cancel,
 )
 from mcp_hub.fronts.mcp.client_requests import CallQuestions, ClientRequests
-from mcp_hub.fronts.mcp.partials import Partials, marked
-from mcp_hub.fronts.mcp.results import result_for
+from mcp_hub.fronts.mcp.results import Partials, marked, result_for
 from mcp_hub.fronts.mcp.tasks import task_of
 from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.protocol import eras, extensions

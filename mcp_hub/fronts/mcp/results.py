@@ -1,20 +1,77 @@
-"""A call's result for one client: its URIs, mark and era."""
+"""A call's result for one client, and its events in progress notifications: URIs, marks and cursors, era."""
 
+import math
 from typing import Final
 
 import msgspec
 
 from mcp_hub.call import Call
 from mcp_hub.errors import RpcError
-from mcp_hub.events import Completed
-from mcp_hub.fronts.mcp.partials import marked
+from mcp_hub.events import CallEvent, Completed, Delta, Ending, Progressed, Started
 from mcp_hub.hub import HubPort
+from mcp_hub.protocol.extensions import STREAMS, with_mark
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
+from mcp_hub.protocol.progress import ProgressGuard
 from mcp_hub.protocol.shape import questions, results
 from mcp_hub.sessions.session import Session
-from mcp_hub.types import HANDSHAKE, MODERN, RawJson
+from mcp_hub.types import HANDSHAKE, MODERN, CallId, RawJson
 
+_MESSAGE: Final = 200
+"""Characters of a message that the hub makes."""
 _ASKS: Final = msgspec.Raw(b'"input_required"')
+
+
+class Partials:
+    """Makes one request's notifications, with progress values of its own."""
+
+    __slots__ = ("_guard", "_last", "_stream", "_token")
+
+    def __init__(self, token: bytes, stream: CallId) -> None:
+        self._token = token
+        self._stream = stream
+        self._guard = ProgressGuard()
+        self._last = 0.0
+
+    def frame(self, seq: int, line: bytes, event: CallEvent) -> bytes | None:
+        """An event's notification; None for the first and the last event."""
+        if isinstance(event, Started | Ending):
+            return None
+        progress = event if isinstance(event, Progressed) else Progressed(self._last, None, _message(event))
+        admitted = self._guard.admit(progress)
+        if admitted is None:  # as far as progress goes: no event is left out for it
+            admitted = msgspec.structs.replace(progress, progress=math.nextafter(self._last, math.inf), total=None)
+        self._last = admitted.progress
+        members = dict(admitted.members or {})
+        meta = raw_object(members.get("_meta", msgspec.UNSET)) or {}
+        meta[STREAMS] = msgspec.Raw(self._events(seq, line))
+        members["_meta"] = msgspec.Raw(object_bytes(meta))
+        return results.progress_frame(self._token, msgspec.structs.replace(admitted, members=members))
+
+    def _events(self, seq: int, line: bytes) -> bytes:
+        kind = line.index(b'"type":')  # in the head, which is the hub's own
+        return b'{"stream":"%b","cursor":"%d","events":[{"seq":%d,%b]}' % (
+            self._stream.encode(), seq, seq, line[kind:],
+        )  # fmt: skip
+
+
+def _message(event: CallEvent) -> dict[str, msgspec.Raw] | None:
+    if not isinstance(event, Delta):
+        return None
+    try:
+        blocks = msgspec.json.decode(event.content, type=list[_Block])
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    text = " ".join("".join(block.text for block in blocks).split())
+    return {"message": msgspec.Raw(msgspec.json.encode(text[:_MESSAGE]))} if text else None
+
+
+class _Block(msgspec.Struct):
+    text: str = ""
+
+
+def marked(completed: Completed, stream: CallId, cursor: int, status: str) -> Completed:
+    """The result with the mark of its stream."""
+    return Completed(with_mark(completed.result, stream, cursor, status), completed.era)
 
 
 def result_for(

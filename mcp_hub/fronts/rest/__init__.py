@@ -5,11 +5,9 @@
 `api`: dispatches by it
 `exchange`: one request
 `problem`: errors (RFC 9457)
-`calls`: calls of tools
-`idempotency`: repeated requests
+`calls`: calls of tools, repeated requests
 `streams`: durable streams
-`follow`: their events
-`info`: their status
+`follow`: their events and status
 `executors`: for workers
 `servers`: restart, reload
 `history`: ended calls

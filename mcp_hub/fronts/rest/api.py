@@ -24,10 +24,9 @@ from mcp_hub.fronts.rest.exchange import JSON, RestRequest, answer, refusal
 from mcp_hub.fronts.rest.executors import Executors, RestExecutors
 from mcp_hub.fronts.rest.follow import Closing
 from mcp_hub.fronts.rest.formats.calls import FormatCalls
-from mcp_hub.fronts.rest.formats.connectors import ConnectorEntries
 from mcp_hub.fronts.rest.formats.prompted import PromptedTools
 from mcp_hub.fronts.rest.formats.search import ToolSearch
-from mcp_hub.fronts.rest.formats.tools import ToolExports
+from mcp_hub.fronts.rest.formats.tools import ConnectorEntries, ToolExports
 from mcp_hub.fronts.rest.history import HubHistory, RestHistory
 from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.fronts.rest.routes import PREFIX, RestRoute, by_path

@@ -1,11 +1,14 @@
 """Calls of tools over REST, prompts and reads of resources.
 
-A call is a durable stream from its start: closing its connection does not end it.
+A call is a durable stream from its start: closing its connection does not end it. An idempotency key, stored with the
+stream, stands for one request of its principal, at every hub on the store.
 """
 
+import json
 import re
 from contextlib import suppress
 from functools import lru_cache
+from hashlib import sha256
 from typing import Final
 
 import anyio
@@ -16,10 +19,8 @@ from starlette.responses import Response
 from mcp_hub.call import OF_REST, CallingClient, StreamInfo
 from mcp_hub.errors import EventsGone, InvalidParams, UnknownEntry
 from mcp_hub.fronts.following import Following
-from mcp_hub.fronts.rest import idempotency
 from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, MOST_WAIT, RestRequest, answer
-from mcp_hub.fronts.rest.follow import Closing, Stopping, send_sse
-from mcp_hub.fronts.rest.info import info, outcome
+from mcp_hub.fronts.rest.follow import Closing, Stopping, info, outcome, send_sse
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.masking import hide_head
@@ -30,8 +31,9 @@ from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.meta import RequestMeta, take_meta
 from mcp_hub.protocol.rest.calls import CallAnswer, CallBody, PromptBody, ReadBody
 from mcp_hub.sessions.session import Caller, ClientOffer, Session
-from mcp_hub.types import PROGRAM, Era, JsonObject, Kind, RawObject
+from mcp_hub.types import PROGRAM, Era, JsonObject, Kind, RawJson, RawObject
 
+_KEY: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")
 _WAIT: Final = 25.0
 """Seconds that a call is waited for unless its caller prefers another time."""
 QUICK: Final = 0.25
@@ -46,6 +48,38 @@ _EMPTY: Final = Raw(b"{}")
 _CALL: Final = "tools/call"
 _CAPABILITIES: Final[JsonObject] = {**SUPERSET, "extensions": {TASKS: {}}}
 """Everything can be asked, and is asked on the stream, as it is on a task."""
+
+
+def key_of(request: RestRequest) -> str | None:
+    """The request's idempotency key. Raises `Problem` if malformed."""
+    key = request.header("idempotency-key")
+    if key is not None and not _KEY.fullmatch(key):
+        raise Problem(400, "invalid_idempotency_key", "Idempotency-Key has to be 1 to 255 characters of ASCII")
+    return key
+
+
+def digest_of(name: str, arguments: RawJson) -> str:
+    """A digest of tool and arguments, whatever the white space or order of members.
+
+    Numbers count as written. `arguments` must be JSON. Raises `Problem` if nested too deep.
+    """
+    try:
+        value = json.loads(bytes(arguments), parse_int=_Number, parse_float=_Number, object_pairs_hook=_members)
+        text = repr([name, value])
+    except RecursionError:
+        raise Problem(400, "invalid_json", "the arguments are nested too deep") from None
+    return sha256(text.encode()).hexdigest()
+
+
+class _Number(str):
+    """A number as written, unlike every text."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _members(pairs: list[tuple[str, object]]) -> tuple[tuple[str, object], ...]:
+    return tuple(sorted(dict(pairs).items(), key=lambda pair: pair[0]))
 
 
 def rest_session(caller: Caller, key: str, program: str | None = None) -> Session:
@@ -86,7 +120,7 @@ class _McpRequest(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        return self.of_request or idempotency.digest_of(
+        return self.of_request or digest_of(
             self.name if self.method == _CALL else f"{self.method} {self.name}", self.arguments
         )
 
@@ -128,7 +162,7 @@ class RestCalls:
         """Makes the call, in the form and time of the request."""
         forms = request.accepts(JSON, EVENT_STREAM)
         wait = preferred_wait(request.header("prefer"))
-        key = idempotency.key_of(request)
+        key = key_of(request)
         try:
             stream = await self.begin(self.session(request), mcp_request, key)
         except UnknownEntry as error:

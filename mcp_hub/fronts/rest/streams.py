@@ -12,8 +12,7 @@ from mcp_hub.call import OF_REST
 from mcp_hub.errors import InvalidParams, RpcError
 from mcp_hub.fronts.following import Following
 from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, NDJSON, RestRequest, answer
-from mcp_hub.fronts.rest.follow import Closing, send_ndjson, send_sse
-from mcp_hub.fronts.rest.info import detailed, durable, info, open_questions
+from mcp_hub.fronts.rest.follow import Closing, detailed, durable, info, open_questions, send_ndjson, send_sse
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.masking import hide_head

@@ -8,8 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from mcp_hub.app.attached.claim import claimed, described
-from mcp_hub.app.attached.sockets import PrivateSocket
+from mcp_hub.app.attached.claim import PrivateSocket, claimed, described
 from mcp_hub.attach.folder import RECORD, SOCKET, check_socket, is_alive, take_start
 from mcp_hub.errors import UpstreamUnavailable
 

@@ -20,9 +20,8 @@ from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Progressed, Started
-from mcp_hub.fronts.http.call_response import Housekeeper
 from mcp_hub.fronts.http.endpoints import respond_error
-from mcp_hub.fronts.http.request import HttpRequest
+from mcp_hub.fronts.http.request import Housekeeper, HttpRequest
 from mcp_hub.fronts.http.response import HttpError, HttpResponse
 from mcp_hub.fronts.http.resume import ClientCalls, Resumption
 from mcp_hub.hub import HubPort

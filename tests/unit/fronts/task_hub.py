@@ -17,8 +17,7 @@ from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.events import CallEvent, Completed, Progressed
-from mcp_hub.fronts.http.call_response import Housekeeper
-from mcp_hub.fronts.http.request import HttpRequest
+from mcp_hub.fronts.http.request import Housekeeper, HttpRequest
 from mcp_hub.fronts.http.streamable import ModernHttp
 from mcp_hub.fronts.mcp.binding import Binding, Identity, modern_session
 from mcp_hub.fronts.mcp.bonds import ClientBond, OwnHubBond

@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from mcp_hub.catalog.offers.filters import Filter
-from mcp_hub.fronts.mcp import announcer as module
-from mcp_hub.fronts.mcp.announcer import Announcer
+from mcp_hub.fronts.mcp import subscriptions as module
+from mcp_hub.fronts.mcp.subscriptions import Announcer
 from mcp_hub.types import JsonObject, Kind
 from tests.unit.fronts.small_hub import Hub
 from tests.unit.wire.raw_lines import WAIT

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.fronts.http.call_response import CallWriter
+from mcp_hub.fronts.http.request import CallWriter
 from mcp_hub.fronts.mcp.responder import CallResponder
 from tests.unit.fronts.rest_peer import RestPeer
 from tests.upstreams.messages import modern

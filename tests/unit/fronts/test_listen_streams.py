@@ -9,8 +9,8 @@ import pytest
 
 from mcp_hub.call import Call
 from mcp_hub.errors import Busy
-from mcp_hub.fronts.mcp import announcer as module
 from mcp_hub.fronts.mcp import subscriptions as listening_module
+from mcp_hub.fronts.mcp import subscriptions as module
 from mcp_hub.fronts.mcp.binding import Binding, Identity, modern_session
 from mcp_hub.fronts.mcp.duplex import Duplex
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams

@@ -24,7 +24,7 @@ from mcp_hub.events import (
     ToolCall,
     ToolResult,
 )
-from mcp_hub.fronts.mcp.partials import Partials, marked
+from mcp_hub.fronts.mcp.results import Partials, marked
 from mcp_hub.protocol.shape.stream_events import encoded
 from mcp_hub.types import CallId, Era
 

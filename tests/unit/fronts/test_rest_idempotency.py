@@ -2,7 +2,7 @@
 
 import msgspec
 
-from mcp_hub.fronts.rest.idempotency import digest_of
+from mcp_hub.fronts.rest.calls import digest_of
 
 
 def test_each_request_has_a_digest_of_its_own() -> None:

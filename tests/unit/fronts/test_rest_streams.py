@@ -15,7 +15,7 @@ from mcp_hub.errors import StoreError
 from mcp_hub.fronts import following
 from mcp_hub.fronts.mcp.tasks import task_of
 from mcp_hub.fronts.rest import follow
-from mcp_hub.fronts.rest.info import status_of
+from mcp_hub.fronts.rest.follow import status_of
 from mcp_hub.protocol.meta import take_meta
 from mcp_hub.protocol.shape.tasks import created
 from mcp_hub.sessions.session import Caller, Session

@@ -1,11 +1,9 @@
 """Lists of tools, and calls, in the formats of model providers.
 
 `options`: of a query
-`tools`: lists
-`connectors`: for providers that connect to the hub
+`tools`: lists, and entries for providers that connect to the hub
 `search`: tools for a query
-`calls`: a model's calls
-`followed`: their streams
+`calls`: a model's calls and their streams
 `prompted`: calls as text
 
 The conversion is in `mcp_hub.formats`.

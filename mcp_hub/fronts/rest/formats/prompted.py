@@ -22,8 +22,7 @@ from mcp_hub.fronts.http.response import ClientGone, HttpResponse
 from mcp_hub.fronts.rest.calls import Accepted, preferred_wait
 from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, RestRequest, answer
 from mcp_hub.fronts.rest.follow import Closing, Stopping
-from mcp_hub.fronts.rest.formats.calls import CallsRequest, FormatCalls
-from mcp_hub.fronts.rest.formats.followed import FollowedCall, FollowedCalls
+from mcp_hub.fronts.rest.formats.calls import CallsRequest, FollowedCall, FollowedCalls, FormatCalls
 from mcp_hub.fronts.rest.formats.options import ToolSelection, flag, selection
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort

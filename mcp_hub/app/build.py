@@ -69,8 +69,8 @@ from mcp_hub.catalog.views.unmatched import Unmatched, has_patterns
 from mcp_hub.clock import SystemClock, process_start, wall_time
 from mcp_hub.config.load.load import Loaded, load
 from mcp_hub.config.load.overrides import read_overlay
-from mcp_hub.config.schema.overrides import OverlaySettings
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.config.schema.tools import OverlaySettings
 from mcp_hub.errors import ConfigError
 from mcp_hub.fronts.mcp.binding import Binding, Identity
 from mcp_hub.hub import HubPort, LongResults

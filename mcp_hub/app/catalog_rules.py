@@ -14,10 +14,15 @@ from mcp_hub.catalog.offers.hints import HINTS, HintClaims
 from mcp_hub.catalog.offers.rules import Override, ServerRules, Supplied, ViewRules
 from mcp_hub.catalog.pins import Policy
 from mcp_hub.config.findings import quoted
-from mcp_hub.config.schema.filters import FilterSettings, SelectorSettings, ToolFilterSettings, ToolSelector
-from mcp_hub.config.schema.overrides import OverlaySettings
 from mcp_hub.config.schema.settings import ProfileSettings, Settings
-from mcp_hub.config.schema.tools import ToolSettings
+from mcp_hub.config.schema.tools import (
+    FilterSettings,
+    OverlaySettings,
+    SelectorSettings,
+    ToolFilterSettings,
+    ToolSelector,
+    ToolSettings,
+)
 from mcp_hub.globs import first_match
 from mcp_hub.protocol.jsonrpc.envelope import read_as
 from mcp_hub.types import RawJson, RawObject

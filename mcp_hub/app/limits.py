@@ -12,8 +12,8 @@ from mcp_hub.calls.retries import RetryRule
 from mcp_hub.calls.rules import CallLimits, CallRules, StreamLimits, TimeLimits
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.clients import ClientRules
-from mcp_hub.config.schema.overrides import OverlaySettings
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.config.schema.tools import OverlaySettings
 from mcp_hub.stores import open as stores
 from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.documents.base import DocumentLimits, Documents

@@ -2,15 +2,12 @@
 
 `serve`: the entry
 `arguments`: its command line
-`variables`: those of a configuration
-`environment`: of hubs and servers
+`environment`: variables of hubs, servers, a configuration
 `folder`: of one hub
 `client`: finds a hub
-`join`: connects to it
+`join`: connects to it, by pipes
 `start`: starts it
-`hello`: first messages
-`build`: order of versions
-`pipes`: shim to hub
+`hello`: first messages, order of builds
 `shim`: relays lines
 `open_requests`: for the next hub
 `machine`: unusable folders

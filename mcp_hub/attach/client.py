@@ -5,9 +5,8 @@ import sys
 
 from mcp_hub.attach.arguments import HubWanted
 from mcp_hub.attach.folder import Untrusted, hub_folder, is_alive, make_private, problem_of, successor_folder
-from mcp_hub.attach.join import Joined, NotJoined, OlderHub, join
+from mcp_hub.attach.join import HubPipes, Joined, NotJoined, OlderHub, join, piped
 from mcp_hub.attach.machine import interpreter
-from mcp_hub.attach.pipes import HubPipes, piped
 from mcp_hub.attach.shim import Shim
 
 TYPE_CHECKING = False

@@ -9,8 +9,8 @@ import stat
 import sys
 
 from mcp_hub.attach.arguments import state_folder
-from mcp_hub.attach.build import BUILD, MAJOR
 from mcp_hub.attach.environment import runtime_folder, scope_values
+from mcp_hub.attach.hello import BUILD, MAJOR
 from mcp_hub.attach.system import BYTES, NO_LINK, NO_WAIT, lock, user
 
 TYPE_CHECKING = False

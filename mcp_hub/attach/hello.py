@@ -1,21 +1,44 @@
 """The first message of each side on a hub's socket: fields `name=value`, each ended by NUL, then another NUL.
 
 The hub's `status` is `ok` (the shim hands over two pipes for lines), `retire` (it ends for a newer build), `busy` (too
-many clients, or, with `build`, older and in use) or `refused`.
+many clients, or, with `build`, older and in use) or `refused`. Builds have an order, the protocol has versions.
 
 The hub sends the shim control lines, too: `#stream ID STREAM` names the durable stream of request `ID`, `#stopping`
 announces the end.
 """
 
+from mcp_hub import __version__
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+
+OLDEST, NEWEST = 1, 1
+"""The versions of the attach protocol that this build speaks; another major version is another scope."""
+MAJOR = 1
+BUILD = __version__
 MARK = b"mcp-hub attach\0"
 LARGEST = 1 << 16
 CONTROL = b"#"
 STREAM = b"#stream "
 STOPPING = b"#stopping\n"
+
+
+def order(build: str) -> tuple[tuple[int, int, str], ...]:
+    """Sort key: numbers by value, a pre-release before its release."""
+    parts: list[tuple[int, int, str]] = []
+    for part in build.replace("-", ".").replace("+", ".").split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        suffix = part[len(digits) :]
+        parts.append((1, int(digits), "") if digits else (0, 0, suffix))
+        if digits and suffix:
+            parts.append((0, 0, suffix))
+    return (*parts, (0, 1, ""))
+
+
+def is_newer(build: str, than: str) -> bool:
+    return order(build) > order(than)
 
 
 def encoded(fields: "Mapping[str, str]") -> bytes:

@@ -1,6 +1,6 @@
-"""Joins a folder's hub: connect, exchange hellos, start one if none holds the lock.
+"""Joins a folder's hub: connect, exchange hellos, hand over two pipes, start a hub if none holds the lock.
 
-A slow hub is waited for `PATIENCE` seconds, never replaced.
+A slow hub is waited for `PATIENCE` seconds, never replaced. Pipes cost less than a socket.
 """
 
 import os
@@ -8,17 +8,71 @@ import sys
 import time
 
 from mcp_hub.attach import hello
-from mcp_hub.attach.build import BUILD, NEWEST, OLDEST
 from mcp_hub.attach.folder import SOCKET, Untrusted, check_peer, check_socket, is_alive, take_start
-from mcp_hub.attach.pipes import HubPipes, handed
+from mcp_hub.attach.hello import BUILD, NEWEST, OLDEST
+from mcp_hub.attach.system import set_blocking
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _socket
     from collections.abc import Callable, Mapping
 
+
+_FILE = 4
+"""Bytes of a file's number in a message."""
 PATIENCE = 15.0
 _LOOK = 0.02
+
+
+class HubPipes:
+    """Our non-blocking ends. -1: closed."""
+
+    __slots__ = ("_socket", "read", "write")
+
+    def __init__(self, read: int, write: int, socket: "_socket.socket | None" = None) -> None:
+        self.read = read
+        self.write = write
+        self._socket = socket
+        set_blocking(read, False)
+        set_blocking(write, False)
+
+    def end(self) -> None:
+        """Closes the writing end."""
+        if self.write >= 0:
+            os.close(self.write)
+            self.write = -1
+
+    def close(self) -> None:
+        """Closes both ends and the socket."""
+        self.end()
+        os.close(self.read)
+        if self._socket is not None:
+            self._socket.close()
+
+
+def piped(socket: "_socket.socket | None" = None) -> tuple[HubPipes, tuple[int, int]]:
+    """New pipes: our ends, and the hub's. `socket` lives as long as they do."""
+    (theirs_read, ours_write), (ours_read, theirs_write) = os.pipe(), os.pipe()
+    return HubPipes(ours_read, ours_write, socket), (theirs_read, theirs_write)
+
+
+def handed(socket: "_socket.socket") -> HubPipes:
+    """New pipes, whose other ends `socket` took to the hub. Raises `OSError`."""
+    if sys.platform == "win32":
+        raise NotImplementedError
+    import _socket
+
+    ours, theirs = piped(socket)
+    files = b"".join(file.to_bytes(_FILE, sys.byteorder) for file in theirs)
+    try:
+        socket.sendmsg([b"\0"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
+    except OSError:
+        ours.close()
+        raise
+    finally:
+        for file in theirs:
+            os.close(file)
+    return ours
 
 
 class NotJoined(Exception):

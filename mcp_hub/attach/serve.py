@@ -3,8 +3,8 @@
 import os
 
 from mcp_hub.attach.arguments import VARIABLE, HubWanted
+from mcp_hub.attach.environment import LARGEST, named_variables, why_not, written_mode
 from mcp_hub.attach.system import NO_WAIT
-from mcp_hub.attach.variables import LARGEST, named_variables, written_mode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ def reason() -> str:
 
 def why_alone(config: str, env: "Mapping[str, str]") -> str:
     """Why clients of this environment do not share a hub; empty if they do."""
-    from mcp_hub.attach.environment import why_not
-
     written = env.get(VARIABLE)
     mode = written or mode_in(config) or "auto"
     if mode == "never":
@@ -120,8 +118,6 @@ def warn(text: str) -> None:
 
 def _serve(request: HubWanted, mode: str) -> str | None:
     """Returns why not; empty if that is expected."""
-    from mcp_hub.attach.environment import why_not
-
     if mode == "auto" and why_not(os.environ) is not None:
         return ""
     text = _text_of(request.config)

@@ -17,9 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mcp_hub.attach.join import Joined
+    from mcp_hub.attach.join import HubPipes, Joined
     from mcp_hub.attach.open_requests import Id
-    from mcp_hub.attach.pipes import HubPipes
 
 _PORTION = 1 << 16
 """Bytes read at a time: for many more, each read allocates memory of the system."""

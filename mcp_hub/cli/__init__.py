@@ -4,7 +4,7 @@ Exit codes: 0 ok, 1 the tool or the output failed, 2 usage or configuration, 3 a
 interrupted.
 
 * `setup`: options, configuration, event loop, exit codes
-* `serving`, `http_server`, `background`, `signals`, `lean`: a hub that serves
+* `serving`, `http_server`, `signals`, `lean`: a hub that serves
 * `arguments`, `completion`: arguments of a call, completion in shells
 * `trials`: servers started once, in a sandbox
 * `top`: the screen of `mcp-hub top`
@@ -30,7 +30,7 @@ from mcp_hub.masking import visible
 
 _GROUPS: Final = {
     "Start": {
-        "init": ("clients.init:init", "Create a first configuration."),
+        "init": ("clients.import_servers:init", "Create a first configuration."),
         "import": (
             "clients.import_servers:import_servers",
             "Import the servers of other clients into the configuration.",
@@ -41,7 +41,7 @@ _GROUPS: Final = {
         "serve": ("serve:serve", "Run the hub, over stdio or HTTP."),
     },
     "Servers": {
-        "list": ("list:list_servers", "List the servers with their state."),
+        "list": ("tools:list_servers", "List the servers with their state."),
         "doctor": ("doctor:doctor", "Explain what is wrong with the servers."),
         "logs": ("running.logs:logs", "Show what servers wrote to stderr."),
         "add": ("servers.add:add", "Add a server to the configuration."),
@@ -55,7 +55,7 @@ _GROUPS: Final = {
     "Tools and calls": {
         "tools": ("tools:tools", "List the tools under the names that clients use."),
         "search": ("search:search", "Search the tools as find_tools does, one hit on a line."),
-        "tokens": ("tokens:tokens", "Show what the tools cost in a model's context."),
+        "tokens": ("tools:tokens", "Show what the tools cost in a model's context."),
         "call": ("call:call", "Call the tool NAME and show its progress and result."),
         "read": ("call:read", "Read the resource URI and print it."),
         "prompt": ("call:prompt", "Get the prompt NAME and print its messages."),

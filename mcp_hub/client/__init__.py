@@ -1,13 +1,11 @@
 """A client of a hub: its tools, its servers, and calls that outlive a connection.
 
-* `hub_client`: the client
+* `hub_client`: the client, what a hub has
 * `transport`: the interface
 * `http`: to a URL; alone imports the HTTP library
 * `in_process`: to a hub in this process
 * `rest`, `rest_messages`: requests, URLs, errors
-* `lists`: what a hub has
-* `streams`, `stream_reader`: one durable call
-* `retrying`: pauses
+* `streams`, `stream_reader`: one durable call, pauses
 * `hub_feed`: what a dashboard shows
 """
 

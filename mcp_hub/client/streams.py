@@ -9,8 +9,7 @@ import msgspec
 
 from mcp_hub.client.rest import RequestRefused, RestClient, decoded, unreachable
 from mcp_hub.client.rest_messages import error_for, problem_of
-from mcp_hub.client.retrying import Patience
-from mcp_hub.client.stream_reader import EventDecoder
+from mcp_hub.client.stream_reader import EventDecoder, Patience
 from mcp_hub.client.transport import Answer, ConnectionLost, NotConnected
 from mcp_hub.errors import UpstreamLost
 from mcp_hub.events import CallEvent, Cancelled, Completed, Failed

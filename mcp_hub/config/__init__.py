@@ -6,6 +6,5 @@ Only `app` and `cli` read `Settings`.
 * `schema`: the sections, as pydantic models
 * `findings`: mistakes and warnings
 * `plan`: from old settings to new ones
-* `quantities`: durations, sizes and flags
 * `trust`: who else can write a file
 """

@@ -19,8 +19,7 @@ from mcp_hub.fronts.http.response import Receive, Scope, Send, respond
 from mcp_hub.fronts.prefix import below
 from mcp_hub.library.inner import CallFollower, InnerHub, opened
 from mcp_hub.library.models import encoded_arguments, encoded_meta, result_model, tool_models
-from mcp_hub.library.questions import OnEvent, OnQuestion, completed, to_end
-from mcp_hub.library.stream import ToolStream
+from mcp_hub.library.stream import OnEvent, OnQuestion, ToolStream, completed, to_end
 from mcp_hub.masking import Secrets
 from mcp_hub.types import UpstreamStatus
 

@@ -47,7 +47,7 @@ PURE = {
     *("calls.machine", "calls.coalesce", "calls.results.truncate"),
     *("calls.results.json_paths", "calls.results.patterns", "calls.results.paging", "calls.results.json_records"),
     *("upstreams.supervision.lifecycle", "upstreams.executors.posts"),
-    *("client.stream_reader", "client.rest_messages", "client.retrying"),
+    *("client.stream_reader", "client.rest_messages"),
     *("app.catalog_rules", "fronts.http.auth"),
     *("stores.base", "stores.documents.base", "stores.limits"),
 }

@@ -14,8 +14,7 @@ import pytest
 
 from mcp_hub.attach import hello
 from mcp_hub.attach import join as joining
-from mcp_hub.attach.join import join
-from mcp_hub.attach.pipes import HubPipes
+from mcp_hub.attach.join import HubPipes, join
 from tests.e2e import held_tools
 from tests.e2e.background import Background, background
 from tests.e2e.held_tools import Held

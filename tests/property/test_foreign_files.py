@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mcp_hub.config.load.imported import ValuePlaces, sources_of
 from mcp_hub.config.load.load import parse
 from mcp_hub.errors import ConfigError
-from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.model import Where
 from mcp_hub.onboarding.clients.wsl import WindowsSide
 from mcp_hub.onboarding.imports.found import of_file
 

@@ -18,7 +18,7 @@ from mcp_hub.config.load.load import load
 from mcp_hub.config.load.locate import read_document
 from mcp_hub.errors import ConfigError
 from mcp_hub.files import LARGEST_OF_CLIENTS, LARGEST_OWN, FileTooLarge, open_null, read_file, remove_tree
-from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.model import Where
 from mcp_hub.onboarding.imports.found import of_file
 from tests.fork_server import forked_command
 from tests.unit.cli.command import command_env

@@ -19,14 +19,19 @@ from mcp_hub.codes.tables import CODES
 from mcp_hub.config.load.load import parse
 from mcp_hub.config.schema.clients import ClientSettings
 from mcp_hub.config.schema.defaults import Defaults
-from mcp_hub.config.schema.hub import HttpSettings, HubSettings, LogSettings, StoreSettings, TokenSettings
+from mcp_hub.config.schema.hub import (
+    HttpSettings,
+    HubSettings,
+    LogSettings,
+    StoreSettings,
+    TelemetrySettings,
+    TokenSettings,
+)
 from mcp_hub.config.schema.issuers import IssuerSettings, ResourceServerSettings
-from mcp_hub.config.schema.overrides import OverrideSettings
 from mcp_hub.config.schema.section import Section
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import ProfileSettings, Settings
-from mcp_hub.config.schema.telemetry import TelemetrySettings
-from mcp_hub.config.schema.tools import ToolSettings
+from mcp_hub.config.schema.tools import OverrideSettings, ToolSettings
 from mcp_hub.config.trust import STATE_FOLDERS
 from mcp_hub.stores.open import DOCUMENTS
 from mcp_hub.stores.sqlite.store import FILE as SQLITE_FILE

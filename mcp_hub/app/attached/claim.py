@@ -16,8 +16,8 @@ from typing import Any, Final
 import anyio
 import anyio.abc
 
-from mcp_hub.attach.build import BUILD, NEWEST, OLDEST
 from mcp_hub.attach.folder import LOCK, RECORD, Untrusted, check_peer
+from mcp_hub.attach.hello import BUILD, NEWEST, OLDEST
 from mcp_hub.errors import UpstreamUnavailable
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.locks import is_at, lock_file, take

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.attach import hello
-from mcp_hub.attach.build import BUILD, NEWEST, OLDEST, is_newer
+from mcp_hub.attach.hello import BUILD, NEWEST, OLDEST, is_newer
 from mcp_hub.clock import wall_time
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError

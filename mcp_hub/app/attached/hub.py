@@ -14,10 +14,9 @@ from mcp_hub.app.attached.claim import PrivateSocket, described
 from mcp_hub.app.attached.clients import AttachedClients, Hello, answer, greeted
 from mcp_hub.app.build import App
 from mcp_hub.app.start_folders import ClientFolder, is_to_separate
-from mcp_hub.attach.build import BUILD
 from mcp_hub.attach.environment import shared_folders
 from mcp_hub.attach.folder import HTTP_SOCKET, LOG, SOCKET
-from mcp_hub.attach.hello import encoded
+from mcp_hub.attach.hello import BUILD, encoded
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.sessions.clients_seen import HubUse

@@ -3,9 +3,8 @@
 * `hub`: the hub at `--url`, the running one, or one in this process
 * `running`: records of running hubs
 * `background`: background hubs
-* `stored`: streams and past calls, of a hub or its store
 * `local_streams`: the store
 * `waiting`: waits for servers
-* `following`: follows a call
+* `following`: follows a call; streams and past calls, of a hub or its store
 * `learning`: runs a server without its file rule
 """

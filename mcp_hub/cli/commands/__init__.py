@@ -2,7 +2,7 @@
 
 * `serve`: runs a hub
 * `call`, `streams`: calls, resources, prompts; durable calls
-* `list`, `tools`, `tokens`, `search`: the servers and their tools
+* `tools`, `search`: the servers and their tools
 * `check`, `doctor`, `repairs`: problems and their fixes
 * `approve`, `login`, `reload`: change running hubs
 * `servers`: changes the configuration

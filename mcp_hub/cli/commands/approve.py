@@ -27,7 +27,7 @@ from mcp_hub.catalog.pins import (
 from mcp_hub.catalog.trust.approvals import record_key
 from mcp_hub.catalog.trust.diff import diff_lines, flag_lines
 from mcp_hub.cli import completion
-from mcp_hub.cli.commands.servers.changed import end_with, found_file, note_added, report
+from mcp_hub.cli.commands.servers.edit import end_with, found_file, note_added, report
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import agrees, put, say
 from mcp_hub.cli.setup import EXIT_TOOL, check_servers, config_option, fail, load_config

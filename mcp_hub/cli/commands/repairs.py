@@ -29,8 +29,7 @@ from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
 from mcp_hub.onboarding.changes.entry_options import other_linux
 from mcp_hub.onboarding.changes.plan import entry_in
 from mcp_hub.onboarding.changes.written import ImportedServers, WrittenEntries, WrittenEntry, lost_entries
-from mcp_hub.onboarding.clients.model import Client
-from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.model import Client, Where
 from mcp_hub.onboarding.clients.reading import hub_files
 from mcp_hub.onboarding.clients.table import WINDOWS_CLIENTS, find_client
 from mcp_hub.onboarding.files import FileRefused

@@ -13,7 +13,7 @@ from mcp_hub.catalog.search.ranker import Hit
 from mcp_hub.catalog.texts.definitions import FIND
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, hub_options, run_with_hub
-from mcp_hub.cli.commands.tokens import missing
+from mcp_hub.cli.commands.tools import missing
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import put, put_json, say
 from mcp_hub.cli.render.results import ShownResult, with_code

@@ -9,9 +9,8 @@ import msgspec
 from msgspec import UNSET
 
 from mcp_hub.cli.access.background import hubs_of
-from mcp_hub.cli.access.following import Asked, followed, refuse, show_for
+from mcp_hub.cli.access.following import Asked, followed, refuse, run_with_streams, show_for
 from mcp_hub.cli.access.hub import Reach, stream_options
-from mcp_hub.cli.access.stored import run_with_streams
 from mcp_hub.cli.questions.answering import answered, is_for_person
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import put, say
@@ -25,8 +24,7 @@ from mcp_hub.masking import hide_head, visible
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from mcp_hub.cli.access.following import Events
-    from mcp_hub.cli.access.stored import StreamAccess
+    from mcp_hub.cli.access.following import Events, StreamAccess
     from mcp_hub.protocol.rest.streams import StreamList, StreamStatus
 
 _STYLES: Final = {"completed": "green", "tool_error": "red", "failed": "red", "cancelled": "dim"}

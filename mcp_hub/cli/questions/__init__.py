@@ -4,8 +4,6 @@ In: an `InputRequired`.
 
 Out: the answer, sent to the hub, and a note.
 
-* `answering`: asks, or refuses
+* `answering`: asks at the terminal, or refuses
 * `form`: the fields of a form
-* `dialog`: the conversation
-* `terminal`: reads lines without blocking
 """

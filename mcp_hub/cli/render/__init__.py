@@ -5,7 +5,5 @@
 * `servers`: servers of a hub
 * `renderers`: a running call
 * `results`: its result
-* `diagnosis`: a code and advice for a server
 * `notices`: warnings
-* `learning`: a proposal for a sandbox
 """

@@ -25,11 +25,10 @@ from mcp_hub.config.load.locate import LocatedData, half_findings, read_document
 from mcp_hub.config.load.overrides import overlaid, overrides_of, read_overrides
 from mcp_hub.config.load.secrets import is_secret, secret_arguments, secret_texts
 from mcp_hub.config.load.texts import NOT_UTF8, read_text_file
-from mcp_hub.config.quantities import as_flag
-from mcp_hub.config.schema.hub import written_out
-from mcp_hub.config.schema.overrides import OverrideSettings
+from mcp_hub.config.schema.hub import PLACES, written_out
+from mcp_hub.config.schema.scalars import as_flag
 from mcp_hub.config.schema.settings import Settings
-from mcp_hub.config.schema.telemetry import PLACES
+from mcp_hub.config.schema.tools import OverrideSettings
 from mcp_hub.config.trust import problem_of_commands, problem_of_config
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OWN

@@ -11,10 +11,9 @@ from mcp_hub.config.findings import Findings, quoted
 from mcp_hub.config.load.check import finding_of
 from mcp_hub.config.load.locate import read_document
 from mcp_hub.config.load.texts import read_bytes, read_text_file
-from mcp_hub.config.schema.overrides import OverlaySettings, OverriddenTool, OverrideSettings
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
-from mcp_hub.config.schema.tools import ToolSettings
+from mcp_hub.config.schema.tools import OverlaySettings, OverriddenTool, OverrideSettings, ToolSettings
 from mcp_hub.config.trust import is_of_project, problem_of_config
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.globs import first_match

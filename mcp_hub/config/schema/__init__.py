@@ -3,10 +3,9 @@
 * `settings`: the whole file
 * `section`: the base of all sections
 * `hub`, `servers`, `defaults`: the main sections
-* `tools`, `filters`, `clients`, `telemetry`: smaller ones
-* `oauth`, `issuers`: logins to servers, tokens of clients
+* `tools`, `clients`: smaller ones
+* `issuers`: tokens of clients
 * `remote`: checks URLs and headers
-* `scalars`: single values
-* `overrides`: the files beside it
+* `scalars`: durations, sizes, flags, names
 * `json_schema`: the JSON Schema
 """

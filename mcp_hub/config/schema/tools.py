@@ -1,17 +1,83 @@
-"""One entry under `per_tool`: how tools are listed and called."""
+"""Tools in the configuration: filters by name, tag and hints; entries under `per_tool`, which say how tools are listed
+and called; the dashboard's file of overrides, and a project's overlay.
+"""
 
 from collections.abc import Mapping
-from typing import Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import msgspec
 from pydantic import Field, model_validator
 
 from mcp_hub.config.findings import quoted
 from mcp_hub.config.schema.defaults import Defaults, RetrySettings
-from mcp_hub.config.schema.filters import HintSettings
-from mcp_hub.config.schema.scalars import Arguments, ExportedName, Globs, HistoryRule, Orphan, TaskRule, Text
+from mcp_hub.config.schema.scalars import (
+    Arguments,
+    ExportedName,
+    Globs,
+    HistoryRule,
+    Orphan,
+    ServerName,
+    TaskRule,
+    Text,
+)
 from mcp_hub.config.schema.section import Section, finding
 from mcp_hub.globs import first_match
+
+_MOST = 1000  # entries of one list: each costs time for every name
+OVERRIDE_KEYS = ("name", "description", "hide", "pin", "annotations")
+"""Keys of `per_tool` that may be overridden; none changes a call."""
+_Names = Annotated[list[ServerName], Field(max_length=1000)]
+
+
+class HintSettings(Section):
+    """A tool's hints by their MCP names."""
+
+    readOnlyHint: bool | None = None
+    destructiveHint: bool | None = None
+    idempotentHint: bool | None = None
+    openWorldHint: bool | None = None
+
+
+class SelectorSettings(Section):
+    """A filter entry: a glob on names, or conditions that must all hold."""
+
+    expected: ClassVar[str] = 'expected a glob in quotes, or a mapping such as {tag: "read"}'
+
+    name: Text | None = None
+    tag: Text | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_glob(cls, data: object) -> object:
+        if data == "":
+            raise finding("out_of_range", "must not be empty")
+        if isinstance(data, str):
+            return {"name": data}
+        if not isinstance(data, dict):
+            raise finding("wrong_type", cls.expected)
+        if all(value is None for value in data.values()):
+            raise finding("missing_key", f"is empty: {cls.expected}")
+        return data
+
+
+class ToolSelector(SelectorSettings, HintSettings):
+    """A filter entry for tools, with hints: `{readOnlyHint: true}`."""
+
+    expected: ClassVar[str] = 'expected a glob in quotes, or a mapping such as {tag: "read"} or {readOnlyHint: true}'
+
+
+class FilterSettings(Section):
+    """Passes `allow` (None: all; empty: nothing) without `deny`."""
+
+    allow: Annotated[list[SelectorSettings] | None, Field(max_length=_MOST)] = None
+    deny: Annotated[list[SelectorSettings], Field(max_length=_MOST)] = []
+
+
+class ToolFilterSettings(Section):
+    """`FilterSettings` for tools, with hints."""
+
+    allow: Annotated[list[ToolSelector] | None, Field(max_length=_MOST)] = None
+    deny: Annotated[list[ToolSelector], Field(max_length=_MOST)] = []
 
 
 def check_hints(hints: HintSettings | None) -> None:
@@ -78,3 +144,38 @@ def rules_of(tool: str, per_tool: Mapping[str, ToolSettings], general: Defaults)
         retry=general.retry if settings.retry is None else settings.retry,
         is_kept=settings.history != "off",
     )
+
+
+class OverriddenTool(Section):
+    """`per_tool` keys that replace those in `servers.yaml`."""
+
+    name: ExportedName | None = None
+    description: Text | None = None
+    hide: bool | None = None
+    pin: bool | None = None
+    annotations: HintSettings | None = None
+
+    @model_validator(mode="after")
+    def _says_it_once(self) -> Self:
+        check_hints(self.annotations)
+        return self
+
+
+class OverriddenServer(Section):
+    """A server's tools by original name; globs are literal."""
+
+    per_tool: dict[Text, OverriddenTool] = {}
+
+
+class OverrideSettings(Section):
+    """All of `servers.overrides.yaml`."""
+
+    servers: dict[ServerName, OverriddenServer] = {}
+
+
+class OverlaySettings(Section):
+    """`.mcp-hub.yaml`: servers to turn off or on (`enabled: project`), and a profile."""
+
+    disable: _Names = []
+    enable: _Names = []
+    profile: Text | None = None

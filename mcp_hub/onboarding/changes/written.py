@@ -13,8 +13,7 @@ from mcp_hub.app.limits import state_dir
 from mcp_hub.edit.entries import held_at, read_data
 from mcp_hub.errors import ConfigError
 from mcp_hub.onboarding.clients.entries import HUB
-from mcp_hub.onboarding.clients.model import Client, Place
-from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.model import Client, Place, Where
 from mcp_hub.onboarding.clients.reading import client_files, clients_of, hub_files, is_present, layout_of
 from mcp_hub.onboarding.clients.table import WINDOWS_CLIENTS, find_client
 from mcp_hub.onboarding.files import FileRefused, content_of, target_of

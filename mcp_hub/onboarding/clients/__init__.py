@@ -3,8 +3,7 @@
 Only `Where.here` depends on the operating system.
 
 * `table`: one row per client
-* `model`: the form of a row
-* `places`: paths of files
+* `model`: the form of a row, paths of files
 * `reading`: files and their servers
 * `entries`: the hub's entry
 * `exported`: our servers in a client's form

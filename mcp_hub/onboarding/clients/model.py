@@ -1,21 +1,117 @@
-"""A row of the client table: files, forms and abilities."""
+"""A row of the client table: files, forms and abilities.
 
+Paths of files are templates, filled in for a system, home and environment.
+"""
+
+import glob
+import os
+import re
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
 from mcp_hub.config.schema.clients import UNKNOWN_CLIENT
 from mcp_hub.files import LARGEST_OF_CLIENTS
 from mcp_hub.onboarding.clients.entries import Slot
-from mcp_hub.onboarding.clients.places import Paths
+from mcp_hub.onboarding.clients.wsl import WindowsSide, windows_side
 
+System = Literal["linux", "macos", "windows"]
+SYSTEMS: Final[tuple[System, ...]] = ("linux", "macos", "windows")
+_VARIABLE: Final = re.compile(r"\$([A-Z_]+)")
+_USUAL: Final[Mapping[str, str]] = {
+    "APPDATA": "~/AppData/Roaming",
+    "LOCALAPPDATA": "~/AppData/Local",
+    "XDG_CONFIG_HOME": "~/.config",
+}
+"""Default values of variables."""
 Template = Mapping[str, object]
 """An entry with slots."""
-
 PLAIN: Final[Template] = MappingProxyType({"command": Slot.COMMAND, "args": Slot.ARGS})
 URL: Final[Template] = MappingProxyType({"url": Slot.URL, "headers": Slot.HEADERS})
+
+
+class Where(msgspec.Struct, frozen=True):
+    """A machine and its user. `windows`: Windows around WSL; `no_windows`: why the files there were not found."""
+
+    system: System
+    home: Path
+    env: Mapping[str, str]
+    windows: WindowsSide | None = None
+    no_windows: str = ""
+
+    @classmethod
+    def here(cls, env: Mapping[str, str]) -> "Where":
+        """This machine, with the home of `env` if set."""
+        system: System = "windows" if sys.platform == "win32" else "macos" if sys.platform == "darwin" else "linux"
+        home = env.get("USERPROFILE" if system == "windows" else "HOME")
+        around = windows_side(env)
+        side, reason = (None, around) if isinstance(around, str) else (around, "")
+        return cls(system=system, home=Path(home) if home else Path.home(), env=env, windows=side, no_windows=reason)
+
+    def for_clients(self, *, are_on_windows: bool) -> "Where | None":
+        """The system of these clients, if it exists; variables on Windows are unknown."""
+        if not are_on_windows:
+            return self
+        return None if self.windows is None else Where("windows", self.windows.home, {}, self.windows)
+
+
+class Paths(msgspec.Struct, frozen=True):
+    """Path templates per system; the first whose variables are all set counts.
+
+    `~` is the home, `$NAME` a variable, `*` any text within a name.
+    """
+
+    linux: tuple[str, ...]
+    macos: tuple[str, ...]
+    windows: tuple[str, ...]
+
+    def at(self, where: Where) -> tuple[Path, ...]:
+        """The file; with a `*` all matches in existing folders."""
+        templates: tuple[str, ...] = getattr(self, where.system)
+        path = next((path for template in templates if (path := expanded(template, where)) is not None), None)
+        return () if path is None else _matching(path)
+
+
+def everywhere(*templates: str) -> Paths:
+    return Paths(templates, templates, templates)
+
+
+def config(name: str, windows: str | None = None) -> Paths:
+    """Below each system's configuration folder; `windows`: another name there."""
+    return Paths(
+        (f"$XDG_CONFIG_HOME/{name}",), (f"~/Library/Application Support/{name}",), (f"$APPDATA/{windows or name}",)
+    )
+
+
+def dot_config(name: str, windows: str | None = None) -> Paths:
+    return Paths((f"$XDG_CONFIG_HOME/{name}",), (f"~/.config/{name}",), (f"$APPDATA/{windows or name}",))
+
+
+def expanded(template: str, where: Where) -> Path | None:
+    """The path; None if a variable has no value."""
+    path = template
+    for name in _VARIABLE.findall(template):
+        value = where.env.get(name) or _USUAL.get(name)
+        if not value:
+            return None
+        path = path.replace(f"${name}", value)
+    return where.home / path.removeprefix("~/") if path.startswith("~/") else where.home / path
+
+
+def _matching(path: Path) -> tuple[Path, ...]:
+    starred = next((index for index, part in enumerate(path.parts) if "*" in part), None)
+    if starred is None:
+        return (path,)
+    above = Path(*path.parts[:starred])
+    inner = path.parts[starred + 1 :]
+    # unlike `Path.glob` it passes over folders that may not be read
+    folders = glob.glob(os.path.join(glob.escape(str(above)), path.parts[starred]), include_hidden=True)
+    paths = (Path(folder, *inner) for folder in sorted(folders))
+    return tuple(candidate for candidate in paths if os.path.isdir(candidate.parent))
 
 
 class Layout(msgspec.Struct, frozen=True):

@@ -13,8 +13,7 @@ from typing import Final
 
 from mcp_hub import windows
 from mcp_hub.onboarding.clients.entries import HUB
-from mcp_hub.onboarding.clients.model import OwnCli
-from mcp_hub.onboarding.clients.places import System
+from mcp_hub.onboarding.clients.model import OwnCli, System
 from mcp_hub.types import JsonObject
 
 _SECONDS: Final = 5

@@ -12,12 +12,11 @@ from mcp_hub.config.findings import Findings
 from mcp_hub.config.load import foreign, foreign_server
 from mcp_hub.config.load.foreign_windows import Drives
 from mcp_hub.config.load.locate import half_findings, is_deep
-from mcp_hub.config.quantities import as_flag
+from mcp_hub.config.schema.scalars import as_flag
 from mcp_hub.edit.entries import held_at, read_data
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.onboarding.clients.entries import HUB
-from mcp_hub.onboarding.clients.model import Client, Layout, Place
-from mcp_hub.onboarding.clients.places import Where, expanded
+from mcp_hub.onboarding.clients.model import Client, Layout, Place, Where, expanded
 from mcp_hub.onboarding.clients.table import CLIENTS, WINDOWS_CLIENTS
 from mcp_hub.types import JsonObject
 

@@ -6,8 +6,19 @@ from typing import Final
 from msgspec.structs import replace
 
 from mcp_hub.onboarding.clients.entries import Slot
-from mcp_hub.onboarding.clients.model import PLAIN, URL, Client, Layout, OwnCli, Place, Template
-from mcp_hub.onboarding.clients.places import Paths, config, dot_config, everywhere
+from mcp_hub.onboarding.clients.model import (
+    PLAIN,
+    URL,
+    Client,
+    Layout,
+    OwnCli,
+    Paths,
+    Place,
+    Template,
+    config,
+    dot_config,
+    everywhere,
+)
 from mcp_hub.onboarding.files import LARGEST
 
 TYPED: Final[Template] = {"type": "stdio", **PLAIN}

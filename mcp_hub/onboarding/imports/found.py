@@ -18,8 +18,7 @@ from mcp_hub.edit.entries import held_at, read_data
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OF_CLIENTS
 from mcp_hub.onboarding.changes.plan import KeyPath
-from mcp_hub.onboarding.clients.model import Client, Place
-from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.model import Client, Place, Where
 from mcp_hub.onboarding.clients.reading import (
     ClientFile,
     check_texts,

@@ -6,7 +6,6 @@ A person's values fill in arguments, variables and headers.
 
 A `ConfigError` names missing values.
 
-* `fetch`: reads the document
 * `server_json`: makes the entry
 * `dangers`: parts of the command that may run other code
 """

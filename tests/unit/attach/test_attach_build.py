@@ -2,7 +2,7 @@
 
 from itertools import permutations
 
-from mcp_hub.attach.build import is_newer
+from mcp_hub.attach.hello import is_newer
 
 OLD_TO_NEW = ["0.1.0a1", "0.1.0rc1", "0.1.0", "0.1.0.1", "0.2.0", "0.10.0", "1.0.0", "10.0.0"]
 

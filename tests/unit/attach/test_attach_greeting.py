@@ -3,8 +3,7 @@
 import pytest
 
 from mcp_hub.app.attached.clients import Hello, answer
-from mcp_hub.attach.build import NEWEST, OLDEST
-from mcp_hub.attach.hello import decoded, encoded, is_whole
+from mcp_hub.attach.hello import NEWEST, OLDEST, decoded, encoded, is_whole
 from mcp_hub.config.schema.settings import Settings
 
 SETTINGS = Settings.model_validate({"servers": {"a": {"command": "x"}}, "profiles": {"dev": {"servers": ["a"]}}})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mcp_hub.app.attached.clients import pipes
-from mcp_hub.attach.pipes import handed
+from mcp_hub.attach.join import handed
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.attach.join import Joined, NotJoined
-from mcp_hub.attach.pipes import HubPipes, piped
+from mcp_hub.attach.join import HubPipes, Joined, NotJoined, piped
 from mcp_hub.attach.shim import Shim
 
 WAIT = 240.0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.attach.variables import named_variables, written_mode
+from mcp_hub.attach.environment import named_variables, written_mode
 from mcp_hub.config.load.load import parse
 
 

@@ -11,8 +11,7 @@ from mcp_hub.config.schema.clients import BUILT_IN_CLIENTS
 from mcp_hub.edit.entries import read_data
 from mcp_hub.errors import ConfigError
 from mcp_hub.onboarding.clients.entries import Command, Endpoint, filled
-from mcp_hub.onboarding.clients.model import Client
-from mcp_hub.onboarding.clients.places import SYSTEMS, System, Where
+from mcp_hub.onboarding.clients.model import SYSTEMS, Client, System, Where
 from mcp_hub.onboarding.clients.reading import (
     client_files,
     hub_files,

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from msgspec import UNSET
 
 from mcp_hub.cli import main
-from mcp_hub.cli.render.diagnosis import Diagnosis, diagnose, told_apart
+from mcp_hub.cli.commands.doctor import Diagnosis, diagnose, told_apart
 from mcp_hub.cli.render.notices import notices
 from mcp_hub.cli.render.servers import status_of
 from mcp_hub.codes.servers import SERVERS

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.cli.questions.dialog import Reply, elicited
+from mcp_hub.cli.questions.answering import Reply, elicited
 
 pytestmark = pytest.mark.anyio
 

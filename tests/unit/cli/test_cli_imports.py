@@ -14,7 +14,7 @@ from mcp_hub.cli import main
 from mcp_hub.cli.commands.clients.install import Options, install_into, moved_servers
 from mcp_hub.config.load.load import load
 from mcp_hub.edit import entries as edit
-from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.model import Where
 from mcp_hub.onboarding.clients.reading import client_files
 from mcp_hub.onboarding.clients.table import CLIENTS
 from mcp_hub.onboarding.imports import plan

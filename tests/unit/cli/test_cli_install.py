@@ -16,7 +16,7 @@ from mcp_hub.cli import main
 from mcp_hub.onboarding.changes.written import lost_entries
 from mcp_hub.onboarding.clients import programs
 from mcp_hub.onboarding.clients.entries import LINKED, serve_args
-from mcp_hub.onboarding.clients.places import SYSTEMS, System, Where
+from mcp_hub.onboarding.clients.model import SYSTEMS, System, Where
 from mcp_hub.onboarding.clients.reading import hub_files
 from mcp_hub.onboarding.clients.table import CLIENTS
 

@@ -18,7 +18,7 @@ from mcp_hub.cli import main, trials
 from mcp_hub.cli.commands.repairs import found_repairs
 from mcp_hub.cli.commands.servers import remove
 from mcp_hub.cli.commands.servers import sandbox as sandbox_command
-from mcp_hub.cli.commands.servers.changed import note_added
+from mcp_hub.cli.commands.servers.edit import note_added
 from mcp_hub.cli.trials import OFF, ON, boxed, in_sandbox, tried, why_not_tried
 from mcp_hub.edit.entries import put
 from mcp_hub.edit.writing import Manner

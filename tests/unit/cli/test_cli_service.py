@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 
 from mcp_hub import windows
 from mcp_hub.cli import main
-from mcp_hub.cli.commands.running import service, units
-from mcp_hub.cli.commands.running.units import MARK, HubService, is_ours, plan
+from mcp_hub.cli.commands.running import service
+from mcp_hub.cli.commands.running.service import MARK, HubService, is_ours, plan
 
 UNIT = """\
 # Written by: mcp-hub service install
@@ -116,7 +116,7 @@ def test_each_system_is_asked_before_it_is_told(name: str, home: Path, monkeypat
 
     monkeypatch.setattr(sys, "platform", name)
     monkeypatch.setattr(windows, "others_who_may", lambda *about: ())
-    monkeypatch.setattr(units, "Path", lambda text: home / re.split(r"[\\\\/]", str(text))[-1])
+    monkeypatch.setattr(service, "Path", lambda text: home / re.split(r"[\\\\/]", str(text))[-1])
     monkeypatch.setattr(service, "_run", run)
     monkeypatch.setattr(shutil, "which", str)
     made = service._plan("")

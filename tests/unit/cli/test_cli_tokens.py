@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from mcp_hub.cli import main
-from mcp_hub.cli.commands.tokens import print_account
+from mcp_hub.cli.commands.tools import print_account
 from mcp_hub.protocol.rest.tokens import ModeTokens, ServerTokens, TokenAccount, Tokens, ToolTokens
 from tests.unit.cli.command import hub
 

@@ -14,7 +14,7 @@ from anyio import fail_after
 from mcp_hub.cli.commands.clients import import_dialog
 from mcp_hub.cli.commands.clients import install as install_command
 from mcp_hub.onboarding.clients import programs
-from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.model import Where
 from mcp_hub.onboarding.clients.reading import hub_files
 from mcp_hub.onboarding.clients.table import CLIENTS, WINDOWS_CLIENTS
 from mcp_hub.onboarding.clients.wsl import Machine

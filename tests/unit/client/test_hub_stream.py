@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mcp_hub.client import HubClient, HubStream, StreamInterrupted
 from mcp_hub.client.http import connect
-from mcp_hub.client.retrying import Patience
+from mcp_hub.client.stream_reader import Patience
 from mcp_hub.client.streams import OnPause, Start, ignore
 from mcp_hub.errors import (
     Busy,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.client.retrying import Patience
+from mcp_hub.client.stream_reader import Patience
 
 CHANCES = st.floats(0, 1, exclude_max=True)
 

@@ -7,7 +7,7 @@ import pytest
 from mcp_hub.addresses import refused_place
 from mcp_hub.app.logins import client_of
 from mcp_hub.config.load.load import Loaded, parse
-from mcp_hub.config.schema.oauth import OAuthSettings
+from mcp_hub.config.schema.servers import OAuthSettings
 from mcp_hub.errors import ConfigError
 from mcp_hub.upstreams.auth.grants import ClientRegistration, grant_key
 from tests.unit.config.faults import shown_all

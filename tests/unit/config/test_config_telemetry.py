@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from mcp_hub.config.load.load import Loaded, parse
-from mcp_hub.config.schema import telemetry
+from mcp_hub.config.schema import hub
+from mcp_hub.config.schema.hub import TelemetrySettings
 from mcp_hub.config.schema.settings import Settings
-from mcp_hub.config.schema.telemetry import TelemetrySettings
 from mcp_hub.errors import ConfigError
 from tests.unit.config.faults import shown_all
 
@@ -58,6 +58,6 @@ def test_what_cannot_work_is_said_with_its_place(section: str, expected: str) ->
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telemetry, "_NEEDED", ("opentelemetry_that_nobody_has.sdk",))
+    monkeypatch.setattr(hub, "_NEEDED", ("opentelemetry_that_nobody_has.sdk",))
     assert "[not_installed]" in finding(f"{{endpoint: '{PLACE}'}}")
     assert not loaded("{}").settings.hub.telemetry.is_on

@@ -10,7 +10,7 @@ import pytest
 from mcp_hub.app.start_folders import project_of
 from mcp_hub.config.load.load import load, parse
 from mcp_hub.config.load.overrides import OVERLAY, read_overlay
-from mcp_hub.config.schema.overrides import OverlaySettings
+from mcp_hub.config.schema.tools import OverlaySettings
 from mcp_hub.config.trust import OVERRIDE, problem_of_config, problem_of_secret
 from mcp_hub.errors import ConfigError
 from tests.unit.config.faults import shown

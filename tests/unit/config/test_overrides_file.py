@@ -11,7 +11,7 @@ import pytest
 from mcp_hub.app.catalog_rules import ProjectView, overlay_problems, project_rules, view_rules
 from mcp_hub.config.load.load import Loaded, load
 from mcp_hub.config.load.overrides import LARGEST_OVERLAY, OVERLAY, read_overlay
-from mcp_hub.config.schema.overrides import OverlaySettings
+from mcp_hub.config.schema.tools import OverlaySettings
 from mcp_hub.errors import ConfigError
 
 SERVERS = """

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from mcp_hub.addresses import HostRule
-from mcp_hub.cli.render.learning import proposed_value, remarks
+from mcp_hub.cli.commands.servers.sandbox import proposed_value, remarks
 from mcp_hub.config.schema.defaults import SandboxSettings
 from mcp_hub.masking import forget, learn
 from mcp_hub.sandbox.confinement import ABI_LIMIT, READ, Confinement, PathRight

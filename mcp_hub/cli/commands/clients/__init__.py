@@ -5,7 +5,6 @@
 * `uninstall`: takes it out
 * `leave`: takes all of it out
 * `export`: servers for a client
-* `import_servers`: servers from clients
+* `import_servers`: servers from clients, a first configuration
 * `import_dialog`: shows an import and asks for values
-* `init`: a first configuration
 """

@@ -30,8 +30,7 @@ from mcp_hub.masking import hide, learn, visible
 from mcp_hub.onboarding.changes.acts import Acts, FileChange
 from mcp_hub.onboarding.changes.written import ImportedServers
 from mcp_hub.onboarding.clients.exported import ExportedServer, exported
-from mcp_hub.onboarding.clients.model import Layout
-from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.model import Layout, Where
 from mcp_hub.onboarding.clients.reading import ClientFile, hub_files, layout_of
 from mcp_hub.onboarding.clients.table import CLIENTS, find_client
 from mcp_hub.onboarding.files import FileRefused, content_of, target_of

@@ -43,8 +43,7 @@ from mcp_hub.onboarding.clients.entries import (
     install_link,
     serve_args,
 )
-from mcp_hub.onboarding.clients.model import Client
-from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.model import Client, Where
 from mcp_hub.onboarding.clients.reading import ClientFile, client_files, clients_of, hub_files
 from mcp_hub.onboarding.clients.wsl import through_wsl
 from mcp_hub.onboarding.files import FileRefused

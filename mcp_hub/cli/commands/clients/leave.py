@@ -31,7 +31,7 @@ from mcp_hub.masking import hide, visible
 from mcp_hub.onboarding.changes.acts import Acts
 from mcp_hub.onboarding.changes.plan import Step
 from mcp_hub.onboarding.changes.written import WrittenEntries
-from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.model import Where
 from mcp_hub.onboarding.clients.reading import client_files, clients_of
 from mcp_hub.onboarding.files import BACKUP, FileRefused
 from mcp_hub.onboarding.servers_file.kept_secrets import FOLDER

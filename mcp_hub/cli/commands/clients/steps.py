@@ -21,8 +21,7 @@ from mcp_hub.onboarding.changes.hub_entry import difference
 from mcp_hub.onboarding.changes.plan import Step
 from mcp_hub.onboarding.changes.written import WrittenEntries, WrittenEntry, has_hub
 from mcp_hub.onboarding.clients import programs
-from mcp_hub.onboarding.clients.model import Client
-from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.model import Client, Where
 from mcp_hub.onboarding.clients.reading import client_files, clients_of, is_present
 from mcp_hub.onboarding.clients.table import CLIENTS, WINDOWS_CLIENTS, find_client
 from mcp_hub.onboarding.files import FileRefused

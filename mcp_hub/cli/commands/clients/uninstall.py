@@ -18,8 +18,7 @@ from mcp_hub.masking import hide, visible
 from mcp_hub.onboarding.changes.acts import Acts
 from mcp_hub.onboarding.changes.plan import Step, plan_uninstall
 from mcp_hub.onboarding.changes.restore import FileState
-from mcp_hub.onboarding.clients.model import Client
-from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.model import Client, Where
 from mcp_hub.onboarding.clients.reading import ClientFile, client_files
 from mcp_hub.onboarding.files import FileRefused, target_of
 

@@ -3,7 +3,7 @@
 * `status`: finds the hub, or ends it (`stop`)
 * `logs`: logs of servers
 * `history`: past calls
-* `service`, `units`: start with the session
+* `service`: starts with the session
 * `watch`: opens the dashboard or `mcp-hub top`
 * `paths`: the files of the hub
 * `editors`: schema and completion

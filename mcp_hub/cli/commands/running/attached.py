@@ -1,25 +1,114 @@
-"""`mcp-hub attached-hub`: the background hub that `mcp-hub serve` starts. Internal."""
+"""`mcp-hub attached-hub`: the background hub that `mcp-hub serve` starts, its socket and dashboard. Internal."""
 
 import os
+import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.abc
 import click
 
-from mcp_hub import logs
+from mcp_hub import aio, logs
 from mcp_hub.app.attached.claim import claimed
 from mcp_hub.app.attached.hub import AttachedHub
+from mcp_hub.app.build import App
 from mcp_hub.app.start_folders import ClientFolder
 from mcp_hub.attach.start import READY
 from mcp_hub.cli.access.running import recorded
-from mcp_hub.cli.background import BackgroundHttp
-from mcp_hub.cli.serving import calm_collector, keep_reloading, open_for_many
+from mcp_hub.cli.serving import calm_collector, keep_reloading, open_for_many, page_editor, page_installs
 from mcp_hub.cli.setup import config_option, leave, load_config, run
 from mcp_hub.cli.signals import received_signals
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.errors import UpstreamUnavailable
 from mcp_hub.files import open_null
+
+if TYPE_CHECKING:
+    from mcp_hub.app.http import HttpFront
+    from mcp_hub.cli.http_server import HttpServer
+
+
+class BackgroundHttp:
+    """All endpoints on the user's socket; on the port only the dashboard."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._tasks: anyio.abc.TaskGroup
+        self._front: HttpFront | None = None
+        self._server: HttpServer | None = None
+        self._ported: HttpServer | None = None
+        self._url = ""
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Runs the servers until cancelled."""
+        async with anyio.create_task_group() as self._tasks:
+            task_status.started()
+            await anyio.sleep_forever()
+
+    @property
+    def connections(self) -> int:
+        """The number of open connections."""
+        servers = (self._server, self._ported)
+        return sum(len(server.server_state.connections) for server in servers if server is not None)
+
+    async def serve(self, connection: socket.socket) -> None:
+        """Serves one connection of this user."""
+        server = self._server or self._started()
+        config, state = server.config, server.server_state
+        protocol: Any = config.http_protocol_class
+        await aio.adopt(partial(protocol, config=config, server_state=state, app_state={}), connection)
+
+    async def dashboard(self) -> dict[str, str]:
+        """Opens the dashboard: `url` and `operator`, or `why` not."""
+        if self._server is None:
+            self._started()
+        front = self._front
+        assert front is not None
+        if front.dashboard_mode() == "off":
+            return {"why": "The running hub does not have a dashboard (hub.http.dashboard: off)."}
+        if self._ported is None:
+            listener = socket.create_server(("127.0.0.1", 0))
+            self._ported = self._serving(partial(_dashboard_only, front), [listener])
+            self._url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+        return {"url": self._url, "operator": front.operator}
+
+    def close(self) -> None:
+        """Ends open streams, then the servers."""
+        if self._front is not None:
+            self._front.close()
+        for server in (self._server, self._ported):
+            if server is not None:
+                server.end()
+
+    def _started(self) -> "HttpServer":
+        from mcp_hub.app.http import HttpFront
+
+        front = self._front = HttpFront(
+            self._app, None, is_local=lambda settings: True, dashboard="full", is_private=True,
+            installs=page_installs, open_editor=partial(page_editor, self._app.seen.config),
+        )  # fmt: skip
+        self._tasks.start_soon(front.run)
+        self._server = self._serving(front.endpoints, [])
+        return self._server
+
+    def _serving(self, endpoints: Any, listeners: list[socket.socket]) -> "HttpServer":
+        from mcp_hub.app.http import connections_of
+        from mcp_hub.cli.http_server import http_server
+        from mcp_hub.fronts.http.connections import bounded, look_after
+
+        server = http_server(endpoints, bounded(connections_of(self._app.settings.hub.http)))
+        server.config.load()
+        self._tasks.start_soon(partial(server.serve, sockets=listeners))
+        self._tasks.start_soon(look_after, server.server_state.connections)
+        return server
+
+
+async def _dashboard_only(front: "HttpFront", scope: Any, receive: Any, send: Any) -> None:
+    """Other users reach the port, too: they need the operator's token."""
+    owned = front.dashboard is not None and front.dashboard.owns(scope["path"])
+    await front.endpoints(scope if owned else {**scope, "path": "/"}, receive, send)
 
 
 @click.command("attached-hub", hidden=True)

@@ -11,8 +11,8 @@ import msgspec
 from msgspec import UNSET
 
 from mcp_hub.cli import completion
+from mcp_hub.cli.access.following import run_with_history
 from mcp_hub.cli.access.hub import Reach, ReachedHub, hub_options, run_with_hub, stream_options
-from mcp_hub.cli.access.stored import run_with_history
 from mcp_hub.cli.commands.call import run_call
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import agrees, json_output, put, say
@@ -25,7 +25,7 @@ from mcp_hub.types import RawJson
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from mcp_hub.cli.access.stored import HistoryAccess
+    from mcp_hub.cli.access.following import HistoryAccess
 
 _STYLES: Final = {"completed": "green", "tool_error": "red", "failed": "red", "timed_out": "red", "cancelled": "dim"}
 _SUBJECTS: Final = {

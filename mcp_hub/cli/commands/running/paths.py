@@ -10,14 +10,14 @@ import msgspec
 
 from mcp_hub.app.limits import own_folders, state_dir
 from mcp_hub.attach.folder import base_folders, problem_of
-from mcp_hub.cli.commands.running.units import ENVIRONMENT
+from mcp_hub.cli.commands.running.service import ENVIRONMENT
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.setup import config_option, fail_with
 from mcp_hub.config.load.load import load
 from mcp_hub.config.load.overrides import overrides_of
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import visible
-from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.model import Where
 from mcp_hub.onboarding.servers_file.kept_secrets import FOLDER
 from mcp_hub.onboarding.servers_file.servers_file import ServersFile
 from mcp_hub.stores.history.file import FILE as HISTORY

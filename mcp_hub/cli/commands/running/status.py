@@ -12,8 +12,8 @@ import click
 import msgspec
 
 from mcp_hub import __version__
-from mcp_hub.attach.build import is_newer
 from mcp_hub.attach.folder import different_variables, variables_of
+from mcp_hub.attach.hello import is_newer
 from mcp_hub.attach.serve import why_alone
 from mcp_hub.cli.access.background import end_hub, hubs_of, use_of
 from mcp_hub.cli.access.hub import Reach, run_with_client

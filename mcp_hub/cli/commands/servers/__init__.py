@@ -6,7 +6,6 @@ Out: the file; every other byte stays.
 
 * `add`: adds a server
 * `remove`: removes, enables or disables servers
-* `edit`: opens an editor
+* `edit`: opens an editor; the common end
 * `sandbox`: shows, switches or learns a sandbox
-* `changed`: the common end
 """

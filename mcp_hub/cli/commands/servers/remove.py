@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from mcp_hub.app.limits import state_dir
 from mcp_hub.app.start_folders import StartFolders
 from mcp_hub.cli import completion
-from mcp_hub.cli.commands.servers.changed import confirm, existing_file, make, report
+from mcp_hub.cli.commands.servers.edit import confirm, existing_file, make, report
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import EXIT_TOOL, check_servers, config_option, fail, load_config
 from mcp_hub.cli.trials import OFF, ON, Boxed, Trial, in_sandbox, is_local, print_boxed, tried, why_unsupported

@@ -1,12 +1,13 @@
-"""`mcp-hub sandbox`: the sandbox of a server."""
+"""`mcp-hub sandbox`: the sandbox of a server, and the proposal of a learning run, whose paths come from the server."""
 
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from difflib import unified_diff
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -18,13 +19,13 @@ from mcp_hub.app.upstream_factory import find_program
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.hub import Reach, run_with_client
 from mcp_hub.cli.access.running import running_hub
-from mcp_hub.cli.commands.servers.changed import confirm, end_with, make, report
+from mcp_hub.cli.commands.servers.edit import confirm, end_with, make, report
 from mcp_hub.cli.commands.servers.remove import switch_sandbox
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.learning import difference, proposed_value, remarks
 from mcp_hub.cli.render.notices import refused_text
 from mcp_hub.cli.render.output import agrees, put, say
 from mcp_hub.cli.render.results import with_code
+from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.setup import (
     EXIT_TOOL,
     EXIT_UNAVAILABLE,
@@ -36,19 +37,28 @@ from mcp_hub.cli.setup import (
     quiet_logs,
     run,
 )
+from mcp_hub.config.findings import on_one_line
+from mcp_hub.config.load.interpolate import escaped
 from mcp_hub.config.load.load import Loaded
-from mcp_hub.config.quantities import parse_duration
 from mcp_hub.config.schema.defaults import SandboxSettings
+from mcp_hub.config.schema.scalars import parse_duration
 from mcp_hub.errors import ConfigError, RpcError, StartFailed
+from mcp_hub.masking import hide, hide_head
 from mcp_hub.onboarding.servers_file.servers_file import PutKey, ServersFile
 from mcp_hub.protocol.rest.servers import SandboxInfo
 from mcp_hub.sandbox.confinement import READ_FILE, WRITE_FILE, Confinement, Unsupported
+from mcp_hub.sandbox.learning import Learning, Sighting
+from mcp_hub.sandbox.places import why_closed
 from mcp_hub.sandbox.proposal import Proposal, proposal
 from mcp_hub.sandbox.rules import FileKey, ResolvedRule, RuleError, listed
+from mcp_hub.types import JsonObject
 
 if TYPE_CHECKING:
     from mcp_hub.client import HubClient
 
+_LINES: Final = 20
+"""Lines of each kind; of more the number."""
+_TEXT: Final = 200
 _LONGEST = 3600.0
 _WARNING = (
     "{server} starts without the rule of files: it can read and write what you can, while each file, program and "
@@ -56,6 +66,89 @@ _WARNING = (
     "make up what it opens. Places with keys, and sockets of engines, are refused as far as they are seen. A hub that "
     "runs already keeps its own process of this server, and its rule."
 )
+
+
+def proposed_value(rule: SandboxSettings, changes: Proposal, home: str) -> JsonObject | str:
+    """The value of `sandbox` with the additions."""
+    value: JsonObject = {}
+    parts = (
+        ("read", rule.read, changes.read, changes.replaced_read),
+        ("write", rule.write, changes.write, changes.replaced_write),
+    )
+    for key, entries, added, replaced in parts:
+        before = replaced if entries is None else entries
+        if added or entries is not None:
+            value[key] = list(
+                dict.fromkeys([*(_short(path, home) for path in before), *(_short(p, home) for p in added)])
+            )
+    if changes.net is not None or rule.net != "any":
+        value["net"] = rule.net if changes.net is None else (list(changes.net) or "none")
+    if sockets := [*map(escaped, rule.sockets), *(_short(path, home) for path in changes.sockets)]:
+        value["sockets"] = sockets
+    if rule.mode == "prefer":
+        return {**value, "mode": "prefer"} if value else "prefer"
+    return value or "on"
+
+
+def _short(path: str, home: str) -> str:
+    return escaped(f"~{path[len(home) :]}" if path.startswith(home.rstrip("/") + "/") else path)
+
+
+def difference(before: str, after: str, key: str) -> list[tuple[str, str]]:
+    """The diff of the configuration, with styles."""
+    styles = {"+": "green", "-": "yellow"}
+    lines = unified_diff(before.splitlines(), after.splitlines(), key, f"{key} (proposed)", lineterm="", n=2)
+    return [(hide(line), styles.get(line[:1], "")) for line in lines]
+
+
+def remarks(learning: Learning, changes: Proposal) -> Iterator[tuple[str, str]]:
+    """Lines about what the proposal lacks, with styles."""
+    secrets = [_secret(sighting) for sighting in changes.secrets]
+    if secrets:
+        yield "Refused, and never proposed, since it is secret or starts programs outside:", "bold red"
+        yield from _bounded([(line, "red") for line in secrets])
+    untouched = [(f"  {_on_one_line(path)}: {_on_one_line(reason)}", "") for path, reason in changes.refused]
+    if untouched:
+        yield "Used, but not in the proposal. The rule refuses these:", "bold"
+        yield from _bounded(untouched)
+    named = {text for text, _ in changes.refused}
+    reached = [
+        (f"  {_on_one_line(text)}, by {_on_one_line(by)}", "")
+        for text, by in learning.addresses.items()
+        if text not in named
+    ]
+    if reached:
+        yield "Connected to, which net allows. To limit the hosts, learn with --net:", "bold"
+        yield from _bounded(reached)
+    if learning.missed.beyond:
+        yield (
+            f"{plural(learning.missed.beyond, 'further use')} could not be noted: the notes are full. "
+            "The proposal may lack some.",
+            "yellow",
+        )
+    if learning.missed.unseen:
+        yield (
+            f"{plural(learning.missed.unseen, 'call')} could not be read, such as those of a process that hides its "
+            "memory.",
+            "yellow",
+        )
+
+
+def _secret(sighting: Sighting) -> str:
+    kind = "socket " if why_closed(sighting.path) is not None else ""
+    by = f", by {_on_one_line(sighting.program)}" if sighting.program else ""
+    return f"  {kind}{_on_one_line(sighting.path)}{by} ({plural(sighting.count, 'time')})"
+
+
+def _on_one_line(text: str) -> str:
+    """On one line: a name may have line breaks."""
+    return on_one_line(hide_head(os.fsencode(text), _TEXT))
+
+
+def _bounded(lines: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    yield from lines[:_LINES]
+    if len(lines) > _LINES:
+        yield f"  and {len(lines) - _LINES} more", ""
 
 
 def _seconds(_: click.Context, __: click.Parameter, text: str) -> float:

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from mcp_hub import __version__
 from mcp_hub.app.build import App
 from mcp_hub.app.dashboard.approvals import ToolApprovals
-from mcp_hub.app.dashboard.curation import BrowserLogins, HubCuration, InstallWatch
+from mcp_hub.app.dashboard.curation import HubCuration, cached_installs
 from mcp_hub.app.dashboard.edits import HubEdits, ServerEditor
 from mcp_hub.app.dashboard.overrides import OverridesFile
 from mcp_hub.app.dashboard.raw import RawMessages
@@ -340,10 +340,7 @@ def dashboard_of(
 
     seen = app.seen
     file = OverridesFile(seen.config.absolute(), app.operations.reload)
-    approvals, logins = (
-        ToolApprovals(app.approvals, seen.records, str(file.config)),
-        BrowserLogins(app.current, app.logins),
-    )
+    approvals = ToolApprovals(app.approvals, seen.records, str(file.config))
     logs = None if app.server_logs is None else app.server_logs.folder
     raw = RawMessages(app.current, app.upstream_set, SystemClock())
     edits = HubEdits(app.current, open_editor, is_near, app.operations.reload)
@@ -352,8 +349,8 @@ def dashboard_of(
         hub=app.hub,
         approvals=approvals,
         file=file,
-        logins=logins,
-        clients=InstallWatch(installs, SystemClock()),
+        logins=app.logins,
+        clients=cached_installs(installs, SystemClock()),
         edits=edits,
         seen=seen.clients,
         raw=raw,

@@ -76,7 +76,7 @@ class WatchedFile:
         self.stamp = stamp
 
 
-class Reload(msgspec.Struct, frozen=True):
+class _Reload(msgspec.Struct, frozen=True):
     """A reload's outcome. `trigger`: file, signal or request; `at`: Unix seconds.
 
     With `errors` nothing has changed. `revived`: failed servers that are retried.
@@ -93,7 +93,7 @@ class Reload(msgspec.Struct, frozen=True):
         return not self.errors
 
 
-class Target(Protocol):
+class _Target(Protocol):
     """The hub to change."""
 
     def state(self, server: str) -> UpstreamState: ...
@@ -109,9 +109,9 @@ class Reloader:
     `checks` and `prepares` refuse settings by `ConfigError`; a prepare returns a callback for when they hold.
     """
 
-    def __init__(self, loaded: Loaded, read: Callable[[], Loaded], target: Target) -> None:
+    def __init__(self, loaded: Loaded, read: Callable[[], Loaded], target: _Target) -> None:
         self.settings = loaded.settings
-        self.last: Reload | None = None
+        self.last: _Reload | None = None
         self.applied = 0
         self.failed = 0
         self.checks: list[Callable[[Settings], None]] = []
@@ -127,7 +127,7 @@ class Reloader:
     def stamp(self) -> FileStamp | None:
         return self._files[0].stamp
 
-    async def reload(self, trigger: str) -> Reload:
+    async def reload(self, trigger: str) -> _Reload:
         """Reads and applies the file, and logs the outcome."""
         async with self._turn:
             file, overrides = self._files
@@ -192,7 +192,7 @@ class Reloader:
         message = f"reading the file took more than {_READING:g} s"
         raise ConfigError(ConfigFinding("config_unreadable", message, str(self._files[0].path)))
 
-    def _applied(self, trigger: str, stamp: FileStamp | None, loaded: Loaded) -> Reload:
+    def _applied(self, trigger: str, stamp: FileStamp | None, loaded: Loaded) -> _Reload:
         change = plan(self.settings, loaded.settings)
         settings = until_next_start(self.settings, loaded.settings)
         for check in self.checks:
@@ -209,21 +209,21 @@ class Reloader:
         for warning in loaded.warnings:
             log.warning("config_warning", code=warning.code, warning=str(warning))
         self.applied += 1
-        self.last = Reload(trigger, wall_time(), change, revived)
+        self.last = _Reload(trigger, wall_time(), change, revived)
         _log(self.last)
         return self.last
 
-    def _refused(self, trigger: str, stamp: FileStamp | None, findings: tuple[str, ...]) -> Reload:
+    def _refused(self, trigger: str, stamp: FileStamp | None, findings: tuple[str, ...]) -> _Reload:
         self._files[0].was_read(stamp)  # not read again before it changes
         if len(findings) > _MOST_FINDINGS:
             findings = (*findings[:_MOST_FINDINGS], f"… and {plural(len(findings) - _MOST_FINDINGS, 'more finding')}")
         self.failed += 1
-        self.last = Reload(trigger, wall_time(), errors=findings)
+        self.last = _Reload(trigger, wall_time(), errors=findings)
         log.error("reload_failed", trigger=trigger, findings=list(findings), kept="the settings before")
         return self.last
 
 
-def _log(outcome: Reload) -> None:
+def _log(outcome: _Reload) -> None:
     change = outcome.plan
     news = {
         "added": change.added,

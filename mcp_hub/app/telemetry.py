@@ -29,8 +29,7 @@ def tracing_of(
 
     places = Places(clock, status, _addresses(settings), is_http=is_http)
     headers = {name: value.get_secret_value() for name, value in chosen.headers.items()}
-    providers = exporting(chosen.endpoint, headers, _resource(settings, env))
-    return Tracing(providers, places)
+    return Tracing(*exporting(chosen.endpoint, headers, _resource(settings, env)), places)
 
 
 def _addresses(settings: Settings) -> Callable[[str], str | None]:

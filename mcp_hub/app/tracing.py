@@ -50,24 +50,17 @@ _PROPAGATOR: Final = TraceContextTextMapPropagator()
 Attributes = dict[str, str | int]
 
 
-class Providers(msgspec.Struct, frozen=True):
-    """The receivers of spans and durations."""
-
-    tracers: TracerProvider
-    meters: MeterProvider | None = None
-
-
-def exporting(endpoint: str | None, headers: Mapping[str, str], resource: Mapping[str, str]) -> Providers:
-    """Providers for OTLP over HTTP; without endpoint, by `OTEL_*` variables."""
+def exporting(
+    endpoint: str | None, headers: Mapping[str, str], resource: Mapping[str, str]
+) -> tuple[TracerProvider, MeterProvider]:
+    """The receivers of spans and durations, which send OTLP over HTTP; without endpoint, by `OTEL_*` variables."""
     service = Resource.create({"service.version": __version__, **resource})
     base = None if endpoint is None else endpoint.rstrip("/")
     tracers = TracerProvider(resource=service, shutdown_on_exit=False)
     spans = OTLPSpanExporter(base and f"{base}/v1/traces", headers=dict(headers) or None, timeout=_TIMEOUT)
     tracers.add_span_processor(BatchSpanProcessor(spans))
     durations = OTLPMetricExporter(base and f"{base}/v1/metrics", headers=dict(headers) or None, timeout=_TIMEOUT)
-    return Providers(
-        tracers, MeterProvider([PeriodicExportingMetricReader(durations)], service, shutdown_on_exit=False)
-    )
+    return tracers, MeterProvider([PeriodicExportingMetricReader(durations)], service, shutdown_on_exit=False)
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -104,18 +97,19 @@ class Places(msgspec.Struct, frozen=True):
 class Tracing:
     """A `calls.registry.Tracer`."""
 
-    def __init__(self, providers: Providers, places: Places) -> None:
-        self._providers = providers
-        self._tracer = providers.tracers.get_tracer("mcp_hub", __version__)
+    def __init__(self, tracers: TracerProvider, meters: MeterProvider, places: Places) -> None:
+        self._tracers = tracers
+        self._meters = meters
+        self._tracer = tracers.get_tracer("mcp_hub", __version__)
         self._places = places
         self._open: dict[str, tuple[Span, Attributes]] = {}
-        meter = None if providers.meters is None else providers.meters.get_meter("mcp_hub", __version__)
-        self._durations: dict[SpanKind, Histogram] = {}
-        for kind, side in ((SpanKind.SERVER, "server"), (SpanKind.CLIENT, "client")) if meter is not None else ():
-            assert meter is not None
-            self._durations[kind] = meter.create_histogram(
+        meter = meters.get_meter("mcp_hub", __version__)
+        self._durations: dict[SpanKind, Histogram] = {
+            kind: meter.create_histogram(
                 f"mcp.{side}.operation.duration", "s", explicit_bucket_boundaries_advisory=BOUNDS
             )
+            for kind, side in ((SpanKind.SERVER, "server"), (SpanKind.CLIENT, "client"))
+        }
 
     def begun(self, record: CallRecord, handler: CallHandler) -> CallHandler:
         call = record.call
@@ -169,9 +163,8 @@ class Tracing:
             await anyio.to_thread.run_sync(self._shut_down, abandon_on_cancel=True)
 
     def _shut_down(self) -> None:
-        self._providers.tracers.shutdown()
-        if self._providers.meters is not None:
-            self._providers.meters.shutdown(timeout_millis=_LAST_SPANS * 1000)
+        self._tracers.shutdown()
+        self._meters.shutdown(timeout_millis=_LAST_SPANS * 1000)
 
 
 def _target(call: Call, name: msgspec.Raw | msgspec.UnsetType) -> Attributes:

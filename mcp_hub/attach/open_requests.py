@@ -38,7 +38,7 @@ _ONCE = ("tools/call",)
 _HUB_RESTARTED = 1006
 
 
-class Request:
+class _Request:
     """An open request, and its durable stream, if the hub named one."""
 
     __slots__ = ("line", "method", "raw_id", "stream")
@@ -68,7 +68,7 @@ class UnansweredRequests:
         self._noted: list[tuple[int, bytes]] = []
         self._size = 0
         self._is_plain = True  # nothing but short lines and answers is noted
-        self._requests: dict[Id, Request] = {}
+        self._requests: dict[Id, _Request] = {}
         self._calls: dict[bytes, bytes] = {}  # tool calls that are not understood yet, by their ids
         self._setup: dict[str, bytes] = {}
         self._lines: list[bytes] = []
@@ -224,7 +224,7 @@ class UnansweredRequests:
             if len(line) > _LONG:
                 few = {name: members[name] for name in ("name", "_meta") if name in members}
                 line = _bytes_of({"jsonrpc": "2.0", "id": key, "method": method, "params": few})
-            self._requests[key] = Request(line, method, _text(key))
+            self._requests[key] = _Request(line, method, _text(key))
 
 
 def _heads(lines: bytes) -> bytes:

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from mcp_hub.app.telemetry import tracing_of
-from mcp_hub.app.tracing import Places, Providers, Tracing
+from mcp_hub.app.tracing import Places, Tracing
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.calls.metering import BOUNDS
 from mcp_hub.calls.rules import TimeLimits
@@ -48,7 +48,7 @@ class Traced:
         meters = MeterProvider([self._reader], shutdown_on_exit=False)
         upstream = peer.app.upstreams["local"]
         places = Places(SystemClock(), lambda name: upstream.status(), lambda name: None, is_http=True)
-        peer.app.registry.tracer = Tracing(Providers(tracers, meters), places)
+        peer.app.registry.tracer = Tracing(tracers, meters, places)
         before = upstream.call
 
         async def call(call: Call, channel: CallChannel) -> Completed:

@@ -56,55 +56,21 @@ _NAMES: Final = 200
 """Servers, principals or clients named per profile."""
 
 
-class BrowserLogins(msgspec.Struct, frozen=True):
-    """Logins by a browser on this machine; `logins` informs running servers."""
+def cached_installs(
+    look: Callable[[], list[ClientInstall]], clock: Clock
+) -> Callable[[], Awaitable[list[ClientInstall]]]:
+    """The install state of all clients, cached for seconds. `look` blocks."""
+    turn = anyio.Lock()
+    last: tuple[float, list[ClientInstall]] | None = None
 
-    current: Current
-    logins: Logins
+    async def installs() -> list[ClientInstall]:
+        nonlocal last
+        async with turn:
+            if last is None or clock.now() - last[0] >= _FRESH:
+                last = clock.now(), await anyio.to_thread.run_sync(look, abandon_on_cancel=True)
+            return last[1]
 
-    def is_asked_for(self, server: str) -> bool:
-        """Whether it is a remote server that takes a login. Blocks."""
-        settings = self.current.settings.servers.get(server)
-        return settings is not None and self.logins.is_asked_for(server, settings)
-
-    def login(self, server: str) -> Login:
-        """A login to run. Raises `Problem` 404 for an unknown server, 409 without a login."""
-        settings = self.current.settings.servers.get(server)
-        if settings is None:
-            raise unknown_server(server, self.current.settings.servers)
-        if (login := login_of(settings)) is None:
-            raise Problem(409, "no_login", f'Server "{server}" {why_no_login(settings)}.')
-        return partial(self._run, server, *login)
-
-    async def _run(
-        self, server: str, url: str, client: ClientRegistration, say: Callable[[LoginNews], Awaitable[None]]
-    ) -> LoginEnded:
-        async def show(page: str, issuer: str) -> None:
-            await say(LoginPage(page, issuer))
-
-        try:
-            grant = await log_in(url, client, self.logins.store, show, _PATIENCE)
-        except LoginFailed as failed:
-            return LoginEnded(hide(f"Cannot log in to {server}: {failed}"), "login_failed")
-        return LoginEnded(outcome(server, grant, client))
-
-
-class InstallWatch:
-    """Caches the last `look`, which blocks."""
-
-    def __init__(self, look: Callable[[], list[ClientInstall]], clock: Clock) -> None:
-        self._look = look
-        self._clock = clock
-        self._turn = anyio.Lock()
-        self._last: tuple[float, list[ClientInstall]] | None = None
-
-    async def now(self) -> list[ClientInstall]:
-        """All clients, cached for seconds."""
-        async with self._turn:
-            if self._last is None or self._clock.now() - self._last[0] >= _FRESH:
-                installs = await anyio.to_thread.run_sync(self._look, abandon_on_cancel=True)
-                self._last = self._clock.now(), installs
-            return self._last[1]
+    return installs
 
 
 class HubCuration(msgspec.Struct, frozen=True):
@@ -114,8 +80,9 @@ class HubCuration(msgspec.Struct, frozen=True):
     hub: HubPort
     approvals: ToolApprovals
     file: OverridesFile
-    logins: BrowserLogins
-    clients: InstallWatch
+    logins: Logins
+    """Informs running servers of logins by a browser on this machine."""
+    clients: Callable[[], Awaitable[list[ClientInstall]]]
     edits: HubEdits
     seen: ClientsSeen
     raw: RawMessages
@@ -192,7 +159,7 @@ class HubCuration(msgspec.Struct, frozen=True):
         )
 
     async def installs(self) -> list[ClientInstall]:
-        return await self.clients.now()
+        return await self.clients()
 
     async def server(self, server: str) -> ServerDetails:
         """The last lines from a server's log or stderr. Raises `Problem` 404."""
@@ -204,11 +171,34 @@ class HubCuration(msgspec.Struct, frozen=True):
             records = await anyio.to_thread.run_sync(last_records, self.logs, server, _LINES)
             lines = [_line(record) for record in records] or lines
         advice = SERVERS.get(status.code or "")
-        takes_login = await anyio.to_thread.run_sync(self.logins.is_asked_for, server)
+        takes_login = await anyio.to_thread.run_sync(self._takes_login, server)
         return ServerDetails(server, lines, takes_login, "" if advice is None else advice.fix_of(server))
 
+    def _takes_login(self, server: str) -> bool:
+        """Whether it is a remote server that takes a login. Blocks."""
+        settings = self.current.settings.servers.get(server)
+        return settings is not None and self.logins.is_asked_for(server, settings)
+
     def login(self, server: str) -> Login:
-        return self.logins.login(server)
+        """A login to run. Raises `Problem` 404 for an unknown server, 409 without a login."""
+        settings = self.current.settings.servers.get(server)
+        if settings is None:
+            raise unknown_server(server, self.current.settings.servers)
+        if (login := login_of(settings)) is None:
+            raise Problem(409, "no_login", f'Server "{server}" {why_no_login(settings)}.')
+        return partial(self._log_in, server, *login)
+
+    async def _log_in(
+        self, server: str, url: str, client: ClientRegistration, say: Callable[[LoginNews], Awaitable[None]]
+    ) -> LoginEnded:
+        async def show(page: str, issuer: str) -> None:
+            await say(LoginPage(page, issuer))
+
+        try:
+            grant = await log_in(url, client, self.logins.store, show, _PATIENCE)
+        except LoginFailed as failed:
+            return LoginEnded(hide(f"Cannot log in to {server}: {failed}"), "login_failed")
+        return LoginEnded(outcome(server, grant, client))
 
 
 def _line(record: LogRecord) -> ServerLine:

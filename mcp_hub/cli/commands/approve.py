@@ -49,7 +49,7 @@ from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.types import JsonObject
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class _Waiting(msgspec.Struct, frozen=True):
     """A tool or other text that waits for approval."""
 
     finding: UnapprovedTool
@@ -120,7 +120,7 @@ def _check_usage(server: str | None, every: bool, yes: bool, forget: bool) -> No
 def _reviewed(
     store: KeyedFiles,
     file: ServersFile,
-    waiting: Sequence[Waiting],
+    waiting: Sequence[_Waiting],
     edits: Sequence[ProposedEdit],
     *,
     yes: bool,
@@ -188,7 +188,7 @@ def _proposal(file: ServersFile, edit: ProposedEdit) -> JsonObject:
     }
 
 
-def _waiting(store: KeyedFiles, loaded: Loaded, only: str | None, tools: Sequence[str]) -> Iterator[Waiting]:
+def _waiting(store: KeyedFiles, loaded: Loaded, only: str | None, tools: Sequence[str]) -> Iterator[_Waiting]:
     confirms = confirmed_servers(loaded.settings)
     for name, policy in policies(loaded.settings).items():
         if only not in (None, name):
@@ -199,10 +199,10 @@ def _waiting(store: KeyedFiles, loaded: Loaded, only: str | None, tools: Sequenc
             fail("unknown_tool", message)
         for tool, finding in findings_of(name, record, record.tools, policy).items():
             if not tools or tool in tools:
-                yield Waiting(finding, record.tools[tool], key)
+                yield _Waiting(finding, record.tools[tool], key)
         for tool, finding in (unconfirmed_of(name, record, record.tools) if name in confirms else {}).items():
             if not tools or tool in tools:
-                yield Waiting(finding, Pin(offered=record.tools[tool].approved), key)
+                yield _Waiting(finding, Pin(offered=record.tools[tool].approved), key)
 
 
 def _record(store: KeyedFiles, loaded: Loaded, server: str) -> Record:
@@ -214,7 +214,7 @@ def _record(store: KeyedFiles, loaded: Loaded, server: str) -> Record:
         fail("state_unreadable", f"{message}. To start again, run: mcp-hub approve {quote(server)} --forget")
 
 
-def _list(waiting: Sequence[Waiting], *, has_edits: bool) -> None:
+def _list(waiting: Sequence[_Waiting], *, has_edits: bool) -> None:
     if not waiting:
         put("All tools are approved." if not has_edits else "All tools are approved; edits wait.")
         return
@@ -231,12 +231,12 @@ def _list(waiting: Sequence[Waiting], *, has_edits: bool) -> None:
     tables.print_table(table)
 
 
-def _approved(store: KeyedFiles, item: Waiting, yes: bool) -> bool:
+def _approved(store: KeyedFiles, item: _Waiting, yes: bool) -> bool:
     tables.print_lines(list(_finding_lines(item)))
     return (yes or _agrees(item.finding)) and _approve(store, item)
 
 
-def _finding_lines(item: Waiting) -> Iterator[tuple[str, str]]:
+def _finding_lines(item: _Waiting) -> Iterator[tuple[str, str]]:
     finding = item.finding
     note = ", held back" if finding.is_held else ""
     yield (
@@ -263,7 +263,7 @@ def _agrees(finding: UnapprovedTool) -> bool:
     return _confirmed(f"Approve {decoded(finding.tool)}?")
 
 
-def _approve(store: KeyedFiles, item: Waiting) -> bool:
+def _approve(store: KeyedFiles, item: _Waiting) -> bool:
     """False if the tool has changed since it was shown."""
     missed: list[str] = []
 
@@ -301,7 +301,7 @@ def _forget(store: KeyedFiles, loaded: Loaded, server: str, yes: bool) -> None:
     put(f"Forgot the approvals of {name}. Its next list is trusted on first use.")
 
 
-def _data(item: Waiting) -> JsonObject:
+def _data(item: _Waiting) -> JsonObject:
     finding = item.finding
     return {
         "server": finding.server,

@@ -60,7 +60,7 @@ def _drop_typed(terminal: int) -> None:
     termios.tcflush(terminal, termios.TCIFLUSH)
 
 
-class Terminal:
+class _Terminal:
     """Drops lines that were typed before a question."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Terminal:
         return line.decode("utf-8", "replace").rstrip("\r\n")
 
 
-class Conversation(Protocol):
+class _Conversation(Protocol):
     """A person who reads and types lines."""
 
     def tell(self, text: str) -> None:
@@ -97,17 +97,12 @@ class Conversation(Protocol):
         """The typed line. Raises `EOFError`."""
 
 
-class Reply(msgspec.Struct, frozen=True):
-    """The answer to an elicitation."""
-
-    action: Literal["accept", "decline"]
-    content: dict[str, object] | None = None
+_Reply = tuple[Literal["accept", "decline"], dict[str, object] | None]
+"""The answer to an elicitation: action and content."""
+_DECLINED: Final[_Reply] = ("decline", None)
 
 
-_DECLINED: Final = Reply("decline")
-
-
-async def elicited(person: Conversation, asker: str, params: JsonObject) -> Reply:
+async def elicited(person: _Conversation, asker: str, params: JsonObject) -> _Reply:
     try:
         if params.get("mode") == "url":
             return await _visited(person, asker, str(params.get("url", "")), str(params.get("message", "")))
@@ -117,11 +112,11 @@ async def elicited(person: Conversation, asker: str, params: JsonObject) -> Repl
         return _DECLINED
 
 
-async def _filled(person: Conversation, asker: str, message: str, fields: Sequence[Field]) -> Reply:
+async def _filled(person: _Conversation, asker: str, message: str, fields: Sequence[Field]) -> _Reply:
     _quote(person, f"{_one_line(asker)} asks (Ctrl-D declines, Ctrl-C cancels the call):", message)
     if not fields:
         is_agreed = await _chosen(person, "Accept? [y]es, [d]ecline: ", {"y": True, "yes": True, "d": False})
-        return Reply("accept", {}) if is_agreed else _DECLINED
+        return ("accept", {}) if is_agreed else _DECLINED
     content: dict[str, object] = {}
     while True:
         for field in fields:
@@ -133,12 +128,12 @@ async def _filled(person: Conversation, asker: str, message: str, fields: Sequen
         choices = {"": "send", "y": "send", "yes": "send", "e": "edit", "edit": "edit", "d": "decline"}
         match await _chosen(person, "Send it? [Y]es, [e]dit, [d]ecline: ", choices):
             case "send":
-                return Reply("accept", content)
+                return "accept", content
             case "decline":
                 return _DECLINED
 
 
-async def _take(person: Conversation, field: Field, content: dict[str, object]) -> None:
+async def _take(person: _Conversation, field: Field, content: dict[str, object]) -> None:
     """Asks until the text fits; an empty line keeps the default."""
     default = content.get(field.name, field.default)
     head = f"{_one_line(field.title)}{'' if field.is_required else ' (optional)'}"
@@ -163,14 +158,14 @@ async def _take(person: Conversation, field: Field, content: dict[str, object]) 
             person.tell(str(problem))
 
 
-async def _visited(person: Conversation, asker: str, url: str, message: str) -> Reply:
+async def _visited(person: _Conversation, asker: str, url: str, message: str) -> _Reply:
     """Shows the whole URL in ASCII, and never opens it."""
     _quote(person, f"{_one_line(asker)} asks you to open a page (Ctrl-D declines, Ctrl-C cancels the call):", message)
     for line in url_lines(url):
         person.tell(f"│ {line}")
     choices = {"y": True, "yes": True, "d": False}
     is_agreed = await _chosen(person, "Open it in a browser yourself if you trust it. [y] done, [d]ecline: ", choices)
-    return Reply("accept") if is_agreed else _DECLINED
+    return ("accept", None) if is_agreed else _DECLINED
 
 
 def url_lines(url: str) -> tuple[str, str]:
@@ -191,13 +186,13 @@ def _host(url: str) -> str:
     return f"{_one_line(host)}{'' if parts.scheme == 'https' else ' (not encrypted)'}"
 
 
-async def _chosen(person: Conversation, prompt: str, choices: Mapping[str, object]) -> object:
+async def _chosen(person: _Conversation, prompt: str, choices: Mapping[str, object]) -> object:
     while (text := (await person.ask(prompt)).strip().lower()) not in choices:
         pass
     return choices[text]
 
 
-def _quote(person: Conversation, head: str, text: str) -> None:
+def _quote(person: _Conversation, head: str, text: str) -> None:
     person.tell(head)
     for line in _plain(text[:_MOST]).splitlines():
         person.tell(f"│ {line}")
@@ -226,18 +221,19 @@ async def answered(client: "HubClient", stream: str, question: InputRequired, sh
         reply = await _while_open(client, stream, question.key, lambda: _ask_person(question, asker))
     if reply is None:
         return _LATE
-    content = UNSET if reply.content is None else Raw(msgspec.json.encode(reply.content))
-    is_in_time = await _send(client, stream, InputBody(question.key, action=reply.action, content=content))
-    message = "declined" if reply.action == "decline" else "answered"
+    action, values = reply
+    content = UNSET if values is None else Raw(msgspec.json.encode(values))
+    is_in_time = await _send(client, stream, InputBody(question.key, action=action, content=content))
+    message = "declined" if action == "decline" else "answered"
     return f"{message} what the tool asks" if is_in_time else _LATE
 
 
-async def _ask_person(question: InputRequired, asker: str) -> Reply:
+async def _ask_person(question: InputRequired, asker: str) -> _Reply:
     try:
         params = msgspec.json.decode(question.params, type=JsonObject)
     except (msgspec.DecodeError, RecursionError):
         params = {}
-    return await elicited(Terminal(), asker, params)
+    return await elicited(_Terminal(), asker, params)
 
 
 async def _while_open(client: "HubClient", stream: str, key: str, ask: Callable[[], Awaitable[_T]]) -> _T | None:

@@ -33,7 +33,7 @@ class Unfit(Exception):
     """The text is not a value of its field."""
 
 
-class Choice(msgspec.Struct, frozen=True):
+class _Choice(msgspec.Struct, frozen=True):
     """A value and its title."""
 
     value: str
@@ -47,7 +47,7 @@ class Field(msgspec.Struct, frozen=True):
     kind: str
     schema: JsonObject
     is_required: bool
-    choices: Sequence[Choice] = ()
+    choices: Sequence[_Choice] = ()
 
     @property
     def title(self) -> str:
@@ -126,18 +126,18 @@ def _field(name: str, schema: JsonObject, is_required: bool) -> Field:
     return Field(name, str(kind) if is_known else "json", schema, is_required)
 
 
-def _choices(schema: object) -> list[Choice]:
+def _choices(schema: object) -> list[_Choice]:
     if not isinstance(schema, dict):
         return []
     titled = schema.get("oneOf", schema.get("anyOf"))
     if isinstance(titled, list):
         named = [option for option in titled if isinstance(option, dict) and isinstance(option.get("const"), str)]
-        return [Choice(option["const"], _text(option, "title") or option["const"]) for option in named]
+        return [_Choice(option["const"], _text(option, "title") or option["const"]) for option in named]
     values, names = schema.get("enum"), schema.get("enumNames")
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         return []
     titles = names if isinstance(names, list) and len(names) == len(values) else values
-    return [Choice(value, str(title)) for value, title in zip(values, titles, strict=True)]
+    return [_Choice(value, str(title)) for value, title in zip(values, titles, strict=True)]
 
 
 def _text(schema: JsonObject, key: str) -> str:

@@ -72,7 +72,7 @@ class HubView(Protocol):
     def tool_places(self, caller: Caller) -> list[ToolPlace]: ...
 
 
-class HubEditor(Protocol):
+class _HubEditor(Protocol):
     """Edits configured servers. All raise `Problem`. `host` is the Host header."""
 
     async def entry(self, server: str) -> ServerEntry: ...
@@ -92,7 +92,7 @@ class HubOperator(Protocol):
     """Reads and changes for operators only. All raise `Problem`."""
 
     @property
-    def edits(self) -> HubEditor: ...
+    def edits(self) -> _HubEditor: ...
 
     async def waiting(self) -> list[WaitingTool]: ...
 

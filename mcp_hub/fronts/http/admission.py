@@ -93,14 +93,14 @@ class Admission:
         else:
             del self._open[principal]
 
-    def body(self, principal: str, headers: Mapping[bytes, bytes], receive: Receive) -> "Body | None":
+    def body(self, principal: str, headers: Mapping[bytes, bytes], receive: Receive) -> "_Body | None":
         """Counts a body's bytes; None for a small body."""
         length = headers.get(b"content-length")
         is_small = len(length) < _LARGE if length is not None else b"transfer-encoding" not in headers
-        return None if is_small else Body(self._bytes, principal, self._limits.bodies_per_principal, receive)
+        return None if is_small else _Body(self._bytes, principal, self._limits.bodies_per_principal, receive)
 
 
-class Body:
+class _Body:
     """A `Receive` that counts bytes for its principal until closed."""
 
     def __init__(self, counts: dict[str, int], principal: str, limit: int, receive: Receive) -> None:

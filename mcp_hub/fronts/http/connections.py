@@ -118,7 +118,7 @@ class _Joined:
         self._transport.close()
 
 
-class Bounded(HttpToolsProtocol):
+class _Bounded(HttpToolsProtocol):
     """One connection. `since`: the start of waiting, head or body."""
 
     # in the instance's dict they would be too many for one that shares its keys: 1.5 kB a connection
@@ -334,9 +334,9 @@ def _end_of_requests(data: bytes, limit: int) -> int:
     return end
 
 
-def bounded(limits: ConnectionLimits) -> type[Bounded]:
+def bounded(limits: ConnectionLimits) -> type[_Bounded]:
     """A protocol class for uvicorn's `http`."""
-    return type("Bounded", (Bounded,), {"limits": limits})
+    return type("Bounded", (_Bounded,), {"limits": limits})
 
 
 async def look_after(connections: Iterable[Any]) -> None:

@@ -35,7 +35,7 @@ OnModern = Callable[[RequestMeta], Session]
 """The session of a request with a modern envelope. Raises `RpcError` where modern requests are not served."""
 
 
-class ClientWire(Protocol):
+class _ClientWire(Protocol):
     """Carries messages to the client, and from it to the `Duplex`."""
 
     @property
@@ -77,7 +77,7 @@ class Duplex:
         self._caller = caller
         self._on_modern = on_modern
         self._bond = bond if bond is not None else ClientBond()
-        self._wire: ClientWire
+        self._wire: _ClientWire
         self._asking: ClientRequests
         self._session: Session | None = None
         self._open: dict[int | str, QuickCall | CallResponder | _Later | ListenStream] = {}
@@ -88,7 +88,7 @@ class Duplex:
         self._tasks: anyio.abc.TaskGroup
 
     @asynccontextmanager
-    async def serving(self, wire: ClientWire) -> AsyncIterator[anyio.abc.TaskGroup]:
+    async def serving(self, wire: _ClientWire) -> AsyncIterator[anyio.abc.TaskGroup]:
         """Answers over `wire` meanwhile. Cancelling the task group ends the block."""
         self._wire = wire
         self._asking = ClientRequests(wire.requests, ends_hub=self._bond.ends_hub)

@@ -19,14 +19,14 @@ _GIVEN_UP: Final = (UpstreamState.FAILED, UpstreamState.INCOMPATIBLE)
 _HEADERS: Final = {"cache-control": "no-store"}
 
 
-class Reason(msgspec.Struct, frozen=True):
+class _Reason(msgspec.Struct, frozen=True):
     """A word for programs and a sentence, without names."""
 
     code: str
     detail: str
 
 
-class Watched(Protocol):
+class _Watched(Protocol):
     """The hub, as its health is judged."""
 
     @property
@@ -49,22 +49,22 @@ class Watched(Protocol):
         """The last reload, without findings for a profile."""
 
 
-class HealthReport(msgspec.Struct, omit_defaults=True):
+class _HealthReport(msgspec.Struct, omit_defaults=True):
     """The details of `?verbose`."""
 
     status: str
     version: str
     store: StoreState
     servers: list[ServerInfo]
-    reasons: list[Reason] = []
-    warnings: list[Reason] = []
+    reasons: list[_Reason] = []
+    warnings: list[_Reason] = []
     reload: LastReload | None = None
 
 
 class Health:
     """The routes. After `close` the hub is not ready."""
 
-    def __init__(self, watched: Watched, version: str) -> None:
+    def __init__(self, watched: _Watched, version: str) -> None:
         self._watched = watched
         self._version = version
         self._is_stopping = False
@@ -78,21 +78,23 @@ class Health:
         pages = {"/livez": self._livez, "/healthz": self._healthz, "/readyz": self._readyz}
         return {path: Route(path, endpoint, methods=["GET"]) for path, endpoint in pages.items()}
 
-    def reasons(self) -> list[Reason]:
+    def reasons(self) -> list[_Reason]:
         """Why the hub is not ready. Failed servers count if all have failed."""
         hub, reasons = self._watched, []
         if self._is_stopping:
-            reasons.append(Reason("stopping", "the hub is stopping"))
+            reasons.append(_Reason("stopping", "the hub is stopping"))
         if not hub.is_settled:
-            reasons.append(Reason("starting", "servers are starting that have never been listed (hub.first_list_wait)"))
+            reasons.append(
+                _Reason("starting", "servers are starting that have never been listed (hub.first_list_wait)")
+            )
         if hub.store == "out_of_use":
             reasons.append(
-                Reason("store_out_of_use", "The file of streams cannot be used, so streams are in memory only.")
+                _Reason("store_out_of_use", "The file of streams cannot be used, so streams are in memory only.")
             )
         states = hub.states().values()
         if states and all(state in _GIVEN_UP for state in states):
             reasons.append(
-                Reason(
+                _Reason(
                     "no_server",
                     "the only enabled server has failed"
                     if len(states) == 1
@@ -101,10 +103,10 @@ class Health:
             )
         return reasons
 
-    def warnings(self) -> list[Reason]:
+    def warnings(self) -> list[_Reason]:
         """Problems of a hub that is ready."""
         text = "The watchdog process keeps ending: servers may outlive the hub if it is killed. See the log."
-        return [Reason("watchdog_gave_up", text)] if self._watched.is_unguarded() else []
+        return [_Reason("watchdog_gave_up", text)] if self._watched.is_unguarded() else []
 
     async def _livez(self, request: Request) -> Response:
         return await self._answer(request, "alive", [])
@@ -117,7 +119,7 @@ class Health:
         reasons = self.reasons()
         return await self._answer(request, "not ready" if reasons else "ready", reasons)
 
-    async def _answer(self, request: Request, status: str, reasons: list[Reason]) -> Response:
+    async def _answer(self, request: Request, status: str, reasons: list[_Reason]) -> Response:
         code = 503 if reasons else 200
         if "verbose" in request.query_params:
             caller = await request.scope["who"]()
@@ -128,7 +130,7 @@ class Health:
             if not caller.operates:
                 servers = [server.without_output() for server in servers]
                 reload = None if reload is None else reload.without_paths()
-            report = HealthReport(
+            report = _HealthReport(
                 status=status,
                 version=self._version,
                 store=hub.store,

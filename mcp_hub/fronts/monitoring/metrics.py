@@ -36,7 +36,7 @@ _UNDER_WAY: Final[Mapping[str, tuple[str, Callable[[LoadFigures], int]]]] = {
 _FINDINGS: Final = ("changed", "new", "unreadable")
 
 
-class Sampled(Protocol):
+class _Sampled(Protocol):
     """The hub, as it is measured."""
 
     def figures(self) -> Figures: ...
@@ -62,7 +62,7 @@ class Sampled(Protocol):
 class Metrics:
     """The route. `refusals` are counted by status. Callers with a profile see its servers."""
 
-    def __init__(self, sampled: Sampled, version: str) -> None:
+    def __init__(self, sampled: _Sampled, version: str) -> None:
         self.refusals: Counter[int] = Counter()
         self._sampled = sampled
         self._version = version
@@ -143,7 +143,7 @@ def _counter(name: str, description: str, *labels: str) -> CounterMetricFamily:
     return CounterMetricFamily(f"mcp_hub_{name}", description, labels=labels)
 
 
-def _of_servers(statuses: Iterable[UpstreamStatus], sampled: Sampled) -> Iterator[Metric]:
+def _of_servers(statuses: Iterable[UpstreamStatus], sampled: _Sampled) -> Iterator[Metric]:
     state = _gauge("server_state", "1 for the state that a server is in.", "server", "state")
     why = "1 for the code of why a server is not ready (docs/errors.md)."
     failure = _gauge("server_failure", why, "server", "code")
@@ -180,7 +180,7 @@ def _of_sandboxes(statuses: Iterable[UpstreamStatus]) -> Iterator[Metric]:
     yield from (within, refused)
 
 
-def _of_lists(names: set[str], sampled: Sampled) -> Iterator[Metric]:
+def _of_lists(names: set[str], sampled: _Sampled) -> Iterator[Metric]:
     unapproved = _gauge("unapproved_tools", "Tools that are not what was approved.", "server", "kind")
     counts = Counter(sampled.unapproved())
     for name in sorted({server for server, _ in counts} & names):

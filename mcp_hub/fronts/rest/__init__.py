@@ -1,7 +1,6 @@
 """REST at `/v1`: tools, calls as durable streams, executors and administration, for programs without MCP.
 
-`routes`: the table of operations
-`openapi`: generated from it
+`routes`: the table of operations, and OpenAPI
 `api`: dispatches by it
 `exchange`: one request
 `problem`: errors (RFC 9457)

@@ -18,7 +18,6 @@ from mcp_hub.fronts.http.admission import Admission, AdmissionLimits
 from mcp_hub.fronts.http.auth import Refusal
 from mcp_hub.fronts.http.response import ClientGone, HttpExchange, Receive, Scope, Send
 from mcp_hub.fronts.limits import FrontLimits
-from mcp_hub.fronts.rest import openapi
 from mcp_hub.fronts.rest.calls import RestCalls
 from mcp_hub.fronts.rest.exchange import JSON, RestRequest, answer, refusal
 from mcp_hub.fronts.rest.executors import Executors, RestExecutors
@@ -29,7 +28,7 @@ from mcp_hub.fronts.rest.formats.search import ToolSearch
 from mcp_hub.fronts.rest.formats.tools import ConnectorEntries, ToolExports
 from mcp_hub.fronts.rest.history import HubHistory, RestHistory
 from mcp_hub.fronts.rest.problem import Problem, problem_for
-from mcp_hub.fronts.rest.routes import PREFIX, RestRoute, by_path
+from mcp_hub.fronts.rest.routes import PREFIX, ROUTES, RestRoute, openapi_document
 from mcp_hub.fronts.rest.servers import Operator, RestServers
 from mcp_hub.fronts.rest.streams import RestStreams, RunningView
 from mcp_hub.hub import HubPort
@@ -122,6 +121,14 @@ Handler = Callable[[RestRequest], Awaitable[Response | None]]
 """Answers a request; None if the response is sent already."""
 
 
+def by_path() -> Mapping[str, Mapping[str, RestRoute]]:
+    """Routes by path and method."""
+    paths: dict[str, dict[str, RestRoute]] = {}
+    for route in ROUTES:
+        paths.setdefault(route.path, {})[route.method] = route
+    return paths
+
+
 class RestApi:
     """The mount of `/v1`. `max_body` in bytes; `is_open`: callers may execute tools; `is_private`: only the hub's user
     comes in.
@@ -149,7 +156,7 @@ class RestApi:
     ) -> None:
         self._closing = Closing()
         admission = Admission(AdmissionLimits(), SystemClock()) if admission is None else admission
-        self._document = openapi.document(version)
+        self._document = openapi_document(version)
         lists = _RestLists(hub, public_url)
         calls, streams = RestCalls(hub, self._closing), RestStreams(hub, self._closing, running, shows_all=is_private)
         format_calls = FormatCalls(hub, calls, self._closing)

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from mcp_hub.fronts.rest import openapi
 from mcp_hub.fronts.rest.exchange import answer
+from mcp_hub.fronts.rest.routes import openapi_document
 from mcp_hub.types import JsonObject
 
 STYLE: Final = """
@@ -72,7 +72,7 @@ async def index(request: Request) -> Response:
 
 
 async def _docs(request: Request) -> Response:
-    document = msgspec.json.decode(openapi.document(""))
+    document = msgspec.json.decode(openapi_document(""))
     return HTMLResponse(docs(document, request.scope.get("root_path", "").rstrip("/")), headers=_HEADERS)
 
 

@@ -48,11 +48,8 @@ class FileChange(msgspec.Struct, frozen=True):
     entries: Sequence[EntryPath] = ()
 
 
-class Done(msgspec.Struct, frozen=True):
-    """A changed file, or one that failed by `problem`."""
-
-    path: Path
-    problem: FileRefused | None = None
+Outcomes = dict[Path, FileRefused | None]
+"""Why each needed change failed, None if it was made."""
 
 
 class _Planned(msgspec.Struct):
@@ -66,7 +63,7 @@ class _Planned(msgspec.Struct):
         return self.state.after != digest(self.state.content())
 
 
-class Act(msgspec.Struct):
+class _Act(msgspec.Struct):
     """Files changed by one command. `was_tried`: an undo failed for the files left."""
 
     title: str
@@ -83,7 +80,7 @@ class UndoneFile(msgspec.Struct, frozen=True):
     saved: Path | None = None
 
 
-class Undone(msgspec.Struct, frozen=True):
+class _Undone(msgspec.Struct, frozen=True):
     """An undone act."""
 
     title: str
@@ -99,25 +96,25 @@ class Acts:
         self._copies = state / "clients" / "saved"
         self._origin = self._folder / "origin.json"
 
-    def do(self, title: str, changes: Sequence[FileChange], first: Sequence[FileChange] = ()) -> list[Done]:
-        """Makes and records the changes; returns those that were needed.
+    def do(self, title: str, changes: Sequence[FileChange], first: Sequence[FileChange] = ()) -> Outcomes:
+        """Makes and records the changes; returns the outcomes of those that were needed.
 
         If one of `first` is refused, nothing else changes. Raises `FileRefused`.
         """
         with locked(self._folder, self._locks):
             return self._change_all(title, changes, first)
 
-    def _change_all(self, title: str, changes: Sequence[FileChange], first: Sequence[FileChange]) -> list[Done]:
+    def _change_all(self, title: str, changes: Sequence[FileChange], first: Sequence[FileChange]) -> Outcomes:
         planned = [_planned(change, is_first=True) for change in first] + [
             _planned(change, is_first=False) for change in changes
         ]
         needed = [change for change in planned if change.is_needed]
-        act = Act(title, [change.state for change in needed])
+        act = _Act(title, [change.state for change in needed])
         record = self._path(self._last() + 1)
-        results: list[Done] = []
+        outcomes: Outcomes = {}
         if needed:
             self._write(record, act)  # before anything is changed
-        for change in needed:
+        for number, change in enumerate(needed):
             try:
                 with locked(change.target, self._locks):
                     self._do_one(change, lambda: self._write(record, act))
@@ -125,18 +122,18 @@ class Acts:
                 if change.change.run is None or digest(change.state.content()) == change.state.after:
                     act.files = [state for state in act.files if state is not change.state]  # it is as it was
                 if change.is_first:
-                    act.files = act.files[: len(results)]
+                    act.files = act.files[:number]
                     self._end(record, act)
                     raise
-                results.append(Done(change.change.path, problem))
+                outcomes[change.change.path] = problem
             else:
-                results.append(Done(change.change.path))
+                outcomes[change.change.path] = None
         self._end(record, act)
-        return results
+        return outcomes
 
     def undo(
         self, only: Collection[Path] | None = None, refusal: Callable[[Path], FileRefused | None] = lambda _: None
-    ) -> Undone | None:
+    ) -> _Undone | None:
         """Undoes the last act, or its files in `only`; None if there is none.
 
         In a file changed since, only the act's entries are undone. `refusal`: why a file cannot be written now. An act
@@ -156,7 +153,7 @@ class Acts:
                 files += tried
                 if not was_tried or any(not file.is_open for file in tried):
                     break
-        return Undone(title, files) if title else None
+        return _Undone(title, files) if title else None
 
     def states(self, path: Path | None = None) -> list[FileState]:
         """All changes of a `target_of`, or of all files, last first. Raises `FileRefused`."""
@@ -179,7 +176,7 @@ class Acts:
             drop_folders(folder for state in states for folder in state.folders)
 
     def _undone(
-        self, record: Path, act: Act, chosen: Sequence[FileState], refusal: Callable[[Path], FileRefused | None]
+        self, record: Path, act: _Act, chosen: Sequence[FileState], refusal: Callable[[Path], FileRefused | None]
     ) -> list[UndoneFile]:
         files: list[UndoneFile] = []
         texts: list[bytes] = []
@@ -278,21 +275,21 @@ class Acts:
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:08}.json"
 
-    def _write(self, path: Path, act: Act) -> None:
+    def _write(self, path: Path, act: _Act) -> None:
         try:
             make_folder(self._folder)
         except OSError as problem:
             raise unwritable(self._folder, problem) from None
         replace(path, content_of(path, _LARGEST), msgspec.json.encode(act))
 
-    def _read(self, path: Path) -> Act | None:
+    def _read(self, path: Path) -> _Act | None:
         content = content_of(path, _LARGEST)
         try:
-            return None if content is None else msgspec.json.decode(content, type=Act)
+            return None if content is None else msgspec.json.decode(content, type=_Act)
         except (ValueError, RecursionError):
             raise unreadable(path, OSError(0, "it is damaged")) from None
 
-    def _end(self, record: Path, act: Act) -> None:
+    def _end(self, record: Path, act: _Act) -> None:
         if act.files:
             self._write(record, act)
         else:
@@ -302,7 +299,7 @@ class Acts:
             remove(path)
 
     def _into_origin(self, record: Path) -> None:
-        act, origin = self._read(record), self._read(self._origin) or Act("earlier changes", [])
+        act, origin = self._read(record), self._read(self._origin) or _Act("earlier changes", [])
         for state in act.files if act is not None else ():
             if not state.entries:
                 continue

@@ -24,7 +24,7 @@ _LONGEST: Final = 8192
 """Characters of a command, URL or header that a person has to read."""
 
 
-class RegistryInput(msgspec.Struct, frozen=True, rename="camel"):
+class _Input(msgspec.Struct, frozen=True, rename="camel"):
     """A value: fixed, a default, or the person's; may contain `{names}` of `variables`.
 
     `name`: a variable, header or flag; `value_hint`: an argument without flag.
@@ -38,37 +38,37 @@ class RegistryInput(msgspec.Struct, frozen=True, rename="camel"):
     is_secret: bool = False
     format: str = "string"
     value_hint: str | None = None
-    variables: "dict[str, RegistryInput]" = {}
+    variables: "dict[str, _Input]" = {}
 
 
-class RegistryTransport(msgspec.Struct, frozen=True):
+class _Transport(msgspec.Struct, frozen=True):
     """A package's transport, or a remote server."""
 
     type: str
     url: str | None = None
-    headers: list[RegistryInput] = []
-    variables: dict[str, RegistryInput] = {}
+    headers: list[_Input] = []
+    variables: dict[str, _Input] = {}
 
 
-class RegistryPackage(msgspec.Struct, frozen=True, rename="camel"):
+class _Package(msgspec.Struct, frozen=True, rename="camel"):
     """A package to start."""
 
     registry_type: str
     identifier: str
-    transport: RegistryTransport
+    transport: _Transport
     version: str | None = None
     runtime_hint: str | None = None
-    runtime_arguments: list[RegistryInput] = []
-    package_arguments: list[RegistryInput] = []
-    environment_variables: list[RegistryInput] = []
+    runtime_arguments: list[_Input] = []
+    package_arguments: list[_Input] = []
+    environment_variables: list[_Input] = []
 
 
 class ServerDetail(msgspec.Struct, frozen=True):
     """The whole document."""
 
     name: str
-    packages: list[RegistryPackage] = []
-    remotes: list[RegistryTransport] = []
+    packages: list[_Package] = []
+    remotes: list[_Transport] = []
 
     @property
     def short_name(self) -> str:
@@ -103,7 +103,7 @@ class RegistryCommand(NamedTuple):
         return {"command": self.program, "args": args, **({"env": self.env} if self.env else {})}
 
 
-def _variables(variables: Mapping[str, RegistryInput]) -> list[RegistryInput]:
+def _variables(variables: Mapping[str, _Input]) -> list[_Input]:
     return [msgspec.structs.replace(item, name=name) for name, item in variables.items()]
 
 
@@ -161,11 +161,11 @@ def _references(value: object) -> Iterator[str]:
             yield from _references(inner)
 
 
-def _is_supported(package: RegistryPackage) -> bool:
+def _is_supported(package: _Package) -> bool:
     return package.registry_type in _RUNTIMES and package.transport.type == "stdio"
 
 
-def _of_package(package: RegistryPackage, values: Mapping[str, str]) -> RegistryCommand:
+def _of_package(package: _Package, values: Mapping[str, str]) -> RegistryCommand:
     kind = package.registry_type
     programs = _RUNTIMES[kind]
     program = package.runtime_hint or programs[0]
@@ -200,7 +200,7 @@ def _start(kind: str, runtime: list[str], env: Mapping[str, str]) -> list[str]:
     return [*runtime, *passed] if runtime[:1] == ["run"] else ["run", "-i", "--rm", *runtime, *passed]
 
 
-def _identifier(package: RegistryPackage) -> str:
+def _identifier(package: _Package) -> str:
     name, version = package.identifier, package.version
     if not _NAME.fullmatch(name) or version is not None and not _VERSION.fullmatch(version):
         raise _invalid(
@@ -237,7 +237,7 @@ def _of_remote(detail: ServerDetail, values: Mapping[str, str]) -> JsonObject:
 
 
 def _named(
-    inputs: Sequence[RegistryInput], values: Mapping[str, str], variable: Callable[[str], str]
+    inputs: Sequence[_Input], values: Mapping[str, str], variable: Callable[[str], str]
 ) -> Iterator[tuple[str, str]]:
     """Leaves out optional ones without value."""
     for item in inputs:
@@ -250,7 +250,7 @@ def _named(
             yield item.name, joined(value)
 
 
-def _arguments(inputs: Sequence[RegistryInput], values: Mapping[str, str]) -> list[str]:
+def _arguments(inputs: Sequence[_Input], values: Mapping[str, str]) -> list[str]:
     words: list[str] = []
     for item in inputs:
         label = item.name or item.value_hint or "value"
@@ -273,7 +273,7 @@ _Parts: TypeAlias = list[str | Reference]
 """A value before literals are escaped."""
 
 
-def _value(item: RegistryInput, label: str, values: Mapping[str, str]) -> _Parts | None:
+def _value(item: _Input, label: str, values: Mapping[str, str]) -> _Parts | None:
     if item.value is not None:  # not for the person to choose
         return _filled(item.value, item.variables, values)
     if label in values:
@@ -281,7 +281,7 @@ def _value(item: RegistryInput, label: str, values: Mapping[str, str]) -> _Parts
     return None if item.default is None else [item.default]
 
 
-def _filled(template: str, variables: Mapping[str, RegistryInput], values: Mapping[str, str]) -> _Parts:
+def _filled(template: str, variables: Mapping[str, _Input], values: Mapping[str, str]) -> _Parts:
     if (invalid := next((name for name in variables if not is_variable_name(name)), None)) is not None:
         raise _invalid(f"has {hide_head(invalid, 80)!r} as the name of a variable")
     parts: _Parts = []

@@ -24,7 +24,7 @@ def unclear(tmp_path: Path) -> HubWanted:
 def test_a_client_that_cannot_join_gets_a_hub_of_its_own_and_one_line(
     unclear: HubWanted, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(environment, "why_not", lambda env: None)
+    monkeypatch.setattr(serve, "why_not", lambda env: None)
     assert serve_attached(unclear, "auto") is False
     said = capfd.readouterr().err
     assert said.count("\n") == 1 and unclear.config in said
@@ -33,7 +33,7 @@ def test_a_client_that_cannot_join_gets_a_hub_of_its_own_and_one_line(
 def test_where_auto_is_not_to_attach_nothing_is_said(
     unclear: HubWanted, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(environment, "why_not", lambda env: "this is CI")
+    monkeypatch.setattr(serve, "why_not", lambda env: "this is CI")
     assert serve_attached(unclear, "auto") is False
     assert serve_attached(unclear, "never") is False
     assert capfd.readouterr().err == ""
@@ -60,7 +60,7 @@ def test_reason_for_a_hub_of_its_own_is_known_afterwards(
     for name in ("CI", "container", "KUBERNETES_SERVICE_HOST", "MCP_HUB_ATTACH"):
         monkeypatch.delenv(name, raising=False)
     if not env:
-        monkeypatch.setattr(environment, "why_not", lambda env: None)
+        monkeypatch.setattr(serve, "why_not", lambda env: None)
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(serve, "_reasons", [])

@@ -46,7 +46,7 @@ def modes(folder: Path) -> set[int]:
 
 def test_file_is_replaced_with_its_mode_and_restored(file: Path, done: Acts) -> None:
     file.chmod(0o640)
-    assert [one.path for one in done.do("test", [FileChange(file, to(b"after"))])] == [file]
+    assert list(done.do("test", [FileChange(file, to(b"after"))])) == [file]
     backup = file.with_name(file.name + BACKUP)
     assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"after", 0o640)
     assert (backup.read_bytes(), backup.stat().st_mode & 0o777) == (b"before", 0o600)
@@ -120,8 +120,8 @@ def test_link_to_nothing_and_what_is_not_a_file_are_refused(tmp_path: Path, done
 def test_read_only_file_is_refused_and_the_others_are_changed(file: Path, done: Acts) -> None:
     file.chmod(0o444)
     other = file.with_name("other.json")
-    results = done.do("test", [FileChange(file, to(b"x")), FileChange(other, to(b"y"))])
-    codes = [one.problem and one.problem.code for one in results]
+    outcomes = done.do("test", [FileChange(file, to(b"x")), FileChange(other, to(b"y"))])
+    codes = [problem and problem.code for problem in outcomes.values()]
     assert codes == ["client_file_unwritable", None]
     assert (file.read_bytes(), other.read_bytes()) == (b"before", b"y")
     done.undo()
@@ -157,7 +157,7 @@ def test_acts_are_undone_one_by_one_and_only_so_many_are_kept(
     monkeypatch.setattr(acts, "_MOST", 2)
     for text in (b"1", b"2", b"3"):
         done.do("test", [FileChange(file, to(text))])
-    assert done.do("nothing", [FileChange(file, to(b"3"))]) == []
+    assert done.do("nothing", [FileChange(file, to(b"3"))]) == {}
     found = []
     while done.undo():
         found.append(file.read_bytes())
@@ -183,8 +183,8 @@ def test_file_that_keeps_changing_is_refused(file: Path, done: Acts) -> None:
         file.write_bytes((text or b"") + b".")
         return b"hub"
 
-    (result,) = done.do("test", [FileChange(file, edit)])
-    assert result.problem is not None and result.problem.code == "client_file_changed"
+    (problem,) = done.do("test", [FileChange(file, edit)]).values()
+    assert problem is not None and problem.code == "client_file_changed"
     assert b"hub" not in file.read_bytes() and done.undo() is None
 
 

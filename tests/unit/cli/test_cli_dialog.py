@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.cli.questions.answering import Reply, elicited
+from mcp_hub.cli.questions.answering import elicited
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +41,7 @@ NAME = {"type": "string", "title": "Your name", "description": "the full one"}
 async def test_each_field_is_asked_for_until_it_fits_and_the_answer_is_shown() -> None:
     person = Person("", "Ann", "old", "7", "y")
     asked = form("name", name=NAME, age={"type": "integer"})
-    assert await elicited(person, "fix_form", asked) == Reply("accept", {"name": "Ann", "age": 7})
+    assert await elicited(person, "fix_form", asked) == ("accept", {"name": "Ann", "age": 7})
     assert "It is required." in person.shown and "It has to be a whole number." in person.shown
     assert person.shown[0].startswith("fix_form asks") and "│ Please" in person.shown
     assert "│ Your name: the full one" in person.shown
@@ -52,25 +52,25 @@ async def test_each_field_is_asked_for_until_it_fits_and_the_answer_is_shown() -
 async def test_nothing_typed_means_the_default_or_nothing() -> None:
     person = Person("", "", "")
     asked = form("a", a={"type": "string", "default": "x"}, b={"type": "string"})
-    assert await elicited(person, "t", asked) == Reply("accept", {"a": "x"})
+    assert await elicited(person, "t", asked) == ("accept", {"a": "x"})
     assert "a [x]: " in person.shown and "  b: (left out)" in person.shown
 
 
 async def test_answer_can_be_edited_before_it_is_sent() -> None:
     person = Person("Anm", "7", "e", "Ann", "", "")
     asked = form("name", name=NAME, age={"type": "integer"})
-    assert await elicited(person, "t", asked) == Reply("accept", {"name": "Ann", "age": 7})
+    assert await elicited(person, "t", asked) == ("accept", {"name": "Ann", "age": 7})
     assert "age [7]: " in person.shown
 
 
 @pytest.mark.parametrize("lines", [[], ["Ann"], ["Ann", "d"]])
 async def test_end_of_input_and_d_decline(lines: list[str]) -> None:
-    assert await elicited(Person(*lines), "t", form("name", name=NAME)) == Reply("decline")
+    assert await elicited(Person(*lines), "t", form("name", name=NAME)) == ("decline", None)
 
 
 async def test_form_without_fields_asks_for_consent() -> None:
-    assert await elicited(Person("", "y"), "t", form()) == Reply("accept", {})
-    assert await elicited(Person("d"), "t", form()) == Reply("decline")
+    assert await elicited(Person("", "y"), "t", form()) == ("accept", {})
+    assert await elicited(Person("d"), "t", form()) == ("decline", None)
 
 
 HOSTILE = "\x1b[2J\x9b1m\x07\u202e\rSend it?"
@@ -103,11 +103,11 @@ async def test_no_text_of_a_server_commands_the_terminal() -> None:
 async def test_url_is_shown_whole_with_its_host_and_never_opened(url: str, host: str) -> None:
     person = Person("what", "y")
     asked = {"mode": "url", "url": url, "message": "Log in"}
-    assert await elicited(person, "t", asked) == Reply("accept")
+    assert await elicited(person, "t", asked) == ("accept", None)
     assert f"│ Host: {host}" in person.shown
     [shown] = [line for line in person.shown if line.startswith("│ URL:")]
     assert shown.isascii() or shown[1:].isascii()
 
 
 async def test_url_can_be_declined() -> None:
-    assert await elicited(Person("d"), "t", {"mode": "url", "url": "https://a"}) == Reply("decline")
+    assert await elicited(Person("d"), "t", {"mode": "url", "url": "https://a"}) == ("decline", None)

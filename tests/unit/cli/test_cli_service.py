@@ -114,9 +114,15 @@ def test_each_system_is_asked_before_it_is_told(name: str, home: Path, monkeypat
         calls.append(command)
         return subprocess.CompletedProcess(command, int(command == made.asks and not runs), "", "")
 
+    class Moved:
+        home = staticmethod(Path.home)
+
+        def __call__(self, text: object) -> Path:
+            return home / re.split(r"[\\\\/]", str(text))[-1]
+
     monkeypatch.setattr(sys, "platform", name)
     monkeypatch.setattr(windows, "others_who_may", lambda *about: ())
-    monkeypatch.setattr(service, "Path", lambda text: home / re.split(r"[\\\\/]", str(text))[-1])
+    monkeypatch.setattr(service, "Path", Moved())
     monkeypatch.setattr(service, "_run", run)
     monkeypatch.setattr(shutil, "which", str)
     made = service._plan("")

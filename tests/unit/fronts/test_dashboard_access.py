@@ -9,7 +9,7 @@ import pytest
 
 from mcp_hub.fronts.dashboard import shell
 from mcp_hub.fronts.dashboard.api import OPEN
-from mcp_hub.fronts.rest.routes import by_path
+from mcp_hub.fronts.rest.api import by_path
 from tests.unit.fronts.dashboard_peer import BROWSER, DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import ALICE, BOB, NARROW, OPERATOR, problem
 

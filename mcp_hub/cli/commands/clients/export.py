@@ -190,10 +190,9 @@ def _write(file: ClientFile, layout: Layout, exported: Sequence[ExportedServer])
             say(visible(f"+ {'.'.join(layout.key)}.{name}"))
         paths = [(*layout.key, name) for name in added]
         change = FileChange(file.path, edited, entries=paths)
-        results = Acts(state_dir(os.environ)).do(f"export to {file.client.title}", [change])
-        for result in results:
-            if result.problem is not None:
-                raise result.problem
+        for refusal in Acts(state_dir(os.environ)).do(f"export to {file.client.title}", [change]).values():
+            if refusal is not None:
+                raise refusal
     except FileRefused as problem:
         fail(problem.code, str(problem), EXIT_TOOL)
     say(visible(f"{file.path}: {plural(len(added), 'server')} added"))

@@ -15,7 +15,7 @@ from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import EXIT_TOOL, fail
 from mcp_hub.config.findings import nearest
 from mcp_hub.masking import hide, visible
-from mcp_hub.onboarding.changes.acts import Acts, Done, FileChange, UndoneFile
+from mcp_hub.onboarding.changes.acts import Acts, FileChange, Outcomes, UndoneFile
 from mcp_hub.onboarding.changes.entry_options import has_variables, profile_of
 from mcp_hub.onboarding.changes.hub_entry import difference
 from mcp_hub.onboarding.changes.plan import Step
@@ -133,19 +133,18 @@ def do(
     changes = [step.change for step in needed if step.change is not None]
     title = f"{verb} {', '.join(dict.fromkeys(step.file.client.title for step in needed))}"
     try:
-        results = {result.path: result for result in Acts(state).do(title, changes, first)}
-        _record(WrittenEntries(state), steps, results, args)
+        outcomes = Acts(state).do(title, changes, first)
+        _record(WrittenEntries(state), steps, outcomes, args)
     except FileRefused as problem:
         fail(problem.code, str(problem), EXIT_TOOL)
     except OSError as problem:
         fail("state_unwritable", f"{state}: {problem.strerror}. Check its permissions.", EXIT_TOOL)
     failed = False
     for step in steps:
-        result = results.get(step.file.path)
-        problem_of_step = step.problem or (result.problem if result else None)
+        problem_of_step = step.problem or outcomes.get(step.file.path)
         failed = failed or problem_of_step is not None
         _tell(step, problem_of_step)
-    if any(result.problem is None for result in results.values()) and not (ends and not failed):
+    if None in outcomes.values() and not (ends and not failed):
         say("To take this back: mcp-hub install --undo")
     return EXIT_TOOL if failed else 0
 
@@ -248,10 +247,9 @@ def _no_client() -> list[Client]:
     fail("no_client", "No client was found on this machine. Name one: mcp-hub install CLIENT.")
 
 
-def _record(written: WrittenEntries, steps: Sequence[Step], results: dict[Path, Done], args: Sequence[str]) -> None:
+def _record(written: WrittenEntries, steps: Sequence[Step], outcomes: Outcomes, args: Sequence[str]) -> None:
     for step in steps:
-        result = results.get(step.file.path)
-        if step.problem is not None or result is not None and result.problem is not None or step.only_moves:
+        if step.problem is not None or outcomes.get(step.file.path) is not None or step.only_moves:
             continue
         path = os.path.realpath(step.file.path)
         if step.after is None:

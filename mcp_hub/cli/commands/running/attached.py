@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mcp_hub.cli.http_server import HttpServer
 
 
-class BackgroundHttp:
+class _BackgroundHttp:
     """All endpoints on the user's socket; on the port only the dashboard."""
 
     def __init__(self, app: App) -> None:
@@ -139,7 +139,7 @@ async def _serve(loaded: Loaded, folder: Path, clients: ClientFolder, has_folder
         open_for_many(loaded, clients=clients) as app,
         anyio.create_task_group() as tasks,
     ):
-        http = BackgroundHttp(app)
+        http = _BackgroundHttp(app)
         await tasks.start(http.run)
         tasks.start_soon(keep_reloading, app.reloader, signals)
         hub = AttachedHub(

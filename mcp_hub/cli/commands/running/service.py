@@ -108,7 +108,7 @@ class HubService(msgspec.Struct, frozen=True):
         return [*self.command, "serve", "--http", "--config", self.config]
 
 
-class ServicePlan(msgspec.Struct, frozen=True):
+class _Plan(msgspec.Struct, frozen=True):
     """A file to write, and commands that start, stop and ask.
 
     `reaches` fails in unmanaged sessions. `removes` clean up after `stops`; `yields` end a running service for its
@@ -134,7 +134,7 @@ def is_ours(data: bytes) -> bool:
     return MARK.encode() in data or MARK.encode("utf-16-le") in data
 
 
-def plan(system: str, service: HubService, user: int) -> ServicePlan | None:
+def plan(system: str, service: HubService, user: int) -> _Plan | None:
     """The plan for a `sys.platform`, or None. Raises `ValueError` for a line break or NUL."""
     for text in (*service.line, service.path, service.home, service.account):
         if any(char in text for char in _BAD):
@@ -146,7 +146,7 @@ def plan(system: str, service: HubService, user: int) -> ServicePlan | None:
     return _launchd(service, user) if system == "darwin" else None
 
 
-def _systemd(service: HubService) -> ServicePlan:
+def _systemd(service: HubService) -> _Plan:
     folder = PurePosixPath(service.home) / ".config"
     unit = f"{LABEL}.service"
     text = _UNIT.format(
@@ -157,7 +157,7 @@ def _systemd(service: HubService) -> ServicePlan:
         variables=str(PurePosixPath(service.home) / ENVIRONMENT).replace("%", "%%"),
     )
     control = ("systemctl", "--user")
-    return ServicePlan(
+    return _Plan(
         file=Path(folder / "systemd" / "user" / unit),
         text=text.encode(),
         starts=[(*control, "daemon-reload"), (*control, "enable", "--now", unit)],
@@ -172,7 +172,7 @@ def _quoted(text: str, *, has_variables: bool = True) -> str:
     return f'"{word.replace("$", "$$") if has_variables else word}"'
 
 
-def _launchd(service: HubService, user: int) -> ServicePlan:
+def _launchd(service: HubService, user: int) -> _Plan:
     library = PurePosixPath(service.home) / "Library"
     file = Path(library / "LaunchAgents" / f"{LABEL}.plist")
     agent = {
@@ -187,7 +187,7 @@ def _launchd(service: HubService, user: int) -> ServicePlan:
     }
     text = plistlib.dumps(agent).replace(b"<plist", f"<!-- {MARK} -->\n<plist".encode(), 1)
     domain = f"gui/{user}"
-    return ServicePlan(
+    return _Plan(
         file=file,
         text=text,
         starts=[("launchctl", "bootstrap", domain, str(file))],
@@ -198,7 +198,7 @@ def _launchd(service: HubService, user: int) -> ServicePlan:
     )
 
 
-def _task(service: HubService) -> ServicePlan:
+def _task(service: HubService) -> _Plan:
     for text in service.line:
         if "%" in text or "$(" in text:
             raise ValueError(f"{text!r} has % or $(, which the Task Scheduler would replace")
@@ -216,7 +216,7 @@ def _task(service: HubService) -> ServicePlan:
     tasks = str(programs / "schtasks.exe")
     shell = str(programs / "WindowsPowerShell" / "v1.0" / "powershell.exe")
     is_running = f"exit [int]((Get-ScheduledTask -TaskName '{LABEL}').State -ne 'Running')"
-    return ServicePlan(
+    return _Plan(
         file=Path(str(file)),
         text=_UTF_16 + text.encode("utf-16-le"),
         starts=[(tasks, "/Create", "/TN", LABEL, "/XML", str(file), "/F"), (tasks, "/Run", "/TN", LABEL)],
@@ -316,13 +316,13 @@ def status() -> None:
     raise SystemExit(0 if runs else EXIT_UNAVAILABLE)
 
 
-def _plan(config: str) -> ServicePlan:
+def _plan(config: str) -> _Plan:
     if (service_plan := _plan_here(config)) is None:
         fail("no_service", "There is no service for this system. Run mcp-hub serve --http, for example at log-in.")
     return service_plan
 
 
-def _plan_here(config: str) -> ServicePlan | None:
+def _plan_here(config: str) -> _Plan | None:
     env = os.environ
     account = "\\".join(filter(None, (env.get("USERDOMAIN"), env.get("USERNAME"))))
     service = HubService(
@@ -350,7 +350,7 @@ def _check_ours(file: Path) -> None:
         fail("not_ours", f"{file} was not written by mcp-hub. Rename it, and try again.")
 
 
-def _has(service_plan: ServicePlan) -> bool:
+def _has(service_plan: _Plan) -> bool:
     return shutil.which(service_plan.reaches[0]) is not None and _run(service_plan.reaches).returncode == 0
 
 

@@ -28,7 +28,6 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.fronts.dashboard.api import DashboardApi
-from mcp_hub.fronts.dashboard.shell import DashboardAccess
 from mcp_hub.fronts.http.admission import Admission, AdmissionLimits
 from mcp_hub.fronts.http.auth import HttpAuth, is_loopback
 from mcp_hub.fronts.http.connections import ConnectionLimits, affordable
@@ -356,9 +355,13 @@ def dashboard_of(
         raw=raw,
         logs=logs,
     )
-    access = DashboardAccess(lambda: app.settings.hub.http.public_url)
     return DashboardApi(
-        watched=watch, curated=curation, rest_api=api, access=access, mode=mode, max_body=app.settings.hub.http.max_body
+        watched=watch,
+        curated=curation,
+        rest_api=api,
+        public_url=lambda: app.settings.hub.http.public_url,
+        mode=mode,
+        max_body=app.settings.hub.http.max_body,
     )
 
 

@@ -17,7 +17,7 @@ from mcp_hub.errors import HubError, RpcError
 from mcp_hub.fronts.dashboard import shell
 from mcp_hub.fronts.dashboard.feed import Feed, OpenFeeds
 from mcp_hub.fronts.dashboard.ports import HubOperator, HubView, Login
-from mcp_hub.fronts.dashboard.shell import DashboardAccess
+from mcp_hub.fronts.dashboard.shell import caller_of
 from mcp_hub.fronts.http.auth import HttpAuth, Refusal
 from mcp_hub.fronts.http.response import KEEP_ALIVE, LAST, ClientGone, HttpExchange, HttpResponse, Scope, Send
 from mcp_hub.fronts.limits import FrontLimits
@@ -111,7 +111,7 @@ class DashboardApi:
         watched: HubView,
         curated: HubOperator,
         rest_api: RestApi,
-        access: DashboardAccess,
+        public_url: Callable[[], str | None],
         mode: Callable[[], DashboardMode],
         *,
         max_body: int,
@@ -120,7 +120,7 @@ class DashboardApi:
         self._watched = watched
         self._curated = curated
         self._rest_api = rest_api
-        self._access = access
+        self._public_url = public_url
         self._mode = mode
         self._request = partial(RestRequest, max_body=max_body, limits=FrontLimits() if limits is None else limits)
         self._closing = Closing()
@@ -156,7 +156,7 @@ class DashboardApi:
     ) -> Caller | Refusal:
         if self._mode() == "off":
             return Refusal(404, "not_found", "The dashboard is off (hub.http.dashboard).")
-        return await self._access.caller(headers, auth, identify)
+        return await caller_of(headers, auth, identify, self._public_url())
 
     async def serve(self, http: HttpExchange) -> None:
         send = _PrivateSend(http.send)

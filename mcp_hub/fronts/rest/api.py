@@ -25,7 +25,7 @@ from mcp_hub.fronts.rest.follow import Closing
 from mcp_hub.fronts.rest.formats.calls import FormatCalls
 from mcp_hub.fronts.rest.formats.prompted import PromptedTools
 from mcp_hub.fronts.rest.formats.search import ToolSearch
-from mcp_hub.fronts.rest.formats.tools import ConnectorEntries, ToolExports
+from mcp_hub.fronts.rest.formats.tools import ToolExports, connector_entries
 from mcp_hub.fronts.rest.history import HubHistory, RestHistory
 from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.fronts.rest.routes import PREFIX, ROUTES, RestRoute, openapi_document
@@ -61,7 +61,7 @@ class _RestLists:
 
     def __init__(self, hub: HubPort, public_url: Callable[[], str | None] = lambda: None) -> None:
         self._hub = hub
-        self._connectors = ConnectorEntries(hub, public_url)
+        self._public_url = public_url
         self._exports = ToolExports(hub)
         search = ToolSearch(hub)
         self.search, self.search_as = search.by_query, search.by_body
@@ -70,7 +70,7 @@ class _RestLists:
         """The tools in the wanted format."""
         format = request.query_params.get("format")
         if format in list(Connector):
-            return await self._connectors.answer(request, Connector(format))
+            return await connector_entries(self._hub, self._public_url(), request, Connector(format))
         return await self._exports.answer(request, _client_kind(request))
 
     async def list_losses(self, request: RestRequest) -> Response:

@@ -39,45 +39,39 @@ class _Page(msgspec.Struct, rename="camel"):
     next_cursor: str | None = None
 
 
-class ConnectorEntries:
-    """Entries for callers. `public_url` is configured."""
+async def connector_entries(hub: HubPort, public_url: str | None, request: RestRequest, kind: Connector) -> Response:
+    """The entries of the caller's profile; `public_url` is configured. Raises `Problem`, `FormatRefused`."""
+    caller, chosen = request.caller, selection(request)
+    url = endpoint(request.query_params.get("url", public_url), caller.profile)
+    is_deferred = flag(request, "defer")
+    session = Session("", caller, Era.HANDSHAKE, eras.LATEST_HANDSHAKE, client_info={"name": kind.value})
+    await hub.catalog.settled(hub.client_kind(session))
+    listed = hub.view(session).entries(Kind.TOOL)
+    chosen.check([tool.exported for tool in listed], hub.catalog.rules(caller.profile).servers)
+    selected = {tool.exported for tool in listed if chosen.has(tool.exported, tool.server)}
+    entries = connect(
+        kind,
+        url,
+        _listing(hub, session),
+        label="mcp-hub" if caller.profile is None else f"mcp-hub-{caller.profile}",
+        selected=None if len(selected) == len(listed) else selected,
+        is_deferred=is_deferred,
+    )
+    return answer(entries)
 
-    def __init__(self, hub: HubPort, public_url: Callable[[], str | None]) -> None:
-        self._hub = hub
-        self._public_url = public_url
 
-    async def answer(self, request: RestRequest, kind: Connector) -> Response:
-        """The entries of the caller's profile. Raises `Problem`, `FormatRefused`."""
-        caller, chosen = request.caller, selection(request)
-        url = endpoint(request.query_params.get("url", self._public_url()), caller.profile)
-        is_deferred = flag(request, "defer")
-        session = Session("", caller, Era.HANDSHAKE, eras.LATEST_HANDSHAKE, client_info={"name": kind.value})
-        await self._hub.catalog.settled(self._hub.client_kind(session))
-        listed = self._hub.view(session).entries(Kind.TOOL)
-        chosen.check([tool.exported for tool in listed], self._hub.catalog.rules(caller.profile).servers)
-        selected = {tool.exported for tool in listed if chosen.has(tool.exported, tool.server)}
-        entries = connect(
-            kind,
-            url,
-            self._listing(session),
-            label="mcp-hub" if caller.profile is None else f"mcp-hub-{caller.profile}",
-            selected=None if len(selected) == len(listed) else selected,
-            is_deferred=is_deferred,
-        )
-        return answer(entries)
-
-    def _listing(self, session: Session) -> list[dict[str, object]]:
-        tools: list[dict[str, object]] = []
-        cursor: str | None = None
-        while True:
-            page = msgspec.json.decode(self._hub.list_page(session, Kind.TOOL, cursor), type=_Page)
-            tools += [
-                {name: msgspec.json.decode(raw) if name == "name" else raw for name, raw in tool.items()}
-                for tool in page.tools
-            ]
-            cursor = page.next_cursor
-            if cursor is None:
-                return tools
+def _listing(hub: HubPort, session: Session) -> list[dict[str, object]]:
+    tools: list[dict[str, object]] = []
+    cursor: str | None = None
+    while True:
+        page = msgspec.json.decode(hub.list_page(session, Kind.TOOL, cursor), type=_Page)
+        tools += [
+            {name: msgspec.json.decode(raw) if name == "name" else raw for name, raw in tool.items()}
+            for tool in page.tools
+        ]
+        cursor = page.next_cursor
+        if cursor is None:
+            return tools
 
 
 class ChosenTools(msgspec.Struct, frozen=True):

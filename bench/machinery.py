@@ -16,12 +16,12 @@ import uvloop
 
 from bench.cases import Figures, Result, Run, merged
 from mcp_hub.call import Call, CallChannel
+from mcp_hub.calls.plan import CallLimits, StreamLimits, TimeLimits
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import CallLimits, StreamLimits, TimeLimits
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.clock import SystemClock
 from mcp_hub.events import Completed, Ending
-from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.base import StoreLimits
 from mcp_hub.stores.open import open_store
 from mcp_hub.types import CallId, Era
 

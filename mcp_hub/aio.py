@@ -30,7 +30,7 @@ _THREAD_LOOK: Final = 0.05
 """Seconds between looks at an abandoned thread."""
 
 
-class Flushes(Protocol):
+class _Flushes(Protocol):
     """A buffer that is flushed at a turn's end."""
 
     def flush(self) -> None: ...
@@ -50,7 +50,7 @@ class Turn:
         self._is_open = False
         self._is_due = False
         self._queue: deque[Callable[[], object]] = deque()
-        self._marked: list[Flushes] = []
+        self._marked: list[_Flushes] = []
 
     def run(self, callback: Callable[[*Ts], object], *args: *Ts) -> None:
         """Calls `callback`; the outermost call then ends the turn."""
@@ -69,7 +69,7 @@ class Turn:
         if not self._is_open:
             self._schedule()
 
-    def flush_later(self, pipe: Flushes) -> None:
+    def flush_later(self, pipe: _Flushes) -> None:
         """Flushes `pipe` once at the turn's end; closes it if that fails."""
         self._marked.append(pipe)
         if not self._is_open:

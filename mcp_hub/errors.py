@@ -356,5 +356,13 @@ class EventsGone(RpcError, code=1008, symbol="events_gone"):
         return _integer((self.data or {}).get("earliest"))
 
 
+class FormatRefused(HubError):
+    """A request that a provider's format cannot carry. `code` is one of `mcp_hub.codes`."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 def _integer(value: object) -> int:
     return value if isinstance(value, int) else 0

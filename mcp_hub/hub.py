@@ -15,23 +15,21 @@ from mcp_hub.calls.hub_tools.own_tools import OwnTools
 from mcp_hub.calls.hub_tools.stream_wait import rejoined
 from mcp_hub.calls.metering import BOUNDS, Durations, Figures, LoadFigures, MethodFigures, load_figures
 from mcp_hub.calls.pending_input import PendingInput, is_pending
-from mcp_hub.calls.plan import CallPlan, Truncate
+from mcp_hub.calls.plan import CallPlan, CallRules, SessionRules, TimeLimits, Truncate
 from mcp_hub.calls.reading.stored import exported_name, own_name
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.results.retain import LongResults
-from mcp_hub.calls.rules import CallRules, SessionRules, TimeLimits
+from mcp_hub.calls.results.long_results import LongResults
 from mcp_hub.calls.starter import CallStarter, FollowUp
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.calls.streams.table import StreamTable
+from mcp_hub.catalog import texts
 from mcp_hub.catalog.catalog import Catalog, caller_lists, renew, uri_settled
-from mcp_hub.catalog.costs.accounts import TokenAccounts
 from mcp_hub.catalog.discovery import meta_tools
-from mcp_hub.catalog.discovery.finding import ToolFinder, finding
-from mcp_hub.catalog.discovery.meta_tools import explaining, refusing
+from mcp_hub.catalog.discovery.meta_tools import ToolFinder, explaining, finding, refusing
 from mcp_hub.catalog.discovery.servers import absent, live
-from mcp_hub.catalog.resources.links import mentions_uris
+from mcp_hub.catalog.resources.uris import mentions_uris
 from mcp_hub.catalog.routes import AppRequests, Route, Unlisted, route
-from mcp_hub.catalog.texts import definitions
+from mcp_hub.catalog.token_costs import TokenAccounts
 from mcp_hub.catalog.views.exposure import results_of
 from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.errors import RpcError
@@ -107,10 +105,9 @@ class HubPort:
         self.stream = self.durable.open
         self._own_tools = OwnTools(self.durable)
         self.session_store = SessionStore(streams.store.sessions, streams.store.replicas, streams.limits.retention)
-        retention = None if long_results is None else long_results.keeping
         self._starter = CallStarter(
             registry=registry, streams=streams, upstreams=upstreams, limits=limits, follow_up=follow_up,
-            retention=retention, rules=rules,
+            retention=long_results, rules=rules,
         )  # fmt: skip
         self.take_up = self._starter.take_up
         self.changes = changes
@@ -225,7 +222,7 @@ class HubPort:
 
     def _call_own(self, session: Session, call: Call, deadline: float, refused: RpcError | None) -> CallHandle:
         handler, limits = self._own_handler(session, call, deadline, refused)
-        truncate = self._starter.truncation(None) if own_name(call) == definitions.FIND else None
+        truncate = self._starter.truncation(None) if own_name(call) == texts.FIND else None
         record = self._registry.start(call, handler, limits, CallPlan(truncate=truncate, may_last=False))
         return CallHandle(call, record, self.durable)
 
@@ -235,10 +232,10 @@ class HubPort:
         if refused is not None:
             return refusing(refused), _SHORT
         match own_name(call):
-            case definitions.FIND:
+            case texts.FIND:
                 return finding(partial(self._finding, session)), _SHORT
-            case definitions.READ if self._long_results is not None:
-                return self._long_results.reading.handler(self._most_tokens(session)), _SHORT
+            case texts.READ if self._long_results is not None:
+                return self._long_results.handler(self._most_tokens(session)), _SHORT
             case _:
                 caller = own_tools.OwnToolCaller(deadline, session.caller.profile, partial(self.exported, session))
                 return self._own_tools.handler(caller), own_tools.limits(deadline)

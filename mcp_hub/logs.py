@@ -34,7 +34,7 @@ class _Owner:
 _owner: Final = _Owner()
 
 
-class HubLogger:
+class _HubLogger:
     """The logger of one module."""
 
     __slots__ = ("_of_command", "_of_host")
@@ -54,8 +54,8 @@ class HubLogger:
         return bound
 
 
-def get_logger(name: str) -> HubLogger:
-    return HubLogger(name)
+def get_logger(name: str) -> _HubLogger:
+    return _HubLogger(name)
 
 
 def own_process() -> None:

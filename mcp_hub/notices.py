@@ -136,18 +136,3 @@ class Notices:
         if self._event is not None:
             self._event.set()
             self._event = None
-
-
-class PartNotices(Notices):
-    """Notices of a caller's own connection; updates, under `topic`, and messages go to `whole`."""
-
-    def __init__(self, whole: Notices, topic: str) -> None:
-        super().__init__()
-        self._whole = whole
-        self._topic = topic
-
-    def note(self, origin: Origin, uri: str, params: bytes = b"{}") -> None:
-        self._whole.note((self._topic, origin[1]), uri, params)
-
-    def tell(self, session: str, frame: bytes) -> None:
-        self._whole.tell(session, frame)

@@ -56,7 +56,7 @@ _KILL_ON_CLOSE: Final = 0x2000
 _SUSPENDED, _NO_WINDOW = 0x4, 0x08000000
 
 
-class Calls(Protocol):
+class _Calls(Protocol):
     """Calls of Windows. All but `lock` raise `OSError`."""
 
     def lock(self, file: int, flags: int, offset: int) -> int:
@@ -88,11 +88,11 @@ class _JobPlan(NamedTuple):
     limits: int = _KILL_ON_CLOSE
 
 
-class LineRefused(ValueError):
+class _LineRefused(ValueError):
     """An argument that cmd.exe would interpret, or a line that it would cut."""
 
 
-def lock_region(file: int, *, shared: bool, calls: Calls | None = None) -> bool:
+def lock_region(file: int, *, shared: bool, calls: _Calls | None = None) -> bool:
     """Locks an open file until it is closed; False if it is locked. Raises `OSError`."""
     flags = _FAIL_AT_ONCE | (0 if shared else _EXCLUSIVE)
     error = (calls or _calls()).lock(file, flags, _LOCK_OFFSET)
@@ -124,7 +124,7 @@ def is_script(program: str) -> bool:
 def editor_line(
     command: str, path: str, env: Mapping[str, str], is_file: Callable[[str], bool] = os.path.isfile
 ) -> str:
-    """The line for a person's `command` and a file. Raises `FileNotFoundError`, `LineRefused`."""
+    """The line for a person's `command` and a file. Raises `FileNotFoundError`, `_LineRefused`."""
     words: list[str] = re.findall(r'(?:"[^"]*"?|[^\s"])+', command)
     name, *args = [word.replace('"', "") for word in words] or [command]
     if (program := find_program(name, env, is_file)) is None:
@@ -133,23 +133,23 @@ def editor_line(
 
 
 def command_line(program: str, args: Sequence[str], env: Mapping[str, str]) -> str:
-    """The line that starts a program with exactly these arguments. Raises `LineRefused` for what cmd.exe would
+    """The line that starts a program with exactly these arguments. Raises `_LineRefused` for what cmd.exe would
     interpret.
     """
     for text in (program, *args):
         if "\0" in text:
-            raise LineRefused(f"{text!r} has a NUL")
+            raise _LineRefused(f"{text!r} has a NUL")
     if not is_script(program):
         return subprocess.list2cmdline([program, *args])
     for text in (program, *args):
         if bad := sorted({char for char in text if char in _SHELL_READS or char < " "}):
             chars = " ".join(char if char.isprintable() else ascii(char)[1:-1] for char in bad)
-            raise LineRefused(f"{text!r} has {chars}, which cmd.exe would read. Start the program without {program}")
+            raise _LineRefused(f"{text!r} has {chars}, which cmd.exe would read. Start the program without {program}")
     shell = ntpath.join(env.get("SYSTEMROOT") or env.get("SystemRoot") or "C:\\Windows", "System32", "cmd.exe")
     words = " ".join((_quoted(program), *(arg if _PLAIN.fullmatch(arg) else _quoted(arg) for arg in args)))
     line = f'"{shell}" /d /e:on /v:off /s /c "{words}"'
     if len(line) > _LONGEST_LINE:
-        raise LineRefused(f"the command line of {program} has over {_LONGEST_LINE} characters: cmd.exe would cut it")
+        raise _LineRefused(f"the command line of {program} has over {_LONGEST_LINE} characters: cmd.exe would cut it")
     return line
 
 
@@ -193,7 +193,7 @@ def _mask(rights: str) -> int:
         return ~0
 
 
-def others_who_may(right: Right, path: str | os.PathLike[str], calls: Calls | None = None) -> tuple[str, ...]:
+def others_who_may(right: Right, path: str | os.PathLike[str], calls: _Calls | None = None) -> tuple[str, ...]:
     """`others_in` for a file or folder; empty if Windows does not say."""
     try:
         calls = calls or _calls()
@@ -209,13 +209,13 @@ def run_program(
     cwd: str,
     seconds: float,
     *,
-    calls: Calls | None = None,
+    calls: _Calls | None = None,
     start: Callable[..., Any] = subprocess.Popen,
     plan: _JobPlan = _JobPlan(),  # noqa: B008
 ) -> int:
     """The exit code of a silent program, killed with its children after `seconds`.
 
-    Raises `OSError`, `LineRefused`, `subprocess.TimeoutExpired`.
+    Raises `OSError`, `_LineRefused`, `subprocess.TimeoutExpired`.
     """
     line, calls = command_line(program, args, env), calls or _calls()
     job = calls.open_job(plan.limits)
@@ -235,7 +235,7 @@ def run_program(
         calls.close(job)
 
 
-def _calls() -> Calls:
+def _calls() -> _Calls:
     if sys.platform == "win32":
         return Kernel()
     raise OSError("this is not Windows")
@@ -301,7 +301,7 @@ if sys.platform == "win32":
         return text
 
     class Kernel:
-        """`Calls` by ctypes."""
+        """`_Calls` by ctypes."""
 
         def lock(self, file: int, flags: int, offset: int) -> int:
             span = _Overlapped(Offset=offset & 0xFFFFFFFF, OffsetHigh=offset >> 32)

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from mcp_hub.app.catalog_rules import confirmed_servers, executor_server, policies, view_rules
 from mcp_hub.app.limits import Current, call_limits, time_limits
 from mcp_hub.app.upstream_factory import UpstreamFactory, supervisor_rules
+from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.catalog.trust.approvals import Approvals
 from mcp_hub.config.plan import Plan
 from mcp_hub.config.schema.settings import Settings
@@ -24,7 +24,7 @@ from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
-from mcp_hub.sessions.client_kinds import ClientKinds
+from mcp_hub.sessions.clients import ClientKinds
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.supervision.server import OwnedUpstream, SupervisorRules
 

@@ -53,15 +53,14 @@ from mcp_hub.calls.history.journal import CallJournal
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
 from mcp_hub.calls.metering import CallObserver, Outcome
 from mcp_hub.calls.pending_input import PendingInput
+from mcp_hub.calls.plan import SessionRules
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.results.read_result import ReadResult
-from mcp_hub.calls.results.retain import Retention
-from mcp_hub.calls.rules import SessionRules
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
-from mcp_hub.catalog.discovery.meta_tools import ReadCheck
+from mcp_hub.catalog.discovery.meta_tools import check_reading
 from mcp_hub.catalog.discovery.servers import instructions
+from mcp_hub.catalog.offers.rules import ServerRules
 from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.trust.approvals import Approvals, gate
 from mcp_hub.catalog.trust.scan_log import log_flags
@@ -77,15 +76,12 @@ from mcp_hub.hub import HubPort, LongResults
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.notices import Notices
-from mcp_hub.sessions.client_kinds import ClientKinds
+from mcp_hub.sessions.clients import ClientKinds
 from mcp_hub.sessions.session import Caller
 from mcp_hub.stores.base import EventStore
-from mcp_hub.stores.documents.base import Documents
-from mcp_hub.stores.epochs import Epochs
-from mcp_hub.stores.keyed_files import KeyedFiles
-from mcp_hub.stores.keys import stored_key
-from mcp_hub.stores.server_logs.files import log_folder
-from mcp_hub.stores.server_logs.writer import ServerLogWriter
+from mcp_hub.stores.documents import Documents
+from mcp_hub.stores.keyed_files import KeyedFiles, next_epoch, stored_key
+from mcp_hub.stores.server_logs import ServerLogWriter, log_folder
 from mcp_hub.types import Era
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.input_questions import follow_up
@@ -283,7 +279,7 @@ def _executor_upstream(
     from mcp_hub.upstreams.executors.posts import ExecutorLimits
     from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
 
-    epochs = Epochs(KeyedFiles(state_dir(env) / "executors"))
+    epochs = partial(next_epoch, KeyedFiles(state_dir(env) / "executors"))
     upstream = ExecutorUpstream(executor_server(settings), changes, SystemClock(), ExecutorLimits(), epochs)
     servers.upstreams[upstream.name] = upstream
     return upstream
@@ -358,11 +354,11 @@ def build(
     servers, watchdog = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
     logins, records = Logins(grant_store(state)), KeyedFiles(state / "approvals")
     approvals = _approvals(loaded, records, changes, servers)
-    reads = ReadCheck(
-        lambda name: catalog.rules(None).servers.get(name) or for_projects(current.settings, name),
-        approvals.is_confirmed,
-    )
-    checked = gate(approvals, reads.check)
+
+    def rules_of(name: str) -> ServerRules:
+        return catalog.rules(None).servers.get(name) or for_projects(current.settings, name)
+
+    checked = gate(approvals, partial(check_reading, rules_of, approvals.is_confirmed))
     sources = _sources(loaded, env, watchdog, changes, logins, checked, turn, client, store, owns_process, clients)
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     executors = _executor_upstream(settings, env, changes, servers) if has_executors else None
@@ -376,7 +372,7 @@ def build(
     hub = HubPort(
         catalog, registry, servers.upstreams, durations, rules,
         _pending_input(settings, state, registry, streams.store), changes, streams, current.call_rules, follow_up,
-        seen.clients, LongResults(Retention(documents, estimate), ReadResult(documents, estimate, clock)), turn,
+        seen.clients, LongResults(documents, estimate, clock), turn,
     )  # fmt: skip
     fixed = None if executors is None else executors.name
     applier = Applier(current, sources, servers, durations, hub, registry, kinds, approvals, fixed)

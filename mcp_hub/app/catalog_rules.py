@@ -9,8 +9,7 @@ from typing import Final, NamedTuple
 import msgspec
 from pydantic import JsonValue
 
-from mcp_hub.catalog.offers.filters import Filter, Selector
-from mcp_hub.catalog.offers.hints import HINTS, HintClaims
+from mcp_hub.catalog.offers.filters import HINTS, Filter, HintClaims, Selector
 from mcp_hub.catalog.offers.rules import Override, ServerRules, Supplied, ViewRules
 from mcp_hub.catalog.pins import Policy
 from mcp_hub.config.findings import quoted

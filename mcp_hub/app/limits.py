@@ -8,21 +8,19 @@ import msgspec
 import platformdirs
 
 from mcp_hub.app.catalog_rules import ProjectView, executor_server
+from mcp_hub.calls.plan import CallLimits, CallRules, StreamLimits, TimeLimits
 from mcp_hub.calls.retries import RetryRule
-from mcp_hub.calls.rules import CallLimits, CallRules, StreamLimits, TimeLimits
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.clients import ClientRules
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.tools import OverlaySettings
 from mcp_hub.stores import open as stores
-from mcp_hub.stores.base import EventStore
-from mcp_hub.stores.documents.base import DocumentLimits, Documents
+from mcp_hub.stores.base import EventStore, Holdings, StoreLimits
+from mcp_hub.stores.documents import DocumentLimits, Documents
 from mcp_hub.stores.history.base import HistoryStore
 from mcp_hub.stores.history.file import HistoryFile
-from mcp_hub.stores.instances import Instances
-from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.locks import Instances
 from mcp_hub.upstreams.process.descriptors import HUB, PER_SERVER
-from mcp_hub.upstreams.supervision.side_connections import Holder
 
 PER_CLIENT: Final = 4
 """Descriptors per client of a background hub, or over HTTP."""
@@ -103,7 +101,7 @@ def open_documents(settings: Settings, env: Mapping[str, str], store: EventStore
     return stores.open_documents(kind, _store_folder(settings, env), bounds, wall_time)
 
 
-def session_holder(store: EventStore, server: str) -> Holder | None:
+def session_holder(store: EventStore, server: str) -> Holdings | None:
     """Tracks which replica holds a session's process; None without replicas."""
     return None if store.replicas is None else store.replicas.holdings(server)
 

@@ -11,8 +11,7 @@ from mcp_hub.addresses import is_cleartext
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.logs import get_logger
 from mcp_hub.types import UpstreamState
-from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, grant_key
-from mcp_hub.upstreams.auth.store import GrantStore
+from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, GrantStore, LoginFailed, grant_key
 from mcp_hub.upstreams.supervision.server import OwnedUpstream
 
 if TYPE_CHECKING:

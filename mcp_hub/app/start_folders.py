@@ -14,7 +14,7 @@ from mcp_hub.config.load.interpolate import clients_in, fill_client
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.trust import is_of_project
 from mcp_hub.logs import get_logger
-from mcp_hub.stores.server_logs.files import log_file, log_folder
+from mcp_hub.stores.server_logs import log_file, log_folder
 from mcp_hub.types import UpstreamStatus
 
 log = get_logger(__name__)

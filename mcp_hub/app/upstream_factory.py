@@ -32,7 +32,8 @@ from mcp_hub.errors import ConfigError, ConfigFinding, LookupFailed, StartFailed
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import learn
 from mcp_hub.notices import Notices
-from mcp_hub.stores.server_logs.writer import ServerLogWriter
+from mcp_hub.stores.base import Holdings
+from mcp_hub.stores.server_logs import ServerLogWriter
 from mcp_hub.types import Era, Snapshot
 from mcp_hub.upstreams.lists.list_cache import ListFile, list_key
 from mcp_hub.upstreams.lists.list_reader import ListLimits
@@ -48,7 +49,6 @@ from mcp_hub.upstreams.supervision.lifecycle import RestartRule
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.scoped import Scoped
 from mcp_hub.upstreams.supervision.server import OwnedUpstream, SupervisorRules
-from mcp_hub.upstreams.supervision.side_connections import Holder
 
 if TYPE_CHECKING:
     from mcp_hub.sandbox.server import ServerSandbox
@@ -86,7 +86,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     turn: Turn | None = None
     client: ClientEra = msgspec.field(default_factory=ClientEra)
     logs: ServerLogWriter | None = None
-    holder: Callable[[str], Holder | None] = lambda server: None
+    holder: Callable[[str], Holdings | None] = lambda server: None
     read: Callable[[], Loaded] = _nothing_to_read
     clients: ClientFolder | None = None
     starts: StartFolders = StartFolders(None, Path(os.devnull))
@@ -142,7 +142,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         if not server.enabled:
             return DisabledUpstream(name)
         if server.skills is not None:
-            from mcp_hub.upstreams.folders.upstream import FolderUpstream
+            from mcp_hub.upstreams.folders import FolderUpstream
 
             return FolderUpstream(name, server.skills, self.changes, self.gate)
         return None

@@ -10,10 +10,9 @@ import msgspec
 from mcp_hub.aio import call_soon
 from mcp_hub.call import Call, CallChannel, Early, EarlyOutput, Question, Reader
 from mcp_hub.calls.log import nobody
-from mcp_hub.calls.plan import ENDED
+from mcp_hub.calls.plan import ENDED, TimeLimits
 from mcp_hub.calls.reading.stream import StreamReader
 from mcp_hub.calls.reading.transcript import Transcript, still_running
-from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record
 from mcp_hub.calls.streams.port import StreamPort
 from mcp_hub.errors import Busy, RpcError

@@ -61,7 +61,7 @@ class CallLog(msgspec.Struct, eq=False):
     _events: list[CallEvent] = msgspec.field(default_factory=list)
     _first: int = 1  # sequence number of _events[0]
     _size: int = 0  # bytes of payload in _events
-    _readers: "list[LogReader]" = msgspec.field(default_factory=list)
+    _readers: "list[_LogReader]" = msgspec.field(default_factory=list)
     _room: anyio.Event | None = None
     _back: _HeldBack | None = None
     _news: Callable[[], object] | None = None
@@ -162,12 +162,12 @@ class CallLog(msgspec.Struct, eq=False):
 
     def reader(
         self, wake: Callable[[], None], after: int = 0, moves: Callable[[Reader], None] | None = None
-    ) -> "LogReader":
+    ) -> "_LogReader":
         """Reads events after `after`; `wake` is called (soon, often) for more.
 
         When the call becomes durable, `moves` gets its stream's reader instead.
         """
-        reader = LogReader(self, max(after, self._first - 1), wake, moves)
+        reader = _LogReader(self, max(after, self._first - 1), wake, moves)
         self._readers.append(reader)
         return reader
 
@@ -213,7 +213,7 @@ class CallLog(msgspec.Struct, eq=False):
             self._first += count
 
 
-class LogReader:
+class _LogReader:
     """Reads a log: a `call.Reader` that never fails."""
 
     __slots__ = ("_log", "cursor", "moves", "wake")

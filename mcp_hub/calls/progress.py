@@ -41,7 +41,7 @@ class CallProgress:
 
     def __init__(self, form: PartialForm | None, last: Progressed | None) -> None:
         self._guard = ProgressGuard(last)
-        self._text = None if form is None else PartialText(form)
+        self._text = None if form is None else _PartialText(form)
         self.admit = self._guard.admit
         self.heartbeat = self._guard.between
 
@@ -64,7 +64,7 @@ class CallProgress:
         return None if message is None else self._guard.between(message)
 
 
-class PartialText:
+class _PartialText:
     """Partial content as at most ten messages a second.
 
     Form `line` repeats the growing newest line; `text` has what is new.

@@ -12,8 +12,7 @@ import msgspec
 from mcp_hub.aio import Timer, Turn, call_later
 from mcp_hub.call import Call, CallHandler
 from mcp_hub.calls.metering import CallObserver, Meters
-from mcp_hub.calls.plan import ENDED, WITHOUT_PLAN, CallPlan, CallState
-from mcp_hub.calls.rules import CallLimits, TimeLimits
+from mcp_hub.calls.plan import ENDED, WITHOUT_PLAN, CallLimits, CallPlan, CallState, TimeLimits
 from mcp_hub.calls.runner import QUIET, CallOwner, CallRecord, new_record
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, HubStopping

@@ -45,7 +45,7 @@ class RetryRule(msgspec.Struct, frozen=True):
     is_safe: bool = False
 
 
-class RetryBudget:
+class _RetryBudget:
     """One server's retries: at most 10 % of its ended `calls`, at least 3 in 10 s."""
 
     def __init__(self, now: float, calls: int) -> None:
@@ -83,7 +83,7 @@ class Retries:
         self._clock = clock
         self._jitter = jitter
         self._began = clock.now()
-        self._budgets: dict[str, RetryBudget] = {}
+        self._budgets: dict[str, _RetryBudget] = {}
 
     def pause(self, call: Call, error: RpcError, attempt: int, due: float) -> float | None:
         """Seconds before the next attempt, within `due`; None: no retry. `attempt` counts from 1."""
@@ -106,7 +106,7 @@ class Retries:
     def _spend(self, server: str, now: float) -> bool:
         budget = self._budgets.get(server)
         if budget is None:
-            budget = self._budgets[server] = RetryBudget(self._began, 0)
+            budget = self._budgets[server] = _RetryBudget(self._began, 0)
         return budget.spend(now, lambda: self._calls(server))
 
 

@@ -29,10 +29,9 @@ import msgspec
 from mcp_hub.call import Call, CallEnded, CallHandler, Question, SentCall
 from mcp_hub.calls.attempts import attempted, finishing
 from mcp_hub.calls.log import CallLog
-from mcp_hub.calls.plan import ENDED, SENT, WITHOUT_PLAN, CallPlan, CallState, ResumePoint
+from mcp_hub.calls.plan import ENDED, SENT, WITHOUT_PLAN, CallPlan, CallState, ResumePoint, TimeLimits
 from mcp_hub.calls.progress import CallProgress
 from mcp_hub.calls.reading.stream import LogWriter, Stream
-from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.timeouts import Alarm, CallTimes
 from mcp_hub.clock import Clock
 from mcp_hub.errors import DeadlineExceeded, HubStopping, RpcError

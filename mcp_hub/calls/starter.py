@@ -9,12 +9,11 @@ import msgspec
 from mcp_hub import aio
 from mcp_hub.call import Call, CallChannel, CallHandler, StreamInfo, Upstream
 from mcp_hub.calls.metering import is_tool_error
-from mcp_hub.calls.plan import CallPlan, ResumePoint, Truncate
+from mcp_hub.calls.plan import CallPlan, CallRules, ResumePoint, TimeLimits, Truncate
 from mcp_hub.calls.reading.stored import last_progress, own_name
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.results.retain import Retention
+from mcp_hub.calls.results.long_results import LongResults
 from mcp_hub.calls.retries import Retries, RetryRule
-from mcp_hub.calls.rules import CallRules, TimeLimits
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.orphans import DETACHED
 from mcp_hub.calls.streams.table import StreamTable
@@ -32,7 +31,7 @@ _CONNECTING: Final = 1.0
 """Seconds to wait for the server of a cancelled call, to notify it."""
 
 
-class Continuation(msgspec.Struct):
+class _Continuation(msgspec.Struct):
     """A decoded `StreamInfo.continuation`."""
 
     call: Call
@@ -88,7 +87,7 @@ class CallStarter:
         upstreams: Mapping[str, Upstream],
         limits: Mapping[str, tuple[TimeLimits, TimeLimits]],
         follow_up: FollowUp | None,
-        retention: Retention | None,
+        retention: LongResults | None,
         rules: Callable[[str, str], CallRules] | None = None,
     ) -> None:
         self._registry = registry
@@ -161,7 +160,7 @@ class CallStarter:
 
     async def take_up(self, row: StreamInfo) -> None:
         """Continues a lost hub's call, whose stream this hub owns."""
-        continuation = Continuation.of(row)
+        continuation = _Continuation.of(row)
         limits, _ = self._limits.get(continuation.call.upstream, _UNKNOWN)
         progressed = await last_progress(self._streams.store.log, row)
         plan = continuation.plan(row, progressed, self.truncation(None))

@@ -7,7 +7,7 @@ import msgspec
 
 from mcp_hub.aio import call_soon
 from mcp_hub.call import Call, WaitReason
-from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.clock import Clock
 from mcp_hub.errors import DeadlineExceeded, UpstreamLost
 from mcp_hub.events import Failed
@@ -29,7 +29,7 @@ class Alarm(Protocol):
         """Does it."""
 
 
-class Wait(msgspec.Struct, frozen=True):
+class _Wait(msgspec.Struct, frozen=True):
     """A wait at the upstream: since when, and why."""
 
     since: float
@@ -51,10 +51,10 @@ class CallTimes(msgspec.Struct):
     spoken: float
     suspected: float = -math.inf
     alarm: Alarm | None = None
-    waits: Wait | None = None
+    waits: _Wait | None = None
 
     def begin_wait(self, reason: WaitReason) -> None:
-        self.waits = Wait(self.clock.now(), reason)
+        self.waits = _Wait(self.clock.now(), reason)
 
     def end_wait(self) -> None:
         self.waits = None

@@ -1,10 +1,11 @@
-"""The current view of every profile, built on demand after a change."""
+"""The current view of every profile, built on demand after a change; its search index, built on the first search."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeVar
 
 import anyio
+import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
@@ -13,30 +14,84 @@ from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.offers.definitions import Quarantined
 from mcp_hub.catalog.offers.rules import ViewRules
 from mcp_hub.catalog.pins import Verdict
-from mcp_hub.catalog.resources.links import Remembered, readdress
 from mcp_hub.catalog.resources.skills import of_skill
+from mcp_hub.catalog.resources.uris import Remembered, readdress
 from mcp_hub.catalog.routes import text
-from mcp_hub.catalog.search.indexes import Indexes
-from mcp_hub.catalog.search.ranker import SearchAnswer
-from mcp_hub.catalog.texts.definitions import search_tool
+from mcp_hub.catalog.search.documents import Searchable
+from mcp_hub.catalog.search.likeness import load
+from mcp_hub.catalog.search.ranker import SearchAnswer, SearchIndex
+from mcp_hub.catalog.texts import search_tool
+from mcp_hub.catalog.views.entries import Entry, by_server
 from mcp_hub.catalog.views.exposure import decided, exposed
 from mcp_hub.catalog.views.names import ExportedNames, prefix_in
 from mcp_hub.catalog.views.view import CatalogView, build
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
-from mcp_hub.types import (
-    ClientKind,
-    Kind,
-    Mode,
-    RawJson,
-    Snapshot,
-    UpstreamState,
-    UpstreamStatus,
-    reason_for_others,
-)
+from mcp_hub.types import ClientKind, Kind, Mode, RawJson, Snapshot, UpstreamState, UpstreamStatus, reason_for_others
 
 log = get_logger(__name__)
+
+
+class _Described(msgspec.Struct):
+    description: str | None = None
+    inputSchema: dict[str, object] = {}
+
+
+_described = msgspec.json.Decoder(_Described).decode
+
+
+class _Indexes:
+    """One index for each searched profile, without its hidden tools."""
+
+    def __init__(self, aliases: Mapping[str, Sequence[str]]) -> None:
+        self._aliases = aliases
+        self._indexes: dict[str | None, _Indexed] = {}
+        self._turn = anyio.Lock()
+
+    async def search(
+        self, profile: str | None, view: CatalogView, query: str, limit: int, server: str | None
+    ) -> SearchAnswer:
+        """Indexes changes in a worker thread."""
+        async with self._turn:
+            indexed = self._indexes.setdefault(profile, _Indexed(SearchIndex(self._aliases)))
+            if indexed.view is not view:
+                await anyio.to_thread.run_sync(indexed.catch_up, view)
+            return indexed.index.search(query, limit, server)
+
+
+class _Indexed:
+    def __init__(self, index: SearchIndex) -> None:
+        self.index = index
+        self.view: CatalogView | None = None
+        self._tools: dict[str, list[Entry]] = {}
+
+    def catch_up(self, view: CatalogView) -> None:
+        load()  # here, in a thread, so that no search waits for it
+        tools = by_server((entry.server, entry) for entry in view.entries(Kind.TOOL))
+        if list(tools)[: len(self._tools)] != list(self._tools):  # equally good tools are in the order of their servers
+            for server in self._tools:
+                self.index.drop(server)
+            self._tools = {}
+        for server, entries in tools.items():
+            if entries != self._tools.get(server):
+                self.index.put(server, [_searchable(entry) for entry in entries])
+        self._tools, self.view = tools, view
+
+
+def _searchable(entry: Entry) -> Searchable:
+    try:
+        described = _described(entry.raw)
+    except (msgspec.DecodeError, RecursionError):
+        described = _Described()
+    return Searchable(
+        id=entry.exported,
+        server=entry.server,
+        name=entry.key,
+        description=described.description or "",
+        schema=described.inputSchema,
+    )
+
 
 _NOTHING: Final = ViewRules({}, shared=False, max_result_tokens=0)
 _MOST_LOGGED: Final = 20  # tools that are named in one line of the log
@@ -96,7 +151,7 @@ class Catalog:
         self._left_out: dict[str | None, set[Quarantined]] = {}
         self._exposed: dict[tuple[str | None, ClientKind, Mode | None, _Ids], _View] = {}
         self._modes: dict[tuple[str | None, ClientKind], Mode] = {}
-        self._indexes = Indexes(aliases)
+        self._indexes = _Indexes(aliases)
         self._remembered = Remembered()
 
     def use(self, rules: Mapping[str | None, ViewRules], aliases: Mapping[str, Sequence[str]]) -> None:
@@ -106,7 +161,7 @@ class Catalog:
         for profile in gone:
             self._names.pop(profile, None)
             self._left_out.pop(profile, None)
-        self._indexes = Indexes(aliases)
+        self._indexes = _Indexes(aliases)
         self._views.clear()
         self._exposed.clear()
         self._modes.clear()

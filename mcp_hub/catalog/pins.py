@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from mcp_hub.catalog.flags import as_json, ends_of_members, flag_texts
 from mcp_hub.catalog.offers.apps import app_members
 from mcp_hub.catalog.offers.definitions import parse
-from mcp_hub.catalog.texts.plain_text import MAX_PURPOSE, OPENING, first_sentence
+from mcp_hub.catalog.texts import MAX_PURPOSE, OPENING, first_sentence
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import Kind, Origin, RawObject, Snapshot

@@ -14,9 +14,8 @@ from mcp_hub.client.streams import HubStream, OnPause, Start, ignore, started
 from mcp_hub.client.transport import HubTransport
 from mcp_hub.errors import HubError
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
-from mcp_hub.protocol.rest.calls import ToolList
+from mcp_hub.protocol.rest.calls import FoundTools, PromptList, ToolList
 from mcp_hub.protocol.rest.history import HistoryCall, HistoryCleared, HistoryPage, HistoryQuery
-from mcp_hub.protocol.rest.lists import FoundTools, PromptList
 from mcp_hub.protocol.rest.overview import ClientList, ClientSummary
 from mcp_hub.protocol.rest.servers import ReloadAnswer, RestartAnswer, ServerInfo, ServerList
 from mcp_hub.protocol.rest.streams import InputBody, StreamList, StreamStatus

@@ -22,7 +22,7 @@ from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
 from mcp_hub.protocol.rest.problems import RestProblem
-from mcp_hub.protocol.shape.stream_errors import error_of
+from mcp_hub.protocol.shape.stream_events import error_of
 
 _REASON: Final = 500
 """Characters of a foreign text that go into a message."""

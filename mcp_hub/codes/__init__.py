@@ -2,10 +2,8 @@
 
 Codes do not change; the sentences beside them may.
 
-* `advice`: the form of a row and a table
-* `servers`: codes of servers
-* `relayed`: codes of configurations, calls, HTTP, model output
-* `tables`: all, in groups and by name
+* `relayed`: the form of a table; codes of configurations, calls, HTTP, model output
+* `tables`: codes of servers; all, in groups and by name
 
 Not here: where a code is raised.
 """

@@ -1,8 +1,25 @@
-"""Codes of configurations, calls, HTTP, and model output."""
+"""The form of the tables, and codes of configurations, calls, HTTP, and model output."""
 
-from typing import Final
+import shlex
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
-from mcp_hub.codes.advice import table
+
+class Advice(NamedTuple):
+    """A meaning and a fix, with SERVER for the server's name."""
+
+    meaning: str
+    fix: str
+
+    def fix_of(self, server: str) -> str:
+        """The fix for this server, quoted for a shell."""
+        return self.fix.replace(" SERVER`", f" {shlex.quote(server)}`")
+
+
+def table(**rows: tuple[str, str]) -> Mapping[str, Advice]:
+    return MappingProxyType({code: Advice(*row) for code, row in rows.items()})
+
 
 CONFIGURATION: Final = table(
     config_not_found=("The configuration file does not exist.", "Create it, or name it with --config."),

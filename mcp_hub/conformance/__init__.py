@@ -6,6 +6,5 @@ Out: for each scenario whether it passed, failed or was skipped, and why.
 
 * `runner`: plays scenarios
 * `peers`: raw MCP clients, without a client library
-* `vectors`: scenarios and templates
-* `rules`: checks of event logs
+* `vectors`: scenarios and templates, and checks of event logs
 """

@@ -4,7 +4,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import urljoin
 
 import anyio
@@ -71,18 +71,9 @@ class Exchange:
         await self._news.wait()
 
 
-class RawClient(Protocol):
+class RawClient(ABC):
     """A client; `offered` are the server's capabilities."""
 
-    era: Era
-    offered: JsonObject
-
-    async def send(self, method: str, params: JsonObject) -> Exchange: ...
-
-    async def cancel(self, exchange: Exchange) -> None: ...
-
-
-class _Client(ABC):
     def __init__(self, era: Era, capabilities: JsonObject) -> None:
         self.era = era
         self.offered: JsonObject = {}
@@ -90,6 +81,7 @@ class _Client(ABC):
         self._exchanges: dict[int, Exchange] = {}
 
     async def hello(self) -> None:
+        """The handshake of the era, and the list of tools. Raises `PeerLost`."""
         with anyio.move_on_after(_STARTING) as scope:
             await self._hello()
         if scope.cancelled_caught:
@@ -141,7 +133,7 @@ class _Client(ABC):
     async def _write(self, message: JsonObject, exchange: Exchange | None) -> None: ...
 
 
-class _StdioClient(_Client):
+class _StdioClient(RawClient):
     def __init__(self, era: Era, capabilities: JsonObject, process: anyio.abc.Process) -> None:
         super().__init__(era, capabilities)
         self._process = process
@@ -168,7 +160,7 @@ class _StdioClient(_Client):
             raise PeerLost("the server does not read its input any more") from None
 
 
-class _SseClient(_Client):
+class _SseClient(RawClient):
     """HTTP+SSE (2024-11-05)."""
 
     def __init__(self, capabilities: JsonObject, url: str, http: httpx2.AsyncClient) -> None:
@@ -214,7 +206,7 @@ class _SseClient(_Client):
             exchange.give_up(f"POST {self._endpoint} answers {answer.status_code}")
 
 
-class _HttpClient(_Client):
+class _HttpClient(RawClient):
     def __init__(
         self,
         era: Era,

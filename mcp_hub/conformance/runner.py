@@ -7,10 +7,9 @@ from typing import Final, Literal
 import anyio
 import msgspec
 
-from mcp_hub.conformance import rules
+from mcp_hub.conformance import vectors
 from mcp_hub.conformance.peers import Exchange, PeerLost, RawClient, declared
-from mcp_hub.conformance.rules import STREAMS, SeenEvent
-from mcp_hub.conformance.vectors import Mismatch, Scenario, filled, matched, shown
+from mcp_hub.conformance.vectors import STREAMS, Mismatch, Scenario, SeenEvent, filled, matched, shown
 from mcp_hub.types import HANDSHAKE, MODERN, JsonObject
 
 READ: Final = f"{STREAMS}.read"
@@ -106,7 +105,7 @@ class Runner:
         peer = self._on(step)
         places = ("extensions",) if peer.era is MODERN else ("extensions", "experimental")
         offers = [(peer.offered.get(capability) or {}).get(step["offers"]) for capability in places]
-        rules.check(
+        vectors.check(
             any(isinstance(offer, dict) for offer in offers), f"capabilities.{places[0]} lacks {step['offers']}"
         )
 
@@ -127,7 +126,7 @@ class Runner:
     async def _notified(self, step: JsonObject) -> None:
         exchange, _ = self._exchanges[step["notified"]]
         await exchange.notified(step["count"])
-        rules.check(bool(exchange.notifications), "the call ended without a notification")
+        vectors.check(bool(exchange.notifications), "the call ended without a notification")
         part = exchange.notifications[0].get("params", {}).get("_meta", {}).get(STREAMS, {})
         matched({"stream": step["stream"]}, part, self._values, f"_meta[{STREAMS!r}]")
 
@@ -140,7 +139,7 @@ class Runner:
     async def _live(self, step: JsonObject) -> None:
         exchange, _ = self._exchanges[step["live"]]
         await exchange.answer()
-        events = rules.live_events(exchange.notifications, self._values.get(step["stream"]), step["token"])
+        events = vectors.live_events(exchange.notifications, self._values.get(step["stream"]), step["token"])
         self._logs[step["into"]] = events
 
     async def _silent(self, step: JsonObject) -> None:
@@ -148,12 +147,12 @@ class Runner:
         await exchange.answer()
         for message in exchange.notifications:
             meta = (message.get("params") or {}).get("_meta") or {}
-            rules.check(STREAMS not in meta, f"a notification has {STREAMS}")
+            vectors.check(STREAMS not in meta, f"a notification has {STREAMS}")
 
     async def _read(self, step: JsonObject) -> None:
         stream = filled(step["read"], self._values)
         events = [event async for event in self._events(self._on(step), stream, 0, step.get("maxEvents"))]
-        self._logs[step["into"]] = rules.whole_log(events, stream)
+        self._logs[step["into"]] = vectors.whole_log(events, stream)
 
     async def _suffixes(self, step: JsonObject) -> None:
         stream, whole = filled(step["of"], self._values), self._logs[step["suffixes"]]
@@ -161,17 +160,17 @@ class Runner:
         for after in range(0, len(whole) + 1, every):
             got = [event["seq"] async for event in self._events(self._on(step), stream, after, None)]
             expected = list(range(after + 1, len(whole) + 1))
-            rules.check(got == expected, f"behind cursor {after} of {len(whole)} come events {shown(got)}")
+            vectors.check(got == expected, f"behind cursor {after} of {len(whole)} come events {shown(got)}")
 
     async def _events(
         self, peer: RawClient, stream: object, after: int, limit: int | None
     ) -> AsyncIterator[JsonObject]:
         for _ in range(_MOST_PAGES):
             params: JsonObject = {"stream": stream, "cursor": str(after), "waitMs": 10_000}
-            page = rules.page(
+            page = vectors.page(
                 await self._result(peer, params | ({} if limit is None else {"maxEvents": limit})), after, limit
             )
-            rules.check(not page.truncated, "events are gone already")
+            vectors.check(not page.truncated, "events are gone already")
             for event in page.events:
                 yield event
             after = int(page.cursor)
@@ -184,18 +183,18 @@ class Runner:
         if not isinstance(result := answer.get("result"), dict):
             raise Mismatch(f"{READ} answers {shown(answer.get('error'))}")
         expected = None if peer.era is HANDSHAKE else "complete"
-        rules.check(result.get("resultType") == expected, f"resultType is {shown(result.get('resultType'))}")
+        vectors.check(result.get("resultType") == expected, f"resultType is {shown(result.get('resultType'))}")
         return result
 
     async def _page(self, step: JsonObject) -> None:
         params = filled(step["page"], self._values)
         assert isinstance(params, dict)
-        page = rules.page(await self._result(self._on(step), params), int(params["cursor"]), params.get("maxEvents"))
+        page = vectors.page(await self._result(self._on(step), params), int(params["cursor"]), params.get("maxEvents"))
         matched(step.get("is", {}), msgspec.to_builtins(page), self._values, "the page")
 
     async def _same(self, step: JsonObject) -> None:
         live, whole = (self._logs[name] for name in step["same"])
-        rules.same(live, whole[1:-1] if step.get("but") == "start and ending" else whole)
+        vectors.same(live, whole[1:-1] if step.get("but") == "start and ending" else whole)
 
     async def _ending(self, step: JsonObject) -> None:
         last = self._logs[step["ending"]][-1]

@@ -1,8 +1,10 @@
-"""Scenarios, and templates that match messages. Pure."""
+"""Scenarios, templates that match messages, and rules of docs/specification/streams.md. Pure; raise `Mismatch`."""
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -97,3 +99,122 @@ def shown(value: object) -> str:
     """A value as JSON, cut if long."""
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+STREAMS: Final = "dev.mcp-hub/streams"
+ENDINGS: Final = ("end", "error")
+_BRIEF: Final = ("seq", "type", "data")
+
+
+class SeenEvent(msgspec.Struct, frozen=True):
+    """An event in a notification."""
+
+    seq: int
+    type: str
+    data: JsonObject
+
+    @property
+    def is_ending(self) -> bool:
+        return self.type in ENDINGS
+
+
+class _Part(msgspec.Struct):
+    stream: str
+    cursor: str
+    events: list[SeenEvent]
+
+
+class _Page(msgspec.Struct):
+    events: list[JsonObject]
+    cursor: str
+    truncated: bool
+    closed: bool
+
+
+def check(claim: bool, otherwise: str) -> None:
+    if not claim:
+        raise Mismatch(otherwise)
+
+
+def live_events(notifications: Sequence[JsonObject], stream: object, token: str) -> list[SeenEvent]:
+    """The events in notifications (section 4)."""
+    seen: list[SeenEvent] = []
+    last = -math.inf
+    for message in notifications:
+        params = message.get("params") or {}
+        if message.get("method") != "notifications/progress" or params.get("progressToken") != token:
+            continue
+        value = params.get("progress")
+        if not isinstance(value, int | float):
+            raise Mismatch(f"progress is {shown(value)}, not a number")
+        check(value > last, f"progress {value} follows {last}: it has to increase")
+        last = value
+        part = (params.get("_meta") or {}).get(STREAMS)
+        if part is not None:
+            seen += _part_events(_read(part, _Part, f"_meta[{STREAMS!r}]"), stream)
+    check(bool(seen), "no notification has events")
+    check(seen[0].seq > 1 or seen[0].type != "start", "the event start is sent")
+    _in_order(seen)
+    check(not any(event.is_ending for event in seen), "the ending is sent before the response")
+    return seen
+
+
+def _part_events(part: _Part, stream: object) -> list[SeenEvent]:
+    check(part.stream == stream, f"a notification is of stream {part.stream}, the mark of {stream}")
+    check(bool(part.events), "a notification has no events")
+    check(part.cursor == str(part.events[-1].seq), f"cursor {part.cursor} is not that of event {part.events[-1].seq}")
+    return part.events
+
+
+def whole_log(events: Sequence[JsonObject], stream: object) -> list[SeenEvent]:
+    """All events of an ended stream (section 3)."""
+    for event in events:
+        check(event.get("v") == 1, f"event {event.get('seq')}: v is {shown(event.get('v'))}, not 1")
+        check(event.get("stream") == stream, f"event {event.get('seq')} is of stream {event.get('stream')}")
+        check(isinstance(event.get("ts"), str), f"event {event.get('seq')} has no time")
+    seen = [_read({key: event.get(key) for key in _BRIEF}, SeenEvent, "an event") for event in events]
+    check(bool(seen), "the stream has no events")
+    check((seen[0].seq, seen[0].type) == (1, "start"), f"the first event is {seen[0].seq} {seen[0].type}")
+    _in_order(seen)
+    check([event.type for event in seen].count("start") == 1, "there is more than one start")
+    endings = [event.seq for event in seen if event.is_ending]
+    check(len(endings) == 1, f"{len(endings)} events are endings: {endings}")
+    check(seen[-1].is_ending, f"event {seen[-1].seq} comes after the ending, {endings[0]}")
+    return seen
+
+
+def _in_order(events: Sequence[SeenEvent]) -> None:
+    for earlier, later in pairwise(events):
+        check(later.seq == earlier.seq + 1, f"event {earlier.seq} is followed by {later.seq}")
+
+
+def same(first: Sequence[SeenEvent], second: Sequence[SeenEvent]) -> None:
+    """Compares two logs."""
+    for mine, its in zip(first, second, strict=False):
+        check(mine == its, f"event {mine.seq} differs: {shown(mine.data)} and {shown(its.data)}")
+    check(len(first) == len(second), f"{len(first)} events here, {len(second)} there")
+
+
+def page(result: object, after: int, limit: int | None) -> _Page:
+    """Checks a page (section 6)."""
+    read = _read(result, _Page, "the result")
+    numbers = [event.get("seq") for event in read.events]
+    check(limit is None or len(numbers) <= limit, f"{len(numbers)} events where maxEvents is {limit}")
+    first = numbers[0] if numbers and read.truncated else after + 1
+    expected = list(range(first, first + len(numbers))) if isinstance(first, int) else []
+    check(numbers == expected, f"behind cursor {after} come events {shown(numbers)}")
+    last = str(numbers[-1]) if numbers else str(after)
+    check(read.cursor == last, f"the cursor of a page up to event {last} is {read.cursor}")
+    ends = any(event.get("type") in ENDINGS for event in read.events)
+    check(read.closed or not ends, "the page has the ending and is not closed")
+    return read
+
+
+_Shape = TypeVar("_Shape", bound=msgspec.Struct)
+
+
+def _read(value: object, type_: type[_Shape], path: str) -> _Shape:
+    try:
+        return msgspec.convert(value, type_)
+    except msgspec.ValidationError as exc:
+        raise Mismatch(f"{path}: {exc}") from None

@@ -3,8 +3,7 @@
 * `entries`: the edits; the result is parsed again and compared
 * `json_text`: JSON with comments
 * `toml_text`: TOML
-* `yaml_text`: YAML
-* `spans`: places of YAML nodes
+* `yaml_text`: YAML, by the places of its nodes
 * `splices`: replacements in a text
 * `writing`: values as YAML
 

@@ -1,32 +1,148 @@
-"""Edits of YAML mappings and lists, in block or flow style."""
+"""Edits of YAML mappings and lists, in block or flow style, by the marks of PyYAML's parser. Pure."""
 
+import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Final
 
 import msgspec
 import yaml
 
-from mcp_hub.edit import spans, writing
-from mcp_hub.edit.spans import Pair
-from mcp_hub.edit.splices import CannotEdit, Splice, line_end, line_start, newline_of
+from mcp_hub.edit import writing
+from mcp_hub.edit.splices import KEPT_TEXTS, CannotEdit, Splice, line_end, line_start, newline_of
 from mcp_hub.edit.writing import STEP, Manner, nested
 from mcp_hub.types import JsonObject
+
+_ALIAS: Final = "!alias"
+_COMMENT: Final = re.compile(r"#[^\r\n]*")
+
+
+class _Pair(msgspec.Struct, frozen=True):
+    """A key and its value; for an item of a list, both are the item."""
+
+    key: yaml.Node
+    value: yaml.Node
+
+    @property
+    def start(self) -> int:
+        return _index(self.key.start_mark)
+
+
+class _Composer(yaml.SafeLoader):
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if not self.check_event(yaml.AliasEvent):
+            return super().compose_node(parent, index)
+        event = self.get_event()  # type: ignore[no-untyped-call]  # types-PyYAML lacks it
+        return yaml.ScalarNode(_ALIAS, event.anchor, event.start_mark, event.end_mark)
+
+
+@lru_cache(maxsize=KEPT_TEXTS)
+def composed(text: str) -> yaml.Node | None:
+    """The root node, or None. Raises `CannotEdit`."""
+    try:
+        return _Composer(text).get_single_node()
+    except (yaml.YAMLError, RecursionError):
+        raise CannotEdit("it is not YAML with one document") from None
+
+
+def pairs_of(node: yaml.Node | None) -> list[_Pair]:
+    """The entries of a mapping or list."""
+    if isinstance(node, yaml.SequenceNode):
+        return [_Pair(item, item) for item in node.value]
+    return [_Pair(*pair) for pair in node.value] if isinstance(node, yaml.MappingNode) else []
+
+
+def find_pair(node: yaml.Node | None, key: str | int) -> _Pair | None:
+    """The entry with this key or index, or None. Raises `CannotEdit` for a duplicate key."""
+    listed = pairs_of(node)
+    if isinstance(node, yaml.SequenceNode):
+        return listed[key] if isinstance(key, int) and key < len(listed) else None
+    named = [pair for pair in listed if isinstance(pair.key, yaml.ScalarNode) and pair.key.value == key]
+    if len(named) > 1:
+        raise CannotEdit("a key occurs twice")
+    return named[0] if named else None
+
+
+def pair_at(root: yaml.Node | None, path: Sequence[str | int]) -> _Pair | None:
+    """The entry at the path, or None."""
+    pair, node = None, root
+    for key in path:
+        pair = find_pair(node, key)
+        if pair is None:
+            return None
+        node = pair.value
+    return pair
+
+
+def start_of(node: yaml.Node) -> int:
+    return _index(node.start_mark)
+
+
+def column_of(node: yaml.Node) -> int:
+    """Its column, from 0."""
+    assert node.start_mark is not None
+    return int(node.start_mark.column)
+
+
+def is_flow(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.CollectionNode) and bool(node.flow_style)
+
+
+def is_block(node: yaml.Node) -> bool:
+    """Whether it has lines of its own."""
+    if isinstance(node, yaml.CollectionNode):
+        return not node.flow_style
+    return isinstance(node, yaml.ScalarNode) and node.style in ("|", ">")
+
+
+def is_empty_value(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and start_of(node) == _index(node.end_mark)
+
+
+def end_of(text: str, node: yaml.Node) -> int:
+    """The index behind its last character, before comments and blank lines."""
+    if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        return end_of(text, last[1] if isinstance(last, tuple) else last)
+    index = _index(node.end_mark)
+    if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
+        header = _COMMENT.sub("", text[start_of(node) : text.find("\n", start_of(node))])
+        if "+" not in header:  # otherwise blank lines are part of the value
+            index = len(text[:index].rstrip(" \r\n"))
+    return index
+
+
+def indent_before(text: str, index: int) -> str | None:
+    """The indentation before `index`, if nothing else is there."""
+    before = text[line_start(text, index) : index]
+    return before if not before.strip(" ") else None
+
+
+def without_comments(gap: str) -> str:
+    """The text with blanks in place of comments."""
+    return _COMMENT.sub(lambda comment: " " * len(comment[0]), gap)
+
+
+def _index(mark: yaml.Mark | None) -> int:
+    assert mark is not None
+    return int(mark.index)
 
 
 def put(text: str, above: Sequence[str], members: Mapping[str, object], manner: Manner) -> list[Splice]:
     """Sets one member of a mapping, or several new ones; makes missing mappings. Raises `CannotEdit`."""
-    root = spans.composed(text)
+    root = composed(text)
     page = _Page(text, newline_of(text), _step(root), manner)
-    if root is None or spans.is_empty(root):
+    if root is None or is_empty_value(root):
         return [page.with_lines(len(text), page.block(nested(above, members), 0))]
     pair, node = None, root
     for depth, key in enumerate(above):
-        child = spans.find(node, key)
+        child = find_pair(node, key)
         if child is None:
             return page.inserted(pair, node, {key: nested(above[depth + 1 :], members)})
-        if not spans.pairs(child.value):
+        if not pairs_of(child.value):
             return page.replaced(node, child, nested(above[depth + 1 :], members))
         pair, node = child, child.value
-    present = [child for key in members if (child := spans.find(node, key)) is not None]
+    present = [child for key in members if (child := find_pair(node, key)) is not None]
     if not present:
         return page.inserted(pair, node, members)
     if len(members) > 1:
@@ -36,12 +152,12 @@ def put(text: str, above: Sequence[str], members: Mapping[str, object], manner: 
 
 def remove(text: str, path: Sequence[str | int], manner: Manner) -> list[Splice]:
     """Removes the entry at the path, which may end with an index. Raises `CannotEdit`."""
-    above = spans.walk(spans.composed(text), path[:-1])
+    above = pair_at(composed(text), path[:-1])
     node, pair = _walked(text, path)
-    if spans.is_flow(node):
+    if is_flow(node):
         return _Page(text).without_item(node, pair)
     begin, end = _lines(text, pair)
-    is_last = len(spans.pairs(node)) == 1
+    is_last = len(pairs_of(node)) == 1
     if is_last and above is None:
         raise CannotEdit("nothing would be left of the file")
     if is_last and above is not None and manner is Manner.CLIENT:
@@ -57,18 +173,18 @@ def copy(
 ) -> list[Splice]:
     """Inserts the lines at `old` in `source`, behind `after`, or first. Raises `CannotEdit`."""
     lines, newline = _copied(source, old), newline_of(text)
-    root = spans.composed(text)
-    above = spans.walk(root, path[:-1])
+    root = composed(text)
+    above = pair_at(root, path[:-1])
     if above is None:
         return _new_holder(text, root, path, lines)
     node = above.value
-    if not spans.pairs(node):
+    if not pairs_of(node):
         return _into_empty(text, above, lines)
-    if spans.is_flow(node):
+    if is_flow(node):
         raise CannotEdit("the servers are written on one line")
-    entry = _indented(lines, spans.column(node), newline)
-    sibling = None if after is None else spans.find(node, after)
-    index = line_start(text, spans.pairs(node)[0].start) if sibling is None else _lines(text, sibling)[1]
+    entry = _indented(lines, column_of(node), newline)
+    sibling = None if after is None else find_pair(node, after)
+    index = line_start(text, pairs_of(node)[0].start) if sibling is None else _lines(text, sibling)[1]
     if index and not text[:index].endswith("\n"):
         return [Splice(index, index, newline + entry.removesuffix(newline))]
     return [Splice(index, index, entry)]
@@ -107,46 +223,46 @@ class _Page(msgspec.Struct, frozen=True):
         is_open = self.manner is Manner.CLIENT and stop > 0 and self.text[stop - 1] != "\n"  # nor had the last line
         return Splice(index, stop, before + self.newline.join(lines) + ("" if is_open else self.newline))
 
-    def inserted(self, above: Pair | None, node: yaml.Node, members: Mapping[str, object]) -> list[Splice]:
+    def inserted(self, above: _Pair | None, node: yaml.Node, members: Mapping[str, object]) -> list[Splice]:
         """Inserts members behind the last entry; in a client's file, directly below the key `above`."""
         if not isinstance(node, yaml.MappingNode):
             raise CannotEdit("there is a value that is not a mapping where the servers belong")
         if node.flow_style:
             return self._with_items(node, members)
-        indents = (spans.indent(self.text, pair.start) for pair in spans.pairs(node))
+        indents = (indent_before(self.text, pair.start) for pair in pairs_of(node))
         blanks = next((blanks for blanks in indents if blanks is not None), None)
         if blanks is None:
             raise CannotEdit("its keys do not begin their lines")
         if above is not None and self.manner is Manner.CLIENT:
             return [self.with_lines(line_end(self.text, _end(above.key)), self.block(members, len(blanks)))]
-        index = line_end(self.text, spans.end(self.text, node))
+        index = line_end(self.text, end_of(self.text, node))
         for line in self.text[index:].splitlines(keepends=True):  # comments of the entry before
             if not line.lstrip(" ").startswith("#") or len(line) - len(line.lstrip(" ")) < len(blanks):
                 break
             index += len(line)
         return [self.with_lines(index, self.block(members, len(blanks)))]
 
-    def replaced(self, node: yaml.Node, pair: Pair, value: object) -> list[Splice]:
+    def replaced(self, node: yaml.Node, pair: _Pair, value: object) -> list[Splice]:
         """Sets the value of an entry and keeps its comment."""
         old, text = pair.value, self.text
-        begin, end = spans.start(old), spans.end(text, old)
-        has_lines = isinstance(value, dict) and bool(value) and not spans.is_flow(node)
-        is_empty = spans.is_empty(old) or isinstance(old, yaml.MappingNode) and not old.value
-        if spans.is_block(old) or has_lines and self.manner is Manner.CLIENT and not is_empty:
+        begin, end = start_of(old), end_of(text, old)
+        has_lines = isinstance(value, dict) and bool(value) and not is_flow(node)
+        is_empty = is_empty_value(old) or isinstance(old, yaml.MappingNode) and not old.value
+        if is_block(old) or has_lines and self.manner is Manner.CLIENT and not is_empty:
             lines = writing.entry(str(pair.key.value), value, self._column(pair), self.step, self.manner)
             return [self.with_lines(line_start(text, pair.start), lines, line_end(text, end))]
         if isinstance(value, dict) and has_lines and is_empty:
             below = self.with_lines(line_end(text, end), self.block(value, self._column(pair) + self.step))
             return [Splice(len(text[:begin].rstrip(" ")), end), below]
-        gap = " " if spans.is_empty(old) and text[begin - 1 : begin] == ":" else ""
+        gap = " " if is_empty_value(old) and text[begin - 1 : begin] == ":" else ""
         return [Splice(begin, end, gap + writing.flow(value, self.manner))]
 
-    def without_item(self, node: yaml.Node, pair: Pair) -> list[Splice]:
-        listed, text, end = spans.pairs(node), self.text, spans.end(self.text, pair.value)
+    def without_item(self, node: yaml.Node, pair: _Pair) -> list[Splice]:
+        listed, text, end = pairs_of(node), self.text, end_of(self.text, pair.value)
         number = next(index for index, item in enumerate(listed) if item.start == pair.start)
         is_last = number + 1 == len(listed)
-        behind = spans.end(text, node) - 1 if is_last else listed[number + 1].start
-        before = spans.end(text, listed[number - 1].value) if number else None
+        behind = end_of(text, node) - 1 if is_last else listed[number + 1].start
+        before = end_of(text, listed[number - 1].value) if number else None
         comma = self._comma(end, behind)
         begin, stop = line_start(text, pair.start), line_end(text, comma or end)
         if not text[begin : pair.start].strip() and stop <= behind:
@@ -165,10 +281,10 @@ class _Page(msgspec.Struct, frozen=True):
 
     def _with_items(self, node: yaml.MappingNode, members: Mapping[str, object]) -> list[Splice]:
         items = [writing.flow({key: value}, self.manner)[1:-1] for key, value in members.items()]
-        text, close, line, listed = self.text, spans.end(self.text, node) - 1, ", ".join(items), spans.pairs(node)
+        text, close, line, listed = self.text, end_of(self.text, node) - 1, ", ".join(items), pairs_of(node)
         if not listed:
-            return [Splice(spans.start(node) + len(text[spans.start(node) : close].rstrip(" ")), close, line)]
-        last = spans.end(text, listed[-1].value)
+            return [Splice(start_of(node) + len(text[start_of(node) : close].rstrip(" ")), close, line)]
+        last = end_of(text, listed[-1].value)
         comma = self._comma(last, close)
         behind, end = comma or last, "," if comma else ""
         blanks = text[line_start(text, listed[-1].start) : listed[-1].start]
@@ -181,40 +297,40 @@ class _Page(msgspec.Struct, frozen=True):
             return [Splice(index, index, below if comma else "," + below)]
         return [Splice(last, last, ","), Splice(index, index, below)]
 
-    def _column(self, pair: Pair) -> int:
-        blanks = spans.indent(self.text, pair.start)
+    def _column(self, pair: _Pair) -> int:
+        blanks = indent_before(self.text, pair.start)
         if blanks is None:
             raise CannotEdit("the entry does not begin a line")
         return len(blanks)
 
     def _comma(self, begin: int, end: int) -> int | None:
-        index = spans.without_comments(self.text[begin:end]).find(",")
+        index = without_comments(self.text[begin:end]).find(",")
         return None if index < 0 else begin + index + 1
 
 
 def _step(root: yaml.Node | None) -> int:
-    for outer in spans.pairs(root):
-        inner = spans.pairs(outer.value) if isinstance(outer.value, yaml.MappingNode) else []
-        if inner and spans.is_block(outer.value):
-            return max(1, spans.column(inner[0].key) - spans.column(outer.key))
+    for outer in pairs_of(root):
+        inner = pairs_of(outer.value) if isinstance(outer.value, yaml.MappingNode) else []
+        if inner and is_block(outer.value):
+            return max(1, column_of(inner[0].key) - column_of(outer.key))
     return STEP
 
 
-def _walked(text: str, path: Sequence[str | int]) -> tuple[yaml.Node, Pair]:
-    root = spans.composed(text)
-    above = spans.walk(root, path[:-1])
+def _walked(text: str, path: Sequence[str | int]) -> tuple[yaml.Node, _Pair]:
+    root = composed(text)
+    above = pair_at(root, path[:-1])
     node = root if above is None else above.value
-    pair = spans.find(node, path[-1]) if above is not None or len(path) == 1 else None
+    pair = find_pair(node, path[-1]) if above is not None or len(path) == 1 else None
     if node is None or pair is None:
         raise CannotEdit("the entry was not found in the text")
     return node, pair
 
 
-def _lines(text: str, pair: Pair) -> tuple[int, int]:
+def _lines(text: str, pair: _Pair) -> tuple[int, int]:
     begin = line_start(text, pair.start)
     if text[begin : pair.start].strip(" -" if pair.key is pair.value else " "):
         raise CannotEdit("the entry does not begin a line")
-    end = spans.end(text, pair.value)
+    end = end_of(text, pair.value)
     return begin, line_end(text, end if pair.key is pair.value else max(end, _end(pair.key)))
 
 
@@ -225,10 +341,10 @@ def _end(key: yaml.Node) -> int:
 
 def _copied(source: str, path: Sequence[str | int]) -> list[str]:
     node, pair = _walked(source, path)
-    if spans.is_flow(node):
+    if is_flow(node):
         raise CannotEdit("the entry is written on one line with others")
     begin, end = _lines(source, pair)
-    indent = " " * spans.column(node)
+    indent = " " * column_of(node)
     return [line.removeprefix(indent).rstrip("\r") for line in source[begin:end].removesuffix("\n").split("\n")]
 
 
@@ -246,10 +362,10 @@ def _new_holder(text: str, root: yaml.Node | None, path: Sequence[str | int], li
     return [Splice(len(text), len(text), before + entry)]
 
 
-def _into_empty(text: str, above: Pair, lines: Sequence[str]) -> list[Splice]:
+def _into_empty(text: str, above: _Pair, lines: Sequence[str]) -> list[Splice]:
     newline = newline_of(text)
-    colon, end = text.index(":", _end(above.key)) + 1, spans.end(text, above.value)
+    colon, end = text.index(":", _end(above.key)) + 1, end_of(text, above.value)
     emptied = [Splice(colon, end)] if end > colon else []
     index = line_end(text, max(end, colon))
-    entry = _indented(lines, spans.column(above.key) + STEP, newline)
+    entry = _indented(lines, column_of(above.key) + STEP, newline)
     return [*emptied, Splice(index, index, entry if text[:index].endswith("\n") else newline + entry)]

@@ -19,7 +19,7 @@ CONFIG = {"servers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}, 
 
 
 @dataclass(frozen=True)
-class ToolUse:
+class _ToolUse:
     """A call that the model wants."""
 
     name: str
@@ -29,11 +29,11 @@ class ToolUse:
 class ScriptedModel:
     """Looks up the time once, then answers."""
 
-    def step(self, messages: Sequence[str], tools: Sequence[Tool]) -> ToolUse | str:
+    def step(self, messages: Sequence[str], tools: Sequence[Tool]) -> _ToolUse | str:
         """The next tool call, or the final answer."""
         if len(messages) == 1:
             (clock,) = [tool.name for tool in tools if tool.name.endswith("get_current_time")]
-            return ToolUse(clock, {"timezone": "Europe/Berlin"})
+            return _ToolUse(clock, {"timezone": "Europe/Berlin"})
         return f"The tool says: {messages[-1]}"
 
 

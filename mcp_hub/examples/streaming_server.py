@@ -65,7 +65,7 @@ class EventLog:
         return {"events": events, "cursor": str(cursor), "truncated": False, "closed": closed}
 
 
-class ReadParams(types.RequestParams):
+class _ReadParams(types.RequestParams):
     """Parameters of `dev.mcp-hub/streams.read`."""
 
     model_config = ConfigDict(extra="allow", strict=True)
@@ -95,7 +95,7 @@ class Streams:
         self._streams[stream.id] = stream
         return stream
 
-    async def read(self, context: Context, params: ReadParams) -> Page:
+    async def read(self, context: Context, params: _ReadParams) -> Page:
         if not declares(context):
             raise MCPError(types.METHOD_NOT_FOUND, f"Method not found: {EXTENSION}.read")
         if unknown := ", ".join(params.model_extra or {}):  # a misspelt parameter is not ignored
@@ -115,7 +115,7 @@ def declares(context: Context) -> bool:
     return any(EXTENSION in (capabilities or {}) for capabilities in places)
 
 
-class Sender:
+class _Sender:
     """Sends a call's events in progress notifications."""
 
     def __init__(self, context: Context, stream: EventLog) -> None:
@@ -140,7 +140,7 @@ class Sender:
         await self._context.session.send_notification(notification, self._context.request_id)
 
 
-async def report(sender: Sender, lines: int, pause: float) -> str:
+async def report(sender: _Sender, lines: int, pause: float) -> str:
     """The tool: a line, a pause, a line…"""
     text = ""
     for number in range(1, lines + 1):
@@ -176,14 +176,14 @@ class Arguments(BaseModel):
 class StreamingServer:
     """`make` gives the server, for any transport."""
 
-    def __init__(self, streams: Streams | None = None, sender: type[Sender] = Sender) -> None:
+    def __init__(self, streams: Streams | None = None, sender: type[_Sender] = _Sender) -> None:
         self.streams = streams or Streams()
         self._sender = sender
 
     def make(self) -> Server[Any]:
         server: Server[Any] = Server("streaming", version="1", on_list_tools=self._list, on_call_tool=self._call)
         server.extensions[EXTENSION] = {}
-        server.add_request_handler(f"{EXTENSION}.read", ReadParams, self.streams.read)
+        server.add_request_handler(f"{EXTENSION}.read", _ReadParams, self.streams.read)
         return server
 
     async def _list(self, context: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:

@@ -41,11 +41,11 @@ TOOLS: Final[dict[str, tuple[Tool, dict[str, Any]]]] = {
 }
 
 
-class Replaced(Exception):
+class _Replaced(Exception):
     """Another worker has this name."""
 
 
-class ExampleWorker:
+class _ExampleWorker:
     """Executes calls concurrently."""
 
     def __init__(self, http: httpx2.AsyncClient) -> None:
@@ -54,7 +54,7 @@ class ExampleWorker:
         self._running: dict[str, anyio.CancelScope] = {}
 
     async def run(self) -> None:
-        """Raises `Replaced`, `httpx2.HTTPStatusError`."""
+        """Raises `_Replaced`, `httpx2.HTTPStatusError`."""
         await self._register()
         async with anyio.create_task_group() as tasks:
             while True:
@@ -82,7 +82,7 @@ class ExampleWorker:
             epoch = {"producer-epoch": str(self._epoch)}
             answer = await self._http.get(f"/v1/executors/{NAME}/calls", params={"wait": 10}, headers=epoch)
             if answer.status_code == 403:
-                raise Replaced
+                raise _Replaced
             if answer.status_code == 404:  # a hub that was started again does not know the worker
                 await self._register()
                 return []
@@ -142,7 +142,7 @@ async def main() -> None:
     url, token = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8765", os.environ.get("MCP_HUB_TOKEN")
     headers = {"authorization": f"Bearer {token}"} if token else {}
     async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=20) as http:
-        await ExampleWorker(http).run()
+        await _ExampleWorker(http).run()
 
 
 if __name__ == "__main__":
@@ -150,7 +150,7 @@ if __name__ == "__main__":
         anyio.run(main)
     except* KeyboardInterrupt:
         pass
-    except* Replaced:
+    except* _Replaced:
         sys.exit("another worker of this name has registered")
     except* httpx2.HTTPError as problems:
         sys.exit(f"the hub refused or cannot be reached: {problems.exceptions[0]}")

@@ -2,11 +2,11 @@
 
 * `tools`, `calls`, `results`: to and from MCP
 * `providers`: facts about each format
-* `events`, `streams`: model output, and its readers
+* `events`, `output_reader`, `model_output`: streamed output of models, and its readers
 * `prompted`: models whose calls are text
 * `schemas`: JSON Schema for a provider
 * `arguments`: of calls
-* `groups`, `search`: namespaces, tool search
+* `search`: tool search
 * `connectors`: servers that a provider connects to
-* `records`, `errors`: shared types
+* `records`: shared types
 """

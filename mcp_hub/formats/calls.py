@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
+from mcp_hub.errors import FormatRefused
 from mcp_hub.formats.arguments import ArgumentNames, checked, read_arguments
-from mcp_hub.formats.errors import FormatRefused
 from mcp_hub.formats.providers import FACTS, Format
 from mcp_hub.formats.records import CallFault, ModelCall, json_value
 from mcp_hub.types import JsonObject

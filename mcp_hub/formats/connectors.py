@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from mcp_hub.formats.errors import FormatRefused
+from mcp_hub.errors import FormatRefused
 from mcp_hub.types import JsonObject
 
 TOKEN: Final = "${HUB_TOKEN}"

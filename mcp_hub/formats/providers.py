@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.formats.errors import FormatRefused
+from mcp_hub.errors import FormatRefused
 from mcp_hub.formats.schemas.dialects import (
     ANTHROPIC,
     ANTHROPIC_STRICT,

@@ -5,8 +5,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from mcp_hub.errors import FormatRefused
 from mcp_hub.formats.calls import NO_ID
-from mcp_hub.formats.errors import FormatRefused
 from mcp_hub.formats.providers import Format
 from mcp_hub.formats.records import McpResult, ModelCall, json_value
 from mcp_hub.types import JsonObject

@@ -5,13 +5,12 @@ from typing import Final
 
 import msgspec
 
+from mcp_hub.errors import FormatRefused
 from mcp_hub.formats.calls import read_calls
-from mcp_hub.formats.errors import FormatRefused
-from mcp_hub.formats.groups import ToolGroup, check_groups, grouped
 from mcp_hub.formats.providers import Format
 from mcp_hub.formats.records import CallFault, ModelCall, json_value
 from mcp_hub.formats.results import write_results
-from mcp_hub.formats.tools import export
+from mcp_hub.formats.tools import ToolGroup, check_groups, export, grouped
 from mcp_hub.types import JsonObject
 
 _NOTHING: Final = "No tool fits. Search again with other words."

@@ -3,8 +3,8 @@
 import msgspec
 
 from mcp_hub.errors import RpcError
-from mcp_hub.protocol.jsonrpc.depth import is_deeper
 from mcp_hub.protocol.jsonrpc.rpc_errors import PARSE_ERROR
+from mcp_hub.protocol.jsonrpc.unparsed import is_deeper
 from mcp_hub.types import RawJson
 
 

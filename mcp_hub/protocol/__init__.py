@@ -4,7 +4,7 @@
 `meta`, `headers`               `_meta` and HTTP headers
 `capabilities`, `extensions`    declarations of peers
 `notifications`, `progress`     messages beside results
-`sse`, `cursors`                event streams; places in streams
+`sse`                           event streams, and places in them
 `skills`                        entries of `skills/list`
 `jsonrpc`                       bytes to envelopes and back
 `shape`                         values in the form of an era

@@ -4,11 +4,13 @@ Source: WHATWG HTML, "Server-sent events".
 """
 
 import re
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 import msgspec
 
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.framing import TooLong, head_of
+from mcp_hub.types import CallId
 
 COMMENT: Final = b": keep-alive\n\n"
 """Keeps proxies and idle time-outs away; clients ignore it."""
@@ -158,3 +160,29 @@ def _data_of(line: bytes) -> bytes | None:
     if line.startswith(b"data:"):
         return line[6:] if line[5:6] == b" " else line[5:]
     return b"" if line == b"data" else None
+
+
+_FORM: Final = re.compile(r"(st_[0-9A-HJKMNP-TV-Z]{26}):(0|[1-9][0-9]{0,14})")
+"""One way only to write each; 15 digits are more than any stream has events, and fit every reader's numbers."""
+
+
+class Cursor(NamedTuple):
+    """The place after event `seq`; 0 is the beginning."""
+
+    stream: CallId
+    seq: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises `ValueError`."""
+        form = _FORM.fullmatch(text)
+        if form is None:
+            raise ValueError(f"not a place in a stream: {hide_head(text, 80)!r}")
+        return cls(CallId(form[1]), int(form[2]))
+
+    def __str__(self) -> str:
+        return event_id(self.stream, self.seq)
+
+
+def event_id(stream: CallId, seq: int) -> str:
+    return f"{stream}:{seq}"

@@ -4,8 +4,8 @@
 - `rules`: a rule resolved to a `Confinement`; `confinement`: that, and this kernel's support
 - `paths`: what a command needs; `places`: system and secret paths
 - `home`: the private home folder
-- `launch`: starts `confine_program`, which applies Landlock and seccomp
+- `launch`: starts `confine_program`, which applies Landlock and seccomp; a profile of macOS
 - `filters`: the seccomp filter; `connector`: answers `connect` calls
-- `network`: the proxy; `seatbelt`: macOS
+- `network`: the proxy
 - `learning`: notes what a server uses; `proposal`: a rule from that
 """

@@ -122,7 +122,7 @@ class SystemCall:
             return True
 
 
-class CallRate:
+class _CallRate:
     """A token bucket of `rate` calls a second."""
 
     def __init__(self, clock: Clock, rate: float = RATE) -> None:
@@ -217,7 +217,7 @@ class SocketConnector:
         self.connect_number = ARCHITECTURES[confinement.machine].numbers["connect"]
         self._connected: OrderedDict[int, None] = OrderedDict()
         self.halves: OrderedDict[int, None] = OrderedDict()
-        self._rate = CallRate(clock or SystemClock(), self.rate)
+        self._rate = _CallRate(clock or SystemClock(), self.rate)
 
     async def run(self) -> None:
         """Serves until the last process ends."""

@@ -53,7 +53,7 @@ _SET_UID: Final = 0o4000
 _OF_PROCESS: Final = ("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr")
 
 
-class Architecture(msgspec.Struct, frozen=True):
+class _Architecture(msgspec.Struct, frozen=True):
     """AUDIT_ARCH, and system call numbers by name."""
 
     audit: int
@@ -119,10 +119,10 @@ _ARM: Final = {
     **{"sched_setscheduler": 119, "sched_setaffinity": 122, "setpriority": 140, "semget": 190, "setsockopt": 208},
     **{"sched_setattr": 274, "shmdt": 197},
 }
-ARCHITECTURES: Final[Mapping[str, Architecture]] = MappingProxyType(
+ARCHITECTURES: Final[Mapping[str, _Architecture]] = MappingProxyType(
     {
-        "x86_64": Architecture(0xC000003E, MappingProxyType({**_SAME, **_X86})),
-        "aarch64": Architecture(0xC00000B7, MappingProxyType({**_SAME, **_ARM})),
+        "x86_64": _Architecture(0xC000003E, MappingProxyType({**_SAME, **_X86})),
+        "aarch64": _Architecture(0xC00000B7, MappingProxyType({**_SAME, **_ARM})),
     }
 )
 """By machine name."""

@@ -82,7 +82,7 @@ class _Missed(msgspec.Struct):
     unseen: int = 0
 
 
-class MakeProxy(Protocol):
+class _MakeProxy(Protocol):
     """Makes a learning run's proxy."""
 
     def __call__(self, *, observe: Observe) -> Proxy: ...
@@ -91,7 +91,7 @@ class MakeProxy(Protocol):
 class Learning:
     """Bounded notes of one server's uses. `subject` and `confinement` are the latest start's."""
 
-    def __init__(self, make_proxy: MakeProxy) -> None:
+    def __init__(self, make_proxy: _MakeProxy) -> None:
         self._make_proxy = make_proxy
         self.subject: Subject | None = None
         self.confinement: Confinement | None = None

@@ -20,10 +20,9 @@ from mcp_hub.logs import get_logger
 from mcp_hub.sandbox.confinement import READ_DIR, READ_FILE, WRITE_FILE, Confinement, Unsupported
 from mcp_hub.sandbox.connector import SocketConnector
 from mcp_hub.sandbox.home import HomeCare, PrivateHome
-from mcp_hub.sandbox.launch import Launch, StepFailed
+from mcp_hub.sandbox.launch import Launch, SeatbeltLaunch, StepFailed
 from mcp_hub.sandbox.network.interface import Proxy, Refusals, refused_name
 from mcp_hub.sandbox.rules import FileKey, ResolvedRule, Rule, RuleError, Subject, Surroundings, listed, resolve
-from mcp_hub.sandbox.seatbelt import SeatbeltLaunch
 from mcp_hub.types import LAST_OUTPUT, Cause
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 `session`          a client in one era; the table of HTTP sessions
 `stored`           handshake sessions that outlive the hub
-`client_kinds`     limits for each kind of client
-`clients_seen`     clients since the start
+`clients`          kinds of clients and their limits; clients since the start
 `subscriptions`    subscribed resources
 """

@@ -1,13 +1,25 @@
-"""Small private files shared by hubs, one for each key; a writer holds the `.lock` file beside it."""
+"""Small private files shared by hubs, one for each key; a writer holds the `.lock` file beside it.
 
+Two kinds of them: secret keys, and the epochs of executors, which keep growing across restarts of the hub.
+"""
+
+import hashlib
 import os
+import re
+import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from mcp_hub.attach.folder import make_folder
+from mcp_hub.clock import wall_time
+from mcp_hub.logs import get_logger
 from mcp_hub.stores.locks import lock_file, open_plain, remove, take
+
+log = get_logger(__name__)
 
 _LARGEST: Final = 64 << 20
 """Bytes of a file that is read; the hub writes far smaller ones."""
@@ -79,3 +91,73 @@ class KeyedFiles:
         except OSError:
             remove(fresh)
             raise
+
+
+_SIZE: Final = 32
+"""Bytes of a key."""
+_KEPT: Final = re.compile(rb'"([0-9a-f]{%d})"' % (2 * _SIZE))
+
+
+def stored_key(files: KeyedFiles, name: str) -> bytes:
+    """The key, created at first use; a temporary one if it cannot be stored."""
+    try:
+        files.update(name, _new_key)
+        stored = _KEPT.fullmatch(files.read(name) or b"")
+    except OSError as problem:
+        log.warning("key_not_kept", file=str(files.path(name)), reason=str(problem))
+        stored = None
+    return bytes.fromhex(stored[1].decode()) if stored is not None else secrets.token_bytes(_SIZE)
+
+
+def _new_key(text: bytes | None) -> bytes | None:
+    return None if _KEPT.fullmatch(text or b"") else b'"%s"' % secrets.token_hex(_SIZE).encode()
+
+
+_MOST: Final = 4096
+"""Stored executors; a new one starts above the highest epoch of all removed ones."""
+_HIGHEST: Final = 1 << 53
+"""Above all that the clock gives, which other programs still count exactly."""
+_FILE: Final = "epochs"
+
+
+class _Record(msgspec.Struct):
+    floor: int = 0
+    epochs: dict[str, int] = {}
+
+
+def next_epoch(files: KeyedFiles, principal: str, executor_id: str, before: int, *, limit: int = _MOST) -> int:
+    """The epoch of an executor's next registration, above `before`; by the clock if the file fails."""
+    name = hashlib.blake2b(msgspec.json.encode([principal, executor_id]), digest_size=16).hexdigest()
+    epoch = 0
+
+    def change(text: bytes | None) -> bytes:
+        nonlocal epoch
+        record = _read(text)
+        epoch = max(record.epochs.pop(name, record.floor), before) + 1
+        record.epochs[name] = epoch
+        while len(record.epochs) > limit:
+            record.floor = max(record.floor, record.epochs.pop(next(iter(record.epochs))))
+        return msgspec.json.encode(record)
+
+    try:
+        files.update(_FILE, change)
+    except OSError as problem:
+        log.warning("epoch_not_kept", file=str(files.path(_FILE)), reason=str(problem))
+        epoch = max(before, _now()) + 1
+    return epoch
+
+
+def _read(text: bytes | None) -> _Record:
+    """A damaged file counts as lost; the clock is above its epochs."""
+    try:
+        record = _Record() if text is None else msgspec.json.decode(text, type=_Record)
+    except (ValueError, RecursionError):  # msgspec's errors are of the former
+        record = _Record(-1)
+    is_sound = all(0 <= epoch < _HIGHEST for epoch in (record.floor, *record.epochs.values()))
+    if not is_sound:
+        log.warning("epochs_damaged", reason="not a record of epochs; the next ones follow the clock")
+    return record if is_sound else _Record(_now())
+
+
+def _now() -> int:
+    return int(wall_time() * 1000)

@@ -9,9 +9,21 @@ import msgspec
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import KeyTaken, StoreError
 from mcp_hub.stores import base
-from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched, Message, Replicas, SessionRow
-from mcp_hub.stores.instances import new_instance_id
-from mcp_hub.stores.limits import MAX_MESSAGES, PAGE_BYTES, StoreLimits, surplus
+from mcp_hub.stores.base import (
+    MAX_MESSAGES,
+    PAGE_BYTES,
+    Appended,
+    Change,
+    Chunk,
+    EventPage,
+    Fetched,
+    Message,
+    Replicas,
+    SessionRow,
+    StoreLimits,
+    surplus,
+)
+from mcp_hub.stores.locks import new_instance_id
 from mcp_hub.types import CallId
 
 
@@ -253,7 +265,7 @@ class MemoryInbox:
         await anyio.sleep(seconds)
 
 
-class MemoryLeases:
+class _MemoryLeases:
     """The `StreamLeases` in memory."""
 
     interval = 5.0
@@ -310,7 +322,7 @@ class MemoryStore:
         self.streams = MemoryStreams(limits, instance or new_instance_id())
         self.log = MemoryLog(self.streams)
         self.inbox = MemoryInbox(self.streams)
-        self.leases = MemoryLeases(self.streams)
+        self.leases = _MemoryLeases(self.streams)
         self.sessions = MemorySessions(limits.sessions)
 
     async def open(self) -> None:

@@ -1,22 +1,133 @@
-"""The store that replicas share. Needs the extra `redis`."""
+"""The store that replicas share, their locks, and their long results. Needs the extra `redis`.
+
+Long results: limits of one principal apply, total ones do not.
+"""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Final, Literal
 
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
-from mcp_hub.stores.documents.base import DocumentLimits
+from mcp_hub.stores.base import StoreLimits
+from mcp_hub.stores.documents import DocumentLimits, Part, check_size, document_id, is_document_id, surplus
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.history.replicas import RedisHistory
-from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.recovery.failsafe import FailsafeStore
 from mcp_hub.stores.recovery.shared import failsafe_on_server
-from mcp_hub.stores.redis.connection import Server
-from mcp_hub.stores.redis.documents import RedisDocuments
-from mcp_hub.stores.redis.leases import RedisHoldings
+from mcp_hub.stores.redis.leases import StoreLinks
+from mcp_hub.stores.redis.link import Command, LinkJob, Server, script
+from mcp_hub.stores.redis.records import pairs
+from mcp_hub.stores.redis.scripts import HOLD, LET_GO
 from mcp_hub.stores.redis.store import RedisStore
 
 log = get_logger(__name__)
+
+_DIGITS: Final = 16
+"""Digits that no size has."""
+_LAST: Final = 1 << 40
+"""Bytes beyond which no text reaches."""
+
+
+_HELD: Final = 7 * 86400
+"""Seconds after which something is held no longer in any case."""
+
+
+class _RedisHoldings:
+    """`Holdings` that end with the replica; `kind` separates equal names."""
+
+    def __init__(self, links: StoreLinks, kind: str) -> None:
+        self._keys = links.keys
+        self._kind = kind
+        self._instance = links.instance
+        self._leases = links.leases
+        self._writer = links.writer
+
+    async def hold(self, name: str) -> bool:
+        holder = await self._held_by_another(name, b"")
+        if holder and self._leases.is_gone(holder.decode("ascii", "replace")):
+            holder = await self._held_by_another(name, holder)
+        return not holder
+
+    async def _held_by_another(self, name: str, gone: bytes) -> bytes:
+        [reply] = await self._writer.ask(script(HOLD, [self._key(name)], self._instance, gone, _HELD))
+        return bytes(reply)
+
+    def _key(self, name: str) -> str:
+        return self._keys.lock(f"{self._kind}\n{name}")
+
+    def release(self, name: str) -> None:
+        """If the server fails, the lock stays while this replica lives."""
+        self._writer.submit(LinkJob([script(LET_GO, [self._key(name)], self._instance)], lambda _: None))
+
+
+class _RedisDocuments:
+    """`Documents` on a store's links; `now` returns Unix seconds."""
+
+    def __init__(self, links: StoreLinks, limits: DocumentLimits, now: Callable[[], float]) -> None:
+        self._keys = links.keys
+        self._writer = links.writer
+        self._reader = links.reader
+        self._quarantine = links.quarantine
+        self._limits = limits
+        self._now = now
+
+    async def open(self) -> None:
+        """The store opens the links."""
+
+    async def put(self, principal: str, body: bytes) -> str:
+        limits = self._limits
+        check_size(body, limits, limits.principal_bytes)
+        id_, keys = document_id(body), self._keys.documents(principal)
+        now, lasts = self._now(), int(limits.ttl * 1000)
+        documents = await self._stored(principal)
+        old = [document for document, (expires, _) in documents.items() if expires <= now]
+        remaining = [document for document in documents if document not in old and document != id_]
+        sizes = [documents[document][1] for document in remaining]
+        old += remaining[: surplus(sizes, limits.principal_bytes - len(body), limits.principal_count - 1)]
+        gone: list[Command] = []
+        for document in old:
+            gone += (("DEL", keys.body(document)), ("ZREM", keys.ends, document), ("HDEL", keys.sizes, document))
+        await self._writer.ask(
+            *gone,
+            ("SET", keys.body(id_), body, "PX", lasts),
+            ("ZADD", keys.ends, now + limits.ttl, id_),
+            ("HSET", keys.sizes, id_, len(body)),
+            ("PEXPIRE", keys.ends, lasts),
+            ("PEXPIRE", keys.sizes, lasts),
+        )
+        return id_
+
+    async def _stored(self, principal: str) -> dict[str, tuple[float, int]]:
+        keys = self._keys.documents(principal)
+        ends, sizes = await self._reader.ask(("ZRANGE", keys.ends, 0, -1, "WITHSCORES"), ("HGETALL", keys.sizes))
+        size = pairs(sizes)
+        bad_sizes = {id_: text for id_, text in size.items() if not _is_size(text)}
+        bad_ids = [id_ for id_ in ends[::2] if not is_document_id(id_.decode("ascii", "replace"))]
+        self._quarantine.fields(keys.sizes, bad_sizes, "not the size of a long result")
+        self._quarantine.members(keys.ends, bad_ids, "not the id of a long result")
+        sound = {id_: int(text) for id_, text in size.items() if id_ not in bad_sizes}
+        in_order = zip(ends[::2], ends[1::2], strict=True)
+        return {id_.decode(): (float(end), sound.get(id_, 0)) for id_, end in in_order if id_ not in bad_ids}
+
+    async def read(self, principal: str, id_: str, offset: int, size: int) -> Part | None:
+        if not is_document_id(id_):
+            return None
+        keys = self._keys.documents(principal)
+        last = min(offset + size, _LAST) - 1
+        body = keys.body(id_)
+        expires, is_there, length, data = await self._reader.ask(
+            ("ZSCORE", keys.ends, id_),
+            ("EXISTS", body),
+            ("STRLEN", body),
+            ("GETRANGE", body, offset, last) if 0 < size else ("GETRANGE", body, 1, 0),
+        )
+        if expires is None or float(expires) <= self._now() or not is_there:
+            return None
+        return Part(data, length)
+
+
+def _is_size(text: bytes) -> bool:
+    return text.isdigit() and len(text) < _DIGITS
 
 
 class _Reconnect:
@@ -71,7 +182,7 @@ class _Reconnect:
         await self.store.close()
 
 
-class RedisReplicas:
+class _RedisReplicas:
     """`Replicas` on a Redis store."""
 
     def __init__(self, store: RedisStore) -> None:
@@ -83,11 +194,11 @@ class RedisReplicas:
     def secret(self) -> bytes | None:
         return self._store.secret
 
-    def holdings(self, kind: str) -> RedisHoldings:
-        return RedisHoldings(self._store.links, kind)
+    def holdings(self, kind: str) -> _RedisHoldings:
+        return _RedisHoldings(self._store.links, kind)
 
-    def documents(self, limits: DocumentLimits, now: Callable[[], float]) -> RedisDocuments:
-        return RedisDocuments(self._store.links, limits, now)
+    def documents(self, limits: DocumentLimits, now: Callable[[], float]) -> _RedisDocuments:
+        return _RedisDocuments(self._store.links, limits, now)
 
     def history(self, now: Callable[[], float]) -> RedisHistory:
         return RedisHistory(self._store.links, now)
@@ -95,7 +206,7 @@ class RedisReplicas:
 
 def replicated(store: RedisStore, limits: StoreLimits, clock: Clock) -> FailsafeStore:
     """The store of one replica."""
-    backing, replicas = _Reconnect(store), RedisReplicas(store)
+    backing, replicas = _Reconnect(store), _RedisReplicas(store)
     return failsafe_on_server(backing, limits, store.log.instance, clock, replicas=replicas)
 
 

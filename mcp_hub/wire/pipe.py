@@ -15,7 +15,7 @@ from mcp_hub.protocol.jsonrpc.envelope import ABSENT, BadMessage, Envelope, Unse
 from mcp_hub.protocol.jsonrpc.framing import Framer, TooLong
 from mcp_hub.protocol.jsonrpc.repair import placeholder
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST, PARSE_ERROR
-from mcp_hub.protocol.jsonrpc.salvage import is_answer, salvage_id
+from mcp_hub.protocol.jsonrpc.unparsed import is_answer, salvage_id
 from mcp_hub.types import Cause
 from mcp_hub.wire.base import Cancellation, Headers, Params, Pending, Requests, Tapped, WireClosed, WireHandler
 from mcp_hub.wire.files import FileWriter, can_poll, has_reader, owned_by, read_in_thread, widen

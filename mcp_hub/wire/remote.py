@@ -21,7 +21,7 @@ from mcp_hub.protocol.jsonrpc.batches import several
 from mcp_hub.protocol.jsonrpc.envelope import ABSENT, BadMessage, Envelope, Unset
 from mcp_hub.protocol.jsonrpc.repair import placeholder
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST, PARSE_ERROR
-from mcp_hub.protocol.jsonrpc.salvage import is_own_answer, salvage_id
+from mcp_hub.protocol.jsonrpc.unparsed import is_own_answer, salvage_id
 from mcp_hub.protocol.sse import Event, EventParser
 from mcp_hub.types import JsonObject, RawJson
 from mcp_hub.wire.base import Cancellation, Headers, NotSent, Params, Pending, Requests, Tapped, WireClosed, WireHandler

@@ -13,7 +13,7 @@ import httpx2
 from mcp_hub.errors import StartFailed, UpstreamLost
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import Envelope
-from mcp_hub.protocol.jsonrpc.salvage import is_answer
+from mcp_hub.protocol.jsonrpc.unparsed import is_answer
 from mcp_hub.protocol.sse import Event, EventParser
 from mcp_hub.types import RawJson
 from mcp_hub.wire.base import Headers, Pending

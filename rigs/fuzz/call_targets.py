@@ -14,7 +14,7 @@ from mcp_hub.calls.results import paging
 from mcp_hub.calls.results.json_paths import select
 from mcp_hub.calls.results.truncate import LEAST, cut
 from mcp_hub.errors import InvalidParams
-from mcp_hub.protocol.cursors import Cursor
+from mcp_hub.protocol.sse import Cursor
 from mcp_hub.types import CallId, Era
 from rigs.fuzz.mutate import json_bytes, mutated, mutated_json
 from rigs.fuzz.target import Target, seeded

@@ -8,9 +8,8 @@ from typing import Any
 
 import jsonschema_rs
 
-from mcp_hub.catalog.compact.schema import compact_schema, compact_tool
-from mcp_hub.catalog.resources.links import Remembered, readdress
-from mcp_hub.catalog.resources.uris import Templates, UriTable, assign, assign_templates
+from mcp_hub.catalog.compact import compact_schema, compact_tool
+from mcp_hub.catalog.resources.uris import Remembered, Templates, UriTable, assign, assign_templates, readdress
 from mcp_hub.catalog.search.documents import Searchable
 from mcp_hub.catalog.search.ranker import SearchIndex
 from mcp_hub.catalog.search.words import clauses, key, words

@@ -6,7 +6,7 @@ from random import Random
 from mcp_hub.protocol.jsonrpc.batches import several
 from mcp_hub.protocol.jsonrpc.envelope import ABSENT, BadMessage, Envelope, Unset, decode
 from mcp_hub.protocol.jsonrpc.repair import NOT_JSON, placeholder
-from mcp_hub.protocol.jsonrpc.salvage import is_answer
+from mcp_hub.protocol.jsonrpc.unparsed import is_answer
 from rigs.fuzz.mutate import json_bytes, mutated_json
 from rigs.fuzz.target import Target
 from rigs.fuzz.wire_targets import HEADER_KEYS, KEYS, SCHEMAS

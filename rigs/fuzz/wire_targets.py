@@ -13,7 +13,6 @@ from mcp_hub.protocol import sse
 from mcp_hub.protocol.headers import Mirrors, header_value, param_headers, request_headers
 from mcp_hub.protocol.jsonrpc import batches
 from mcp_hub.protocol.jsonrpc.batches import several
-from mcp_hub.protocol.jsonrpc.depth import is_deeper
 from mcp_hub.protocol.jsonrpc.envelope import (
     ABSENT,
     BadMessage,
@@ -28,7 +27,7 @@ from mcp_hub.protocol.jsonrpc.envelope import (
 )
 from mcp_hub.protocol.jsonrpc.framing import Framer, TooLong
 from mcp_hub.protocol.jsonrpc.repair import Placeholder, placeholder
-from mcp_hub.protocol.jsonrpc.salvage import is_answer
+from mcp_hub.protocol.jsonrpc.unparsed import is_answer, is_deeper
 from mcp_hub.protocol.sse import Event, EventParser
 from rigs.fuzz.mutate import json_bytes, mutated_json, pieces
 from rigs.fuzz.target import Target, from_corpus, seeded

@@ -35,21 +35,21 @@ HUB_MAY_NOT = {"upstreams"}
 
 ABSTRACT = {"hub", "catalog", "calls", "sessions", "fronts"}
 CONCRETE = {"config", "stores", "upstreams"}
-SEAMS = {"upstreams.executors.posts", "stores.base", "stores.documents.base", "stores.history.base"}
+SEAMS = {"upstreams.executors.posts", "stores.base", "stores.documents", "stores.history.base"}
 """The abstract packages import nothing of the concrete ones but these."""
 
 PURE = {
     *("types", "schema", "events", "errors", "call", "config.plan", "edit", "protocol", "formats"),
     *("catalog.compact", "catalog.offers", "catalog.resources", "catalog.texts", "catalog.views"),
     *("catalog.flags", "catalog.pins", "catalog.routes", "catalog.tokens"),
-    *("catalog.costs.token_costs", "catalog.discovery.servers", "catalog.trust.scan"),
+    *("catalog.discovery.servers", "catalog.trust.scan"),
     *(f"catalog.search.{name}" for name in ("ranker", "documents", "queries", "words")),
     *("calls.machine", "calls.coalesce", "calls.results.truncate"),
-    *("calls.results.json_paths", "calls.results.patterns", "calls.results.paging", "calls.results.json_records"),
+    *("calls.results.json_paths", "calls.results.paging", "calls.results.json_records"),
     *("upstreams.supervision.lifecycle", "upstreams.executors.posts"),
     *("client.stream_reader", "client.rest_messages"),
     *("app.catalog_rules", "fronts.http.auth"),
-    *("stores.base", "stores.documents.base", "stores.limits"),
+    *("stores.base", "stores.documents"),
 }
 IMPURE = {"anyio", "asyncio", "socket", "subprocess", "starlette", "uvicorn", "sqlite3", "structlog"}
 """Pure modules import none of these."""

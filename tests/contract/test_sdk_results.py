@@ -10,8 +10,8 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcp_hub.calls.pending_input import PendingInput
+from mcp_hub.calls.plan import CallLimits, SessionRules, StreamLimits
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import CallLimits, SessionRules, StreamLimits
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules

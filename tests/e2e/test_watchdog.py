@@ -14,11 +14,11 @@ import anyio
 import pytest
 
 from mcp_hub.clock import SystemClock
-from mcp_hub.upstreams.process import reaper, watchdog_process
+from mcp_hub.upstreams.process import reaper
 from mcp_hub.upstreams.process import watchdog as module
+from mcp_hub.upstreams.process import watchdog as watchdog_module
 from mcp_hub.upstreams.process.child import Child
-from mcp_hub.upstreams.process.watchdog import CHILD, Watchdog
-from mcp_hub.upstreams.process.watchdog_process import WatchdogProcess
+from mcp_hub.upstreams.process.watchdog import CHILD, Watchdog, _WatchdogProcess
 from mcp_hub.upstreams.process.watchdog_program import INSTANCE
 from tests.interaction.fronts import is_alive
 from tests.upstreams.child import until
@@ -253,8 +253,8 @@ def test_limit_that_somebody_chose_is_left_alone() -> None:
 
 HUB = """
 import os, sys
-from mcp_hub.upstreams.process.watchdog_process import WatchdogProcess
-guard = WatchdogProcess("mine", sys.argv[1])
+from mcp_hub.upstreams.process.watchdog import _WatchdogProcess
+guard = _WatchdogProcess("mine", sys.argv[1])
 if not os.fork():
     os.read(0, 1)  # holds the guard's pipe as long as the test wants
     os._exit(0)
@@ -279,7 +279,7 @@ async def test_guard_kills_what_is_marked_and_nothing_else(start: Callable[..., 
     ours = [start(**{INSTANCE: "mine"}), start(**{INSTANCE: "mine", CHILD: "mine.1"}), start()]
     strangers = [start(), start(**{INSTANCE: "mine2"}), start(**{"X_" + INSTANCE: "mine"}), start(X=f"{INSTANCE}=mine")]
     if is_told:
-        guard = WatchdogProcess("mine", f"+{ours[2]}\n+{strangers[0]}\n")
+        guard = _WatchdogProcess("mine", f"+{ours[2]}\n+{strangers[0]}\n")
         assert guard.send(f"-{strangers[0]}\n")
         await guard.stop()
     else:
@@ -373,14 +373,14 @@ async def test_guard_that_cannot_run_is_tried_a_few_times_and_servers_run_all_th
 ) -> None:
     monkeypatch.setattr(module, "_TICK", 0.01)
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    started: list[WatchdogProcess] = []
-    real = WatchdogProcess
+    started: list[_WatchdogProcess] = []
+    real = _WatchdogProcess
 
-    def counted(instance: str, lines: str) -> WatchdogProcess:
+    def counted(instance: str, lines: str) -> _WatchdogProcess:
         started.append(real(instance, lines))
         return started[-1]
 
-    monkeypatch.setattr(watchdog_process, "WatchdogProcess", counted)
+    monkeypatch.setattr(watchdog_module, "_WatchdogProcess", counted)
     async with guarding() as watchdog, shell(watchdog, "echo here; cat") as child:
         await until(lambda: len(started) == 5 and watchdog.process_pid is None, 10)
         assert await lines(child, 1) == ["here"]

@@ -3,8 +3,7 @@ from fnmatch import fnmatchcase
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.catalog.offers.filters import Filter, Selector, Traits
-from mcp_hub.catalog.offers.hints import Hints
+from mcp_hub.catalog.offers.filters import Filter, Selector, Traits, _Hints
 
 names = st.text("ab_[]-!*?\n", max_size=6)
 globs = st.text("ab_[]-!*?", max_size=6)
@@ -15,7 +14,7 @@ told = st.none() | st.booleans()
 selectors = st.builds(Selector, st.none() | globs, st.none() | globs, told, told, told, told)
 entries = st.lists(globs | selectors, max_size=4).map(tuple)
 mixed = st.builds(Filter, st.none() | entries, entries)
-traits = st.builds(Traits, st.frozensets(names, max_size=3), st.builds(Hints, *[st.booleans()] * 4))
+traits = st.builds(Traits, st.frozensets(names, max_size=3), st.builds(_Hints, *[st.booleans()] * 4))
 
 
 @given(mixed, globs | selectors, st.lists(names, max_size=2), traits)

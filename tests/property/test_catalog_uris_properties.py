@@ -3,8 +3,7 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcp_hub.catalog.resources.links import Remembered
-from mcp_hub.catalog.resources.uris import Templates, UriTable, assign, assign_templates
+from mcp_hub.catalog.resources.uris import Remembered, Templates, UriTable, assign, assign_templates
 
 SERVERS = ("a", "b", "c d", "é!")
 servers = st.sampled_from(SERVERS)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import jsonschema_rs
 import pytest
 
-from mcp_hub.catalog.compact.schema import compact_schema, compact_tool
+from mcp_hub.catalog.compact import compact_schema, compact_tool
 from tests.captured import captured, encoded, needs_lists
 from tests.property.compact_instances import Instances
 

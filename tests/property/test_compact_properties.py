@@ -9,7 +9,7 @@ import jsonschema_rs
 from hypothesis import HealthCheck, assume, example, given, reject, settings
 from hypothesis import strategies as st
 
-from mcp_hub.catalog.compact.schema import compact_schema, compact_tool
+from mcp_hub.catalog.compact import compact_schema, compact_tool
 from tests.examples import examples
 from tests.property.compact_instances import Instances
 from tests.property.compact_schemas import DRAFT_2020_12, Schemas, asks_itself

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.protocol.cursors import Cursor
+from mcp_hub.protocol.sse import Cursor
 from mcp_hub.types import CallId
 
 STREAM = CallId("st_0123456789ABCDEFGHJKMNPQRS")

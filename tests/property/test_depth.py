@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.protocol.jsonrpc import depth
-from mcp_hub.protocol.jsonrpc.depth import is_deeper
+from mcp_hub.protocol.jsonrpc import unparsed
+from mcp_hub.protocol.jsonrpc.unparsed import is_deeper
 
 text = st.text(alphabet='[]{}"\\,:a\u20ac', max_size=6)
 values = st.recursive(
@@ -30,7 +30,7 @@ def levels(value: Any) -> int:
 def test_depth_is_that_of_the_value_wherever_the_text_is_cut_up(value: Any, window: int) -> None:
     encoded = json.dumps(value, ensure_ascii=False).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(depth, "_WINDOW", window)
+        patch.setattr(unparsed, "_WINDOW", window)
         assert [is_deeper(encoded, most) for most in range(1, 12)] == [levels(value) > most for most in range(1, 12)]
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import ABSENT, BadMessage, Envelope, Unset, decode, id_key, raw_object
-from mcp_hub.protocol.jsonrpc.salvage import salvage_id
+from mcp_hub.protocol.jsonrpc.unparsed import salvage_id
 
 PAIR_OR_LONE = ["\\ud83d", "\\ude00", "\\ud83d\\ude00", "\\\\ud83d", "\\n", "\\u0041", "é", "x"]
 

@@ -12,7 +12,7 @@ from mcp_hub.formats.providers import FACTS, Format
 from mcp_hub.formats.records import Loss
 from mcp_hub.formats.schemas.canonical import canonical
 from mcp_hub.formats.schemas.emitters import plain, strict
-from mcp_hub.formats.schemas.merging import merged
+from mcp_hub.formats.schemas.root import merged
 from mcp_hub.formats.schemas.subset import NotStrict
 from tests.captured import captured, needs_lists
 from tests.property.compact_instances import Instances

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
-from mcp_hub.catalog.resources.links import Remembered, readdress
-from mcp_hub.catalog.resources.uris import MAX_MATCHED
+from mcp_hub.catalog.resources.uris import MAX_MATCHED, Remembered, readdress
 from mcp_hub.catalog.views.view import CatalogView, build
 from mcp_hub.types import Era, Kind, Snapshot
 

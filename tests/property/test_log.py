@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mcp_hub.calls import coalesce
 from mcp_hub.calls import log as log_module
-from mcp_hub.calls.log import CallLog, LogReader
+from mcp_hub.calls.log import CallLog, _LogReader
 from mcp_hub.errors import RpcError
 from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Ending, Failed, Log, Progressed, Started
 
@@ -36,7 +36,7 @@ class Follower:
     woken: bool = True
 
     def __post_init__(self) -> None:
-        self.reader: LogReader = self.log.reader(self.wake)
+        self.reader: _LogReader = self.log.reader(self.wake)
 
     def wake(self) -> None:
         self.woken = True

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_hub.call import Call, CallChannel, Question
-from mcp_hub.calls.plan import CallPlan, CallState
+from mcp_hub.calls.plan import CallLimits, CallPlan, CallState, TimeLimits
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import CallLimits, TimeLimits
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Cancelled, Completed, Failed, Progressed

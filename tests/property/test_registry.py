@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_hub.call import Call, CallChannel, CallHandler
-from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.errors import Busy
 from mcp_hub.events import Completed
 from tests.examples import examples

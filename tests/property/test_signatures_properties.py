@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 from mcp_hub.catalog.discovery.answers import answer, exact, overview
 from mcp_hub.catalog.discovery.servers import ServerAbout
 from mcp_hub.catalog.search.ranker import Hit, SearchAnswer
-from mcp_hub.catalog.texts.plain_text import cut, first_sentence, one_line, sentences
-from mcp_hub.catalog.texts.signatures import all_names, counted, parameter_notes, signature
+from mcp_hub.catalog.texts import (
+    all_names,
+    counted,
+    cut,
+    first_sentence,
+    one_line,
+    parameter_notes,
+    sentences,
+    signature,
+)
 
 unhurried = settings(deadline=None)
 odd = st.sampled_from("\n\r\t\x00\x1b\x85\u2028\u202e\u200b\ufeff\U000e0041\ue000[]().:,{}'\" aé中")

@@ -16,8 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, KeyTaken, StoreError
-from mcp_hub.stores.base import ENDINGS, Change, Chunk, Message, StreamStore
-from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.base import ENDINGS, Change, Chunk, Message, StoreLimits, StreamStore
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.stores.recovery.failsafe import FailsafeStore, failsafe_on_file
 from tests.examples import examples

@@ -19,7 +19,7 @@ from mcp_hub.call import Question
 from mcp_hub.errors import EventsGone, InvalidParams
 from mcp_hub.events import Cancelled, Completed, Delta, Failed, InputReceived, InputRequired, Log, Progressed, Started
 from mcp_hub.protocol.shape.stream_events import decoded
-from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.base import StoreLimits
 from tests.examples import examples
 from tests.unit.calls.durable_hub import HOW, DurableCall, DurableHub, Follower, delta, settle
 from tests.unit.calls.shared_store import HubStore, Shared

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_hub.calls.results.truncate import LEAST, cut
-from mcp_hub.stores.documents.base import document_id
+from mcp_hub.stores.documents import document_id
 from tests.examples import examples
 from tests.unit.calls.long_results import ESTIMATES, text_block
 

@@ -13,7 +13,7 @@ import yaml
 from mcp_hub.clock import SystemClock
 from mcp_hub.config.load.load import parse
 from mcp_hub.config.schema.hub import HttpSettings
-from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.base import StoreLimits
 from mcp_hub.stores.replicated import redis_store
 from tests.redis_server import NO_SERVER, RedisServer, binary
 from tests.unit.stores.event_stores import append, create, new_row, opened, replayed

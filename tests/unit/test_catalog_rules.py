@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from mcp_hub.app.catalog_rules import confirmed_servers, executor_server, policies, repetition, view_rules
-from mcp_hub.catalog.offers.filters import Filter, Selector
-from mcp_hub.catalog.offers.hints import HintClaims
+from mcp_hub.catalog.offers.filters import Filter, HintClaims, Selector
 from mcp_hub.catalog.offers.rules import Override, ServerRules, Supplied, ViewRules
 from mcp_hub.config.load.load import parse
 from mcp_hub.config.schema.settings import Settings

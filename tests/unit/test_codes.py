@@ -15,8 +15,7 @@ from pydantic import BaseModel
 
 from mcp_hub import errors
 from mcp_hub.cli import _COMMANDS as COMMANDS
-from mcp_hub.codes.servers import SERVERS
-from mcp_hub.codes.tables import CODES, GROUPS
+from mcp_hub.codes.tables import CODES, GROUPS, SERVERS
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import RpcError

@@ -18,7 +18,7 @@ from mcp_hub.app.telemetry import tracing_of
 from mcp_hub.app.tracing import Places, Tracing
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.calls.metering import BOUNDS
-from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.clock import SystemClock
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.events import Completed

@@ -69,9 +69,9 @@ def test_a_line_gives_a_program_exactly_its_arguments(program: str, args: list[s
 @pytest.mark.parametrize("text", ['"', "%PATH%", "!x!", "a&b", "a|b", "a^b", "<a", ">b", "a\nb", "a\rb", "\x1a", "a\0"])
 def test_a_batch_file_gets_nothing_that_cmd_would_read(text: str) -> None:
     for program, args in (("C:\\npx.cmd", ["-y", text]), (f"C:\\{text}\\npx.bat", [])):
-        with pytest.raises(windows.LineRefused):
+        with pytest.raises(windows._LineRefused):
             windows.command_line(program, args, {})
-    with pytest.raises(windows.LineRefused, match="8191"):
+    with pytest.raises(windows._LineRefused, match="8191"):
         windows.command_line("C:\\npx.cmd", ["x" * 9000], {})
 
 

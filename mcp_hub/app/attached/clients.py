@@ -26,7 +26,7 @@ from mcp_hub.ids import new_session_id
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import id_key
-from mcp_hub.sessions.clients_seen import ClientsSeen, PresentClient, SeenClient
+from mcp_hub.sessions.clients import ClientsSeen, PresentClient, SeenClient
 from mcp_hub.sessions.session import Caller
 
 with suppress(ImportError):  # Windows

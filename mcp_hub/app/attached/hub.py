@@ -19,8 +19,8 @@ from mcp_hub.attach.folder import HTTP_SOCKET, LOG, SOCKET
 from mcp_hub.attach.hello import BUILD, encoded
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
-from mcp_hub.sessions.clients_seen import HubUse
-from mcp_hub.stores.instances import new_instance_id
+from mcp_hub.sessions.clients import HubUse
+from mcp_hub.stores.locks import new_instance_id
 
 log = get_logger(__name__)
 

@@ -15,10 +15,10 @@ from mcp_hub.app.dashboard.overrides import Changes, Overrides, OverridesFile, c
 from mcp_hub.app.dashboard.raw import RawMessages
 from mcp_hub.app.limits import Current
 from mcp_hub.app.logins import Logins, login_of, outcome, why_no_login
-from mcp_hub.catalog.costs.token_costs import list_tokens
 from mcp_hub.catalog.pins import label_of, subject_of
+from mcp_hub.catalog.token_costs import list_tokens
 from mcp_hub.clock import Clock
-from mcp_hub.codes.servers import SERVERS
+from mcp_hub.codes.tables import SERVERS
 from mcp_hub.config.load.overrides import MOST_TOOLS
 from mcp_hub.fronts.dashboard.ports import Login
 from mcp_hub.fronts.rest.problem import Problem, unknown_server
@@ -39,9 +39,8 @@ from mcp_hub.protocol.rest.overview import (
     ToolOverride,
     WaitingTool,
 )
-from mcp_hub.sessions.clients_seen import ClientsSeen
-from mcp_hub.stores.server_logs.files import LogRecord
-from mcp_hub.stores.server_logs.reader import last_records
+from mcp_hub.sessions.clients import ClientsSeen
+from mcp_hub.stores.server_logs import LogRecord, last_records
 from mcp_hub.types import Kind
 from mcp_hub.upstreams.auth.grants import ClientRegistration, LoginFailed
 from mcp_hub.upstreams.auth.login import log_in

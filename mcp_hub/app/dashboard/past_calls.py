@@ -28,7 +28,6 @@ from mcp_hub.protocol.rest.history import (
     HistoryLoss,
     HistoryPage,
     HistoryQuery,
-    HistoryRow,
     KeepingNow,
     RunInfo,
     cursor,
@@ -50,7 +49,6 @@ from mcp_hub.stores.history.base import (
 )
 from mcp_hub.stores.history.reading import (
     CallFilter,
-    FigureRow,
     PastCall,
     PastFigures,
     by_id,
@@ -59,8 +57,7 @@ from mcp_hub.stores.history.reading import (
     texts_of,
     within,
 )
-from mcp_hub.stores.keyed_files import KeyedFiles
-from mcp_hub.stores.keys import stored_key
+from mcp_hub.stores.keyed_files import KeyedFiles, stored_key
 from mcp_hub.types import OWN, Kind, Snapshot, plural
 
 _MOST_LOSSES: Final = 20
@@ -170,8 +167,8 @@ class PastCalls:
                 await anyio.to_thread.run_sync(figures.add, batches, chosen)
         rows, servers, more = await anyio.to_thread.run_sync(figures.rows)
         return HistoryFigures(
-            span=span, since=since, until=until, step=step, points=points, rows=[*map(_row, rows)],
-            servers=[*map(_row, servers)], more=more,
+            span=span, since=since, until=until, step=step, points=points, rows=rows,
+            servers=servers, more=more,
         )  # fmt: skip
 
     async def clear(self) -> int:
@@ -309,13 +306,6 @@ def _as_json(text: str, *, is_whole: bool = True) -> tuple[Raw | UnsetType, str]
         else:
             return Raw(text.encode()), ""
     return UNSET, text
-
-
-def _row(row: FigureRow) -> HistoryRow:
-    return HistoryRow(
-        server=row.server, tool=row.tool, calls=row.calls, failed=row.failed, p50=row.p50, p95=row.p95, max=row.max,
-        series=[list(point) for point in row.series],
-    )  # fmt: skip
 
 
 def loss_text(loss: LostCalls) -> str:

@@ -12,7 +12,7 @@ from mcp_hub.calls.history.recent import RecentCalls
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.errors import MethodNotFound
-from mcp_hub.sessions.clients_seen import ClientsSeen
+from mcp_hub.sessions.clients import ClientsSeen
 from mcp_hub.sessions.session import Session
 from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.types import ClientKind, Era

@@ -17,7 +17,7 @@ from mcp_hub.calls.reading.stored import ending
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.table import StreamTable
-from mcp_hub.catalog.costs.token_costs import list_tokens
+from mcp_hub.catalog.token_costs import list_tokens
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import StoreError
 from mcp_hub.hub import HubPort
@@ -32,7 +32,7 @@ from mcp_hub.protocol.rest.overview import (
 )
 from mcp_hub.protocol.rest.servers import ServerList
 from mcp_hub.protocol.rest.streams import RunningCall
-from mcp_hub.sessions.clients_seen import SeenClient
+from mcp_hub.sessions.clients import SeenClient
 from mcp_hub.sessions.session import Caller
 from mcp_hub.stores.base import StreamLog
 from mcp_hub.stores.history.base import HistoryStore

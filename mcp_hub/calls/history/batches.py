@@ -19,7 +19,7 @@ from mcp_hub.calls.metering import Outcome
 from mcp_hub.calls.reading.stored import exported_name, own_name
 from mcp_hub.events import Cancelled, Ending, Failed
 from mcp_hub.masking import hide, hide_head, hide_start, hide_within
-from mcp_hub.protocol.shape.stream_errors import code_of
+from mcp_hub.protocol.shape.stream_events import code_of
 from mcp_hub.stores.history.base import (
     CUT_ARGUMENTS,
     CUT_RESULT,

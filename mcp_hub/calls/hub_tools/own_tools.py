@@ -8,9 +8,9 @@ import msgspec
 
 from mcp_hub.call import Call, CallChannel, CallHandler, StreamInfo
 from mcp_hub.calls.hub_tools.stream_wait import StreamWait
+from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.calls.reading.stored import ending_of
 from mcp_hub.calls.reading.transcript import still_running
-from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.errors import Busy, EventsGone, InvalidParams, StoreError, UnknownStream
 from mcp_hub.events import Cancelled, Completed, Ending, Failed

@@ -15,11 +15,11 @@ import msgspec
 from mcp_hub.aio import Bell
 from mcp_hub.call import Call, CallChannel, CallHandler, Early, Question
 from mcp_hub.calls.handle import CallHandle
+from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.calls.reading.stored import ending_of
 from mcp_hub.calls.reading.stream import StreamReader
 from mcp_hub.calls.reading.transcript import Transcript
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.errors import CallCancelled, EventsGone, RpcError, StoreError, UnknownState, UnknownStream
 from mcp_hub.events import (
@@ -50,7 +50,7 @@ _LIMITS: Final = TimeLimits(_DAY, _DAY, answer=_DAY)
 """Never reached: the call's own limits hold where it runs."""
 
 
-class Relay:
+class _Relay:
     """Asks a stream's questions through `channel`.
 
     `wake` is called for answers to `pass_on`; `asks` selects questions that the client takes.
@@ -130,7 +130,7 @@ class StreamWait:
         self._stream = stream
         self._channel = channel
         self._bell = Bell()
-        self._relay = Relay(stream=stream, channel=channel, wake=self._bell.ring, asks=asks, answered=answered)
+        self._relay = _Relay(stream=stream, channel=channel, wake=self._bell.ring, asks=asks, answered=answered)
         self._reader = self._follow(after)
 
     @property

@@ -4,8 +4,7 @@ In: an encoded result, and its client's token limit.
 
 Out: the result, or its head and tail.
 
-- `retain`: truncates and stores
+- `long_results`: truncates and stores; the tool for the rest
 - `truncate`, `json_records`: find where to cut
-- `read_result`: the tool for the rest
-- `paging`, `patterns`, `json_paths`: select within bounds
+- `paging`, `json_paths`: select within bounds
 """

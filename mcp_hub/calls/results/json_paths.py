@@ -23,7 +23,7 @@ from jsonpath.match import NodeList
 from jsonpath.parse import Parser
 from jsonpath.stream import TokenStream
 
-from mcp_hub.calls.results.patterns import compiled
+from mcp_hub.calls.results.paging import compiled
 from mcp_hub.errors import InvalidParams
 from mcp_hub.masking import hide_head
 

@@ -10,7 +10,7 @@ import msgspec
 
 from mcp_hub.calls.results.json_records import Records, json_records
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
-from mcp_hub.stores.documents.base import document_id
+from mcp_hub.stores.documents import document_id
 from mcp_hub.types import RawJson, RawObject, plural
 
 Estimate = Callable[[str], int]
@@ -72,18 +72,18 @@ def _largest_within(length: int, tokens: int, cost: Callable[[int], int]) -> int
     return fits
 
 
-class Kept(msgspec.Struct, frozen=True):
+class _Kept(msgspec.Struct, frozen=True):
     """A cut text in UTF-8, under its id."""
 
     id: str
     body: bytes
 
 
-class Cut(msgspec.Struct, frozen=True):
+class _Cut(msgspec.Struct, frozen=True):
     """A shortened result, and the texts to store."""
 
     result: bytes
-    documents: tuple[Kept, ...]
+    documents: tuple[_Kept, ...]
 
 
 class _Block(msgspec.Struct):
@@ -106,7 +106,7 @@ class _Text(msgspec.Struct):
     note: str = ""
 
 
-def cut(result: RawJson, limit: int, estimate: Estimate, *, may_drop_structured: bool = False) -> Cut | None:
+def cut(result: RawJson, limit: int, estimate: Estimate, *, may_drop_structured: bool = False) -> _Cut | None:
     """Cuts the encoded result of `tools/call` or `resources/read` to `limit` tokens of text; None if it fits.
 
     Structured content that may be dropped counts, unless a text equals it.
@@ -127,12 +127,12 @@ def cut(result: RawJson, limit: int, estimate: Estimate, *, may_drop_structured:
         _take_structured(members["structuredContent"], items, texts)
     _count(texts, limit, estimate)
     if sum(text.cost for text in texts) <= limit:
-        return None if kept_members is members else Cut(object_bytes(kept_members), ())
+        return None if kept_members is members else _Cut(object_bytes(kept_members), ())
     cutting = _Cutting(items, estimate)
     cutting.run(texts, limit)
     blocks = [block for block in cutting.blocks if block is not None]
     whole = {**kept_members, name: msgspec.Raw(object_bytes(blocks))}
-    return Cut(object_bytes(whole), tuple(cutting.documents.values()))
+    return _Cut(object_bytes(whole), tuple(cutting.documents.values()))
 
 
 def _texts(items: list[msgspec.Raw], *, is_tool: bool) -> Iterator[_Text]:
@@ -193,7 +193,7 @@ def _count(texts: list[_Text], limit: int, estimate: Estimate) -> None:
 class _Cutting:
     def __init__(self, items: list[msgspec.Raw], estimate: Estimate) -> None:
         self.blocks: list[msgspec.Raw | None] = list(items)
-        self.documents: dict[str, Kept] = {}
+        self.documents: dict[str, _Kept] = {}
         self._items = items
         self._estimate = estimate
 
@@ -241,7 +241,7 @@ class _Cutting:
 
     def _keep(self, body: bytes) -> str:
         id_ = document_id(body)
-        self.documents[id_] = Kept(id_, body)
+        self.documents[id_] = _Kept(id_, body)
         return id_
 
     def _set(self, index: int, text: str) -> None:

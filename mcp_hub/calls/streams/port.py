@@ -5,9 +5,9 @@ from typing import Final
 
 from mcp_hub.aio import call_later
 from mcp_hub.call import Call, StreamInfo
+from mcp_hub.calls.plan import CallRules
 from mcp_hub.calls.reading.stored import PAGE, asked_last, fetched, open_questions, own_name
 from mcp_hub.calls.reading.stream import Stream, StreamReader
-from mcp_hub.calls.rules import CallRules
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.orphans import patience
 from mcp_hub.calls.streams.table import StreamTable

@@ -11,12 +11,11 @@ from weakref import WeakValueDictionary
 import anyio
 
 from mcp_hub.call import Call, CallChannel, CallHandler, StreamInfo
+from mcp_hub.calls.plan import StreamLimits
 from mcp_hub.calls.reading.stored import exported_name, own_name
 from mcp_hub.calls.reading.stream import Stream, StreamReader, read_on
-from mcp_hub.calls.rules import StreamLimits
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.calls.streams.inbox import Inbox, answer_in, answering, cancelling, reason_in, touching
-from mcp_hub.calls.streams.takeover import GoOn, Takeover
+from mcp_hub.calls.streams.owners import GoOn, Inbox, Takeover, answer_in, answering, cancelling, reason_in, touching
 from mcp_hub.calls.streams.writer import StreamWriter
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import Busy, Fenced, HubError, KeyTaken, RpcError, StoreError, UnknownStream

@@ -40,8 +40,7 @@ from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import Fenced, HubStopping, KeyTaken, StoreError
 from mcp_hub.events import CallEvent, Completed, Delta, Failed, Progressed, Reset, Started
 from mcp_hub.logs import get_logger
-from mcp_hub.protocol.shape.stream_errors import is_retryable
-from mcp_hub.protocol.shape.stream_events import encoded, timestamp
+from mcp_hub.protocol.shape.stream_events import encoded, is_retryable, timestamp
 from mcp_hub.stores.base import Change, Chunk, EventStore
 from mcp_hub.types import RawJson, Status
 

@@ -4,8 +4,7 @@ In: a caller's view, a query or call.
 
 Out: short text, or the unwrapped call.
 
-* `finding`: one call of `find_tools`
-* `answers`: its answer
-* `meta_tools`: unwraps the others
+* `meta_tools`: runs `find_tools`, unwraps the others
+* `answers`: the answers of `find_tools`
 * `servers`: descriptions, instructions
 """

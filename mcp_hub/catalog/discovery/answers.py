@@ -9,12 +9,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from mcp_hub.catalog.compact.schema import compact_tool
+from mcp_hub.catalog.compact import compact_tool
 from mcp_hub.catalog.discovery.servers import ServerAbout
 from mcp_hub.catalog.search.ranker import Hit, SearchAnswer
-from mcp_hub.catalog.texts.definitions import FIND, HOW_TO_READ
-from mcp_hub.catalog.texts.plain_text import escaped, one_line
-from mcp_hub.catalog.texts.signatures import all_names, counted, parameter_notes, signature
+from mcp_hub.catalog.texts import FIND, HOW_TO_READ, all_names, counted, escaped, one_line, parameter_notes, signature
 from mcp_hub.catalog.tokens import estimate
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 

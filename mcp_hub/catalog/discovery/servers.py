@@ -11,8 +11,7 @@ import msgspec
 from mcp_hub.call import Upstream
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.offers.rules import ViewRules
-from mcp_hub.catalog.texts.plain_text import MAX_PURPOSE, OPENING, first_sentence, one_line
-from mcp_hub.catalog.texts.signatures import greatest
+from mcp_hub.catalog.texts import MAX_PURPOSE, OPENING, first_sentence, greatest, one_line
 from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.views.entries import by_server
 from mcp_hub.catalog.views.view import CatalogView

@@ -6,7 +6,6 @@ Out: `Definition`s, and `Quarantined` ones.
 
 * `apps`: user interfaces of tools
 * `definitions`: checks each definition
-* `filters`: which definitions pass
-* `hints`: whose hints count
+* `filters`: which definitions pass, and whose hints count
 * `rules`: the settings
 """

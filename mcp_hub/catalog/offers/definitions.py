@@ -13,15 +13,14 @@ from msgspec.structs import replace
 from pydantic_core import Url
 
 from mcp_hub.catalog.offers.apps import AppMeta, app_meta
-from mcp_hub.catalog.offers.filters import UNTOLD, Traits
-from mcp_hub.catalog.offers.hints import EffectiveHints, HintClaims
+from mcp_hub.catalog.offers.filters import UNTOLD, EffectiveHints, HintClaims, Traits
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.definitions.models import CHECKS, ListedDefinition, ListedTool, ToolHints
 from mcp_hub.protocol.definitions.output_schemas import problem_of_schema
 from mcp_hub.protocol.definitions.repair import Dropped, repaired
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.protocol.jsonrpc.repair import NOT_JSON
-from mcp_hub.protocol.jsonrpc.salvage import flat
+from mcp_hub.protocol.jsonrpc.unparsed import flat
 from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.protocol.skills import SkillEntry
 from mcp_hub.types import Era, Kind, RawObject, Snapshot

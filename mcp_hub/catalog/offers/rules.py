@@ -11,8 +11,15 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.catalog.offers.definitions import Definition, first_line, with_hints
-from mcp_hub.catalog.offers.filters import EVERYTHING, Filter
-from mcp_hub.catalog.offers.hints import NO_CLAIMS, EffectiveHints, HintClaims, HintRule, annotated
+from mcp_hub.catalog.offers.filters import (
+    EVERYTHING,
+    NO_CLAIMS,
+    EffectiveHints,
+    Filter,
+    HintClaims,
+    HintRule,
+    annotated,
+)
 from mcp_hub.errors import InvalidParams
 from mcp_hub.globs import first_match
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object

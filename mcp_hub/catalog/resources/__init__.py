@@ -4,8 +4,7 @@ In: URIs of servers and of clients.
 
 Out: exported URIs; server and own URI.
 
-* `links`: URIs in results
 * `readings`: spellings of a URI, for filters
 * `skills`: folders, files and entries of skills
-* `uris`: the map in both directions
+* `uris`: the map in both directions, and URIs in results
 """

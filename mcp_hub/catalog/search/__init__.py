@@ -5,7 +5,6 @@ In: a profile's tools, and a query.
 Out: hits with scores, best first.
 
 * `documents`: words of a tool
-* `indexes`: one index per profile
 * `likeness`: words that are used alike
 * `queries`: prepares a query
 * `ranker`: ranks tools

@@ -8,7 +8,7 @@ import msgspec
 
 from mcp_hub.catalog.offers.apps import AppMeta, with_address, without_app
 from mcp_hub.catalog.offers.definitions import Definition, Quarantined, encode_as, in_era, parse
-from mcp_hub.catalog.offers.hints import EffectiveHints
+from mcp_hub.catalog.offers.filters import EffectiveHints
 from mcp_hub.catalog.offers.rules import UNCHANGED, Override, Supplied, ViewRules, find_override, overridden
 from mcp_hub.catalog.pins import pin_name
 from mcp_hub.catalog.resources import uris
@@ -75,7 +75,7 @@ class Offer(msgspec.Struct, frozen=True):
         return self.server, self.definition.key
 
 
-class Offers(msgspec.Struct, frozen=True):
+class _Offers(msgspec.Struct, frozen=True):
     """All offers, unfit definitions, exported `addresses` of resources and apps."""
 
     by_kind: dict[Kind, list[Offer]]
@@ -95,7 +95,7 @@ def offered(
     rules: ViewRules,
     new: Collection[Origin] = (),
     approved: Collection[Origin] = (),
-) -> Offers:
+) -> _Offers:
     """All that these servers offer. A `new` text, by `pin_name`, takes no other's name; hints of `approved` tools may
     count.
     """
@@ -112,7 +112,7 @@ def offered(
     offers = {
         kind: _named(kind, listed, rules, new, approved, addresses, roots) for kind, listed in definitions.items()
     }
-    return Offers(offers, tuple(quarantined), addresses, roots)
+    return _Offers(offers, tuple(quarantined), addresses, roots)
 
 
 def _addresses(

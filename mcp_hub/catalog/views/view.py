@@ -21,7 +21,7 @@ from mcp_hub.catalog.offers.filters import EVERYTHING
 from mcp_hub.catalog.offers.rules import ViewRules
 from mcp_hub.catalog.pins import INSTRUCTIONS, UnapprovedTool, pin_name
 from mcp_hub.catalog.resources import uris
-from mcp_hub.catalog.resources.links import Remembered
+from mcp_hub.catalog.resources.uris import Remembered
 from mcp_hub.catalog.views.entries import Entry, Offer, entry_of, is_admitted, offered, present
 from mcp_hub.catalog.views.listed import HeldSkills, ListedResources
 from mcp_hub.errors import InvalidParams

@@ -19,7 +19,7 @@ from mcp_hub.config.load.load import find_config
 from mcp_hub.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mcp_hub.sessions.clients_seen import HubUse
+    from mcp_hub.sessions.clients import HubUse
 
 _PATIENCE: Final = 10.0
 """Seconds for background hubs to end."""
@@ -40,7 +40,7 @@ def hub_fields(folder: str, wants: str) -> dict[str, str]:
 def use_of(folder: str) -> "HubUse | None":
     """The use of a background hub; None if it does not say."""
     from mcp_hub.attach.join import NotJoined, request  # not on Windows
-    from mcp_hub.sessions.clients_seen import HubUse
+    from mcp_hub.sessions.clients import HubUse
 
     try:
         return msgspec.json.decode(request(folder, "use", _SHORTEST).get("use", ""), type=HubUse)

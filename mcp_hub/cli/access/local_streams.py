@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from mcp_hub.app.dashboard.past_calls import PastCalls, journal_rules
 from mcp_hub.app.limits import open_history, open_store, state_dir
 from mcp_hub.call import StreamInfo
+from mcp_hub.calls.plan import StreamLimits
 from mcp_hub.calls.reading.stored import fetched
-from mcp_hub.calls.rules import StreamLimits
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.client.stream_reader import read_event
 from mcp_hub.client.streams import OnPause, ignore
@@ -27,8 +27,7 @@ from mcp_hub.protocol.rest.history import HistoryCall, HistoryPage, HistoryQuery
 from mcp_hub.protocol.rest.streams import StreamList, StreamStatus
 from mcp_hub.sessions.session import LOCAL
 from mcp_hub.stores import open as stores
-from mcp_hub.stores.base import EventStore, Message, StreamLog
-from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.base import EventStore, Message, StoreLimits, StreamLog
 from mcp_hub.stores.sqlite.store import FILE
 from mcp_hub.types import CallId
 

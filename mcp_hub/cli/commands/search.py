@@ -7,10 +7,10 @@ import click
 import msgspec
 
 from mcp_hub.catalog.discovery.answers import WEAK
-from mcp_hub.catalog.discovery.finding import MOST_HITS
+from mcp_hub.catalog.discovery.meta_tools import MOST_HITS
 from mcp_hub.catalog.discovery.servers import FAILED
 from mcp_hub.catalog.search.ranker import Hit
-from mcp_hub.catalog.texts.definitions import FIND
+from mcp_hub.catalog.texts import FIND
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, hub_options, run_with_hub
 from mcp_hub.cli.commands.tools import missing

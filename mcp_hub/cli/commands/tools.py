@@ -8,7 +8,7 @@ from msgspec import structs
 
 from mcp_hub.app import readiness
 from mcp_hub.app.readiness import not_ready
-from mcp_hub.catalog.costs.token_costs import HEAVIEST
+from mcp_hub.catalog.token_costs import HEAVIEST
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, hub_options, run_with_hub
 from mcp_hub.cli.render import tables
@@ -281,7 +281,7 @@ def _parsed(definitions: Sequence[bytes]) -> list[tuple[str, bytes, str]]:
 
 
 def _print_table(rows: Sequence[tuple[str, str, str]]) -> None:
-    from mcp_hub.catalog.texts.plain_text import first_sentence
+    from mcp_hub.catalog.texts import first_sentence
 
     listed = tables.table("tool", "server", "description", whole=("tool", "server"))
     for name, server, summary in rows:

@@ -106,7 +106,7 @@ def print_short(lines: Iterable[str], mark: str) -> None:
 
 def print_page(name: str, server: str, definition: RawJson) -> None:
     """Prints a tool: description and parameters."""
-    from mcp_hub.catalog.texts.signatures import parameter_lines
+    from mcp_hub.catalog.texts import parameter_lines
 
     description = msgspec.json.decode(definition, type=_About).description
     message = description.strip() if isinstance(description, str) else ""

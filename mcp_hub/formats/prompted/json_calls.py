@@ -1,4 +1,4 @@
-"""Calls with JSON arguments, passed through."""
+"""Calls with JSON arguments, passed through; arguments one by one, as members of a JSON object."""
 
 import json
 import re
@@ -17,6 +17,7 @@ from mcp_hub.formats.prompted.characters import (
     expect,
 )
 from mcp_hub.formats.prompted.output import MAX_ARGUMENTS, MAX_DEPTH, MAX_NAME, ParsedCall, ParsedOutput
+from mcp_hub.schema import fits
 
 _ARGUMENTS: Final = ("arguments", "parameters")
 _BESIDE: Final = ("type", "id")  # members beside name and arguments that an object without a tag may begin with
@@ -245,3 +246,49 @@ def _ignore(_: str) -> None:
 
 def _nothing() -> None:
     """Accepts any depth."""
+
+
+_PYTHON: Final = {"True": "true", "False": "false", "None": "null"}
+"""Words of Python that models write for those of JSON."""
+
+
+class Members:
+    """The object: for each member `begin`, then `text` or `value`; then `end`."""
+
+    def __init__(self, call: ParsedCall) -> None:
+        self._call = call
+        self._names: set[str] = set()
+
+    def begin(self, name: str) -> None:
+        """Begins a member. Raises: MalformedCall for a duplicate."""
+        if name in self._names:
+            raise MalformedCall(f'"{name}" occurs twice')
+        self._call.arguments(f"{', ' if self._names else '{'}{json.dumps(name, ensure_ascii=False)}: ")
+        self._names.add(name)
+
+    def text(self, piece: str) -> None:
+        self._call.arguments(json.dumps(piece, ensure_ascii=False)[1:-1])
+
+    def quote(self) -> None:
+        self._call.arguments('"')
+
+    def value(self, value: str) -> None:
+        source = Characters(value, is_whole=True)
+        for _ in pass_value(source, self._call.arguments, self._call.too_deep, MAX_DEPTH - 1):
+            pass
+
+    def end(self) -> None:
+        self._call.arguments("}" if self._names else "{}")
+        self._call.finish()
+
+
+def typed(text: str, allowed: set[str]) -> str:
+    """An unquoted value as JSON: a string only if nothing else fits."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        is_text = not allowed or "string" in allowed
+        return json.dumps(text, ensure_ascii=False) if is_text else _PYTHON.get(text) or json.dumps(text)
+    if isinstance(value, str) or ("string" in allowed and not fits(value, allowed)):
+        return json.dumps(text, ensure_ascii=False)
+    return text.strip()

@@ -1,4 +1,7 @@
-"""The formats: tags, parsers, and texts of calls and results."""
+"""The formats: tags, parsers, and texts of calls and results.
+
+Tags in texts of servers are escaped: a text cannot end its place in a prompt, or look like a call.
+"""
 
 import json
 import re
@@ -8,18 +11,39 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from mcp_hub.formats.prompted.characters import Characters, MalformedCall, NotACall, Steps, all_of, expect
-from mcp_hub.formats.prompted.escapes import escaped_json, escaped_text
 from mcp_hub.formats.prompted.json_calls import (
+    Members,
     bare_object,
     deepseek_call,
     kimi_call,
     mistral_calls,
     tagged_object,
+    typed,
 )
-from mcp_hub.formats.prompted.members import Members, typed
 from mcp_hub.formats.prompted.output import MAX_ARGUMENTS, MAX_NAME, ParsedCall, ParsedOutput
 from mcp_hub.formats.prompted.pythonic_calls import pythonic_calls
 from mcp_hub.schema import allowed_types, properties
+
+_ELEMENTS: Final = "tools|tool_calls?|function_calls?|tool_response|function_result|think|arg_key|arg_value"
+_WORDS: Final = "TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|AVAILABLE_TOOLS|INST|SYSTEM_PROMPT|ARGS|CALL_ID|THINK"
+_TAGS: Final = re.compile(
+    rf"</?(?:{_ELEMENTS})>"
+    r"|<(?=(?:function|parameter)=)|</(?:function|parameter|s)>|<s>|<(?:start|end)_of_turn>"
+    r"|<(?=[|｜][^|｜<>\s]{1,64}[|｜]>)"
+    rf"|\[/?(?:{_WORDS})\]"
+    r"|(?m:^)#(?=# Return of )"
+)
+"""Tags of the formats, and those with which chat templates mark turns."""
+_REFERENCES: Final = {"<": "&lt;", "[": "&#91;", "#": "&#35;"}
+
+
+def escaped_json(text: str) -> str:
+    return _TAGS.sub(lambda tag: f"\\u{ord(tag[0][0]):04x}{tag[0][1:]}", text)
+
+
+def escaped_text(text: str) -> str:
+    return _TAGS.sub(lambda tag: _REFERENCES[tag[0][0]] + tag[0][1:], text)
+
 
 _NAME: Final = re.compile(r"[\w.:/@-]+")
 _KEY: Final = re.compile(r"[^<>\n]+")

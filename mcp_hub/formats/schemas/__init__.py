@@ -3,9 +3,8 @@
 * `canonical`: any draft from 4 on as 2020-12
 * `dialects`: subsets of providers
 * `emitters`: a plain or strict schema
-* `merging`: `allOf` as one schema
 * `nodes`: facts about subschemas
 * `renames`: parameter names
-* `root`: an object at the top
+* `root`: an object at the top, without `allOf`
 * `subset`: a schema in a dialect
 """

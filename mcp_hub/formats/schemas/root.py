@@ -1,10 +1,121 @@
-"""The top of a schema: an object without alternatives."""
+"""The top of a schema: an object without alternatives. `allOf` is merged where that is exact."""
 
-from typing import Final
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 from mcp_hub.formats.records import Loss
-from mcp_hub.formats.schemas.merging import merged
 from mcp_hub.formats.schemas.nodes import MAX_DEPTH, Node, definition, noted
+from mcp_hub.schema import ANNOTATIONS, named_types
+
+_GROUPS: Final = (
+    frozenset(("if", "then", "else")),
+    frozenset(("contains", "minContains", "maxContains")),
+    frozenset(("prefixItems", "items", "unevaluatedItems")),
+    frozenset(("properties", "additionalProperties", "patternProperties", "unevaluatedProperties")),
+)
+"""Keywords with a common meaning; two schemas that both have some are merged by a rule only."""
+
+_UNMERGED: Final = frozenset(("unevaluatedProperties", "unevaluatedItems"))
+
+
+def merged(first: Node, second: Node) -> Node | None:
+    """A schema for exactly what both take, if one can say that."""
+    if not _UNMERGED.isdisjoint(first) or not _UNMERGED.isdisjoint(second):
+        return None
+    combined = {**second, **first}
+    objects = _objects(first, second)
+    if objects is None or not all(map(_fits(first, second), _GROUPS[:3])):
+        return None
+    for keyword in first.keys() & second.keys() - _GROUPS[3] - ANNOTATIONS:
+        first_value, second_value = first[keyword], second[keyword]
+        if first_value != second_value:
+            rule = _RULES.get(keyword)
+            value = rule(first_value, second_value) if rule else None
+            if value is None:
+                return None
+            combined[keyword] = value
+    if "type" in first and "type" in second:
+        common = _types(first, second)
+        if not common:
+            return None
+        combined["type"] = common[0] if len(common) == 1 else common
+    return combined | objects
+
+
+def _fits(first: Node, second: Node) -> Callable[[frozenset[str]], bool]:
+    def fits(group: frozenset[str]) -> bool:
+        first_keys, second_keys = first.keys() & group, second.keys() & group
+        return not first_keys or not second_keys or all(first.get(name) == second.get(name) for name in group)
+
+    return fits
+
+
+def _types(first: Node, second: Node) -> list[str]:
+    first_types, second_types = named_types(first), named_types(second)
+    common = [name for name in first_types if name in second_types or (name == "integer" and "number" in second_types)]
+    return common + [
+        name for name in second_types if name == "integer" and "number" in first_types and name not in common
+    ]
+
+
+def _objects(first: Node, second: Node) -> Node | None:
+    if "patternProperties" in first or "patternProperties" in second:
+        first_members, second_members = ({name: part.get(name) for name in _GROUPS[3]} for part in (first, second))
+        has_both = any(value is not None for value in first_members.values()) and any(
+            value is not None for value in second_members.values()
+        )
+        return None if has_both and first_members != second_members else {}
+    rests = (first.get("additionalProperties", True), second.get("additionalProperties", True))
+    named: Node = {}
+    for name in (*first.get("properties", ()), *second.get("properties", ())):
+        parts = [
+            part
+            for schema, additional in zip((first, second), rests, strict=True)
+            if (part := schema.get("properties", {}).get(name, additional)) not in (True, {})
+        ]
+        if False in parts:
+            continue  # one of them forbids it, and the merged schema is closed
+        same = len(parts) == 1 or (len(parts) == 2 and parts[0] == parts[1])
+        named[name] = parts[0] if same else {"allOf": parts} if parts else {}
+    members: Node = {"properties": named} if named or "properties" in first or "properties" in second else {}
+    additional = _additional(*rests)
+    return members if additional is True else {**members, "additionalProperties": additional}
+
+
+def _additional(first: Any, second: Any) -> Any:
+    if first is False or second is False:
+        return False
+    if first in (True, {}) or second in (True, {}):
+        return second if first in (True, {}) else first
+    return first if first == second else {"allOf": [first, second]}
+
+
+def _common(first: list[Any], second: list[Any]) -> list[Any] | None:
+    return [
+        value for value in first if any(value == candidate and type(value) is type(candidate) for candidate in second)
+    ] or None
+
+
+def _both(first: list[Any], second: list[Any]) -> list[Any]:
+    return [*first, *(value for value in second if value not in first)]
+
+
+_LEAST: Final = ("minLength", "minItems", "minProperties", "minimum", "exclusiveMinimum", "minContains")
+_MOST: Final = ("maxLength", "maxItems", "maxProperties", "maximum", "exclusiveMaximum", "maxContains")
+_RULES: Final[Mapping[str, Callable[[Any, Any], Any]]] = MappingProxyType(
+    {
+        **dict.fromkeys(_LEAST, max),
+        **dict.fromkeys(_MOST, min),
+        "required": _both,
+        "enum": _common,
+        "allOf": _both,
+        "uniqueItems": lambda first, second: bool(first or second),
+        "type": lambda first, second: first,
+    }
+)
+"""Keywords whose values in both schemas can be said by one value; `type` is done last."""
+
 
 _COMPOSED: Final = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else", "dependentSchemas", "enum")
 

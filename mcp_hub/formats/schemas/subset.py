@@ -7,7 +7,6 @@ from typing import Any, Final
 from mcp_hub.errors import HubError
 from mcp_hub.formats.records import Loss
 from mcp_hub.formats.schemas.dialects import Dialect
-from mcp_hub.formats.schemas.merging import merged
 from mcp_hub.formats.schemas.nodes import (
     MAX_DEPTH,
     OF_TYPE,
@@ -18,6 +17,7 @@ from mcp_hub.formats.schemas.nodes import (
     inferred_type,
     noted,
 )
+from mcp_hub.formats.schemas.root import merged
 from mcp_hub.schema import ANNOTATIONS, TYPES, named_types, type_name
 
 _MOST_NODES: Final = 4000

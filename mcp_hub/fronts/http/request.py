@@ -27,7 +27,7 @@ from mcp_hub.fronts.mcp.quick_call import QuickCall
 from mcp_hub.fronts.mcp.responder import CallResponder, ResponderState
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams
 from mcp_hub.hub import CallHandle, HubPort
-from mcp_hub.protocol import cursors, sse
+from mcp_hub.protocol import sse
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import ABSENT, Envelope
 from mcp_hub.protocol.jsonrpc.rpc_errors import HTTP_STATUS, INVALID_REQUEST
@@ -186,7 +186,7 @@ class CallWriter:
     def _message(self, seq: int, frame: bytes) -> bytes:
         if not (seq and self._on_stream is not None and self._has_place):
             return sse.message(frame)
-        return sse.message(frame, cursors.place(self.responder.call.call.id, seq))
+        return sse.message(frame, sse.event_id(self.responder.call.call.id, seq))
 
     async def _finish(self) -> None:
         """An early response needs a client that is still there."""

@@ -39,9 +39,9 @@ from mcp_hub.fronts.mcp.quick_call import QuickCall
 from mcp_hub.fronts.mcp.responder import CallResponder, nobody
 from mcp_hub.hub import CallHandle, HubPort, StreamHandle
 from mcp_hub.logs import get_logger
-from mcp_hub.protocol import cursors, eras, sse
-from mcp_hub.protocol.cursors import Cursor
+from mcp_hub.protocol import eras, sse
 from mcp_hub.protocol.jsonrpc.envelope import Unset
+from mcp_hub.protocol.sse import Cursor
 from mcp_hub.sessions.session import Session
 from mcp_hub.sessions.stored import StoredSession
 from mcp_hub.types import CallId, RawJson
@@ -184,7 +184,7 @@ class Resumption:
         stream.opened = self._clock.now()
         self._track(stream)
         await self.sessions.keep(stream.client.stored, stream.responder.call.seconds)
-        return sse.priming(cursors.place(stream.id, stream.cursor), _RETRY) if stream.can_poll else b""
+        return sse.priming(sse.event_id(stream.id, stream.cursor), _RETRY) if stream.can_poll else b""
 
     # -- the GET ----------------------------------------------------------------------------------------------------
 

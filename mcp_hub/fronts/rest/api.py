@@ -34,7 +34,7 @@ from mcp_hub.fronts.rest.streams import RestStreams, RunningView
 from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
-from mcp_hub.protocol.rest.lists import PromptList, ResourceList
+from mcp_hub.protocol.rest.calls import PromptList, ResourceList
 from mcp_hub.types import PROGRAM, ClientKind, Era, Kind, Mode
 
 ANY_CLIENT: Final = "unknown"

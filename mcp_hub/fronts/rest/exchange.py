@@ -15,8 +15,8 @@ from mcp_hub.fronts.http.response import SSE_HEADERS, Fields, HttpResponse, Rece
 from mcp_hub.fronts.limits import FrontLimits
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.masking import hide_head
-from mcp_hub.protocol.jsonrpc.depth import is_deeper
 from mcp_hub.protocol.jsonrpc.envelope import without_lone_surrogates
+from mcp_hub.protocol.jsonrpc.unparsed import is_deeper
 from mcp_hub.sessions.session import Caller
 
 JSON: Final = "application/json"

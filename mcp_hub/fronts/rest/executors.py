@@ -19,7 +19,7 @@ from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.fronts.rest.servers import check_unbound
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol import sse
-from mcp_hub.protocol.rest.executors import ExecutorBody, ExecutorEpoch, OfferPage, PostAnswer, PostBody
+from mcp_hub.protocol.rest.calls import ExecutorBody, ExecutorEpoch, OfferPage, PostAnswer, PostBody
 from mcp_hub.sessions.session import Caller
 from mcp_hub.types import RawJson
 

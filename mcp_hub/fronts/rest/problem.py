@@ -10,6 +10,7 @@ import msgspec
 from mcp_hub.errors import (
     Busy,
     EventsGone,
+    FormatRefused,
     HubError,
     InvalidParams,
     KeyReused,
@@ -19,7 +20,6 @@ from mcp_hub.errors import (
     UnknownEntry,
     UnknownStream,
 )
-from mcp_hub.formats.errors import FormatRefused
 from mcp_hub.fronts.http.admission import TooFast
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes

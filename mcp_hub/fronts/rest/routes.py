@@ -10,7 +10,7 @@ import msgspec
 from mcp_hub.formats.connectors import Connector
 from mcp_hub.formats.prompted import FORMATS
 from mcp_hub.formats.providers import Format
-from mcp_hub.protocol.rest import calls, executors, history, lists, servers, streams
+from mcp_hub.protocol.rest import calls, history, servers, streams
 from mcp_hub.protocol.rest.problems import ProblemBody
 from mcp_hub.protocol.rest.tokens import TokenAccount
 from mcp_hub.types import JsonObject
@@ -120,20 +120,20 @@ ROUTES: Final = (
     RestRoute(
         method="GET", path="/v1/tools/losses", operation="listLosses",
         summary="What a format does not carry of the tools that are listed in it",
-        answers=(_Success(200, "the losses", {_JSON: lists.ToolLosses}),),
+        answers=(_Success(200, "the losses", {_JSON: calls.ToolLosses}),),
         parameters=(_FORMAT, _STRICT, _TOOLS, _SERVER, _PROFILE), problems=(400, 404), has_head=True,
     ),
     RestRoute(
         method="POST", path="/v1/search", operation="searchToolsAs",
         summary="The same, for a query or a model's call of the search tool",
-        answers=(_Success(200, "the tools that fit, as the format has them", {_JSON: lists.FoundTools}),),
-        body=lists.SearchBody, parameters=(_FORMAT, _STRICT, _GROUP, _TOOLS, _SERVER, _PROFILE),
+        answers=(_Success(200, "the tools that fit, as the format has them", {_JSON: calls.FoundTools}),),
+        body=calls.SearchBody, parameters=(_FORMAT, _STRICT, _GROUP, _TOOLS, _SERVER, _PROFILE),
         problems=(400, 404, 413, 415),
     ),
     RestRoute(
         method="GET", path="/v1/search", operation="searchTools",
         summary="The tools that fit a description of what one is needed for",
-        answers=(_Success(200, "the tools that fit, as the format has them", {_JSON: lists.FoundTools}),),
+        answers=(_Success(200, "the tools that fit, as the format has them", {_JSON: calls.FoundTools}),),
         parameters=(
             _Option("q", "what the tool is needed for, or words of its name", is_required=True),
             _FORMAT, _STRICT, _GROUP, _TOOLS, _SERVER,
@@ -146,12 +146,12 @@ ROUTES: Final = (
     RestRoute(
         method="GET", path="/v1/resources", operation="listResources",
         summary="Every resource and template that the caller may use",
-        answers=(_Success(200, "the resources", {_JSON: lists.ResourceList}),), parameters=(_PROFILE,),
+        answers=(_Success(200, "the resources", {_JSON: calls.ResourceList}),), parameters=(_PROFILE,),
         problems=(404,), has_head=True,
     ),
     RestRoute(
         method="GET", path="/v1/prompts", operation="listPrompts", summary="Every prompt that the caller may use",
-        answers=(_Success(200, "the prompts", {_JSON: lists.PromptList}),), parameters=(_PROFILE,),
+        answers=(_Success(200, "the prompts", {_JSON: calls.PromptList}),), parameters=(_PROFILE,),
         problems=(404,), has_head=True,
     ),
     RestRoute(
@@ -244,7 +244,7 @@ ROUTES: Final = (
     RestRoute(
         method="PUT", path="/v1/executors/{id}", operation="registerExecutor",
         summary="Offer tools that the caller executes itself",
-        answers=(_Success(200, "registered", {_JSON: executors.ExecutorEpoch}),), body=executors.ExecutorBody,
+        answers=(_Success(200, "registered", {_JSON: calls.ExecutorEpoch}),), body=calls.ExecutorBody,
         problems=(400, 403, 409, 413, 415, 503),
     ),
     RestRoute(
@@ -254,14 +254,14 @@ ROUTES: Final = (
     RestRoute(
         method="GET", path="/v1/executors/{id}/calls", operation="fetchCalls",
         summary="The calls that a worker has to execute",
-        answers=(_Success(200, "what there is to do", {_JSON: executors.OfferPage, _SSE: None}),),
+        answers=(_Success(200, "what there is to do", {_JSON: calls.OfferPage, _SSE: None}),),
         parameters=(_EPOCH, _WAIT, _LIMIT), problems=(400, 403, 404, 406, 415), takes_away=True,
     ),
     RestRoute(
         method="POST", path="/v1/tool-results/stream", operation="postResults",
         summary="Output and result of a call, from its worker",
-        answers=(_Success(200, "taken", {_JSON: executors.PostAnswer}), _Success(204, "taken before", {})),
-        body=executors.PostBody, parameters=_PRODUCER, problems=(400, 403, 404, 409, 410, 413, 415, 429, 503),
+        answers=(_Success(200, "taken", {_JSON: calls.PostAnswer}), _Success(204, "taken before", {})),
+        body=calls.PostBody, parameters=_PRODUCER, problems=(400, 403, 404, 409, 410, 413, 415, 429, 503),
     ),
     RestRoute(
         method="GET", path="/v1/history", operation="listPastCalls",

@@ -3,8 +3,7 @@
 `framing`       lines of a pipe
 `envelope`      one message
 `batches`       several messages on a line
-`salvage`       ids of unreadable messages
+`unparsed`      ids of unreadable messages; nesting
 `repair`        stand-ins for unreadable answers
-`depth`         nesting without recursion
 `rpc_errors`    codes and relay of errors
 """

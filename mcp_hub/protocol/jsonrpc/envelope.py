@@ -12,7 +12,7 @@ import msgspec
 
 from mcp_hub.protocol.jsonrpc.framing import foreign
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST, PARSE_ERROR
-from mcp_hub.protocol.jsonrpc.salvage import salvage_id
+from mcp_hub.protocol.jsonrpc.unparsed import salvage_id
 from mcp_hub.types import RawJson, RawObject
 
 Unset = msgspec.UNSET

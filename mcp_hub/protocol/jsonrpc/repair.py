@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, decode, without_lone_surrogates
-from mcp_hub.protocol.jsonrpc.salvage import flat
+from mcp_hub.protocol.jsonrpc.unparsed import flat
 from mcp_hub.protocol.kinds import BY_LIST_METHOD, KINDS
 
 NOT_JSON: Final = b'"dev.mcp-hub/not-json"'

@@ -11,7 +11,7 @@ import msgspec
 from mcp_hub.errors import RpcError, UpstreamLost, UpstreamUnavailable
 from mcp_hub.masking import shown
 from mcp_hub.protocol.capabilities import missing
-from mcp_hub.protocol.jsonrpc.depth import is_deeper
+from mcp_hub.protocol.jsonrpc.unparsed import is_deeper
 from mcp_hub.types import Era, JsonObject, RawJson, reason_for_others, without_paths
 
 PARSE_ERROR: Final = -32700

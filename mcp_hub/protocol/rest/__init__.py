@@ -2,7 +2,7 @@
 
 Requests refuse unknown members, answers ignore them. `JsonObjectText` stays encoded.
 
-    `calls`, `executors`, `lists`      tools and their execution
+    `calls`                            tools and their execution
     `streams`, `history`               running and past calls
     `servers`, `overview`, `tokens`    the hub's state
     `problems`                         errors

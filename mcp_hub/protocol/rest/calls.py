@@ -1,9 +1,10 @@
-"""Calls over REST."""
+"""Calls, lists, tool search, and tools executed by clients, over REST."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from mcp_hub.types import JsonObject, Status
 
@@ -91,3 +92,105 @@ class PromptedAnswer(CallsAnswer):
     """Events in a model's text; `messages` are result texts."""
 
     events: list[JsonObject]
+
+
+class ResourceList(Struct, rename="camel"):
+    """The caller's resources and templates as MCP defines them."""
+
+    resources: list[JsonObjectText]
+    resource_templates: list[JsonObjectText]
+
+
+class PromptList(Struct):
+    """The caller's prompts as MCP defines them."""
+
+    prompts: list[JsonObjectText]
+
+
+class SearchBody(Struct, forbid_unknown_fields=True):
+    """A search for tools by `query`, or by a model's `call` in the request's format.
+
+    `tools` and `server` restrict it; `limit` is at most 50.
+    """
+
+    query: str | None = None
+    call: JsonObject | None = None
+    tools: list[str] | None = None
+    server: str | None = None
+    limit: Annotated[int, Meta(ge=1)] = 8
+    detail: str = "brief"
+
+
+class FoundTool(Struct, omit_defaults=True):
+    """A match: `name` to call, first line of the `description`, near-duplicates in `also`.
+
+    `parts` add up to `score`; `definition` on request.
+    """
+
+    name: str
+    server: str
+    description: str
+    score: float
+    parts: Mapping[str, float]
+    also: list[str] = []
+    definition: JsonObjectText | UnsetType = UNSET
+
+
+class FoundTools(Struct):
+    """Matches, best first. `weak`: none fits well. `starting` servers are missing."""
+
+    query: str
+    weak: bool
+    hits: list[FoundTool]
+    starting: list[str]
+
+
+class LossInfo(Struct):
+    """A part of a schema that a format lacks: its path, its fate, and its text."""
+
+    path: str
+    kind: str
+    what: str
+
+
+class ToolLosses(Struct):
+    """Losses of an export by tool; tools without any are omitted."""
+
+    format: str
+    losses: dict[str, list[LossInfo]]
+
+
+class ExecutorBody(Struct, forbid_unknown_fields=True):
+    """A worker's tools as MCP defines them; `lease` in seconds, or as `60s`."""
+
+    tools: list[JsonObjectText]
+    lease: Annotated[str, Meta(pattern=r"^[0-9]{1,6}s$")] | int | float = 60.0
+
+
+class ExecutorEpoch(Struct):
+    """The registration's number, required in the worker's requests."""
+
+    epoch: int
+
+
+class OfferPage(Struct):
+    """Work, each with `type` (call, cancel, input) and `tool_call_id`. Given out once."""
+
+    offers: list[JsonObjectText]
+
+
+class PostBody(Struct, forbid_unknown_fields=True):
+    """A worker's post about a call: `content` for text deltas, `result` or `error` with `complete`."""
+
+    tool_call_id: str
+    events: list[JsonObjectText] = []
+    content: str | None = None
+    complete: bool = False
+    result: JsonObjectText | UnsetType = UNSET
+    error: JsonObjectText | UnsetType = UNSET
+
+
+class PostAnswer(Struct):
+    """Events allowed before the next answer; 0: wait."""
+
+    credit: int

@@ -1,8 +1,8 @@
 """Internal values in the form of an era, a store or a REST client. Pure.
 
-`results`                           results, progress, log messages
-`tasks`                             the tasks extension
-`questions`                         input that servers ask for
-`stream_events`, `stream_errors`    stored events and errors
-`produced`                          events of workers and servers
+`results`          results, progress, log messages
+`tasks`            the tasks extension
+`questions`        input that servers ask for
+`stream_events`    stored events and errors
+`produced`         events of workers and servers
 """

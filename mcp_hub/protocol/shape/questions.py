@@ -108,7 +108,7 @@ def _mode(members: RawObject) -> str:
         return "form"
 
 
-class InputRequiredResult(msgspec.Struct, frozen=True):
+class _InputRequiredResult(msgspec.Struct, frozen=True):
     """A modern server's questions by its keys, a state to return, or both."""
 
     requests: dict[str, Question]
@@ -137,7 +137,7 @@ def may_ask(result: RawJson) -> bool:
     return not is_complete(result) and _ASKS.search(result) is not None
 
 
-def input_requests(result: RawJson) -> InputRequiredResult | None:
+def input_requests(result: RawJson) -> _InputRequiredResult | None:
     """The input that a result asks for. Raises `RpcError` if malformed or too much."""
     members = raw_object(result) or {}
     if bytes(members.get("resultType", b"")) != b'"input_required"':
@@ -154,7 +154,7 @@ def input_requests(result: RawJson) -> InputRequiredResult | None:
         raise RpcError(f"the server asked for input in a way that cannot be read: {problem}") from None
     if not raws and state is None:
         raise RpcError("the server asked for input without saying which")
-    return InputRequiredResult({key: _question(key, raw) for key, raw in raws.items()}, state)
+    return _InputRequiredResult({key: _question(key, raw) for key, raw in raws.items()}, state)
 
 
 def _question(key: str, raw: msgspec.Raw) -> Question:

@@ -35,7 +35,7 @@ _ESTABLISHED: Final = b"HTTP/1.1 200 Connection established\r\n\r\n"
 _Arrival = tuple[str, Sequence[HostRule], Refusals]
 
 
-class ProxyLimits(msgspec.Struct, frozen=True):
+class _ProxyLimits(msgspec.Struct, frozen=True):
     """One server's limits: connections at a time, and seconds.
 
     `request`: for a head; `waiting`: between requests; `idle`: without a byte; `half_closed`: the same once one side
@@ -57,10 +57,10 @@ class HostProxy:
     """
 
     def __init__(
-        self, *, resolve: Resolve | None = None, via: Via = lambda url: None, limits: ProxyLimits | None = None,
+        self, *, resolve: Resolve | None = None, via: Via = lambda url: None, limits: _ProxyLimits | None = None,
         observe: Observe | None = None,
     ) -> None:  # fmt: skip
-        self._limits = limits or ProxyLimits()
+        self._limits = limits or _ProxyLimits()
         self._dialer = Dialer(resolve or system_resolver(), via, self._limits.dial, observe)
         self._is_running = False
         self._arrived: deque[socket.socket] = deque()
@@ -140,7 +140,7 @@ class _Session:
 
     def __init__(
         self, near: End, server: str, hosts: Sequence[HostRule], refusals: Refusals, dialer: Dialer,
-        lookups: anyio.CapacityLimiter, limits: ProxyLimits,
+        lookups: anyio.CapacityLimiter, limits: _ProxyLimits,
     ) -> None:  # fmt: skip
         self._near = near
         self._server = server
@@ -242,7 +242,7 @@ class _Session:
 class _Watch:
     """Ends idle connections, sooner if half closed."""
 
-    def __init__(self, near: End, far: End, limits: ProxyLimits) -> None:
+    def __init__(self, near: End, far: End, limits: _ProxyLimits) -> None:
         self._near = near
         self._far = far
         self._limits = limits

@@ -37,9 +37,8 @@ from mcp_hub.stores.history.base import (
     texts_of_body,
 )
 from mcp_hub.stores.sqlite.quarantine import Tenancy, identity, set_aside
-from mcp_hub.stores.sqlite.read_only import ReadOnlyTransactions
 from mcp_hub.stores.sqlite.schema import FileConnection, FileFormat, closed_on_failure, prepare
-from mcp_hub.stores.sqlite.transactions import WriteTransactions
+from mcp_hub.stores.sqlite.transactions import ReadOnlyTransactions, WriteTransactions
 from mcp_hub.stores.sqlite.worker import Worker
 from mcp_hub.stores.sqlite.writes import give_back, used_bytes
 

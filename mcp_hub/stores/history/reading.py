@@ -9,6 +9,7 @@ from typing import Final
 import anyio.to_thread
 import msgspec
 
+from mcp_hub.protocol.rest.history import HistoryRow
 from mcp_hub.stores.history.base import (
     DURABLE,
     RUNNING,
@@ -218,22 +219,6 @@ def _call(batch: Batch, key: BatchKey, index: int, id_: str, line: str) -> PastC
 # -- figures
 
 
-class FigureRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Figures of a tool, or of a server if `tool` is empty, in seconds.
-
-    `series`: point, calls, failed calls, median, 95th percentile.
-    """
-
-    server: str
-    tool: str
-    calls: int
-    failed: int
-    p50: float
-    p95: float
-    max: float
-    series: list[tuple[int, int, int, float, float]]
-
-
 _Points = dict[int, list[float]]
 """Durations by point; -1 where it is not known."""
 
@@ -262,7 +247,7 @@ class PastFigures:
     def _cell(self, group: CallGroup) -> _Points:
         return self._cells.setdefault((group.server, group.tool, group.status != "completed"), {})
 
-    def rows(self) -> tuple[list[FigureRow], list[FigureRow], int]:
+    def rows(self) -> tuple[list[HistoryRow], list[HistoryRow], int]:
         """Tools, servers (most calls first), and the number of tools left out."""
         tools: dict[tuple[str, str], list[tuple[bool, _Points]]] = {}
         for (server, tool, has_failed), points in self._cells.items():
@@ -274,7 +259,7 @@ class PastFigures:
         return of_tools[:MOST_ROWS], of_servers[:MOST_ROWS], max(0, len(of_tools) - MOST_ROWS)
 
 
-def _row(server: str, tool: str, cells: Sequence[tuple[bool, _Points]]) -> FigureRow:
+def _row(server: str, tool: str, cells: Sequence[tuple[bool, _Points]]) -> HistoryRow:
     durations: _Points = {}
     failed: dict[int, int] = {}
     for has_failed, points in cells:
@@ -283,13 +268,15 @@ def _row(server: str, tool: str, cells: Sequence[tuple[bool, _Points]]) -> Figur
             failed[point] = failed.get(point, 0) + (len(took) if has_failed else 0)
     for took in durations.values():
         took.sort()
-    series = [
-        (point, len(took), failed[point], percentile(took, 0.5), percentile(took, 0.95))
+    series: list[list[float]] = [
+        [point, len(took), failed[point], percentile(took, 0.5), percentile(took, 0.95)]
         for point, took in sorted(durations.items())
     ]
     every = sorted(chain.from_iterable(durations.values()))
-    halves = percentile(every, 0.5), percentile(every, 0.95)
-    return FigureRow(server, tool, len(every), sum(failed.values()), *halves, max(every[-1], 0.0), series)
+    return HistoryRow(
+        server=server, tool=tool, calls=len(every), failed=sum(failed.values()),
+        p50=percentile(every, 0.5), p95=percentile(every, 0.95), max=max(every[-1], 0.0), series=series,
+    )  # fmt: skip
 
 
 def percentile(durations: Sequence[float], share: float) -> float:

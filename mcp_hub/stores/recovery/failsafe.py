@@ -14,10 +14,21 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
 from mcp_hub.errors import StoreError
 from mcp_hub.stores import base
-from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched, Message, Replicas, SessionRow, StreamLog
+from mcp_hub.stores.base import (
+    MAX_MESSAGES,
+    Appended,
+    Change,
+    Chunk,
+    EventPage,
+    Fetched,
+    Message,
+    Replicas,
+    SessionRow,
+    StoreLimits,
+    StreamLog,
+)
 from mcp_hub.stores.faults import StoreFault
-from mcp_hub.stores.instances import Instances, new_instance_id
-from mcp_hub.stores.limits import MAX_MESSAGES, StoreLimits
+from mcp_hub.stores.locks import Instances, new_instance_id
 from mcp_hub.stores.memory import MemoryInbox, MemoryLog, MemorySessions
 from mcp_hub.stores.recovery.memory_fallback import (
     BackedStore,

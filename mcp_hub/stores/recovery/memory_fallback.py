@@ -10,9 +10,8 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
 from mcp_hub.errors import StoreError
 from mcp_hub.stores import base
-from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Message, StreamStore
+from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Message, StoreLimits, StreamStore
 from mcp_hub.stores.faults import StoreFault
-from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStreams
 from mcp_hub.types import CallId
 

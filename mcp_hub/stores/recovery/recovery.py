@@ -13,11 +13,10 @@ import anyio
 
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
+from mcp_hub.stores.base import StoreLimits
 from mcp_hub.stores.faults import StoreFault, faulty
-from mcp_hub.stores.instances import Instances
-from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.sqlite.quarantine import Tenancy, identity, set_aside
-from mcp_hub.stores.sqlite.salvage import Salvaged, salvage
+from mcp_hub.stores.locks import Instances
+from mcp_hub.stores.sqlite.quarantine import Salvaged, Tenancy, identity, salvage, set_aside
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 
 _SALVAGE: Final = 3.0

@@ -34,9 +34,8 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Fenced, KeyTaken, StoreError
 from mcp_hub.stores import base
-from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched, Replicas
+from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched, Replicas, StoreLimits
 from mcp_hub.stores.faults import StoreFault
-from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemorySessions
 from mcp_hub.stores.recovery.failsafe import FailsafeSessions, FailsafeStore, StoreReads
 from mcp_hub.stores.recovery.memory_fallback import (

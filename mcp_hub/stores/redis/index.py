@@ -11,8 +11,7 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.errors import KeyTaken, StoreError
 from mcp_hub.stores.redis.keys import RedisKeys, hashed, stream_id
 from mcp_hub.stores.redis.link import Command, Link, LinkJob, Reply, script
-from mcp_hub.stores.redis.quarantine import Quarantine
-from mcp_hub.stores.redis.records import pairs, row_of
+from mcp_hub.stores.redis.records import Quarantine, pairs, row_of
 from mcp_hub.stores.redis.scripts import DELETE, RESERVE
 from mcp_hub.types import CallId
 

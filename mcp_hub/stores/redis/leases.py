@@ -9,17 +9,14 @@ from typing import Final, NamedTuple
 
 from mcp_hub.clock import Clock
 from mcp_hub.stores.redis.keys import RedisKeys, instance_id, quarantined
-from mcp_hub.stores.redis.link import Link, LinkJob, Reply, script
-from mcp_hub.stores.redis.quarantine import Quarantine, log_set_aside
-from mcp_hub.stores.redis.records import pairs
-from mcp_hub.stores.redis.scripts import BEAT, HOLD, LET_GO
+from mcp_hub.stores.redis.link import Link, Reply, script
+from mcp_hub.stores.redis.records import Quarantine, log_set_aside, pairs
+from mcp_hub.stores.redis.scripts import BEAT
 
 NOBODY: Final = ""
 """The owner of a stream whose replica has left."""
 _BEATS: Final = 5
 """In one lease."""
-_HELD: Final = 7 * 86400
-"""Seconds after which something is held no longer in any case."""
 
 
 class Leases:
@@ -120,31 +117,3 @@ class StoreLinks(NamedTuple):
     leases: Leases
     name: str
     instance: str
-
-
-class RedisHoldings:
-    """`Holdings` that end with the replica; `kind` separates equal names."""
-
-    def __init__(self, links: StoreLinks, kind: str) -> None:
-        self._keys = links.keys
-        self._kind = kind
-        self._instance = links.instance
-        self._leases = links.leases
-        self._writer = links.writer
-
-    async def hold(self, name: str) -> bool:
-        holder = await self._held_by_another(name, b"")
-        if holder and self._leases.is_gone(holder.decode("ascii", "replace")):
-            holder = await self._held_by_another(name, holder)
-        return not holder
-
-    async def _held_by_another(self, name: str, gone: bytes) -> bytes:
-        [reply] = await self._writer.ask(script(HOLD, [self._key(name)], self._instance, gone, _HELD))
-        return bytes(reply)
-
-    def _key(self, name: str) -> str:
-        return self._keys.lock(f"{self._kind}\n{name}")
-
-    def release(self, name: str) -> None:
-        """If the server fails, the lock stays while this replica lives."""
-        self._writer.submit(LinkJob([script(LET_GO, [self._key(name)], self._instance)], lambda _: None))

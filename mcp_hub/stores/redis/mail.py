@@ -6,11 +6,10 @@ from typing import Final
 from mcp_hub import aio
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
-from mcp_hub.stores.base import Message
-from mcp_hub.stores.limits import MAX_MESSAGES
+from mcp_hub.stores.base import MAX_MESSAGES, Message
 from mcp_hub.stores.redis.keys import RedisKeys, instance_id, stream_id
 from mcp_hub.stores.redis.link import Command, Link, LinkJob, Reply, script
-from mcp_hub.stores.redis.quarantine import Quarantine
+from mcp_hub.stores.redis.records import Quarantine
 from mcp_hub.stores.redis.scripts import POST, TAKE
 from mcp_hub.types import CallId
 

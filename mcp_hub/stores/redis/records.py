@@ -1,15 +1,25 @@
-"""Encoded rows and chunks; all that is read is checked."""
+"""Encoded rows and chunks. All that is read is checked; bad records move beside their key for a week.
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+A key of a wrong type or a damaged row becomes `KEY:bad`. Bad parts of other keys move to such a hash, at most 64.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 import msgspec
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import StoreError
+from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
 from mcp_hub.stores.base import Change, damage
-from mcp_hub.stores.redis.keys import instance_id
+from mcp_hub.stores.redis.keys import instance_id, quarantined
+from mcp_hub.stores.redis.link import Command, Link, LinkJob, Reply, script
+from mcp_hub.stores.redis.scripts import SET_ASIDE, SET_PARTS_ASIDE
 from mcp_hub.types import CallId
+
+log = get_logger(__name__)
 
 _BYTES: Final = ("continuation", "info")
 """Fields of a row that are bytes."""
@@ -17,8 +27,6 @@ _SET: Final = ("id", "epoch", "first", "last", "expires")
 """Fields that a script sets."""
 _LONGEST: Final = 32 << 20
 """Bytes of one field of a record."""
-_MOST_PARTS: Final = 9999
-"""Limit of one chunk."""
 
 
 def pairs(reply: object) -> dict[bytes, bytes]:
@@ -85,36 +93,71 @@ def _is_owner(owner: str) -> bool:
     return not owner or instance_id(owner.encode("utf-8", "replace")) is not None
 
 
-class StoredChunk(NamedTuple):
-    """A chunk from a script; its body may be in `parts` parts named `name`."""
+_AT_ONCE: Final = 1000
+"""Parts of one key that are moved at once; what remains is met again."""
+_SHOWN: Final = 3
+"""Parts that the log names."""
 
-    first: int
-    last: int
-    size: int
-    name: str
-    parts: int
-    body: bytes
 
-    @classmethod
-    def of(cls, reply: Sequence[bytes]) -> "StoredChunk":
-        """Raises `ValueError`."""
-        first, part, body, id_, size = reply
-        name, _, parts = part.decode("ascii").rpartition(":")
-        chunk = cls(
-            first=int(first),
-            last=int(id_.partition(b"-")[0]),
-            size=int(size),
-            name=name,
-            parts=int(parts or 0),
-            body=body,
-        )
-        if chunk.parts > _MOST_PARTS:
-            raise ValueError("too many parts")
-        return chunk
+class Quarantine:
+    """Sets records aside, unless they have changed since they were read."""
 
-    def lines(self, body: bytes) -> list[bytes]:
-        """The events in `body`. Raises `ValueError` for a wrong number or size."""
-        lines = body.split(b"\n")
-        if len(body) != self.size or len(lines) != self.last - self.first + 1:
-            raise ValueError("not as many events as it has numbers")
-        return lines
+    def __init__(self, writer: Link) -> None:
+        self._writer = writer
+
+    async def check(self, keys: Iterable[str]) -> None:
+        """Raises `StoreError`."""
+        await self._writer.set_wrong_types_aside(keys)
+
+    def row(self, key: str, reply: object, reason: str, callback: Callable[[], None] | None = None) -> None:
+        """Sets a hash aside that was read as `reply`; calls `callback` in any case."""
+        parts: list[bytes] = []
+        if isinstance(reply, dict):
+            for name, value in reply.items():
+                parts += name, value
+        elif isinstance(reply, list):
+            parts = reply
+        command = script(SET_ASIDE, [key, quarantined(key)], "", _digest(b" ".join(parts)))
+        self._submit(command, key, [], reason, callback)
+
+    def whole(self, key: str, reason: str, callback: Callable[[], None] | None = None) -> None:
+        self._submit(script(SET_ASIDE, [key, quarantined(key)], "", ""), key, [], reason, callback)
+
+    def fields(self, key: str, fields: Mapping[bytes, bytes], reason: str) -> None:
+        self._parts(key, [(name, _digest(value)) for name, value in fields.items()], reason)
+
+    def members(self, key: str, members: list[bytes], reason: str, callback: Callable[[], None] | None = None) -> None:
+        """Members of a set, or entries of a stream."""
+        self._parts(key, [(member, "") for member in members], reason, callback)
+
+    def _parts(
+        self, key: str, parts: list[tuple[bytes, str]], reason: str, callback: Callable[[], None] | None = None
+    ) -> None:
+        if parts:
+            arguments = [text for part in parts[:_AT_ONCE] for text in part]
+            names = [name for name, _ in parts]
+            self._submit(script(SET_PARTS_ASIDE, [key, quarantined(key)], *arguments), key, names, reason, callback)
+
+    def _submit(
+        self, command: Command, key: str, parts: list[bytes], reason: str, callback: Callable[[], None] | None = None
+    ) -> None:
+        def answered(replies: list[Reply] | StoreError) -> None:
+            if isinstance(replies, StoreError):
+                log.warning("record_not_set_aside", key=key, reason=str(replies))
+            elif replies[0]:
+                log_set_aside(key, reason, parts)
+            if callback is not None:
+                callback()
+
+        self._writer.submit(LinkJob([command], answered))
+
+
+def log_set_aside(key: str, reason: str, parts: list[bytes]) -> None:
+    """Logs one line for a key."""
+    samples = [hide_head(ascii(part.decode("utf-8", "replace")), 80) for part in parts[:_SHOWN]]
+    details = {"parts": samples, "count": len(parts)} if parts else {}
+    log.warning("record_set_aside", key=key, kept_in=quarantined(key), reason=reason, **details)
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest()

@@ -18,7 +18,7 @@ from mcp_hub.notices import SharedLists
 from mcp_hub.stores.base import LiveSessions, SessionRow
 from mcp_hub.stores.redis.keys import RedisKeys
 from mcp_hub.stores.redis.link import Link, LinkJob, script
-from mcp_hub.stores.redis.quarantine import Quarantine
+from mcp_hub.stores.redis.records import Quarantine
 from mcp_hub.stores.redis.scripts import END_SESSION, PUT_SESSION, SWEEP_SESSIONS
 
 log = get_logger(__name__)

@@ -16,20 +16,16 @@ from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.stores import base
-from mcp_hub.stores.base import Change, Chunk, Message
-from mcp_hub.stores.instances import new_instance_id
-from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.base import Change, Chunk, Message, StoreLimits
+from mcp_hub.stores.locks import new_instance_id
 from mcp_hub.stores.redis import scripts
-from mcp_hub.stores.redis.connection import Server, probe, run_of
 from mcp_hub.stores.redis.index import Index
 from mcp_hub.stores.redis.keys import RedisKeys, stream_id
 from mcp_hub.stores.redis.leases import NOBODY, Leases, StoreLinks
-from mcp_hub.stores.redis.link import WRONG_TYPE, Link, LinkJob, Reply, script
-from mcp_hub.stores.redis.log import RedisLog
+from mcp_hub.stores.redis.link import WRONG_TYPE, Link, LinkJob, Reply, Server, probe, run_of, script
+from mcp_hub.stores.redis.log import Pages, RedisLog
 from mcp_hub.stores.redis.mail import Mail
-from mcp_hub.stores.redis.pages import Pages
-from mcp_hub.stores.redis.quarantine import Quarantine
-from mcp_hub.stores.redis.records import changes_of, pairs, row_of
+from mcp_hub.stores.redis.records import Quarantine, changes_of, pairs, row_of
 from mcp_hub.stores.redis.sessions import RedisSessions, is_plausible
 from mcp_hub.types import CallId
 

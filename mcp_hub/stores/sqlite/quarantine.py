@@ -1,16 +1,21 @@
-"""Sets a damaged file aside while no hub writes to it.
+"""Damaged files: set aside while no hub writes to them, and searched for sessions and whole streams.
 
 Writers hold a shared lock on `<file>.lock`, a rename an exclusive one.
 """
 
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Final
+
+import msgspec
 
 from mcp_hub.attach.folder import make_folder
 from mcp_hub.stores.locks import aside_of, lock_file, take
-from mcp_hub.stores.sqlite.schema import COMPANIONS
+from mcp_hub.stores.sqlite.reads import is_chunk
+from mcp_hub.stores.sqlite.schema import COMPANIONS, FileConnection, connect, prepare
 
 
 class Tenancy:
@@ -64,3 +69,116 @@ def set_aside(path: Path) -> Path:
         if beside.exists():
             beside.rename(aside.with_name(aside.name + companion))
     return aside
+
+
+_STREAM: Final = "SELECT * FROM streams WHERE number = ?"
+_RANGE: Final = "SELECT first, last FROM streams WHERE number = ?"
+_EXTRAS: Final = "SELECT * FROM extras WHERE stream = ?"
+_MESSAGES: Final = "SELECT * FROM messages NOT INDEXED WHERE stream = ?"
+_CHUNKS: Final = "SELECT stream, first, last, body FROM chunks {} WHERE stream = ? ORDER BY last"
+_BY_TABLE: Final = "NOT INDEXED ORDER BY number"
+_BY_INDEX: Final = "INDEXED BY streams_newest WHERE principal >= '' ORDER BY principal"
+
+
+class Salvaged(msgspec.Struct, frozen=True):
+    """Numbers of streams; `is_all` if there cannot have been more."""
+
+    copied: int = 0
+    unreadable: int = 0
+    is_all: bool = True
+
+
+def salvage(source: Path, target: Path, is_over: Callable[[], bool]) -> Salvaged:
+    """Copies to a new file at `target` until `is_over`; both files must be unused.
+
+    Raises `sqlite3.Error`, `StoreFault` for the target.
+    """
+    new = connect(target)
+    try:
+        prepare(new, target)
+        old = sqlite3.connect(source, isolation_level=None, factory=FileConnection)
+        try:
+            old.execute("PRAGMA writable_schema = ON")  # a file that is too short is read anyway
+            return _copy(old, new, is_over)
+        except sqlite3.DatabaseError:
+            return Salvaged(is_all=False)
+        finally:
+            old.close()
+    finally:
+        new.close()
+
+
+def _copy(old: sqlite3.Connection, new: sqlite3.Connection, is_over: Callable[[], bool]) -> Salvaged:
+    copied = unreadable = 0
+    numbers, is_all = _numbers(old)
+    sessions, _ = _readable(old, "SELECT * FROM sessions")
+    for number in numbers:
+        if is_over():
+            return Salvaged(copied, unreadable, is_all=False)
+        stream = _stream(old, number)
+        if stream is None or not _write(new, stream):
+            unreadable += 1
+        else:
+            copied += 1
+    _write(new, {"sessions": sessions})
+    return Salvaged(copied, unreadable, is_all)
+
+
+def _numbers(old: sqlite3.Connection) -> tuple[list[int], bool]:
+    """A damaged table is read by table and index, from both ends."""
+    numbers: set[int] = set()
+    is_all = False
+    for index in (_BY_TABLE, _BY_INDEX):
+        for order in ("DESC", "ASC"):
+            rows, is_whole = _readable(old, f"SELECT number FROM streams {index} {order}")
+            numbers.update(number for (number,) in rows)
+            is_all = is_all or is_whole
+    return sorted(numbers, reverse=True), is_all
+
+
+def _readable(old: sqlite3.Connection, query: str, *values: int) -> tuple[list[Any], bool]:
+    rows: list[Any] = []
+    try:
+        for row in old.execute(query, values):
+            rows.append(row)  # noqa: PERF402  what came before an error counts
+    except sqlite3.DatabaseError:
+        return rows, False
+    return rows, True
+
+
+def _stream(old: sqlite3.Connection, number: int) -> dict[str, list[Any]] | None:
+    """None if an event is missing."""
+    rows, _ = _readable(old, _STREAM, number)
+    ranges, _ = _readable(old, _RANGE, number)
+    for index in ("", "NOT INDEXED"):
+        chunks, _ = _readable(old, _CHUNKS.format(index), number)
+        if ranges and _is_whole(ranges[0], chunks):
+            extras, messages = _readable(old, _EXTRAS, number)[0], _readable(old, _MESSAGES, number)[0]
+            return {"streams": rows, "extras": extras, "messages": messages, "chunks": chunks}
+    return None
+
+
+def _is_whole(limits: tuple[int, int], chunks: list[tuple[int, int, int, bytes]]) -> bool:
+    expected, last = limits
+    if type(expected) is not int or type(last) is not int:
+        return False
+    for _, begins, ends, body in chunks:
+        if begins != expected or not is_chunk(begins, ends, body):
+            return False
+        expected = ends + 1
+    return expected == last + 1
+
+
+def _write(new: sqlite3.Connection, tables: dict[str, list[Any]]) -> bool:
+    new.execute("BEGIN IMMEDIATE")
+    try:
+        for table, rows in tables.items():
+            for row in rows:
+                new.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+        new.execute("COMMIT")
+        return True
+    except sqlite3.IntegrityError:
+        return False
+    finally:
+        if new.in_transaction:
+            new.execute("ROLLBACK")

@@ -6,8 +6,7 @@ from sqlite3 import Connection
 from typing import Any, Final, get_args
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.stores.base import EventPage, SessionRow, damage
-from mcp_hub.stores.limits import PAGE_BYTES
+from mcp_hub.stores.base import PAGE_BYTES, EventPage, SessionRow, damage
 from mcp_hub.stores.sqlite.schema import EXTRAS
 from mcp_hub.types import CallId, Status
 

@@ -11,12 +11,10 @@ import anyio
 from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
-from mcp_hub.stores.base import ENDINGS, Appended, Change, Chunk, Fetched, Message, SessionRow
-from mcp_hub.stores.instances import Instances
-from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.base import ENDINGS, Appended, Change, Chunk, Fetched, Message, SessionRow, StoreLimits
+from mcp_hub.stores.locks import Instances
 from mcp_hub.stores.sqlite import reads, writes
-from mcp_hub.stores.sqlite.read_only import ReadOnlyTransactions
-from mcp_hub.stores.sqlite.transactions import ReadTransactions, WriteTransactions
+from mcp_hub.stores.sqlite.transactions import ReadOnlyTransactions, ReadTransactions, WriteTransactions
 from mcp_hub.stores.sqlite.worker import Job, Worker
 from mcp_hub.types import CallId
 

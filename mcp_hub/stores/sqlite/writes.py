@@ -9,8 +9,21 @@ import msgspec
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import KeyTaken, StoreError
 from mcp_hub.masking import hide_head
-from mcp_hub.stores.base import Change, Chunk, Message, SessionRow, begin, expiry, is_wanted, joined, refuse, unknown
-from mcp_hub.stores.limits import MAX_MESSAGES, StoreLimits, surplus
+from mcp_hub.stores.base import (
+    MAX_MESSAGES,
+    Change,
+    Chunk,
+    Message,
+    SessionRow,
+    StoreLimits,
+    begin,
+    expiry,
+    is_wanted,
+    joined,
+    refuse,
+    surplus,
+    unknown,
+)
 from mcp_hub.stores.sqlite.reads import ROWS, row_of
 from mcp_hub.stores.sqlite.schema import EXTRAS, QUARANTINE
 from mcp_hub.types import CallId

@@ -1,12 +1,10 @@
 """OAuth 2.1 logins to remote servers, with the hub as the client.
 
 * `access`: the login of one server in use
-* `grants`: records of a login
-* `store`: logins in files
+* `grants`: records of a login, and its file
 * `login`: logs in and out
 * `redirect`: receives the browser
 * `flows`: runs a login through the SDK's client
-* `token_requests`: renews tokens, checks the SDK's requests
+* `token_requests`: renews tokens, checks the SDK's requests, reads untrusted responses
 * `addresses`: requests to checked addresses only
-* `answers`: reads untrusted responses
 """

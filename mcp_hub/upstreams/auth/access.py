@@ -15,11 +15,9 @@ import msgspec
 from mcp_hub.clock import wall_time
 from mcp_hub.logs import get_logger
 from mcp_hub.upstreams.auth.addresses import Addresses
-from mcp_hub.upstreams.auth.answers import challenge_of
-from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, grant_key
+from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, GrantStore, LoginFailed, grant_key
 from mcp_hub.upstreams.auth.login import log_in_alone
-from mcp_hub.upstreams.auth.store import GrantStore
-from mcp_hub.upstreams.auth.token_requests import refreshed
+from mcp_hub.upstreams.auth.token_requests import challenge_of, refreshed
 
 log = get_logger(__name__)
 

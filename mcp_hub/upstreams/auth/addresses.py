@@ -21,7 +21,7 @@ _NEXT: Final = 2.0
 """Seconds for one of several addresses: a network without IPv6 may drop what goes there."""
 
 
-class Pinned(httpx2.AsyncBaseTransport):
+class _Pinned(httpx2.AsyncBaseTransport):
     """Resolves each request's host once and tries the addresses that `checked` returns.
 
     Host header and certificate check use the name. `checked` may raise.
@@ -133,7 +133,7 @@ class Addresses:
                 return httpx2.AsyncHTTPTransport(verify=verify, proxy=via)
             except (ImportError, ValueError, httpx2.InvalidURL) as exc:
                 raise LoginFailed(bad_proxy(url, exc), is_final=False) from None
-        return Pinned(lambda host: self.allowed(host, role, url), verify)
+        return _Pinned(lambda host: self.allowed(host, role, url), verify)
 
     def _check_name(self, url: str, role: str) -> None:
         if (problem := refused_place(url, is_near=self._is_near)) is not None:

@@ -32,10 +32,9 @@ from mcp_hub.protocol.headers import request_headers
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, request_frame
 from mcp_hub.protocol.meta import modern_meta
 from mcp_hub.upstreams.auth.addresses import Addresses
-from mcp_hub.upstreams.auth.answers import challenge, challenge_of, is_usable
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, foreign_text
 from mcp_hub.upstreams.auth.redirect import Redirect, Show
-from mcp_hub.upstreams.auth.token_requests import TokenRequests, expiry
+from mcp_hub.upstreams.auth.token_requests import TokenRequests, challenge, challenge_of, expiry, is_usable
 from mcp_hub.upstreams.peer.state import CLIENT_INFO
 from mcp_hub.wire.responses import origin
 

@@ -1,11 +1,23 @@
-"""Input and result of a login. Their representations show no secret."""
+"""Input and result of a login, and its private file. Representations show no secret.
+
+A file is replaced atomically, and renewed under a lock file that is never removed.
+"""
 
 import hashlib
-from collections.abc import Iterator
+import os
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from pathlib import Path
+from typing import BinaryIO, Final, Literal
 
-from mcp_hub.masking import hide_head
+import anyio
+import msgspec
+
+from mcp_hub.attach.folder import make_folder
+from mcp_hub.masking import hide_head, learn
+from mcp_hub.stores.locks import lock_file, open_plain, take
 
 _SHOWN: Final = 200
 _MARGIN: Final = 60.0
@@ -84,3 +96,111 @@ def grant_key(url: str, client: ClientRegistration) -> str:
 def foreign_text(text: str) -> str:
     """One masked line of at most 200 printable characters."""
     return "".join(char if char.isprintable() else " " for char in hide_head(text.strip(), _SHOWN, "…"))
+
+
+_LARGEST: Final = 256 << 10
+"""The largest file that is read: longer tokens fit no header."""
+_ROOM: Final = 64 << 10
+"""Bytes reserved on the disk before a token is requested: one that cannot be stored would be lost."""
+_TURN: Final = 0.05
+"""Seconds between two looks at a lock that somebody else holds."""
+
+
+class GrantStore:
+    """Logins under `folder`, by `grant_key`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, key: str) -> Path:
+        return self.folder / f"{key}.json"
+
+    def load(self, key: str) -> Grant | None:
+        """The login, None without one. Raises `LoginFailed` for an unreadable file."""
+        path = self.path(key)
+        try:
+            with open(open_plain(path, os.O_RDONLY), "rb") as file:
+                grant = msgspec.json.decode(file.read(_LARGEST + 1), type=Grant)
+        except FileNotFoundError:
+            return None
+        except OSError as exc:
+            raise LoginFailed(f"the stored login {path} cannot be read: {exc.strerror or exc}") from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise LoginFailed(f"the stored login {path} is damaged") from None
+        learn(grant.secrets())
+        return grant
+
+    @contextmanager
+    def writing(self, key: str) -> Iterator[Callable[[Grant], None]]:
+        """Reserves disk space and yields a function that stores a login. Both raise `LoginFailed`; hold `locked`."""
+        path = self.path(key)
+        fresh = self.folder / f".{key}.{secrets.token_hex(8)}.new"
+        with _writable(path):
+            make_folder(self.folder)
+            for leftover in self.folder.glob(f".{key}.*.new"):  # by a process that was killed
+                leftover.unlink()
+            file = os.fdopen(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "r+b")
+
+        def commit(grant: Grant) -> None:
+            learn(grant.secrets())
+            with _writable(path):
+                _write(file, msgspec.json.encode(grant))
+                file.close()  # before it is moved: Windows moves no open file
+                fresh.replace(path)
+
+        try:
+            with _writable(path):
+                _write(file, b" " * _ROOM)
+            yield commit
+        finally:
+            with suppress(OSError):
+                file.close()
+            with suppress(OSError):
+                fresh.unlink()
+
+    def save(self, key: str, grant: Grant) -> None:
+        """Stores a login; hold `locked`. Raises `LoginFailed`."""
+        with self.writing(key) as commit:
+            commit(grant)
+
+    def remove(self, key: str) -> bool:
+        """Removes a login; whether there was one. Raises `LoginFailed`."""
+        path = self.path(key)
+        with _writable(path):
+            was_there = path.exists()
+            path.unlink(missing_ok=True)
+        return was_there
+
+    @asynccontextmanager
+    async def locked(self, key: str, seconds: float) -> AsyncIterator[None]:
+        """Locks a login against other processes. Raises `LoginFailed` after `seconds`."""
+        path = self.folder / f"{key}.lock"
+        with _writable(path):
+            make_folder(self.folder)
+            file = lock_file(path)
+        try:
+            due = anyio.current_time() + seconds
+            with _writable(path):
+                while not take(file, shared=False):
+                    if anyio.current_time() >= due:
+                        raise LoginFailed(f"another process keeps the lock {path}", is_final=False)
+                    await anyio.sleep(_TURN)
+            yield
+        finally:
+            os.close(file)
+
+
+@contextmanager
+def _writable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as exc:
+        raise LoginFailed(f"cannot write {path}: {exc.strerror or exc}", is_final=False) from None
+
+
+def _write(file: BinaryIO, content: bytes) -> None:
+    file.seek(0)
+    file.truncate()
+    file.write(content)
+    file.flush()
+    os.fsync(file.fileno())

@@ -7,9 +7,8 @@ from urllib.parse import urlsplit
 import anyio
 
 from mcp_hub.addresses import is_cleartext
-from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, grant_key
+from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, GrantStore, LoginFailed, grant_key
 from mcp_hub.upstreams.auth.redirect import Show, listening
-from mcp_hub.upstreams.auth.store import GrantStore
 
 _FLOWS: Final = "mcp_hub.upstreams.auth.flows"
 _LOCK: Final = 15.0

@@ -1,16 +1,178 @@
-"""Renews tokens, and checks requests of the SDK's client, which receives readable responses only."""
+"""Renews tokens, and checks requests of the SDK's client, which receives readable responses only.
+
+Responses of servers and authorization servers are read without trust; only their OAuth errors are shown.
+"""
 
 import base64
+import re
 from dataclasses import replace
-from urllib.parse import quote
+from typing import Final, TypeVar
+from urllib.parse import parse_qsl, quote
 
 import httpx2
 import msgspec
 
+from mcp_hub.masking import learn
 from mcp_hub.upstreams.auth.addresses import Addresses
-from mcp_hub.upstreams.auth.answers import BUSY, GIVEN, UNREADABLE, issued, refusal, repaired
-from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed
+from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, foreign_text
 from mcp_hub.wire.responses import JSON, origin
+
+GIVEN: Final = (200, 201)
+BUSY: Final = frozenset((408, 429, *range(500, 600)))
+"""Statuses that say nothing about the request itself."""
+_FINAL: Final = frozenset(
+    ("invalid_grant", "invalid_client", "unauthorized_client", "invalid_request", "invalid_scope", "invalid_target")
+    + ("unsupported_grant_type", "access_denied", "invalid_redirect_uri", "invalid_client_metadata")
+)
+"""Errors that the same request would get again (RFC 6749 §5.2, RFC 8707 §2, RFC 7591 §3.2.2)."""
+_TOKEN_CHARACTERS: Final = re.compile(r"[\x21-\x7e]{1,16384}")
+_LONGEST: Final = 10 * 365 * 86400
+"""The longest plausible lifetime, in seconds."""
+_BEARER: Final = "bearer"
+_MOST_FIELDS: Final = 100
+"""Fields read from a form."""
+_LISTS: Final = frozenset(("authorization_servers", "redirect_uris", "grant_types", "response_types"))
+"""Members that are lists, besides those that name what is supported (RFC 7591 §2, 9728 §2)."""
+_T = TypeVar("_T", bound=msgspec.Struct)
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_LONGEST_CHALLENGE: Final = 8192
+_SCHEME: Final = re.compile(r"(?:^|,)\s*bearer(?:\s+|$)", re.IGNORECASE)
+_PARAMETER: Final = re.compile(r'\s*,?\s*([A-Za-z0-9_-]{1,64})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",]+))')
+_UNFIT: Final = re.compile(r'[^ -~]|["\\]')
+
+
+class _Issued(msgspec.Struct, frozen=True):
+    access_token: str
+    expires_in: int | None = None
+    refresh_token: str | None = None
+    scope: str | None = None
+
+
+class _Answer(msgspec.Struct):
+    access_token: str = ""
+    token_type: str | None = None
+    expires_in: msgspec.Raw = msgspec.Raw(b"null")
+    refresh_token: str | None = None
+    scope: str | list[str] | None = None
+
+
+class _Refusal(msgspec.Struct):
+    error: str = ""
+    error_description: str | None = None
+
+
+def challenge_of(header: str) -> dict[str, str]:
+    """Parameters of the Bearer challenge in `WWW-Authenticate` (RFC 6750 §3), by lower-case name."""
+    text = header if len(header) <= _LONGEST_CHALLENGE else header[:_LONGEST_CHALLENGE].rpartition(",")[0]
+    start = _SCHEME.search(text)
+    parameters: dict[str, str] = {}
+    at = start.end() if start else len(text)
+    while (pair := _PARAMETER.match(text, at)) is not None:
+        value = re.sub(r"\\(.)", r"\1", pair[2]) if pair[2] is not None else pair[3]
+        parameters.setdefault(pair[1].lower(), value)  # the first of two of a name counts
+        at = pair.end()
+    return parameters
+
+
+def challenge(**parameters: str | None) -> str:
+    """A Bearer challenge, without unfit characters and empty values."""
+    fit = {name: _UNFIT.sub("", value).strip() for name, value in parameters.items() if value}
+    pairs = [f'{name}="{value}"' for name, value in fit.items() if value]
+    return f"Bearer {', '.join(pairs)}".rstrip()
+
+
+def issued(response: httpx2.Response, action: str) -> _Issued:
+    """The tokens of a response, masked from now on. Raises `LoginFailed`."""
+    if response.status_code not in GIVEN:
+        raise refusal(response, action)
+    answer = _decoded(response, _Answer)
+    if not is_usable(answer.access_token) or (answer.token_type or _BEARER).lower() != _BEARER:
+        detail = _described(_refusal(response))
+        why = f": {detail}" if detail else ""
+        where = origin(str(response.request.url))
+        raise LoginFailed(f"{where} answered with no bearer token{why}", is_final=False)
+    learn(text for text in (answer.access_token, answer.refresh_token) if text)
+    seconds = _seconds(bytes(answer.expires_in))
+    return _Issued(answer.access_token, seconds, answer.refresh_token or None, _joined(answer.scope))
+
+
+def repaired(response: httpx2.Response) -> httpx2.Response:
+    """A response that the SDK can read: no nulls, scopes as text, lists where expected."""
+    try:
+        members = msgspec.json.decode(response.content, type=dict[str, object])
+    except UNREADABLE:
+        return response
+    fit = {name: _fit(name, value) for name, value in members.items() if value is not None}
+    if fit == members:
+        return response
+    headers = [(name, value) for name, value in response.headers.raw if name.lower() != b"content-length"]
+    return httpx2.Response(
+        response.status_code, headers=headers, content=msgspec.json.encode(fit), request=response.request
+    )
+
+
+def refusal(response: httpx2.Response, action: str) -> LoginFailed:
+    """The failure to do `action`; final for OAuth errors that would recur."""
+    where, status, error = origin(str(response.request.url)), response.status_code, _refusal(response)
+    if 400 <= status < 500 and status not in BUSY and error.error in _FINAL:
+        return LoginFailed(f"{where} refused to {action}: {_described(error)}")
+    detail = f", {_described(error)}" if error.error else ""
+    return LoginFailed(f"{where} did not {action}: HTTP {status}{detail}", is_final=False)
+
+
+def is_usable(token: str) -> bool:
+    """Whether a header can hold the token."""
+    return _TOKEN_CHARACTERS.fullmatch(token) is not None
+
+
+def _refusal(response: httpx2.Response) -> _Refusal:
+    return _decoded(response, _Refusal)
+
+
+def _decoded(response: httpx2.Response, type_: type[_T]) -> _T:
+    """JSON or a form (GitHub); empty if unreadable."""
+    try:
+        return msgspec.json.decode(response.content, type=type_)
+    except UNREADABLE:
+        pass
+    try:
+        form = dict(parse_qsl(response.content.decode(), max_num_fields=_MOST_FIELDS))
+        return msgspec.convert({name: _raw(type_, name, value) for name, value in form.items()}, type_)
+    except (ValueError, msgspec.ValidationError):
+        return type_()
+
+
+def _raw(type_: type, name: str, value: str) -> object:
+    is_encoded = any(field.name == name and field.type is msgspec.Raw for field in msgspec.structs.fields(type_))
+    return msgspec.Raw(msgspec.json.encode(value)) if is_encoded else value
+
+
+def _joined(scope: str | list[str] | None) -> str | None:
+    return " ".join(scope) if isinstance(scope, list) else scope
+
+
+def _fit(name: str, value: object) -> object:
+    if name == "scope" and isinstance(value, list):
+        return " ".join(text for text in value if isinstance(text, str))
+    is_list = name in _LISTS or (name.endswith("_supported") and value not in ("true", "false"))
+    if isinstance(value, str) and is_list:
+        return value.split()
+    return value
+
+
+def _described(error: _Refusal) -> str:
+    description = f" ({foreign_text(error.error_description)})" if error.error_description else ""
+    return f"{foreign_text(error.error)}{description}" if error.error else ""
+
+
+def _seconds(written: bytes) -> int | None:
+    """At least 1; None for anything but a positive number."""
+    try:
+        seconds = float(written.decode().strip('"'))
+    except ValueError:
+        return None
+    return max(1, int(min(seconds, _LONGEST))) if seconds > 0 else None
+
 
 _METADATA, _CLIENT, _TOKEN = "metadata", "a client", "a token"
 

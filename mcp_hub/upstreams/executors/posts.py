@@ -70,7 +70,7 @@ class ExecutorLimits(msgspec.Struct, frozen=True):
     keeping: float = 10.0
 
 
-class Taken(msgspec.Struct, frozen=True):
+class _Taken(msgspec.Struct, frozen=True):
     """The content of a taken post."""
 
     events: tuple[Produced, ...]
@@ -91,7 +91,7 @@ class Production:
         self.credit = limits.window
         self.ended = False
 
-    def receive(self, post: Post, epoch: int) -> Taken | None:
+    def receive(self, post: Post, epoch: int) -> _Taken | None:
         """The content of the post; None for a duplicate. `epoch` is the current one. Raises `PostRefused`."""
         seq = self.taken + 1 if post.seq is None else post.seq
         if not self._is_next(epoch if post.epoch is None else post.epoch, seq, epoch):
@@ -114,7 +114,7 @@ class Production:
             self._gathered.clear()
         if ending is not None:
             self.end()
-        return Taken(events, ending)
+        return _Taken(events, ending)
 
     def drained(self) -> None:
         self.credit = self._limits.window

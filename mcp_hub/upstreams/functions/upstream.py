@@ -28,6 +28,8 @@ from mcp_hub.upstreams.functions.registry import Context, Progress, Registry, Re
 from mcp_hub.upstreams.functions.schemas import ArgumentsRefused, plain
 from mcp_hub.upstreams.local_source import LocalSource
 
+log = get_logger(__name__)
+
 _IN_MEMORY: Final = 1 << 20
 """Characters of a text in memory; earlier ones are in a temporary file."""
 
@@ -134,8 +136,6 @@ THREADS = 32
 """Sync functions of one upstream that run at the same time; others wait."""
 CLEANUP_GRACE = 5.0
 """Seconds that a generator has for its `finally` blocks."""
-
-log = get_logger(__name__)
 
 
 class LocalUpstream(LocalSource):

@@ -23,6 +23,8 @@ from mcp_hub.upstreams.lists.list_reader import Listed, ListLimits, list_kinds, 
 from mcp_hub.upstreams.lists.list_union import settled
 from mcp_hub.upstreams.peer.peer import Peer
 
+log = get_logger(__name__)
+
 _SETTLE: Final = 0.1
 """Seconds to collect `list_changed` notifications before listing again."""
 _FREE: Final = 5
@@ -47,7 +49,7 @@ Doubt = Literal["entry", "stream"]
 Verdict = Literal["same", "news", "held"]
 
 
-class Pacer:
+class _Pacer:
     """The pauses after one server's announcements."""
 
     def __init__(self) -> None:
@@ -70,7 +72,7 @@ class _Age(msgspec.Struct):
     content: str = ""
 
 
-class ListAges:
+class _ListAges:
     """The ages of one server's lists."""
 
     def __init__(self) -> None:
@@ -130,8 +132,6 @@ class ListAges:
         return "news"
 
 
-log = get_logger(__name__)
-
 _KEEP_PAUSE: Final = 5.0
 """Seconds between two writes of a list that keeps changing."""
 _KEEP_LIMIT: Final = 10.0
@@ -153,7 +153,7 @@ class _Reads(msgspec.Struct):
     refreshing: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
     merging: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
     is_heard: bool = False
-    ages: ListAges = msgspec.field(default_factory=ListAges)
+    ages: _ListAges = msgspec.field(default_factory=_ListAges)
     aged: set[Kind] = msgspec.field(default_factory=set)
     doubtful: set[Kind] = msgspec.field(default_factory=set)
 
@@ -323,7 +323,7 @@ class ListState:
             peer.list_changes.announce(Kind)
 
     async def _follow(self, peer: Peer, patience: float) -> None:
-        pacer = Pacer()
+        pacer = _Pacer()
         while not peer.ending.closed.is_set():
             await peer.list_changes.wait()
             if peer.ending.closed.is_set():

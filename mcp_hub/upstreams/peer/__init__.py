@@ -3,9 +3,8 @@
 * `peer`: requests, calls and messages
 * `negotiation`, `era_cache`, `server_eras`: find, remember and choose the era
 * `state`: settled protocol and end of the connection
-* `callers`: attributes messages to calls
-* `stray_messages`: messages without a call
+* `callers`: attributes messages to calls; messages without a call
 * `questions`, `input_questions`: questions of handshake and modern servers
 * `wanted`, `subscriptions`: watched resources
-* `task_poll`, `tasks`, `modern_tasks`: calls run as tasks
+* `task_poll`, `tasks`: calls run as tasks
 """

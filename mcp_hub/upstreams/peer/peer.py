@@ -28,9 +28,8 @@ from mcp_hub.protocol.shape.produced import of_server
 from mcp_hub.protocol.shape.questions import QUESTIONS, may_ask
 from mcp_hub.protocol.shape.results import begins, is_complete
 from mcp_hub.types import HANDSHAKE, MODERN, Cause, JsonObject, Kind, RawJson, RawObject
-from mcp_hub.upstreams.peer.callers import Callers, completed, context
+from mcp_hub.upstreams.peer.callers import Callers, StrayMessages, completed, context
 from mcp_hub.upstreams.peer.input_questions import follow_up
-from mcp_hub.upstreams.peer.modern_tasks import made_task
 from mcp_hub.upstreams.peer.questions import PARKABLE, RETRY, Elicitations, OpenRequests, UnclearQuestions, with_retry
 from mcp_hub.upstreams.peer.state import (
     CLIENT_INFO,
@@ -41,9 +40,8 @@ from mcp_hub.upstreams.peer.state import (
     PeerInfo,
     SignsOfLife,
 )
-from mcp_hub.upstreams.peer.stray_messages import StrayMessages
 from mcp_hub.upstreams.peer.task_poll import TaskConnection, TaskPoll
-from mcp_hub.upstreams.peer.tasks import ServerTasks, as_task
+from mcp_hub.upstreams.peer.tasks import ServerTasks, as_task, made_task
 from mcp_hub.wire.base import Cancellation, NotSent, Pending, Wire, WireClosed, WireHandler
 
 _FINISHED: Final = "notifications/elicitation/complete"

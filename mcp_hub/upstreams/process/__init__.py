@@ -6,6 +6,6 @@
 * `descriptors`: room for open files
 * `lookups`: programs that print secret values
 * `last_output`: why a process died
-* `watchdog`, `watchdog_process`, `watchdog_program`: end leftover processes
+* `watchdog`, `watchdog_program`: end leftover processes
 * `reaper`: adopts and reaps orphans
 """

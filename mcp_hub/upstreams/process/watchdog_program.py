@@ -33,7 +33,7 @@ _HIDDEN = 10
 """Searches that wait for a process to show its environment: one between two programs soon does, others have none."""
 
 
-class ProcTable:
+class _ProcTable:
     """The machine's processes by `/proc` (Linux)."""
 
     def pids(self) -> "Iterable[int]":
@@ -70,7 +70,7 @@ class ProcTable:
         return os.path.exists(f"/proc/{pid}")
 
 
-class PsutilTable:
+class _PsutilTable:
     """The machine's processes by psutil (macOS); empty without it."""
 
     def __init__(self, load: "Callable[[], Any]") -> None:
@@ -116,8 +116,8 @@ class PsutilTable:
         return bool(self._process(pid, lambda process: True, False))
 
 
-Table = ProcTable | PsutilTable
-TABLE: Table = ProcTable() if sys.platform == "linux" else PsutilTable(lambda: __import__("psutil"))
+Table = _ProcTable | _PsutilTable
+TABLE: Table = _ProcTable() if sys.platform == "linux" else _PsutilTable(lambda: __import__("psutil"))
 
 
 def processes(table: Table = TABLE) -> "Iterator[int]":

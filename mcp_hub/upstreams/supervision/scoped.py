@@ -20,6 +20,7 @@ from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, HubRestarted, RpcError, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.notices import Notices
+from mcp_hub.stores.base import Holdings
 from mcp_hub.types import Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.lists.list_cache import ListFile
 from mcp_hub.upstreams.peer.peer import Peer
@@ -27,7 +28,6 @@ from mcp_hub.upstreams.peer.server_eras import EraWish, ServerEras, wish
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.server import STOP_REQUESTED, Handover, HubLifecycle, Predecessor, SupervisorRules
 from mcp_hub.upstreams.supervision.side_connections import (
-    Holder,
     ScopedProcess,
     ScopedProcesses,
     SideConnections,
@@ -81,7 +81,7 @@ class Scoped:
         gate: Gate | None = None,
         connect_in: Callable[[str | None], Callable[[EraWish], Connection]] | None = None,
         folder_of: Callable[[str | None], str] = lambda directory: directory or "",
-        holder: Holder | None = None,
+        holder: Holdings | None = None,
     ) -> None:
         self.name = name
         self.lifecycle = _ScopedLifecycle(self, clock)

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Protocol
 
 import anyio
 import anyio.abc
@@ -12,12 +11,28 @@ from msgspec.structs import replace
 from mcp_hub.call import Call, CallerConnection
 from mcp_hub.clock import Clock
 from mcp_hub.errors import SessionElsewhere, StoreError, UpstreamUnavailable
-from mcp_hub.notices import Notices, PartNotices
+from mcp_hub.notices import Notices, Origin
+from mcp_hub.stores.base import Holdings
 from mcp_hub.types import Snapshot
 from mcp_hub.upstreams.lists.list_union import ListUnion
 from mcp_hub.upstreams.peer.wanted import WantedResources
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.server import Handover
+
+
+class _PartNotices(Notices):
+    """Notices of a caller's own connection; updates, under `topic`, and messages go to `whole`."""
+
+    def __init__(self, whole: Notices, topic: str) -> None:
+        super().__init__()
+        self._whole = whole
+        self._topic = topic
+
+    def note(self, origin: Origin, uri: str, params: bytes = b"{}") -> None:
+        self._whole.note((self._topic, origin[1]), uri, params)
+
+    def tell(self, session: str, frame: bytes) -> None:
+        self._whole.tell(session, frame)
 
 
 class SideConnection(msgspec.Struct, eq=False):
@@ -32,7 +47,7 @@ class SideConnection(msgspec.Struct, eq=False):
 
 
 def side_notices(name: str, changes: Notices, key: str) -> Notices:
-    return PartNotices(changes, _topic(name, key))
+    return _PartNotices(changes, _topic(name, key))
 
 
 def _topic(name: str, key: str) -> str:
@@ -125,23 +140,13 @@ class ScopedProcess(SideConnection, eq=False, kw_only=True):
     scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
 
 
-class Holder(Protocol):
-    """Knows which replica has the process of a session."""
-
-    async def hold(self, session: str) -> bool:
-        """Claims it for this replica; False if another has it. Raises `StoreError`."""
-
-    def release(self, session: str) -> None:
-        """Lets any replica claim it."""
-
-
 class ScopedProcesses(dict[str, ScopedProcess]):
     """A server's processes by session, principal, call or folder.
 
     With a `holder`, a session's process is at one replica. `restarts` are of ended processes.
     """
 
-    def __init__(self, server: str, clock: Clock, holder: Holder | None) -> None:
+    def __init__(self, server: str, clock: Clock, holder: Holdings | None) -> None:
         super().__init__()
         self.restarts = 0
         self.tasks: anyio.abc.TaskGroup | None = None

@@ -8,9 +8,8 @@ from itertools import count
 from mcp_hub.app.dashboard.seen import Operators
 from mcp_hub.call import Call, CallChannel, CallHandler, Early
 from mcp_hub.calls.handle import CallHandle
-from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan
+from mcp_hub.calls.plan import WITHOUT_PLAN, CallLimits, CallPlan, CallRules, StreamLimits, TimeLimits
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import CallLimits, CallRules, StreamLimits, TimeLimits
 from mcp_hub.calls.runner import CallOwner, CallRecord, new_record
 from mcp_hub.calls.streams.port import StreamPort
 from mcp_hub.calls.streams.table import StreamTable

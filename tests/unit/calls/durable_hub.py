@@ -7,15 +7,14 @@ from typing import Any
 import msgspec
 
 from mcp_hub.call import Call, CallChannel, Question, StreamInfo
-from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan
+from mcp_hub.calls.plan import WITHOUT_PLAN, CallLimits, CallPlan, StreamLimits, TimeLimits
 from mcp_hub.calls.reading.stored import last_progress
 from mcp_hub.calls.reading.stream import Stream, StreamReader
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import CallLimits, StreamLimits, TimeLimits
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.calls.starter import Continuation
+from mcp_hub.calls.starter import _Continuation
+from mcp_hub.calls.streams.owners import GoOn
 from mcp_hub.calls.streams.table import StreamTable
-from mcp_hub.calls.streams.takeover import GoOn
 from mcp_hub.errors import RpcError
 from mcp_hub.events import CallEvent, Completed, Delta
 from mcp_hub.protocol.shape.stream_events import decoded
@@ -62,7 +61,7 @@ class DurableHub:
         await self.go_on(row)
 
     async def _go_on(self, row: StreamInfo) -> None:
-        left = Continuation.of(row)
+        left = _Continuation.of(row)
         call = DurableCall(self, left.call, LONG, left.plan(row, await last_progress(self.store.log, row)))
         self.streams.take_up(call.record, row)
         self.taken_up.append(call)

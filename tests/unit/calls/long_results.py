@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from mcp_hub.call import Call
-from mcp_hub.calls.results.truncate import Cut, cut
+from mcp_hub.calls.results.truncate import _Cut, cut
 from mcp_hub.types import CallId, Era
 
 LIMIT = 8000
@@ -38,7 +38,7 @@ def result(*blocks: dict[str, Any], **more: Any) -> bytes:
     return msgspec.json.encode({"content": list(blocks), **more})
 
 
-def cut_of(body: bytes, limit: int = LIMIT, **more: Any) -> tuple[dict[str, Any], Cut]:
+def cut_of(body: bytes, limit: int = LIMIT, **more: Any) -> tuple[dict[str, Any], _Cut]:
     """What the model sees of it, and the cut."""
     found = cut(body, limit, quarter, **more)
     assert found is not None

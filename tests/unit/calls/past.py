@@ -10,7 +10,7 @@ from mcp_hub.call import Call, CallingClient, StreamInfo
 from mcp_hub.calls.history.batches import JournalRules, ToolKeeping
 from mcp_hub.calls.history.journal import CallJournal
 from mcp_hub.calls.metering import outcome_of
-from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.events import Completed, Ending

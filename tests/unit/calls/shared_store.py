@@ -7,16 +7,15 @@ from typing import Any
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import StoreError
-from mcp_hub.stores.base import Change, Chunk, EventPage, Message
-from mcp_hub.stores.instances import new_instance_id
-from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.base import Change, Chunk, EventPage, Message, StoreLimits
+from mcp_hub.stores.locks import new_instance_id
 from mcp_hub.stores.memory import (
     MemoryInbox,
-    MemoryLeases,
     MemoryLog,
     MemorySessions,
     MemoryStore,
     MemoryStreams,
+    _MemoryLeases,
 )
 from mcp_hub.types import CallId
 
@@ -38,7 +37,7 @@ class Shared:
         return list(self.core.streams.lines(CallId(id_)))
 
 
-class HubStore(MemoryLog, MemoryInbox, MemoryLeases):
+class HubStore(MemoryLog, MemoryInbox, _MemoryLeases):
     """The store of one hub, which is its own log, inbox and leases.
 
     Without a `delay` it answers in the same call; else it acts after one, answers after two.

@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Call, CallChannel, CallHandler, Question
-from mcp_hub.calls.plan import CallPlan
+from mcp_hub.calls.plan import CallPlan, TimeLimits
 from mcp_hub.calls.retries import Retries, RetryRule
-from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.errors import DeadlineExceeded, HttpRefused, RpcError, UpstreamLost, UpstreamUnavailable
 from mcp_hub.events import Attempt, CallEvent, Cancelled, Completed, Delta, Failed, Progressed, Reset, Started
 from mcp_hub.protocol.extensions import STREAMS

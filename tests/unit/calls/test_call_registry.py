@@ -6,11 +6,10 @@ import pytest
 import structlog
 
 from mcp_hub.call import Call, CallChannel, CallHandler, Question
-from mcp_hub.calls.plan import CallPlan, ResumePoint
-from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.calls.plan import CallPlan, ResumePoint, TimeLimits
 from mcp_hub.errors import Busy, DeadlineExceeded, UpstreamLost
 from mcp_hub.events import Cancelled, Completed, Ending, Failed
-from mcp_hub.protocol.shape.stream_errors import is_retryable
+from mcp_hub.protocol.shape.stream_events import is_retryable
 from tests.unit.calls.call_scripts import (
     DONE,
     GRACE,

@@ -7,7 +7,7 @@ import pytest
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.calls.coalesce import LAG
 from mcp_hub.calls.metering import Meters, MethodFigures, Outcome, outcome_of
-from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record
 from mcp_hub.errors import CallCancelled, DeadlineExceeded, RpcError
 from mcp_hub.events import Cancelled, Completed, Ending, Failed, Log, Progressed, Started

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_hub.calls.progress import PartialText
+from mcp_hub.calls.progress import _PartialText
 from mcp_hub.events import CallEvent, Delta, Log, Progressed
 from mcp_hub.masking import learn
 from mcp_hub.types import PartialForm
@@ -25,7 +25,7 @@ def message(text: str) -> dict[str, msgspec.Raw]:
 
 def shown(form: PartialForm, *texts: str | Delta) -> list[str | None]:
     """The message after each text, or None."""
-    partials, clock = PartialText(form), itertools.count()
+    partials, clock = _PartialText(form), itertools.count()
     made: list[str | None] = []
     for text in texts:
         partials.add(text if isinstance(text, Delta) else delta(text), next(clock))

@@ -9,7 +9,7 @@ import pytest
 from mcp_hub.call import Call
 from mcp_hub.calls import pending_input
 from mcp_hub.calls.pending_input import PendingInput
-from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record
 from mcp_hub.errors import UnknownState
 from mcp_hub.ids import new_call_id

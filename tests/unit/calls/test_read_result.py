@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.calls.results.read_result import ReadResult
-from mcp_hub.calls.results.retain import Retention
-from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.calls.plan import TimeLimits
+from mcp_hub.calls.results.long_results import LongResults
 from mcp_hub.calls.runner import new_record
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import StoreError
-from mcp_hub.stores.documents.base import DocumentLimits, Documents, document_id
+from mcp_hub.stores.documents import DocumentLimits, Documents, document_id
 from mcp_hub.stores.open import open_documents
 from tests.unit.calls.long_results import LIMIT, call_of, lines_of, quarter, result, text_block
 
@@ -30,8 +29,8 @@ class Hub:
     def __init__(self, documents: Documents, clock: list[float]) -> None:
         self.documents = documents
         self.now = clock
-        self.keeping = Retention(documents, quarter)
-        self.handler = ReadResult(documents, quarter, SystemClock()).handler(LIMIT)
+        self.keeping = LongResults(documents, quarter, SystemClock())
+        self.handler = self.keeping.handler(LIMIT)
 
     async def cut(self, body: bytes, principal: str = "me", **more: Any) -> Any:
         return json.loads(await self.keeping.shortened(principal, body, LIMIT, **more))

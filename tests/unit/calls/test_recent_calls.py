@@ -8,8 +8,7 @@ import pytest
 from mcp_hub.call import Call, CallingClient
 from mcp_hub.calls.history.recent import RecentCalls, RunningCalls, shown_principal
 from mcp_hub.calls.metering import Outcome
-from mcp_hub.calls.plan import CallState
-from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.calls.plan import CallState, TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import RpcError

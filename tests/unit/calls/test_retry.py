@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Call
-from mcp_hub.calls.retries import Retries, RetryBudget, RetryRule, class_of
+from mcp_hub.calls.retries import Retries, RetryRule, _RetryBudget, class_of
 from mcp_hub.errors import (
     Busy,
     DeadlineExceeded,
@@ -120,12 +120,12 @@ def test_no_pause_goes_beyond_the_time_of_the_call() -> None:
     assert pause(retries(), OVERLOADED, due=7.5) is not None
 
 
-def spent(budget: RetryBudget, at: float, calls: int, most: int = 100) -> int:
+def spent(budget: _RetryBudget, at: float, calls: int, most: int = 100) -> int:
     return sum(budget.spend(at, lambda: calls) for _ in range(most))
 
 
 def test_a_budget_has_three_retries_in_ten_seconds_or_one_for_ten_calls() -> None:
-    budget = RetryBudget(0, 0)
+    budget = _RetryBudget(0, 0)
     assert spent(budget, 5, 20) == 3
     assert spent(budget, 14, 20) == 0 and spent(budget, 15, 20) == 3
     assert spent(budget, 25, 20 + 500) == 50
@@ -133,7 +133,7 @@ def test_a_budget_has_three_retries_in_ten_seconds_or_one_for_ten_calls() -> Non
 
 
 def test_calls_of_long_ago_make_no_large_budget() -> None:
-    assert spent(RetryBudget(0, 0), 1000, 10_000) == 10, "100 calls in ten seconds, on average"
+    assert spent(_RetryBudget(0, 0), 1000, 10_000) == 10, "100 calls in ten seconds, on average"
 
 
 def test_each_server_has_a_budget_of_its_own() -> None:

@@ -7,12 +7,11 @@ import weakref
 import pytest
 
 from mcp_hub.call import StreamInfo
+from mcp_hub.calls.plan import StreamLimits
 from mcp_hub.calls.reading.stream import Committed, Stream
-from mcp_hub.calls.rules import StreamLimits
 from mcp_hub.errors import Busy, EventsGone, InvalidParams, StoreError, UnknownStream
 from mcp_hub.events import Cancelled, Failed, Progressed, Started, ToolCall
-from mcp_hub.stores.base import Chunk
-from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.base import Chunk, StoreLimits
 from mcp_hub.types import CallId
 from tests.unit.calls.durable_hub import DurableHub, Follower, delta, one_call, row_of, settle, store_of
 from tests.unit.calls.shared_store import HubStore, Shared

@@ -8,10 +8,10 @@ import pytest
 
 from mcp_hub.call import Call, CallChannel, StreamInfo
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.calls.starter import Continuation
+from mcp_hub.calls.starter import _Continuation
 from mcp_hub.errors import HubRestarted, RpcError
 from mcp_hub.events import Cancelled, Completed, Failed, Progressed, Started
-from mcp_hub.sessions.clients_seen import ClientsSeen
+from mcp_hub.sessions.clients import ClientsSeen
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.types import ClientKind, Era, RawJson
 from tests.unit.calls.call_scripts import DONE, LONG, new_call
@@ -62,13 +62,13 @@ def test_continuation_of_another_call_is_refused(changes: dict[str, str]) -> Non
     call = msgspec.structs.replace(new_call("p"), people=None)
     text = msgspec.json.encode({"call": call, "how": {}})
     row = StreamInfo(call.id, "p", "in_1", call.upstream, call.method, "x", 1.0, 1.0, continuation=text)
-    assert Continuation.of(row).call.id == call.id
+    assert _Continuation.of(row).call.id == call.id
     with pytest.raises(ValueError, match="another call"):
-        Continuation.of(msgspec.structs.replace(row, **changes))
+        _Continuation.of(msgspec.structs.replace(row, **changes))
 
 
 def goes_on(hub: DurableHub, far: Far, row: StreamInfo) -> CallRecord:
-    left = Continuation.of(row)
+    left = _Continuation.of(row)
     record = left.started(far, hub.registry, LONG, left.plan(row))  # type: ignore[arg-type]  # what is used of it
     hub.streams.take_up(record, row)
     return record
@@ -134,7 +134,7 @@ async def test_a_hub_that_dies_as_well_leaves_it_cancelled() -> None:
     third, taken = pair.beside(), []
 
     async def takes(row: StreamInfo) -> None:
-        taken.append(Continuation.of(row))
+        taken.append(_Continuation.of(row))
         raise HubRestarted("seen enough")
 
     third.go_on = takes

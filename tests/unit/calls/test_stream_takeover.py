@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from mcp_hub.call import StreamInfo
+from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.calls.reading.stored import last_progress, open_questions
-from mcp_hub.calls.rules import TimeLimits
-from mcp_hub.calls.streams.inbox import answer_in, answering
+from mcp_hub.calls.streams.owners import answer_in, answering
 from mcp_hub.errors import Busy, HubRestarted, RpcError, StoreError, UnknownStream
 from mcp_hub.events import Cancelled, Failed, InputReceived, Progressed, Started, ToolCall
 from mcp_hub.stores.base import Change, Message

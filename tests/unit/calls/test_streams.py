@@ -3,8 +3,8 @@
 import anyio
 import pytest
 
-from mcp_hub.calls.rules import StreamLimits
-from mcp_hub.calls.streams.inbox import touching
+from mcp_hub.calls.plan import StreamLimits
+from mcp_hub.calls.streams.owners import touching
 from mcp_hub.errors import Busy, KeyTaken, StoreError, UnknownStream
 from mcp_hub.events import Cancelled, Failed, ToolCall
 from mcp_hub.types import CallId

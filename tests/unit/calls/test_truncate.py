@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from mcp_hub.calls.results.truncate import cut
-from mcp_hub.stores.documents.base import document_id
+from mcp_hub.stores.documents import document_id
 from tests.unit.calls.long_results import LIMIT, cut_of, lines_of, quarter, result, text_block
 
 LONG = lines_of(200_000)

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from mcp_hub.call import Upstream
 from mcp_hub.catalog.catalog import Catalog
-from mcp_hub.catalog.costs.token_costs import account
 from mcp_hub.catalog.discovery.meta_tools import resolve
 from mcp_hub.catalog.discovery.servers import instructions
 from mcp_hub.catalog.offers.filters import Filter
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.routes import SERVER, AppRequests
+from mcp_hub.catalog.token_costs import account
 from mcp_hub.catalog.views.exposure import MOST_APPS, decided, exposed
 from mcp_hub.catalog.views.view import CatalogView, build
 from mcp_hub.clock import SystemClock

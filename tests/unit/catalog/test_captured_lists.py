@@ -11,13 +11,12 @@ from itertools import groupby
 from operator import itemgetter
 from statistics import mean
 
-from mcp_hub.catalog.costs.token_costs import account
 from mcp_hub.catalog.discovery.answers import answer
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.search.documents import Searchable
 from mcp_hub.catalog.search.ranker import SearchIndex
-from mcp_hub.catalog.texts.definitions import READ_RESULT, definitions
-from mcp_hub.catalog.texts.signatures import signature
+from mcp_hub.catalog.texts import READ_RESULT, definitions, signature
+from mcp_hub.catalog.token_costs import account
 from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.trust.scan import Inspector
 from mcp_hub.catalog.views.entries import by_server

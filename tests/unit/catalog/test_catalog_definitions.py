@@ -4,8 +4,7 @@ import msgspec
 import pytest
 
 from mcp_hub.catalog.offers.definitions import MAX_DEPTH, MAX_KEY_LENGTH, encode_as, in_era, parse
-from mcp_hub.catalog.offers.filters import Traits
-from mcp_hub.catalog.offers.hints import Hints
+from mcp_hub.catalog.offers.filters import Traits, _Hints
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage
 from mcp_hub.protocol.jsonrpc.repair import NOT_JSON, placeholder
 from mcp_hub.types import Era, Kind
@@ -222,17 +221,17 @@ def traits(kind: Kind, raw: bytes) -> Traits:
 @pytest.mark.parametrize(
     ("annotations", "hints"),
     [
-        ({}, Hints(read_only=False, destructive=True, idempotent=False, open_world=True)),
-        ({"title": "T", "readOnlyHint": None, "destructiveHint": None}, Hints()),
-        ({"readOnlyHint": False}, Hints()),
-        ({"readOnlyHint": True}, Hints(read_only=True, destructive=False, idempotent=True)),
-        ({"readOnlyHint": True, "destructiveHint": True}, Hints()),
-        ({"readOnlyHint": True, "idempotentHint": False}, Hints(read_only=True, destructive=False)),
-        ({"destructiveHint": False, "openWorldHint": False}, Hints(destructive=False, open_world=False)),
-        ({"idempotentHint": True}, Hints(idempotent=True)),
+        ({}, _Hints(read_only=False, destructive=True, idempotent=False, open_world=True)),
+        ({"title": "T", "readOnlyHint": None, "destructiveHint": None}, _Hints()),
+        ({"readOnlyHint": False}, _Hints()),
+        ({"readOnlyHint": True}, _Hints(read_only=True, destructive=False, idempotent=True)),
+        ({"readOnlyHint": True, "destructiveHint": True}, _Hints()),
+        ({"readOnlyHint": True, "idempotentHint": False}, _Hints(read_only=True, destructive=False)),
+        ({"destructiveHint": False, "openWorldHint": False}, _Hints(destructive=False, open_world=False)),
+        ({"idempotentHint": True}, _Hints(idempotent=True)),
     ],
 )
-def test_hints_have_the_specifications_defaults(annotations: dict[str, object], hints: Hints) -> None:
+def test_hints_have_the_specifications_defaults(annotations: dict[str, object], hints: _Hints) -> None:
     assert traits(Kind.TOOL, tool(annotations=annotations)) == Traits(hints=hints)
 
 

@@ -1,7 +1,6 @@
 import pytest
 
-from mcp_hub.catalog.offers.filters import Filter, Selector, Traits
-from mcp_hub.catalog.offers.hints import Hints
+from mcp_hub.catalog.offers.filters import Filter, Selector, Traits, _Hints
 from mcp_hub.globs import first_match
 
 
@@ -41,7 +40,7 @@ def test_many_stars_do_not_make_matching_explode() -> None:
     assert not Filter(allow=("*a" * 100 + "b",)).admits("a" * 1024)
 
 
-READER = Traits(frozenset({"read", "toolset:jira"}), Hints(read_only=True, destructive=False))
+READER = Traits(frozenset({"read", "toolset:jira"}), _Hints(read_only=True, destructive=False))
 UNTAGGED = Traits()
 
 

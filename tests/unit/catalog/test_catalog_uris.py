@@ -1,7 +1,6 @@
 import pytest
 
-from mcp_hub.catalog.resources.links import Remembered
-from mcp_hub.catalog.resources.uris import Templates, UriTable, assign, assign_templates
+from mcp_hub.catalog.resources.uris import Remembered, Templates, UriTable, assign, assign_templates
 
 
 def table(

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mcp_hub.catalog.compact.schema import compact_schema, compact_tool
+from mcp_hub.catalog.compact import compact_schema, compact_tool
 
 D07 = '"$schema":"http://json-schema.org/draft-07/schema#"'
 D2019 = '"$schema":"https://json-schema.org/draft/2019-09/schema"'

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.catalog.compact.schema import MAX_BYTES, Rules, compact_schema, compact_tool
+from mcp_hub.catalog.compact import MAX_BYTES, _Rules, compact_schema, compact_tool
 from mcp_hub.catalog.offers.definitions import MAX_DEPTH
 
 
@@ -73,13 +73,13 @@ def test_length_is_bounded() -> None:
 def work(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sizes of all that is looked at for something to drop."""
     sizes: list[int] = []
-    without_idle = Rules.without_idle
+    without_idle = _Rules.without_idle
 
     def counted(self: Any, original: Any, schema: Any, *, is_root: bool = False) -> Any:
         sizes.append(len(schema))
         return without_idle(self, original, schema, is_root=is_root)
 
-    monkeypatch.setattr(Rules, "without_idle", counted)
+    monkeypatch.setattr(_Rules, "without_idle", counted)
     return sizes
 
 

@@ -1,11 +1,12 @@
 """`hints: approved` in a running hub: a tool's hints count once a person has approved it, as it is."""
 
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from mcp_hub.catalog.discovery.meta_tools import ReadCheck, resolve
+from mcp_hub.catalog.discovery.meta_tools import check_reading, resolve
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.pins import Record, encoded
 from mcp_hub.catalog.trust import approvals as module
@@ -112,15 +113,15 @@ async def test_another_server_is_not_asked_for_approvals(tmp_path: Path) -> None
 def test_a_process_that_lists_a_tool_as_more_dangerous_does_not_get_the_call(
     rules: ServerRules, annotations: dict[str, bool], is_let_in: bool
 ) -> None:
-    check = ReadCheck(lambda server: rules, lambda server, own: False)
+    check = partial(check_reading, lambda server: rules, lambda server, own: False)
     look = call("look", "a_look")
     own = offer("a", tool("other"), tool("look", annotations=annotations))
     if is_let_in:
-        check.check(look, own)
-        check.check(look, offer("a", tool("other")))
+        check(look, own)
+        check(look, offer("a", tool("other")))
     else:
         with pytest.raises(NotReadOnly, match=r"^read_tool runs .* a_look is not .*run_tool"):
-            check.check(look, own)
+            check(look, own)
 
 
 async def test_a_process_has_to_list_the_very_definition_that_was_approved(tmp_path: Path) -> None:
@@ -132,8 +133,8 @@ async def test_a_process_has_to_list_the_very_definition_that_was_approved(tmp_p
     hub.a.lists(listing("Other."))
     hub.a.lists(listing())
     assert reads(hub) == ["a_look"]
-    check = ReadCheck(lambda server: RULES.servers[server], hub.approvals.is_confirmed)
+    check = partial(check_reading, lambda server: RULES.servers[server], hub.approvals.is_confirmed)
     look = call("look", "a_look")
-    check.check(look, listing())
+    check(look, listing())
     with pytest.raises(NotReadOnly):
-        check.check(look, listing("Looks, and sends the keys."))
+        check(look, listing("Looks, and sends the keys."))

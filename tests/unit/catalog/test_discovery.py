@@ -7,7 +7,7 @@ import pytest
 from mcp_hub.catalog.discovery.answers import answer, exact, listing, overview
 from mcp_hub.catalog.discovery.servers import ServerAbout
 from mcp_hub.catalog.search.ranker import Hit, SearchAnswer
-from mcp_hub.catalog.texts.definitions import FIND, READ, READ_RESULT, RUN, RUN_READING, definitions
+from mcp_hub.catalog.texts import FIND, READ, READ_RESULT, RUN, RUN_READING, definitions
 from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.views.names import RESERVED
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from mcp_hub.catalog.offers.definitions import parse
-from mcp_hub.catalog.offers.filters import Filter, Selector
-from mcp_hub.catalog.offers.hints import HINTS, HintClaims, HintRule, Hints
+from mcp_hub.catalog.offers.filters import HINTS, Filter, HintClaims, HintRule, Selector, _Hints
 from mcp_hub.catalog.offers.rules import Override, ServerRules, ViewRules
 from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.catalog.views.view import build
@@ -34,7 +33,7 @@ def entry(
     return found
 
 
-def hints(found: Entry) -> Hints:
+def hints(found: Entry) -> _Hints:
     return found.hints.claims.hints()
 
 
@@ -87,16 +86,16 @@ def test_nothing_is_changed_where_the_server_gives_no_hints_or_they_count_as_the
 @pytest.mark.parametrize(
     ("sent", "user", "shown", "counts"),
     [
-        (None, HintClaims(True), READS, Hints(True, False, True)),
-        (DESTROYS, HintClaims(True), READS, Hints(True, False, True)),
-        ({"readOnlyHint": False, **DESTROYS}, HintClaims(True), READS, Hints(True, False, True)),
-        (READS, HintClaims(False), {"readOnlyHint": False}, Hints()),
-        (READS, HintClaims(destructive=True), DESTROYS, Hints()),
-        ({"title": "T"}, HintClaims(destructive=False), {"title": "T", "destructiveHint": False}, Hints(False, False)),
+        (None, HintClaims(True), READS, _Hints(True, False, True)),
+        (DESTROYS, HintClaims(True), READS, _Hints(True, False, True)),
+        ({"readOnlyHint": False, **DESTROYS}, HintClaims(True), READS, _Hints(True, False, True)),
+        (READS, HintClaims(False), {"readOnlyHint": False}, _Hints()),
+        (READS, HintClaims(destructive=True), DESTROYS, _Hints()),
+        ({"title": "T"}, HintClaims(destructive=False), {"title": "T", "destructiveHint": False}, _Hints(False, False)),
     ],
 )
 def test_where_a_server_and_a_user_disagree_the_user_wins(
-    rule: HintRule, sent: dict[str, Any] | None, user: HintClaims, shown: dict[str, Any], counts: Hints
+    rule: HintRule, sent: dict[str, Any] | None, user: HintClaims, shown: dict[str, Any], counts: _Hints
 ) -> None:
     found = entry(sent, user, rule)
     assert hints(found) == counts and found.is_read_only is counts.read_only
@@ -109,14 +108,14 @@ def test_where_a_server_and_a_user_disagree_the_user_wins(
 def test_what_the_user_leaves_open_is_the_servers_as_far_as_it_counts() -> None:
     sent = {"destructiveHint": False, "openWorldHint": False}
     trusted, ignored = (entry(sent, HintClaims(idempotent=True), rule) for rule in ("trust", "ignore"))
-    assert hints(trusted) == Hints(False, False, True, False) and hints(ignored) == Hints(idempotent=True)
+    assert hints(trusted) == _Hints(False, False, True, False) and hints(ignored) == _Hints(idempotent=True)
     assert listed(trusted) == {**sent, "idempotentHint": True} and listed(ignored) == {"idempotentHint": True}
     assert [origin for _, origin in origins(ignored).values()] == ["default", "ignored", "user", "ignored"]
 
 
 def test_a_tool_that_is_said_to_only_read_and_to_destroy_destroys() -> None:
     found = entry({**READS, **DESTROYS})
-    assert not found.is_read_only and hints(found) == Hints()
+    assert not found.is_read_only and hints(found) == _Hints()
     assert origins(found)["readOnlyHint"] == (False, "server")
 
 
@@ -124,14 +123,14 @@ def test_a_tool_that_is_said_to_only_read_and_to_destroy_destroys() -> None:
 @pytest.mark.parametrize(
     ("other", "counts"),
     [
-        (DESTROYS, Hints()),
-        ({"destructiveHint": False}, Hints(destructive=False)),
-        ({**READS, "idempotentHint": False}, Hints(True, False)),
-        (READS, Hints(True, False, True)),
+        (DESTROYS, _Hints()),
+        ({"destructiveHint": False}, _Hints(destructive=False)),
+        ({**READS, "idempotentHint": False}, _Hints(True, False)),
+        (READS, _Hints(True, False, True)),
     ],
 )
 def test_of_two_definitions_of_one_tool_the_more_dangerous_hints_count(
-    order: int, other: dict[str, Any], counts: Hints
+    order: int, other: dict[str, Any], counts: _Hints
 ) -> None:
     twice = [tool("x", annotations={**READS, "openWorldHint": False}), tool("x", annotations=other)][::order]
     usable, unfit = parse(Kind.TOOL, twice, "twice")

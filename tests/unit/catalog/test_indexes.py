@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import anyio
 import pytest
 
+from mcp_hub.catalog.catalog import _Indexes
 from mcp_hub.catalog.offers.filters import Filter, Selector
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.search.documents import Searchable
-from mcp_hub.catalog.search.indexes import Indexes
 from mcp_hub.catalog.search.ranker import SearchIndex
 from mcp_hub.catalog.views.view import CatalogView, build
 from tests.unit.catalog.offers import offer, tool
@@ -40,12 +40,12 @@ def put(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-async def found(indexes: Indexes, seen: CatalogView, query: str, profile: str | None = None) -> list[str]:
+async def found(indexes: _Indexes, seen: CatalogView, query: str, profile: str | None = None) -> list[str]:
     return [hit.id for hit in (await indexes.search(profile, seen, query, 8, None)).hits]
 
 
 async def test_only_what_has_changed_is_indexed_anew(put: list[str]) -> None:
-    indexes = Indexes({})
+    indexes = _Indexes({})
     first = view({"a": ["letter"], "b": ["parcel"]})
     assert await found(indexes, first, "letter") == ["a_letter"]
     assert await found(indexes, first, "parcel") == ["b_parcel"]
@@ -57,7 +57,7 @@ async def test_only_what_has_changed_is_indexed_anew(put: list[str]) -> None:
 
 
 async def test_what_is_gone_is_not_found() -> None:
-    indexes = Indexes({})
+    indexes = _Indexes({})
     assert await found(indexes, view({"a": ["letter"], "b": ["parcel"]}), "parcel") == ["b_parcel"]
     assert await found(indexes, view({"a": ["letter"]}), "parcel") == []
     assert await found(indexes, view({"a": ["crate"]}), "letter") == []
@@ -67,7 +67,7 @@ async def test_equally_good_tools_are_in_the_order_of_their_servers_whenever_the
     every = {"a": ["letter"], "b": ["letter to_x"], "c": ["letter to_y"]}
     orders = []
     for late in (None, "a", "b"):
-        indexes = Indexes({})
+        indexes = _Indexes({})
         if late is not None:
             await found(indexes, view({name: own for name, own in every.items() if name != late}), "letter")
         orders.append(await found(indexes, view(every), "sends a letter"))
@@ -75,7 +75,7 @@ async def test_equally_good_tools_are_in_the_order_of_their_servers_whenever_the
 
 
 async def test_a_profile_has_an_index_of_its_own() -> None:
-    indexes = Indexes({})
+    indexes = _Indexes({})
     tools = {"a": ["letter", "parcel"]}
     hiding = ViewRules(RULES.servers, Filter(deny=(Selector("*parcel"),)))
     assert await found(indexes, view(tools), "parcel") == ["a_parcel"]
@@ -84,7 +84,7 @@ async def test_a_profile_has_an_index_of_its_own() -> None:
 
 
 async def test_searches_at_the_same_time_index_once(put: list[str]) -> None:
-    indexes, seen = Indexes({}), view({"a": ["letter"], "b": ["parcel"]})
+    indexes, seen = _Indexes({}), view({"a": ["letter"], "b": ["parcel"]})
     answers: list[list[str]] = []
 
     async def search() -> None:

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from mcp_hub.call import Upstream
 from mcp_hub.catalog.catalog import Catalog
-from mcp_hub.catalog.costs.accounts import TokenAccounts
 from mcp_hub.catalog.discovery.servers import MOST_OWN, ServerAbout, absent, compose, instructions, live
 from mcp_hub.catalog.offers.filters import Filter
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
+from mcp_hub.catalog.token_costs import TokenAccounts
 from mcp_hub.catalog.tokens import estimate
 from mcp_hub.clock import SystemClock
 from mcp_hub.notices import Notices

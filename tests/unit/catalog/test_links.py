@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.catalog.resources.links import Remembered, readdress
+from mcp_hub.catalog.resources.uris import Remembered, readdress
 from mcp_hub.types import JsonObject
 
 BLOCKS: list[JsonObject] = [

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Call, CallChannel
-from mcp_hub.catalog.discovery.finding import MOST_HITS, ToolFinder, finding
+from mcp_hub.catalog.catalog import _Indexes
+from mcp_hub.catalog.discovery.meta_tools import MOST_HITS, ToolFinder, finding
 from mcp_hub.catalog.discovery.servers import ServerAbout
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
-from mcp_hub.catalog.search.indexes import Indexes
 from mcp_hub.catalog.search.ranker import SearchAnswer
 from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.views.view import CatalogView, build
@@ -52,7 +52,7 @@ class Model:
 
     def __init__(self, *, budget: int = 8000, absent: tuple[UpstreamStatus, ...] = ()) -> None:
         self.limits: list[int] = []
-        self._indexes = Indexes({})
+        self._indexes = _Indexes({})
         self.servers = ABOUT
         self._budget = budget
         self._absent = absent

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from mcp_hub.catalog.texts.plain_text import cut, escaped, first_sentence, one_line, sentences
+from mcp_hub.catalog.texts import cut, escaped, first_sentence, one_line, sentences
 
 
 @pytest.mark.parametrize(

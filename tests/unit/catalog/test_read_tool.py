@@ -10,8 +10,7 @@ import pytest
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
 from mcp_hub.catalog.discovery.answers import answer, exact, listing
 from mcp_hub.catalog.discovery.meta_tools import not_read_only, refusing, resolve
-from mcp_hub.catalog.offers.filters import Filter
-from mcp_hub.catalog.offers.hints import HintClaims
+from mcp_hub.catalog.offers.filters import Filter, HintClaims
 from mcp_hub.catalog.offers.rules import Override, ServerRules, ViewRules
 from mcp_hub.catalog.routes import Route
 from mcp_hub.catalog.search.ranker import Hit, SearchAnswer

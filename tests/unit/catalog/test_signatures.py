@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.catalog.texts.signatures import WIDTH, all_names, counted, parameter_notes, signature
+from mcp_hub.catalog.texts import WIDTH, all_names, counted, parameter_notes, signature
 
 
 def tool(properties: Any = None, *, required: Any = (), description: Any = None, **members: Any) -> bytes:

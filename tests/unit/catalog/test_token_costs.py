@@ -7,12 +7,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from mcp_hub.catalog.compact.schema import compact_tool
-from mcp_hub.catalog.costs import token_costs
-from mcp_hub.catalog.costs.token_costs import CostQuery, Measures, account
+from mcp_hub.catalog import token_costs
+from mcp_hub.catalog.compact import compact_tool
 from mcp_hub.catalog.offers.definitions import in_era
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
-from mcp_hub.catalog.texts.signatures import signature
+from mcp_hub.catalog.texts import signature
+from mcp_hub.catalog.token_costs import _CostQuery, _Measures, account
 from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.views.exposure import decided, exposed
 from mcp_hub.catalog.views.view import CatalogView, build
@@ -39,8 +39,8 @@ def view_of(rules: ViewRules = RULES) -> CatalogView:
     return build([GIT, MAIL], rules)
 
 
-def counted(asked: CostQuery | None = None, *, rules: ViewRules = RULES, client: ClientKind = ANYBODY) -> TokenAccount:
-    return account(view_of(rules), rules, client, asked or CostQuery())
+def counted(asked: _CostQuery | None = None, *, rules: ViewRules = RULES, client: ClientKind = ANYBODY) -> TokenAccount:
+    return account(view_of(rules), rules, client, asked or _CostQuery())
 
 
 def mode_of(found: TokenAccount, expose: str) -> ModeTokens:
@@ -93,36 +93,36 @@ def test_current_is_what_the_client_s_kind_says_else_the_profile() -> None:
 
 
 def test_one_server_is_counted_alone_and_lists_are_of_all() -> None:
-    whole, own = counted(), counted(CostQuery(client="c", profile="p", server="mail"))
+    whole, own = counted(), counted(_CostQuery(client="c", profile="p", server="mail"))
     assert [one.name for one in own.tools] == ["mail_send", "mail_read"]
     assert own.servers == tuple(one for one in whole.servers if one.server == "mail")
     assert own.total == own.servers[0].tokens and own.modes == whole.modes
     assert (own.client, own.profile) == ("c", "p")
-    assert counted(CostQuery(server="none")).total == Tokens()
+    assert counted(_CostQuery(server="none")).total == Tokens()
 
 
 def test_heaviest_are_the_longest_definitions_and_equal_ones_go_by_name() -> None:
-    assert counted(CostQuery(heaviest=2)).heaviest == ("mail_send", "git_create_branch")
-    assert counted(CostQuery(heaviest=0)).heaviest == ()
+    assert counted(_CostQuery(heaviest=2)).heaviest == ("mail_send", "git_create_branch")
+    assert counted(_CostQuery(heaviest=0)).heaviest == ()
     same = build([offer("git", tool("b"), tool("a"))], RULES)
     assert account(same, RULES, ANYBODY).heaviest == ("git_a", "git_b")
 
 
 def test_what_was_measured_is_not_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    measures = Measures()
-    first = account(view_of(), RULES, ANYBODY, CostQuery(), measures)
+    measures = _Measures()
+    first = account(view_of(), RULES, ANYBODY, _CostQuery(), measures)
     monkeypatch.setattr(token_costs, "compact_tool", None)
     monkeypatch.setattr(token_costs, "signature", None)
-    assert account(view_of(), RULES, ANYBODY, CostQuery(), measures) == first
+    assert account(view_of(), RULES, ANYBODY, _CostQuery(), measures) == first
     other = build([offer("git", tool("log", 5))], RULES)
     with pytest.raises(TypeError):
-        account(other, RULES, ANYBODY, CostQuery(), measures)
+        account(other, RULES, ANYBODY, _CostQuery(), measures)
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_costs, "_REMEMBERED", 3)
-    measures = Measures()
-    assert account(view_of(), RULES, ANYBODY, CostQuery(), measures) == counted()
+    measures = _Measures()
+    assert account(view_of(), RULES, ANYBODY, _CostQuery(), measures) == counted()
     assert len(measures._cache) <= 3
 
 
@@ -131,8 +131,8 @@ def test_beyond_a_bound_definitions_are_not_compacted_and_the_next_account_conti
 ) -> None:
     entries = view_of().entries(Kind.TOOL)
     monkeypatch.setattr(token_costs, "_MOST_COMPACTED", len(entries[0].raw) + len(entries[1].raw) + 1)
-    measures = Measures()
-    seen = [account(view_of(), RULES, ANYBODY, CostQuery(), measures) for _ in range(5)]
+    measures = _Measures()
+    seen = [account(view_of(), RULES, ANYBODY, _CostQuery(), measures) for _ in range(5)]
     assert [one.tokens.compact < one.tokens.full for one in seen[0].tools] == [True, True, False, False, False]
     assert [one.tokens.full for one in seen[0].tools] == [one.tokens.full for one in seen[-1].tools]
     assert all(one.tokens.compact < one.tokens.full for one in seen[-1].tools if one.name != "mail_send")

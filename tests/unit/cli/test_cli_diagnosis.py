@@ -11,8 +11,7 @@ from mcp_hub.cli import main
 from mcp_hub.cli.commands.doctor import Diagnosis, diagnose, told_apart
 from mcp_hub.cli.render.notices import notices
 from mcp_hub.cli.render.servers import status_of
-from mcp_hub.codes.servers import SERVERS
-from mcp_hub.codes.tables import CODES, COMMANDS
+from mcp_hub.codes.tables import CODES, COMMANDS, SERVERS
 from mcp_hub.errors import StartFailed
 from mcp_hub.protocol.rest.servers import FlagInfo, ServerInfo
 from mcp_hub.types import UpstreamState

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from mcp_hub.edit import entries, json_text, spans, toml_text
+from mcp_hub.edit import entries, json_text, toml_text, yaml_text
 from mcp_hub.edit.entries import read_data, remove
 from mcp_hub.onboarding.changes.plan import KeyPath, Source, plan_install, plan_move
 from mcp_hub.onboarding.changes.restore import FileState, composed, restored, state_of
@@ -20,7 +20,7 @@ from mcp_hub.onboarding.clients.table import CLIENTS
 FORMS: Final[dict[str, tuple[Callable[[Any], str], Any]]] = {
     "json": (lambda data: json.dumps(data, indent=len(data)), json_text._scanned),
     "toml": (lambda data: "".join(_toml(data)), toml_text._listed),
-    "yaml": (lambda data: yaml.safe_dump(data, sort_keys=False, indent=2 * len(data)), spans.composed),
+    "yaml": (lambda data: yaml.safe_dump(data, sort_keys=False, indent=2 * len(data)), yaml_text.composed),
 }
 SOURCE: Final = Source(lambda kind: Command("/opt/mcp-hub", ("serve", "--client", kind)))
 CLAUDE: Final = json.dumps(

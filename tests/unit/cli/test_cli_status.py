@@ -13,7 +13,7 @@ from mcp_hub.cli.access.running import HubRecord, recorded, running_hub
 from mcp_hub.cli.commands.running.status import HubReport, report_data, report_lines
 from mcp_hub.protocol.rest.overview import ClientSummary
 from mcp_hub.protocol.rest.servers import SandboxInfo, ServerInfo
-from mcp_hub.sessions.clients_seen import HubUse, PresentClient
+from mcp_hub.sessions.clients import HubUse, PresentClient
 from mcp_hub.types import Era
 
 

@@ -12,8 +12,7 @@ from mcp_hub.clock import SystemClock
 from mcp_hub.errors import StoreError
 from mcp_hub.events import CallEvent, Cancelled, Progressed, Started
 from mcp_hub.protocol.shape.stream_events import encoded
-from mcp_hub.stores.base import Change, Chunk, EventStore
-from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.base import Change, Chunk, EventStore, StoreLimits
 from mcp_hub.stores.open import open_store
 from mcp_hub.types import CallId, Status
 

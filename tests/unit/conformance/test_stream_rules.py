@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from mcp_hub.conformance import rules
+from mcp_hub.conformance import vectors
 from mcp_hub.conformance.vectors import Mismatch, matched, read, read_all
 
 SPECIFICATION = Path(__file__).parents[3] / "docs/specification"
@@ -33,14 +33,14 @@ def notifications(sent: Log, **changed: Any) -> Log:
     found = []
     for one in sent:
         part = {"stream": STREAM, "cursor": str(one["seq"]), "events": [{k: one[k] for k in ("seq", "type", "data")}]}
-        params = {"progressToken": "p", "progress": float(one["seq"]), "_meta": {rules.STREAMS: {**part, **changed}}}
+        params = {"progressToken": "p", "progress": float(one["seq"]), "_meta": {vectors.STREAMS: {**part, **changed}}}
         found.append({"method": "notifications/progress", "params": params})
     return found
 
 
 def test_a_log_and_its_notifications_pass() -> None:
-    whole = rules.whole_log(log(), STREAM)
-    rules.same(rules.live_events(notifications(log()[1:-1]), STREAM, "p"), whole[1:-1])
+    whole = vectors.whole_log(log(), STREAM)
+    vectors.same(vectors.live_events(notifications(log()[1:-1]), STREAM, "p"), whole[1:-1])
 
 
 def gap(events: Log) -> Log:
@@ -87,7 +87,7 @@ BROKEN = (
 @pytest.mark.parametrize("breaks", BROKEN, ids=lambda one: one.__name__)
 def test_a_broken_log_fails(breaks: Callable[[Log], Log]) -> None:
     with pytest.raises(Mismatch):
-        rules.whole_log(breaks(log()), STREAM)
+        vectors.whole_log(breaks(log()), STREAM)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_broken_log_fails(breaks: Callable[[Log], Log]) -> None:
 )
 def test_broken_notifications_fail(sent: Log, why: str) -> None:
     with pytest.raises(Mismatch, match=why):
-        rules.live_events(sent, STREAM, "p")
+        vectors.live_events(sent, STREAM, "p")
 
 
 PAGE = {"events": log()[1:3], "cursor": "3", "truncated": False, "closed": False}
@@ -125,9 +125,9 @@ PAGE = {"events": log()[1:3], "cursor": "3", "truncated": False, "closed": False
     ],
 )
 def test_a_page_holds_what_follows_its_cursor(changed: Mapping[str, object], after: int, most: int | None) -> None:
-    assert rules.page(PAGE, 1, 2).cursor == "3"
+    assert vectors.page(PAGE, 1, 2).cursor == "3"
     with pytest.raises(Mismatch):
-        rules.page({**PAGE, **changed}, after, most)
+        vectors.page({**PAGE, **changed}, after, most)
 
 
 def test_a_template_takes_the_first_value_of_a_variable_and_holds_others_to_it() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from mcp_hub.errors import FormatRefused
 from mcp_hub.formats.connectors import TOKEN, Connector, connect, endpoint
-from mcp_hub.formats.errors import FormatRefused
 from tests.unit.formats import sdk_types
 from tests.unit.formats.sdk_types import fits
 from tests.unit.formats.tool_lists import OWN

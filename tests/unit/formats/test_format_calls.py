@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from mcp_hub.errors import FormatRefused
 from mcp_hub.formats.calls import MAX_CALLS, read_calls, write_calls
-from mcp_hub.formats.errors import FormatRefused
 from mcp_hub.formats.providers import Format
 from mcp_hub.formats.records import ModelCall
 from mcp_hub.formats.tools import export

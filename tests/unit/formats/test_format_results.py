@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from mcp_hub.errors import FormatRefused
 from mcp_hub.formats.calls import read_calls
-from mcp_hub.formats.errors import FormatRefused
 from mcp_hub.formats.providers import Format
 from mcp_hub.formats.records import CallFault, ModelCall
 from mcp_hub.formats.results import error_result, read_results, write_results

@@ -12,11 +12,11 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from mcp_hub.formats.calls import read_calls, write_calls
+from mcp_hub.formats.model_output import output_reader
 from mcp_hub.formats.providers import Format
 from mcp_hub.formats.records import as_objects
 from mcp_hub.formats.results import read_results, write_results
 from mcp_hub.formats.search import read_search
-from mcp_hub.formats.streams.choice import output_reader
 from mcp_hub.formats.tools import export, read_tools
 from tests.unit.formats import sdk_types
 from tests.unit.formats.provider_streams import STREAMS

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from mcp_hub.errors import FormatRefused
 from mcp_hub.formats.calls import write_calls
-from mcp_hub.formats.errors import FormatRefused
 from mcp_hub.formats.events import (
     ModelEvent,
     OutputEnd,
@@ -22,9 +22,9 @@ from mcp_hub.formats.events import (
     ToolCallStart,
     as_json,
 )
+from mcp_hub.formats.model_output import output_reader
+from mcp_hub.formats.output_reader import OutputReader
 from mcp_hub.formats.providers import Format
-from mcp_hub.formats.streams.choice import output_reader
-from mcp_hub.formats.streams.reader import OutputReader
 from mcp_hub.protocol.sse import Event, EventParser
 from tests.unit.formats import sdk_types
 from tests.unit.formats.provider_streams import EXTRA, FIRST, SECOND, STREAMS, Cut

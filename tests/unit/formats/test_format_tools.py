@@ -7,15 +7,14 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
+from mcp_hub.errors import FormatRefused
 from mcp_hub.formats.arguments import ArgumentNames
 from mcp_hub.formats.calls import read_calls
-from mcp_hub.formats.errors import FormatRefused
-from mcp_hub.formats.groups import ToolGroup, server_groups
 from mcp_hub.formats.providers import FACTS, Format, format_named
 from mcp_hub.formats.records import Exported
 from mcp_hub.formats.results import write_results
 from mcp_hub.formats.search import write_found
-from mcp_hub.formats.tools import export, read_tools
+from mcp_hub.formats.tools import ToolGroup, export, read_tools, server_groups
 from tests.captured import needs_lists
 from tests.unit.formats import documented, sdk_types
 from tests.unit.formats.sdk_types import fits, sdk_type

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mcp_hub.formats.prompted import FORMATS, result_text, tool_section
-from mcp_hub.formats.prompted.escapes import escaped_json, escaped_text
+from mcp_hub.formats.prompted.table import escaped_json, escaped_text
 from tests.unit.formats.prompted_texts import CASES, TOOLS, parsed, short
 
 TAGS = sorted({tag for one in FORMATS.values() for tag in (*one.begins, *one.ends, *one.ignored, *one.thinking)})

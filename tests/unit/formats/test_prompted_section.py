@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mcp_hub.formats.prompted import FORMATS, error_text, result_text, tool_section
-from mcp_hub.formats.prompted.section import signature
+from mcp_hub.formats.prompted.prompt import signature
 from tests.captured import captured, needs_lists
 from tests.unit.formats.prompted_texts import TOOLS, parsed, short
 

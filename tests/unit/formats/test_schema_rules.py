@@ -10,7 +10,7 @@ from mcp_hub.formats.records import Loss
 from mcp_hub.formats.schemas.canonical import canonical
 from mcp_hub.formats.schemas.dialects import ANTHROPIC_STRICT, OPENAI_STRICT
 from mcp_hub.formats.schemas.emitters import plain, strict
-from mcp_hub.formats.schemas.merging import merged
+from mcp_hub.formats.schemas.root import merged
 from mcp_hub.formats.schemas.subset import NotStrict
 
 Json = dict[str, Any]

@@ -12,9 +12,8 @@ from mcp_hub.call import Call, Early, Question, StreamInfo
 from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.metering import Meters
 from mcp_hub.calls.pending_input import PendingInput
-from mcp_hub.calls.plan import CallPlan
+from mcp_hub.calls.plan import CallPlan, CallRules, SessionRules, StreamLimits, TimeLimits
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import CallRules, SessionRules, StreamLimits, TimeLimits
 from mcp_hub.calls.runner import QUIET, CallRecord
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
@@ -27,13 +26,13 @@ from mcp_hub.fronts.http.resume import ClientCalls, Resumption
 from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_call_id
 from mcp_hub.notices import Notices
-from mcp_hub.protocol.cursors import Cursor
 from mcp_hub.protocol.jsonrpc.envelope import Envelope
+from mcp_hub.protocol.sse import Cursor
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.sessions.stored import StoredSession
 from mcp_hub.stores.base import EventStore, Message, StreamLog
-from mcp_hub.stores.instances import new_instance_id
-from mcp_hub.stores.memory import MemoryInbox, MemoryLeases, MemoryStore
+from mcp_hub.stores.locks import new_instance_id
+from mcp_hub.stores.memory import MemoryInbox, MemoryStore, _MemoryLeases
 from mcp_hub.types import Era, Kind, PartialForm
 from tests.e2e.client import SseEvent, SseParser
 from tests.unit.calls.call_scripts import LoneOwner
@@ -244,7 +243,7 @@ class NeighbourInbox(MemoryInbox):
         return True
 
 
-class NeighbourLeases(MemoryLeases):
+class NeighbourLeases(_MemoryLeases):
     """The owners of all streams are alive until this process `is_alone`."""
 
     is_alone = False

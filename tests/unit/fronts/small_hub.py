@@ -5,8 +5,8 @@ from typing import Any
 
 from mcp_hub.call import Call
 from mcp_hub.calls.pending_input import PendingInput
+from mcp_hub.calls.plan import CallLimits, SessionRules, StreamLimits
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import CallLimits, SessionRules, StreamLimits
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.offers.filters import EVERYTHING, Filter

@@ -11,8 +11,8 @@ import pytest
 
 from mcp_hub.call import Call, CallChannel, Question, Upstream
 from mcp_hub.calls.pending_input import PendingInput
+from mcp_hub.calls.plan import CallLimits, CallRules, SessionRules, StreamLimits, TimeLimits
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import CallLimits, CallRules, SessionRules, StreamLimits, TimeLimits
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from mcp_hub.onboarding.changes.written import WrittenEntries, WrittenEntry
-from mcp_hub.stores.server_logs.reader import last_records
+from mcp_hub.stores.server_logs import last_records
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import ALICE, NARROW, OPERATOR, problem
 from tests.upstreams.child import WAIT, until

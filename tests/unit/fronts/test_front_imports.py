@@ -38,7 +38,7 @@ def test_hub_over_stdio_takes_no_web_framework_and_no_reader_of_other_clients() 
         "mcp_hub.edit",
         "mcp_hub.config.load.imported",
         "mcp_hub.upstreams.functions.upstream",
-        "mcp_hub.upstreams.folders.upstream",
+        "mcp_hub.upstreams.folders",
         "mcp_hub.upstreams.executors.upstream",
     )
     loaded = f"', '.join(name for name in {unused} if name in sys.modules)"

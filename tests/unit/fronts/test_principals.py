@@ -14,8 +14,8 @@ import jwt
 import pytest
 
 from mcp_hub.calls.hub_tools import own_tools
-from mcp_hub.calls.results.read_result import READ_RESULT
-from mcp_hub.catalog.texts import definitions
+from mcp_hub.calls.results.long_results import READ_RESULT
+from mcp_hub.catalog import texts
 from mcp_hub.fronts.dashboard import api
 from mcp_hub.fronts.rest.routes import ROUTES
 from mcp_hub.protocol import eras
@@ -238,8 +238,8 @@ def every_method() -> set[str]:
 
 
 def test_every_method_and_tool_of_mcp_is_walked() -> None:
-    own = {json.loads(raw)["name"] for raw in (*own_tools.OFFERED, definitions.READ_RESULT, definitions.READING_TOOL)}
-    assert own | {definitions.FIND, definitions.RUN, READ_RESULT} == walked.OWN_TOOLS
+    own = {json.loads(raw)["name"] for raw in (*own_tools.OFFERED, texts.READ_RESULT, texts.READING_TOOL)}
+    assert own | {texts.FIND, texts.RUN, READ_RESULT} == walked.OWN_TOOLS
     for methods in (walked.HANDSHAKE_METHODS, walked.MODERN_METHODS):
         assert {params["name"] for params in methods["tools/call"]} == walked.OWN_TOOLS
 

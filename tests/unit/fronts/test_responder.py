@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from mcp_hub.call import Call
-from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.calls.runner import new_record
 from mcp_hub.errors import DeadlineExceeded, RpcError
 from mcp_hub.events import BY_CLIENT, CallEvent, Cancelled, Completed, Delta, Failed, Log, Progressed, Started

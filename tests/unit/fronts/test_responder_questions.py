@@ -12,7 +12,7 @@ import pytest
 
 from mcp_hub.call import Call, Question, StreamInfo
 from mcp_hub.calls.pending_input import is_pending
-from mcp_hub.calls.rules import StreamLimits, TimeLimits
+from mcp_hub.calls.plan import StreamLimits, TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.clock import SystemClock

@@ -7,8 +7,8 @@ import pytest
 
 from mcp_hub.aio import call_later
 from mcp_hub.call import Call, Early
+from mcp_hub.calls.plan import StreamLimits
 from mcp_hub.calls.reading import stream as stream_module
-from mcp_hub.calls.rules import StreamLimits
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.errors import UnknownStream
 from mcp_hub.events import CallEvent, Completed, Delta, Ending, Log, Progressed, Started
@@ -18,7 +18,7 @@ from mcp_hub.ids import new_call_id
 from mcp_hub.protocol.extensions import STREAMS
 from mcp_hub.protocol.shape.results import COALESCED
 from mcp_hub.sessions.session import LOCAL, Session
-from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.base import StoreLimits
 from mcp_hub.stores.memory import MemoryLog, MemoryStore
 from mcp_hub.types import Era, JsonObject
 from tests.unit.calls.call_scripts import LoneOwner, handle_of

@@ -9,7 +9,7 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
-from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.errors import UpstreamUnavailable
 from mcp_hub.fronts.rest import follow
 from mcp_hub.ids import new_call_id

@@ -10,7 +10,7 @@ import pytest
 from msgspec import Raw
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.calls.rules import StreamLimits
+from mcp_hub.calls.plan import StreamLimits
 from mcp_hub.errors import StoreError
 from mcp_hub.fronts import following
 from mcp_hub.fronts.mcp.tasks import task_of

@@ -8,10 +8,10 @@ import json
 
 import pytest
 
-from mcp_hub.calls.rules import StreamLimits
+from mcp_hub.calls.plan import StreamLimits
 from mcp_hub.events import BY_CLIENT, Cancelled, Log, Progressed
 from mcp_hub.ids import new_call_id
-from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.base import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
 from tests.unit.calls.virtual_time import sleep, virtual
 from tests.unit.fronts.http_peer import MadeCall, World, values

@@ -16,7 +16,7 @@ from mcp_hub.config.schema.hub import HubSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.events import Progressed
 from mcp_hub.protocol.meta import take_meta
-from mcp_hub.sessions.client_kinds import ClientKinds
+from mcp_hub.sessions.clients import ClientKinds
 from mcp_hub.sessions.session import LOCAL, Caller, Session
 from mcp_hub.types import CacheHint, Era, Kind, Snapshot
 from tests.unit.calls.virtual_time import sleep

@@ -6,11 +6,11 @@ import pytest
 
 from mcp_hub.aio import call_later
 from mcp_hub.call import Early, StreamInfo
+from mcp_hub.calls.plan import CallRules, StreamLimits
 from mcp_hub.calls.reading import stream as stream_module
-from mcp_hub.calls.rules import CallRules, StreamLimits
 from mcp_hub.fronts.http.resume import ClientCalls
 from mcp_hub.sessions.session import LOCAL
-from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.base import StoreLimits
 from mcp_hub.stores.memory import MemoryLog, MemoryStore
 from mcp_hub.types import CallId
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual

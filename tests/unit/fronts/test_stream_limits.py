@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_hub.calls.rules import CallRules
+from mcp_hub.calls.plan import CallRules
 from mcp_hub.calls.runner import QUIET
 from tests.unit.calls.virtual_time import sleep, virtual
 from tests.unit.fronts.http_peer import Connection, MadeCall, World, values

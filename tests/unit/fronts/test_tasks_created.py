@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_hub.calls.rules import CallRules
+from mcp_hub.calls.plan import CallRules
 from mcp_hub.events import Log
 from mcp_hub.protocol.shape.stream_events import timestamp
 from tests.unit.calls.virtual_time import sleep, virtual

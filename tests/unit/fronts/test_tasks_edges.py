@@ -8,9 +8,8 @@ import pytest
 
 from mcp_hub.call import Call, Question
 from mcp_hub.calls.pending_input import PendingInput
-from mcp_hub.calls.plan import CallPlan, ResumePoint
+from mcp_hub.calls.plan import CallPlan, ResumePoint, TimeLimits
 from mcp_hub.calls.reading.stored import fetched
-from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.runner import new_record
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import MethodNotFound, StoreError

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, decode
-from mcp_hub.protocol.jsonrpc.salvage import salvage_id
+from mcp_hub.protocol.jsonrpc.unparsed import salvage_id
 
 BROKEN = {
     "malformed": (b'{"jsonrpc":"2.0","id":7,"result":{"content":[}}', -32700, b"7"),

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from mcp_hub.protocol.jsonrpc.salvage import is_answer, salvage_id
+from mcp_hub.protocol.jsonrpc.unparsed import is_answer, salvage_id
 
 ROWS = b'{"rows":[{"id":1},{"id":2,"x":"}"}],"x":NaN}'
 LONG = b'{"text":"%s","x":NaN}' % (b"y" * 100_000)

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from mcp_hub.addresses import Address, HostRule
 from mcp_hub.sandbox.network.dial import Resolve, Via
 from mcp_hub.sandbox.network.interface import Refusals, loopback_pair
-from mcp_hub.sandbox.network.proxy import HostProxy, ProxyLimits
+from mcp_hub.sandbox.network.proxy import HostProxy, _ProxyLimits
 
 NAME = "api.example.com"
 SERVER = "scrape"
@@ -82,7 +82,7 @@ class Sandboxed:
 
 @asynccontextmanager
 async def sandboxed(
-    resolve: Resolve | None = None, *, via: Via = lambda url: None, limits: ProxyLimits | None = None
+    resolve: Resolve | None = None, *, via: Via = lambda url: None, limits: _ProxyLimits | None = None
 ) -> AsyncIterator[Sandboxed]:
     """A proxy that runs; names lead to this machine unless `resolve` says otherwise."""
     proxy = HostProxy(resolve=resolve or answers("127.0.0.1"), via=via, limits=limits)

@@ -16,7 +16,7 @@ from mcp_hub.addresses import HostRule
 from mcp_hub.errors import StartFailed
 from mcp_hub.sandbox import confinement
 from mcp_hub.sandbox.confinement import ABI_LIMIT, landlock_abi
-from mcp_hub.sandbox.connector import CallRate
+from mcp_hub.sandbox.connector import _CallRate
 from mcp_hub.sandbox.network.interface import Refusals
 from mcp_hub.sandbox.rules import Rule
 from tests.unit.fakes import HandClock
@@ -192,7 +192,7 @@ attempt("closed", libc.connect, 77, b"x", 1)
 
 def test_calls_beyond_the_rate_wait() -> None:
     clock = HandClock()
-    rate = CallRate(clock)
+    rate = _CallRate(clock)
     assert [rate.take() for _ in range(101)] == [True] * 100 + [False]
     assert rate.pause() == pytest.approx(0.01)
     clock.time += 0.0101

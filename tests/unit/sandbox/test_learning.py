@@ -13,7 +13,7 @@ from mcp_hub.config.schema.defaults import SandboxSettings
 from mcp_hub.masking import forget, learn
 from mcp_hub.sandbox.confinement import ABI_LIMIT, READ, Confinement, PathRight
 from mcp_hub.sandbox.filters import ARCHITECTURES, OBSERVED, REFUSED, seccomp_filter
-from mcp_hub.sandbox.learning import PATHS, TARGETS, Learning, MakeProxy, Sighting
+from mcp_hub.sandbox.learning import PATHS, TARGETS, Learning, Sighting, _MakeProxy
 from mcp_hub.sandbox.network.dial import HostPort, Observe
 from mcp_hub.sandbox.network.interface import Proxy
 from mcp_hub.sandbox.network.proxy import HostProxy
@@ -39,7 +39,7 @@ def no_proxy(*, observe: Observe) -> Proxy:
     return NoProxy()
 
 
-def learned(home: Path, confinement: Confinement | None = None, *, make: MakeProxy = no_proxy) -> Learning:
+def learned(home: Path, confinement: Confinement | None = None, *, make: _MakeProxy = no_proxy) -> Learning:
     """A learning run of a user with this home folder, in which nothing has happened yet."""
     learning = Learning(make)
     around = Surroundings(str(home), (str(home / "state"),), str(home / "own/servers.yaml"))

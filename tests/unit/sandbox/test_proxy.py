@@ -17,7 +17,7 @@ import pytest
 from mcp_hub.addresses import Address, HostRule
 from mcp_hub.sandbox.network.dial import DialLimits
 from mcp_hub.sandbox.network.interface import Refusals, loopback_pair
-from mcp_hub.sandbox.network.proxy import HostProxy, ProxyLimits
+from mcp_hub.sandbox.network.proxy import HostProxy, _ProxyLimits
 from rigs.clients.install import node
 from tests.unit.sandbox.proxied import NAME, SERVER, answers, certificate, echo, everything, host, rules, sandboxed
 
@@ -267,7 +267,7 @@ async def test_hub_behind_a_proxy_goes_through_it_by_name(tmp_path: Path) -> Non
 
 
 async def test_connections_of_a_server_are_limited_and_leave_room_for_others() -> None:
-    async with echo() as port, sandboxed(limits=ProxyLimits(connections=2)) as servers:
+    async with echo() as port, sandboxed(limits=_ProxyLimits(connections=2)) as servers:
         request = f"CONNECT {NAME}:{port} HTTP/1.1\r\nHost: {NAME}:{port}\r\n\r\n".encode()
         first, second = await servers.connect(rules(port)), await servers.connect(rules(port))
         async with first, second:
@@ -290,7 +290,7 @@ async def test_connections_of_a_server_are_limited_and_leave_room_for_others() -
 
 
 async def test_silent_peers_are_disconnected() -> None:
-    limits = ProxyLimits(request=0.1, waiting=0.1, idle=0.1, half_closed=0.1)
+    limits = _ProxyLimits(request=0.1, waiting=0.1, idle=0.1, half_closed=0.1)
     async with echo() as port, sandboxed(limits=limits) as servers:
         async with await servers.connect(rules(port)) as stream:
             assert await everything(stream) == b""
@@ -314,7 +314,7 @@ async def test_connection_that_its_server_has_closed_ends_without_traffic(reques
     silent = socket.create_server(("127.0.0.1", 0))
     with silent:
         port = silent.getsockname()[1]
-        async with sandboxed(limits=ProxyLimits(half_closed=0.05)) as servers:
+        async with sandboxed(limits=_ProxyLimits(half_closed=0.05)) as servers:
             async with await servers.connect(rules(port)) as stream:
                 await stream.send(request_line.format(name=NAME, port=port).encode() + b"\r\n\r\n")
                 await stream.send_eof()
@@ -337,7 +337,7 @@ async def test_addresses_are_tried_in_turn_and_failures_have_their_status() -> N
         await anyio.sleep_forever()
         return []
 
-    async with sandboxed(never, limits=ProxyLimits(dial=DialLimits(resolve=0.05))) as servers:
+    async with sandboxed(never, limits=_ProxyLimits(dial=DialLimits(resolve=0.05))) as servers:
         assert (await servers.sent(hosts, request)).startswith(b"HTTP/1.1 504 ")
         assert servers.refusals.total == 0  # a failure is not a refusal
 

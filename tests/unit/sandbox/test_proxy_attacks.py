@@ -16,7 +16,7 @@ from anyio.abc import SocketStream
 from mcp_hub.addresses import Address, HostRule
 from mcp_hub.sandbox.network.dial import Denied, End, HostPort, checked, judge_path
 from mcp_hub.sandbox.network.interface import loopback_pair
-from mcp_hub.sandbox.network.proxy import ProxyLimits
+from mcp_hub.sandbox.network.proxy import _ProxyLimits
 from tests.unit.sandbox.proxied import NAME, SERVER, Sandboxed, echo, host, rules, sandboxed
 
 pytestmark = pytest.mark.anyio
@@ -342,7 +342,7 @@ async def test_unread_answer_is_not_collected() -> None:
     near.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     async with (
         await asyncio.start_server(pour, "127.0.0.1", 0) as listener,
-        sandboxed(limits=ProxyLimits(idle=0.2)) as servers,
+        sandboxed(limits=_ProxyLimits(idle=0.2)) as servers,
     ):
         port = listener.sockets[0].getsockname()[1]
         servers.proxy.serve(far, SERVER, rules(port), servers.refusals)

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from mcp_hub.addresses import host_rule
 from mcp_hub.errors import StartFailed
-from mcp_hub.sandbox import seatbelt
+from mcp_hub.sandbox import launch
 from mcp_hub.sandbox.confinement import READ, WRITE, Confinement, PathRight, Unsupported, support
+from mcp_hub.sandbox.launch import SeatbeltLaunch, profile
 from mcp_hub.sandbox.rules import Rule
-from mcp_hub.sandbox.seatbelt import SeatbeltLaunch, profile
 from tests.unit.sandbox.confined import sandbox_of, spawned
 
 EXPECTED = """\
@@ -80,7 +80,7 @@ def system(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         program = tmp_path / "sandbox-exec"
         program.write_text(STAND_IN.format(folder=tmp_path))
         program.chmod(0o755)
-        monkeypatch.setattr(seatbelt, "PROGRAM", str(program))
+        monkeypatch.setattr(launch, "SANDBOX_EXEC", str(program))
         monkeypatch.setattr(sys, "platform", name)
     else:
         try:

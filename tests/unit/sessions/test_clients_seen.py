@@ -1,6 +1,6 @@
 """The clients that came, as people who watch a hub see them."""
 
-from mcp_hub.sessions.clients_seen import ClientsSeen
+from mcp_hub.sessions.clients import ClientsSeen
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.types import ClientKind, Era
 

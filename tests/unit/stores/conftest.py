@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.stores.base import StreamStore
-from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.base import StoreLimits, StreamStore
 from tests.unit.stores.broken_files import HandClock
 from tests.unit.stores.event_stores import SMALL, opened
 from tests.unit.stores.redis_stores import EVERY_KIND

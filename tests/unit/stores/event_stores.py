@@ -12,9 +12,8 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock, SystemClock
 from mcp_hub.errors import StoreError
 from mcp_hub.ids import new_call_id
-from mcp_hub.stores.base import Change, Chunk, EventPage, StreamStore
-from mcp_hub.stores.instances import Instances, new_instance_id
-from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.base import Change, Chunk, EventPage, StoreLimits, StreamStore
+from mcp_hub.stores.locks import Instances, new_instance_id
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.stores.recovery.failsafe import FailsafeStore, failsafe_on_file
 from mcp_hub.stores.sqlite.store import SqliteStore

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Final
 
 from mcp_hub.clock import SystemClock
-from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.base import StoreLimits
 from mcp_hub.stores.recovery.failsafe import FailsafeStore
-from mcp_hub.stores.redis.connection import Server
+from mcp_hub.stores.redis.link import Server
 from mcp_hub.stores.redis.store import RedisStore
 from mcp_hub.stores.replicated import replicated
 from tests.redis_server import shared_server

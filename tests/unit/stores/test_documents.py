@@ -8,10 +8,9 @@ from typing import Final
 import pytest
 
 from mcp_hub.errors import StoreError
-from mcp_hub.stores.documents.base import DocumentLimits, Documents, document_id, is_document_id
-from mcp_hub.stores.documents.files import FileDocuments
-from mcp_hub.stores.open import DOCUMENTS, open_documents
-from mcp_hub.stores.redis.documents import RedisDocuments
+from mcp_hub.stores.documents import DocumentLimits, Documents, document_id, is_document_id
+from mcp_hub.stores.open import DOCUMENTS, _FileDocuments, open_documents
+from mcp_hub.stores.replicated import _RedisDocuments
 from tests.unit.stores import event_stores
 from tests.unit.stores.redis_stores import new_redis
 
@@ -40,7 +39,7 @@ def clock() -> Clock:
 async def documents(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncIterator[Documents]:
     if request.param == "redis":
         async with event_stores.opened(store := new_redis(tmp_path)):
-            yield RedisDocuments(store.links, LIMITS, clock)
+            yield _RedisDocuments(store.links, LIMITS, clock)
         return
     documents = open_documents(request.param, tmp_path, LIMITS, clock)
     await documents.open()
@@ -134,14 +133,14 @@ async def test_what_is_too_large_is_refused_and_drives_out_nothing(documents: Do
 # -- in files
 
 
-async def opened(folder: Path, clock: Clock) -> FileDocuments:
-    documents = FileDocuments(folder / DOCUMENTS, LIMITS, clock)
+async def opened(folder: Path, clock: Clock) -> _FileDocuments:
+    documents = _FileDocuments(folder / DOCUMENTS, LIMITS, clock)
     await documents.open()
     return documents
 
 
 @pytest.fixture
-async def files(tmp_path: Path, clock: Clock) -> FileDocuments:
+async def files(tmp_path: Path, clock: Clock) -> _FileDocuments:
     return await opened(tmp_path, clock)
 
 
@@ -150,7 +149,7 @@ def names(folder: Path) -> list[str]:
 
 
 async def test_another_hub_on_the_folder_reads_it_too_and_so_does_the_next_one(
-    files: FileDocuments, tmp_path: Path, clock: Clock
+    files: _FileDocuments, tmp_path: Path, clock: Clock
 ) -> None:
     other = await opened(tmp_path, clock)
     id_ = await files.put("me", b"text")
@@ -161,7 +160,7 @@ async def test_another_hub_on_the_folder_reads_it_too_and_so_does_the_next_one(
     assert await restarted.read("me", id_, 0, 9) == (b"text", 4)
 
 
-async def test_nobody_else_may_look_into_it(files: FileDocuments, tmp_path: Path) -> None:
+async def test_nobody_else_may_look_into_it(files: _FileDocuments, tmp_path: Path) -> None:
     await files.put("me", b"text")
     (file,) = (tmp_path / DOCUMENTS).iterdir()
     assert (tmp_path / DOCUMENTS).stat().st_mode & 0o777 == 0o700 and file.stat().st_mode & 0o777 == 0o600
@@ -195,7 +194,7 @@ DAMAGES: Final = [truncated, longer, garbled, emptied, linked]
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 async def test_a_damaged_file_is_not_found_and_goes(
-    files: FileDocuments, tmp_path: Path, clock: Clock, damage: Callable[[Path], None]
+    files: _FileDocuments, tmp_path: Path, clock: Clock, damage: Callable[[Path], None]
 ) -> None:
     id_ = await files.put("me", b"text of some length")
     unread = await files.put("me", b"another text")
@@ -212,7 +211,7 @@ async def test_a_damaged_file_is_not_found_and_goes(
 
 
 async def test_what_is_no_document_is_swept_but_for_what_is_being_written(
-    files: FileDocuments, tmp_path: Path, clock: Clock
+    files: _FileDocuments, tmp_path: Path, clock: Clock
 ) -> None:
     folder = tmp_path / DOCUMENTS
     fresh, stale = "." + "0" * 32 + ".new", "." + "1" * 32 + ".new"
@@ -226,7 +225,7 @@ async def test_what_is_no_document_is_swept_but_for_what_is_being_written(
     assert [name for name in names(folder) if not name.endswith(id_)] == [fresh, "a folder"]
 
 
-async def test_what_has_expired_is_swept_at_the_start(files: FileDocuments, tmp_path: Path, clock: Clock) -> None:
+async def test_what_has_expired_is_swept_at_the_start(files: _FileDocuments, tmp_path: Path, clock: Clock) -> None:
     await files.put("me", b"old")
     clock.now += 60
     await files.put("me", b"new")
@@ -244,12 +243,12 @@ async def test_a_folder_that_cannot_be_used_is_an_error_of_put(tmp_path: Path, c
 
 
 async def test_a_write_that_fails_leaves_nothing_behind(
-    files: FileDocuments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    files: _FileDocuments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("mcp_hub.stores.documents.files.os.replace", full)
+    monkeypatch.setattr("mcp_hub.stores.open.os.replace", full)
     with pytest.raises(StoreError, match="No space left on device"):
         await files.put("me", b"text")
     assert names(tmp_path / DOCUMENTS) == []

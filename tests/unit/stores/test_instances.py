@@ -3,8 +3,7 @@
 import os
 from pathlib import Path
 
-from mcp_hub.stores.instances import Instances
-from mcp_hub.stores.locks import lock_file, take
+from mcp_hub.stores.locks import Instances, lock_file, take
 
 
 def test_one_that_was_never_there_is_gone(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.stores.keyed_files import KeyedFiles
-from mcp_hub.stores.keys import stored_key
+from mcp_hub.stores.keyed_files import KeyedFiles, stored_key
 
 
 def test_every_hub_on_the_folder_has_the_same_key(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.stores.base import Change, StreamStore
-from mcp_hub.stores.instances import Instances
+from mcp_hub.stores.locks import Instances
 from mcp_hub.types import CallId
 from tests.unit.stores import writing_hub
 from tests.unit.stores.event_stores import SoleStore, opened, replayed
@@ -148,7 +148,7 @@ async def test_a_full_disk_stops_no_call_and_loses_nothing_that_was_to_survive(t
 def test_a_child_process_does_not_keep_its_hubs_lock(tmp_path: Path) -> None:
     script = (
         "import sys, subprocess, pathlib\n"
-        "from mcp_hub.stores.instances import Instances\n"
+        "from mcp_hub.stores.locks import Instances\n"
         "Instances(pathlib.Path(sys.argv[1]), 'in_parent').enter()\n"
         "child = subprocess.Popen(['sleep', '60'], close_fds=False)\n"
         "print(child.pid, flush=True)\n"

@@ -9,11 +9,10 @@ import pytest
 import structlog
 
 from mcp_hub.errors import StoreError
-from mcp_hub.stores.base import Change
-from mcp_hub.stores.instances import Instances
-from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.base import Change, StoreLimits
+from mcp_hub.stores.locks import Instances
 from mcp_hub.stores.recovery.recovery import FIRST
-from mcp_hub.stores.sqlite import read_only
+from mcp_hub.stores.sqlite import transactions
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 from tests.unit.stores.broken_files import HandClock, said, set_aside
 from tests.unit.stores.event_stores import (
@@ -129,7 +128,7 @@ async def test_a_file_that_changes_each_time_it_is_read_is_not_taken_for_read(
     async with opened(store):
         assert await store.log.find(row.id)
         states = iter(range(1000))
-        monkeypatch.setattr(read_only, "_without_log", lambda _: (next(states), 0, 0, 0))
+        monkeypatch.setattr(transactions, "_without_log", lambda _: (next(states), 0, 0, 0))
         with pytest.raises(StoreError, match="is being written"):
             await store.log.find(row.id)
 

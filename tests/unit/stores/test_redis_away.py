@@ -7,15 +7,14 @@ from typing import Any, cast
 import pytest
 import structlog
 
+from mcp_hub.calls.plan import CallRules, StreamLimits
 from mcp_hub.calls.reading.stream import Stream
-from mcp_hub.calls.rules import CallRules, StreamLimits
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Fenced, StoreError
-from mcp_hub.stores.base import Change, Message, SessionRow
+from mcp_hub.stores.base import Change, Message, SessionRow, StoreLimits
 from mcp_hub.stores.faults import StoreFault
-from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.recovery.failsafe import FailsafeStore
 from mcp_hub.stores.replicated import redis_store
 from tests.redis_server import NO_SERVER, RedisServer, binary

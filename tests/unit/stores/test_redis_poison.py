@@ -16,15 +16,13 @@ from mcp_hub.errors import StoreError
 from mcp_hub.protocol.rest.history import HistoryFigures, HistoryPage, HistoryQuery
 from mcp_hub.sessions.session import LOCAL, Caller
 from mcp_hub.stores.base import Message, SessionRow
-from mcp_hub.stores.documents.base import DocumentLimits
+from mcp_hub.stores.documents import DocumentLimits
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.history.base import Batch, HistoryLimits, LostCalls
 from mcp_hub.stores.history.replicas import RedisHistory
-from mcp_hub.stores.redis.documents import RedisDocuments
 from mcp_hub.stores.redis.keys import RedisKeys, hashed, quarantined
-from mcp_hub.stores.redis.leases import RedisHoldings
 from mcp_hub.stores.redis.store import RedisStore
-from mcp_hub.stores.replicated import RedisReplicas
+from mcp_hub.stores.replicated import _RedisDocuments, _RedisHoldings, _RedisReplicas
 from rigs.poison.values import EVERY, KINDS, kind_of
 from tests.redis_server import NO_SERVER, binary, shared_server
 from tests.unit.calls.past import keep, new_journal, past_call
@@ -52,8 +50,8 @@ class Site:
         self.one, self.two = one, two
         self.client = client
         self.target = self.other = new_row(one)
-        self.documents: RedisDocuments = RedisDocuments(one.links, DocumentLimits(), lambda: NOW)
-        self.holdings: RedisHoldings = RedisReplicas(one).holdings("scope")
+        self.documents: _RedisDocuments = _RedisDocuments(one.links, DocumentLimits(), lambda: NOW)
+        self.holdings: _RedisHoldings = _RedisReplicas(one).holdings("scope")
         self.document = ""
         self.histories = [RedisHistory(store.links, wall_time) for store in (one, two)]
         self.journals = [new_journal(history, hub=history._instance) for history in self.histories]

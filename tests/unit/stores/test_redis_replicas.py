@@ -13,12 +13,11 @@ from redis.crc import key_slot
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, KeyTaken, StoreError
 from mcp_hub.ids import new_call_id
-from mcp_hub.stores.base import Change, Message, StreamStore
-from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.redis import connection, link, scripts
+from mcp_hub.stores.base import Change, Message, StoreLimits, StreamStore
+from mcp_hub.stores.redis import link, scripts
 from mcp_hub.stores.redis.keys import RedisKeys, quarantined
 from mcp_hub.stores.redis.store import RedisStore
-from mcp_hub.stores.replicated import RedisReplicas
+from mcp_hub.stores.replicated import _RedisReplicas
 from mcp_hub.types import CallId
 from tests.redis_server import shared_server
 from tests.unit.stores.event_stores import (
@@ -201,12 +200,12 @@ async def test_a_claim_by_many_succeeds_once(tmp_path: Path) -> None:
 
 
 async def test_a_thing_is_held_by_one_replica_until_it_lets_go_or_is_gone(pair: tuple[RedisStore, RedisStore]) -> None:
-    one, two = (RedisReplicas(store).holdings("git") for store in pair)
+    one, two = (_RedisReplicas(store).holdings("git") for store in pair)
     assert await one.hold("se_1") and await one.hold("se_1")
     assert (
         not await two.hold("se_1")
         and await two.hold("se_2")
-        and await RedisReplicas(pair[1]).holdings("ci").hold("se_1")
+        and await _RedisReplicas(pair[1]).holdings("ci").hold("se_1")
     )
     two.release("se_1")
     assert not await two.hold("se_1"), "it was not its own"
@@ -285,9 +284,8 @@ async def test_a_process_that_was_stopped_takes_the_answer_that_has_come_meanwhi
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else it would take the server to be away, and continue in memory with streams that another replica has by now."""
-    for module in (connection, link):
-        monkeypatch.setattr(module, "ANSWER", 0.5)
-    client = connection.Server(shared_server().url).client()
+    monkeypatch.setattr(link, "ANSWER", 0.5)
+    client = link.Server(shared_server().url).client()
     asking = link.Link(client, "x")
     asking.start()
     assert await asking.ask(("PING",)) == [True]

@@ -13,12 +13,11 @@ import pytest
 from redis.asyncio import Redis
 
 from mcp_hub.clock import SystemClock
-from mcp_hub.stores.base import Message, SessionRow
-from mcp_hub.stores.documents.base import DocumentLimits
-from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.redis.connection import Server
-from mcp_hub.stores.redis.documents import RedisDocuments
+from mcp_hub.stores.base import Message, SessionRow, StoreLimits
+from mcp_hub.stores.documents import DocumentLimits
+from mcp_hub.stores.redis.link import Server
 from mcp_hub.stores.redis.store import RedisStore
+from mcp_hub.stores.replicated import _RedisDocuments
 from tests.redis_cluster import RedisCluster
 from tests.redis_server import NO_SERVER, binary
 from tests.unit.stores.event_stores import append, create, new_row, opened, replayed
@@ -103,7 +102,7 @@ async def test_every_command_of_the_store_is_about_one_slot(tmp_path: Path) -> N
             await append(store, wide, 2, size=2 << 20)
             assert len(await replayed(store, wide)) == 2
             assert await store.log.rows(None, 10) and await store.log.rows(row.principal, 10)
-            documents = RedisDocuments(store.links, DocumentLimits(), SystemClock().now)
+            documents = _RedisDocuments(store.links, DocumentLimits(), SystemClock().now)
             for number in range(3):
                 assert await documents.put("p", b"x" * (number + 1))
             await store.sessions.drop("se_5")

@@ -6,8 +6,7 @@ import pytest
 
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import StoreError
-from mcp_hub.stores.base import Change, Chunk, EventPage
-from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.base import Change, Chunk, EventPage, StoreLimits
 from mcp_hub.stores.replicated import redis_store
 from tests.redis_server import NO_SERVER, RedisServer, binary
 from tests.unit.stores.event_stores import append, create, found, line, new_row, numbered, opened

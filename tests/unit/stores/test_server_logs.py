@@ -11,9 +11,17 @@ import pytest
 import structlog
 
 from mcp_hub import logs, masking
-from mcp_hub.stores.server_logs.files import GENERATIONS, LARGEST, MOST, append, generations, log_file, log_folder
-from mcp_hub.stores.server_logs.reader import ServerLogReader
-from mcp_hub.stores.server_logs.writer import ServerLogWriter
+from mcp_hub.stores.server_logs import (
+    GENERATIONS,
+    LARGEST,
+    MOST,
+    ServerLogReader,
+    ServerLogWriter,
+    append,
+    generations,
+    log_file,
+    log_folder,
+)
 
 SECRET = "s3cret-canary-value"
 

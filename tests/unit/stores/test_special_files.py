@@ -8,15 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.stores.documents.base import DocumentLimits
-from mcp_hub.stores.documents.files import FileDocuments
-from mcp_hub.stores.instances import Instances
-from mcp_hub.stores.keyed_files import KeyedFiles
-from mcp_hub.stores.keys import stored_key
-from mcp_hub.stores.locks import lock_file, open_plain
+from mcp_hub.stores.documents import DocumentLimits
+from mcp_hub.stores.keyed_files import KeyedFiles, stored_key
+from mcp_hub.stores.locks import Instances, lock_file, open_plain
+from mcp_hub.stores.open import _FileDocuments
 from mcp_hub.stores.sqlite.store import FILE
 from mcp_hub.types import Era
-from mcp_hub.upstreams.auth.store import GrantStore
+from mcp_hub.upstreams.auth.grants import GrantStore
 from mcp_hub.upstreams.lists.list_cache import ListFile
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from tests.unit.stores.event_stores import new_failsafe, opened, works
@@ -123,7 +121,7 @@ async def test_streams_are_durable_beside_a_pipe_that_was_set_aside(tmp_path: Pa
 
 @pytest.mark.anyio
 async def test_a_pipe_in_place_of_a_long_result_is_no_result(tmp_path: Path) -> None:
-    documents = FileDocuments(tmp_path, DocumentLimits(), lambda: 0.0)
+    documents = _FileDocuments(tmp_path, DocumentLimits(), lambda: 0.0)
     id_ = await documents.put("alice", b"text")
     replace_only_file(tmp_path)
     assert await documents.read("alice", id_, 0, 4) is None

@@ -10,12 +10,11 @@ from structlog.testing import capture_logs
 
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import StoreError
-from mcp_hub.stores.base import Message, SessionRow
+from mcp_hub.stores.base import Message, SessionRow, StoreLimits
 from mcp_hub.stores.faults import StoreFault
-from mcp_hub.stores.instances import Instances
-from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.locks import Instances
 from mcp_hub.stores.recovery.failsafe import FailsafeStore, failsafe_on_file
-from mcp_hub.stores.sqlite.salvage import salvage
+from mcp_hub.stores.sqlite.quarantine import salvage
 from tests.unit.stores.event_stores import GONE, append, create, fetch, new_row, numbered, opened, replayed
 
 pytestmark = pytest.mark.anyio

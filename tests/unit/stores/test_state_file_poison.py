@@ -9,13 +9,10 @@ import pytest
 from mcp_hub.catalog.pins import read as read_approvals
 from mcp_hub.cli.access.running import recorded, running_hubs
 from mcp_hub.onboarding.changes.written import _KEY, WrittenEntries
-from mcp_hub.stores.epochs import Epochs
-from mcp_hub.stores.keyed_files import KeyedFiles
-from mcp_hub.stores.keys import stored_key
+from mcp_hub.stores.keyed_files import KeyedFiles, next_epoch, stored_key
 from mcp_hub.stores.locks import lock_file, take
-from mcp_hub.stores.server_logs.reader import ServerLogReader
-from mcp_hub.upstreams.auth.grants import LoginFailed
-from mcp_hub.upstreams.auth.store import GrantStore
+from mcp_hub.stores.server_logs import ServerLogReader
+from mcp_hub.upstreams.auth.grants import GrantStore, LoginFailed
 from rigs.poison.values import NASTY
 
 SHAPES = {
@@ -37,9 +34,8 @@ CONTENTS = NASTY | SHAPES
 def test_small_file_with_other_contents_counts_as_lost(tmp_path: Path, content: bytes) -> None:
     files = KeyedFiles(tmp_path)
     files.update("epochs", lambda _: content)
-    epochs = Epochs(files)
-    first = epochs("p", "x", 0)
-    assert 0 < first < epochs("p", "x", 0) < 2**63
+    first = next_epoch(files, "p", "x", 0)
+    assert 0 < first < next_epoch(files, "p", "x", 0) < 2**63
     files.update("key", lambda _: content)
     key = stored_key(files, "key")
     assert len(key) == 32 and stored_key(files, "key") == key

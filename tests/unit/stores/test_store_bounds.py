@@ -11,11 +11,10 @@ import anyio
 import pytest
 
 from mcp_hub.errors import StoreError
-from mcp_hub.stores.base import Change
+from mcp_hub.stores.base import Change, StoreLimits
 from mcp_hub.stores.faults import StoreFault
-from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
-from mcp_hub.stores.sqlite.salvage import Salvaged, salvage
+from mcp_hub.stores.sqlite.quarantine import Salvaged, salvage
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 from mcp_hub.stores.sqlite.worker import MOST_BYTES, MOST_JOBS, Job, Worker
 from tests.unit.stores.event_stores import GONE, SoleStore, append, create, found, new_row, opened, replayed

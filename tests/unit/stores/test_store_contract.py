@@ -6,8 +6,7 @@ import pytest
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, StoreError
-from mcp_hub.stores.base import Change, Chunk, StreamStore
-from mcp_hub.stores.limits import PAGE_BYTES
+from mcp_hub.stores.base import PAGE_BYTES, Change, Chunk, StreamStore
 from tests.unit.stores.event_stores import (
     append,
     create,

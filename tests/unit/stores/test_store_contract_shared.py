@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from mcp_hub.errors import Fenced, KeyTaken, StoreError
-from mcp_hub.stores.base import Change, Message, SessionRow, StreamStore
-from mcp_hub.stores.limits import MAX_MESSAGES
+from mcp_hub.stores.base import MAX_MESSAGES, Change, Message, SessionRow, StreamStore
 from tests.unit.stores.event_stores import (
     GONE,
     SMALL,

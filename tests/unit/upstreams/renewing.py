@@ -10,8 +10,7 @@ import anyio
 
 from mcp_hub import logs
 from mcp_hub.upstreams.auth.access import Access
-from mcp_hub.upstreams.auth.grants import ClientRegistration
-from mcp_hub.upstreams.auth.store import GrantStore
+from mcp_hub.upstreams.auth.grants import ClientRegistration, GrantStore
 
 
 async def main(folder: str, url: str) -> None:

@@ -9,7 +9,7 @@ import anyio
 import msgspec
 
 from mcp_hub.call import Call, CallHandler
-from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import RpcError

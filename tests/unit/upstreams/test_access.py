@@ -16,8 +16,7 @@ import pytest
 from mcp_hub import masking
 from mcp_hub.upstreams.auth import access as access_module
 from mcp_hub.upstreams.auth.access import Access, AuthorizedClient, Denial
-from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant
-from mcp_hub.upstreams.auth.store import GrantStore
+from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, GrantStore
 from tests.unit.upstreams.authorization import Authorization, a_grant
 from tests.unit.wire.http_server import HttpServer, Reply, Request, serving
 from tests.upstreams.child import WAIT

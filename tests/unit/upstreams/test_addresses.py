@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from mcp_hub.upstreams.auth import addresses as module
-from mcp_hub.upstreams.auth.addresses import Addresses, Pinned
+from mcp_hub.upstreams.auth.addresses import Addresses, _Pinned
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from tests.unit.wire.http_server import HttpServer, Reply, Request, serving
 
@@ -99,7 +99,7 @@ async def test_a_connection_goes_to_the_address_that_was_checked_under_the_name_
         asked.append(host)
         return ["127.0.0.1"]
 
-    async with serving(answer) as server, httpx2.AsyncClient(transport=Pinned(checked)) as http:
+    async with serving(answer) as server, httpx2.AsyncClient(transport=_Pinned(checked)) as http:
         response = await http.get(f"http://name.invalid:{port(server)}/x?y")
         assert response.json() == {"host": f"name.invalid:{port(server)}", "path": "/x?y"}
         assert str(response.request.url) == f"http://name.invalid:{port(server)}/x?y"
@@ -110,7 +110,7 @@ async def test_the_next_address_is_tried_where_nobody_listens() -> None:
     async def checked(host: str) -> list[str]:
         return ["127.0.0.2", "127.0.0.1"]
 
-    async with serving(answer) as server, httpx2.AsyncClient(transport=Pinned(checked)) as http:
+    async with serving(answer) as server, httpx2.AsyncClient(transport=_Pinned(checked)) as http:
         assert (await http.post(f"http://name.invalid:{port(server)}/", content=b"{}")).status_code == 200
 
 
@@ -126,7 +126,7 @@ async def test_a_certificate_is_checked_for_the_name_and_not_for_the_address(mon
 
     monkeypatch.setattr(httpx2.AsyncHTTPTransport, "handle_async_request", record)
     for host in ("auth.example", "[2001:db8::1]"):
-        await Pinned(checked).handle_async_request(httpx2.Request("GET", f"https://{host}/t"))
+        await _Pinned(checked).handle_async_request(httpx2.Request("GET", f"https://{host}/t"))
     assert [str(request.url) for request in sent] == ["https://[2001:db8::1]/t"] * 2
     assert [request.extensions.get("sni_hostname") for request in sent] == ["auth.example", None]
 

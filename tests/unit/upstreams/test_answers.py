@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_hub.clock import wall_time
-from mcp_hub.upstreams.auth.answers import challenge, challenge_of, repaired
-from mcp_hub.upstreams.auth.grants import LoginFailed
-from mcp_hub.upstreams.auth.store import GrantStore
+from mcp_hub.upstreams.auth.grants import GrantStore, LoginFailed
+from mcp_hub.upstreams.auth.token_requests import challenge, challenge_of, repaired
 from tests.unit.upstreams.authorization import Authorization, machine
 from tests.unit.upstreams.test_login import logged_in, never, refused
 from tests.unit.wire.http_server import Reply, Request, serving

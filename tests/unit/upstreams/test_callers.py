@@ -14,11 +14,10 @@ from mcp_hub.events import Log
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.types import Era, JsonObject, LogFlow, LogRule, RawJson, RawObject
 from mcp_hub.upstreams.peer.callers import Callers, ServerLogs, completed
-from mcp_hub.upstreams.peer.modern_tasks import ModernTask
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.state import Observer, SignsOfLife
 from mcp_hub.upstreams.peer.task_poll import RELATED, TaskHandle
-from mcp_hub.upstreams.peer.tasks import ServerTasks
+from mcp_hub.upstreams.peer.tasks import ServerTasks, _ModernTask
 from mcp_hub.wire.base import Pending
 from tests.unit.upstreams.function_calls import Recorder
 from tests.unit.upstreams.scripted import Server, talking
@@ -247,7 +246,7 @@ async def test_a_call_that_its_server_runs_as_a_task_is_in_flight_too() -> None:
         await scene.begin("x", session="x", principal="q")
         assert await scene.hear() == "x"
         owner, channel = call(session="t", principal="p", log_level="debug"), scene.channels.setdefault("t", Channel())
-        tasks.start_soon(peer.follow, ModernTask(owner, channel, TaskHandle(Era.MODERN, "task")))
+        tasks.start_soon(peer.follow, _ModernTask(owner, channel, TaskHandle(Era.MODERN, "task")))
         await server.expect("tasks/get")
         assert await scene.hear() == ""
         assert await scene.hear(_meta={RELATED: {"taskId": "task"}}) == "t"

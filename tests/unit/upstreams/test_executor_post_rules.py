@@ -9,7 +9,7 @@ import pytest
 from mcp_hub.call import Post
 from mcp_hub.errors import PostRefused
 from mcp_hub.events import Completed, Delta, Failed, InputRequired, Log, Progressed, ToolCall, ToolResult
-from mcp_hub.upstreams.executors.posts import ExecutorLimits, Production, Taken, read_tools
+from mcp_hub.upstreams.executors.posts import ExecutorLimits, Production, _Taken, read_tools
 from tests.unit.upstreams.executor_workers import refusing
 
 
@@ -60,7 +60,7 @@ def refused(p: Production, sent: Post, code: str, epoch: int = 1) -> PostRefused
     ],
 )
 def test_each_type_of_event_is_read(raw: bytes, expected: object) -> None:
-    assert production().receive(post(1, raw), 1) == Taken((expected,))  # type: ignore[arg-type]  # any of the kinds
+    assert production().receive(post(1, raw), 1) == _Taken((expected,))  # type: ignore[arg-type]  # any of the kinds
 
 
 def test_events_on_several_lines_come_on_one() -> None:
@@ -122,10 +122,10 @@ def test_events_cost_credit_until_readers_have_caught_up_and_the_end_costs_none(
     assert p.receive(post(1, STEP, STEP), 1) and p.credit == 1
     assert refused(p, post(2, STEP, STEP), "no_credit").members["credit"] == 1
     assert p.receive(post(2, STEP), 1) and p.credit == 0
-    assert p.receive(post(3), 1) == Taken(())
+    assert p.receive(post(3), 1) == _Taken(())
     p.drained()
     assert p.receive(post(4, STEP, STEP, STEP), 1) and p.credit == 0
-    assert p.receive(post(5, complete=True), 1) == Taken((), Completed(b'{"content":[],"isError":false}'))
+    assert p.receive(post(5, complete=True), 1) == _Taken((), Completed(b'{"content":[],"isError":false}'))
 
 
 @pytest.mark.parametrize(

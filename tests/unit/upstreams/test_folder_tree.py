@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.upstreams.folders.tree import _TooManyFiles, files_in, read_file
-from mcp_hub.upstreams.folders.upstream import Scan, scan
+from mcp_hub.upstreams.folders import _Scan, _TooManyFiles, files_in, read_file, scan
 from tests.unit.fronts.skill_folders import write_skill
 
 
@@ -86,7 +85,7 @@ def test_skills_that_hosts_would_refuse_are_left_out_with_the_reason(root: Path)
     write_skill(root, "large")
     with (large / "data").open("wb") as file:
         file.truncate((16 << 20) + 1)
-    found = scan(root, Scan())
+    found = scan(root, _Scan())
     assert list(found.paths) == ["skill://good/SKILL.md", "skill://good/note.md"]
     said = "\n".join(found.warnings)
     for reason in (
@@ -108,7 +107,7 @@ def test_the_head_is_read_as_hosts_read_it(root: Path) -> None:
     folder.mkdir()
     head = "name: typed\ndescription: d\nwhen: 2026-01-01\nok: yes\non: true\nn: 010\nempty:\nlist: [1, 2.5, ~]\n"
     (folder / "SKILL.md").write_text(f"---\n{head}---\n")
-    (raw,) = scan(root, Scan()).skills
+    (raw,) = scan(root, _Scan()).skills
     assert json.loads(raw)["frontmatter"] == {
         **{"name": "typed", "description": "d", "when": "2026-01-01", "ok": "yes", "on": True, "n": 10},
         **{"empty": None, "list": [1, 2.5, None]},
@@ -117,8 +116,8 @@ def test_the_head_is_read_as_hosts_read_it(root: Path) -> None:
 
 def test_a_file_that_is_as_it_was_is_not_read_again(root: Path) -> None:
     write_skill(root, "pdf", a_md="x", b_md="y")
-    before = scan(root, Scan())
+    before = scan(root, _Scan())
     (root / "pdf/b.md").write_text("longer")
     after = scan(root, before)
     assert after.files["pdf/a.md"] is before.files["pdf/a.md"]
-    assert after.skills != before.skills and after == scan(root, Scan())
+    assert after.skills != before.skills and after == scan(root, _Scan())

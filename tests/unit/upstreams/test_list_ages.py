@@ -13,7 +13,7 @@ from mcp_hub.notices import Notices
 from mcp_hub.protocol.jsonrpc.rpc_errors import is_unknown, is_unknown_result
 from mcp_hub.types import Era, Kind
 from mcp_hub.upstreams.lists.list_reader import ListLimits
-from mcp_hub.upstreams.lists.list_state import ListAges, ListState
+from mcp_hub.upstreams.lists.list_state import ListState, _ListAges
 from mcp_hub.upstreams.peer.peer import Peer
 from tests.unit.upstreams.scripted import Server, talking
 from tests.unit.wire.raw_lines import WAIT
@@ -25,7 +25,7 @@ MAX_AGE = 5 * MINUTE
 
 
 def readings(
-    ages: ListAges, until: float, *, ttl: float = 0.0, is_new: bool = False, content: str = "a"
+    ages: _ListAges, until: float, *, ttl: float = 0.0, is_new: bool = False, content: str = "a"
 ) -> list[float]:
     """When a list that a client is listed each second is read again; it has this content each time."""
     times: list[float] = []
@@ -36,8 +36,8 @@ def readings(
     return times
 
 
-def read(at: float = 0.0) -> ListAges:
-    ages = ListAges()
+def read(at: float = 0.0) -> _ListAges:
+    ages = _ListAges()
     ages.taken(Kind.TOOL, at)
     return ages
 
@@ -68,7 +68,7 @@ def test_a_time_that_the_server_says_wins() -> None:
 
 
 def test_a_list_that_was_never_read_has_no_age_and_an_age_of_zero_is_never_reached() -> None:
-    assert not ListAges().take_due(Kind.TOOL, HOUR, MAX_AGE, 0, is_new=True)
+    assert not _ListAges().take_due(Kind.TOOL, HOUR, MAX_AGE, 0, is_new=True)
     assert not read().take_due(Kind.TOOL, 24 * HOUR, 0, 0, is_new=True)
 
 

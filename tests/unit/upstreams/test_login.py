@@ -10,9 +10,8 @@ import httpx2
 import pytest
 
 from mcp_hub.upstreams.auth import redirect as redirect_module
-from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, grant_key
+from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, GrantStore, LoginFailed, grant_key
 from mcp_hub.upstreams.auth.login import log_in, log_out
-from mcp_hub.upstreams.auth.store import GrantStore
 from tests.unit.upstreams.authorization import Authorization, browse, key_of, machine, redirected, state_of, visit
 from tests.unit.wire.http_server import HttpServer, serving
 from tests.upstreams.child import WAIT

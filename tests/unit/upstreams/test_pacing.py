@@ -2,21 +2,21 @@
 
 import pytest
 
-from mcp_hub.upstreams.lists.list_state import Pacer
+from mcp_hub.upstreams.lists.list_state import _Pacer
 
 
 def test_a_change_now_and_then_is_listed_at_once() -> None:
-    pacer = Pacer()
+    pacer = _Pacer()
     assert [pacer.pause(now) for now in (0, 60, 75, 1000)] == [0.1] * 4
 
 
 def test_tools_that_are_added_one_by_one_are_all_listed_at_once() -> None:
-    pacer = Pacer()
+    pacer = _Pacer()
     assert [pacer.pause(now) for now in range(6)] == [0.1] * 6
 
 
 def test_a_server_that_announces_changes_all_the_time_is_listed_every_five_seconds_at_most() -> None:
-    pacer = Pacer()
+    pacer = _Pacer()
     now, times = 0.0, []
     while now < 60:
         now += pacer.pause(now)
@@ -26,7 +26,7 @@ def test_a_server_that_announces_changes_all_the_time_is_listed_every_five_secon
 
 
 def test_a_quiet_while_forgives_everything() -> None:
-    pacer = Pacer()
+    pacer = _Pacer()
     now = 0.0
     for _ in range(50):
         now += pacer.pause(now)

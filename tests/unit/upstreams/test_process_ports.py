@@ -19,7 +19,7 @@ from mcp_hub.clock import SystemClock
 from mcp_hub.upstreams.process import watchdog, watchdog_program
 from mcp_hub.upstreams.process.child import spawn
 from mcp_hub.upstreams.process.watchdog import CHILD, Watchdog
-from mcp_hub.upstreams.process.watchdog_program import ProcTable, PsutilTable, Table, is_marked, kill_marked
+from mcp_hub.upstreams.process.watchdog_program import Table, _ProcTable, _PsutilTable, is_marked, kill_marked
 
 psutil = pytest.importorskip("psutil")
 pytestmark = [
@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.processes,
     pytest.mark.skipif(sys.platform != "linux", reason="compares with Linux"),
 ]
-TABLES = [ProcTable(), PsutilTable(lambda: psutil)]
+TABLES = [_ProcTable(), _PsutilTable(lambda: psutil)]
 LEAVES = "setsid sh -c 'echo $$; exec sleep 60' & exec cat"
 """A shell command whose child leaves its process group and prints its pid."""
 ENV = {"PATH": os.environ["PATH"]}
@@ -210,7 +210,7 @@ def test_without_psutil_no_process_is_seen_and_nothing_fails() -> None:
     def load() -> Any:
         raise ImportError
 
-    table = PsutilTable(load)
+    table = _PsutilTable(load)
     assert (table.pids(), table.environment(1), table.exists(os.getpid())) == ((), b"?", False)
     assert kill_marked({b"A=b"}, {1}, table=table) == (set(), True)
 

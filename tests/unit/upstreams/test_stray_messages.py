@@ -10,7 +10,7 @@ import structlog
 
 from mcp_hub import masking
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage
-from mcp_hub.upstreams.peer.stray_messages import AbandonedCalls, StrayMessages
+from mcp_hub.upstreams.peer.callers import StrayMessages, _AbandonedCalls
 from tests.unit.upstreams.scripted import talking
 from tests.unit.upstreams.task_calls import call
 
@@ -83,7 +83,7 @@ async def test_a_flood_is_logged_once(told: list[Any]) -> None:
     assert sum(entry["event"] == "upstream_log_floods" for entry in told) == 2
 
 
-def heard(calls: AbandonedCalls, now: float, session: str = "b", *, is_question: bool = False) -> bool:
+def heard(calls: _AbandonedCalls, now: float, session: str = "b", *, is_question: bool = False) -> bool:
     """Whether a message that comes now may belong to a call of another session that was given up."""
     gone = calls.asking(now, now, {"p"}) if is_question else calls.logging(now)
     return any(one.session != session for one in gone)
@@ -91,17 +91,17 @@ def heard(calls: AbandonedCalls, now: float, session: str = "b", *, is_question:
 
 def test_for_five_seconds_what_is_said_may_be_for_another_session() -> None:
     for is_question in (False, True):
-        calls = AbandonedCalls()
+        calls = _AbandonedCalls()
         calls.add(1, call(session="a"), 10.0)
         assert heard(calls, 14.9, is_question=is_question)
         assert not heard(calls, 14.9, "a", is_question=is_question), "it is for this one in any case"
-        calls = AbandonedCalls()
+        calls = _AbandonedCalls()
         calls.add(1, call(session="a"), 10.0)
         assert not heard(calls, 15.0, is_question=is_question)
 
 
 def test_each_log_message_begins_the_time_anew_but_not_for_questions() -> None:
-    calls = AbandonedCalls()
+    calls = _AbandonedCalls()
     calls.add(1, call(session="a"), 10.0)
     assert all(heard(calls, now) for now in (14.0, 18.0, 22.0))
     assert not heard(calls, 22.0, is_question=True)
@@ -115,7 +115,7 @@ def test_each_log_message_begins_the_time_anew_but_not_for_questions() -> None:
 def test_one_whose_cancellation_was_read_asks_no_more_beside_calls_of_its_principal(
     since: float, principals: str, may_ask: bool
 ) -> None:
-    calls = AbandonedCalls()
+    calls = _AbandonedCalls()
     calls.add(1, call(session="a", principal="p"), 10.0)
     calls.read(2, 10.5)
     calls.read(1, 11.0)
@@ -124,7 +124,7 @@ def test_one_whose_cancellation_was_read_asks_no_more_beside_calls_of_its_princi
 
 
 def test_one_that_is_answered_after_all_says_no_more() -> None:
-    calls = AbandonedCalls()
+    calls = _AbandonedCalls()
     calls.add(1, call(session="a"), 10.0)
     calls.answered(2)
     assert heard(calls, 11.0)

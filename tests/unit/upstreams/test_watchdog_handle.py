@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from mcp_hub.upstreams.process import watchdog_program
-from mcp_hub.upstreams.process.watchdog_process import WatchdogHandle
+from mcp_hub.upstreams.process.watchdog import _WatchdogHandle
 from tests.unit.stores.broken_files import HandClock
 
 pytestmark = [
@@ -24,7 +24,7 @@ pytestmark = [
 
 async def test_guard_that_runs_after_all_ends_the_alarm() -> None:
     clock = HandClock()
-    handle = WatchdogHandle("mine", (), clock)
+    handle = _WatchdogHandle("mine", (), clock)
     with structlog.testing.capture_logs() as logs, anyio.fail_after(240):
         for _ in range(5):
             handle.ensure()

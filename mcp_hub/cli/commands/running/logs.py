@@ -17,8 +17,7 @@ from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import put_json, say
 from mcp_hub.cli.setup import check_servers, config_option, config_path, load_config, run_with
 from mcp_hub.masking import visible
-from mcp_hub.stores.server_logs.files import LogRecord, log_folder
-from mcp_hub.stores.server_logs.reader import ServerLogReader
+from mcp_hub.stores.server_logs import LogRecord, ServerLogReader, log_folder
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -21,7 +21,7 @@ from mcp_hub.onboarding.clients.model import Where
 from mcp_hub.onboarding.servers_file.kept_secrets import FOLDER
 from mcp_hub.onboarding.servers_file.servers_file import ServersFile
 from mcp_hub.stores.history.file import FILE as HISTORY
-from mcp_hub.stores.server_logs.files import log_folder
+from mcp_hub.stores.server_logs import log_folder
 
 _STATE: Final = (
     "streams, results, history of calls, logs of servers, approvals, logins, undo records, "

@@ -29,7 +29,7 @@ from mcp_hub.errors import ConfigError, ConfigFinding, RpcError
 from mcp_hub.masking import hide, visible
 from mcp_hub.protocol.rest.overview import ClientSummary
 from mcp_hub.protocol.rest.servers import ServerInfo
-from mcp_hub.sessions.clients_seen import HubUse, PresentClient
+from mcp_hub.sessions.clients import HubUse, PresentClient
 from mcp_hub.types import JsonObject
 
 if TYPE_CHECKING:

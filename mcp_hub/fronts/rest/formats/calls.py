@@ -13,10 +13,9 @@ from msgspec import UNSET, Raw
 from starlette.responses import Response
 
 from mcp_hub.aio import Bell
-from mcp_hub.errors import HubError
+from mcp_hub.errors import FormatRefused, HubError
 from mcp_hub.formats.arguments import ArgumentNames
 from mcp_hub.formats.calls import argument_names, read_calls
-from mcp_hub.formats.errors import FormatRefused
 from mcp_hub.formats.providers import Format
 from mcp_hub.formats.records import McpResult, ModelCall
 from mcp_hub.formats.results import error_result, write_results

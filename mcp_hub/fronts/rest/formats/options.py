@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
+from mcp_hub.errors import FormatRefused
 from mcp_hub.formats.connectors import Connector
-from mcp_hub.formats.errors import FormatRefused
 from mcp_hub.formats.providers import Format
 from mcp_hub.formats.tools import PROGRAMMATIC
 from mcp_hub.fronts.rest.exchange import RestRequest

@@ -12,8 +12,8 @@ import anyio.lowlevel
 import msgspec
 from starlette.responses import Response
 
+from mcp_hub.errors import FormatRefused
 from mcp_hub.formats.calls import MAX_CALLS
-from mcp_hub.formats.errors import FormatRefused
 from mcp_hub.formats.events import ModelEvent, OutputError, ToolCallEnd, ToolCallStart, as_json
 from mcp_hub.formats.prompted import FORMATS, PromptedParser, PromptFormat, result_text, tool_section
 from mcp_hub.formats.providers import Format

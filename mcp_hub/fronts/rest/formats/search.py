@@ -6,15 +6,15 @@ import msgspec
 from msgspec import UNSET, Raw
 from starlette.responses import Response
 
-from mcp_hub.formats.groups import server_groups
 from mcp_hub.formats.records import CallFault, ModelCall
 from mcp_hub.formats.search import SearchArguments, read_search, write_found
+from mcp_hub.formats.tools import server_groups
 from mcp_hub.fronts.rest.exchange import RestRequest, answer
 from mcp_hub.fronts.rest.formats.options import ToolSelection, flag, selection, wanted_format, wants_groups
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort
 from mcp_hub.masking import hide_head
-from mcp_hub.protocol.rest.lists import FoundTool, FoundTools, SearchBody
+from mcp_hub.protocol.rest.calls import FoundTool, FoundTools, SearchBody
 from mcp_hub.types import Era, JsonObject, Kind
 
 _HITS: Final = 8

@@ -15,16 +15,15 @@ from msgspec import Raw
 from starlette.responses import Response
 
 from mcp_hub.formats.connectors import Connector, connect, endpoint
-from mcp_hub.formats.groups import ToolGroup, server_groups
 from mcp_hub.formats.providers import Format
 from mcp_hub.formats.records import Exported
-from mcp_hub.formats.tools import export
+from mcp_hub.formats.tools import ToolGroup, export, server_groups
 from mcp_hub.fronts.rest.exchange import JSON, RestRequest, answer
 from mcp_hub.fronts.rest.formats.options import ExportOptions, export_options, flag, selection
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort
 from mcp_hub.protocol import eras
-from mcp_hub.protocol.rest.lists import LossInfo, ToolLosses
+from mcp_hub.protocol.rest.calls import LossInfo, ToolLosses
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import ClientKind, Era, JsonObject, Kind
 

@@ -1,0 +1,175 @@
+"""Owners of streams at other hubs: messages to them, and takeover of the streams of lost ones."""
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+import msgspec
+
+from mcp_hub.call import StreamInfo
+from mcp_hub.calls.reading.stored import appended, open_questions
+from mcp_hub.clock import wall_time
+from mcp_hub.errors import HubError, HubRestarted, OwnerLost, RpcError, StoreError
+from mcp_hub.events import Failed, InputReceived
+from mcp_hub.logs import get_logger
+from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
+from mcp_hub.protocol.shape.stream_events import encoded, timestamp
+from mcp_hub.stores.base import Change, EventStore, Message, StreamInbox
+from mcp_hub.types import CallId, RawJson
+
+log = get_logger(__name__)
+
+
+class Inbox:
+    """Other processes' news, kept until taken in."""
+
+    def __init__(self, store: StreamInbox) -> None:
+        self._store = store
+        self._is_behind = False
+        self._messages: list[Message] = []
+
+    async def has_news(self) -> bool:
+        """Whether something is not taken in yet. Raises `StoreError`."""
+        if await self._store.has_news():
+            self._is_behind = True
+        return self._is_behind or bool(self._messages)
+
+    async def messages(self) -> list[Message]:
+        """Takes messages, each once. Raises `StoreError`."""
+        self._messages += await self._store.take()
+        messages, self._messages = self._messages, []
+        return messages
+
+    def put_back(self, message: Message) -> None:
+        self._messages.append(message)
+
+    def settle(self) -> None:
+        self._is_behind = False
+
+
+class _InputAnswer(msgspec.Struct, frozen=True):
+    key: str
+    outcome: RawJson | RpcError
+
+
+class _Body(msgspec.Struct):
+    key: str
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+def cancelling(stream: CallId, reason: str) -> Message:
+    return Message(stream, "cancel", reason.encode("utf-8", "replace"))
+
+
+def reason_in(message: Message) -> str:
+    return message.body.decode("utf-8", "replace")
+
+
+def touching(stream: CallId) -> Message:
+    return Message(stream, "touch", b"")
+
+
+def answering(stream: CallId, key: str, outcome: RawJson | RpcError) -> Message:
+    """A message with the answer to question `key`."""
+    is_error = isinstance(outcome, RpcError)
+    value = msgspec.Raw(bytes(outcome.encoded() if isinstance(outcome, RpcError) else outcome))
+    return Message(stream, "input", msgspec.json.encode({"key": key, "error" if is_error else "result": value}))
+
+
+def answer_in(message: Message) -> _InputAnswer:
+    """Raises `ValueError` without an answer."""
+    try:
+        body = msgspec.json.decode(message.body, type=_Body)
+    except (msgspec.DecodeError, RecursionError) as problem:
+        raise ValueError(str(problem)) from None
+    if body.error is not msgspec.UNSET:
+        return _InputAnswer(body.key, from_wire(body.error, "client"))
+    if body.result is msgspec.UNSET:
+        raise ValueError("neither result nor error")
+    return _InputAnswer(body.key, body.result)
+
+
+GoOn = Callable[[StreamInfo], Awaitable[None]]
+"""Continues the call of a stream that this process owns now."""
+_UNUSABLE = (HubError, msgspec.MsgspecError, ValueError, RecursionError)
+"""Errors before a call is continued."""
+
+
+class Takeover:
+    """`go_on` continues calls, else streams end. `settled` gets ended rows."""
+
+    def __init__(self, store: EventStore, go_on: GoOn | None, settled: Callable[[StreamInfo], None]) -> None:
+        self._log, self._leases, self._replicas = store.log, store.leases, store.replicas
+        self._go_on = go_on
+        self._settled = settled
+        self._under_way: dict[CallId, anyio.Event] = {}
+
+    def is_at(self, id_: CallId) -> bool:
+        return id_ in self._under_way
+
+    async def take_over(self, row: StreamInfo) -> None:
+        """Takes over, or waits for a takeover under way; ignores changed streams. Raises `StoreError`.
+
+        Cancellation does not interrupt it: an owned stream without a writer never ends.
+        """
+        if (running := self._under_way.get(row.id)) is not None:
+            await running.wait()
+            return
+        finished = self._under_way[row.id] = anyio.Event()
+        try:
+            with anyio.CancelScope(shield=True):
+                await (self._continue(row, self._go_on) if self._go_on and row.continuation else self._close(row))
+        finally:
+            del self._under_way[row.id]
+            finished.set()
+
+    async def _close(self, row: StreamInfo) -> None:
+        wall = wall_time()
+        line = self._ending(row, wall, "The hub that ran this call is gone. The outcome of the call is unknown.")
+        closed = await self._leases.claim(row, [line], Change(wall, "failed"))
+        if closed is not None:
+            log.warning("stream_closed", stream=row.id, upstream=row.server, reason="its hub is gone")
+            self._settled(closed)
+
+    async def _continue(self, row: StreamInfo, go_on: GoOn) -> None:
+        wall = wall_time()
+        claimed = await self._leases.claim(row, await self._withdrawals(row, wall), Change(wall, "working"))
+        if claimed is None:
+            return
+        try:
+            await go_on(claimed)
+        except _UNUSABLE as problem:
+            await self._give_up(claimed, problem)
+        except Exception as problem:  # whatever is in the record: the stream gets its ending
+            log.exception("stream_not_taken_up", stream=row.id)
+            await self._give_up(claimed, problem)
+        else:
+            log.info("stream_taken_up", stream=row.id, upstream=row.server)
+
+    async def _give_up(self, row: StreamInfo, problem: Exception) -> None:
+        log.error("stream_not_taken_up", stream=row.id, upstream=row.server, reason=ascii(str(problem)))
+        wall = wall_time()
+        line = self._ending(
+            row, wall, f"The hub that ran this call is gone, and this one cannot continue it: {problem}"
+        )
+        try:
+            await appended(self._log, row, [line], Change(wall, "failed"))
+        except StoreError as error:
+            log.error("stream_not_closed", stream=row.id, reason=str(error))
+            return
+        self._settled(msgspec.structs.replace(row, last=row.last + 1, updated=wall, status="failed"))
+
+    async def _withdrawals(self, row: StreamInfo, wall: float) -> list[bytes]:
+        """Closes open questions: a continued call asks again."""
+        when, lines = timestamp(wall), []
+        keys = list(await open_questions(self._log, row))
+        for number, key in enumerate(keys, 1):
+            event = InputReceived(key, len(keys) - number)
+            lines.append(encoded(row.id, row.last + number, when, event))
+        return lines
+
+    def _ending(self, row: StreamInfo, wall: float, reason: str) -> bytes:
+        data = {"upstream": {"server": row.server}, "outcome": "unknown"}
+        reason = reason.encode("utf-8", "replace").decode()
+        kind = HubRestarted if self._replicas is None else OwnerLost
+        return encoded(row.id, row.last + 1, timestamp(wall), Failed(kind(reason, data=data)))

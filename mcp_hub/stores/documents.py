@@ -1,0 +1,75 @@
+"""The interface and limits of stores for long results, kept for their caller to read in parts. Pure.
+
+Ids are hashes of the content.
+"""
+
+import base64
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from mcp_hub.errors import StoreError
+
+_ID: Final = re.compile(r"r[a-z2-7]{12}")
+
+
+class DocumentLimits(msgspec.Struct, frozen=True):
+    """Retention in seconds after the last put; limits in bytes and number.
+
+    The oldest go: over a principal's limit its own, over a total anyone's. `memory_bytes` is the total in memory.
+    """
+
+    ttl: float = 3600.0
+    principal_bytes: int = 256 << 20
+    principal_count: int = 1000
+    total_bytes: int = 1 << 30
+    total_count: int = 10_000
+    memory_bytes: int = 256 << 20
+
+
+class Part(NamedTuple):
+    """A range of a document, and the document's size."""
+
+    data: bytes
+    size: int
+
+
+class Documents(Protocol):
+    """A store of documents that never blocks the event loop."""
+
+    async def open(self) -> None:
+        """Removes expired and damaged documents. Never raises."""
+
+    async def put(self, principal: str, body: bytes) -> str:
+        """Stores a document, or renews an existing one; its id. Raises `StoreError`."""
+
+    async def read(self, principal: str, id_: str, offset: int, size: int) -> Part | None:
+        """Up to `size` bytes from `offset`; None if unknown, foreign, expired or damaged."""
+
+
+def document_id(body: bytes) -> str:
+    """`r` and 12 base32 characters of a hash; not a secret."""
+    return "r" + base64.b32encode(hashlib.blake2b(body, digest_size=8).digest()).decode()[:12].lower()
+
+
+def is_document_id(text: str) -> bool:
+    return _ID.fullmatch(text) is not None
+
+
+def check_size(body: bytes, limits: DocumentLimits, total: int) -> None:
+    """Raises `StoreError` for a document over the limits."""
+    limit = min(limits.principal_bytes, total)
+    if len(body) > limit:
+        raise StoreError(f"a document of {len(body)} bytes cannot be kept: the bound is {limit}")
+
+
+def surplus(sizes: Sequence[int], max_bytes: int, max_count: int) -> int:
+    """The number of oldest documents to remove to meet both limits."""
+    used, gone = sum(sizes), 0
+    while gone < len(sizes) and (used > max_bytes or len(sizes) - gone > max_count):
+        used -= sizes[gone]
+        gone += 1
+    return gone

@@ -7,7 +7,7 @@ import os
 import socket
 import stat
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import IO, Final
 
@@ -20,7 +20,6 @@ from mcp_hub.fronts.mcp.duplex import Duplex
 from mcp_hub.hub import HubPort
 from mcp_hub.sessions.session import Caller
 from mcp_hub.wire.pipe import Pipe
-from mcp_hub.wire.socket_pipe import SocketPipe
 
 _READER_CHECK: Final = 0.2
 """Seconds between two looks whether a client that has closed its input still reads."""
@@ -66,20 +65,12 @@ class StdioFront:
 
     async def serve(self, read: IO[bytes], write: IO[bytes], line_limit: int) -> None:
         """Returns when the input has closed and every request is answered, `drain` is over, or the client is gone."""
+        pipe = self._pipe = Pipe(
+            self._duplex, line_limit=line_limit, couples=True, turn=self._turn, on_end=self._ended.set
+        )
         connection = _socket_of(read, write)
-        if connection is not None:
-            wire = SocketPipe(
-                self._duplex, line_limit=line_limit, couples=True, turn=self._turn, on_end=self._ended.set
-            )
-            await self._serve(wire, partial(wire.connect, connection))
-            return
-        pipe = Pipe(self._duplex, line_limit=line_limit, couples=True, turn=self._turn, on_end=self._ended.set)
-        await self._serve(pipe, partial(pipe.open, read, write))
-
-    async def _serve(self, pipe: Pipe, opened: Callable[[], Awaitable[None]]) -> None:
-        self._pipe = pipe
         async with self._duplex.serving(pipe) as tasks:
-            await opened()
+            await (pipe.open(read, write) if connection is None else pipe.connect(connection))
             tasks.start_soon(self._last_answers, tasks.cancel_scope)
             await self._duplex.closed.wait()
 

@@ -1,9 +1,8 @@
 """JSON-RPC connections behind one interface. May import asyncio.
 
 * `base`: the interface, and the requests under way
-* `pipe`: two pipes
+* `pipe`: two pipes, or one socket
 * `server_pipe`: two pipes to a server
-* `socket_pipe`: one socket
 * `files`: the ends of a pipe
 * `remote`: the common part of `http` (Streamable HTTP) and `sse` (deprecated)
 * `http_client`: certificates, proxies, redirects

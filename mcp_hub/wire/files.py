@@ -1,14 +1,15 @@
-"""The files at the ends of a pipe."""
+"""The ends of a pipe: files, sockets, and the write side."""
 
 import asyncio
 import contextlib
 import os
 import select
+import socket
 import stat
 import sys
 import threading
 from collections.abc import Callable
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, cast
 
 if sys.platform == "linux":
     import fcntl
@@ -29,10 +30,10 @@ def has_reader(file: _HasFileno) -> bool:
         return not poll.poll(0)
 
 
-class FileWriter:
+class _FileWriter:
     """Writes to a file that cannot be polled; blocks."""
 
-    def __init__(self, file: IO[bytes], on_failure: Callable[[str], None]) -> None:
+    def __init__(self, file: IO[bytes], on_failure: Callable[[str, str], None]) -> None:
         self._file = file
         self._on_failure = on_failure
 
@@ -42,10 +43,138 @@ class FileWriter:
             while view:
                 view = view[os.write(self._file.fileno(), view) :]
         except OSError as exc:
-            self._on_failure(f"writing failed: {exc}")
+            self._on_failure(f"writing failed: {exc}", "closed")
 
     def close(self) -> None:
         self._file.close()
+
+
+class PipeOutput(asyncio.Protocol):
+    """The write side of a pipe or a socket.
+
+    `on_pressure` gets True when more than `limit` bytes wait, and False when the peer has read them. `close` is called
+    if it reads nothing for `patience` seconds, and `on_lost` if it closes a pipe.
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        patience: float | None,
+        *,
+        on_pressure: Callable[[bool], None],
+        on_lost: Callable[[], None],
+        close: Callable[[str, str], None],
+    ) -> None:
+        self.writer: asyncio.WriteTransport | _FileWriter | None = None
+        self._limit = limit
+        self._patience = patience
+        self._on_pressure = on_pressure
+        self._on_lost = on_lost
+        self._close = close
+        self._is_under_pressure = False
+
+    async def attach(self, file: IO[bytes]) -> None:
+        """Writes to a file, and owns it even if it fails."""
+        loop = asyncio.get_running_loop()
+        try:
+            widen(file)
+            if can_poll(file):
+                await loop.connect_write_pipe(lambda: self, owned_by(loop, file))
+            else:
+                self.writer = _FileWriter(file, self._close)
+        except BaseException:
+            if self.writer is None:
+                file.close()
+            raise
+
+    async def connect(self, connection: socket.socket, reader: asyncio.Protocol) -> None:
+        """Writes to a socket; `reader` gets what comes from it."""
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: _SocketSide(self, reader), connection)
+
+    @property
+    def has_reader(self) -> bool:
+        """Whether the peer may still read."""
+        if self.writer is None or isinstance(self.writer, _FileWriter):
+            return self.writer is not None
+        return has_reader(self.writer.get_extra_info("pipe") or self.writer.get_extra_info("socket"))
+
+    def close(self) -> None:
+        self._is_under_pressure = False
+        if self.writer is not None:
+            self.writer.close()
+
+    # -- asyncio.Protocol -----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        writer = self.writer = cast(asyncio.WriteTransport, transport)  # uvloop's is of no class of asyncio
+        writer.set_write_buffer_limits(high=self._limit)
+
+    def pause_writing(self) -> None:
+        """More than `limit` bytes wait."""
+        self._is_under_pressure = True
+        self._on_pressure(True)
+        if self._patience is not None:
+            self._look_later(self._patience)
+
+    def resume_writing(self) -> None:
+        """The peer has read most of them."""
+        self._is_under_pressure = False
+        self._on_pressure(False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._on_lost()
+
+    @property
+    def _unsent(self) -> int:
+        return 0 if self.writer is None or isinstance(self.writer, _FileWriter) else self.writer.get_write_buffer_size()
+
+    def _look_later(self, patience: float) -> None:
+        asyncio.get_running_loop().call_later(patience, self._look_at_peer, patience, self._unsent)
+
+    def _look_at_peer(self, patience: float, before: int) -> None:
+        if self._is_under_pressure:
+            if self._unsent >= before:
+                self._close(f"it has not read its input for {patience:g} s", "not_reading")
+            else:
+                self._look_later(patience)
+
+
+class _SocketSide(asyncio.Protocol):
+    """Both sides of a socket; stays open when the peer stops sending."""
+
+    def __init__(self, output: PipeOutput, reader: asyncio.Protocol) -> None:
+        self._output = output
+        self._reader = reader
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._output.connection_made(transport)
+        self._reader.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.data_received(data)
+
+    def eof_received(self) -> bool:
+        self._reader.eof_received()
+        return True
+
+    def pause_writing(self) -> None:
+        self._output.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._output.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._output._close("the peer closed the connection", "connection_lost")
+
+
+async def read_from(file: IO[bytes], reader: asyncio.Protocol) -> None:
+    """Feeds `reader` from a file, which it owns then."""
+    loop = asyncio.get_running_loop()
+    widen(file)
+    if can_poll(file):
+        await loop.connect_read_pipe(lambda: reader, owned_by(loop, file))
+    else:
+        read_in_thread(file, reader, loop)
 
 
 def read_in_thread(file: IO[bytes], protocol: asyncio.Protocol, loop: asyncio.AbstractEventLoop) -> None:

@@ -1,10 +1,11 @@
-"""JSON-RPC over a pair of pipes: framing, correlation, joined writes, back-pressure.
+"""JSON-RPC over a pair of pipes, or one socket: framing, correlation, joined writes, back-pressure.
 
 Uses asyncio: a memory stream and a task for each message cost 12 to 140 times a callback.
 """
 
 import asyncio
 import contextlib
+import socket
 from collections import deque
 from collections.abc import Callable
 from typing import IO, cast
@@ -18,7 +19,7 @@ from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 from mcp_hub.protocol.jsonrpc.unparsed import is_answer, salvage_id
 from mcp_hub.types import Cause
 from mcp_hub.wire.base import Cancellation, Headers, Params, Pending, Requests, Tapped, WireClosed, WireHandler
-from mcp_hub.wire.files import FileWriter, can_poll, has_reader, owned_by, read_in_thread, widen
+from mcp_hub.wire.files import PipeOutput, read_from
 
 _FLOOD = 1 << 16
 """Bytes in one read after which the loop gets two passes without another, so that readers get them in time."""
@@ -29,10 +30,135 @@ _LAST_ANSWERS, _ALL_ANSWERS = 1.0, 5.0
 _GRACE = 0.5  # seconds for the answer behind an error that may have been it
 _EMPTY = "neither a method nor a result"
 _ODD_ID = "the id is neither a string nor an integer"
+_REST, _CONGESTED = "rest", "congested"  # reasons not to read
 _CLOSED_OUTPUT = Cause("closed_output", "the peer closed its output")
 
 
-class Pipe(Tapped, asyncio.Protocol):
+class _Input(asyncio.Protocol):
+    """The read side: a slice of the lines in each turn, and a rest after a flood.
+
+    `take` gets each line, `take_last` one that is cut off, and `on_end` the reason why nothing follows.
+    """
+
+    def __init__(
+        self,
+        turn: Turn,
+        line_limit: int,
+        *,
+        take: Callable[[bytes | TooLong], None],
+        take_last: Callable[[bytes], None],
+        on_end: Callable[[Cause], object],
+    ) -> None:
+        self.framer = Framer(line_limit)
+        self.bytes_read = 0
+        self._turn = turn
+        self._take = take
+        self._take_last = take_last
+        self._on_end = on_end
+        self._backlog: deque[bytes | TooLong] = deque()  # lines that were read and wait for their turn
+        self._cause: Cause | None = None  # why nothing follows the backlog
+        self._pauses: set[str] = set()
+        self._transport: asyncio.ReadTransport | None = None
+
+    async def attach(self, file: IO[bytes]) -> None:
+        """Reads a file, and owns it even if it fails."""
+        try:
+            await read_from(file, self)
+        except BaseException:
+            if self._transport is None:
+                file.close()
+            raise
+
+    def pause(self, reason: str, is_on: bool) -> None:
+        """Reads only while there is no reason to pause."""
+        (self._pauses.add if is_on else self._pauses.discard)(reason)
+        self._set_reading()
+
+    def queue_last(self, lines: list[bytes]) -> None:
+        """Passes on lines behind all others."""
+        if self._backlog:
+            self._backlog += lines
+        else:
+            for line in lines:
+                self._take(line)
+
+    def drop(self) -> deque[bytes | TooLong]:
+        """The lines that wait, which are not passed on."""
+        backlog, self._backlog = self._backlog, deque()
+        return backlog
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    # -- asyncio.Protocol -----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.ReadTransport, transport)  # uvloop's is of no class of asyncio
+
+    def data_received(self, data: bytes) -> None:
+        self._turn.run(self._receive, data)
+
+    def _receive(self, data: bytes) -> None:
+        self.bytes_read += len(data)
+        if len(data) >= _FLOOD and _REST not in self._pauses:
+            self.pause(_REST, True)
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, self.pause, _REST, False)
+        lines = self.framer.feed(data)
+        if self._backlog or len(lines) > _SLICE:
+            self._queue(lines)
+            return
+        for line in lines:
+            self._take(line)
+
+    def _queue(self, lines: list[bytes | TooLong]) -> None:
+        is_new = not self._backlog
+        self._backlog += lines
+        if is_new:
+            self._set_reading()
+            self._take_slice()
+
+    def _take_slice(self) -> None:
+        backlog = self._backlog
+        if not backlog:  # dropped meanwhile
+            return
+        for _ in range(_SLICE):
+            if not backlog or self._backlog is not backlog:  # the second: dropped by what was taken
+                break
+            self._take(backlog.popleft())
+        if self._backlog:
+            asyncio.get_running_loop().call_soon(self._turn.run, self._take_slice)
+        elif self._cause is not None:
+            self._on_end(self._cause)
+        else:
+            self._set_reading()
+
+    def _set_reading(self) -> None:
+        if (transport := self._transport) is not None:
+            is_paused = self._pauses or self._backlog
+            with contextlib.suppress(RuntimeError):  # uvloop's word for "closing already"
+                (transport.pause_reading if is_paused else transport.resume_reading)()
+
+    def eof_received(self) -> None:
+        self._turn.run(self._finish_reading)
+
+    def _finish_reading(self) -> None:
+        for line in self.framer.finish():
+            self._take_last(cast(bytes, line))  # a line that is too long was reported before
+        self._end(_CLOSED_OUTPUT)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._turn.run(self._end, Cause("connection_lost", f"reading failed: {exc}") if exc else _CLOSED_OUTPUT)
+
+    def _end(self, cause: Cause) -> None:
+        if self._backlog:
+            self._cause = self._cause or cause
+        else:
+            self._on_end(cause)
+
+
+class Pipe(Tapped):
     """One JSON-RPC connection.
 
     `line_limit`: bytes of an incoming line. `write_limit`: unsent bytes above which it `is_congested`. `couples`: reads
@@ -55,51 +181,37 @@ class Pipe(Tapped, asyncio.Protocol):
     ) -> None:
         self._handler = handler
         self._turn = turn if turn is not None else Turn()
-        self._framer = Framer(line_limit)
+        self._input = _Input(self._turn, line_limit, take=self._take, take_last=self._take_last, on_end=self._end)
+        self._output = PipeOutput(
+            write_limit, patience, on_pressure=self._congest, on_lost=self._stop_sending, close=self.close
+        )
         self._line_limit = line_limit
-        self._write_limit = write_limit
         self._couples = couples
-        self._patience = patience
-        self._is_resting = False
-        self._backlog: deque[bytes | TooLong] = deque()  # lines that were read and wait for their turn
-        self._ended: Cause | None = None  # why nothing follows the backlog
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._out: list[bytes] = []
-        self._writer: asyncio.WriteTransport | FileWriter | None = None
-        self._reader: asyncio.ReadTransport | None = None
         self.requests = Requests()
         self.is_congested = False
         self.can_send = True  # False before it is closed, too: a peer that closed its input may still answer
         self.is_closed = False
-        self.bytes_read = 0
         self.counts = {"bad": 0, "late": 0, "stray": 0}
+
+    @property
+    def bytes_read(self) -> int:
+        return self._input.bytes_read
 
     async def open(self, read: IO[bytes], write: IO[bytes]) -> None:
         """Attaches to both files, and owns them even if it fails."""
         try:
-            await self._attach(read, write)
+            await self._output.attach(write)  # first: answers may be instant
         except BaseException:
-            for file, transport in ((write, self._writer), (read, self._reader)):
-                if transport is None:
-                    file.close()
+            read.close()
             raise
+        await self._input.attach(read)
 
-    async def _attach(self, read: IO[bytes], write: IO[bytes]) -> None:
-        """The write side comes first: answers may be instant."""
-        widen(read)
-        widen(write)
-        if can_poll(write):
-            transport, _ = await self._loop.connect_write_pipe(lambda: _WriteSide(self), owned_by(self._loop, write))
-            transport.set_write_buffer_limits(high=self._write_limit)
-            self._writer = transport
-        else:
-            self._writer = FileWriter(write, self.close)
-        if can_poll(read):
-            transport_r, _ = await self._loop.connect_read_pipe(lambda: self, owned_by(self._loop, read))
-            self._reader = transport_r
-        else:
-            read_in_thread(read, self, self._loop)
+    async def connect(self, connection: socket.socket) -> None:
+        """Attaches to a socket, whose peer may still read after it stops sending."""
+        await self._output.connect(connection, self._input)
 
     # -- sending ------------------------------------------------------------------------------------------------
 
@@ -112,8 +224,9 @@ class Pipe(Tapped, asyncio.Protocol):
     def flush(self) -> None:
         """Writes the queue at once."""
         out, self._out = self._out, []
-        if out and self._writer is not None and self.can_send:
-            self._writer.write(out[0] if len(out) == 1 else b"".join(out))
+        writer = self._output.writer
+        if out and writer is not None and self.can_send:
+            writer.write(out[0] if len(out) == 1 else b"".join(out))
 
     def request(self, method: str, params: Params, context: object = None, headers: Headers | None = None) -> Pending:
         if not self.can_send:
@@ -138,8 +251,7 @@ class Pipe(Tapped, asyncio.Protocol):
         """Flushes, closes both sides, fails pending requests. Idempotent."""
         if self.is_closed:
             return
-        backlog, self._backlog = self._backlog, deque()
-        for line in backlog:  # what has been read counts, whatever ends the connection
+        for line in self._input.drop():  # what has been read counts, whatever ends the connection
             self._take(line)
         self._shut(reason, code)
 
@@ -148,89 +260,23 @@ class Pipe(Tapped, asyncio.Protocol):
             return
         self.flush()
         self.can_send, self.is_closed = False, True
-        for transport in (self._writer, self._reader):
-            if transport is not None:
-                transport.close()
+        self._output.close()
+        self._input.close()
         self.requests.fail_all(reason)
         self._handler.on_closed(reason, code)
 
     @property
     def has_reader(self) -> bool:
         """Whether the peer may still read."""
-        if self.is_closed or not self.can_send or self._writer is None:
-            return False
-        if isinstance(self._writer, FileWriter):
-            return True
-        return has_reader(self._writer.get_extra_info("pipe") or self._writer.get_extra_info("socket"))
-
-    # -- receiving (asyncio.Protocol) -----------------------------------------------------------------------------
-
-    def data_received(self, data: bytes) -> None:
-        self._turn.run(self._receive, data)
-
-    def _receive(self, data: bytes) -> None:
-        self.bytes_read += len(data)
-        if len(data) >= _FLOOD and not self._is_resting:
-            self._is_resting = True
-            self._set_reading()
-            self._loop.call_soon(self._loop.call_soon, self._rest_over)
-        lines = self._framer.feed(data)
-        if self._backlog or len(lines) > _SLICE:
-            self._queue(lines)
-            return
-        for line in lines:
-            self._take(line)
-
-    def _queue(self, lines: list[bytes | TooLong]) -> None:
-        is_new = not self._backlog
-        self._backlog += lines
-        if is_new:
-            self._set_reading()
-            self._take_slice()
-
-    def _take_slice(self) -> None:
-        if self.is_closed:
-            return
-        backlog = self._backlog
-        for _ in range(_SLICE):
-            if not backlog or self._backlog is not backlog:  # the second: closed by what was taken
-                break
-            self._take(backlog.popleft())
-        if self._backlog:
-            self._loop.call_soon(self._turn.run, self._take_slice)
-        elif self._ended is not None:
-            self._end(self._ended)
-        else:
-            self._set_reading()
-
-    def _rest_over(self) -> None:
-        self._is_resting = False
-        self._set_reading()
-
-    def _set_reading(self) -> None:
-        if self._reader is not None:
-            paused = self._is_resting or bool(self._backlog) or (self._couples and self.is_congested)
-            with contextlib.suppress(RuntimeError):  # uvloop's word for "closing already"
-                (self._reader.pause_reading if paused else self._reader.resume_reading)()
-
-    def eof_received(self) -> None:
-        self._turn.run(self._finish_reading)
-
-    def _finish_reading(self) -> None:
-        for line in self._framer.finish():
-            self._take_rest(cast(bytes, line))  # a line that is too long was reported before
-        self._end(_CLOSED_OUTPUT)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._turn.run(self._end, Cause("connection_lost", f"reading failed: {exc}") if exc else _CLOSED_OUTPUT)
+        return not self.is_closed and self.can_send and self._output.has_reader
 
     def _end(self, cause: Cause) -> None:
-        if self._backlog:
-            self._ended = self._ended or cause
-        elif self._on_end is not None:
+        if self._on_end is not None:
             self._on_end()
         else:
             self.close(cause.reason, cause.code)
+
+    # -- receiving ------------------------------------------------------------------------------------------------
 
     def _take(self, line: bytes | TooLong) -> None:
         if self.is_closed:
@@ -256,14 +302,10 @@ class Pipe(Tapped, asyncio.Protocol):
     def _cut(self, line: bytes, bad: BadMessage) -> tuple[list[bytes], tuple[BadMessage, bytes] | None]:
         return [], (bad, line)
 
-    def _take_rest(self, line: bytes) -> None:
+    def _take_last(self, line: bytes) -> None:
         message = envelope.decode(line)
         parts, remainder = self._cut(line, message) if isinstance(message, BadMessage) else ([line], None)
-        if self._backlog:
-            self._backlog += parts
-        else:
-            for part in parts:
-                self._take(part)
+        self._input.queue_last(parts)
         if remainder is not None and not self.is_closed:
             self.counts["bad"] += 1
             self._handler.on_bad_line(*remainder)
@@ -333,36 +375,9 @@ class Pipe(Tapped, asyncio.Protocol):
         else:
             self._loop.call_later(min(_LAST_ANSWERS, until - time), self._listen_on, until, self.bytes_read)
 
-    def _congest(self, congested: bool) -> None:
-        self.is_congested = congested
-        self._set_reading()
-        if congested and self._patience is not None:
-            self._loop.call_later(self._patience, self._look_at_peer, self._waiting)
-        if not congested and not self.is_closed:
-            self._handler.on_writable()
-
-    @property
-    def _waiting(self) -> int:
-        return self._writer.get_write_buffer_size() if isinstance(self._writer, asyncio.WriteTransport) else 0
-
-    def _look_at_peer(self, before: int) -> None:
-        if self.is_closed or not self.is_congested or self._patience is None:
-            return
-        if self._waiting >= before:
-            self.close(f"it has not read its input for {self._patience:g} s", "not_reading")
-        else:
-            self._loop.call_later(self._patience, self._look_at_peer, self._waiting)
-
-
-class _WriteSide(asyncio.Protocol):
-    def __init__(self, pipe: Pipe) -> None:
-        self._pipe = pipe
-
-    def pause_writing(self) -> None:
-        self._pipe._congest(True)
-
-    def resume_writing(self) -> None:
-        self._pipe._turn.run(self._pipe._congest, False)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._pipe._stop_sending()
+    def _congest(self, is_congested: bool) -> None:
+        self.is_congested = is_congested
+        if self._couples:
+            self._input.pause(_CONGESTED, is_congested)
+        if not is_congested and not self.is_closed:
+            self._turn.run(self._handler.on_writable)

@@ -56,7 +56,7 @@ class ServerPipe(Pipe):
     @property
     def unfinished(self) -> str | None:
         """The fault of a message without its line break, or None."""
-        remainder = self._framer.rest
+        remainder = self._input.framer.rest
         if self._gathered is not None and self._gathered.lines:
             remainder = b" ".join([*self._gathered.lines, remainder])
         is_message = remainder and isinstance(envelope.decode(remainder.split(b"\r")[0].rstrip(b"\0")), Envelope)

@@ -150,7 +150,7 @@ async def test_a_peer_that_closed_its_input_is_read_as_long_as_it_writes(lines: 
             if pipe.is_closed:
                 break
             if count < lines:
-                pipe.data_received(b'{"jsonrpc":"2.0","method":"notifications/x"}\n')
+                pipe._input.data_received(b'{"jsonrpc":"2.0","method":"notifications/x"}\n')
             later.go_on()
         assert (later.now, told.reasons) == (closed_at, ["the peer closed its input"])
         pipe._loop = loop

@@ -12,49 +12,38 @@ import anyio
 import anyio.abc
 import httpx2
 
-from mcp_hub.errors import HttpRefused, UpstreamLost
+from mcp_hub.errors import UpstreamLost
 from mcp_hub.logs import get_logger
-from mcp_hub.protocol.headers import request_headers
-from mcp_hub.protocol.jsonrpc import envelope, rpc_errors
-from mcp_hub.protocol.jsonrpc.batches import in_body
+from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope
 from mcp_hub.protocol.jsonrpc.repair import Placeholder, placeholder
-from mcp_hub.protocol.jsonrpc.rpc_errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, PARSE_ERROR
+from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST
 from mcp_hub.protocol.sse import EventParser
 from mcp_hub.types import Era, RawJson
-from mcp_hub.wire.base import Headers, NotSent, Pending, WireHandler
-from mcp_hub.wire.remote import Explain, HttpStreams, RemoteWire
+from mcp_hub.wire.base import Headers, Pending, WireHandler
+from mcp_hub.wire.bodies import Intake
+from mcp_hub.wire.http_session import HttpSession
+from mcp_hub.wire.remote import Exchanges, Explain, HttpStreams, RemoteServer, RemoteWire
 from mcp_hub.wire.responses import (
     DENIED,
     EVENT_STREAM,
     JSON,
     NO_CONNECTION,
     OVERLOADED,
-    POSTED,
     Refused,
+    code_in,
     error_in,
-    is_overload,
     is_stream,
     kind_of,
+    lost_request,
     reason_of,
     refusal,
 )
 
 log = get_logger(__name__)
 
-_DISCOVER: Final = "server/discover"
-_UNKNOWN: Final = "the server no longer knows the session"
-_CLIENT_FAULTS: Final = (400, 404, 405)
-_NOT_BEGUN: Final = (400, 404)
-"""Statuses by which a server that does not know the session refuses a request before it acts on it."""
-_CHECKS: Final = ("initialize", "ping")
-"""Requests that show whether a session lives: their own refusal starts no further check."""
 _ANSWERED: Final = (200, 201, 202, 203)
 """Statuses with which servers answer, whatever they say of the type of the answer."""
-_MODERN_FAULTS: Final = (METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR, PARSE_ERROR)
-"""Codes that modern servers have for these; the reserved ones besides."""
-_SURE: Final = 5.0
-"""Seconds for which a server that was asked is known to be modern."""
 _PAUSE: Final = 1.0
 """Seconds before a stream that broke off is asked for again, where the server names no pause of its own."""
 _SHORTEST, _LONGEST = 0.05, 30.0
@@ -74,9 +63,8 @@ async def _unclear(is_explicit: bool) -> bool | None:
 class HttpWire(RemoteWire):
     """A `RemoteWire` with one HTTP exchange for each request.
 
-    `speaks`: era and version. `is_forgotten`: the server has lost the session. `still_modern` checks the era after a
-    doubtful refusal. `is_lost` checks the session (None: unclear); its argument: the refusal names the session.
-    `on_gap`: the common stream was reopened, with a gap.
+    `session`: an id to continue with; for the other functions see `HttpSession`. `on_gap`: the common stream was
+    reopened, with a gap.
     """
 
     def __init__(
@@ -95,232 +83,80 @@ class HttpWire(RemoteWire):
         session: str | None = None,
         on_gap: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(handler, http, tasks, server=server, url=url, limit=limit, explain=explain)
-        self.status: int | None = None
-        self.is_forgotten = False
-        self.session = session
-        self._is_lost = is_lost
-        self._on_gap = on_gap
-        self._still_modern = still_modern
-        self._sure_until = 0.0
-        self._asking = anyio.Lock()
-        self._speaks = speaks
+        exchanges = Exchanges(handler, RemoteServer(server, url, http, explain), tasks)
+        self.session = HttpSession(
+            server, id_=session, speaks=speaks, still_modern=still_modern, is_lost=is_lost, retire=exchanges.retire
+        )
+        self._intake = Intake(exchanges, limit, self._incoming, self.session)
+        self._streams = _EventStreams(exchanges, self.session, self._intake, on_gap)
+        self._posts = _Posts(exchanges.server, self._streams, self._outgoing)
+        super().__init__(exchanges, self._posts)
 
-    # -- requests -------------------------------------------------------------------------------------------------
+    @property
+    def status(self) -> int | None:
+        """The status of the last answer to a request."""
+        return self._posts.status
 
-    async def _exchange(self, pending: Pending, params: RawJson, headers: Headers) -> None:
-        frame = envelope.request_frame(pending.id, pending.method, params)
-        sent = {**self._headers(pending.method, params), **headers}
-        parser = EventParser(self._limit)
-        why = "ended its answer without a result"
-        try:
-            async with self._http.stream("POST", self._url, content=self._outgoing(frame), headers=sent) as response:
-                self.status = response.status_code
-                if not is_stream(response):
-                    await self._take_whole(response, pending)
-                    return
-                self._begin(response, pending)
-                await self._follow(response, parser, pending)
-        except (httpx2.ReadError, httpx2.RemoteProtocolError) as exc:
-            why = f"broke off the connection: {reason_of(exc)}"
-        if not pending.is_settled:
-            await self._resume(pending, parser, why)
-
-    def _headers(self, method: str | None = None, params: RawJson = b"") -> dict[str, str]:
-        era, version = self._speaks()
-        headers = dict(POSTED)
-        if era is Era.MODERN and method is not None:
-            headers |= request_headers(version, method, params)
-        elif method != "initialize":  # which is sent before anything is settled
-            headers["mcp-protocol-version"] = version
-            if self.session is not None:
-                headers["mcp-session-id"] = self.session
-        return headers
-
-    def _begin(self, response: httpx2.Response, pending: Pending) -> None:
-        if pending.method == "initialize":
-            session = response.headers.get("mcp-session-id", "")
-            self.session = session if session.isascii() and session.isprintable() and session else None
-
-    async def _take_whole(self, response: httpx2.Response, pending: Pending) -> None:
-        status = response.status_code
-        is_json = kind_of(response) == JSON
-        body = await self._body(response) if (is_json or status in _ANSWERED) and status not in DENIED else b""
-        message = self._take_several(body, pending) if body else None
-        if not is_json and not _has_outcome(message):
-            message = None
-        if self._may_be_lost(pending) and isinstance(message, Envelope) and status not in OVERLOADED:
-            if error_in(message) is not None or (status == 200 and not _has_outcome(message)):
-                raise Refused(status, message)
-        if status in OVERLOADED and (error := error_in(message)) is not None and error.raw is not None:
-            raise refusal(self._server, response, error.message, error.raw)
-        if isinstance(message, Envelope) and message.is_answer and (status in _ANSWERED or error_in(message)):
-            if self._may_be_another(status, _code(message), pending):
-                raise Refused(status, message)
-            self._begin(response, pending)
-            self._settle_whole(pending, message)
-        elif isinstance(message, BadMessage) and status == 200:
-            answer = placeholder(message, envelope.one_line(body), pending.method)
-            if self._may_be_lost(pending) and isinstance(answer, Placeholder):
-                raise Refused(status, answer)
-            self._settle_whole(pending, answer)
-        else:
-            raise await self._refusal(response)
-
-    def _take_several(self, body: bytes, pending: Pending) -> Envelope | BadMessage:
-        text = envelope.one_line(self._incoming(body))
-        message = envelope.decode(text)
-        if isinstance(message, BadMessage):
-            message, messages = in_body(text, message, pending.id)
-            for data in messages:
-                self._take(data, pending)
-        return message
-
-    def _may_be_another(self, status: int | None, code: int | None, pending: Pending) -> bool:
-        """Whether the server may have changed to the handshake era.
-
-        Source: specification 2026-07-28, basic/versioning "Backward Compatibility".
-        """
-        if self._still_modern is None or not self._is_settled(pending) or status not in _CLIENT_FAULTS:
-            return False
-        return code not in _MODERN_FAULTS and (code is None or not rpc_errors.is_reserved(code))
-
-    async def _is_another_now(self) -> bool:
-        """Probes whether it has changed; one request asks for all that wait."""
-        assert self._still_modern is not None
-        async with self._asking:
-            if not self.is_forgotten and anyio.current_time() >= self._sure_until and await self._still_modern():
-                self._sure_until = anyio.current_time() + _SURE
-        return self.is_forgotten or anyio.current_time() >= self._sure_until
-
-    def _is_settled(self, pending: Pending) -> bool:
-        return self._speaks()[0] is Era.MODERN and pending.method != _DISCOVER
-
-    def _settle_whole(self, pending: Pending, message: Envelope) -> None:
-        if message.id_key not in (None, pending.id):
-            self._settle_bad(pending, BadMessage(rpc_errors.INVALID_REQUEST, "the answer to another request"))
-        elif self._is_settled(pending) and _code(message) == rpc_errors.UNSUPPORTED_VERSION:
-            raise self._forget("the server no longer speaks the version that was settled on", "era_changed")
-        elif self.requests.pending.pop(pending.id, None) is not None:
-            pending.settle(message)
-
-    def _forget(self, reason: str, code: str = "session_lost") -> NotSent:
-        self.is_forgotten = True
-        self.retire(reason, code)
-        return NotSent(reason)
-
-    # -- lost sessions --------------------------------------------------------------------------------------------
-
-    def _may_be_lost(self, pending: Pending) -> bool:
-        return self.session is not None and pending.method not in _CHECKS
-
-    def _take_answer(self, message: Envelope, data: bytes, source: Pending | None) -> None:
-        if source is not None and not source.is_settled and self._may_be_lost(source) and error_in(message) is not None:
-            if message.id_key in (None, source.id):
-                raise Refused(200, message)
-        super()._take_answer(message, data, source)
-
-    async def _refused(self, pending: Pending, refusal: Exception) -> None:
-        """Raises `NotSent` if the session or era is lost, else settles or raises the refusal."""
-        status = refusal.status if isinstance(refusal, Refused | HttpRefused) else None
-        code = _code(refusal.answer) if isinstance(refusal, Refused) else None
-        if self._may_be_another(status, code, pending) and await self._is_another_now():
-            raise self._forget("the server no longer speaks the era that was settled on", "era_changed")
-        if self._may_be_lost(pending) and not is_overload(refusal):
-            is_explicit = _names_session(refusal)
-            is_lost = self.is_forgotten or await self._is_lost(is_explicit)
-            if is_lost or (is_lost is None and is_explicit):
-                gone = self._forget(_UNKNOWN)
-                pending.dismiss_doubt()
-                raise self._without_session(refusal, gone) from None
-        if not isinstance(refusal, Refused):
-            raise refusal
-        self._settle_whole(pending, refusal.answer)
-
-    def _without_session(self, refusal: Exception, gone: NotSent) -> Exception:
-        if not isinstance(refusal, Refused | HttpRefused):
-            return refusal
-        if refusal.status in _NOT_BEGUN:
-            return gone
-        error = (error_in(refusal.answer) or "not an answer") if isinstance(refusal, Refused) else refusal
-        return self._lost(f"lost the session and refused the request: {error}", code="session_lost")
-
-    async def _check_session(self, *, is_explicit: bool = True) -> None:
-        if self.session is not None and not self.is_forgotten:
-            is_lost = await self._is_lost(is_explicit)
-            if is_lost or (is_lost is None and is_explicit):
-                self._forget(_UNKNOWN)
-
-    def _take_request(self, message: Envelope, source: Pending | None) -> None:
-        if self._speaks()[0] is Era.MODERN:  # which has no requests of servers, and no way to answer them
-            self.counts["stray"] += 1
-        else:
-            super()._take_request(message, source)
-
-    def _send_cancelled(self, notification: bytes) -> None:
-        if self._speaks()[0] is Era.HANDSHAKE:  # in the modern era the end of the request's connection says it all
-            self.send(notification)
-
-    # -- notifications and answers ----------------------------------------------------------------------------------
-
-    async def _post(self, frame: bytes) -> None:
-        async with self._http.stream(
-            "POST", self._url, content=self._outgoing(frame), headers=self._headers()
-        ) as response:
-            if response.is_success:
-                return
-            if response.status_code != 404 or self.session is None:
-                raise await self._refusal(response)
-        await self._check_session()
+    async def listen(self) -> None:
+        """Follows the common stream, if there is one; returns when the server has answered, or after a bound."""
+        answered = anyio.Event()
+        self._exchanges.start("listen", partial(self._streams.listen, answered))
+        with anyio.move_on_after(_PAUSE):
+            await answered.wait()
 
     async def end(self) -> None:
         """Ends the session at the server. May raise `httpx2.HTTPError`."""
-        if self.session is not None and not self.is_forgotten:
-            async with self._http.stream("DELETE", self._url, headers=self._headers()):
+        if self.session.id is not None and not self.session.is_forgotten:
+            async with self._exchanges.server.stream("DELETE", self.session.headers()):
                 pass
 
-    # -- streams of the handshake era -------------------------------------------------------------------------------
+
+class _EventStreams:
+    """The streams of the handshake era that are asked for: a request's to resume it, and the common one."""
+
+    def __init__(self, exchanges: Exchanges, session: HttpSession, intake: Intake, on_gap: Callable[[], None]) -> None:
+        self.session = session
+        self.intake = intake
+        self._exchanges = exchanges
+        self._server = exchanges.server
+        self._on_gap = on_gap
 
     def _stream(self, last_id: bytes | None) -> AbstractAsyncContextManager[httpx2.Response]:
-        headers = {name.encode(): value.encode() for name, value in self._headers().items()}
+        headers = {name.encode(): value.encode() for name, value in self.session.headers().items()}
         headers[b"accept"] = EVENT_STREAM.encode()
         if last_id is not None:
             headers[b"last-event-id"] = last_id
-        return self._http.stream("GET", self._url, headers=headers)
+        return self._server.stream("GET", headers)
 
-    async def _resume(self, pending: Pending, parser: EventParser, why: str) -> None:
+    async def resume(self, pending: Pending, parser: EventParser, why: str) -> None:
         """Resumes the stream of a request (SEP-1699). Raises `UpstreamLost`."""
         pause, silent = _pause(parser, _PAUSE), 0
         while not pending.is_settled:
             last_id = parser.last_id
-            if last_id is None or silent == _RESUMES or self._speaks()[0] is Era.MODERN:
-                raise self._lost(why)
+            if last_id is None or silent == _RESUMES or self.session.is_modern:
+                raise lost_request(self._server.name, why)
             await anyio.sleep(pause * 2**silent)
-            parser = EventParser(self._limit, last_id)
+            parser = self.intake.parser(last_id)
             try:
                 async with self._stream(last_id) as response:
                     if not is_stream(response):
                         status = response.status_code
                         if status not in _AWAY or silent + 1 == _RESUMES:
-                            raise self._lost(f"{why}, and did not resume it: HTTP {status}", status=status)
+                            raise lost_request(
+                                self._server.name, f"{why}, and did not resume it: HTTP {status}", status=status
+                            )
                     else:
-                        await self._follow(response, parser, pending)
+                        await self.intake.follow(response, parser, pending)
             except httpx2.TransportError as exc:
                 why = f"broke off the connection: {reason_of(exc)}"
             pause = _pause(parser, pause)
             silent = 0 if parser.last_id != last_id else silent + 1
 
-    async def listen(self) -> None:
-        """Follows the common stream, if there is one; returns when the server has answered, or after a bound."""
-        answered = anyio.Event()
-        self._start("listen", partial(self._listen, answered))
-        with anyio.move_on_after(_PAUSE):
-            await answered.wait()
-
-    async def _listen(self, answered: anyio.Event) -> None:
+    async def listen(self, answered: anyio.Event) -> None:
+        """Follows the common stream; sets `answered` when the server has answered."""
         last_id, pause, silent, was_open = None, _PAUSE, 0, False
-        while self.can_send:
-            parser, began, status = EventParser(self._limit, last_id), anyio.current_time(), 0
+        while self._exchanges.can_send:
+            parser, began, status = self.intake.parser(last_id), anyio.current_time(), 0
             try:
                 async with self._stream(last_id) as response:
                     answered.set()
@@ -328,23 +164,104 @@ class HttpWire(RemoteWire):
                         if was_open:
                             self._on_gap()
                         was_open = True
-                        await self._follow(response, parser)
+                        await self.intake.follow(response, parser)
                     else:
                         status = response.status_code
             except NO_CONNECTION as exc:
-                self._unreachable(exc)
+                self._exchanges.unreachable(exc)
             except (httpx2.HTTPError, UpstreamLost) as exc:
-                log.debug("upstream_stream_broke_off", upstream=self._server, reason=reason_of(exc))
+                log.debug("upstream_stream_broke_off", upstream=self._server.name, reason=reason_of(exc))
             answered.set()
             if status and (not was_open or status not in _AWAY):
                 if was_open:
-                    await self._check_session(is_explicit=status == 404)
+                    await self.session.check(is_explicit=status == 404)
                 return
             pause = _pause(parser, pause)
             lived = anyio.current_time() - began >= _LONGEST
             silent = 0 if lived or parser.last_id != last_id else silent + 1
             last_id = parser.last_id
             await anyio.sleep(_longer(pause, silent))
+
+
+class _Posts:
+    """The POSTs to a server, and their responses."""
+
+    def __init__(self, server: RemoteServer, streams: _EventStreams, tap: Callable[[bytes], bytes]) -> None:
+        self.status: int | None = None
+        self._server = server
+        self._streams = streams
+        self._session = streams.session
+        self._intake = streams.intake
+        self._tap = tap
+
+    @property
+    def takes_cancellations(self) -> bool:
+        """In the modern era the end of the request's connection says it all."""
+        return not self._session.is_modern
+
+    async def exchange(self, pending: Pending, params: RawJson, headers: Headers) -> None:
+        frame = envelope.request_frame(pending.id, pending.method, params)
+        sent = {**self._session.headers(pending.method, params), **headers}
+        parser = self._intake.parser()
+        why = "ended its answer without a result"
+        try:
+            async with self._server.post(self._tap(frame), sent) as response:
+                self.status = response.status_code
+                if not is_stream(response):
+                    await self._take_whole(response, pending)
+                    return
+                self._session.begin(response, pending)
+                await self._intake.follow(response, parser, pending)
+        except (httpx2.ReadError, httpx2.RemoteProtocolError) as exc:
+            why = f"broke off the connection: {reason_of(exc)}"
+        if not pending.is_settled:
+            await self._streams.resume(pending, parser, why)
+
+    async def refused(self, pending: Pending, refusal: Exception) -> None:
+        await self._session.check_refusal(pending, refusal)
+        if not isinstance(refusal, Refused):
+            raise refusal
+        self._settle_whole(pending, refusal.answer)
+
+    async def post(self, frame: bytes) -> None:
+        async with self._server.post(self._tap(frame), self._session.headers()) as response:
+            if response.is_success:
+                return
+            if response.status_code != 404 or self._session.id is None:
+                raise await self._server.refusal(response)
+        await self._session.check()
+
+    async def _take_whole(self, response: httpx2.Response, pending: Pending) -> None:
+        status = response.status_code
+        is_json = kind_of(response) == JSON
+        body = await self._intake.body(response) if (is_json or status in _ANSWERED) and status not in DENIED else b""
+        message = self._intake.take_body(body, pending) if body else None
+        if not is_json and not _has_outcome(message):
+            message = None
+        if self._session.may_be_lost(pending) and isinstance(message, Envelope) and status not in OVERLOADED:
+            if error_in(message) is not None or (status == 200 and not _has_outcome(message)):
+                raise Refused(status, message)
+        if status in OVERLOADED and (error := error_in(message)) is not None and error.raw is not None:
+            raise refusal(self._server.name, response, error.message, error.raw)
+        if isinstance(message, Envelope) and message.is_answer and (status in _ANSWERED or error_in(message)):
+            if self._session.may_have_changed(status, code_in(message), pending):
+                raise Refused(status, message)
+            self._session.begin(response, pending)
+            self._settle_whole(pending, message)
+        elif isinstance(message, BadMessage) and status == 200:
+            answer = placeholder(message, envelope.one_line(body), pending.method)
+            if self._session.may_be_lost(pending) and isinstance(answer, Placeholder):
+                raise Refused(status, answer)
+            self._settle_whole(pending, answer)
+        else:
+            raise await self._server.refusal(response)
+
+    def _settle_whole(self, pending: Pending, message: Envelope) -> None:
+        if message.id_key not in (None, pending.id):
+            self._intake.settle_bad(pending, BadMessage(INVALID_REQUEST, "the answer to another request"))
+            return
+        self._session.check_version(pending, code_in(message))
+        self._intake.settle(pending, message)
 
 
 def _pause(parser: EventParser, otherwise: float) -> float:
@@ -357,20 +274,3 @@ def _longer(pause: float, silent: int) -> float:
 
 def _has_outcome(message: Envelope | BadMessage | None) -> bool:
     return isinstance(message, Envelope) and message.kind in ("result", "error")
-
-
-def _code(message: Envelope | BadMessage | None) -> int | None:
-    error = error_in(message)
-    return None if error is None else error.code
-
-
-def _names_session(refusal: Exception) -> bool:
-    """Whether this refuses an unknown session (2025-11-25, "Session Management" 3)."""
-    if isinstance(refusal, UpstreamLost):
-        return refusal.about_upstream.get("status") == 404
-    if not isinstance(refusal, Refused):
-        return False
-    if refusal.status == 404:
-        return _code(refusal.answer) != METHOD_NOT_FOUND
-    answer = refusal.answer
-    return refusal.status == 400 and answer.id_key is None and b"session" in bytes(answer.error).lower()

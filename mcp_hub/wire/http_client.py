@@ -44,7 +44,7 @@ _MOVED: Final = (307, 308)
 _MOST_MOVES: Final = 3
 
 
-class Transport(httpx2.AsyncHTTPTransport):
+class _Connections(httpx2.AsyncHTTPTransport):
     """Connections to one server; follows redirects that keep the method, within the origin.
 
     Raises `ConnectError` also for a connection that broke before anything was sent.
@@ -86,7 +86,7 @@ class RemoteClient(httpx2.AsyncClient):
         connect: float,
         cookies: httpx2.Cookies | None,
     ) -> None:
-        self._connections = Transport(url, limits, verify)
+        self._connections = _Connections(url, limits, verify)
         timeout = httpx2.Timeout(None, connect=connect)
         super().__init__(transport=self._connections, headers=headers, timeout=timeout, cookies=cookies)
 

@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 import httpx2
 
 from mcp_hub.clock import wall_time
-from mcp_hub.errors import HttpRefused, RpcError
+from mcp_hub.errors import HttpRefused, RpcError, UpstreamLost
 from mcp_hub.masking import hide, hide_head
 from mcp_hub.protocol.jsonrpc import rpc_errors
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
-from mcp_hub.types import RawJson
+from mcp_hub.types import JsonObject, RawJson
 
 JSON: Final = "application/json"
 EVENT_STREAM: Final = "text/event-stream"
@@ -72,6 +72,12 @@ def refusal(
         retry_after=after,
         answer=answer,
     )
+
+
+def lost_request(server: str, reason: str, **members: object) -> UpstreamLost:
+    """The error for a request that may have begun."""
+    data: JsonObject = {"upstream": {"server": server, **members}, "outcome": "unknown"}
+    return UpstreamLost(f'server "{server}" {reason}', data=data)
 
 
 def _retry_after(response: httpx2.Response) -> int | None:
@@ -164,3 +170,9 @@ def error_in(message: Envelope | BadMessage | None) -> RpcError | None:
     if not isinstance(message, Envelope) or message.kind != "error" or message.jsonrpc is Unset:
         return None
     return rpc_errors.from_wire(message.error)
+
+
+def code_in(message: Envelope | BadMessage | None) -> int | None:
+    """The code of the JSON-RPC error in a message, or None."""
+    error = error_in(message)
+    return None if error is None else error.code

@@ -113,7 +113,7 @@ class HttpConnection:
     @property
     def lost_session(self) -> bool:
         """The server does not know the session: another can begin at once."""
-        return isinstance(self._wire, HttpWire) and self._wire.is_forgotten
+        return isinstance(self._wire, HttpWire) and self._wire.session.is_forgotten
 
     def successor(self) -> "HttpConnection | None":
         """A connection with the session that replaces a lost one."""
@@ -211,7 +211,7 @@ class HttpConnection:
                     info = await negotiation.negotiate(peer, Terms(Era.HANDSHAKE))
                     await wire.drained()
                     if await accept(peer):
-                        begun = NewSession(wire.session, info, client.cookies)
+                        begun = NewSession(wire.session.id, info, client.cookies)
                     else:
                         await wire.end()
                 wire.close()

@@ -42,7 +42,7 @@ async def opened(script: Script, url: str | None = None) -> AsyncIterator[tuple[
 
 def is_over(wire: SseWire, key: int) -> bool:
     """Whether the POST of this request is."""
-    return key not in wire._scopes
+    return not wire._exchanges.is_running(key)
 
 
 async def answered(wire: SseWire, pending: Pending) -> Envelope:

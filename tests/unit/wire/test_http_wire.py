@@ -136,7 +136,7 @@ async def test_a_json_rpc_error_is_the_answer_whatever_the_status(status: int, c
 async def test_session_id_counts_whatever_stands_behind_the_answer_in_its_body() -> None:
     async with wired(says(200, b"[" + ANSWER + b"," + LOG + b"]", "application/json", mcp_session_id="s-1")) as talk:
         await talk.begin()
-        assert talk.wire.session == "s-1"
+        assert talk.wire.session.id == "s-1"
 
 
 async def test_a_refusal_that_names_no_request_answers_the_one_that_was_posted() -> None:

@@ -166,7 +166,7 @@ async def test_a_connection_that_is_cut_instead_of_an_answer_loses_the_request()
 async def test_a_server_that_is_gone_ends_the_session_when_nothing_else_is_under_way() -> None:
     async with wired(echo) as talk:
         async with serving(echo) as other:
-            talk.wire._url = other.url
+            talk.wire._exchanges.server.url = other.url
         with pytest.raises(NotSent, match=f"cannot connect to http://127.0.0.1:{other.port}: "):
             await talk.ask()
         assert talk.told.reasons == [f"cannot connect to http://127.0.0.1:{other.port}: Connection refused"]
@@ -186,9 +186,9 @@ async def test_a_connection_that_fails_takes_no_other_request_along() -> None:
         slow = talk.wire.request("slow", b"{}")
         await talk.server.until("slow")
         async with serving(echo) as other:
-            here, talk.wire._url = talk.wire._url, other.url
+            here, talk.wire._exchanges.server.url = talk.wire._exchanges.server.url, other.url
         with pytest.raises(UpstreamUnavailable, match=r"cannot connect to .*. The request was not sent"):
             await talk.ask()
-        talk.wire._url = here
+        talk.wire._exchanges.server.url = here
         go.set()
         assert (await talk.answer(slow)).kind == "result"

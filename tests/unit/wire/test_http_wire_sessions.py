@@ -26,7 +26,7 @@ async def test_a_request_of_an_unknown_session_was_not_processed_and_ends_it(scr
         await talk.begin()
         with pytest.raises(NotSent):
             await talk.ask()
-        assert talk.wire.is_forgotten and not talk.wire.can_send
+        assert talk.wire.session.is_forgotten and not talk.wire.can_send
         assert talk.told.reasons == ["the server no longer knows the session"]
 
 
@@ -34,7 +34,7 @@ async def test_a_request_of_an_unknown_session_was_not_processed_and_ends_it(scr
 async def test_without_a_session_nothing_can_be_lost(script: Script) -> None:
     async with wired(script) as talk:
         assert (await talk.ask()).kind == "error"
-        assert not talk.wire.is_forgotten
+        assert not talk.wire.session.is_forgotten
 
 
 @pytest.mark.parametrize(("id_", "message"), [(None, "Bad Request: no such version"), (2, "no session for you")])
@@ -42,7 +42,7 @@ async def test_a_bad_request_of_another_kind_is_an_answer(id_: int | None, messa
     async with wired(with_session(refuses(-32000, message, id_))) as talk:
         await talk.begin()
         assert (await talk.ask()).kind == "error"
-        assert not talk.wire.is_forgotten
+        assert not talk.wire.session.is_forgotten
 
 
 async def test_requests_on_their_way_find_out_by_themselves_that_the_session_is_lost() -> None:
@@ -72,20 +72,20 @@ async def test_a_notification_to_an_unknown_session_ends_it_too() -> None:
         await talk.begin()
         talk.wire.send(envelope.notification_frame("n"))
         await talk.wire.drained()
-        assert talk.wire.is_forgotten
+        assert talk.wire.session.is_forgotten
 
 
 async def test_a_modern_server_that_drops_the_version_has_forgotten_the_hub() -> None:
     async with wired(refuses(-32022, "no", 1), Era.MODERN) as talk:
         with pytest.raises(NotSent):
             await talk.ask()
-        assert talk.wire.is_forgotten
+        assert talk.wire.session.is_forgotten
 
 
 async def test_a_modern_probe_that_is_refused_by_version_is_answered() -> None:
     async with wired(refuses(-32022, "no", 1), Era.MODERN) as talk:
         assert (await talk.ask("server/discover")).kind == "error"
-        assert not talk.wire.is_forgotten
+        assert not talk.wire.session.is_forgotten
 
 
 @pytest.mark.parametrize("is_modern", [True, False])
@@ -113,7 +113,7 @@ async def test_requests_that_wait_for_the_era_leave_the_network_to_the_probe(
             else:
                 with pytest.raises(HttpRefused if is_modern else NotSent):
                     await talk.answer(request)
-        assert len(probes) == 1 and talk.wire.is_forgotten is not is_modern
+        assert len(probes) == 1 and talk.wire.session.is_forgotten is not is_modern
 
 
 @pytest.mark.parametrize("lost", [True, False])

@@ -138,7 +138,7 @@ async def test_a_server_that_does_not_resume_says_so_and_the_request_is_lost(sta
         with pytest.raises(UpstreamLost, match=f"did not resume it: HTTP {status}") as caught:
             await talk.ask()
         assert (caught.value.data or {})["outcome"] == "unknown"
-        assert talk.wire.is_forgotten is (status == 404)
+        assert talk.wire.session.is_forgotten is (status == 404)
 
 
 async def test_a_modern_stream_is_never_resumed() -> None:
@@ -198,8 +198,8 @@ async def test_a_server_without_such_a_stream_is_asked_once(status: int) -> None
         await talk.begin()
         await talk.wire.listen()
         await talk.server.until("GET")
-        await until(lambda: not talk.wire._scopes)
-        assert talk.wire.can_send and not talk.wire.is_forgotten
+        await until(lambda: not talk.wire._exchanges._scopes)
+        assert talk.wire.can_send and not talk.wire.session.is_forgotten
 
 
 @pytest.mark.slow
@@ -229,7 +229,7 @@ async def test_a_stream_that_is_open_again_may_have_missed_something() -> None:
         await (stream.gone() if number == 3 else stream.end())
 
     async with wired(script) as talk:
-        talk.wire._on_gap = lambda: gaps.append(len(talk.server.of("GET")))
+        talk.wire._streams._on_gap = lambda: gaps.append(len(talk.server.of("GET")))
         await talk.wire.listen()
         await talk.told.until("notifications", 3)
         assert gaps == [-1, -2, 2, -3, 3]
@@ -247,7 +247,7 @@ async def test_a_stream_that_is_unknown_after_it_was_there_is_a_lost_session() -
         await talk.begin()
         await talk.wire.listen()
         assert await talk.told.until("reasons") == ["the server no longer knows the session"]
-        assert talk.wire.is_forgotten
+        assert talk.wire.session.is_forgotten
 
 
 async def test_a_server_that_is_gone_is_noticed_by_the_stream() -> None:
@@ -255,13 +255,13 @@ async def test_a_server_that_is_gone_is_noticed_by_the_stream() -> None:
         stream = await reply.stream()
         await stream.event(id="1", retry=SOON)
         async with serving(bare_not_found) as other:
-            talk.wire._url = other.url
+            talk.wire._exchanges.server.url = other.url
         stream.cut()
 
     async with wired(script) as talk:
         await talk.wire.listen()
         (reason,) = await talk.told.until("reasons")
-        assert reason.endswith("Connection refused") and not talk.wire.is_forgotten
+        assert reason.endswith("Connection refused") and not talk.wire.session.is_forgotten
 
 
 async def test_the_stream_is_asked_for_ever_less_often_and_for_ever() -> None:

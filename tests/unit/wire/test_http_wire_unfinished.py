@@ -38,7 +38,7 @@ class Halves:
 
 
 async def held(talk: Talk, size: int) -> None:
-    await until(lambda: talk.wire._unfinished.held == size)
+    await until(lambda: talk.wire._intake._unfinished.held == size)
 
 
 @pytest.mark.parametrize("kind", ["text/event-stream", "application/json"])
@@ -54,7 +54,7 @@ async def test_what_a_server_has_sent_of_unfinished_messages_is_bounded_for_all_
         for _ in range(3):  # small ones find room
             assert bytes((await talk.ask()).result) == b"{}"
         for pending in kept[:2]:
-            talk.wire._stop(pending.id)
+            talk.wire._exchanges.stop(pending.id)
         await held(talk, 2 * BIG)
         assert (await talk.ask()).kind == "result"
 

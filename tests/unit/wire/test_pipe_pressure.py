@@ -154,3 +154,16 @@ async def test_a_peer_that_closed_its_input_is_read_as_long_as_it_writes(lines: 
             later.go_on()
         assert (later.now, told.reasons) == (closed_at, ["the peer closed its input"])
         pipe._loop = loop
+
+
+async def test_flood_leaves_the_loop_a_pass_before_the_next_read() -> None:
+    async with connected() as (pipe, _, told):
+        transport = pipe._input._transport
+        assert transport is not None and transport.is_reading()
+        pipe._input.data_received(b'{"jsonrpc":"2.0","method":"%s"}\n' % (b"n" * (1 << 16)))
+        assert len(told.notifications) == 1 and not transport.is_reading()
+        await anyio.lowlevel.checkpoint()
+        assert not transport.is_reading()
+        with anyio.fail_after(WAIT):
+            while not transport.is_reading():
+                await anyio.lowlevel.checkpoint()

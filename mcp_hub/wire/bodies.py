@@ -43,18 +43,18 @@ _NEITHER: Final = "neither a method nor an id"
 _OTHERS: Final = "the answer to another request"
 
 
-class BadEncoding(httpx2.DecodingError):
+class _BadEncoding(httpx2.DecodingError):
     """The body has an unknown encoding, or not the one it names."""
 
 
 def chunks(response: httpx2.Response) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-    """The pieces of the body, within the context. Raises `BadEncoding`, `TransportError`."""
+    """The pieces of the body, within the context. Raises `httpx2.DecodingError`, `TransportError`."""
     header = response.headers.get("content-encoding", "")
     encoding = header.strip().lower()
     if encoding in ("", "identity"):
         return aclosing(_raw(response))
     if encoding not in _WINDOWS:
-        raise BadEncoding(f"content-encoding {hide_head(header, 50)!r}, though none was asked for")
+        raise _BadEncoding(f"content-encoding {hide_head(header, 50)!r}, though none was asked for")
     return aclosing(_inflated(response, Inflater(encoding)))
 
 
@@ -80,19 +80,19 @@ class Inflater:
         self._zlib = zlib.decompressobj(_WINDOWS[encoding])
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yields the output for `chunk` lazily. Raises `BadEncoding`."""
+        """Yields the output for `chunk` lazily. Raises `httpx2.DecodingError`."""
         data = chunk
         while data and not self._zlib.eof:
             try:
                 piece = self._zlib.decompress(data, _PIECE)
             except zlib.error as exc:
-                raise BadEncoding(f"the body is not {self._encoding}: {exc}") from None
+                raise _BadEncoding(f"the body is not {self._encoding}: {exc}") from None
             data = self._zlib.unconsumed_tail
             if piece:
                 yield piece
 
 
-class Unfinished:
+class _Unfinished:
     """Counts the bytes of a server's unfinished messages, at most `most`."""
 
     def __init__(self, most: int) -> None:
@@ -150,7 +150,7 @@ class Intake:
         self._limit = limit
         self._tap = tap
         self._session = session
-        self._unfinished = Unfinished(_MOST_LIMITS * limit)
+        self._unfinished = _Unfinished(_MOST_LIMITS * limit)
 
     def parser(self, after: bytes | None = None) -> EventParser:
         """A parser for a stream, which may follow the event `after`."""

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from mcp_hub import masking
-from mcp_hub.wire.bodies import BadEncoding, chunks
+from mcp_hub.wire.bodies import chunks
 from mcp_hub.wire.responses import refusal
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.cut_server import FORMS, SECRET, texts, whole
@@ -192,6 +192,6 @@ async def test_no_piece_is_in_the_error_for_an_http_response(form: str, learned:
             response = httpx2.Response(status, headers=headers, request=httpx2.Request("POST", "https://x/"))
             error = refusal("s", response, plain)
             assert hits(f"{error} {error.encoded().decode()}") == []
-        with pytest.raises(BadEncoding) as raised:
+        with pytest.raises(httpx2.DecodingError) as raised:
             chunks(httpx2.Response(200, headers={"content-encoding": plain}))
         assert hits(masking.hide(str(raised.value))) == []

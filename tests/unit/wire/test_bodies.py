@@ -4,11 +4,12 @@ import gzip
 import json
 import zlib
 
+import httpx2
 import msgspec
 import pytest
 
 from mcp_hub.errors import UpstreamLost
-from mcp_hub.wire.bodies import BadEncoding, Inflater
+from mcp_hub.wire.bodies import Inflater
 from mcp_hub.wire.responses import JSON
 from tests.unit.wire.http_wires import LIMIT, says, wired
 
@@ -38,7 +39,7 @@ def test_a_bomb_goes_off_in_pieces_and_only_as_far_as_it_is_wanted() -> None:
 
 
 def test_what_is_not_what_it_says_is_an_error() -> None:
-    with pytest.raises(BadEncoding, match="the body is not gzip"):
+    with pytest.raises(httpx2.DecodingError, match="the body is not gzip"):
         list(Inflater("gzip").feed(b"<html>"))
 
 

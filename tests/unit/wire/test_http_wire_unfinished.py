@@ -4,8 +4,8 @@ import pytest
 
 from mcp_hub.errors import UpstreamLost
 from mcp_hub.protocol.sse import EventParser
+from mcp_hub.wire import bodies
 from mcp_hub.wire.base import Pending
-from mcp_hub.wire.bodies import Unfinished
 from tests.unit.wire.http_server import Reply, Request
 from tests.unit.wire.http_wires import Talk, wired
 from tests.upstreams.child import until
@@ -73,7 +73,7 @@ async def test_a_message_that_is_whole_is_not_counted() -> None:
 
 
 async def test_what_has_ended_is_let_go_of_whatever_ended_it() -> None:
-    unfinished, parser = Unfinished(100), EventParser(LIMIT)
+    unfinished, parser = bodies._Unfinished(100), EventParser(LIMIT)
     with pytest.raises(UpstreamLost), unfinished.share(parser.end) as fits:
         assert parser.events(b"data: a\ndata: " + b"x" * BIG) == []
         assert parser.held > BIG and not fits(parser.held)

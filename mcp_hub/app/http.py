@@ -15,8 +15,7 @@ from starlette.routing import Route
 
 from mcp_hub import __version__
 from mcp_hub.app.build import App
-from mcp_hub.app.dashboard.approvals import ToolApprovals
-from mcp_hub.app.dashboard.curation import HubCuration, cached_installs
+from mcp_hub.app.dashboard.curation import HubCuration, ToolApprovals, cached_installs
 from mcp_hub.app.dashboard.edits import HubEdits, ServerEditor
 from mcp_hub.app.dashboard.overrides import OverridesFile
 from mcp_hub.app.dashboard.raw import RawMessages

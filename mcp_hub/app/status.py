@@ -317,7 +317,7 @@ def _safe(text: str) -> str:
 
 
 class Admin(msgspec.Struct, frozen=True):
-    """The `Operator` of REST."""
+    """An operator's commands, for REST."""
 
     reloader: Reloader
     applier: Applier

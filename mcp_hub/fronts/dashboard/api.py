@@ -22,10 +22,9 @@ from mcp_hub.fronts.http.auth import HttpAuth, Refusal
 from mcp_hub.fronts.http.response import KEEP_ALIVE, LAST, ClientGone, HttpExchange, HttpResponse, Scope, Send
 from mcp_hub.fronts.limits import FrontLimits
 from mcp_hub.fronts.rest.api import RestApi, refusal_of
-from mcp_hub.fronts.rest.exchange import RestRequest, answer, refusal
+from mcp_hub.fronts.rest.exchange import RestRequest, answer, check_operator, refusal
 from mcp_hub.fronts.rest.follow import Closing
 from mcp_hub.fronts.rest.problem import Problem, problem_for
-from mcp_hub.fronts.rest.servers import check_operator
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol import sse
 from mcp_hub.protocol.rest.overview import (

@@ -91,7 +91,7 @@ Serve = Callable[[HttpExchange], Awaitable[None]]
 """Serves one request. Raises `RpcError` for the caller to read; `Busy` is a 503, or 429."""
 
 
-class Mount(Protocol):
+class _Mount(Protocol):
     """A front for all paths below `prefix`, with its own errors."""
 
     prefix: str
@@ -109,7 +109,7 @@ class Mount(Protocol):
         """The response to a request over a limit."""
 
 
-class _GuardedMount(Mount, Protocol):
+class _GuardedMount(_Mount, Protocol):
     """A mount with its own access control; `pages` are public."""
 
     @property
@@ -201,7 +201,7 @@ class Endpoints:
         self,
         auth: HttpAuth,
         routes: Mapping[str, Serve],
-        mount: Mount | None = None,
+        mount: _Mount | None = None,
         pages: Mapping[str, Route] | None = None,
         public: Mapping[str, Route] | None = None,
         admission: Admission | None = None,
@@ -271,7 +271,7 @@ class Endpoints:
             else:
                 await respond_error(send, error)
 
-    def _mount_of(self, path: str) -> Mount | None:
+    def _mount_of(self, path: str) -> _Mount | None:
         mounts = (self._mount, self._guarded)
         return next((mount for mount in mounts if mount is not None and path.startswith(f"{mount.prefix}/")), None)
 
@@ -281,7 +281,7 @@ class Endpoints:
             send = readable(send, origin)
         return _bodiless(send) if method == "HEAD" else send
 
-    def _route_of(self, mount: Mount | None, scope: Scope) -> tuple[Serve | None, str | None]:
+    def _route_of(self, mount: _Mount | None, scope: Scope) -> tuple[Serve | None, str | None]:
         """The path's front, and the URL's profile."""
         path = scope["path"]
         if (serve := self._routes.get(path)) is not None:
@@ -302,7 +302,7 @@ class Endpoints:
             return Refusal(400, "token_in_query", reason)
         return None
 
-    async def _refuse(self, refusal: Refusal, mount: Mount | None, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _refuse(self, refusal: Refusal, mount: _Mount | None, scope: Scope, receive: Receive, send: Send) -> None:
         self._refusals[refusal.status] += 1
         answer = mount.refused(refusal) if mount is not None else refused(refusal, refusal.reason)
         await answer(scope, receive, send)

@@ -1,14 +1,13 @@
 """REST at `/v1`: tools, calls as durable streams, executors and administration, for programs without MCP.
 
 `routes`: the table of operations, and OpenAPI
-`api`: dispatches by it
+`api`: dispatches by it; servers, restart, reload
 `exchange`: one request
 `problem`: errors (RFC 9457)
 `calls`: calls of tools, repeated requests
 `streams`: durable streams
 `follow`: their events and status
 `executors`: for workers
-`servers`: restart, reload
 `history`: ended calls
 `formats`: of model providers
 `pages`: public pages

@@ -1,7 +1,7 @@
 """Everything under `/v1`, dispatched by the table in `routes`. All errors are problems."""
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 from urllib.parse import quote, unquote_to_bytes
 
 import anyio
@@ -19,7 +19,7 @@ from mcp_hub.fronts.http.auth import Refusal
 from mcp_hub.fronts.http.response import ClientGone, HttpExchange, Receive, Scope, Send
 from mcp_hub.fronts.limits import FrontLimits
 from mcp_hub.fronts.rest.calls import RestCalls
-from mcp_hub.fronts.rest.exchange import JSON, RestRequest, answer, refusal
+from mcp_hub.fronts.rest.exchange import JSON, RestRequest, answer, check_operator, refusal
 from mcp_hub.fronts.rest.executors import Executors, RestExecutors
 from mcp_hub.fronts.rest.follow import Closing
 from mcp_hub.fronts.rest.formats.calls import FormatCalls
@@ -27,14 +27,14 @@ from mcp_hub.fronts.rest.formats.prompted import PromptedTools
 from mcp_hub.fronts.rest.formats.search import ToolSearch
 from mcp_hub.fronts.rest.formats.tools import ToolExports, connector_entries
 from mcp_hub.fronts.rest.history import HubHistory, RestHistory
-from mcp_hub.fronts.rest.problem import Problem, problem_for
+from mcp_hub.fronts.rest.problem import Problem, problem_for, unknown_server
 from mcp_hub.fronts.rest.routes import PREFIX, ROUTES, RestRoute, openapi_document
-from mcp_hub.fronts.rest.servers import Operator, RestServers
 from mcp_hub.fronts.rest.streams import RestStreams, RunningView
 from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.calls import PromptList, ResourceList
+from mcp_hub.protocol.rest.servers import ReloadAnswer, RestartAnswer, ServerInfo, ServerList
 from mcp_hub.types import PROGRAM, ClientKind, Era, Kind, Mode
 
 ANY_CLIENT: Final = "unknown"
@@ -121,6 +121,56 @@ Handler = Callable[[RestRequest], Awaitable[Response | None]]
 """Answers a request; None if the response is sent already."""
 
 
+class _Operator(Protocol):
+    """The hub's operations."""
+
+    async def servers(self, profile: str | None) -> list[ServerInfo]:
+        """A profile's servers; all for None."""
+
+    async def listed(self, profile: str | None) -> ServerList:
+        """The servers, and what concerns all of them."""
+
+    async def restart(self, server: str) -> None:
+        """Replaces a server. Raises `Problem` 404 or 409, 503 while old ones drain."""
+
+    async def reload(self) -> ReloadAnswer:
+        """Applies the configuration. Raises `Problem` 422 with its errors."""
+
+
+class _RestServers:
+    """Serves `/v1/servers/…` and `/v1/reload`. A profile limits the servers; only operators see output and act."""
+
+    def __init__(self, operator: _Operator, admission: Admission) -> None:
+        self._operator = operator
+        self._admission = admission
+
+    async def servers(self, request: RestRequest) -> Response:
+        caller = request.caller
+        listed = await self._operator.listed(caller.profile)
+        return answer(listed if caller.operates else listed.without_output())
+
+    async def server(self, request: RestRequest) -> Response:
+        """One server."""
+        name = request.path["name"]
+        servers = await self._operator.servers(request.caller.profile)
+        for info in servers:
+            if info.server == name:
+                return answer(info if request.caller.operates else info.without_output())
+        raise unknown_server(name, [status.server for status in servers])
+
+    async def restart(self, request: RestRequest) -> Response:
+        check_operator(request.caller, "A restart concerns the calls of everybody.")
+        self._admission.restarts.take(request.caller.principal)
+        server = request.path["name"]
+        await self._operator.restart(server)
+        return answer(RestartAnswer(server), 202)
+
+    async def reload(self, request: RestRequest) -> Response:
+        check_operator(request.caller, "The configuration is that of everybody.")
+        self._admission.reloads.take(request.caller.principal)
+        return answer(await self._operator.reload())
+
+
 def by_path() -> Mapping[str, Mapping[str, RestRoute]]:
     """Routes by path and method."""
     paths: dict[str, dict[str, RestRoute]] = {}
@@ -145,7 +195,7 @@ class RestApi:
         version: str,
         max_body: int,
         limits: FrontLimits,
-        operator: Operator,
+        operator: _Operator,
         admission: Admission | None = None,
         executors: Executors | None = None,
         is_open: Callable[[], bool] = lambda: False,
@@ -163,7 +213,7 @@ class RestApi:
         prompted = PromptedTools(hub, format_calls, self._closing)
         workers = RestExecutors(executors, self._closing, is_open=is_open)
         handlers = {
-            **_handlers(lists, calls, streams, workers, RestServers(operator, admission)),
+            **_handlers(lists, calls, streams, workers, _RestServers(operator, admission)),
             **_handlers_of(RestHistory(history, calls)),
             "callTools": format_calls.call_tools,
             "promptTools": prompted.section,
@@ -212,7 +262,7 @@ class RestApi:
 
 
 def _handlers(
-    lists: _RestLists, calls: RestCalls, streams: RestStreams, workers: RestExecutors, servers: RestServers
+    lists: _RestLists, calls: RestCalls, streams: RestStreams, workers: RestExecutors, servers: _RestServers
 ) -> Mapping[str, Handler]:
     return {
         "listTools": lists.list_tools,

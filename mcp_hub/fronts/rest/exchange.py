@@ -163,3 +163,17 @@ def refusal(problem: Problem) -> Response:
     response = Response(problem.encoded(), problem.status, media_type=problem.media)
     response.raw_headers.extend(problem.headers)
     return response
+
+
+def check_unbound(caller: Caller, why: str) -> None:
+    """Raises `Problem` 403 for a caller with a profile."""
+    if caller.profile is not None:
+        raise Problem(403, "profile_bound", f"{why} Use a token without a profile.")
+
+
+def check_operator(caller: Caller, why: str) -> None:
+    """Raises `Problem` 403 unless the caller operates the hub."""
+    check_unbound(caller, why)
+    if not caller.operates:
+        reason = f"{why} Use a token that is marked operator: true, or the dashboard of mcp-hub open."
+        raise Problem(403, "operator_required", reason)

@@ -7,9 +7,8 @@ from starlette.responses import Response
 
 from mcp_hub.clock import wall_time
 from mcp_hub.fronts.rest.calls import RestCalls, tool_call
-from mcp_hub.fronts.rest.exchange import RestRequest, answer
+from mcp_hub.fronts.rest.exchange import RestRequest, answer, check_operator
 from mcp_hub.fronts.rest.problem import Problem, unknown_call
-from mcp_hub.fronts.rest.servers import check_operator
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.history import (
     MOST,

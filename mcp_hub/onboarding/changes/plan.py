@@ -14,7 +14,6 @@ from mcp_hub.onboarding.changes.acts import FileChange
 from mcp_hub.onboarding.changes.entry_options import EntryDiffers, EntryRules, additions, entry_with_options, refusal
 from mcp_hub.onboarding.changes.hub_entry import snippet, with_hub, without_hub
 from mcp_hub.onboarding.changes.restore import EntryPath, FileState, Restored, names_back, restored, with_added
-from mcp_hub.onboarding.changes.written import ImportedServer
 from mcp_hub.onboarding.clients import programs
 from mcp_hub.onboarding.clients.entries import HUB, Command, Endpoint, filled
 from mcp_hub.onboarding.clients.model import Client, Layout
@@ -24,23 +23,6 @@ from mcp_hub.onboarding.files import FileRefused, content_of, target_of
 from mcp_hub.types import JsonObject
 
 KeyPath = tuple[str | int, ...]
-
-
-class Moved(msgspec.Struct, frozen=True):
-    """Servers that move from clients' files into the configuration.
-
-    `taken`: keys to remove by file, list indices last first. `changes`: of the hub's files; may ask for values.
-    `lines`: for the person. `origins`: servers with clients.
-    """
-
-    taken: Mapping[Path, Sequence[KeyPath]] = {}
-    changes: Callable[[], Sequence[FileChange]] = tuple
-    lines: Sequence[str] = ()
-    origins: Sequence[ImportedServer] = ()
-
-
-Moves = Callable[[Sequence[ClientFile], Path], Moved]
-"""Decides which servers of these files move into the configuration. Raises `ConfigError`."""
 
 
 class Source(msgspec.Struct, frozen=True):

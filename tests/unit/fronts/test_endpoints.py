@@ -12,7 +12,7 @@ from starlette.routing import Route
 from mcp_hub.errors import RpcError
 from mcp_hub.fronts.http.auth import HttpAuth, Refusal
 from mcp_hub.fronts.http.body import accepts
-from mcp_hub.fronts.http.endpoints import Endpoints, Mount
+from mcp_hub.fronts.http.endpoints import Endpoints
 from mcp_hub.fronts.http.response import HttpExchange, Scope, respond
 from mcp_hub.sessions.session import Caller
 
@@ -26,7 +26,7 @@ async def serve(http: HttpExchange) -> None:
     await respond(http.send, 200, json.dumps(answer).encode())
 
 
-class Api(Mount):
+class Api:
     """A mount that says who came, or why not."""
 
     prefix = "/v1"

@@ -1,7 +1,7 @@
 """`mcp-hub install`."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -32,8 +32,8 @@ from mcp_hub.masking import hide
 from mcp_hub.onboarding.changes.acts import FileChange
 from mcp_hub.onboarding.changes.entry_options import PROFILE_PATH, EntryRules
 from mcp_hub.onboarding.changes.hub_entry import snippet
-from mcp_hub.onboarding.changes.plan import KeyPath, Moved, Moves, Source, Step, plan_install, plan_move
-from mcp_hub.onboarding.changes.written import ImportedServers, WrittenEntries
+from mcp_hub.onboarding.changes.plan import KeyPath, Source, Step, plan_install, plan_move
+from mcp_hub.onboarding.changes.written import ImportedServer, ImportedServers, WrittenEntries
 from mcp_hub.onboarding.clients.entries import (
     LINKED,
     Command,
@@ -53,6 +53,23 @@ from mcp_hub.onboarding.servers_file.kept_secrets import KeptSecrets
 from mcp_hub.onboarding.servers_file.servers_file import ServersFile
 
 
+class _Moved(msgspec.Struct, frozen=True):
+    """Servers that move from clients' files into the configuration.
+
+    `taken`: keys to remove by file, list indices last first. `changes`: of the hub's files; may ask for values.
+    `lines`: for the person. `origins`: servers with clients.
+    """
+
+    taken: Mapping[Path, Sequence[KeyPath]] = {}
+    changes: Callable[[], Sequence[FileChange]] = tuple
+    lines: Sequence[str] = ()
+    origins: Sequence[ImportedServer] = ()
+
+
+_Moves = Callable[[Sequence[ClientFile], Path], _Moved]
+"""Decides which servers of these files move into the configuration. Raises `ConfigError`."""
+
+
 class Options(msgspec.Struct, frozen=True):
     """`moves`: takes servers over. `replaces`: the configuration replaces another one in an entry."""
 
@@ -60,7 +77,7 @@ class Options(msgspec.Struct, frozen=True):
     dry_run: bool = False
     waits: bool = False
     every: bool = False
-    moves: Moves | None = None
+    moves: _Moves | None = None
     profile: str | None = None
     replaces: bool = True
 
@@ -133,7 +150,7 @@ def install(
     raise SystemExit(code)
 
 
-def _moves(imports: bool, is_boxed: bool | None, dry_run: bool) -> Moves | None:
+def _moves(imports: bool, is_boxed: bool | None, dry_run: bool) -> _Moves | None:
     if is_boxed is not None and not imports:
         fail(
             "usage", "--sandbox and --no-sandbox belong to --import. For a server of the hub: mcp-hub sandbox SERVER on"
@@ -178,9 +195,9 @@ def _stays(file: ClientFile, source: Source) -> bool:
     return problem is not None and problem.code == "client_entry_differs"
 
 
-def _moved(files: Sequence[ClientFile], loaded: Loaded, options: Options) -> Moved:
+def _moved(files: Sequence[ClientFile], loaded: Loaded, options: Options) -> _Moved:
     try:
-        return options.moves(files, loaded.path) if options.moves is not None else Moved()
+        return options.moves(files, loaded.path) if options.moves is not None else _Moved()
     except ConfigError as error:
         fail_with(error)
 
@@ -283,7 +300,7 @@ async def _warmed(code: int, app: App) -> int:
 
 def moved_servers(
     files: Sequence[ClientFile], config: Path, *, is_boxed: bool | None = None, is_dry: bool = False
-) -> Moved:
+) -> _Moved:
     """The servers of these files that the hub takes over or has, and the changes of its files.
 
     Writes nothing. `is_dry`: does not ask about paths. Raises `ConfigError`.
@@ -302,7 +319,7 @@ def moved_servers(
         print_boxed(limited)
         return settled.changes()
 
-    return Moved(_places(gone), changes, lines, plan.origins())
+    return _Moved(_places(gone), changes, lines, plan.origins())
 
 
 def _places(gone: Sequence[FoundServer]) -> dict[Path, list[KeyPath]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from mcp_hub.config.schema.defaults import Defaults
-from mcp_hub.config.schema.section import Section, holds_at_once
+from mcp_hub.config.schema.fields import Section, holds_at_once
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 

@@ -4,7 +4,6 @@
 `http`: HTTP, and its MCP transport
 `stdio`: two pipes
 `legacy_sse`: the transport of 2024-11-05
-`in_process`: a client in this process
 `rest`: the API at `/v1`
 `monitoring`: health, metrics
 `dashboard`: a page

@@ -24,7 +24,7 @@ from mcp_hub.config.trust import check_state
 from mcp_hub.errors import RpcError, UpstreamUnavailable
 from mcp_hub.events import CallEvent, Completed, Failed, InputRequired, Started
 from mcp_hub.fronts.http.response import Receive, Scope, Send
-from mcp_hub.fronts.in_process import InProcessFront
+from mcp_hub.fronts.mcp.message_queue import InProcessFront
 from mcp_hub.hub import CallHandle, StreamHandle
 from mcp_hub.ids import new_session_id
 from mcp_hub.protocol import eras

@@ -10,7 +10,7 @@ from mcp import Client
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from mcp_hub.fronts.in_process import InProcessFront
+from mcp_hub.fronts.mcp.message_queue import InProcessFront
 from mcp_hub.library.inner import InnerHub
 
 _Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]

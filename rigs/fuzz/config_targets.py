@@ -10,7 +10,7 @@ from random import Random
 
 from mcp_hub import masking
 from mcp_hub.config.load.load import load, parse
-from mcp_hub.config.schema.scalars import parse_duration, parse_size
+from mcp_hub.config.schema.fields import parse_duration, parse_size
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError
 from rigs.fuzz.mutate import json_bytes, mutated, mutated_json

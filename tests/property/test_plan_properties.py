@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mcp_hub.config.plan import Plan, leaves, plan, until_next_start
 from mcp_hub.config.schema.defaults import Defaults
-from mcp_hub.config.schema.section import holds_at_once
+from mcp_hub.config.schema.fields import holds_at_once
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from tests.examples import examples

@@ -19,6 +19,7 @@ from mcp_hub.codes.tables import CODES
 from mcp_hub.config.load.load import parse
 from mcp_hub.config.schema.clients import ClientSettings
 from mcp_hub.config.schema.defaults import Defaults
+from mcp_hub.config.schema.fields import Section
 from mcp_hub.config.schema.hub import (
     HttpSettings,
     HubSettings,
@@ -28,7 +29,6 @@ from mcp_hub.config.schema.hub import (
     TokenSettings,
 )
 from mcp_hub.config.schema.issuers import IssuerSettings, ResourceServerSettings
-from mcp_hub.config.schema.section import Section
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import ProfileSettings, Settings
 from mcp_hub.config.schema.tools import OverrideSettings, ToolSettings

@@ -18,8 +18,8 @@ from pydantic import SecretStr
 from mcp_hub.app.dashboard.overrides import Overrides
 from mcp_hub.app.limits import Current
 from mcp_hub.config.load.secrets import secret_arguments, secrets_of_url
+from mcp_hub.config.schema.fields import Section
 from mcp_hub.config.schema.json_schema import json_schema
-from mcp_hub.config.schema.section import Section
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError

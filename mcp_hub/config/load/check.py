@@ -10,9 +10,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from mcp_hub.config.findings import DataPath, Finding, Findings, nearest, path_text, quoted
+from mcp_hub.config.schema.fields import server_name
 from mcp_hub.config.schema.hub import HubSettings
 from mcp_hub.config.schema.remote import problems_of_headers
-from mcp_hub.config.schema.scalars import server_name
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.globs import late

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from mcp_hub.config.load.foreign_sandbox import RULE_OF_FILE, UNREADABLE, Note, readable_sandbox
-from mcp_hub.config.schema.scalars import as_flag
+from mcp_hub.config.schema.fields import as_flag
 from mcp_hub.globs import late
 from mcp_hub.types import JsonObject
 

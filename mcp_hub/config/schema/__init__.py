@@ -1,11 +1,10 @@
 """The schema of `servers.yaml`: one frozen pydantic model per section.
 
 * `settings`: the whole file
-* `section`: the base of all sections
+* `fields`: the base of all sections, and types of single values
 * `hub`, `servers`, `defaults`: the main sections
 * `tools`, `clients`: smaller ones
 * `issuers`: tokens of clients
 * `remote`: checks URLs and headers
-* `scalars`: durations, sizes, flags, names
 * `json_schema`: the JSON Schema
 """

@@ -6,8 +6,7 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from mcp_hub.config.findings import nearest, quoted
-from mcp_hub.config.schema.scalars import Amount, Count, Expose, ResultGap, SoftDeadline, Text
-from mcp_hub.config.schema.section import Section, finding
+from mcp_hub.config.schema.fields import Amount, Count, Expose, ResultGap, Section, SoftDeadline, Text, finding
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.globs import first_match
 

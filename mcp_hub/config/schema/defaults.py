@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from mcp_hub.addresses import host_rule
-from mcp_hub.config.schema.scalars import (
+from mcp_hub.config.schema.fields import (
     Amount,
     Approval,
     HintRule,
@@ -13,11 +13,12 @@ from mcp_hub.config.schema.scalars import (
     NoFlag,
     Orphan,
     PositiveDuration,
+    Section,
     StartRule,
     TaskRule,
     TextLine,
+    finding,
 )
-from mcp_hub.config.schema.section import Section, finding
 
 _PATHS: Final = 256
 

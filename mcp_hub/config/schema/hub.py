@@ -11,11 +11,10 @@ from pydantic import AfterValidator, Field, SecretStr, StringConstraints, model_
 from mcp_hub.addresses import is_this_machine
 from mcp_hub.config.findings import Flaw, quoted
 from mcp_hub.config.schema.clients import ClientSettings, check_clients
-from mcp_hub.config.schema.issuers import BaseUrl, PublicUrl, ResourceServerSettings
-from mcp_hub.config.schema.remote import problems_of
-from mcp_hub.config.schema.scalars import (
+from mcp_hub.config.schema.fields import (
     Aliases,
     Amount,
+    AtOnce,
     Count,
     DashboardRule,
     Duration,
@@ -26,11 +25,15 @@ from mcp_hub.config.schema.scalars import (
     NoFlag,
     Origin,
     PositiveDuration,
+    Section,
     Size,
     Text,
     TextLine,
+    finding,
+    findings,
 )
-from mcp_hub.config.schema.section import AtOnce, Section, finding, findings
+from mcp_hub.config.schema.issuers import BaseUrl, PublicUrl, ResourceServerSettings
+from mcp_hub.config.schema.remote import problems_of
 from mcp_hub.extras import with_extra
 
 PLACES: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")  # variables: where spans go

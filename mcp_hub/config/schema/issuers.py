@@ -5,8 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, SecretStr, StringConstraints, model_validator
 
 from mcp_hub.addresses import refused_place
-from mcp_hub.config.schema.scalars import Duration, Text
-from mcp_hub.config.schema.section import Section, finding
+from mcp_hub.config.schema.fields import Duration, Section, Text, finding
 
 _Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "HS256", "HS384", "HS512"

@@ -10,9 +10,9 @@ from pydantic import BeforeValidator, Field, PrivateAttr, SecretStr, model_valid
 from mcp_hub.addresses import is_cleartext, is_this_machine, origin_parts, refused_place
 from mcp_hub.config.findings import Flaw, quoted
 from mcp_hub.config.schema.defaults import RestartSettings, RetrySettings, SandboxSettings
-from mcp_hub.config.schema.remote import TRANSPORTS, problems_of
-from mcp_hub.config.schema.scalars import (
+from mcp_hub.config.schema.fields import (
     Approval,
+    AtOnce,
     ExportedName,
     HintRule,
     IdleStop,
@@ -22,14 +22,17 @@ from mcp_hub.config.schema.scalars import (
     PositiveDuration,
     Prefix,
     Reference,
+    Section,
     StartRule,
     TaskRule,
     Text,
     TextLine,
     VariableName,
     as_flag,
+    finding,
+    findings,
 )
-from mcp_hub.config.schema.section import AtOnce, Section, finding, findings
+from mcp_hub.config.schema.remote import TRANSPORTS, problems_of
 from mcp_hub.config.schema.tools import FilterSettings, ToolFilterSettings, ToolSettings
 from mcp_hub.globs import is_glob
 from mcp_hub.types import LogRule

@@ -8,9 +8,8 @@ from pydantic import PrivateAttr
 
 from mcp_hub.config.schema.clients import ClientTable
 from mcp_hub.config.schema.defaults import Defaults
+from mcp_hub.config.schema.fields import Amount, Expose, Globs, Section, ServerName, Text
 from mcp_hub.config.schema.hub import HubSettings
-from mcp_hub.config.schema.scalars import Amount, Expose, Globs, ServerName, Text
-from mcp_hub.config.schema.section import Section
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.tools import FilterSettings, ToolFilterSettings, ToolRules, rules_of
 from mcp_hub.types import Cause

@@ -10,17 +10,18 @@ from pydantic import Field, model_validator
 
 from mcp_hub.config.findings import quoted
 from mcp_hub.config.schema.defaults import Defaults, RetrySettings
-from mcp_hub.config.schema.scalars import (
+from mcp_hub.config.schema.fields import (
     Arguments,
     ExportedName,
     Globs,
     HistoryRule,
     Orphan,
+    Section,
     ServerName,
     TaskRule,
     Text,
+    finding,
 )
-from mcp_hub.config.schema.section import Section, finding
 from mcp_hub.globs import first_match
 
 _MOST = 1000  # entries of one list: each costs time for every name

@@ -4,7 +4,7 @@
 `responder`: follows one call
 `quick_call`: without events
 `duplex`: two-way connections
-`message_queue`: for clients that fetch
+`message_queue`: for clients that fetch, in this process too
 `client_requests`: questions
 `subscriptions`: changed lists, `subscriptions/listen`
 `results`: for one client, partial ones too

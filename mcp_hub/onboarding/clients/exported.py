@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.config.load.interpolate import CLIENTS_FOLDER, Reference, Unresolved, is_variable_name, split_text
-from mcp_hub.config.schema.scalars import as_flag, parse_duration
+from mcp_hub.config.schema.fields import as_flag, parse_duration
 from mcp_hub.globs import is_glob
 from mcp_hub.onboarding.clients.entries import TOKEN_VARIABLE, Command, Slot, filled
 from mcp_hub.onboarding.clients.model import Client, Layout, Template

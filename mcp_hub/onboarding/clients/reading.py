@@ -12,7 +12,7 @@ from mcp_hub.config.findings import Findings
 from mcp_hub.config.load import foreign, foreign_server
 from mcp_hub.config.load.foreign_windows import Drives
 from mcp_hub.config.load.locate import half_findings, is_deep
-from mcp_hub.config.schema.scalars import as_flag
+from mcp_hub.config.schema.fields import as_flag
 from mcp_hub.edit.entries import held_at, read_data
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.onboarding.clients.entries import HUB

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from mcp_hub.addresses import address_of, normal_host, refused_address, special_kind
 from mcp_hub.config.load.interpolate import Reference, Unresolved, split_text
-from mcp_hub.config.schema.scalars import as_flag
+from mcp_hub.config.schema.fields import as_flag
 from mcp_hub.types import JsonObject
 
 AT_ONCE: Final = frozenset(

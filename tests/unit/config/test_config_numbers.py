@@ -10,7 +10,7 @@ import pytest
 
 from mcp_hub.config.findings import DataPath
 from mcp_hub.config.load.load import parse
-from mcp_hub.config.schema.section import Section
+from mcp_hub.config.schema.fields import Section
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_hub.config.schema.scalars import LONGEST, as_flag, parse_duration, parse_size
+from mcp_hub.config.schema.fields import LONGEST, as_flag, parse_duration, parse_size
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import jsonschema_rs
 import pytest
 import yaml
 
+from mcp_hub.config.schema.fields import parse_duration, parse_size
 from mcp_hub.config.schema.json_schema import json_schema
-from mcp_hub.config.schema.scalars import parse_duration, parse_size
 from mcp_hub.config.schema.settings import Settings
 from tests.unit.cli.command import hub
 from tests.unit.test_pages import ROOT, blocks

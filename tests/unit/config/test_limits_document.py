@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from mcp_hub.config.schema.fields import Section
 from mcp_hub.config.schema.hub import HttpSettings, LimitSettings
-from mcp_hub.config.schema.section import Section
 
 TEXT = (Path(__file__).parents[3] / "docs" / "limits.md").read_text("utf-8")
 NO_LIMITS = {

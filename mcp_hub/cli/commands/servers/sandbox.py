@@ -41,7 +41,7 @@ from mcp_hub.config.findings import on_one_line
 from mcp_hub.config.load.interpolate import escaped
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.defaults import SandboxSettings
-from mcp_hub.config.schema.scalars import parse_duration
+from mcp_hub.config.schema.fields import parse_duration
 from mcp_hub.errors import ConfigError, RpcError, StartFailed
 from mcp_hub.masking import hide, hide_head
 from mcp_hub.onboarding.servers_file.servers_file import PutKey, ServersFile

@@ -1,13 +1,76 @@
-"""Types of single values: durations (float seconds), sizes (int bytes), names. No message repeats a value."""
+"""The base of all sections, findings of their validators, and types of single values.
+
+Durations are float seconds, sizes int bytes. No message repeats a value.
+"""
 
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, StringConstraints, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StringConstraints,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from mcp_hub.config.findings import Flaw
+from mcp_hub.masking import hide
+
+_T = TypeVar("_T")
+
+
+class _Mark:
+    """The mark of `AtOnce` among the metadata of a field."""
+
+
+_AT_ONCE: Final = _Mark()
+AtOnce = Annotated[_T, _AT_ONCE]
+"""A key that applies as soon as a reload has read it."""
+
+
+class Section(BaseModel):
+    """Frozen, without unknown keys; an empty `key:` counts as left out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, data: object) -> object:
+        if not isinstance(data, dict):
+            return data
+        return {key: value for key, value in data.items() if value is not None or key not in cls.model_fields}
+
+    def __repr__(self) -> str:
+        return hide(super().__repr__())
+
+    __str__ = __repr__
+
+
+def holds_at_once(section: type[Section], key: str) -> bool:
+    return _AT_ONCE in section.model_fields[key].metadata
+
+
+def findings(flaws: Sequence[Flaw]) -> PydanticCustomError:
+    """One finding for several keys, with the code and key of the first."""
+    first, *more = flaws
+    message = "; ".join((first.message, *(f"{flaw.key}: {flaw.message}" for flaw in more)))
+    return finding(first.code, message, first.key)
+
+
+def finding(code: str, message: str, key: str | int = "") -> PydanticCustomError:
+    """A finding about `key` inside the mapping or list being validated."""
+    return PydanticCustomError("finding", "{message}", {"code": code, "key": key, "message": message})
+
 
 LONGEST = 366 * 86400.0  # more is a slip of the unit, such as milliseconds written as seconds
 _LARGEST = 1 << 40  # 1 TiB: as above

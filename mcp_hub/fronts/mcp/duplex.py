@@ -16,7 +16,7 @@ from mcp_hub.fronts.mcp.client_requests import ClientRequests
 from mcp_hub.fronts.mcp.held_answers import HeldAnswers
 from mcp_hub.fronts.mcp.quick_call import QuickCall
 from mcp_hub.fronts.mcp.responder import CallResponder
-from mcp_hub.fronts.mcp.subscriptions import Announcer, ListenStream
+from mcp_hub.fronts.mcp.subscriptions import Announcer, ListenStream, ListenStreams
 from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
@@ -65,6 +65,48 @@ class _Later(msgspec.Struct, eq=False):
         self.scope.cancel()
 
 
+class _Announcements:
+    """The messages that answer no request: changes, and listen streams, as far as the client reads."""
+
+    def __init__(self, wire: _ClientWire, streams: ListenStreams) -> None:
+        self._wire = wire
+        self._streams = streams
+        self._room = anyio.Event()
+
+    def take(self, frame: bytes) -> bool:
+        """Sends a message at once, unless the client does not read."""
+        if is_read := not (self._wire.is_congested or self._wire.is_closed):
+            self._wire.send(frame)
+        return is_read
+
+    def wake(self) -> None:
+        """The client reads again, or is gone."""
+        self._room.set()
+        self._room = anyio.Event()
+
+    async def writable(self) -> None:
+        """Waits until the client reads, or is gone."""
+        while self._wire.is_congested and not self._wire.is_closed:
+            await self._room.wait()
+
+    async def run(self, source: Announcer | ListenStream) -> None:
+        while True:
+            await self.writable()
+            for frame in await source.next():
+                self._wire.send(frame)
+            source.sent()
+
+    async def listen(self, listening: ListenStream) -> None:
+        """A cancelled request gets no response."""
+        try:
+            with listening.scope:
+                await self.run(listening)
+        finally:
+            self._streams.close(listening)
+            if not listening.is_cancelled:
+                self._wire.send(listening.completed())
+
+
 class Duplex:
     """Serves one client until its wire closes, which sets `closed`."""
 
@@ -79,11 +121,11 @@ class Duplex:
         self._bond = bond if bond is not None else ClientBond()
         self._wire: _ClientWire
         self._asking: ClientRequests
+        self._announcements: _Announcements
         self._session: Session | None = None
         self._open: dict[int | str, QuickCall | CallResponder | _Later | ListenStream] = {}
         self._ready: dict[int | str, QuickCall | CallResponder] = {}
         self._held_answers = HeldAnswers()
-        self._room = anyio.Event()
         self._settled: anyio.Event | None = None  # set with every request that is settled, once somebody waits for that
         self._tasks: anyio.abc.TaskGroup
 
@@ -91,6 +133,7 @@ class Duplex:
     async def serving(self, wire: _ClientWire) -> AsyncIterator[anyio.abc.TaskGroup]:
         """Answers over `wire` meanwhile. Cancelling the task group ends the block."""
         self._wire = wire
+        self._announcements = _Announcements(wire, self._binding.streams)
         self._asking = ClientRequests(wire.requests, ends_hub=self._bond.ends_hub)
         try:
             async with anyio.create_task_group() as tasks:
@@ -103,11 +146,6 @@ class Duplex:
                 self._hub.end(self._session)
             if self.closed.is_set():
                 self._abandon()
-
-    def _take_message(self, frame: bytes) -> bool:
-        if is_read := not (self._wire.is_congested or self._wire.is_closed):
-            self._wire.send(frame)
-        return is_read
 
     async def answered(self) -> None:
         """Waits until every request but listen streams is answered."""
@@ -167,9 +205,9 @@ class Duplex:
         if method == "initialize" and self._session is None:
             self._bond.meet(Era.HANDSHAKE)
             self._session, result = self._binding.initialize(self._caller, params)
-            self._hub.changes.tell_at_once(self._session.id, self._take_message)
+            self._hub.changes.tell_at_once(self._session.id, self._announcements.take)
             self._answer(id_, result)
-            self._tasks.start_soon(self._announce, Announcer(self._hub, self._session))
+            self._tasks.start_soon(self._announcements.run, Announcer(self._hub, self._session))
             return
         session = self._session if meta.version is None else self._on_modern(meta)
         if session is None:
@@ -184,7 +222,7 @@ class Duplex:
             self._tasks.start_soon(self._reply_later, key, later, session, meta, reply)
         elif type(reply) is Listen:
             listening = self._open[key] = self._binding.streams.open(session, id_, reply.filter)
-            self._tasks.start_soon(self._listen, listening)
+            self._tasks.start_soon(self._announcements.listen, listening)
         else:
             self._reply(key, id_, session, meta, reply)
 
@@ -298,9 +336,7 @@ class Duplex:
     def on_closed(self, reason: str, code: str) -> None:
         log.info("client_gone", reason=reason, code=code)
         self.closed.set()
-        self._room.set()
-
-    # -- responder -------------------------------------------------------------------------------------------------
+        self._announcements.wake()
 
     def _wake(self, key: int | str) -> None:
         responder = self._open.get(key)
@@ -314,14 +350,12 @@ class Duplex:
             self._wire.soon(self.deliver)
 
     def on_writable(self) -> None:
-        self._room.set()
-        self._room = anyio.Event()
+        self._announcements.wake()
         self.deliver()
 
     async def writable(self) -> None:
         """Waits until the client reads, or is gone."""
-        while self._wire.is_congested and not self._wire.is_closed:
-            await self._room.wait()
+        await self._announcements.writable()
 
     def deliver(self) -> None:
         """Moves events to the wire, as far as the client reads."""
@@ -363,22 +397,3 @@ class Duplex:
             self._settled.set()
         if self._open.get(key) is responder:
             del self._open[key]
-
-    # -- changes --------------------------------------------------------------------------------------------------
-
-    async def _announce(self, source: Announcer | ListenStream) -> None:
-        while True:
-            await self.writable()
-            for frame in await source.next():
-                self._wire.send(frame)
-            source.sent()
-
-    async def _listen(self, listening: ListenStream) -> None:
-        """A cancelled request gets no response."""
-        try:
-            with listening.scope:
-                await self._announce(listening)
-        finally:
-            self._binding.streams.close(listening)
-            if not listening.is_cancelled:
-                self._wire.send(listening.completed())

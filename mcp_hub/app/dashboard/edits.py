@@ -160,11 +160,8 @@ def _is_overridden(path: str, written: Collection[str]) -> bool:
     return bool(path)
 
 
-class Edited(msgspec.Struct, frozen=True):
-    """An edit's outcome; `undo` blocks."""
-
-    done: EditDone
-    undo: Callable[[], None] | None = None
+Edited = tuple[EditDone, Callable[[], None] | None]
+"""An edit's outcome, and what undoes it, which blocks; None if nothing was written."""
 
 
 class ServerEditor(Protocol):
@@ -264,14 +261,14 @@ class HubEdits(msgspec.Struct):
     async def _applied(self, edit: Callable[[], Edited]) -> EditDone:
         async with self._turn:
             with anyio.CancelScope(shield=True):  # a page that leaves does not leave half an edit
-                edited = await self._run(edit)
-                if edited.undo is not None:
+                outcome, undo = await self._run(edit)
+                if undo is not None:
                     try:
                         await self.reload()
                     except Problem:
-                        await self._run(edited.undo)
+                        await self._run(undo)
                         raise
-        return edited.done
+        return outcome
 
     async def _run(self, act: Callable[[], _Result]) -> _Result:
         try:

@@ -162,7 +162,7 @@ class OverriddenTool(Section):
         return self
 
 
-class OverriddenServer(Section):
+class _OverriddenServer(Section):
     """A server's tools by original name; globs are literal."""
 
     per_tool: dict[Text, OverriddenTool] = {}
@@ -171,7 +171,7 @@ class OverriddenServer(Section):
 class OverrideSettings(Section):
     """All of `servers.overrides.yaml`."""
 
-    servers: dict[ServerName, OverriddenServer] = {}
+    servers: dict[ServerName, _OverriddenServer] = {}
 
 
 class OverlaySettings(Section):

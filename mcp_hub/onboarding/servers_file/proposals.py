@@ -174,23 +174,23 @@ class PageEditor:
         if judgement.effect == "proposal":
             return self._propose(body.server, entry, judgement.reasons)
         if judgement.effect == "none":
-            return Edited(EditDone("none"))
+            return EditDone("none"), None
         return self._written(change_to(self._file, body.server, before, entry))
 
     def switch(self, body: SwitchBody) -> Edited:
         """Switches or removes the server, proposes that, or withdraws a proposal."""
         if body.action == "withdraw":
-            return Edited(EditDone("now" if self._proposals.remove(body.server) else "none"))
+            return EditDone("now" if self._proposals.remove(body.server) else "none"), None
         entry = self._entry(body.server)
         if entry is None:
             raise ConfigError(ConfigFinding("unknown_server", "the file does not have a server of this name"))
         if body.action == "remove":
             return self._written(self._file.change([RemoveServer(body.server)]))
         if body.action == "disable":
-            edited = self._written(self._file.change([SwitchServer(body.server, False)]))
-            if edited.undo is not None:
+            outcome, undo = self._written(self._file.change([SwitchServer(body.server, False)]))
+            if undo is not None:
                 self._disabled_here[body.server] = _digest(_enabled(self._entry(body.server) or {}))
-            return edited
+            return outcome, undo
         after = _enabled(entry)
         reasons = reasons_to_ask(entry, after, self._file.servers())
         if reasons and self._disabled_here.get(body.server) != _digest(after):
@@ -199,17 +199,17 @@ class PageEditor:
 
     def _propose(self, server: str, entry: JsonObject, reasons: list[str]) -> Edited:
         self._proposals.put(ProposedEdit(server, entry, wall_time(), tuple(reasons)))
-        return Edited(EditDone("proposal", command_of(self._file, server)))
+        return EditDone("proposal", command_of(self._file, server)), None
 
     def _written(self, edit: FileEdit | None) -> Edited:
         if edit is None:
-            return Edited(EditDone("none"))
+            return EditDone("none"), None
 
         def undo() -> None:
             """Restores the bytes, unless the file has changed since."""
             edit_file(edit.path, lambda data: edit.before or b"" if data == edit.after else data or b"", self._state)
 
-        return Edited(EditDone("now"), undo)
+        return EditDone("now"), undo
 
     def _entry(self, server: str) -> JsonObject | None:
         entry = self._file.servers().get(server) if self._file.exists else None

@@ -107,3 +107,18 @@ async def test_so_many_requests_may_be_unanswered(hub: tuple[Any, Tools]) -> Non
         for id_ in range(1, OPEN + 1):
             assert "result" in await wire.answer(id_)
         assert "result" in await wire.ask("again", "tools/call", {"name": "echo", "arguments": {"text": "x"}})
+
+
+async def test_message_for_a_session_goes_at_once_only_to_a_client_that_reads(hub: Any) -> None:
+    app, _ = hub
+    async with serving(app) as wire:
+        await wire.ask(0, "initialize", hello())
+        session = wire.duplex._session
+        assert session is not None
+        for method in ("first", "last"):
+            app.hub.changes.tell(session.id, envelope.notification_frame(method, b"{}"))
+            assert [message["method"] for message in wire.sent if "method" in message] == ["first"]
+            wire.is_congested = True
+        wire.is_congested = False
+        wire.duplex.on_writable()
+        await until(lambda: wire.sent[-1].get("method") == "last")

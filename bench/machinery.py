@@ -22,7 +22,7 @@ from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.clock import SystemClock
 from mcp_hub.events import Completed, Ending
 from mcp_hub.stores.base import StoreLimits
-from mcp_hub.stores.open import open_store
+from mcp_hub.stores.recovery.failsafe import failsafe_on_file
 from mcp_hub.types import CallId, Era
 
 DEPTH = 32
@@ -45,7 +45,7 @@ async def _measured(rounds: int, seconds: float) -> dict[str, list[Figures]]:
     samples: dict[str, list[Figures]] = {"task": [], "sqlite": []}
     with TemporaryDirectory() as folder:
         clock = SystemClock()
-        streams = StreamTable(open_store("sqlite", Path(folder), StoreLimits(), clock), clock, StreamLimits())
+        streams = StreamTable(failsafe_on_file(Path(folder), StoreLimits(), clock), clock, StreamLimits())
         registry = CallRegistry(clock, CallLimits(DEPTH, 0), on_durable=streams.begin)
         await streams.store.open()
         running = asyncio.create_task(streams.run())

@@ -1,6 +1,6 @@
 """Settings in the shapes that a hub's parts take."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -12,14 +12,18 @@ from mcp_hub.calls.plan import CallLimits, CallRules, StreamLimits, TimeLimits
 from mcp_hub.calls.retries import RetryRule
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.clients import ClientRules
+from mcp_hub.config.schema.hub import StoreSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.tools import OverlaySettings
-from mcp_hub.stores import open as stores
 from mcp_hub.stores.base import EventStore, Holdings, StoreLimits
 from mcp_hub.stores.documents import DocumentLimits, Documents
 from mcp_hub.stores.history.base import HistoryStore
 from mcp_hub.stores.history.file import HistoryFile
 from mcp_hub.stores.locks import Instances
+from mcp_hub.stores.long_results import file_documents, memory_documents
+from mcp_hub.stores.memory import MemoryStore
+from mcp_hub.stores.recovery.failsafe import failsafe_on_file
+from mcp_hub.stores.sqlite.store import FILE
 from mcp_hub.upstreams.process.descriptors import HUB, PER_SERVER
 
 PER_CLIENT: Final = 4
@@ -97,8 +101,7 @@ def open_documents(settings: Settings, env: Mapping[str, str], store: EventStore
     )
     if store.replicas is not None:
         return store.replicas.documents(bounds, wall_time)
-    kind: stores.StoreKind = "memory" if settings.hub.store.type == "memory" else "sqlite"
-    return stores.open_documents(kind, _store_folder(settings, env), bounds, wall_time)
+    return STORES[settings.hub.store.type].documents(_store_folder(settings, env), bounds, wall_time)
 
 
 def session_holder(store: EventStore, server: str) -> Holdings | None:
@@ -116,24 +119,52 @@ def _store_folder(settings: Settings, env: Mapping[str, str]) -> Path:
     return Path(chosen.path) if chosen.path is not None else state_dir(env)
 
 
-def open_store(settings: Settings, env: Mapping[str, str]) -> EventStore:
-    """The store of streams, not open yet."""
-    chosen, limits, folder = settings.hub.store, settings.hub.limits, _store_folder(settings, env)
-    bounds = StoreLimits(limits.stream_events, limits.stream_size)
-    if chosen.type != "redis" or chosen.url is None:
-        kind: stores.StoreKind = "memory" if chosen.type == "memory" else "sqlite"
-        return stores.open_store(kind, folder, bounds, SystemClock())
+def _redis(chosen: StoreSettings, folder: Path, limits: StoreLimits) -> EventStore:
     from mcp_hub.stores.replicated import redis_store
 
+    assert chosen.url is not None, "the settings refuse it"
     url = chosen.url.get_secret_value()
-    return redis_store(url, chosen.prefix, chosen.lease, chosen.acknowledge, bounds, SystemClock())
+    return redis_store(url, chosen.prefix, chosen.lease, chosen.acknowledge, limits, SystemClock())
+
+
+class _StoreType(msgspec.Struct, frozen=True):
+    """A type of `hub.store`: makes its streams and, unless its `replicas` have them, its long results.
+
+    `file`: of the streams in the folder; empty for a server's. `is_lasting`: longer than the hub.
+    """
+
+    streams: Callable[[StoreSettings, Path, StoreLimits], EventStore]
+    documents: Callable[[Path, DocumentLimits, Callable[[], float]], Documents] = file_documents
+    file: str = ""
+    is_lasting: bool = True
+
+
+STORES: Final[Mapping[str, _StoreType]] = {
+    "sqlite": _StoreType(lambda _, folder, limits: failsafe_on_file(folder, limits, SystemClock()), file=FILE),
+    "memory": _StoreType(lambda _, __, limits: MemoryStore(limits), memory_documents, is_lasting=False),
+    "redis": _StoreType(_redis),
+}
+"""The stores by `hub.store.type`."""
+
+
+def open_store(settings: Settings, env: Mapping[str, str]) -> EventStore:
+    """The store of streams, not open yet."""
+    chosen, limits = settings.hub.store, settings.hub.limits
+    bounds = StoreLimits(limits.stream_events, limits.stream_size)
+    return STORES[chosen.type].streams(chosen, _store_folder(settings, env), bounds)
+
+
+def stream_file(settings: Settings, env: Mapping[str, str]) -> Path | None:
+    """The file of the streams, which may not exist; None if the store has a server."""
+    name = STORES[settings.hub.store.type].file
+    return _store_folder(settings, env) / name if name else None
 
 
 def open_history(settings: Settings, env: Mapping[str, str], store: EventStore | None) -> HistoryStore:
     """The history beside the streams of `store`; None: only to read."""
     if store is not None and store.replicas is not None:
         return store.replicas.history(wall_time)
-    folder = None if settings.hub.store.type == "memory" else own_folders(settings, env)[-1]
+    folder = _store_folder(settings, env) if STORES[settings.hub.store.type].is_lasting else None
     hub = "" if store is None else store.log.instance
     is_gone = Instances(folder or state_dir(env), hub).is_gone
     return HistoryFile(folder, hub, is_gone=is_gone, now=wall_time, clock=SystemClock())

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from mcp_hub.app.apply import Applier
 from mcp_hub.app.catalog_rules import executor_server, view_rules
-from mcp_hub.app.limits import Current
+from mcp_hub.app.limits import STORES, Current
 from mcp_hub.app.reload import Reloader
 from mcp_hub.call import Upstream
 from mcp_hub.catalog.flags import decoded
@@ -86,7 +86,7 @@ class HubStatus(msgspec.Struct):
     @property
     def store(self) -> StoreState:
         """Whether streams are durable, in memory by choice, or after a failure."""
-        if self.current.settings.hub.store.type == "memory":
+        if not STORES[self.current.settings.hub.store.type].is_lasting:
             return "memory"
         return "durable" if self.hub.durable.is_durable else "out_of_use"
 

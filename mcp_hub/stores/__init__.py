@@ -2,7 +2,7 @@
 
 `base`                    interfaces and limits of stream stores
 `documents`               the interface of stores of long results
-`open`                    makes the configured stores; long results in files and in memory
+`long_results`            long results in files and in memory
 `memory`                  streams in memory
 `sqlite`                  streams in a file
 `redis`, `replicated`     streams on a server of replicas

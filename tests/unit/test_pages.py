@@ -33,7 +33,7 @@ from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import ProfileSettings, Settings
 from mcp_hub.config.schema.tools import OverrideSettings, ToolSettings
 from mcp_hub.config.trust import STATE_FOLDERS
-from mcp_hub.stores.open import DOCUMENTS
+from mcp_hub.stores.long_results import DOCUMENTS
 from mcp_hub.stores.sqlite.store import FILE as SQLITE_FILE
 from mcp_hub.upstreams.functions.registry import Registry
 from tests.unit.formats.sdk_types import RESPONSES, fits

@@ -93,8 +93,10 @@ def run_with_history(
 
 def _with_store(reach: Reach) -> "Loaded":
     """The configuration. Exits with 2 if its store is in memory."""
+    from mcp_hub.app.limits import STORES
+
     loaded = load_config(reach.config)
-    if loaded.settings.hub.store.type == "memory":
+    if not STORES[loaded.settings.hub.store.type].is_lasting:
         message = f"Hubs of {loaded.path} keep calls in memory (hub.store), and none serves HTTP. Name one with --url."
         fail("store_in_memory", message)
     quiet_logs(0)

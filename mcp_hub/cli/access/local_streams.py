@@ -3,14 +3,13 @@
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Final, Self
 
 import anyio
 from msgspec.structs import replace
 
 from mcp_hub.app.dashboard.past_calls import PastCalls, journal_rules
-from mcp_hub.app.limits import open_history, open_store, state_dir
+from mcp_hub.app.limits import open_history, open_store, stream_file
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.plan import StreamLimits
 from mcp_hub.calls.reading.stored import fetched
@@ -26,9 +25,8 @@ from mcp_hub.fronts.rest.problem import unknown_call
 from mcp_hub.protocol.rest.history import HistoryCall, HistoryPage, HistoryQuery
 from mcp_hub.protocol.rest.streams import StreamList, StreamStatus
 from mcp_hub.sessions.session import LOCAL
-from mcp_hub.stores import open as stores
 from mcp_hub.stores.base import EventStore, Message, StoreLimits, StreamLog
-from mcp_hub.stores.sqlite.store import FILE
+from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import CallId
 
 _LOOK: Final = 0.05
@@ -39,17 +37,13 @@ _OWNER: Final = 2.0
 @asynccontextmanager
 async def open_streams(loaded: Loaded) -> AsyncIterator["LocalStreams"]:
     """The streams in the store, if there is one. Raises `UpstreamUnavailable`."""
-    settings = loaded.settings.hub
-    if settings.store.type == "redis":
-        store_name, is_there, store = settings.store.shown, True, open_store(loaded.settings, os.environ)
-    else:
-        folder = Path(settings.store.path) if settings.store.path is not None else state_dir(os.environ)
-        limits = StoreLimits(settings.limits.stream_events, settings.limits.stream_size)
-        store_name, is_there = str(folder / FILE), (folder / FILE).exists()  # a look must not create one
-        store = stores.open_store("sqlite" if is_there else "memory", folder, limits, SystemClock())
+    file = stream_file(loaded.settings, os.environ)
+    is_there = file is None or file.exists()  # a look must not create one
+    store = open_store(loaded.settings, os.environ) if is_there else MemoryStore(StoreLimits())
     await store.open()
     try:
         if is_there and not store.log.is_durable:
+            store_name = loaded.settings.hub.store.shown if file is None else file
             raise UpstreamUnavailable(f"The store {store_name} cannot be used. The log of the hub has the reason.")
         yield LocalStreams(store)
     finally:
@@ -180,7 +174,7 @@ async def tended(store: EventStore, row: StreamInfo) -> StreamInfo:
 @asynccontextmanager
 async def open_past_calls(loaded: Loaded) -> AsyncIterator["LocalHistory"]:
     """The past calls in the store. Raises `StoreError`."""
-    store = open_store(loaded.settings, os.environ) if loaded.settings.hub.store.type == "redis" else None
+    store = open_store(loaded.settings, os.environ) if stream_file(loaded.settings, os.environ) is None else None
     if store is not None:
         await store.open()
     history = open_history(loaded.settings, os.environ, store)

@@ -43,6 +43,11 @@ _NEEDED: Final = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 _ROOT_PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~-]{1,64}){0,8}")
 _SERVERS: Final = ("redis", "rediss", "unix")
 """Schemes of a server's URL: plain, TLS, Unix socket."""
+_OF_TYPE: Final = {
+    "path": ("sqlite", "Any other store does not have a folder."),
+    **dict.fromkeys(("url", "prefix", "lease", "acknowledge"), ("redis", 'Also set "type: redis" and "url".')),
+}
+"""Keys of a store that are for one type only, with advice."""
 
 
 class TelemetrySettings(Section):
@@ -216,11 +221,9 @@ class StoreSettings(Section):
 
     @model_validator(mode="after")
     def _has_a_place_or_none(self) -> Self:
-        if self.type != "sqlite" and self.path is not None:
-            raise finding("misplaced_key", "belongs to sqlite. Any other store does not have a folder.", "path")
-        for key in ("url", "prefix", "lease", "acknowledge"):
-            if self.type != "redis" and getattr(self, key) != type(self).model_fields[key].default:
-                raise finding("misplaced_key", 'belongs to redis. Also set "type: redis" and "url".', key)
+        for key, (type_, message) in _OF_TYPE.items():
+            if self.type != type_ and getattr(self, key) != type(self).model_fields[key].default:
+                raise finding("misplaced_key", f"belongs to {type_}. {message}", key)
         if self.type == "redis" and self.url is None:
             raise finding("missing_key", 'A store of type redis needs the server. Set "url".', "url")
         if self.type == "redis" and find_spec("redis") is None:

@@ -15,7 +15,7 @@ from mcp_hub.calls.runner import new_record
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import StoreError
 from mcp_hub.stores.documents import DocumentLimits, Documents, document_id
-from mcp_hub.stores.open import open_documents
+from mcp_hub.stores.long_results import file_documents, memory_documents
 from tests.unit.calls.long_results import LIMIT, call_of, lines_of, quarter, result, text_block
 
 pytestmark = pytest.mark.anyio
@@ -68,10 +68,11 @@ class Hub:
             at = int(found[1])
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "files"])
 async def hub(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Hub]:
     now = [1e9]
-    documents = open_documents(request.param, tmp_path, DocumentLimits(), lambda: now[0])
+    made = memory_documents if request.param == "memory" else file_documents
+    documents = made(tmp_path, DocumentLimits(), lambda: now[0])
     await documents.open()
     yield Hub(documents, now)
 

@@ -13,7 +13,7 @@ from mcp_hub.errors import StoreError
 from mcp_hub.events import CallEvent, Cancelled, Progressed, Started
 from mcp_hub.protocol.shape.stream_events import encoded
 from mcp_hub.stores.base import Change, Chunk, EventStore, StoreLimits
-from mcp_hub.stores.open import open_store
+from mcp_hub.stores.recovery.failsafe import failsafe_on_file
 from mcp_hub.types import CallId, Status
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +23,7 @@ SECONDS = 240
 
 
 async def opened(folder: Path) -> EventStore:
-    store = open_store("sqlite", folder, StoreLimits(), SystemClock())
+    store = failsafe_on_file(folder, StoreLimits(), SystemClock())
     await store.open()
     assert store.log.is_durable
     return store

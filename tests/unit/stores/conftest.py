@@ -8,9 +8,12 @@ import pytest
 from mcp_hub.stores.base import StoreLimits, StreamStore
 from tests.unit.stores.broken_files import HandClock
 from tests.unit.stores.event_stores import SMALL, opened
-from tests.unit.stores.redis_stores import EVERY_KIND
+from tests.unit.stores.redis_stores import EVERY_KIND, SERVERS
 
-_KINDS = [pytest.param(kind, marks=pytest.mark.processes) if "redis" in kind else kind for kind in EVERY_KIND]
+_KINDS = [
+    pytest.param(kind, marks=pytest.mark.processes) if kind.partition(",")[0] in SERVERS else kind
+    for kind in EVERY_KIND
+]
 
 
 @pytest.fixture(params=_KINDS)

@@ -14,7 +14,6 @@ from mcp_hub.errors import StoreError
 from mcp_hub.ids import new_call_id
 from mcp_hub.stores.base import Change, Chunk, EventPage, StoreLimits, StreamStore
 from mcp_hub.stores.locks import Instances, new_instance_id
-from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.stores.recovery.failsafe import FailsafeStore, failsafe_on_file
 from mcp_hub.stores.sqlite.store import SqliteStore
 
@@ -45,12 +44,6 @@ def new_failsafe(folder: Path, clock: Clock | None = None, limits: StoreLimits |
 
 
 SMALL = StoreLimits(stream_events=40, stream_bytes=4000, ended=5, sessions=3)
-
-KINDS: dict[str, Make] = {
-    "memory": lambda folder, limits: MemoryStore(limits),
-    "sqlite": SoleStore,
-    "failsafe": lambda folder, limits: new_failsafe(folder, limits=limits),
-}
 
 
 @asynccontextmanager

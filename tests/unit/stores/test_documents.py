@@ -7,12 +7,13 @@ from typing import Final
 
 import pytest
 
+from mcp_hub.app.limits import STORES
 from mcp_hub.errors import StoreError
+from mcp_hub.stores.base import StoreLimits
 from mcp_hub.stores.documents import DocumentLimits, Documents, document_id, is_document_id
-from mcp_hub.stores.open import DOCUMENTS, _FileDocuments, open_documents
-from mcp_hub.stores.replicated import _RedisDocuments
+from mcp_hub.stores.long_results import DOCUMENTS, _FileDocuments
 from tests.unit.stores import event_stores
-from tests.unit.stores.redis_stores import new_redis
+from tests.unit.stores.redis_stores import SERVERS, of_type
 
 pytestmark = pytest.mark.anyio
 
@@ -35,15 +36,17 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("redis", marks=pytest.mark.processes)])
+@pytest.fixture(
+    params=[pytest.param(type_, marks=pytest.mark.processes) if type_ in SERVERS else type_ for type_ in STORES]
+)
 async def documents(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncIterator[Documents]:
-    if request.param == "redis":
-        async with event_stores.opened(store := new_redis(tmp_path)):
-            yield _RedisDocuments(store.links, LIMITS, clock)
-        return
-    documents = open_documents(request.param, tmp_path, LIMITS, clock)
-    await documents.open()
-    yield documents
+    async with event_stores.opened(store := of_type(request.param, tmp_path, StoreLimits())):
+        if store.replicas is not None:
+            yield store.replicas.documents(LIMITS, clock)
+            return
+        documents = STORES[request.param].documents(tmp_path, LIMITS, clock)
+        await documents.open()
+        yield documents
 
 
 async def kept(documents: Documents, principal: str, bodies: list[bytes]) -> list[bool]:
@@ -109,7 +112,7 @@ async def test_the_principals_own_oldest_make_room(documents: Documents, clock: 
     assert await kept(documents, "you", others) == [True, True]
 
 
-@pytest.mark.parametrize("documents", ["memory", "sqlite"], indirect=True)
+@pytest.mark.parametrize("documents", [type_ for type_ in STORES if type_ not in SERVERS], indirect=True)
 async def test_anybodys_oldest_make_room_for_the_whole(documents: Documents, clock: Clock) -> None:
     for principal in "abcd":
         await put(documents, clock, principal, bodies(2, 2400))
@@ -248,7 +251,7 @@ async def test_a_write_that_fails_leaves_nothing_behind(
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("mcp_hub.stores.open.os.replace", full)
+    monkeypatch.setattr("mcp_hub.stores.long_results.os.replace", full)
     with pytest.raises(StoreError, match="No space left on device"):
         await files.put("me", b"text")
     assert names(tmp_path / DOCUMENTS) == []

@@ -11,7 +11,7 @@ import pytest
 from mcp_hub.stores.documents import DocumentLimits
 from mcp_hub.stores.keyed_files import KeyedFiles, stored_key
 from mcp_hub.stores.locks import Instances, lock_file, open_plain
-from mcp_hub.stores.open import _FileDocuments
+from mcp_hub.stores.long_results import _FileDocuments
 from mcp_hub.stores.sqlite.store import FILE
 from mcp_hub.types import Era
 from mcp_hub.upstreams.auth.grants import GrantStore

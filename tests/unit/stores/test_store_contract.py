@@ -1,10 +1,12 @@
 """What every store of streams promises (stores.base), whatever keeps them."""
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from mcp_hub.app.limits import STORES
 from mcp_hub.call import StreamInfo
+from mcp_hub.config.schema.hub import StoreSettings
 from mcp_hub.errors import Fenced, StoreError
 from mcp_hub.stores.base import PAGE_BYTES, Change, Chunk, StreamStore
 from tests.unit.stores.event_stores import (
@@ -21,6 +23,10 @@ from tests.unit.stores.event_stores import (
 )
 
 pytestmark = pytest.mark.anyio
+
+
+def test_each_type_that_the_settings_take_has_an_opener() -> None:
+    assert get_args(StoreSettings.model_fields["type"].annotation) == tuple(STORES)
 
 
 # -- rows and events

@@ -37,7 +37,7 @@ from mcp_hub.onboarding.files import BACKUP, FileRefused
 from mcp_hub.onboarding.servers_file.kept_secrets import FOLDER
 from mcp_hub.onboarding.servers_file.servers_file import ServersFile
 from mcp_hub.stores.history.file import FILE as HISTORY
-from mcp_hub.stores.open import DOCUMENTS
+from mcp_hub.stores.long_results import DOCUMENTS
 
 _ABOUT: Final = {"secrets": "a secret of the configuration"}
 _FOLDERS: Final = "folders"

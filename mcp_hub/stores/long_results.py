@@ -1,4 +1,4 @@
-"""Makes the configured stores, which are not open yet. Long results are kept in files or in memory.
+"""Long results in files or in memory.
 
 Files of long results lie in one folder that hubs share; any other file there is removed. A name has the principal's
 hash and the id, the head the length, the modification time the expiry.
@@ -13,20 +13,16 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import anyio
 
 from mcp_hub.attach.folder import make_folder
 from mcp_hub.attach.system import BYTES, NO_LINK
-from mcp_hub.clock import Clock
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
-from mcp_hub.stores.base import EventStore, StoreLimits
 from mcp_hub.stores.documents import DocumentLimits, Documents, Part, check_size, document_id, is_document_id, surplus
 from mcp_hub.stores.locks import open_plain, remove
-from mcp_hub.stores.memory import MemoryStore
-from mcp_hub.stores.recovery.failsafe import failsafe_on_file
 
 log = get_logger(__name__)
 
@@ -233,13 +229,12 @@ def _bytes(file: int, size: int) -> bytes:
 
 
 DOCUMENTS: Final = "results"
-"""The folder of long results in the hub's state directory."""
-StoreKind = Literal["sqlite", "memory"]
+"""The folder of long results in the store's."""
 
 
-def open_store(kind: StoreKind, folder: Path, limits: StoreLimits, clock: Clock) -> EventStore:
-    return MemoryStore(limits) if kind == "memory" else failsafe_on_file(folder, limits, clock)
+def file_documents(folder: Path, limits: DocumentLimits, now: Callable[[], float]) -> Documents:
+    return _FileDocuments(folder / DOCUMENTS, limits, now)
 
 
-def open_documents(kind: StoreKind, folder: Path, limits: DocumentLimits, now: Callable[[], float]) -> Documents:
-    return _MemoryDocuments(limits, now) if kind == "memory" else _FileDocuments(folder / DOCUMENTS, limits, now)
+def memory_documents(folder: Path, limits: DocumentLimits, now: Callable[[], float]) -> Documents:
+    return _MemoryDocuments(limits, now)

@@ -27,7 +27,7 @@ from bench.relays import Setup, Side
 from mcp_hub.cli.lean import COLLECTOR
 from mcp_hub.cli.serving import calm_collector
 from mcp_hub.formats.calls import write_calls
-from mcp_hub.formats.providers import FACTS, Format
+from mcp_hub.formats.providers import PROVIDERS, Format
 from mcp_hub.formats.records import ModelCall
 from mcp_hub.fronts.rest.formats.options import ExportOptions, ToolSelection
 from mcp_hub.fronts.rest.formats.tools import ChosenTools, KeptExports, exported
@@ -59,9 +59,9 @@ def exports(run: Run) -> None:
     run.say(f"  {EXPORT}: {kind}")
     sides = {
         f"{into}{', strict' if is_strict else ''}": (into, is_strict)
-        for into in FACTS
+        for into in PROVIDERS
         for is_strict in (False, True)
-        if FACTS[into].strict is not None or not is_strict
+        if PROVIDERS[into].strict is not None or not is_strict
     }
     samples: dict[str, list[Figures]] = {name: [] for name in sides}
     with _collector_of_a_hub():
@@ -86,7 +86,7 @@ def _collector_of_a_hub() -> Iterator[None]:
 
 async def _exported(tools: list[bytes], into: Format, is_strict: bool) -> Figures:
     """CPU ms of all tools, the first time and from what is kept, and the bytes of the answers."""
-    kept, most = KeptExports(), FACTS[into].most_tools or len(tools)
+    kept, most = KeptExports(), PROVIDERS[into].most_tools or len(tools)
     options = ExportOptions(into, is_strict, False, False, False, ToolSelection())
     requests = [
         (_View(), partial(exported, ChosenTools(tools[start : start + most], b"{}", {}, frozenset()), options))

@@ -16,10 +16,9 @@ import anthropic
 import anyio
 
 from mcp_hub import Hub, HubError
-from mcp_hub.formats.calls import read_calls
+from mcp_hub.formats.calls import error_result, read_calls, write_results
 from mcp_hub.formats.providers import Format
 from mcp_hub.formats.records import ModelCall
-from mcp_hub.formats.results import error_result, write_results
 from mcp_hub.formats.tools import export
 
 MODEL = os.environ.get("MODEL", "claude-sonnet-5-5")

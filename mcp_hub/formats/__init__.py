@@ -1,12 +1,14 @@
 """Provider formats: tools, calls, results and model output in the shapes of model providers. No I/O, no SDK.
 
-* `tools`, `calls`, `results`: to and from MCP
-* `providers`: facts about each format
-* `events`, `output_reader`, `model_output`: streamed output of models, and its readers
+* `tools`: to and from MCP; groups, tool search
+* `calls`: calls and results, to and from MCP
+* `providers`: the table of formats
+* `provider`: the form of an entry
+* `anthropic`, `gemini`, `openai`: what only one provider has
+* `events`: streamed output of models
 * `prompted`: models whose calls are text
 * `schemas`: JSON Schema for a provider
 * `arguments`: of calls
-* `search`: tool search
 * `connectors`: servers that a provider connects to
 * `records`: shared types
 """

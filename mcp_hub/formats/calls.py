@@ -1,20 +1,19 @@
-"""Calls in a model's answer as calls of tools, and back."""
+"""Calls in a model's answer as calls of tools, MCP results as the messages that answer them, and back."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from mcp_hub.errors import FormatRefused
-from mcp_hub.formats.arguments import ArgumentNames, checked, read_arguments
-from mcp_hub.formats.providers import FACTS, Format
-from mcp_hub.formats.records import CallFault, ModelCall, json_value
+from mcp_hub.formats.arguments import ArgumentNames
+from mcp_hub.formats.provider import NO_ID
+from mcp_hub.formats.providers import FORMATS, PROVIDERS, Format
+from mcp_hub.formats.records import CallFault, McpResult, ModelCall, json_value
 from mcp_hub.types import JsonObject
 
 MAX_CALLS: Final = 64
 """The most calls in one request."""
-NO_ID: Final = "mcp_hub_no_id"
-"""The member of `extra` for an id that the hub made: Gemini may send none."""
 
 
 def read_calls(body: object, out_of: Format, tools: Iterable[JsonObject] | None = None) -> tuple[ModelCall, ...]:
@@ -29,7 +28,7 @@ def read_calls(body: object, out_of: Format, tools: Iterable[JsonObject] | None 
     if len(items) > MAX_CALLS:
         raise FormatRefused("too_many_calls", f"{len(items)} calls; one request takes {MAX_CALLS}. Split it.")
     schemas = None if tools is None else {tool["name"]: tool.get("inputSchema") for tool in tools}
-    calls = tuple(_restored(_READ[out_of](item, at), out_of, schemas) for at, item in enumerate(items))
+    calls = tuple(_restored(FORMATS[out_of].read_call(item, at), out_of, schemas) for at, item in enumerate(items))
     seen: set[str] = set()
     for call in calls:
         if call.id in seen:
@@ -44,24 +43,24 @@ def write_calls(calls: Sequence[ModelCall], into: Format, tools: Iterable[JsonOb
     items = []
     for call in calls:
         arguments = call.arguments
-        if call.name in schemas and into in FACTS:
-            arguments = ArgumentNames(schemas[call.name], FACTS[into].plain).for_provider(arguments)
+        if call.name in schemas and into in PROVIDERS:
+            arguments = ArgumentNames(schemas[call.name], PROVIDERS[into].plain).for_provider(arguments)
         extra = {key: value for key, value in call.extra.items() if key != NO_ID}
-        items.append(_WRITE[into](call, arguments, extra))
+        items.append(FORMATS[into].write_call(call, arguments, extra))
     return items
 
 
 def restored(call: ModelCall, out_of: Format, input_schema: object) -> ModelCall:
     """The call with the tool's own parameter names."""
-    if call.fault is not None or out_of not in FACTS:
+    if call.fault is not None or out_of not in PROVIDERS:
         return call
     return msgspec.structs.replace(call, arguments=argument_names(out_of, input_schema).restored(call.arguments))
 
 
 def argument_names(out_of: Format, input_schema: object) -> ArgumentNames:
     """A tool's parameter names in a format."""
-    facts = FACTS[out_of]
-    return ArgumentNames(input_schema, facts.strict or facts.plain)
+    provider = PROVIDERS[out_of]
+    return ArgumentNames(input_schema, provider.strict or provider.plain)
 
 
 def _restored(call: ModelCall, out_of: Format, schemas: Mapping[str, object] | None) -> ModelCall:
@@ -73,30 +72,14 @@ def _restored(call: ModelCall, out_of: Format, schemas: Mapping[str, object] | N
     return restored(call, out_of, schemas[call.name])
 
 
-_INSIDE: Final = {
-    Format.MCP: ("calls",),
-    Format.ANTHROPIC: ("content",),
-    Format.OPENAI: ("choices", "message", "tool_calls"),
-    Format.OPENAI_RESPONSES: ("output",),
-    Format.GEMINI: ("candidates", "content", "parts"),
-}
-"""Members on the way from a response to its items."""
-_IS_CALL: Final[dict[Format, Callable[[JsonObject], bool]]] = {
-    Format.MCP: lambda item: "name" in item,
-    Format.ANTHROPIC: lambda item: item.get("type") == "tool_use",
-    Format.OPENAI: lambda item: item.get("type", "function") == "function" and "function" in item,
-    Format.OPENAI_RESPONSES: lambda item: item.get("type") == "function_call",
-    Format.GEMINI: lambda item: item.get("functionCall") is not None or isinstance(item.get("name"), str),
-}
-
-
 def _call_items(body: Any, out_of: Format) -> list[JsonObject]:
     items = [body] if isinstance(body, dict) else body
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise FormatRefused("invalid_calls", f"the body is not what a model answers in the format {out_of}.")
-    for member in _INSIDE[out_of]:
+    entry = FORMATS[out_of]
+    for member in entry.inside:
         items = [inner for item in items for inner in _inner(item, member)]
-    return [item for item in items if isinstance(item, dict) and _IS_CALL[out_of](item)]
+    return [item for item in items if isinstance(item, dict) and entry.is_call(item)]
 
 
 def _inner(item: object, member: str) -> list[Any]:
@@ -108,110 +91,37 @@ def _inner(item: object, member: str) -> list[Any]:
     return inside if isinstance(inside, list) else [inside]
 
 
-def _text(item: JsonObject, member: str, out_of: Format) -> str:
-    value = item.get(member)
-    if not isinstance(value, str) or not value:
-        raise FormatRefused("invalid_calls", f'a call of the format {out_of} lacks "{member}".')
-    return value
+# -- results
 
 
-def _call(call_id: str, name: str, arguments: JsonObject | CallFault, extra: JsonObject) -> ModelCall:
-    if isinstance(arguments, CallFault):
-        return ModelCall(id=call_id, name=name, arguments={}, extra=extra, fault=arguments)
-    return ModelCall(call_id, name, arguments, extra)
+def error_result(message: str) -> McpResult:
+    return {"content": [{"type": "text", "text": message}], "isError": True}
 
 
-def _extra_members(item: JsonObject, *taken: str) -> JsonObject:
-    return {key: value for key, value in item.items() if key not in taken}
+def write_results(calls: Sequence[ModelCall], results: Mapping[str, McpResult], into: Format) -> list[JsonObject]:
+    """The messages (Responses API: items) that answer the calls, in order.
+
+    `results` by call id; a fault answers its call. Media that a format cannot carry becomes text; OpenAI Chat gets
+    images, audio and files in a user message.
+
+    Raises: FormatRefused: `unknown_call`, `missing_result`.
+    """
+    stray = sorted(results.keys() - {call.id for call in calls})
+    if stray:
+        raise FormatRefused("unknown_call", f'there is no call with the id "{stray[0]}".')
+    lacking = [call.id for call in calls if call.fault is None and call.id not in results]
+    if lacking:
+        raise FormatRefused("missing_result", f'the call "{lacking[0]}" has no result. An error is one, too.')
+    answered = [(call, results[call.id] if call.fault is None else error_result(call.fault.message)) for call in calls]
+    return FORMATS[into].write_results(answered)
 
 
-def _read_mcp(item: JsonObject, at: int) -> ModelCall:
-    has_id = isinstance(item.get("id"), str)
-    extra = {**_extra_members(item, "id", "name", "arguments"), **({} if has_id else {NO_ID: True})}
-    name = _text(item, "name", Format.MCP)
-    return _call(item["id"] if has_id else f"call_{at}", name, checked(item.get("arguments", {})), extra)
+def read_results(messages: Sequence[object], out_of: Format) -> list[tuple[str, McpResult]]:
+    """The results in messages or items, with call ids (Gemini: or names); SDK objects are accepted.
 
-
-def _read_anthropic(item: JsonObject, at: int) -> ModelCall:
-    input_ = item.get("input", {})
-    arguments = _decoded(input_)
-    extra = _extra_members(item, "type", "id", "name", "input")
-    return _call(_text(item, "id", Format.ANTHROPIC), _text(item, "name", Format.ANTHROPIC), arguments, extra)
-
-
-def _read_openai(item: JsonObject, at: int) -> ModelCall:
-    function = item["function"] if isinstance(item["function"], dict) else {}
-    arguments = _decoded(function.get("arguments"))
-    extra = _extra_members(item, "type", "id", "function")
-    return _call(_text(item, "id", Format.OPENAI), _text(function, "name", Format.OPENAI), arguments, extra)
-
-
-def _read_responses(item: JsonObject, at: int) -> ModelCall:
-    extra = _extra_members(item, "type", "call_id", "name", "arguments")
-    call_id = _text(item, "call_id", Format.OPENAI_RESPONSES)
-    return _call(call_id, _text(item, "name", Format.OPENAI_RESPONSES), _decoded(item.get("arguments")), extra)
-
-
-def _decoded(arguments: object) -> JsonObject | CallFault:
-    return read_arguments(arguments) if isinstance(arguments, str) else checked({} if arguments is None else arguments)
-
-
-def _read_gemini(item: JsonObject, at: int) -> ModelCall:
-    call = item.get("functionCall", item)  # a call alone, as in `response.function_calls` of the SDK
-    call = call if isinstance(call, dict) else {}
-    extra = (_extra_members(item, "functionCall") if call is not item else {}) | _extra_members(
-        call, "id", "name", "args"
-    )
-    has_id = isinstance(call.get("id"), str) and call["id"] != ""
-    extra = extra if has_id else {**extra, NO_ID: True}
-    name = _text(call, "name", Format.GEMINI)
-    arguments = call.get("args")
-    arguments = checked({} if arguments is None else arguments)
-    return _call(call["id"] if has_id else f"call_{at}", name, arguments, extra)
-
-
-_READ: Final = {
-    Format.MCP: _read_mcp,
-    Format.ANTHROPIC: _read_anthropic,
-    Format.OPENAI: _read_openai,
-    Format.OPENAI_RESPONSES: _read_responses,
-    Format.GEMINI: _read_gemini,
-}
-
-
-def _id(call: ModelCall) -> JsonObject:
-    return {} if NO_ID in call.extra else {"id": call.id}
-
-
-def _encoded(arguments: JsonObject) -> str:
-    return msgspec.json.encode(arguments).decode()
-
-
-def _write_mcp(call: ModelCall, arguments: JsonObject, extra: JsonObject) -> JsonObject:
-    return {**_id(call), "name": call.name, "arguments": arguments, **extra}
-
-
-def _write_anthropic(call: ModelCall, arguments: JsonObject, extra: JsonObject) -> JsonObject:
-    return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments, **extra}
-
-
-def _write_openai(call: ModelCall, arguments: JsonObject, extra: JsonObject) -> JsonObject:
-    function = {"name": call.name, "arguments": _encoded(arguments)}
-    return {"type": "function", "id": call.id, "function": function, **extra}
-
-
-def _write_responses(call: ModelCall, arguments: JsonObject, extra: JsonObject) -> JsonObject:
-    return {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": _encoded(arguments), **extra}
-
-
-def _write_gemini(call: ModelCall, arguments: JsonObject, extra: JsonObject) -> JsonObject:
-    return {"functionCall": {**_id(call), "name": call.name, "args": arguments}, **extra}
-
-
-_WRITE: Final = {
-    Format.MCP: _write_mcp,
-    Format.ANTHROPIC: _write_anthropic,
-    Format.OPENAI: _write_openai,
-    Format.OPENAI_RESPONSES: _write_responses,
-    Format.GEMINI: _write_gemini,
-}
+    Raises: FormatRefused: `invalid_results`.
+    """
+    try:
+        return [(str(call_id), result) for call_id, result in FORMATS[out_of].read_results(json_value(messages))]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FormatRefused("invalid_results", f"these are not results of the format {out_of}: {error!r}") from error

@@ -1,20 +1,29 @@
-"""The formats, and facts that tools, calls and results share."""
+"""The table of formats, and the format of MCP itself, which no model streams."""
 
 import re
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
-import msgspec
-
 from mcp_hub.errors import FormatRefused
-from mcp_hub.formats.schemas.dialects import (
-    ANTHROPIC,
-    ANTHROPIC_STRICT,
-    GEMINI,
-    OPENAI,
-    OPENAI_STRICT,
-    Dialect,
+from mcp_hub.formats.anthropic import ANTHROPIC
+from mcp_hub.formats.arguments import checked
+from mcp_hub.formats.gemini import GEMINI
+from mcp_hub.formats.openai import OPENAI, RESPONSES
+from mcp_hub.formats.provider import (
+    NO_ID,
+    Answered,
+    CallResults,
+    OutputReader,
+    Provider,
+    extra_members,
+    id_members,
+    model_call,
+    text_member,
 )
+from mcp_hub.formats.records import ModelCall
+from mcp_hub.formats.schemas.dialects import Dialect
+from mcp_hub.types import JsonObject
 
 
 class Format(StrEnum):
@@ -27,28 +36,49 @@ class Format(StrEnum):
     GEMINI = "gemini"
 
 
-class _FormatFacts(msgspec.Struct, frozen=True):
-    """Limits on tools: names, count, schemas, deferral, groups."""
-
-    names: re.Pattern[str]
-    plain: Dialect
-    strict: Dialect | None = None
-    most_tools: int = 0
-    defers: bool = False
-    groups: bool = False
+def _read_call(item: JsonObject, at: int) -> ModelCall:
+    has_id = isinstance(item.get("id"), str)
+    extra = {**extra_members(item, "id", "name", "arguments"), **({} if has_id else {NO_ID: True})}
+    name = text_member(item, "name", "mcp")
+    return model_call(item["id"] if has_id else f"call_{at}", name, checked(item.get("arguments", {})), extra)
 
 
-_OPENAI_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+def _write_call(call: ModelCall, arguments: JsonObject, extra: JsonObject) -> JsonObject:
+    return {**id_members(call), "name": call.name, "arguments": arguments, **extra}
 
-FACTS: Final = {
-    Format.ANTHROPIC: _FormatFacts(re.compile(r"[a-zA-Z0-9_-]{1,128}"), ANTHROPIC, ANTHROPIC_STRICT, defers=True),
-    Format.OPENAI: _FormatFacts(_OPENAI_NAME, OPENAI, OPENAI_STRICT, most_tools=128),
-    Format.OPENAI_RESPONSES: _FormatFacts(
-        _OPENAI_NAME, OPENAI, OPENAI_STRICT, most_tools=128, defers=True, groups=True
-    ),
-    Format.GEMINI: _FormatFacts(re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}"), GEMINI),
+
+def _write_results(answered: Answered) -> list[JsonObject]:
+    return [{**id_members(call), "result": result} for call, result in answered]
+
+
+def _read_results(messages: Sequence[JsonObject]) -> CallResults:
+    return [(message.get("id", ""), message["result"]) for message in messages]
+
+
+_MCP: Final = Provider(
+    names=re.compile(r".+", re.DOTALL),
+    plain=Dialect(None),
+    write_tool=lambda definition, schema, is_strict: definition,
+    read_tools=list,
+    inside=("calls",),
+    is_call=lambda item: "name" in item,
+    read_call=_read_call,
+    write_call=_write_call,
+    write_results=_write_results,
+    read_results=_read_results,
+    reader=None,
+)
+
+FORMATS: Final[Mapping[Format, Provider]] = {
+    Format.MCP: _MCP,
+    Format.ANTHROPIC: ANTHROPIC,
+    Format.OPENAI: OPENAI,
+    Format.OPENAI_RESPONSES: RESPONSES,
+    Format.GEMINI: GEMINI,
 }
-"""Facts about each format of a provider; names as of 2026-11-24."""
+"""Every format; the rest of the hub asks here what a format has."""
+PROVIDERS: Final[Mapping[Format, Provider]] = {name: entry for name, entry in FORMATS.items() if entry is not _MCP}
+"""The formats of model providers."""
 
 
 def format_named(name: str) -> Format:
@@ -58,3 +88,11 @@ def format_named(name: str) -> Format:
     except ValueError:
         names = ", ".join(Format)
         raise FormatRefused("unknown_format", f'unknown format "{name}". Use one of: {names}.') from None
+
+
+def output_reader(out_of: Format) -> OutputReader:
+    """A reader for one output. Raises: FormatRefused (`unknown_format`), also for MCP."""
+    reader = FORMATS[out_of].reader
+    if reader is None:
+        raise FormatRefused("unknown_format", f'the format "{out_of}" has no streams. Use that of a provider.')
+    return reader()

@@ -1,16 +1,19 @@
-"""MCP definitions as a provider's tools, and back. Groups of tools: namespaces of the Responses API."""
+"""MCP definitions as a provider's tools, and back; groups of tools (namespaces); tool search."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
+import msgspec
+
 from mcp_hub.errors import FormatRefused
-from mcp_hub.formats.providers import FACTS, Format
-from mcp_hub.formats.records import Exported, Loss, json_value
+from mcp_hub.formats.calls import read_calls, write_results
+from mcp_hub.formats.provider import NOTHING_FOUND
+from mcp_hub.formats.providers import FORMATS, Format
+from mcp_hub.formats.records import CallFault, Exported, Loss, ModelCall, json_value
 from mcp_hub.formats.schemas.canonical import canonical
-from mcp_hub.formats.schemas.dialects import STRICT_OPTIONAL, STRICT_TOOLS, STRICT_UNIONS
 from mcp_hub.formats.schemas.emitters import OVER, Strictness, plain, strict
-from mcp_hub.formats.schemas.nodes import Node, text_of
+from mcp_hub.formats.schemas.nodes import Node
 from mcp_hub.formats.schemas.subset import NotStrict
 from mcp_hub.types import JsonObject
 
@@ -40,12 +43,12 @@ def server_groups(servers: Mapping[str, str | None]) -> dict[str, ToolGroup]:
 
 def check_groups(groups: Mapping[str, ToolGroup], into: Format) -> None:
     """Raises: FormatRefused: `grouping_unsupported`, `unsupported_tool`, `duplicate_name`."""
-    facts = FACTS.get(into)
-    if facts is None or not facts.groups:
-        formats = ", ".join(format_ for format_ in FACTS if FACTS[format_].groups)
+    provider = FORMATS[into]
+    if not provider.has_groups:
+        formats = ", ".join(name for name, entry in FORMATS.items() if entry.has_groups)
         raise FormatRefused("grouping_unsupported", f"{into} does not have groups. Leave them out, or use {formats}.")
     names = [group.name for group in set(groups.values())]
-    odd = sorted(name for name in names if facts.names.fullmatch(name) is None)
+    odd = sorted(name for name in names if provider.names.fullmatch(name) is None)
     if odd:
         raise FormatRefused("unsupported_tool", f"{into} does not take the groups {', '.join(odd)}. Rename them.")
     if len(set(names)) < len(names):
@@ -68,16 +71,12 @@ def grouped(tools: Sequence[JsonObject], groups: Mapping[str, ToolGroup]) -> lis
     return entries
 
 
-PROGRAMMATIC: Final = {Format.ANTHROPIC: "code_execution_20260521", Format.OPENAI_RESPONSES: "programmatic"}
-"""The caller of a format that is a program."""
-
-
-_END: Final = {"cache_control": {"type": "ephemeral"}}
-"""At the last tool of those that Anthropic caches."""
+PROGRAMMATIC: Final = tuple(name for name, entry in FORMATS.items() if entry.for_programs is not None)
+"""The formats of tools that a model's code may call."""
 
 
 class _Definitions(Protocol):
-    """Definitions of tools, counted and read in order."""
+    """_Definitions of tools, counted and read in order."""
 
     def __len__(self) -> int: ...
 
@@ -112,8 +111,7 @@ def export(
     if into is Format.MCP:
         return Exported({"tools": [*([search] if search else []), *tools]}, {})
     _check_count(len(tools), into, is_deferred=search is not None)
-    has_end = has_breakpoint and into is Format.ANTHROPIC
-    emitter = _Emitter(into, is_strict, frozenset(programmatic), is_deferred=search is not None, has_end=has_end)
+    emitter = _Emitter(into, is_strict, frozenset(programmatic), is_deferred=search is not None, has_end=has_breakpoint)
     exported: list[Any] = [] if search is None else [emitter.search(search)]
     definitions: list[Any] = []
     for number, definition in enumerate(tools, 1):
@@ -121,18 +119,19 @@ def export(
         definitions.append(sealed(tool) if sealed is not None and groups is None else tool)
     emitter.check_names()
     exported += definitions if groups is None else grouped(definitions, groups)
-    entries = [{"functionDeclarations": exported}] if into is Format.GEMINI and exported else exported
+    around = FORMATS[into].around
+    entries = [{around: exported}] if around and exported else exported
     return Exported({"tools": entries}, emitter.losses)
 
 
 def _check_count(count: int, into: Format, *, is_deferred: bool) -> None:
-    facts = FACTS[into]
-    if is_deferred and not facts.defers:
+    provider = FORMATS[into]
+    if is_deferred and provider.write_found is None:
         raise FormatRefused("deferral_unsupported", f"{into} cannot defer tools. Use expose=search for a short list.")
-    if facts.most_tools and not is_deferred and count > facts.most_tools:
+    if provider.most_tools and not is_deferred and count > provider.most_tools:
         raise FormatRefused(
             "too_many_tools",
-            f"{count} tools, and {into} takes {facts.most_tools}. Select some with tools=, server= or profile=, "
+            f"{count} tools, and {into} takes {provider.most_tools}. Select some with tools=, server= or profile=, "
             "or use expose=search or defer=1 (openai-responses).",
         )
 
@@ -143,29 +142,28 @@ class _Emitter:
     ) -> None:
         self.losses: dict[str, tuple[Loss, ...]] = {}
         self._into = into
-        self._facts = FACTS[into]
+        self._provider = provider = FORMATS[into]
         self._is_strict = is_strict
         self._programmatic = programmatic
         self._is_deferred = is_deferred
-        self._has_end = has_end
+        self._end = provider.end if has_end else {}
         self._names: list[str] = []
         self._odd: list[str] = []
-        self._budget = [STRICT_TOOLS, STRICT_OPTIONAL, STRICT_UNIONS] if into is Format.ANTHROPIC else None
+        self._budget = provider.budget
 
     def search(self, definition: JsonObject) -> JsonObject:
-        if self._into is Format.OPENAI_RESPONSES:
-            self._has_name(definition)
-            schema, _ = self._schema(definition, [], may_be_strict=False)
-            description = definition.get("description", "")
-            return {"type": "tool_search", "execution": "client", "description": description, "parameters": schema}
-        return self._tool(definition) | (_END if self._has_end else {})
+        if self._provider.write_search is None:
+            return self._tool(definition) | self._end
+        self._has_name(definition)
+        schema, _ = self._schema(definition, [], may_be_strict=False)
+        return self._provider.write_search(definition, schema)
 
     def tool(self, definition: JsonObject, *, is_last: bool) -> JsonObject:
         tool = self._tool(definition)
         if self._is_deferred:
             tool["defer_loading"] = True
-        elif is_last and self._has_end:
-            tool |= _END
+        elif is_last:
+            tool |= self._end
         return tool
 
     def check_names(self) -> None:
@@ -180,7 +178,7 @@ class _Emitter:
 
     def _has_name(self, definition: JsonObject) -> bool:
         name = definition.get("name")
-        is_sound = isinstance(name, str) and self._facts.names.fullmatch(name) is not None
+        is_sound = isinstance(name, str) and self._provider.names.fullmatch(name) is not None
         (self._names if is_sound else self._odd).append(str(name))
         return is_sound
 
@@ -191,17 +189,14 @@ class _Emitter:
         schema, is_strict = self._schema(definition, losses, may_be_strict=self._is_strict)
         if losses:
             self.losses[name] = tuple(losses)
-        tool = _SHAPES[self._into](definition, schema, is_strict)
-        if name in self._programmatic and self._into in PROGRAMMATIC:
-            tool["allowed_callers"] = ["direct", PROGRAMMATIC[self._into]]
-            if self._into is Format.ANTHROPIC and "outputSchema" in definition:
-                returned = text_of(definition["outputSchema"])
-                tool["description"] = f"{tool.get('description', '')}\n\nReturns JSON: {returned}".strip()
+        tool = self._provider.write_tool(definition, schema, is_strict)
+        if name in self._programmatic and self._provider.for_programs is not None:
+            self._provider.for_programs(tool, definition)
         return tool
 
     def _schema(self, definition: JsonObject, losses: list[Loss], *, may_be_strict: bool) -> tuple[Node, bool]:
         schema = canonical(definition.get("inputSchema"), losses)
-        dialect = self._facts.strict
+        dialect = self._provider.strict
         if may_be_strict and dialect is not None:
             strict_losses: list[Loss] = []
             try:
@@ -212,76 +207,84 @@ class _Emitter:
             else:
                 losses += strict_losses
                 return enforced.schema, True
-        return plain(schema, self._facts.plain, losses), False
+        return plain(schema, self._provider.plain, losses), False
 
     def _spend(self, enforced: Strictness) -> None:
-        """Raises: NotStrict above Anthropic's limits for a request."""
+        """Raises: NotStrict above the provider's limits for a request."""
         if self._budget is None:
             return
-        budget = [have - cost for have, cost in zip(self._budget, (1, enforced.optional, enforced.unions), strict=True)]
+        tools, optional, unions = self._budget
+        budget = (tools - 1, optional - enforced.optional, unions - enforced.unions)
         if min(budget) < 0:
             raise NotStrict(OVER)
         self._budget = budget
 
 
-def _labels(definition: JsonObject) -> JsonObject:
-    description = definition.get("description") or definition.get("title")
-    return {"name": definition["name"], **({"description": description} if description else {})}
-
-
-def _anthropic(definition: JsonObject, schema: Node, is_strict: bool) -> JsonObject:
-    return {**_labels(definition), "input_schema": schema, **({"strict": True} if is_strict else {})}
-
-
-def _openai(definition: JsonObject, schema: Node, is_strict: bool) -> JsonObject:
-    return {"type": "function", "function": {**_labels(definition), "parameters": schema, "strict": is_strict}}
-
-
-def _responses(definition: JsonObject, schema: Node, is_strict: bool) -> JsonObject:
-    output = {"output_schema": definition["outputSchema"]} if "outputSchema" in definition else {}
-    return {"type": "function", **_labels(definition), "parameters": schema, "strict": is_strict, **output}
-
-
-def _gemini(definition: JsonObject, schema: Node, is_strict: bool) -> JsonObject:
-    tool = _labels(definition)
-    tool.setdefault("description", definition["name"])
-    output = {"responseJsonSchema": definition["outputSchema"]} if "outputSchema" in definition else {}
-    return {**tool, "parametersJsonSchema": schema, **output}
-
-
-_SHAPES: Final = {
-    Format.ANTHROPIC: _anthropic,
-    Format.OPENAI: _openai,
-    Format.OPENAI_RESPONSES: _responses,
-    Format.GEMINI: _gemini,
-}
-
-
 def read_tools(body: Mapping[str, Any], out_of: Format) -> list[JsonObject]:
     """MCP definitions for a request's functions; SDK objects are accepted."""
-    tools = json_value(body.get("tools", []))
-    match out_of:
-        case Format.MCP:
-            return list(tools)
-        case Format.ANTHROPIC:
-            return [_read(tool, tool["input_schema"], None) for tool in tools if "input_schema" in tool]
-        case Format.OPENAI:
-            functions = [tool["function"] for tool in tools if tool.get("type") == "function"]
-            return [_read(tool, tool.get("parameters"), None) for tool in functions]
-        case Format.OPENAI_RESPONSES:
-            listed = [
-                function
-                for tool in tools
-                for function in (tool["tools"] if tool.get("type") == "namespace" else (tool,))
-            ]
-            functions = [tool for tool in listed if tool.get("type") == "function"]
-            return [_read(tool, tool.get("parameters"), tool.get("output_schema")) for tool in functions]
-        case Format.GEMINI:
-            functions = [function for tool in tools for function in tool.get("functionDeclarations", ())]
-            return [_read(tool, tool.get("parametersJsonSchema"), tool.get("responseJsonSchema")) for tool in functions]
+    return FORMATS[out_of].read_tools(json_value(body.get("tools", [])))
 
 
-def _read(tool: JsonObject, schema: Node | None, output: Node | None) -> JsonObject:
-    description = {"description": tool["description"]} if "description" in tool else {}
-    returned = {} if output is None else {"outputSchema": output}
-    return {"name": tool["name"], **description, "inputSchema": schema or {"type": "object"}, **returned}
+# -- search
+
+
+class SearchArguments(msgspec.Struct):
+    """The arguments of the search tool."""
+
+    query: str
+    server: str | None = None
+    limit: int | None = None
+
+
+def read_search(call: object, out_of: Format) -> ModelCall:
+    """A model's call of the search tool; SDK objects are accepted. Raises: FormatRefused: `invalid_calls`."""
+    item = json_value(call)
+    as_call = FORMATS[out_of].read_search
+    calls = read_calls(as_call(item) if as_call is not None and isinstance(item, dict) else item, out_of)
+    if len(calls) != 1:
+        raise FormatRefused("invalid_calls", f"call has to be one call of the search tool, in the format {out_of}.")
+    (search_call,) = calls
+    if search_call.fault is not None:
+        return search_call
+    try:
+        if msgspec.convert(search_call.arguments, SearchArguments, strict=False).query.strip():
+            return search_call
+        problem = "the query is empty"
+    except msgspec.ValidationError as error:
+        problem = str(error)
+    fault = CallFault("invalid_arguments", f"{problem}. Give query: what the tool is needed for, in a few words.")
+    return msgspec.structs.replace(search_call, fault=fault)
+
+
+def write_found(
+    tools: Sequence[JsonObject],
+    into: Format,
+    call: ModelCall | None = None,
+    *,
+    is_strict: bool = False,
+    groups: Mapping[str, ToolGroup] | None = None,
+) -> JsonObject:
+    """The answer to a search with these tools, the best first; `call` is the model's, if any. Raises: FormatRefused.
+
+    Anthropic takes references, the Responses API definitions; elsewhere tools go into the next request.
+    """
+    if groups is not None:
+        check_groups(groups, into)
+    messages = [] if call is None else _answered(call, tools, into)
+    if (write := FORMATS[into].write_found) is not None:
+        return write(tools, call, messages, lambda: _deferred(tools, into, is_strict, groups))
+    answer = export(tools, into, is_strict=is_strict).body
+    return answer if call is None else {**answer, "messages": messages}
+
+
+def _deferred(
+    tools: Sequence[JsonObject], into: Format, is_strict: bool, groups: Mapping[str, ToolGroup] | None
+) -> list[JsonObject]:
+    exported = [{**tool, "defer_loading": True} for tool in export(tools, into, is_strict=is_strict).body["tools"]]
+    return exported if groups is None else grouped(exported, groups)
+
+
+def _answered(call: ModelCall, tools: Sequence[JsonObject], into: Format) -> list[JsonObject]:
+    text = f"You can call these tools now: {', '.join(tool['name'] for tool in tools)}" if tools else NOTHING_FOUND
+    result = {call.id: {"content": [{"type": "text", "text": text}]}} if call.fault is None else {}
+    return write_results([call], result, into)

@@ -232,9 +232,9 @@ DOCUMENTS: Final = "results"
 """The folder of long results in the store's."""
 
 
-def file_documents(folder: Path, limits: DocumentLimits, now: Callable[[], float]) -> Documents:
-    return _FileDocuments(folder / DOCUMENTS, limits, now)
+def file_documents(folder: Path, limits: DocumentLimits, time: Callable[[], float]) -> Documents:
+    return _FileDocuments(folder / DOCUMENTS, limits, time)
 
 
-def memory_documents(folder: Path, limits: DocumentLimits, now: Callable[[], float]) -> Documents:
-    return _MemoryDocuments(limits, now)
+def memory_documents(folder: Path, limits: DocumentLimits, time: Callable[[], float]) -> Documents:
+    return _MemoryDocuments(limits, time)

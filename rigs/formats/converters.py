@@ -11,7 +11,7 @@ from anthropic import transform_schema
 from google.genai import _mcp_utils
 from mcp.types import Tool
 
-from mcp_hub.formats.providers import FACTS, Format
+from mcp_hub.formats.providers import PROVIDERS, Format
 from mcp_hub.formats.tools import export
 from rigs.clients.install import NotInstalled, python_with
 
@@ -37,7 +37,7 @@ class Converter(NamedTuple):
 
 def ours(into: Format, is_strict: bool) -> Callable[[Sequence[Json]], Converted]:
     def convert(tools: Sequence[Json]) -> Converted:
-        most = FACTS[into].most_tools or len(tools)
+        most = PROVIDERS[into].most_tools or len(tools)
         begun = time.process_time()
         bodies = [
             export(tools[at : at + most], into, is_strict=is_strict).body["tools"] for at in range(0, len(tools), most)

@@ -8,7 +8,7 @@ import jsonschema_rs
 import pytest
 
 from mcp_hub.formats.arguments import ArgumentNames
-from mcp_hub.formats.providers import FACTS, Format
+from mcp_hub.formats.providers import PROVIDERS, Format
 from mcp_hub.formats.records import Loss
 from mcp_hub.formats.schemas.canonical import canonical
 from mcp_hub.formats.schemas.emitters import plain, strict
@@ -18,13 +18,12 @@ from tests.captured import captured, needs_lists
 from tests.property.compact_instances import Instances
 from tests.property.compact_schemas import DRAFT_2020_12, Schemas, asks_itself
 
-PROVIDERS = [into for into in Format if into is not Format.MCP]
 PER_TOOL = 30
 
 
 def counted(schema: dict[str, Any], into: Format, rng: random.Random) -> int:
     """Instances that the original takes; each is one that the export takes too."""
-    dialect = FACTS[into].plain
+    dialect = PROVIDERS[into].plain
     losses: list[Loss] = []
     before = jsonschema_rs.validator_for(schema, offline=True, validate_formats=False)
     exported = plain(canonical(schema, losses), dialect, losses)
@@ -70,7 +69,7 @@ def test_what_a_random_schema_takes_its_export_takes(into: Format) -> None:
 @pytest.mark.first(1)
 def test_what_a_model_may_send_under_a_strict_schema_the_tool_takes(into: Format) -> None:
     """Of tools whose constraints the strict schema says: optional parameters may be null, and are left out."""
-    rng, facts, sent, enforced = random.Random(3), FACTS[into], 0, 0
+    rng, facts, sent, enforced = random.Random(3), PROVIDERS[into], 0, 0
     for schema in [tool["inputSchema"] for tools in captured().values() for tool in tools]:
         losses: list[Loss] = []
         try:

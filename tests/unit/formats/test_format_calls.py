@@ -7,7 +7,7 @@ import pytest
 
 from mcp_hub.errors import FormatRefused
 from mcp_hub.formats.calls import MAX_CALLS, read_calls, write_calls
-from mcp_hub.formats.providers import Format
+from mcp_hub.formats.providers import PROVIDERS, Format
 from mcp_hub.formats.records import ModelCall
 from mcp_hub.formats.tools import export
 from tests.unit.formats import sdk_types
@@ -150,7 +150,7 @@ def test_calls_come_back_with_all_that_goes_with_them(into: Format) -> None:
     assert write_calls(calls, into) == ITEMS[into]
 
 
-@pytest.mark.parametrize("into", ANSWERS)
+@pytest.mark.parametrize("into", PROVIDERS)
 def test_a_whole_answer_its_message_or_the_object_of_the_sdk_hold_the_same_calls(into: Format) -> None:
     calls = read_calls(ITEMS[into], into)
     assert read_calls(ANSWERS[into], into) == calls

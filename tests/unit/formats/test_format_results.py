@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from mcp_hub.errors import FormatRefused
-from mcp_hub.formats.calls import read_calls
-from mcp_hub.formats.providers import Format
+from mcp_hub.formats.calls import error_result, read_calls, read_results, write_results
+from mcp_hub.formats.providers import PROVIDERS, Format
 from mcp_hub.formats.records import CallFault, ModelCall
-from mcp_hub.formats.results import error_result, read_results, write_results
 from tests.unit.formats import sdk_types
 from tests.unit.formats.sdk_types import fits, sdk_type
 from tests.unit.formats.test_format_calls import ANSWERS, PROGRAM, RESPONSES
@@ -31,7 +30,6 @@ RICH: Json = {
 STRUCTURED: Json = {"content": [{"type": "text", "text": '{"sum": 3}'}], "structuredContent": {"sum": 3}}
 BARE: Json = {"content": [], "structuredContent": {"sum": 3}}
 FAILED: Json = error_result("no such file")
-PROVIDERS = [into for into in Format if into is not Format.MCP]
 KINDS = {"text": TEXT, "rich": RICH, "structured": STRUCTURED, "bare": BARE, "failed": FAILED, "empty": {"content": []}}
 
 

@@ -11,13 +11,10 @@ import httpx2
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from mcp_hub.formats.calls import read_calls, write_calls
-from mcp_hub.formats.model_output import output_reader
-from mcp_hub.formats.providers import Format
+from mcp_hub.formats.calls import read_calls, read_results, write_calls, write_results
+from mcp_hub.formats.providers import PROVIDERS, Format, output_reader
 from mcp_hub.formats.records import as_objects
-from mcp_hub.formats.results import read_results, write_results
-from mcp_hub.formats.search import read_search
-from mcp_hub.formats.tools import export, read_tools
+from mcp_hub.formats.tools import export, read_search, read_tools
 from tests.unit.formats import sdk_types
 from tests.unit.formats.provider_streams import STREAMS
 from tests.unit.formats.test_format_calls import ANSWERS, ITEMS, RESPONSES
@@ -39,7 +36,6 @@ else:
     genai, types = sdk_types.Later("google.genai"), sdk_types.Later(sdk_types.GEMINI)
 
 Json = dict[str, Any]
-PROVIDERS = list(ANSWERS)
 ASK: Json = {"role": "user", "content": "Add 1 and 2."}
 Ask = Callable[[httpx2.Client, list[Json], list[Json]], Any]
 

@@ -7,8 +7,7 @@ import pytest
 
 from mcp_hub.errors import FormatRefused
 from mcp_hub.formats.providers import Format
-from mcp_hub.formats.search import read_search, write_found
-from mcp_hub.formats.tools import ToolGroup
+from mcp_hub.formats.tools import ToolGroup, read_search, write_found
 from tests.unit.formats import sdk_types
 from tests.unit.formats.sdk_types import fits, sdk_type
 from tests.unit.formats.tool_lists import OWN

@@ -22,16 +22,14 @@ from mcp_hub.formats.events import (
     ToolCallStart,
     as_json,
 )
-from mcp_hub.formats.model_output import output_reader
-from mcp_hub.formats.output_reader import OutputReader
-from mcp_hub.formats.providers import Format
+from mcp_hub.formats.provider import OutputReader
+from mcp_hub.formats.providers import PROVIDERS, Format, output_reader
 from mcp_hub.protocol.sse import Event, EventParser
 from tests.unit.formats import sdk_types
 from tests.unit.formats.provider_streams import EXTRA, FIRST, SECOND, STREAMS, Cut
 from tests.unit.formats.sdk_types import adapter_of
 
 Json = dict[str, Any]
-PROVIDERS = list(STREAMS)
 CUTTING = [into for into in PROVIDERS if into is not Format.GEMINI]
 FIRST_VALUE = {"text": 'é \U0001f600 }{"', "n": [1, {"a": None}]}
 
@@ -138,7 +136,7 @@ SDK: dict[Format, tuple[str, str]] = {
 """Events of the Responses API hold a whole response, which these streams do not have."""
 
 
-@pytest.mark.parametrize("into", SDK)
+@pytest.mark.parametrize("into", [into for into in PROVIDERS if into is not Format.OPENAI_RESPONSES])
 def test_the_objects_of_the_sdk_are_chunks_too(into: Format) -> None:
     adapter = adapter_of(*SDK[into])
     chunks = [chunk for chunk in STREAMS[into](whole) if chunk.get("type") != "ping"]
@@ -300,6 +298,10 @@ FAILURES: list[tuple[Format, Json]] = [
     (Format.GEMINI, {"error": {"code": 503, "message": "boom"}}),
     (Format.GEMINI, {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "boom"}]}),
 ]
+
+
+def test_every_provider_has_endings_and_failures() -> None:
+    assert {into for into, *_ in ENDINGS} == {into for into, _ in FAILURES} == set(PROVIDERS)
 
 
 @pytest.mark.parametrize(("into", "chunk"), FAILURES)

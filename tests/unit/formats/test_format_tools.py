@@ -1,7 +1,9 @@
 """Tools in each format: valid for the provider's own types and documented rules; what they lost is reported."""
 
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
@@ -9,19 +11,16 @@ import pytest
 
 from mcp_hub.errors import FormatRefused
 from mcp_hub.formats.arguments import ArgumentNames
-from mcp_hub.formats.calls import read_calls
-from mcp_hub.formats.providers import FACTS, Format, format_named
+from mcp_hub.formats.calls import read_calls, write_results
+from mcp_hub.formats.providers import FORMATS, PROVIDERS, Format, format_named
 from mcp_hub.formats.records import Exported
-from mcp_hub.formats.results import write_results
-from mcp_hub.formats.search import write_found
-from mcp_hub.formats.tools import ToolGroup, export, read_tools, server_groups
+from mcp_hub.formats.tools import ToolGroup, export, read_tools, server_groups, write_found
 from tests.captured import needs_lists
 from tests.unit.formats import documented, sdk_types
 from tests.unit.formats.sdk_types import fits, sdk_type
 from tests.unit.formats.tool_lists import OWN, captured_tools
 
 Json = dict[str, Any]
-PROVIDERS = [into for into in Format if into is not Format.MCP]
 LISTS = [pytest.param(OWN, id="own"), pytest.param(None, id="captured", marks=needs_lists)]
 TYPES: dict[Format, tuple[str, str]] = {
     Format.ANTHROPIC: (sdk_types.ANTHROPIC, "ToolParam"),
@@ -83,7 +82,7 @@ def test_an_export_keeps_the_documented_rules(into: Format, is_strict: bool, too
     for some, found in exported(tools, into, is_strict=is_strict):
         for tool, one in zip(some, entries(found, into), strict=True):
             schema, function = schema_of(one), one.get("function", one)
-            assert FACTS[into].names.fullmatch(function["name"])
+            assert PROVIDERS[into].names.fullmatch(function["name"])
             strict += bool(function.get("strict"))
             if into is Format.GEMINI:
                 broken = documented.broken_for_gemini(schema)
@@ -144,7 +143,7 @@ def test_optional_parameters_are_optional_in_effect(tools: list[Json] | None) ->
             left_out = [name for name in schema["properties"] if name not in original.get("required", ())]
             is_nullable = jsonschema_rs.validator_for({**schema, "required": []}, offline=True).is_valid
             assert all(is_nullable({name: None}) for name in left_out), (tool, schema)
-            given = ArgumentNames(original, FACTS[Format.OPENAI].strict or FACTS[Format.OPENAI].plain)
+            given = ArgumentNames(original, PROVIDERS[Format.OPENAI].strict or PROVIDERS[Format.OPENAI].plain)
             back = given.restored(dict.fromkeys(left_out))
             takes = jsonschema_rs.validator_for({**original, "required": []}, offline=True).is_valid
             assert takes(back), (tool, back)
@@ -355,3 +354,15 @@ def test_an_unknown_format_is_refused_with_those_that_are_known() -> None:
     with pytest.raises(FormatRefused) as refused:
         format_named("cohere")
     assert refused.value.code == "unknown_format" and "gemini" in str(refused.value)
+
+
+def test_every_format_is_in_the_table_and_those_of_providers_have_streams() -> None:
+    assert list(FORMATS) == list(Format)
+    assert [into for into, entry in FORMATS.items() if entry.reader is None] == [Format.MCP]
+    assert list(PROVIDERS) == [into for into in Format if into is not Format.MCP]
+
+
+@pytest.mark.parametrize("file", ["docs/formats.md", "docs/cli.md", "mcp_hub/cli/commands/tools.py"])
+def test_pages_and_help_name_every_format(file: str) -> None:
+    text = (Path(__file__).parents[3] / file).read_text(encoding="utf-8")
+    assert [into for into in Format if not re.search(rf"(?<![\w-]){into}(?![\w-])", text)] == []

@@ -5,7 +5,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from mcp_hub.formats.providers import FACTS, Format
+from mcp_hub.formats.providers import PROVIDERS, Format
 from mcp_hub.formats.records import Loss
 from mcp_hub.formats.schemas.canonical import canonical
 from mcp_hub.formats.schemas.dialects import ANTHROPIC_STRICT, OPENAI_STRICT
@@ -21,7 +21,7 @@ def under(schema: Json, into: Format) -> tuple[Json, list[Loss]]:
     losses: list[Loss] = []
     top: Json = {key: schema[key] for key in ("$defs", "definitions", "$schema") if key in schema}
     root: Json = {"type": "object", "properties": {"p": schema}, **top}
-    return plain(canonical(root, losses), FACTS[into].plain, losses), losses
+    return plain(canonical(root, losses), PROVIDERS[into].plain, losses), losses
 
 
 def takes(schema: Json, value: Any) -> bool:
@@ -122,15 +122,15 @@ def test_definitions_in_a_circle_end() -> None:
         "properties": {"p": {"$ref": "#/$defs/A"}},
     }
     for into in (Format.ANTHROPIC, Format.OPENAI, Format.GEMINI):
-        plain(canonical(circle, []), FACTS[into].plain, [])
+        plain(canonical(circle, []), PROVIDERS[into].plain, [])
     for into in (Format.ANTHROPIC, Format.OPENAI, Format.GEMINI):
-        plain(canonical({"$ref": "#"}, []), FACTS[into].plain, [])
+        plain(canonical({"$ref": "#"}, []), PROVIDERS[into].plain, [])
 
 
 @pytest.mark.parametrize("schema", [None, True, [], "x", {"type": 3, "properties": [], "required": "x", "enum": 4}])
 def test_a_schema_that_is_none_is_an_object_without_properties(schema: Any) -> None:
     for into in (Format.ANTHROPIC, Format.OPENAI, Format.GEMINI):
-        assert plain(canonical(schema, []), FACTS[into].plain, []) == {"type": "object", "properties": {}}
+        assert plain(canonical(schema, []), PROVIDERS[into].plain, []) == {"type": "object", "properties": {}}
 
 
 NOT_STRICT: list[tuple[Json, str]] = [

@@ -15,10 +15,9 @@ from starlette.responses import Response
 from mcp_hub.aio import Bell
 from mcp_hub.errors import FormatRefused, HubError
 from mcp_hub.formats.arguments import ArgumentNames
-from mcp_hub.formats.calls import argument_names, read_calls
+from mcp_hub.formats.calls import argument_names, error_result, read_calls, write_results
 from mcp_hub.formats.providers import Format
 from mcp_hub.formats.records import McpResult, ModelCall
-from mcp_hub.formats.results import error_result, write_results
 from mcp_hub.fronts.following import Following
 from mcp_hub.fronts.http.response import KEEP_ALIVE, HttpResponse
 from mcp_hub.fronts.rest.calls import QUICK, Accepted, RestCalls, digest_of, key_of, preferred_wait, tool_call

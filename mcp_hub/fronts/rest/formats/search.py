@@ -7,8 +7,7 @@ from msgspec import UNSET, Raw
 from starlette.responses import Response
 
 from mcp_hub.formats.records import CallFault, ModelCall
-from mcp_hub.formats.search import SearchArguments, read_search, write_found
-from mcp_hub.formats.tools import server_groups
+from mcp_hub.formats.tools import SearchArguments, read_search, server_groups, write_found
 from mcp_hub.fronts.rest.exchange import RestRequest, answer
 from mcp_hub.fronts.rest.formats.options import ToolSelection, flag, selection, wanted_format, wants_groups
 from mcp_hub.fronts.rest.problem import Problem

@@ -123,30 +123,26 @@ def _is_throw_away(installation: Installation, env: Mapping[str, str]) -> bool:
     )
 
 
-def install_link(client: str, command: Command) -> str | None:
-    """The client's install link, if it supports one."""
-    link_of = _LINKS.get(client)
-    return None if link_of is None else link_of(command)
-
-
-def _cursor(command: Command) -> str:
+def cursor_link(command: Command) -> str:
     # https://cursor.com/docs/context/mcp/install-links
     config = {"name": HUB, "config": _base64(_entry(command))}
     return f"cursor://anysphere.cursor-deeplink/mcp/install?{urlencode(config)}"
 
 
-def _vscode(scheme: str) -> Callable[[Command], str]:
+def vscode_link(scheme: str) -> Callable[[Command], str]:
+    """Makes links of a VS Code whose URLs have this scheme."""
+
     def link(command: Command) -> str:
         return f"{scheme}:mcp/install?{quote(_json({'name': HUB, 'type': 'stdio', **_entry(command)}), safe='')}"
 
     return link
 
 
-def _lm_studio(command: Command) -> str:
+def lm_studio_link(command: Command) -> str:
     return f"lmstudio://add_mcp?{urlencode({'name': HUB, 'config': _base64(_entry(command))})}"
 
 
-def _goose(command: Command) -> str:
+def goose_link(command: Command) -> str:
     words = [("cmd", command.program), *(("arg", arg) for arg in command.args)]
     facts = [("id", HUB), ("name", HUB), ("description", "All MCP servers behind one"), ("timeout", "3600")]
     return f"goose://extension?{urlencode([*words, *facts], quote_via=quote)}"
@@ -162,14 +158,3 @@ def _json(value: JsonObject) -> str:
 
 def _base64(value: JsonObject) -> str:
     return base64.b64encode(_json(value).encode()).decode()
-
-
-_LINKS: Final[Mapping[str, Callable[[Command], str]]] = {
-    "cursor": _cursor,
-    "vscode": _vscode("vscode"),
-    "vscode-insiders": _vscode("vscode-insiders"),
-    "lm-studio": _lm_studio,
-    "goose": _goose,
-}
-LINKED: Final = tuple(_LINKS)
-"""Clients with install links."""

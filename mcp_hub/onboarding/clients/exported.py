@@ -12,7 +12,7 @@ from mcp_hub.config.load.interpolate import CLIENTS_FOLDER, Reference, Unresolve
 from mcp_hub.config.schema.fields import as_flag, parse_duration
 from mcp_hub.globs import is_glob
 from mcp_hub.onboarding.clients.entries import TOKEN_VARIABLE, Command, Slot, filled
-from mcp_hub.onboarding.clients.model import Client, Layout, Template
+from mcp_hub.onboarding.clients.model import Client, Layout, ServerKeys, Template
 from mcp_hub.types import JsonObject
 
 _KEPT: Final = {
@@ -33,55 +33,10 @@ _VARIABLE: Final = re.compile(r"\$(?:\{|[A-Za-z_])")
 """A text that may look like a variable."""
 Secret = Callable[[str], str | None]
 """The value for a `${…}`; None if it cannot be read."""
-_ENV: Final = {"goose": "envs", "opencode": "environment"}
-"""The key of variables, if not `env`."""
-_HEADERS: Final = {"goose": "headers", "copilot": "headers", "codex": "http_headers"}
-"""The key of headers, if missing in the hub's entry."""
 _BEARER: Final = re.compile(r"Bearer \$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
-_FOLDER: Final = {"warp": "working_directory"}
-"""The key of the working directory, if not `cwd`."""
 _TO_WINDOWS: Final = "What came from this client goes back by mcp-hub uninstall --restore"
-_NO_PLACEHOLDERS: Final = ("codex",)
-"""Clients that name a variable for the token only."""
-_DEFAULTS: Final = ("claude-code",)
-"""Clients that fill in `${NAME:-default}`."""
 _TIMES: Final = ("timeout", "startup_timeout_sec", "tool_timeout_sec")
 """Keys of the hub's entry that do not concern other servers."""
-
-
-class _Keys(msgspec.Struct, frozen=True):
-    """Limit keys of a client. `units`: time units per second. `off`: key and value of a disabled server."""
-
-    timeout: str = ""
-    units: int = 1
-    start_timeout: str = ""
-    has_fractions: bool = False
-    allow: str = ""
-    deny: str = ""
-    off: tuple[str, bool] | None = None
-
-
-_KEYS: Final[Mapping[str, _Keys]] = {
-    "claude-code": _Keys("timeout", 1000),
-    "copilot": _Keys("timeout", 1000, allow="tools"),
-    "devin": _Keys(deny="disabledTools", off=("disabled", True)),
-    "codex": _Keys(
-        timeout="tool_timeout_sec",
-        units=1,
-        start_timeout="startup_timeout_sec",
-        has_fractions=True,
-        allow="enabled_tools",
-        deny="disabled_tools",
-        off=("enabled", False),
-    ),
-    "gemini": _Keys("timeout", 1000, allow="includeTools", deny="excludeTools"),
-    "cline": _Keys("timeout", off=("disabled", True)),
-    "goose": _Keys("timeout", allow="available_tools", off=("enabled", False)),
-    "opencode": _Keys("timeout", 1000, off=("enabled", False)),
-    "opencode, new": _Keys("timeout", 1000, off=("disabled", True)),
-    "zed": _Keys("timeout", off=("enabled", False)),
-    "kiro": _Keys("timeout", 1000, deny="disabledTools", off=("disabled", True)),
-}
 
 
 class ExportedServer(msgspec.Struct, frozen=True):
@@ -99,31 +54,26 @@ def exported(
 
     `secret` returns the value of `${file:…}`, `${keyring:…}` or `${cmd:…}`; without it they stay, with a note.
     """
-    client = msgspec.structs.replace(client, name=client.row)
-    keys = _keys_of(client, layout)
-    is_off = _is_off(server)
+    keys, is_off = layout.keys, _is_off(server)
     template = layout.http if "url" in server else layout.stdio
     reason = _why_not(client, server, can_be_off=keys.off is not None)
     if reason is not None or template is None:
         return ExportedServer(name, None, (reason or f"{client.title} does not take the URL of a server in its file",))
     template = {key: part for key, part in template.items() if key not in _TIMES}
-    fill = _Placeholders(client, secret)
-    entry = (
-        _remote(client, template, server, fill, name)
-        if "url" in server
-        else _process(client, template, server, fill, name)
-    )
+    fill = _Placeholders(client, layout, secret)
+    entry = (_remote if "url" in server else _process)(keys, template, server, fill, name)
     limits = _limits(keys, server)
     entry |= limits.entry | (dict([keys.off]) if is_off and keys.off is not None else {})
     if fill.unreadable:
         return ExportedServer(name, None, (f"these cannot be read: {', '.join(sorted(fill.unreadable))}",))
     box = server.get("sandbox")
-    if client.kind == "vscode" and isinstance(box, dict) and box.get("net", "any") != "any":
-        entry["sandboxEnabled"] = True
+    is_boxed = bool(keys.sandbox) and isinstance(box, dict) and box.get("net", "any") != "any"
+    if is_boxed:
+        entry[keys.sandbox] = True
         limits.keys.add("sandbox")
     unknown = sorted(server.keys() - _KEPT - limits.keys - ({"sandbox"} if as_flag(box) is False else set()))
     notes = [f"left out: {', '.join(unknown)}"] if unknown else []
-    notes += [_note_of_sandbox(box)] if "sandboxEnabled" in entry and isinstance(box, dict) else []
+    notes += [_note_of_sandbox(box)] if is_boxed and isinstance(box, dict) else []
     notes += [f"{client.title} takes no headers in its file: the server will refuse it"] if fill.lost_headers else []
     return ExportedServer(name, entry, (*notes, *fill.notes()))
 
@@ -150,11 +100,6 @@ def _note_of_sandbox(box: Mapping[str, object]) -> str:
     return f'it runs in the sandbox of VS Code, which reads all files. Beside "servers" it needs "sandbox": {rule_text}'
 
 
-def _keys_of(client: Client, layout: Layout) -> _Keys:
-    is_new = client.name == "opencode" and len(layout.key) > 1
-    return _KEYS["opencode, new"] if is_new else _KEYS.get(client.name, _Keys())
-
-
 def _is_off(server: Mapping[str, object]) -> bool:
     enabled = server.get("enabled")
     return enabled == "project" or as_flag(enabled) is False or as_flag(server.get("disabled")) is True
@@ -167,7 +112,7 @@ class _Limits(msgspec.Struct):
     keys: set[str] = set()
 
 
-def _limits(keys: _Keys, server: Mapping[str, object]) -> _Limits:
+def _limits(keys: ServerKeys, server: Mapping[str, object]) -> _Limits:
     limits = _Limits()
     for key, theirs in (("timeout", keys.timeout), ("start_timeout", keys.start_timeout)):
         if theirs and (time := _time(server.get(key), keys)) is not None:
@@ -184,7 +129,7 @@ def _limits(keys: _Keys, server: Mapping[str, object]) -> _Limits:
     return limits
 
 
-def _time(value: object, keys: _Keys) -> float | None:
+def _time(value: object, keys: ServerKeys) -> float | None:
     try:
         amount = parse_duration(value) * keys.units
     except ValueError:
@@ -199,9 +144,9 @@ def _are_names(names: object) -> bool:
 class _Placeholders:
     """Rewrites `${…}`; remembers what the client cannot read."""
 
-    def __init__(self, client: Client, secret: Secret | None) -> None:
+    def __init__(self, client: Client, layout: Layout, secret: Secret | None) -> None:
         self._secret, self._client = secret, client
-        self._form = None if client.name in _NO_PLACEHOLDERS else client.token
+        self._form = None if _names_tokens(layout.http) else client.token
         self._takes_dollars = self._form is not None and self._form.startswith("${HUB")
         self.unreadable: set[str] = set()
         self._unread: set[str] = set()
@@ -250,7 +195,7 @@ class _Placeholders:
         if self._form is None:
             self._unread.add(f"${{{name}}}")
             return text
-        if has_default and self._client.name in _DEFAULTS:
+        if has_default and self._client.fills_defaults:
             return f"${{{reference.removeprefix('env:')}}}"
         if has_default:
             self._defaults.add(name)
@@ -269,7 +214,7 @@ class _Placeholders:
 
 
 def _process(
-    client: Client, template: Template, server: Mapping[str, object], fill: _Placeholders, name: str
+    keys: ServerKeys, template: Template, server: Mapping[str, object], fill: _Placeholders, name: str
 ) -> JsonObject:
     args = server.get("args")
     words = [str(fill(word, "args")) for word in args] if isinstance(args, list) else []
@@ -278,38 +223,43 @@ def _process(
     at = nested if isinstance(nested, dict) else entry
     variables = server.get("env")
     env = dict(variables) if isinstance(variables, dict) else {}
-    if client.name == "codex" and (handed_on := [key for key, value in env.items() if value == f"${{{key}}}"]):
-        at["env_vars"] = handed_on
+    if keys.passed and (handed_on := [key for key, value in env.items() if value == f"${{{key}}}"]):
+        at[keys.passed] = handed_on
         env = {key: value for key, value in env.items() if key not in handed_on}
     if env:
-        at[_ENV.get(client.name, "env")] = fill(env, "env")
+        at[keys.env] = fill(env, "env")
     if server.get("cwd") and server["cwd"] != CLIENTS_FOLDER:  # where the client starts it anyway
-        at[_FOLDER.get(client.name, "cwd")] = fill(server["cwd"], "cwd")
+        at[keys.folder] = fill(server["cwd"], "cwd")
     return entry
 
 
 def _remote(
-    client: Client, template: Template, server: Mapping[str, object], fill: _Placeholders, name: str
+    keys: ServerKeys, template: Template, server: Mapping[str, object], fill: _Placeholders, name: str
 ) -> JsonObject:
     fixed = server.get("headers")
     headers = dict(fixed) if isinstance(fixed, dict) else {}
     if server.get("bearer"):
         headers["Authorization"] = f"Bearer {server['bearer']}"
     values: dict[Slot, object] = {Slot.NAME: name, Slot.URL: fill(server["url"], "url")}
-    if client.name == "codex" and (bearer := _BEARER.fullmatch(str(headers.get("Authorization", "")))):
+    if _names_tokens(template) and (bearer := _BEARER.fullmatch(str(headers.get("Authorization", "")))):
         values[Slot.TOKEN_VARIABLE] = bearer[1]
         del headers["Authorization"]
     if headers:
         values[Slot.HEADERS] = fill(headers, "headers")
     entry = _with(template, values)
     at = entry["transport"] if isinstance(entry.get("transport"), dict) else entry
-    if headers and (key := _HEADERS.get(client.name)) is not None:
-        at[key] = values[Slot.HEADERS]
+    if headers and keys.headers:
+        at[keys.headers] = values[Slot.HEADERS]
     elif headers and "headers" not in at:
         fill.lost_headers = True
     if server.get("type") == "sse" and "type" in at and at["type"] != "remote":
         at["type"] = "sse"
     return entry
+
+
+def _names_tokens(template: Template | None) -> bool:
+    """Whether an entry has the name of the token's variable, and no variables in its texts."""
+    return template is not None and Slot.TOKEN_VARIABLE in template.values()
 
 
 def _with(template: Mapping[str, object], values: Mapping[Slot, object]) -> JsonObject:

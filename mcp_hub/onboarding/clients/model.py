@@ -7,7 +7,7 @@ import glob
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal
@@ -16,7 +16,7 @@ import msgspec
 
 from mcp_hub.config.schema.clients import UNKNOWN_CLIENT
 from mcp_hub.files import LARGEST_OF_CLIENTS
-from mcp_hub.onboarding.clients.entries import Slot
+from mcp_hub.onboarding.clients.entries import Command, Slot
 from mcp_hub.onboarding.clients.wsl import WindowsSide, windows_side
 
 System = Literal["linux", "macos", "windows"]
@@ -114,6 +114,27 @@ def _matching(path: Path) -> tuple[Path, ...]:
     return tuple(candidate for candidate in paths if os.path.isdir(candidate.parent))
 
 
+class ServerKeys(msgspec.Struct, frozen=True):
+    """Keys of servers other than the hub; an empty one does not exist.
+
+    `units`: time units per second. `off`: key and value of a disabled server. `headers`: if missing in the hub's entry.
+    `passed`: a list of variables that keep their names. `sandbox`: a switch.
+    """
+
+    timeout: str = ""
+    units: int = 1
+    start_timeout: str = ""
+    has_fractions: bool = False
+    allow: str = ""
+    deny: str = ""
+    off: tuple[str, bool] | None = None
+    env: str = "env"
+    passed: str = ""
+    folder: str = "cwd"
+    headers: str = ""
+    sandbox: str = ""
+
+
 class Layout(msgspec.Struct, frozen=True):
     """The form of servers in a file: at `key` a mapping, or with `is_list` a list of entries with `name`.
 
@@ -126,6 +147,7 @@ class Layout(msgspec.Struct, frozen=True):
     is_list: bool = False
     around: Template = {}
     """Further keys of a file that is the hub's alone."""
+    keys: ServerKeys = ServerKeys()
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -168,6 +190,10 @@ class Client(msgspec.Struct, frozen=True):
     aliases: tuple[str, ...] = ()
     token: str | None = None
     """The reference to the token's variable; None: not supported."""
+    fills_defaults: bool = False
+    """It fills in `${NAME:-default}`."""
+    link: Callable[[Command], str] | None = None
+    """Makes its install link."""
     cli: OwnCli | None = None
     marks: tuple[str, ...] = ()
     """Further folders that show that the client is installed."""

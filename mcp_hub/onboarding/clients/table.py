@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from mcp_hub.onboarding.clients.entries import Slot
+from mcp_hub.onboarding.clients.entries import Slot, cursor_link, goose_link, lm_studio_link, vscode_link
 from mcp_hub.onboarding.clients.model import (
     PLAIN,
     URL,
@@ -14,6 +14,7 @@ from mcp_hub.onboarding.clients.model import (
     OwnCli,
     Paths,
     Place,
+    ServerKeys,
     Template,
     config,
     dot_config,
@@ -27,10 +28,15 @@ _CODEX: Final[Template] = {**PLAIN, "startup_timeout_sec": 30, "tool_timeout_sec
 _GOOSE: Final[Template] = {"enabled": True, "timeout": 3600}
 _GOOSE_COMMAND: Final[Template] = {"envs": {}, **_GOOSE}
 _OPENCODE: Final[Template] = {"type": "local", "command": Slot.ARGV}
+_OPENCODE_KEYS: Final = ServerKeys("timeout", 1000, off=("enabled", False), env="environment")
+_DEVIN: Final = ServerKeys(deny="disabledTools", off=("disabled", True))
+_PLAIN_KEYS: Final = ServerKeys()
 
 
-def _mcp_servers(stdio: Template = PLAIN, http: Template | None = URL) -> tuple[Layout, ...]:
-    return (Layout(("mcpServers",), stdio, http),)
+def _mcp_servers(
+    stdio: Template = PLAIN, http: Template | None = URL, keys: ServerKeys = _PLAIN_KEYS
+) -> tuple[Layout, ...]:
+    return (Layout(("mcpServers",), stdio, http, keys=keys),)
 
 
 def _only_read(*paths: Paths, layouts: tuple[Layout, ...] = ()) -> tuple[Place, ...]:
@@ -38,8 +44,8 @@ def _only_read(*paths: Paths, layouts: tuple[Layout, ...] = ()) -> tuple[Place, 
 
 
 def _vscode(name: str, title: str, folder: str, program: str) -> Client:
-    layouts = (Layout(("servers",), TYPED, TYPED_URL),)
-    legacy = (Layout(("mcp.servers",), TYPED, TYPED_URL), Layout(("mcp", "servers"), TYPED, TYPED_URL))
+    layout = Layout(("servers",), TYPED, TYPED_URL, keys=ServerKeys(sandbox="sandboxEnabled"))
+    layouts, legacy = (layout,), (replace(layout, key=("mcp.servers",)), replace(layout, key=("mcp", "servers")))
     return Client(
         name,
         title,
@@ -51,6 +57,7 @@ def _vscode(name: str, title: str, folder: str, program: str) -> Client:
         project=(".vscode/mcp.json",),
         kind="vscode",
         cli=OwnCli(program, ("--add-mcp", "{named}"), writes_anew=True),
+        link=vscode_link(name),
     )
 
 
@@ -60,8 +67,7 @@ _DESKTOP: Final = "Claude/claude_desktop_config.json"
 
 _ALL: Final = (
     Client(
-        "claude-desktop",
-        "Claude Desktop",
+        "claude-desktop", "Claude Desktop",
         (
             Place(
                 Paths((), (), (f"$LOCALAPPDATA/Packages/Claude_*/LocalCache/Roaming/{_DESKTOP}",)),
@@ -74,57 +80,58 @@ _ALL: Final = (
         restart="quit the client, from its tray icon too, and start it again",
     ),
     Client(
-        "claude-code",
-        "Claude Code",
+        "claude-code", "Claude Code",
         (
             Place(
                 everywhere("$CLAUDE_CONFIG_DIR/.claude.json", "~/.claude.json"),
-                _mcp_servers(TYPED, TYPED_URL),
+                _mcp_servers(TYPED, TYPED_URL, ServerKeys("timeout", 1000)),
                 largest=LARGEST,  # it holds the history of every project, too
             ),
         ),
         project=(".mcp.json",),
         token="${HUB_TOKEN}",
+        fills_defaults=True,
         cli=OwnCli(
-            "claude",
-            ("mcp", "add-json", "--scope", "user", "{name}", "{json}"),
+            "claude", ("mcp", "add-json", "--scope", "user", "{name}", "{json}"),
             ("mcp", "remove", "--scope", "user", "{name}"),
         ),
         marks=("$CLAUDE_CONFIG_DIR", "~/.claude"),
         restart="start a new session",
     ),
     Client(
-        "cursor",
-        "Cursor",
+        "cursor", "Cursor",
         (Place(everywhere("~/.cursor/mcp.json"), _mcp_servers()),),
         project=(".cursor/mcp.json",),
         token="${env:HUB_TOKEN}",
+        link=cursor_link,
     ),
     _vscode("vscode", "VS Code", "Code", "code"),
     _vscode("vscode-insiders", "VS Code Insiders", "Code - Insiders", "code-insiders"),
     Client(
-        "copilot",
-        "Copilot CLI",
+        "copilot", "Copilot CLI",
         (
             Place(
                 everywhere("$COPILOT_HOME/mcp-config.json", "~/.copilot/mcp-config.json"),
-                _mcp_servers({"type": "local", **PLAIN, "tools": ["*"]}, {**TYPED_URL, "tools": ["*"]}),
+                _mcp_servers(
+                    {"type": "local", **PLAIN, "tools": ["*"]},
+                    {**TYPED_URL, "tools": ["*"]},
+                    ServerKeys("timeout", 1000, allow="tools", headers="headers"),
+                ),
             ),
         ),
         project=(".mcp.json", ".github/mcp.json"),
         restart=_RESTART,
     ),
     Client(
-        "devin",
-        "Devin Desktop (Windsurf)",
+        "devin", "Devin Desktop (Windsurf)",
         (
             Place(
                 everywhere("~/.codeium/windsurf/mcp_config.json"),
-                _mcp_servers(http={"serverUrl": Slot.URL, "headers": Slot.HEADERS}),
+                _mcp_servers(http={"serverUrl": Slot.URL, "headers": Slot.HEADERS}, keys=_DEVIN),
             ),
             Place(
                 dot_config("devin/mcp_config.json"),
-                _mcp_servers(http={"url": Slot.URL, "transport": "http", "headers": Slot.HEADERS}),
+                _mcp_servers(http={"url": Slot.URL, "transport": "http", "headers": Slot.HEADERS}, keys=_DEVIN),
             ),
         ),
         project=(".devin/mcp_config.json", ".devin/mcp_config.local.json"),
@@ -133,8 +140,7 @@ _ALL: Final = (
         restart="refresh the client's list of MCP servers",
     ),
     Client(
-        "zed",
-        "Zed",
+        "zed", "Zed",
         (
             Place(
                 Paths(
@@ -142,20 +148,24 @@ _ALL: Final = (
                     ("~/.config/zed/settings.json",),
                     ("$APPDATA/Zed/settings.json",),
                 ),
-                (Layout(("context_servers",), {**PLAIN, "env": {}}),),
+                (Layout(("context_servers",), {**PLAIN, "env": {}}, keys=ServerKeys("timeout", off=("enabled", False))),),
             ),
         ),
         project=(".zed/settings.json",),
     ),
     Client(
-        "codex",
-        "Codex",
+        "codex", "Codex",
         (
             Place(
                 everywhere("$CODEX_HOME/config.toml", "~/.codex/config.toml"),
                 (
                     Layout(
-                        ("mcp_servers",), _CODEX, {"url": Slot.URL, "bearer_token_env_var": Slot.TOKEN_VARIABLE}
+                        ("mcp_servers",), _CODEX, {"url": Slot.URL, "bearer_token_env_var": Slot.TOKEN_VARIABLE},
+                        keys=ServerKeys(
+                            "tool_timeout_sec", start_timeout="startup_timeout_sec", has_fractions=True,
+                            allow="enabled_tools", deny="disabled_tools", off=("enabled", False),
+                            passed="env_vars", headers="http_headers",
+                        ),
                     ),
                 ),
             ),
@@ -165,26 +175,23 @@ _ALL: Final = (
         restart="start a new session",
     ),
     Client(
-        "gemini",
-        "Gemini CLI",
+        "gemini", "Gemini CLI",
         (
             Place(
                 everywhere("~/.gemini/settings.json"),
-                _mcp_servers(http={"url": Slot.URL, "type": "http", "headers": Slot.HEADERS}),
+                _mcp_servers(
+                    http={"url": Slot.URL, "type": "http", "headers": Slot.HEADERS},
+                    keys=ServerKeys("timeout", 1000, allow="includeTools", deny="excludeTools"),
+                ),
             ),
         ),
         project=(".gemini/settings.json",),
         token="${HUB_TOKEN}",
-        cli=OwnCli(
-            "gemini",
-            ("mcp", "add", "--scope", "user", "{name}", "{command}", "{args}"),
-            writes_anew=True,
-        ),
+        cli=OwnCli("gemini", ("mcp", "add", "--scope", "user", "{name}", "{command}", "{args}"), writes_anew=True),
         restart=_RESTART,
     ),
     Client(
-        "cline",
-        "Cline",
+        "cline", "Cline",
         (
             *_only_read(config(f"{_STORAGE}/saoudrizwan.claude-dev/settings/cline_mcp_settings.json")),
             Place(
@@ -197,14 +204,14 @@ _ALL: Final = (
                 _mcp_servers(
                     {"transport": TYPED},
                     {"transport": {"type": "streamableHttp", "url": Slot.URL, "headers": Slot.HEADERS}},
+                    ServerKeys("timeout", off=("disabled", True)),
                 ),
             ),
         ),
         marks=("$CLINE_DIR", "~/.cline"),
     ),
     Client(
-        "continue",
-        "Continue",
+        "continue", "Continue",
         (
             *_only_read(everywhere("~/.continue/config.yaml"), layouts=(Layout(("mcpServers",), is_list=True),)),
             Place(
@@ -224,8 +231,7 @@ _ALL: Final = (
         marks=("~/.continue",),
     ),
     Client(
-        "goose",
-        "Goose",
+        "goose", "Goose",
         (
             Place(
                 dot_config("goose/config.yaml", "Block/goose/config/config.yaml"),
@@ -234,21 +240,30 @@ _ALL: Final = (
                         ("extensions",),
                         {"name": Slot.NAME, "type": "stdio", "cmd": Slot.COMMAND, "args": Slot.ARGS, **_GOOSE_COMMAND},
                         {"name": Slot.NAME, "type": "streamable_http", "uri": Slot.URL, "headers": {}, **_GOOSE},
+                        keys=ServerKeys(
+                            "timeout", allow="available_tools", off=("enabled", False), env="envs", headers="headers"
+                        ),
                     ),
                 ),
             ),
         ),
         restart="start a new session",
+        link=goose_link,
     ),
     Client(
-        "opencode",
-        "OpenCode",
+        "opencode", "OpenCode",
         tuple(
             Place(
                 paths,
                 (
-                    Layout(("mcp", "servers"), {**_OPENCODE, "timeout": 30000}, {"type": "remote", **URL}),
-                    Layout(("mcp",), {**_OPENCODE, "enabled": True, "timeout": 30000}, {"type": "remote", **URL}),
+                    Layout(
+                        ("mcp", "servers"), {**_OPENCODE, "timeout": 30000}, {"type": "remote", **URL},
+                        keys=replace(_OPENCODE_KEYS, off=("disabled", True)),
+                    ),
+                    Layout(
+                        ("mcp",), {**_OPENCODE, "enabled": True, "timeout": 30000}, {"type": "remote", **URL},
+                        keys=_OPENCODE_KEYS,
+                    ),
                 ),
             )
             for paths in (
@@ -261,32 +276,35 @@ _ALL: Final = (
         restart=_RESTART,
     ),
     Client(
-        "lm-studio",
-        "LM Studio",
+        "lm-studio", "LM Studio",
         tuple(
             Place(everywhere(path), _mcp_servers()) for path in ("~/.cache/lm-studio/mcp.json", "~/.lmstudio/mcp.json")
         ),
+        link=lm_studio_link,
     ),
     Client(
-        "junie",
-        "JetBrains Junie",
+        "junie", "JetBrains Junie",
         (Place(everywhere("~/.junie/mcp/mcp.json"), _mcp_servers(http=None)),),
         project=(".junie/mcp/mcp.json",),
         marks=("~/.junie",),
     ),
     Client(
-        "kiro",
-        "Kiro",
+        "kiro", "Kiro",
         (
             *_only_read(everywhere("~/.aws/amazonq/mcp.json"), everywhere("~/.aws/amazonq/agents/default.json")),
-            Place(everywhere("~/.kiro/settings/mcp.json"), _mcp_servers()),
+            Place(
+                everywhere("~/.kiro/settings/mcp.json"),
+                _mcp_servers(keys=ServerKeys("timeout", 1000, deny="disabledTools", off=("disabled", True))),
+            ),
         ),
         project=(".kiro/settings/mcp.json",),
         aliases=("amazon-q",),
         marks=("~/.kiro",),
     ),
     Client(
-        "warp", "Warp", (Place(everywhere("~/.warp/.mcp.json"), _mcp_servers()),), project=(".warp/.mcp.json",)
+        "warp", "Warp",
+        (Place(everywhere("~/.warp/.mcp.json"), _mcp_servers(keys=ServerKeys(folder="working_directory"))),),
+        project=(".warp/.mcp.json",),
     ),
     Client(
         "jetbrains-ai", "JetBrains AI Assistant", _only_read(everywhere("~/.ai/mcp/mcp.json")),

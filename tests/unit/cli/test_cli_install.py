@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from mcp_hub.cli import main
 from mcp_hub.onboarding.changes.written import lost_entries
 from mcp_hub.onboarding.clients import programs
-from mcp_hub.onboarding.clients.entries import LINKED, serve_args
+from mcp_hub.onboarding.clients.entries import serve_args
 from mcp_hub.onboarding.clients.model import SYSTEMS, System, Where
 from mcp_hub.onboarding.clients.reading import hub_files
 from mcp_hub.onboarding.clients.table import CLIENTS
@@ -372,5 +372,5 @@ def test_servers_of_four_clients_move_into_the_hub_and_back(home: Home, monkeypa
 def test_links_are_printed_without_a_change(home: Home) -> None:
     before = home.contents()
     result = home.install("--link")
-    assert result.exit_code == 0 and len(result.stdout.splitlines()) == len(LINKED) and home.contents() == before
+    assert result.exit_code == 0 and len(result.stdout.splitlines()) == 5 and home.contents() == before
     assert home.install("zed", "--link").exit_code == 2

@@ -13,7 +13,8 @@ import yaml
 from mcp_hub.edit.entries import put
 from mcp_hub.onboarding.changes.written import lost_entries
 from mcp_hub.onboarding.clients import programs
-from mcp_hub.onboarding.clients.entries import LINKED, Command, Installation, NoCommand, hub_command, install_link
+from mcp_hub.onboarding.clients.entries import Command, Installation, NoCommand, hub_command
+from mcp_hub.onboarding.clients.table import CLIENTS
 from tests.unit.cli.test_cli_install import CANARY, SERVERS, Home
 
 COMMAND = Command('/opt/é "x" & y/mcp-hub', ("serve", "--config", "/a b/s.yaml"))
@@ -21,7 +22,8 @@ ENTRY = {"command": COMMAND.program, "args": list(COMMAND.args)}
 
 
 def test_links_hold_the_command_whatever_its_characters() -> None:
-    links = {name: urlsplit(install_link(name, COMMAND) or "") for name in LINKED}
+    links = {name: urlsplit(client.link(COMMAND)) for name, client in CLIENTS.items() if client.link}
+    assert links.keys() == {"cursor", "vscode", "vscode-insiders", "lm-studio", "goose"}
     for name in ("cursor", "lm-studio"):
         query = parse_qs(links[name].query)
         assert json.loads(base64.b64decode(query["config"][0])) == ENTRY and query["name"] == ["mcp-hub"]
@@ -30,7 +32,6 @@ def test_links_hold_the_command_whatever_its_characters() -> None:
     assert json.loads(unquote(links["vscode"].query)) == vscode
     goose = parse_qs(links["goose"].query)
     assert (goose["cmd"], goose["arg"]) == ([COMMAND.program], list(COMMAND.args))
-    assert install_link("zed", COMMAND) is None
 
 
 def program(path: Path) -> Path:

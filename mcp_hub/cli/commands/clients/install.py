@@ -34,15 +34,7 @@ from mcp_hub.onboarding.changes.entry_options import PROFILE_PATH, EntryRules
 from mcp_hub.onboarding.changes.hub_entry import snippet
 from mcp_hub.onboarding.changes.plan import KeyPath, Source, Step, plan_install, plan_move
 from mcp_hub.onboarding.changes.written import ImportedServer, ImportedServers, WrittenEntries
-from mcp_hub.onboarding.clients.entries import (
-    LINKED,
-    Command,
-    Installation,
-    NoCommand,
-    hub_command,
-    install_link,
-    serve_args,
-)
+from mcp_hub.onboarding.clients.entries import Command, Installation, NoCommand, hub_command, serve_args
 from mcp_hub.onboarding.clients.model import Client, Where
 from mcp_hub.onboarding.clients.reading import ClientFile, client_files, clients_of, hub_files
 from mcp_hub.onboarding.clients.wsl import through_wsl
@@ -279,17 +271,17 @@ def _print_links(names: Sequence[str], every: bool, loaded: Loaded, where: Where
             command = through_wsl(command, where.windows) if client.windows_of and where.windows else command
         except FileRefused as problem:
             fail(problem.code, str(problem), EXIT_TOOL)
-        link = install_link(client.row, command)
-        if link is None and names:
-            fail("usage", f"{client.title} does not have install links. Those that do: {', '.join(LINKED)}.")
-        if link is not None:
-            put(f"{client.title}: {link}")
+        if client.link is not None:
+            put(f"{client.title}: {client.link(command)}")
+        elif names:
+            linked = ", ".join(dict.fromkeys(each.row for each in clients_of(where) if each.link is not None))
+            fail("usage", f"{client.title} does not have install links. Those that do: {linked}.")
     return 0
 
 
 def _linked(where: Where) -> list[Client]:
     return sorted(
-        (client for client in clients_of(where) if client.row in LINKED), key=lambda client: not client.windows_of
+        (client for client in clients_of(where) if client.link is not None), key=lambda client: not client.windows_of
     )
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from itertools import product
 from pathlib import Path, PurePath
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -31,33 +31,6 @@ _HOLDERS: Final[tuple[DataPath, ...]] = (
 )
 _INPUTS: Final[tuple[DataPath, ...]] = (("inputs",), ("mcp", "inputs"), ("mcp.inputs",))
 _VS_CODE: Final = "mcp.json"
-_CLIENTS: Final = (
-    (r"\.vscode/mcp\.json|User/(profiles/[^/]+/)?mcp\.json|User/settings\.json|\.vscode/settings\.json", "vscode"),
-    (r"devcontainer\.json|[^/]+\.code-workspace", "vscode"),
-    (r"\.cursor/mcp\.json", "cursor"),
-    (r"\.mcp\.json|\.claude\.json|managed-mcp\.json", "claude-code"),
-    (r"claude_desktop_config\.json", "claude-desktop"),
-    (r"\.gemini/settings\.json|gemini-extension\.json", "gemini"),
-    (r"\.qwen/settings\.json", "qwen"),
-    (r"\.codex/config\.toml", "codex"),
-    (r"opencode\.jsonc?", "opencode"),
-    (r"cline_mcp_settings\.json", "cline"),
-    (r"\.kilocode/mcp\.json|kilocode\.kilo-code/settings/mcp_settings\.json", "kilo"),
-    (r"\.roo/mcp\.json|mcp_settings\.json", "roo"),
-    (r"\.kiro/settings/mcp\.json|amazonq/(mcp|agents/default)\.json", "kiro"),
-    (r"\.zed/settings\.json|zed/settings\.json", "zed"),
-    (r"\.gemini/antigravity/mcp_config\.json", "antigravity"),
-    (r"mcp_config(\.local)?\.json", "devin"),
-    (r"mcp-config\.json|\.github/mcp\.json", "copilot"),
-    (r"\.continue/.*\.ya?ml", "continue"),
-    (r"goose/config\.yaml|goose/config/config\.yaml", "goose"),
-    (r"librechat[^/]*\.ya?ml", "librechat"),
-    (r"\.vibe/config\.toml", "vibe"),
-    (r"amp/settings\.json|\.amp/settings\.json", "amp"),
-    (r"\.junie/mcp/mcp\.json", "junie"),
-    (r"\.factory/mcp\.json", "factory"),
-)
-"""Clients by the ends of their files' paths."""
 _USERS_FOLDERS: Final = (
     *("XDG_CONFIG_HOME", "APPDATA", "LOCALAPPDATA", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "COPILOT_HOME", "CLINE_DIR"),
     "CLINE_DATA_DIR",
@@ -87,6 +60,62 @@ def works_where_started(command: object, args: object) -> bool:
     return any(map(_BOUND.search, words)) and not any(map(_ELSEWHERE.match, values))
 
 
+class _Conventions(msgspec.Struct, frozen=True):
+    """The ways in which a client writes its files.
+
+    `files`: a pattern of the ends of their paths; empty: known by form only. `times`: the unit of `timeout`; empty:
+    1000 and more are milliseconds. `notation`: placeholders beside `${…}`. `in_arguments`: those that the client itself
+    fills in in arguments, `${env:NAME}` or `${NAME}`. `has_files`: `${file:PATH}` is the file's text.
+    """
+
+    files: str = ""
+    times: Literal["", "s", "ms"] = ""
+    notation: Literal["", "$NAME", "{env:NAME}", "${{env.NAME}}"] = ""
+    in_arguments: Literal["", "env", "names"] = ""
+    is_editor: bool = False
+    has_files: bool = False
+
+
+CONVENTIONS: Final[Mapping[str, _Conventions]] = {
+    "vscode": _Conventions(
+        r"\.vscode/mcp\.json|User/(profiles/[^/]+/)?mcp\.json|User/settings\.json|\.vscode/settings\.json"
+        r"|devcontainer\.json|[^/]+\.code-workspace",
+        in_arguments="env",
+        is_editor=True,
+    ),
+    "vscode-insiders": _Conventions(in_arguments="env", is_editor=True),
+    "cursor": _Conventions(r"\.cursor/mcp\.json", in_arguments="env"),
+    "claude-code": _Conventions(r"\.mcp\.json|\.claude\.json|managed-mcp\.json", times="ms", in_arguments="names"),
+    "claude-desktop": _Conventions(r"claude_desktop_config\.json"),
+    "gemini": _Conventions(
+        r"\.gemini/settings\.json|gemini-extension\.json", times="ms", notation="$NAME", in_arguments="names"
+    ),
+    "qwen": _Conventions(r"\.qwen/settings\.json", times="ms", notation="$NAME", in_arguments="names"),
+    "codex": _Conventions(r"\.codex/config\.toml", times="s"),
+    "opencode": _Conventions(r"opencode\.jsonc?", times="ms", notation="{env:NAME}"),
+    "cline": _Conventions(r"cline_mcp_settings\.json", times="s", in_arguments="env"),
+    "kilo": _Conventions(
+        r"\.kilocode/mcp\.json|kilocode\.kilo-code/settings/mcp_settings\.json", times="s", in_arguments="env"
+    ),
+    "roo": _Conventions(r"\.roo/mcp\.json|mcp_settings\.json", times="s", in_arguments="env"),
+    "kiro": _Conventions(r"\.kiro/settings/mcp\.json|amazonq/(mcp|agents/default)\.json", times="ms"),
+    "zed": _Conventions(r"\.zed/settings\.json|zed/settings\.json", times="s"),
+    "antigravity": _Conventions(r"\.gemini/antigravity/mcp_config\.json"),
+    "devin": _Conventions(r"mcp_config(\.local)?\.json", in_arguments="env", has_files=True),
+    "copilot": _Conventions(r"mcp-config\.json|\.github/mcp\.json", times="ms", in_arguments="names"),
+    "continue": _Conventions(r"\.continue/.*\.ya?ml", times="ms", notation="${{env.NAME}}"),
+    "goose": _Conventions(r"goose/config\.yaml|goose/config/config\.yaml", times="s"),
+    "librechat": _Conventions(r"librechat[^/]*\.ya?ml", times="ms", in_arguments="names"),
+    "vibe": _Conventions(r"\.vibe/config\.toml", times="s"),
+    "amp": _Conventions(r"amp/settings\.json|\.amp/settings\.json", in_arguments="names"),
+    "junie": _Conventions(r"\.junie/mcp/mcp\.json"),
+    "factory": _Conventions(r"\.factory/mcp\.json", in_arguments="names"),
+    **dict.fromkeys(("lm-studio", "warp", "jetbrains-ai", "kimi", "pi"), _Conventions()),
+}
+"""By client, in the order in which the patterns are tried."""
+_NO_CONVENTIONS: Final = _Conventions()
+
+
 class ForeignFile(msgspec.Struct, frozen=True):
     """A file of another client. `client`: its name in the client table, or empty. `project`: the folder of its project,
     or None. `is_users`: surely the user's own file.
@@ -113,11 +142,16 @@ def origin_of(
     return ForeignFile(path, name, project, is_users)
 
 
+def conventions_of(client: str) -> _Conventions:
+    """The conventions of a client; of an unknown one, nothing."""
+    return CONVENTIONS.get(client, _NO_CONVENTIONS)
+
+
 def client_of(path: PurePath, data: object) -> str:
     """The client, by path or else by form; empty if unknown."""
     text = path.as_posix()
-    for pattern, client in _CLIENTS:
-        if re.search(rf"(?:^|/)(?:{pattern})$", text):
+    for client, conventions in CONVENTIONS.items():
+        if conventions.files and re.search(rf"(?:^|/)(?:{conventions.files})$", text):
             return client
     return _client_by_form(data) if isinstance(data, dict) else ""
 

@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from mcp_hub.config.findings import DataPath, Finding, Findings, nearest, quoted
+from mcp_hub.config.load.foreign import conventions_of
 from mcp_hub.config.load.foreign_limits import is_approval, is_list_of_tools, limited, plain_key
 from mcp_hub.config.load.foreign_sandbox import Note
 from mcp_hub.config.load.foreign_windows import words_in_wsl
@@ -46,9 +47,6 @@ _TYPES: Final = {
     **{re.sub(r"[-_]", "", name.lower()): kind for name, kind in TRANSPORTS.items()},
     **dict.fromkeys(("streaminghttp", "httpstream", "streamable", "httpstreamable"), "http"),
 }
-_MILLISECONDS: Final = frozenset("claude-code copilot continue gemini kiro librechat opencode qwen".split())
-_SECONDS: Final = frozenset("cline codex goose kilo roo vibe zed".split())
-"""Clients with `timeout` in seconds. For unlisted clients, 1000 and more are milliseconds."""
 _LEAST_MILLISECONDS: Final = 1000
 _RUNNERS: Final = frozenset("npx npm node bunx bun deno uvx uv pipx python python3 docker podman".split())
 """Programs that people write with their arguments into `command`."""
@@ -214,7 +212,7 @@ def _times(entry: JsonObject, client: str, note: Note) -> None:
             note(key, "ignored: expected a time that is longer than 0")
         else:
             times.setdefault("start_timeout" if named["start"] else "timeout", duration)
-            if not unit and client not in _SECONDS | _MILLISECONDS and _unit(value, client) == "ms":
+            if not unit and not conventions_of(client).times and _unit(value, client) == "ms":
                 note(key, "is taken for milliseconds")
     for ours, duration in times.items():
         if duration is not None:
@@ -222,11 +220,11 @@ def _times(entry: JsonObject, client: str, note: Note) -> None:
 
 
 def _unit(value: object, client: str) -> str:
-    if client in _MILLISECONDS:
-        return "ms"
+    if (unit := conventions_of(client).times) != "":
+        return unit
     text = str(value)
     number = value if isinstance(value, int | float) else int(text) if re.fullmatch(r"[0-9]{1,9}", text) else 0
-    return "ms" if number >= _LEAST_MILLISECONDS and client not in _SECONDS else "s"
+    return "ms" if number >= _LEAST_MILLISECONDS else "s"
 
 
 def _duration(value: object, unit: str) -> str | None:

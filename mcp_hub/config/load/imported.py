@@ -12,6 +12,7 @@ from mcp_hub.config.findings import DataPath, Finding, Findings
 from mcp_hub.config.load.check import READ_AS_OTHERS_WRITE, STAND_IN, refused_keys
 from mcp_hub.config.load.foreign import (
     ForeignFile,
+    conventions_of,
     inputs_of,
     origin_of,
     works_where_started,
@@ -267,7 +268,7 @@ def _names(origin: ForeignFile, env: Mapping[str, str]) -> dict[str, str]:
     if origin.file.name == "gemini-extension.json":
         names["extensionPath"] = folder
     if origin.project is not None:
-        if origin.client.startswith("vscode"):
+        if conventions_of(origin.client).is_editor:
             names |= dict.fromkeys(("cwd", "localWorkspaceFolder"), str(origin.project))
         names |= dict.fromkeys(("workspaceFolder", "workspaceRoot", "CLAUDE_PROJECT_DIR"), str(origin.project))
         names["workspaceFolderBasename"] = origin.project.name

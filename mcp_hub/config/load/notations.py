@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.config.load.check import SCRIPT, SHELLS, program_name
+from mcp_hub.config.load.foreign import conventions_of
 from mcp_hub.config.load.foreign_windows import of_windows
 from mcp_hub.config.load.interpolate import Reference, Unresolved, escaped, is_variable_name, joined, split_text
 from mcp_hub.config.load.secrets import is_secret
@@ -21,17 +22,14 @@ _SHELL: Final = r"\$(?P<shell>[A-Za-z_]\w*)|%(?P<percent>[A-Za-z_]\w*)%"
 _CURLY: Final = r"\{(?P<kind>env|file):(?P<text>[^{}]+)\}"
 _DOUBLE: Final = r"\$\{\{\s*(?:secrets|inputs|env)\.(?P<double>[A-Za-z_]\w*)\s*\}\}"
 _PATTERNS: Final[Mapping[str, re.Pattern[str]]] = {
-    **dict.fromkeys(("gemini", "qwen"), late(f"{_BRACE}|{_SHELL}")),
-    "opencode": late(f"{_BRACE}|{_CURLY}"),
-    "continue": late(f"{_DOUBLE}|{_BRACE}"),
+    "$NAME": late(f"{_BRACE}|{_SHELL}"),
+    "{env:NAME}": late(f"{_BRACE}|{_CURLY}"),
+    "${{env.NAME}}": late(f"{_DOUBLE}|{_BRACE}"),
     "": late(_BRACE),
 }
-"""Notation by client; empty for all others."""
+"""By the notation of a client's conventions."""
 _WHOLE: Final = late(r"\$(?P<shell>[A-Z_][A-Z0-9_]*)|%(?P<percent>[A-Z_][A-Z0-9_]*)%")
 """A value that is only a variable's name, and means the variable in any client."""
-_EXPANDS_ENV: Final = frozenset("cline cursor devin kilo roo vscode vscode-insiders".split())
-_EXPANDS_NAMES: Final = frozenset("amp claude-code copilot factory gemini librechat qwen".split())
-"""Clients that fill in `${env:VAR}`, or `${VAR}`, in arguments; others pass it on."""
 _WORKSPACE: Final = frozenset(("workspaceFolder", "workspaceRoot", "workspaceFolderBasename", "CLAUDE_PROJECT_DIR"))
 _LOOKUPS: Final = ("file:", "keyring:", "cmd:")
 _ASKED_OF_EDITOR: Final = ("command:", "config:", "workspaceFolder:")
@@ -40,9 +38,6 @@ _OF_EDITOR: Final = late(
     r"|defaultBuildTask|container\w+|localWorkspaceFolder\w*"
 )
 """Names of open things in VS Code and Dev Containers."""
-_EDITORS: Final = frozenset(("vscode", "vscode-insiders"))
-_READS_FILES: Final = frozenset(("devin",))
-"""Clients that fill in `${file:path}`."""
 _NAMES: Final = late(r"\$\{?([A-Za-z_]\w*)")
 _ALWAYS: Final = frozenset("PATH HOME USER LOGNAME SHELL LANG PWD TERM TZ TMPDIR".split())
 """Variables that every server has."""
@@ -131,8 +126,8 @@ class Notation(msgspec.Struct, frozen=True):
 
     def _parts(self, text: str, key: str) -> Iterator[Part]:
         end = 0
-        client = "gemini" if (self.client, key) == ("goose", "headers") else self.client
-        for match in _PATTERNS.get(client, _PATTERNS[""]).finditer(text):
+        notation = "$NAME" if (self.client, key) == ("goose", "headers") else conventions_of(self.client).notation
+        for match in _PATTERNS[notation].finditer(text):
             yield text[end : match.start()]
             yield from self._part(match, key)
             end = match.end()
@@ -162,11 +157,12 @@ class Notation(msgspec.Struct, frozen=True):
             raise of_windows(written)
         if inside.startswith("input:"):
             return split_text(self.ask(inside.removeprefix("input:")))
-        if inside.startswith("file:") and self.client in _READS_FILES:
+        conventions = conventions_of(self.client)
+        if inside.startswith("file:") and conventions.has_files:
             return self._file(written, inside.removeprefix("file:"))
         if inside.startswith(_LOOKUPS):  # other clients look nothing up by these
             return [written]
-        if inside.startswith(_ASKED_OF_EDITOR) or self.client in _EDITORS and _OF_EDITOR.fullmatch(inside):
+        if inside.startswith(_ASKED_OF_EDITOR) or conventions.is_editor and _OF_EDITOR.fullmatch(inside):
             raise Unresolved("workspace_unknown", f"only the client has a value for {written}. Write the value")
         if inside.startswith("localEnv:"):  # of Dev Containers, where a default stands behind another colon
             inside = re.sub(r"^localEnv:([^:]*):", r"env:\1:-", inside).replace("localEnv:", "env:", 1)
@@ -174,8 +170,8 @@ class Notation(msgspec.Struct, frozen=True):
         if not is_variable_name(plain.partition(":-")[0]):
             self.note(key, f"{written} stays text: it names no variable")
             return [written]
-        clients = _EXPANDS_ENV if inside.startswith("env:") else _EXPANDS_NAMES
-        return self._variable(plain, written, key, expands=self.client in clients)
+        form = "env" if inside.startswith("env:") else "names"
+        return self._variable(plain, written, key, expands=conventions.in_arguments == form)
 
     def _variable(self, reference: str, written: str, key: str, *, expands: bool) -> list[Part]:
         name, has_default, _ = reference.partition(":-")

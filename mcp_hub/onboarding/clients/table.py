@@ -148,7 +148,11 @@ _ALL: Final = (
                     ("~/.config/zed/settings.json",),
                     ("$APPDATA/Zed/settings.json",),
                 ),
-                (Layout(("context_servers",), {**PLAIN, "env": {}}, keys=ServerKeys("timeout", off=("enabled", False))),),
+                (
+                    Layout(
+                        ("context_servers",), {**PLAIN, "env": {}}, keys=ServerKeys("timeout", off=("enabled", False))
+                    ),
+                ),
             ),
         ),
         project=(".zed/settings.json",),

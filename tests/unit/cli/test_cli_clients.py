@@ -2,11 +2,12 @@
 
 import json
 import re
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
 
+from mcp_hub.config.load.foreign import CONVENTIONS, client_of, place_of_servers
 from mcp_hub.config.schema.clients import BUILT_IN_CLIENTS
 from mcp_hub.edit.entries import read_data
 from mcp_hub.errors import ConfigError
@@ -200,7 +201,35 @@ def test_names_and_aliases() -> None:
 
 
 def test_every_kind_that_is_written_is_built_in() -> None:
-    assert {client.client_kind for client in WRITTEN} <= BUILT_IN_CLIENTS.keys()
+    assert [client.name for client in WRITTEN if client.client_kind not in BUILT_IN_CLIENTS] == []
+
+
+KNOWN_BY_FORM = ("vscode-insiders", "lm-studio", "warp", "jetbrains-ai", "kimi", "pi")
+"""Clients whose files have the paths of others, or forms that say enough."""
+
+
+def test_every_client_has_conventions_by_which_its_files_are_read() -> None:
+    assert [name for name in CLIENTS if name not in CONVENTIONS] == []
+    assert [name for name in CLIENTS if not CONVENTIONS[name].files] == [
+        name for name in CLIENTS if name in KNOWN_BY_FORM
+    ]
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_files_and_layouts_of_a_client_are_recognized(name: str) -> None:
+    client = CLIENTS[name]
+    paths = [path for place in client.places for path in (*place.paths.linux, *place.paths.macos)]
+    paths = [*(path for path in paths if path.startswith("~")), *(f"/p/{path}" for path in client.project)]
+    shared = {("copilot", "/p/.mcp.json")}  # it is that of Claude Code
+    for path in paths if CONVENTIONS[name].files else ():
+        assert (name, path) in shared or client_of(PurePath(path.replace("*", "x")), None) == name, path
+    for place in client.places:
+        for layout in place.layouts:
+            data: object = {"a": {"command": "x"}}
+            for key in reversed(layout.key):
+                data = {key: data}
+            is_yaml = any(path.endswith("yaml") for path in place.paths.linux)
+            assert isinstance(data, dict) and place_of_servers(data, is_yaml=is_yaml) == layout.key
 
 
 ONE = {"one": {"command": "x"}}

@@ -12,6 +12,7 @@ from mcp_hub import masking
 from mcp_hub.cli import main
 from mcp_hub.config.load.foreign_limits import limited
 from mcp_hub.config.load.foreign_server import flat, translated
+from mcp_hub.config.load.notations import Notation
 from mcp_hub.edit.entries import held_at, read_data
 from mcp_hub.onboarding.clients.exported import exported
 from mcp_hub.onboarding.clients.table import CLIENTS
@@ -52,14 +53,14 @@ def test_every_client_gets_its_own_form_without_a_secret(home: Path, name: str) 
     done = run(name)
     assert done.exit_code == 0 and "canary" not in done.output
     layout = CLIENTS[name].places[-1].layouts[-1]
-    form = {"codex": "x.toml", "goose": "x.yaml", "continue": "x.yaml"}.get(name, "x.json")
+    form = CLIENTS[name].places[-1].paths.linux[-1].rpartition("/")[2]
     held = held_at(read_data(done.stdout, form), layout.key)
     names = [one["name"] for one in held] if isinstance(held, list) else list(held)  # type: ignore[call-overload]
     said = done.stderr
     stays_off = "off: not exported, it is disabled" not in said
     far = ["far"] if layout.http is not None else []
     assert sorted(names) == [*far, "files", *(["off"] if stays_off else [])]
-    assert stays_off == (name in ("codex", "cline", "devin", "goose", "kiro", "opencode", "zed"))
+    assert stays_off == (layout.keys.off is not None)
     assert "funcs: not exported, only the hub runs Python functions" in said
 
 
@@ -128,6 +129,25 @@ def test_limits_come_back_as_they_were_when_the_client_has_them(name: str, carri
     assert [note for note in made.notes if note.startswith("left out")] == (
         [f"left out: {', '.join(left)}"] if left else []
     )
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_exported_servers_are_read_back_as_they_were(name: str) -> None:
+    """Each key comes back or is said to be left out: the client's row and its `CONVENTIONS` fit each other."""
+    layout = CLIENTS[name].places[-1].layouts[-1]
+    process = {**LIMITED, "enabled": layout.keys.off is None, "args": ["a"], "env": {"GH": "${GH}", "A": "b"}}
+    remote = {"url": "https://example.com/mcp", "headers": {"X-A": "b"}, "timeout": "1500s"}
+    notation = Notation(name, {"GH": "g"}, {}, {}, None, ask=str, keep=lambda *_: "", note=lambda *_: None)
+    for own in (process, remote) if layout.http else (process,):
+        made = exported(CLIENTS[name], layout, "x", own)
+        assert made.entry is not None
+        there = notation.server(limited(translated(flat(made.entry), name, lambda *_: None), name, lambda *_: None))
+        if passed := there.pop("pass_env", []):
+            there["env"] |= {key: f"${{{key}}}" for key in passed}
+        there.setdefault("enabled", True)
+        left = {key for note in made.notes if note.startswith("left out: ") for key in note[10:].split(", ")}
+        left |= {"headers"} if any("takes no headers" in note for note in made.notes) else set()
+        assert {key: there.get(key) for key in own.keys() - left} == {key: own[key] for key in own.keys() - left}
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,7 @@ def _is_throw_away(installation: Installation, env: Mapping[str, str]) -> bool:
 
 
 def cursor_link(command: Command) -> str:
+    """An install link of Cursor."""
     # https://cursor.com/docs/context/mcp/install-links
     config = {"name": HUB, "config": _base64(_entry(command))}
     return f"cursor://anysphere.cursor-deeplink/mcp/install?{urlencode(config)}"
@@ -143,6 +144,7 @@ def lm_studio_link(command: Command) -> str:
 
 
 def goose_link(command: Command) -> str:
+    """An install link of Goose."""
     words = [("cmd", command.program), *(("arg", arg) for arg in command.args)]
     facts = [("id", HUB), ("name", HUB), ("description", "All MCP servers behind one"), ("timeout", "3600")]
     return f"goose://extension?{urlencode([*words, *facts], quote_via=quote)}"

@@ -212,6 +212,22 @@ BROKEN = [
         ":1: the docstring names `stores.gone`",
     ),
     ("package_maps", "calls/__init__.py", '"""`logs`, `runner.Run`."""', ":1: the docstring names `runner.Run`"),
+    *(
+        (
+            "package_maps",
+            "calls/__init__.py",
+            f'"""Calls `of` all: `logs`, `runner`.\n\n{line}\n"""',
+            ":1: the docstring names `gone`",
+        )
+        for line in (
+            "* `logs`: logs\n* `gone`: what was",
+            "* `runner`, `gone`: both\n* `logs`: logs",
+            "- `logs` and `gone`: both, of `some`",
+            "- `logs`: logs; `gone`: what was",
+            "`logs`       logs\n`gone`       what was",
+            "* `logs`\n* `gone`",
+        )
+    ),
     ("dialect", "calls/log.py", "def f(a, *, own): ...", ":1: own does not say"),
     ("dialect", "calls/log.py", "for _found in a: ...", ":1: _found does not say"),
     ("dialect", "calls/log.py", "class A:\n    rest: int", ":2: rest does not say"),

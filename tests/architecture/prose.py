@@ -12,6 +12,8 @@ PACKAGE_LINES = range(2, 21)
 _OPENING = re.compile(r"(What|Who|Whoever|How|The same|As|Of|Those|Where|Whose|In its)\b")
 _NAME = re.compile(r"(?<=[`.])(\w+)(?=[`.])")
 _DOTTED = re.compile(r"`([a-z_]+(?:\.(?!(?:yaml|sock|json|md)`)\w+)+)`")
+_HEAD = re.compile(r"^(?:[*-] )?((?:`[\w.]+`(?:, | and )?)+)(?=:|\s{2,}\S|$)|`(\w+)`(?=:)", re.MULTILINE)
+"""The names of a line of a list: what they hold stands behind a colon, or in a column of its own."""
 _PAGE = re.compile(r"([\w./-]+\.md)\b(?:,?\s+§\s?(\d[\d.]*\d|\d))?(?:,\s+\"([^\"]+)\")?")
 PHRASES = {
     "is-no": (r"is\s+no(?!\s+(?:longer|more\s+than)\b)", '"is not a"'),
@@ -81,12 +83,14 @@ def package_maps(root: Path) -> Iterator[Offence]:
     for source in sources(root):
         if source.is_package and source.module:  # that of the hub itself is the help of the library
             text = ast.get_docstring(source.tree) or ""
-            names = set(_NAME.findall(text))
-            for name in sorted(_modules_in((root / source.shown).parent) - names):
+            names, modules = set(_NAME.findall(text)), _modules_in((root / source.shown).parent)
+            for name in sorted(modules - names):
                 yield Offence(source.shown, 1, name, f"the docstring does not name `{name}`")
-            for name in sorted(set(_DOTTED.findall(text))):
-                if not _names_something(name, source.module, by_module):
-                    yield Offence(source.shown, 1, name, f"the docstring names `{name}`, which does not exist")
+            heads = (head[1] or f"`{head[2]}`" for head in _HEAD.finditer(text))
+            gone = {name for head in heads for name in re.findall(r"`(\w+)`", head)} - modules
+            gone |= {name for name in _DOTTED.findall(text) if not _names_something(name, source.module, by_module)}
+            for name in sorted(gone):
+                yield Offence(source.shown, 1, name, f"the docstring names `{name}`, which does not exist")
 
 
 def _modules_in(folder: Path) -> set[str]:

@@ -262,6 +262,28 @@ def test_no_option_is_described_that_does_not_exist() -> None:
     assert described - options <= {"--help", "--version"}
 
 
+def test_contributing_names_what_exists() -> None:
+    page = FENCE.sub("", text("CONTRIBUTING.md"))
+    folders = [ROOT / name for name in ("mcp_hub", "tests", "rigs", "docs", ".github")]
+    paths = [f"/{path.relative_to(ROOT).as_posix()}" for folder in folders for path in folder.rglob("*")]
+    named = set(re.findall(r"`([\w.]+/(?:[\w./]+)?|\w+\.py|tests/[\w/]+|mcp_hub/[\w/]+)`", page))
+    made = {"dist/", "build/docs", "tool-lists/", "toolsearch/"}
+    gone = [name for name in named - made if "NAME" not in name and not _is_end_of_one(f"/{name.rstrip('/')}", paths)]
+    assert gone == [] and len(named) > 60
+    for name, file in re.findall(r"`(\w+)`(?:[^`.]|`[\w, ]+`)*?\s(?:of|in)\s+`((?:\w+/)+\w+\.py)`", page):
+        (path,) = [path for path in paths if path.endswith(f"/{file}")][:1]
+        assert re.search(rf"\b{name}\b", text(path[1:])), (name, file)
+    top = {
+        path.stem for path in (ROOT / "mcp_hub").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    the_map = set(re.findall(r"`(\w+)(?:\.py|/)?`", section(page, "The map")))
+    assert top - {"__init__", "__main__"} - the_map == set()
+
+
+def _is_end_of_one(name: str, paths: list[str]) -> bool:
+    return any(path.endswith(name) for path in paths)
+
+
 @pytest.mark.parametrize(
     ("page", "title", "settings"),
     [
@@ -287,6 +309,27 @@ def test_every_key_is_described(page: str, title: str, settings: type[Section]) 
     )
     inherited = set(Defaults.model_fields) if settings is ServerSettings else set[str]()
     assert set(settings.model_fields) - inherited - keys == set()
+
+
+@pytest.mark.parametrize(
+    ("page", "title", "settings"),
+    [
+        ("configuration", "`defaults`", Defaults),
+        ("configuration", "`servers.NAME.per_tool.TOOL`", ToolSettings),
+        ("configuration-hub", "`hub`", HubSettings),
+        ("configuration-hub", "`hub.http`", HttpSettings),
+        ("configuration-hub", "`hub.log`", LogSettings),
+        ("configuration-hub", "`hub.store`", StoreSettings),
+    ],
+)
+def test_defaults_of_the_pages_are_those_of_the_schema(page: str, title: str, settings: type[Section]) -> None:
+    rows = re.findall(r"^\| `(\w+)` \| `([^`|]+)` \|", section(text(f"docs/{page}.md"), title), re.MULTILINE)
+    usual = settings()
+    for key, shown in rows:
+        value = yaml.safe_load(shown)
+        written = settings.model_validate({key: value if shown[0] == "{" or not isinstance(value, dict) else shown})
+        assert getattr(usual, key) in (getattr(written, key), None), key
+    assert rows
 
 
 def test_the_yaml_of_the_pages_is_a_configuration() -> None:

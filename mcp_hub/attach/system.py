@@ -74,7 +74,7 @@ def set_blocking(file: int, is_blocking: bool) -> None:
 
 
 def user_folder(kind: str, env: "Mapping[str, str]", platform: str = sys.platform) -> str:
-    """The user's folder for `config` or `state`, as in platformdirs."""
+    """The user's folder for `config` or `state`, as in platformdirs: a relative `$XDG_…_HOME` does not count."""
     if platform == "win32":
         home = env.get("USERPROFILE") or os.path.expanduser("~")
         return "\\".join((env.get("LOCALAPPDATA") or f"{home}\\AppData\\Local", NAME, NAME))
@@ -82,4 +82,5 @@ def user_folder(kind: str, env: "Mapping[str, str]", platform: str = sys.platfor
     usual = {"config": ".config", "state": ".local/state"}[kind]
     if platform == "darwin":
         usual = "Library/Application Support"
-    return os.path.join(env.get(f"XDG_{kind.upper()}_HOME", "").strip() or os.path.join(home, usual), NAME)
+    chosen = env.get(f"XDG_{kind.upper()}_HOME", "").strip()
+    return os.path.join(chosen if os.path.isabs(chosen) else os.path.join(home, usual), NAME)

@@ -5,6 +5,7 @@ import os
 import resource
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -153,9 +154,26 @@ def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
         machine = Machine(root, env, user, files, cwd)
         machine.configure()
         yield machine
-        machine.run("stop")
+        output = machine.run("stop")
+        left = _hubs_of(machine)
+        for pid in left:
+            os.kill(pid, signal.SIGTERM)
+        assert left == [], f"stop did not end the background hub: {output}"
     if user:
         shutil.rmtree(f"/tmp/mcp-hub-{STRANGER}", ignore_errors=True)
+
+
+def _hubs_of(machine: Machine) -> list[int]:
+    """The background hubs of its configuration, which have its path among their arguments."""
+    pids = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:  # it has ended
+            continue
+        if b"attached-hub" in words and os.fsencode(machine.config) in words:
+            pids.append(int(path.parent.name))
+    return pids
 
 
 DESCRIPTION = "prüft 日本語 🚀"

@@ -82,7 +82,7 @@ def test_file_that_is_only_found_is_for_the_whole_command(
 @pytest.mark.parametrize("kind", ["config", "state"])
 def test_folders_of_the_user_are_those_of_platformdirs(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     theirs = {"config": platformdirs.user_config_dir, "state": platformdirs.user_state_dir}[kind]
-    for env in ({}, {f"XDG_{kind.upper()}_HOME": "/srv/own"}):
+    for env in ({}, {f"XDG_{kind.upper()}_HOME": "/srv/own"}, {f"XDG_{kind.upper()}_HOME": "here"}):
         monkeypatch.delenv(f"XDG_{kind.upper()}_HOME", raising=False)
         for name, value in env.items():
             monkeypatch.setenv(name, value)

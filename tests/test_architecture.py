@@ -213,19 +213,12 @@ BROKEN = [
     ),
     ("package_maps", "calls/__init__.py", '"""`logs`, `runner.Run`."""', ":1: the docstring names `runner.Run`"),
     *(
-        (
-            "package_maps",
-            "calls/__init__.py",
-            f'"""Calls `of` all: `logs`, `runner`.\n\n{line}\n"""',
-            ":1: the docstring names `gone`",
-        )
-        for line in (
-            "* `logs`: logs\n* `gone`: what was",
-            "* `runner`, `gone`: both\n* `logs`: logs",
-            "- `logs` and `gone`: both, of `some`",
-            "- `logs`: logs; `gone`: what was",
-            "`logs`       logs\n`gone`       what was",
-            "* `logs`\n* `gone`",
+        ("package_maps", "calls/__init__.py", f'"""{names}`runner`"""', ":1: the docstring names `gone`")
+        for names in (
+            "* `logs`, `gone`: `of`\n",
+            "- `logs`: a; `gone`: b\n",
+            "`logs`  a\n`gone`  b\n",
+            "* `logs`\n* `gone`\n",
         )
     ),
     ("dialect", "calls/log.py", "def f(a, *, own): ...", ":1: own does not say"),

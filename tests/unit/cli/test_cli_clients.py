@@ -27,7 +27,7 @@ WRITTEN = [client for client in CLIENTS.values() if client.is_written]
 BIN, FILE, URL = "/opt/mcp-hub", "/home/a/servers.yaml", "http://127.0.0.1:8765/mcp"
 HUB = Command(BIN, ("serve",))
 ENTRY = {"command": BIN, "args": ["serve"]}
-GOLDEN: dict[str, tuple[Any, Any]] = {
+ENTRIES: dict[str, tuple[Any, Any]] = {
     "claude-desktop": (ENTRY, None),
     "claude-code": ({"type": "stdio", **ENTRY}, {"type": "http", "url": URL}),
     "cursor": (ENTRY, {"url": URL}),
@@ -111,7 +111,7 @@ FILES: dict[str, tuple[str, str, str]] = {
 @pytest.mark.parametrize("client", WRITTEN, ids=lambda client: client.name)
 def test_each_client_gets_the_entry_that_it_documents(client: Client) -> None:
     layout = layout_of(None, client.places[-1])
-    stdio, http = GOLDEN[client.name]
+    stdio, http = ENTRIES[client.name]
     assert filled(layout.stdio, HUB) == stdio
     assert (layout.http and filled(layout.http, Endpoint(URL))) == http
 

@@ -46,7 +46,7 @@ def stamp_of(path: Path) -> FileStamp | None:
         return None
 
 
-class WatchedFile:
+class _WatchedFile:
     """A file, and the `stamp` of the version read last."""
 
     def __init__(
@@ -117,8 +117,8 @@ class Reloader:
         self.checks: list[Callable[[Settings], None]] = []
         self.prepares: list[Callable[[Settings], Callable[[], None]]] = []
         path = Path(loaded.path)
-        overrides = WatchedFile(overrides_of(path), loaded.overrides_stamp)
-        self._files = (WatchedFile(path, loaded.stamp), overrides)
+        overrides = _WatchedFile(overrides_of(path), loaded.overrides_stamp)
+        self._files = (_WatchedFile(path, loaded.stamp), overrides)
         self._read = read
         self._target = target
         self._turn = anyio.Lock()
@@ -178,7 +178,7 @@ class Reloader:
             tasks.start_soon(self._watch, file, name="configuration")
             tasks.start_soon(self._watch, overrides, name="overrides")
 
-    async def _watch(self, file: WatchedFile) -> None:
+    async def _watch(self, file: _WatchedFile) -> None:
         while True:
             stamp = await file.changed()
             if stamp != file.stamp and self.settings.hub.watch:  # nobody else has read it meanwhile

@@ -72,7 +72,7 @@ _REASONS: Final = {
 _CALL_IT: Final = "Call the tool with arguments of your own: mcp-hub call"
 
 
-class ToolDefinitions:
+class _ToolDefinitions:
     """The `DefinitionSource` for these servers' tools."""
 
     def __init__(self, upstreams: Mapping[str, Upstream]) -> None:
@@ -365,6 +365,6 @@ def journal_of(
 
     history = open_history(current.settings, env, store)
     return CallJournal(
-        store=history, hub=store.log.instance, rules=rules, definitions=ToolDefinitions(upstreams), key=key,
+        store=history, hub=store.log.instance, rules=rules, definitions=_ToolDefinitions(upstreams), key=key,
         clock=SystemClock(),
     )  # fmt: skip

@@ -8,7 +8,7 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
-from mcp_hub.fronts.http.oauth.keys import KeyRing, KeySet, KeySource, KeysUnusable, SharedKey, parse_keys
+from mcp_hub.fronts.http.oauth.keys import KeyRing, KeySet, KeySource, SharedKey, _KeysUnusable, parse_keys
 from tests.unit.fakes import HandClock
 from tests.unit.fronts.oauth_tokens import ec_key, ed_key, jwk, key_set, private_jwk, rsa_key
 
@@ -30,7 +30,7 @@ class Source:
         if self.gate is not None:
             await self.gate.wait()
         if self.body is None:
-            raise KeysUnusable("cannot be fetched: HTTP 503")
+            raise _KeysUnusable("cannot be fetched: HTTP 503")
         return self.body
 
 
@@ -84,19 +84,19 @@ def test_a_key_is_for_the_algorithms_of_its_kind_or_the_one_that_it_names(
     ],
 )
 def test_what_is_no_strong_public_signing_key_is_passed_over(key: Any) -> None:
-    with pytest.raises(KeysUnusable, match="none of its keys .1. is a public one for ES256, HS256, RS256"):
+    with pytest.raises(_KeysUnusable, match="none of its keys .1. is a public one for ES256, HS256, RS256"):
         parse_keys(key_set(key), {"RS256", "ES256", "HS256"})
     assert len(parse_keys(key_set(key, ONE), {"RS256"})) == 1
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b'{"keys": {}}', b'{"keys": null}', b"[" * 100_000, b"\xff"])
 def test_what_is_no_key_set_is_said_so(body: bytes) -> None:
-    with pytest.raises(KeysUnusable, match="is not JSON|is not a key set"):
+    with pytest.raises(_KeysUnusable, match="is not JSON|is not a key set"):
         parse_keys(body, BOTH)
 
 
 def test_of_a_set_without_end_only_the_first_hundred_keys_are_looked_at() -> None:
-    with pytest.raises(KeysUnusable):
+    with pytest.raises(_KeysUnusable):
         parse_keys(key_set(*[{}] * 100, ONE), BOTH)
 
 

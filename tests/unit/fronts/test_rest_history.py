@@ -179,7 +179,7 @@ async def test_call_is_not_made_again_where_that_is_not_the_same_call(
     calls = await listed(hub, ALICE)
     monkeypatch.setattr(past_calls, "fingerprint", lambda fields: Pinned("another"))
     for known in gc.get_objects():
-        if isinstance(known, past_calls.ToolDefinitions):
+        if isinstance(known, past_calls._ToolDefinitions):
             known._digests.clear()
     reasons = []
     for call in calls:

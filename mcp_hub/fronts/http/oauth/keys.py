@@ -39,7 +39,7 @@ _FRESH: Final = 3600.0
 _STALE: Final = 86400.0
 
 
-class KeysUnusable(Exception):
+class _KeysUnusable(Exception):
     """A key set cannot be read."""
 
 
@@ -105,7 +105,7 @@ class _Reading(msgspec.Struct, frozen=True):
 
 
 class KeySet:
-    """The keys of one source. `load` raises `KeysUnusable`."""
+    """The keys of one source. `load` raises `_KeysUnusable`."""
 
     def __init__(
         self, name: str, load: Callable[[], Awaitable[bytes]], algorithms: Collection[str], clock: Clock
@@ -158,7 +158,7 @@ class KeySet:
             try:
                 body = await self._load()
                 keys = last.keys if body == last.body else parse_keys(body, self._algorithms)
-            except KeysUnusable as problem:
+            except _KeysUnusable as problem:
                 self._problem = str(problem)
                 log.warning("oauth_keys_unusable", source=self.name, reason=self._problem, keys=len(last.ids))
                 return
@@ -200,18 +200,18 @@ class KeyRing:
 
 
 def parse_keys(body: bytes, algorithms: Collection[str]) -> list[jwt.PyJWK]:
-    """The keys, each once per usable algorithm. Raises `KeysUnusable`."""
+    """The keys, each once per usable algorithm. Raises `_KeysUnusable`."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
-        raise KeysUnusable("is not JSON") from None
+        raise _KeysUnusable("is not JSON") from None
     entries = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(entries, list):
-        raise KeysUnusable('is not a key set: expected {"keys": […]}')
+        raise _KeysUnusable('is not a key set: expected {"keys": […]}')
     public = filter(_is_public, entries[:_MOST_KEYS])
     keys = [key for entry in public for name in algorithms if (key := _key(entry, name)) is not None]
     if not keys:
-        raise KeysUnusable(f"none of its keys ({len(entries)}) is a public one for {', '.join(sorted(algorithms))}")
+        raise _KeysUnusable(f"none of its keys ({len(entries)}) is a public one for {', '.join(sorted(algorithms))}")
     return keys
 
 
@@ -239,15 +239,15 @@ async def _read(path: Path, is_believed: Callable[[os.stat_result], bool]) -> by
     def read() -> bytes:
         body, state = read_file(path, _LARGEST)
         if not is_believed(state):
-            raise KeysUnusable("belongs to another user, or others can write it. Run: mcp-hub check")
+            raise _KeysUnusable("belongs to another user, or others can write it. Run: mcp-hub check")
         return body
 
     try:
         body = await anyio.to_thread.run_sync(read)
     except FileTooLarge:
-        raise KeysUnusable(f"is larger than {_LARGEST} bytes") from None
+        raise _KeysUnusable(f"is larger than {_LARGEST} bytes") from None
     except OSError as error:
-        raise KeysUnusable(f"cannot be read: {error.strerror}") from None
+        raise _KeysUnusable(f"cannot be read: {error.strerror}") from None
     return body
 
 
@@ -260,20 +260,20 @@ async def _fetch(url: str) -> bytes:
                 http.stream("GET", url, headers={"accept": "application/json"}) as response,
             ):
                 if response.status_code != 200:
-                    raise KeysUnusable(f"cannot be fetched: HTTP {response.status_code}")
+                    raise _KeysUnusable(f"cannot be fetched: HTTP {response.status_code}")
                 body = b""
                 async for chunk in response.aiter_bytes():
                     body = _bounded(body + chunk)
                 return body
     except TimeoutError:
-        raise KeysUnusable(f"cannot be fetched: no answer within {_TIMEOUT:g} s") from None
+        raise _KeysUnusable(f"cannot be fetched: no answer within {_TIMEOUT:g} s") from None
     except ImportError:
-        raise KeysUnusable(f"cannot be fetched: a SOCKS proxy needs {with_extra('socks')}") from None
+        raise _KeysUnusable(f"cannot be fetched: a SOCKS proxy needs {with_extra('socks')}") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
-        raise KeysUnusable(f"cannot be fetched: {type(error).__name__}") from None
+        raise _KeysUnusable(f"cannot be fetched: {type(error).__name__}") from None
 
 
 def _bounded(body: bytes) -> bytes:
     if len(body) > _LARGEST:
-        raise KeysUnusable(f"is larger than {_LARGEST} bytes")
+        raise _KeysUnusable(f"is larger than {_LARGEST} bytes")
     return body

@@ -22,7 +22,7 @@ _DEEPEST: Final = 200
 _DECODER: Final = json.JSONDecoder()
 
 
-class Span(msgspec.Struct):
+class _Span(msgspec.Struct):
     """A value in the text; an object on the edited path has `members`."""
 
     start: int
@@ -34,7 +34,7 @@ class _Member(msgspec.Struct):
     """A name and its value; `comma` is the index of the comma behind it."""
 
     start: int
-    value: Span
+    value: _Span
     comma: int | None = None
 
 
@@ -130,7 +130,7 @@ def line_of(text: str, path: Sequence[str]) -> int:
     return _line(text, _member(text, path).start)
 
 
-def _above(text: str, path: Sequence[str]) -> Span:
+def _above(text: str, path: Sequence[str]) -> _Span:
     at = _scanned(text, (*path[:-1], ""))  # the members of the object are wanted, whatever the last name is
     for key in path[:-1]:
         if at is None or key not in _members(at):
@@ -154,7 +154,7 @@ def _end_of_line(text: str, index: int) -> int:
 
 
 @lru_cache(maxsize=KEPT_TEXTS)
-def _scanned(text: str, path: tuple[str, ...]) -> Span | None:
+def _scanned(text: str, path: tuple[str, ...]) -> _Span | None:
     """The root, with members for objects on the path; None for an empty text."""
     start = _skipped(text, 0)
     if start == len(text):
@@ -165,12 +165,12 @@ def _scanned(text: str, path: tuple[str, ...]) -> Span | None:
     return root
 
 
-def _value(text: str, index: int, depth: int, path: Sequence[str]) -> Span:
+def _value(text: str, index: int, depth: int, path: Sequence[str]) -> _Span:
     if depth > _DEEPEST:
         raise CannotEdit(f"it is nested deeper than {_DEEPEST} levels")
     if not path and text.startswith(("{", "["), index):
         try:  # a file of a client may have megabytes beside its servers
-            return Span(index, _DECODER.raw_decode(text, index)[1])
+            return _Span(index, _DECODER.raw_decode(text, index)[1])
         except (ValueError, RecursionError):
             pass  # it has comments, or is not JSON
     if text.startswith("{", index):
@@ -180,10 +180,10 @@ def _value(text: str, index: int, depth: int, path: Sequence[str]) -> Span:
     token = _STRING.match(text, index) or _SCALAR.match(text, index)
     if token is None:
         raise _not_understood(text, index)
-    return Span(index, token.end())
+    return _Span(index, token.end())
 
 
-def _object(text: str, start: int, depth: int, path: Sequence[str]) -> Span:
+def _object(text: str, start: int, depth: int, path: Sequence[str]) -> _Span:
     members: dict[str, _Member] = {}
     index = _skipped(text, start + 1)
     while not text.startswith("}", index):
@@ -205,10 +205,10 @@ def _object(text: str, start: int, depth: int, path: Sequence[str]) -> Span:
             index = _skipped(text, index + 1)
         elif not text.startswith("}", index):
             raise _not_understood(text, index)
-    return Span(start, index + 1, members)
+    return _Span(start, index + 1, members)
 
 
-def _array(text: str, start: int, depth: int) -> Span:
+def _array(text: str, start: int, depth: int) -> _Span:
     index = _skipped(text, start + 1)
     while not text.startswith("]", index):
         index = _skipped(text, _value(text, index, depth + 1, ()).end)
@@ -216,7 +216,7 @@ def _array(text: str, start: int, depth: int) -> Span:
             index = _skipped(text, index + 1)
         elif not text.startswith("]", index):
             raise _not_understood(text, index)
-    return Span(start, index + 1)
+    return _Span(start, index + 1)
 
 
 def _skipped(text: str, index: int) -> int:
@@ -232,7 +232,7 @@ def _line(text: str, index: int) -> int:
     return text.count("\n", 0, index) + 1
 
 
-def _members(span: Span) -> dict[str, _Member]:
+def _members(span: _Span) -> dict[str, _Member]:
     if span.members is None:
         raise CannotEdit("there is a value that is not an object where the servers belong")
     return span.members
@@ -244,13 +244,13 @@ def _new_document(text: str, value: JsonObject, is_on_one_line: bool) -> Splice:
     return Splice(len(text), len(text), f"{before}{_rendered(value, text, '', is_on_one_line)}{newline}")
 
 
-def _inner_indent(text: str, at: Span, member: _Member | None) -> str:
+def _inner_indent(text: str, at: _Span, member: _Member | None) -> str:
     if member is not None and not text[line_start(text, member.start) : member.start].strip():
         return _indent_at(text, member.start)
     return _indent_at(text, at.start) + indent_of(text)
 
 
-def _inserted(text: str, at: Span, flat: bool, entries: Sequence[Callable[[str], str]]) -> list[Splice]:
+def _inserted(text: str, at: _Span, flat: bool, entries: Sequence[Callable[[str], str]]) -> list[Splice]:
     members = list(_members(at).values())
     outer = _indent_at(text, at.start)
     inner = _inner_indent(text, at, members[-1] if members else None)
@@ -270,7 +270,7 @@ def _inserted(text: str, at: Span, flat: bool, entries: Sequence[Callable[[str],
     return [Splice(end_of_last, end_of_last, ","), Splice(index, index, before + written)]
 
 
-def _is_flat(text: str, at: Span, is_hubs: bool = False) -> bool:
+def _is_flat(text: str, at: _Span, is_hubs: bool = False) -> bool:
     part = text[at.start : at.end] if at.members or is_hubs else text.strip()
     return "\n" not in part and (is_hubs or len(part) > len("{}"))
 
@@ -300,7 +300,7 @@ def rendered(value: JsonObject, step: str) -> list[str]:
     return ["{", *lines[:-1], lines[-1][:-1], "}"] if lines else ["{}"]
 
 
-def _is_alone(text: str, at: Span, member: _Member) -> bool:
+def _is_alone(text: str, at: _Span, member: _Member) -> bool:
     return not (text[at.start + 1 : member.start] + text[member.value.end : at.end - 1]).strip(" \t\r\n,")
 
 

@@ -26,7 +26,7 @@ class _ToolUse:
     arguments: dict[str, object]
 
 
-class ScriptedModel:
+class _ScriptedModel:
     """Looks up the time once, then answers."""
 
     def step(self, messages: Sequence[str], tools: Sequence[Tool]) -> _ToolUse | str:
@@ -37,7 +37,7 @@ class ScriptedModel:
         return f"The tool says: {messages[-1]}"
 
 
-async def answer(client: Client, model: ScriptedModel, question: str) -> str:
+async def answer(client: Client, model: _ScriptedModel, question: str) -> str:
     """The agent loop."""
     messages = [question]
     tools = (await client.list_tools()).tools
@@ -53,7 +53,7 @@ async def main() -> None:
     """Runs the agent loop once."""
     async with Hub.from_config(CONFIG) as hub, hub.connect() as client:
         await hub.list_tools()  # waits for the servers: the client only sees those that are ready
-        print(await answer(client, ScriptedModel(), "What time is it in Berlin?"))
+        print(await answer(client, _ScriptedModel(), "What time is it in Berlin?"))
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ class _ReadParams(types.RequestParams):
     waitMs: Annotated[int, Field(ge=0)] = 0
 
 
-class Page(types.Result):
+class _Page(types.Result):
     """Result of `dev.mcp-hub/streams.read`."""
 
     model_config = ConfigDict(extra="allow")
@@ -95,7 +95,7 @@ class Streams:
         self._streams[stream.id] = stream
         return stream
 
-    async def read(self, context: Context, params: _ReadParams) -> Page:
+    async def read(self, context: Context, params: _ReadParams) -> _Page:
         if not declares(context):
             raise MCPError(types.METHOD_NOT_FOUND, f"Method not found: {EXTENSION}.read")
         if unknown := ", ".join(params.model_extra or {}):  # a misspelt parameter is not ignored
@@ -105,7 +105,7 @@ class Streams:
             raise MCPError(types.INVALID_PARAMS, "Unknown stream", {"code": "unknown_stream"})
         if after > len(stream.events):
             raise MCPError(types.INVALID_PARAMS, f"cursor {after} is beyond the last event", {"code": "invalid_params"})
-        return Page.model_validate(await stream.read(after, params.maxEvents, params.waitMs / 1000))
+        return _Page.model_validate(await stream.read(after, params.maxEvents, params.waitMs / 1000))
 
 
 def declares(context: Context) -> bool:
@@ -166,7 +166,7 @@ TOOL: Final = types.Tool(
 )
 
 
-class Arguments(BaseModel):
+class _Arguments(BaseModel):
     """The arguments of `report`."""
 
     lines: Annotated[int, Field(ge=1, le=1000)] = 5
@@ -192,7 +192,7 @@ class StreamingServer:
     async def _call(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         if params.name != TOOL.name:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
-        arguments = Arguments.model_validate(params.arguments or {})
+        arguments = _Arguments.model_validate(params.arguments or {})
         stream = self.streams.open(params.name, arguments.model_dump_json())
         try:
             text = await report(self._sender(context, stream), arguments.lines, arguments.pause)

@@ -10,7 +10,7 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from itertools import zip_longest
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 import anyio
@@ -40,12 +40,6 @@ _PARENT: Final = "The proxy of the hub's environment"
 _NOT_OPEN: Final = (OSError, AttributeError, ValueError)
 """Errors of a reset socket, by event loop."""
 _BROKEN: Final = (OSError, anyio.EndOfStream, anyio.BrokenResourceError, h11.RemoteProtocolError)
-
-
-class Observe(Protocol):
-    """Hears of each allowed host before the connection; `address` is one that the rule also needs."""
-
-    def __call__(self, target: "HostPort", address: str | None) -> None: ...
 
 
 class DialLimits(msgspec.Struct, frozen=True):
@@ -90,6 +84,10 @@ class HostPort(msgspec.Struct, frozen=True):
     def entry(self) -> str:
         """Its entry of `net`."""
         return authority_of(self.host, None if self.port in HostRule(self.host).ports else self.port)
+
+
+Observe = Callable[[HostPort, str | None], None]
+"""Hears of each allowed host before the connection, with an address that the rule also needs."""
 
 
 class End:

@@ -29,7 +29,7 @@ MOST: Final = 300.0
 log = get_logger(__name__)
 
 
-class Retry:
+class _Retry:
     """Back-off between attempts; `now` is any clock in seconds."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class Recovery:
         self._path = folder / FILE
         self._clock = clock
         self._instances = instances
-        self._retry = Retry()
+        self._retry = _Retry()
         self._is_damaged = False
         self._is_recovering = False
         self.store: SqliteStore | None = None

@@ -68,7 +68,7 @@ class _StoredChunk(NamedTuple):
         return lines
 
 
-class Pages:
+class _Pages:
     """Calls `behind` for a stream with foreign entries after its last event."""
 
     def __init__(
@@ -186,7 +186,10 @@ class RedisLog:
     is_durable = True
     _tags = count()
 
-    def __init__(self, links: StoreLinks, index: Index, pages: Pages, limits: StoreLimits) -> None:
+    def __init__(
+        self, links: StoreLinks, index: Index, behind: Callable[[StreamInfo], None], limits: StoreLimits
+    ) -> None:
+        """`behind` is called for a stream with foreign entries after its last event."""
         self.instance = links.instance
         self._keys = links.keys
         self._writer = links.writer
@@ -194,7 +197,7 @@ class RedisLog:
         self._quarantine = links.quarantine
         self._lease = links.leases
         self._index = index
-        self._pages = pages
+        self._pages = _Pages(links.keys, links.reader, links.quarantine, behind)
         self._limits = limits
 
     @property

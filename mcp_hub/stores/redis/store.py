@@ -23,7 +23,7 @@ from mcp_hub.stores.redis.index import Index
 from mcp_hub.stores.redis.keys import RedisKeys, stream_id
 from mcp_hub.stores.redis.leases import NOBODY, Leases, StoreLinks
 from mcp_hub.stores.redis.link import WRONG_TYPE, Link, LinkJob, Reply, Server, probe, run_of, script
-from mcp_hub.stores.redis.log import Pages, RedisLog
+from mcp_hub.stores.redis.log import RedisLog
 from mcp_hub.stores.redis.mail import Mail
 from mcp_hub.stores.redis.records import Quarantine, changes_of, pairs, row_of
 from mcp_hub.stores.redis.sessions import RedisSessions, is_plausible
@@ -261,8 +261,7 @@ class RedisStore:
             client=self._clients[2], keys=keys, instance=instance, sessions=self.sessions, rings=mail.rang,
             moved=mail.rings, on_error=lease.server_failed, quarantine=bad,
         )  # fmt: skip
-        pages = Pages(keys, reader, bad, lambda row: self._doorbell.forget(row.id, row.last))
-        self.log = RedisLog(self.links, self._index, pages, limits)
+        self.log = RedisLog(self.links, self._index, lambda row: self._doorbell.forget(row.id, row.last), limits)
         self.inbox = _RedisInbox(mail, self._doorbell, writer, instance)
         self.leases = _RedisLeases(self.links, self.log, mail)
         self.secret: bytes | None = None

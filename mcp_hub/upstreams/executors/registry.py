@@ -43,13 +43,6 @@ CANCELLED: Final = RpcError("The call was cancelled.")
 Offer = CallOffer | _CancelOffer | _InputOffer
 
 
-class Posted(msgspec.Struct, frozen=True):
-    """A post was taken, now or earlier (`is_duplicate`). Up to `credit` events may follow; 0: wait."""
-
-    credit: int
-    is_duplicate: bool = False
-
-
 class Executor(msgspec.Struct, eq=False):
     """A worker's registration, whose lease ends at `due`. `news` concern `fetched` calls."""
 

@@ -24,7 +24,7 @@ from mcp_hub.notices import Notices
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import Era, JsonObject, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.executors.posts import ExecutorLimits, Production, malformed, read_tools, stale
-from mcp_hub.upstreams.executors.registry import CANCELLED, CallOffer, Executor, Offer, Posted, Work
+from mcp_hub.upstreams.executors.registry import CANCELLED, CallOffer, Executor, Offer, Work
 from mcp_hub.upstreams.local_source import LocalSource
 
 log = get_logger(__name__)
@@ -36,6 +36,13 @@ _fresh: Final = ids(os.urandom)
 _ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _SWEEP: Final = 1.0
 """Seconds between two looks for leases that ran out and workers that are silent."""
+
+
+class _Posted(msgspec.Struct, frozen=True):
+    """A post was taken, now or earlier (`is_duplicate`). Up to `credit` events may follow; 0: wait."""
+
+    credit: int
+    is_duplicate: bool = False
 
 
 class ExecutorUpstream(LocalSource):
@@ -110,12 +117,12 @@ class ExecutorUpstream(LocalSource):
             return offers
         return []
 
-    async def post(self, principal: str, tool_call_id: str, post: Post) -> Posted:
+    async def post(self, principal: str, tool_call_id: str, post: Post) -> _Posted:
         """Takes a post and returns when it is stored. Raises `PostRefused` and `NotKept`."""
         await self._catch_up(tool_call_id, len(post.events))
         posted = self._take(principal, tool_call_id, post)
         await self._until_stored(tool_call_id)
-        return Posted(await self._catch_up(tool_call_id, self._limits.window // 2), posted.is_duplicate)
+        return _Posted(await self._catch_up(tool_call_id, self._limits.window // 2), posted.is_duplicate)
 
     async def _until_stored(self, id_: str) -> None:
         work, ended = self._works.get(id_), self._ended.get(id_)
@@ -135,7 +142,7 @@ class ExecutorUpstream(LocalSource):
                 work.production.drained()
         return work.production.credit if work is not None else 0
 
-    def _take(self, principal: str, id_: str, post: Post) -> Posted:
+    def _take(self, principal: str, id_: str, post: Post) -> _Posted:
         work = self._works.get(id_)
         if work is not None and id_ in work.executor.fetched:
             executor, production = work.executor, work.production
@@ -150,7 +157,7 @@ class ExecutorUpstream(LocalSource):
             work.touch(self._clock.now())
         taken = production.receive(post, epoch)
         if taken is None or work is None:
-            return Posted(production.credit, is_duplicate=True)
+            return _Posted(production.credit, is_duplicate=True)
         work.channel.touch()
         for event in taken.events:
             if isinstance(event, InputRequired):
@@ -159,7 +166,7 @@ class ExecutorUpstream(LocalSource):
                 work.channel.send(event)
         if taken.ending is not None:
             self._finish(work, taken.ending.error if isinstance(taken.ending, Failed) else taken.ending)
-        return Posted(production.credit)
+        return _Posted(production.credit)
 
     async def run(self) -> None:
         while True:

@@ -3,7 +3,6 @@
 import msgspec
 from msgspec.structs import replace
 
-from mcp_hub.protocol.capabilities import SKILLS
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import Kind, Snapshot
@@ -40,28 +39,6 @@ class ListUnion:
         gone, theirs = ever - mine.keys(), by_name(kind, listed)
         shared = (mine.get(name, raw) for name, raw in theirs.items() if name not in gone)
         return (*shared, *(raw for name, raw in mine.items() if name not in theirs))
-
-
-class SkillUnion:
-    """Lists of one connection with the skills of another."""
-
-    def __init__(self) -> None:
-        self._last: tuple[Snapshot, Snapshot, Snapshot] | None = None
-
-    def of(self, listed: Snapshot, skills: Snapshot) -> Snapshot:
-        if self._last is None or self._last[0] is not listed or self._last[1] is not skills:
-            extensions = {
-                **listed.capabilities.get("extensions", {}),
-                SKILLS: skills.capabilities["extensions"][SKILLS],
-            }
-            united = replace(
-                listed,
-                lists={**listed.lists, Kind.SKILL: skills.lists[Kind.SKILL]},
-                hints={**listed.hints, Kind.SKILL: skills.hints[Kind.SKILL]},
-                capabilities={**listed.capabilities, "extensions": extensions},
-            )
-            self._last = listed, skills, united
-        return self._last[2]
 
 
 def by_name(kind: Kind, raws: tuple[bytes, ...]) -> dict[bytes, bytes]:

@@ -268,7 +268,7 @@ class Callers:
             if pending.context is not None:
                 context(pending)[1].suspect()
 
-    def asker(self, message: Envelope, source: Pending | None) -> Asker | None:
+    def asker(self, message: Envelope, source: Pending | None = None) -> Asker | None:
         """The call that a message belongs to, if known."""
         if isinstance(message.params, msgspec.Raw) and (asker := self._tasks.asker(message.params)) is not None:
             return asker

@@ -30,7 +30,7 @@ from mcp_hub.protocol.shape.results import begins, is_complete
 from mcp_hub.types import HANDSHAKE, MODERN, Cause, JsonObject, Kind, RawJson, RawObject
 from mcp_hub.upstreams.peer.callers import Callers, StrayMessages, completed, context
 from mcp_hub.upstreams.peer.input_questions import follow_up
-from mcp_hub.upstreams.peer.questions import PARKABLE, RETRY, Elicitations, OpenRequests, UnclearQuestions, with_retry
+from mcp_hub.upstreams.peer.questions import PARKABLE, RETRY, Elicitations, OpenRequests, with_retry
 from mcp_hub.upstreams.peer.state import (
     CLIENT_INFO,
     NOT_SETTLED,
@@ -80,10 +80,10 @@ class Peer(WireHandler):
         self.callers = Callers(
             lambda: self.wire.requests.pending.values(), self.tasks, self.signs, is_ordered=not is_remote
         )
-        unclear = UnclearQuestions(self.callers.may_ask, lambda message: self.callers.asker(message, None))
         self._open_requests = OpenRequests(
-            lambda frame: self.wire.send(frame), self._elicitations.note_question, unclear, self.callers.other_asker
-        )
+            send=lambda frame: self.wire.send(frame), noted=self._elicitations.note_question,
+            calls=self.callers.may_ask, find=self.callers.asker, other_call=self.callers.other_asker,
+        )  # fmt: skip
         self.wire = connect(self)
 
     def settle(self, info: PeerInfo) -> PeerInfo:

@@ -58,7 +58,7 @@ class _Unclear(msgspec.Struct):
     take: Callable[[Envelope, Asker | None], None]
 
 
-class UnclearQuestions:
+class _UnclearQuestions:
     """Questions that came while several sessions of one principal had calls in flight.
 
     The call that asked waits, and other sessions do not enter. So the other calls end, and the last one has asked,
@@ -118,20 +118,22 @@ class UnclearQuestions:
 class OpenRequests:
     """The open requests of one handshake server.
 
-    `send` writes a frame, `noted` observes questions, `other` finds another call of the session.
+    `send` writes a frame, `noted` observes questions, `calls` returns those that may have asked at a time, `find` the
+    call of a question, `other_call` another call of the session.
     """
 
     def __init__(
         self,
         send: Callable[[bytes], None],
         noted: Callable[[Call, RawJson], None],
-        unclear: UnclearQuestions,
+        calls: Callable[[float], list[Call]],
+        find: Callable[[Envelope], Asker | None],
         other_call: Callable[[Call], Asker | None],
     ) -> None:
         self._other_call = other_call
         self._send = send
         self._noted = noted
-        self._unclear = unclear
+        self._unclear = _UnclearQuestions(calls, find)
         self._open: dict[int | str, tuple[CallChannel, str]] = {}
 
     def take(self, message: Envelope, asker: Asker | None, *, may_wait: bool = False) -> None:

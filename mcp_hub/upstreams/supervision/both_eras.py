@@ -19,6 +19,7 @@ from mcp_hub.errors import RpcError, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
+from mcp_hub.protocol.capabilities import SKILLS
 from mcp_hub.protocol.eras import SKILL_METHODS
 from mcp_hub.protocol.shape.questions import unasked
 from mcp_hub.types import (
@@ -33,7 +34,6 @@ from mcp_hub.types import (
     UpstreamStatus,
 )
 from mcp_hub.upstreams.lists.list_cache import ListFile
-from mcp_hub.upstreams.lists.list_union import SkillUnion
 from mcp_hub.upstreams.peer.input_questions import may_repeat
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import EraWish, ServerEras
@@ -61,6 +61,28 @@ _FOR: Final = {HANDSHAKE: "for questions", MODERN: "for skills"}
 """Why there is a second connection, by its era."""
 
 
+class _SkillUnion:
+    """Lists of one connection with the skills of another."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Snapshot, Snapshot, Snapshot] | None = None
+
+    def of(self, listed: Snapshot, skills: Snapshot) -> Snapshot:
+        if self._last is None or self._last[0] is not listed or self._last[1] is not skills:
+            extensions = {
+                **listed.capabilities.get("extensions", {}),
+                SKILLS: skills.capabilities["extensions"][SKILLS],
+            }
+            united = replace(
+                listed,
+                lists={**listed.lists, Kind.SKILL: skills.lists[Kind.SKILL]},
+                hints={**listed.hints, Kind.SKILL: skills.hints[Kind.SKILL]},
+                capabilities={**listed.capabilities, "extensions": extensions},
+            )
+            self._last = listed, skills, united
+        return self._last[2]
+
+
 class BothEras:
     """An `Upstream` with a connection in the first caller's era, and maybe a second one."""
 
@@ -83,7 +105,7 @@ class BothEras:
         self._last = eras.called  # of the last caller, also of one whose server this one replaces
         self._home: Era | None = None  # of the connection, or of the last one
         self._is_split = False  # whether some callers or requests may need the second connection
-        self._with_skills = SkillUnion()
+        self._with_skills = _SkillUnion()
         self._first = ManagedUpstream(
             name, partial(connect, EraWish(eras.first)), rules, clock=clock, changes=changes, jitter=jitter,
             lists=lists, gate=gate, on_ready=self._on_ready, refused=self._refused,

@@ -8,7 +8,7 @@ import pytest
 from mcp_hub.errors import KeyTaken
 from mcp_hub.stores.base import Change, Message, SessionRow
 from mcp_hub.stores.faults import StoreFault
-from mcp_hub.stores.recovery.recovery import FIRST, MOST, Retry
+from mcp_hub.stores.recovery.recovery import FIRST, MOST, _Retry
 from mcp_hub.stores.sqlite.store import FILE
 from tests.unit.stores.broken_files import HandClock, empty_disk, fill_disk, locked, recover
 from tests.unit.stores.event_stores import (
@@ -151,7 +151,7 @@ async def test_with_a_locked_file_others_streams_are_out_of_reach_but_nothing_ha
 
 
 def test_the_first_of_many_failures_is_news_and_counts_once() -> None:
-    retry = Retry()
+    retry = _Retry()
     assert not retry.is_out
     assert [retry.failed(100.0) for _ in range(50)] == [True] + [False] * 49
     assert retry.is_out
@@ -160,7 +160,7 @@ def test_the_first_of_many_failures_is_news_and_counts_once() -> None:
 
 
 def test_one_tries_at_a_time_and_each_time_later() -> None:
-    retry, now, waits = Retry(), 0.0, []
+    retry, now, waits = _Retry(), 0.0, []
     retry.failed(now)
     for _ in range(9):
         began = now
@@ -174,14 +174,14 @@ def test_one_tries_at_a_time_and_each_time_later() -> None:
 
 
 def test_a_try_that_nobody_reports_on_is_not_the_last() -> None:
-    retry = Retry()
+    retry = _Retry()
     retry.failed(0.0)
     assert retry.take(FIRST)
     assert retry.take(FIRST + MOST)
 
 
 def test_working_again_is_news_and_only_lasting_it_shortens_the_wait() -> None:
-    retry = Retry()
+    retry = _Retry()
     assert not retry.worked(0.0)
     retry.failed(0.0)
     assert retry.take(FIRST)

@@ -18,8 +18,8 @@ from mcp_hub.events import Completed
 from mcp_hub.notices import Notices
 from mcp_hub.types import JsonObject, Kind
 from mcp_hub.upstreams.executors.posts import ExecutorLimits
-from mcp_hub.upstreams.executors.registry import CallOffer, Posted
-from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
+from mcp_hub.upstreams.executors.registry import CallOffer
+from mcp_hub.upstreams.executors.upstream import ExecutorUpstream, _Posted
 from tests.unit.calls.virtual_time import named_like
 from tests.unit.fakes import Channel
 from tests.unit.upstreams.function_calls import request
@@ -97,7 +97,7 @@ class Hub:
         assert isinstance(offer, CallOffer)
         return offer.tool_call_id
 
-    async def post(self, id_: str, seq: int, *events: bytes, epoch: int = 1, **more: Any) -> Posted:
+    async def post(self, id_: str, seq: int, *events: bytes, epoch: int = 1, **more: Any) -> _Posted:
         return await self.upstream.post("p", id_, Post(epoch, seq, events, **more))
 
 

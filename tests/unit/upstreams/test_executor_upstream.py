@@ -18,7 +18,8 @@ from mcp_hub.errors import (
     UnknownEntry,
 )
 from mcp_hub.events import Completed, Delta, Progressed
-from mcp_hub.upstreams.executors.registry import Posted, _CancelOffer, _InputOffer
+from mcp_hub.upstreams.executors.registry import _CancelOffer, _InputOffer
+from mcp_hub.upstreams.executors.upstream import _Posted
 from tests.unit.fakes import Channel
 from tests.unit.upstreams.executor_workers import ASK, STEP, Hub, can_elicit, played, refusing, tool
 from tests.unit.upstreams.function_calls import request
@@ -33,8 +34,8 @@ async def test_a_call_is_fetched_streams_and_ends_with_what_the_worker_posts(hub
     assert (offer.name, json.loads(bytes(offer.arguments)), offer.credit) == ("t", {"a": 1}, 256)
     assert await hub.fetch() == [], "each is given out once"
     id_ = offer.tool_call_id
-    assert await hub.post(id_, 1, STEP) == Posted(255)
-    assert await hub.post(id_, 1, STEP) == Posted(255, is_duplicate=True)
+    assert await hub.post(id_, 1, STEP) == _Posted(255)
+    assert await hub.post(id_, 1, STEP) == _Posted(255, is_duplicate=True)
     await hub.post(id_, 2, content="ab")
     last = await hub.post(id_, 3, STEP, complete=True)
     assert channel.sent == [Progressed(1), Delta(b'[{"type":"text","text":"ab"}]'), Progressed(1)]
@@ -93,17 +94,17 @@ async def test_foreign_executors_and_calls_are_unknown(hub: Hub) -> None:
 async def test_readers_that_are_behind_stop_the_worker_and_the_end_needs_no_credit(hub: Hub) -> None:
     channel, _ = await hub.calls.start()
     id_ = await hub.fetch_one()
-    assert await hub.post(id_, 1, STEP, STEP, STEP, STEP) == Posted(4), "they keep up"
+    assert await hub.post(id_, 1, STEP, STEP, STEP, STEP) == _Posted(4), "they keep up"
     channel.is_behind = True
-    assert await hub.post(id_, 2, STEP, STEP, STEP) == Posted(1)
+    assert await hub.post(id_, 2, STEP, STEP, STEP) == _Posted(1)
     with refusing("no_credit"):
         await hub.post(id_, 3, STEP, STEP)
     assert len(channel.sent) == 7
     channel.is_behind = False
-    assert await hub.post(id_, 3, STEP, STEP) == Posted(2), "posted again, it is taken"
+    assert await hub.post(id_, 3, STEP, STEP) == _Posted(2), "posted again, it is taken"
     channel.is_behind = True
     await hub.post(id_, 4, STEP, STEP)
-    assert await hub.post(id_, 5, complete=True) == Posted(0)
+    assert await hub.post(id_, 5, complete=True) == _Posted(0)
     assert isinstance(await hub.calls.end(), Completed)
 
 

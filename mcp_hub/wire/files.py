@@ -83,8 +83,7 @@ class PipeOutput(asyncio.Protocol):
             else:
                 self.writer = _FileWriter(file, self._close)
         except BaseException:
-            if self.writer is None:
-                file.close()
+            file.close()
             raise
 
     async def connect(self, connection: socket.socket, reader: asyncio.Protocol) -> None:

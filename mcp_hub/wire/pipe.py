@@ -65,8 +65,7 @@ class _Input(asyncio.Protocol):
         try:
             await read_from(file, self)
         except BaseException:
-            if self._transport is None:
-                file.close()
+            file.close()
             raise
 
     def pause(self, reason: str, is_on: bool) -> None:

@@ -45,7 +45,7 @@ from mcp_hub.app.logins import Logins, grant_store
 from mcp_hub.app.readiness import log_sources, log_start
 from mcp_hub.app.reload import Reloader
 from mcp_hub.app.start_folders import ClientFolder, StartFolders, project_of
-from mcp_hub.app.status import Admin, HubStatus
+from mcp_hub.app.status import Admin, HubStatus, warn_of_unmatched
 from mcp_hub.app.telemetry import tracing_of
 from mcp_hub.app.upstream_factory import UpstreamFactory
 from mcp_hub.call import Gate, Upstream
@@ -64,7 +64,6 @@ from mcp_hub.catalog.offers.rules import ServerRules
 from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.trust.approvals import Approvals, gate
 from mcp_hub.catalog.trust.scan_log import log_flags
-from mcp_hub.catalog.views.unmatched import Unmatched, has_patterns
 from mcp_hub.clock import SystemClock, process_start, wall_time
 from mcp_hub.config.load.load import Loaded, load
 from mcp_hub.config.load.overrides import read_overlay
@@ -210,7 +209,7 @@ async def _running(app: App) -> AsyncIterator[None]:
         await tasks.start(app.upstream_set.run, name="upstreams")
         enabled = [name for name, server in app.settings.servers.items() if server.enabled]
         tasks.start_soon(log_start, app.hub, enabled, name="start")
-        tasks.start_soon(_warn_of_unmatched, app, name="unmatched patterns")
+        tasks.start_soon(warn_of_unmatched, app.operations.watch, name="unmatched patterns")
         tasks.start_soon(app.approvals.run, name="approvals")
         tasks.start_soon(log_flags, app.hub.catalog, app.upstreams, name="flags")
         tasks.start_soon(app.logins.follow, app.upstream_set.upstreams, app.operations.applier.restart, name="logins")
@@ -224,22 +223,6 @@ async def _running(app: App) -> AsyncIterator[None]:
                 await app.registry.tracer.close()
             tasks.cancel_scope.cancel()
             app.approvals.close()
-
-
-async def _warn_of_unmatched(app: App) -> None:
-    logged: set[Unmatched] = set()
-    judged: tuple[Settings | None, set[str]] = (None, set())
-    await app.hub.catalog.settled()
-    while True:
-        version, settings = app.changes.version, app.settings
-        listed = {name for name, upstream in app.upstreams.items() if upstream.snapshot() is not None}
-        if settings is not judged[0] or not listed <= judged[1]:
-            judged = settings, listed
-            for pattern in await app.operations.watch.unmatched() if has_patterns(view_rules(settings)) else ():
-                if pattern not in logged:
-                    log.warning("pattern_unmatched", path=".".join(map(str, pattern.path)), pattern=pattern.pattern)
-                logged.add(pattern)
-        await app.changes.wait(version)
 
 
 def _sources(
@@ -261,16 +244,20 @@ def _sources(
     keeps_logs = owns_process and loaded.settings.hub.log.files
     logs = ServerLogWriter(log_folder(state, loaded.place), wall_time) if keeps_logs else None
     return UpstreamFactory(
-        env, folder, memory, clock, changes, watchdog, state / "lists", logins, gate, turn, era, logs,
-        partial(session_holder, store), partial(load, loaded.path, env, lenient=True, is_named=loaded.is_named),
-        clients, StartFolders.of(Path(loaded.place), state), CommandOutputs(watchdog, clock, env, folder),
+        env=env, folder=folder, memory=memory, clock=clock, changes=changes, watchdog=watchdog,
+        last_lists=state / "lists", logins=logins, gate=gate, turn=turn, client=era, logs=logs,
+        holder=partial(session_holder, store),
+        read=partial(load, loaded.path, env, lenient=True, is_named=loaded.is_named), clients=clients,
+        starts=StartFolders.of(Path(loaded.place), state), outputs=CommandOutputs(watchdog, clock, env, folder),
     )  # fmt: skip
 
 
 def _approvals(loaded: Loaded, records: KeyedFiles, changes: Notices, servers: UpstreamSet) -> Approvals:
     settings = loaded.settings
-    confirms = confirmed_servers(settings)
-    return Approvals(records, loaded.place, policies(settings), changes, wall_time, servers.relist, confirms)
+    return Approvals(
+        store=records, config=loaded.place, policies=policies(settings), changes=changes, wall_clock=wall_time,
+        relist=servers.relist, confirms=confirmed_servers(settings),
+    )  # fmt: skip
 
 
 def _executor_upstream(
@@ -279,8 +266,10 @@ def _executor_upstream(
     from mcp_hub.upstreams.executors.posts import ExecutorLimits
     from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
 
-    epochs = partial(next_epoch, KeyedFiles(state_dir(env) / "executors"))
-    upstream = ExecutorUpstream(executor_server(settings), changes, SystemClock(), ExecutorLimits(), epochs)
+    upstream = ExecutorUpstream(
+        name=executor_server(settings), changes=changes, clock=SystemClock(), limits=ExecutorLimits(),
+        next_epoch=partial(next_epoch, KeyedFiles(state_dir(env) / "executors")),
+    )  # fmt: skip
     servers.upstreams[upstream.name] = upstream
     return upstream
 
@@ -296,11 +285,18 @@ def _pending_input(settings: Settings, state: Path, registry: CallRegistry, stor
 def _catalog(
     settings: Settings, servers: UpstreamSet, changes: Notices, approvals: Approvals, *, owns_process: bool
 ) -> Catalog:
-    rules, aliases, wait = view_rules(settings), settings.hub.aliases, settings.client_table.rules(None, None)
-    started = process_start() if owns_process else None
     return Catalog(
-        servers.upstreams, rules, changes, SystemClock(), wait.first_list_wait, aliases, approvals.judged, started
-    )
+        upstreams=servers.upstreams, rules=view_rules(settings), changes=changes, clock=SystemClock(),
+        first_list_wait=settings.client_table.rules(None, None).first_list_wait, aliases=settings.hub.aliases,
+        judged=approvals.judged, started=process_start() if owns_process else None,
+    )  # fmt: skip
+
+
+def _gate(catalog: Catalog, approvals: Approvals, current: Current) -> Gate:
+    def rules_of(server: str) -> ServerRules:
+        return catalog.rules(None).servers.get(server) or for_projects(current.settings, server)
+
+    return gate(approvals, partial(check_reading, rules_of, approvals.is_confirmed))
 
 
 def _registry(
@@ -334,13 +330,18 @@ def _observer(journal: CallJournal, seen: Seen, *, is_watched: bool) -> CallObse
     return both if is_watched else keep
 
 
-def _session_rules(settings: Settings, seen: Seen) -> SessionRules:
-    return SessionRules(settings.hub.page_size, settings.hub.task_after, seen.operators)
-
-
 def _binding(hub: HubPort, current: Current, upstreams: Mapping[str, Upstream]) -> Binding:
     info = {"name": current.settings.hub.name, "version": __version__}
     return Binding(hub, Identity(info, partial(instructions, hub.catalog, upstreams)))
+
+
+def _operations(loaded: Loaded, applier: Applier, watchdog: Watchdog) -> Admin:
+    reloader = Reloader(loaded, applier.sources.read, applier)
+    status = HubStatus(
+        current=applier.current, hub=applier.hub, applier=applier, approvals=applier.approvals, reloader=reloader,
+        is_unguarded=lambda: watchdog.has_given_up,
+    )  # fmt: skip
+    return Admin(reloader, applier, status)
 
 
 def build(
@@ -354,11 +355,8 @@ def build(
     servers, watchdog = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
     logins, records = Logins(grant_store(state)), KeyedFiles(state / "approvals")
     approvals = _approvals(loaded, records, changes, servers)
-
-    def rules_of(name: str) -> ServerRules:
-        return catalog.rules(None).servers.get(name) or for_projects(current.settings, name)
-
-    checked = gate(approvals, partial(check_reading, rules_of, approvals.is_confirmed))
+    catalog = _catalog(settings, servers, changes, approvals, owns_process=owns_process)
+    checked = _gate(catalog, approvals, current)
     sources = _sources(loaded, env, watchdog, changes, logins, checked, turn, client, store, owns_process, clients)
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     executors = _executor_upstream(settings, env, changes, servers) if has_executors else None
@@ -367,19 +365,21 @@ def build(
     seen = Seen.of(kinds, loaded.path, records, lambda: registry.under_way, sources.client.meet)
     journal = journal_of(env, store, current, servers.upstreams, is_embedded=not owns_process)
     registry = _registry(settings, env, servers, streams, turn, journal, seen, is_http=has_executors)
-    durations, rules = time_limits(settings), _session_rules(settings, seen)
-    catalog = _catalog(settings, servers, changes, approvals, owns_process=owns_process)
+    durations = time_limits(settings)
     hub = HubPort(
-        catalog, registry, servers.upstreams, durations, rules,
-        _pending_input(settings, state, registry, streams.store), changes, streams, current.call_rules, follow_up,
-        seen.clients, LongResults(documents, estimate, clock), turn,
+        catalog=catalog, registry=registry, upstreams=servers.upstreams, limits=durations,
+        session_rules=SessionRules(settings.hub.page_size, settings.hub.task_after, seen.operators),
+        pending_input=_pending_input(settings, state, registry, streams.store), changes=changes, streams=streams,
+        rules=current.call_rules, follow_up=follow_up, client_kind=seen.clients,
+        long_results=LongResults(documents, estimate, clock), turn=turn,
     )  # fmt: skip
-    fixed = None if executors is None else executors.name
-    applier = Applier(current, sources, servers, durations, hub, registry, kinds, approvals, fixed)
-    reloader = Reloader(loaded, partial(load, loaded.path, env, lenient=True, is_named=loaded.is_named), applier)
-    status = HubStatus(current, hub, applier, approvals, reloader, lambda: watchdog.has_given_up)
-    operations = Admin(reloader, applier, status)
+    applier = Applier(
+        current=current, sources=sources, upstream_set=servers, limits=durations, hub=hub, registry=registry,
+        kinds=kinds, approvals=approvals, executor_name=None if executors is None else executors.name,
+    )  # fmt: skip
     return App(
-        current, hub, _binding(hub, current, servers.upstreams), servers.upstreams, registry, changes, streams,
-        documents, watchdog, approvals, servers, operations, logins, seen, journal, executors, sources.logs,
+        current=current, hub=hub, binding=_binding(hub, current, servers.upstreams), upstreams=servers.upstreams,
+        registry=registry, changes=changes, streams=streams, documents=documents, watchdog=watchdog,
+        approvals=approvals, upstream_set=servers, operations=_operations(loaded, applier, watchdog), logins=logins,
+        seen=seen, journal=journal, executors=executors, server_logs=sources.logs,
     )  # fmt: skip

@@ -24,12 +24,13 @@ from mcp_hub.catalog.offers.definitions import Quarantined
 from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.catalog.trust.approvals import Approvals
 from mcp_hub.catalog.trust.scan import Flagged, Inspector, inspected
-from mcp_hub.catalog.views.unmatched import Unmatched, unmatched
+from mcp_hub.catalog.views.unmatched import Unmatched, has_patterns, unmatched
 from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.clock import wall_time
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.fronts.rest.problem import Problem, unknown_server
 from mcp_hub.hub import Figures, HubPort
+from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide, hide_head
 from mcp_hub.protocol.rest.servers import (
     FlagInfo,
@@ -50,6 +51,8 @@ from mcp_hub.types import LAST_OUTPUT, JsonObject, Kind, SandboxState, StoreStat
 if TYPE_CHECKING:
     from mcp_hub.sandbox.network.interface import RefusedTarget
     from mcp_hub.sandbox.server import ServerSandbox
+
+log = get_logger(__name__)
 
 _LINES: Final = 20
 """Last stderr lines; ten times as many are kept."""
@@ -296,6 +299,24 @@ def _unapproved(tools: Sequence[UnapprovedTool]) -> list[UnapprovedInfo]:
         for tool in tools[:_MOST]
         if tool.kind != "unconfirmed"
     ]
+
+
+async def warn_of_unmatched(status: HubStatus) -> None:
+    """Logs each pattern that matches nothing once, after changes of settings or lists, until cancelled."""
+    hub, logged = status.hub, set[Unmatched]()
+    judged: tuple[Settings | None, set[str]] = (None, set())
+    await hub.catalog.settled()
+    while True:
+        version, settings = hub.changes.version, status.current.settings
+        upstreams = status.applier.upstream_set.upstreams
+        listed = {name for name, upstream in upstreams.items() if upstream.snapshot() is not None}
+        if settings is not judged[0] or not listed <= judged[1]:
+            judged = settings, listed
+            for pattern in await status.unmatched() if has_patterns(view_rules(settings)) else ():
+                if pattern not in logged:
+                    log.warning("pattern_unmatched", path=".".join(map(str, pattern.path)), pattern=pattern.pattern)
+                logged.add(pattern)
+        await hub.changes.wait(version)
 
 
 def _flag(flagged: Flagged) -> FlagInfo:

@@ -39,7 +39,7 @@ from mcp_hub.upstreams.lists.list_cache import ListFile, list_key
 from mcp_hub.upstreams.lists.list_reader import ListLimits
 from mcp_hub.upstreams.local_source import DisabledUpstream
 from mcp_hub.upstreams.peer.era_cache import EraCache, server_key, url_key
-from mcp_hub.upstreams.peer.server_eras import ANY_ERA, ClientEra, ServerEras
+from mcp_hub.upstreams.peer.server_eras import ANY_ERA, ClientEra, EraWish, ServerEras
 from mcp_hub.upstreams.process import commands
 from mcp_hub.upstreams.process.lookups import CommandOutputs, outputs_once
 from mcp_hub.upstreams.process.stdio import StdioConnection, StdioSpec, TakeLines
@@ -108,7 +108,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         eras = self._eras(server)
         if server.url is None:
             spec = self._specs(settings, name, server, sandbox)
-            connect: Connect = partial(StdioConnection, name, partial(spec, None), eras, self.watchdog, self.turn)
+            connect = self._by_pipe(name, partial(spec, None), eras)
         else:
             connect = self._remote(name, settings, server, server.url, eras)
         rules = supervisor_rules(settings, name)
@@ -118,11 +118,12 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         if scope is not None and scope != "shared":
 
             def connect_in(directory: str | None) -> Connect:
-                return partial(StdioConnection, name, partial(spec, directory), eras, self.watchdog, self.turn)
+                return self._by_pipe(name, partial(spec, directory), eras)
 
             return Scoped(
-                name, connect, rules, scope, eras, clock=clock, changes=changes, lists=lists, gate=gate,
-                connect_in=connect_in, folder_of=partial(folder_key, server), holder=self.holder(name),
+                name=name, connect=connect, rules=rules, scope=scope, eras=eras, clock=clock, changes=changes,
+                lists=lists, gate=gate, connect_in=connect_in, folder_of=partial(folder_key, server),
+                holder=self.holder(name),
             )  # fmt: skip
         if server.era == "follow" and server.type != "sse":
             return BothEras(name, connect, rules, eras, clock=clock, changes=changes, lists=lists, gate=gate)
@@ -130,6 +131,16 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         return ManagedUpstream(
             name, pinned, rules, clock=clock, changes=changes, lists=lists, takes_turns=asks, gate=gate
         )
+
+    def _by_pipe(
+        self, name: str, make_spec: Callable[[], StdioSpec | Awaitable[StdioSpec]], eras: ServerEras
+    ) -> Connect:
+        def connect(wish: EraWish) -> StdioConnection:
+            return StdioConnection(
+                name=name, make_spec=make_spec, eras=eras, watchdog=self.watchdog, turn=self.turn, wish=wish
+            )
+
+        return connect
 
     def _without_connection(self, settings: Settings, name: str) -> OwnedUpstream | None:
         server, cause = settings.servers[name], settings.failure(name)

@@ -122,7 +122,10 @@ class CallStarter:
         asks = asks or (call.era is Era.MODERN and self._streams.store.replicas is not None)
         layers = partial(self._layered, explaining, asks) if asks or explaining is not None else None
         passes = _is_no_refusal if explaining is not None else None
-        plan = CallPlan(upstream if in_place else None, layers, passes, truncate, True, reads_only, self._retries)
+        plan = CallPlan(
+            upstream=upstream if in_place else None, layers=layers, passes=passes, truncate=truncate,
+            reads_only=reads_only, retries=self._retries,
+        )  # fmt: skip
         return self._registry.start(call, upstream.call if layers is None else layers(upstream.call), limits, plan)
 
     def _layered(

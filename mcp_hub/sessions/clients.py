@@ -197,9 +197,10 @@ class ClientsSeen:
         if client is None:
             self._meet(session.era)
             version = _text(session.client_info.get("version"))
-            texts = hide(name), hide(version)
-            client = self._clients[key] = SeenClient(*texts, session.era, session.caller, kind, time, time)
-            client.session = ref(session) if is_lasting else None
+            client = self._clients[key] = SeenClient(
+                name=hide(name), version=hide(version), era=session.era, caller=session.caller, kind=kind, first=time,
+                last=time, session=ref(session) if is_lasting else None,
+            )  # fmt: skip
             if len(self._clients) > _MOST:
                 self._clients.popitem(last=False)
         else:

@@ -163,15 +163,13 @@ class BatchMaker:
             group = self._group(*portion.groups.firsts[of_groups[index]], (begun[ids[index]], terms[1]), lines)
             marks[index] = marks[index] if group is None else group[0]
         base, self._count = self._count, self._count + len(places)
-        columns = (
-            array("H", _at(marks, places)).tobytes(),
-            " ".join(_at(ids, places)),
-            *self._times(portion, places, wall),
-            _sizes(portion, places),
-            bytes(_at(flags, places)),
-            _notes(portion.endings, places, rules.keeping),
-        )
-        return [(Batch(self.hub, base, "\n".join(lines), *columns), texts)]
+        ended, took, waited = self._times(portion, places, wall)
+        batch = Batch(
+            hub=self.hub, base=base, groups="\n".join(lines), marks=array("H", _at(marks, places)).tobytes(),
+            ids=" ".join(_at(ids, places)), ended=ended, took=took, waited=waited, sizes=_sizes(portion, places),
+            flags=bytes(_at(flags, places)), notes=_notes(portion.endings, places, rules.keeping),
+        )  # fmt: skip
+        return [(batch, texts)]
 
     def _times(self, portion: Portion, places: Sequence[int], wall: float) -> tuple[bytes, bytes, bytes]:
         """The columns `ended`, `took` and `waited`."""

@@ -85,8 +85,9 @@ class RecentCalls:
             name, client, why = _cut(_TEXTS - len(principal), name, client, why)
         self.seq += 1
         self._fresh.append(CallSummary(
-            call.id, call.upstream, name, call.method, principal, _STATUS[outcome], started + self._wall, now - started,
-            client, record.stream is not None, why,
+            id=call.id, server=call.upstream, name=name, method=call.method, principal=principal,
+            status=_STATUS[outcome], at=started + self._wall, took=now - started, client=client,
+            stream=record.stream is not None, message=why,
         ))  # fmt: skip
         if len(self._fresh) == self._portion:
             self._packed.append(_pack(self._fresh))

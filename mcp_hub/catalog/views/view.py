@@ -21,6 +21,7 @@ from mcp_hub.catalog.offers.filters import EVERYTHING
 from mcp_hub.catalog.offers.rules import ViewRules
 from mcp_hub.catalog.pins import INSTRUCTIONS, UnapprovedTool, pin_name
 from mcp_hub.catalog.resources import uris
+from mcp_hub.catalog.resources.skills import SkillRoots
 from mcp_hub.catalog.resources.uris import Remembered
 from mcp_hub.catalog.views.entries import Entry, Offer, entry_of, is_admitted, offered, present
 from mcp_hub.catalog.views.listed import HeldSkills, ListedResources
@@ -173,8 +174,9 @@ class CatalogView:
             hints = {kind: replace(hint, ttl_ms=0) for kind, hint in hints.items()}
         entries = MappingProxyType({**self._entries, **replaced, _TOOL: tuple(listed)})
         return CatalogView(
-            entries, self.resources, hints, self.quarantined, self.withheld, by_name, self.removed, self._announced
-        )
+            entries=entries, resources=self.resources, hints=hints, quarantined=self.quarantined,
+            withheld=self.withheld, tools=by_name, removed=self.removed, announced=self._announced,
+        )  # fmt: skip
 
     def _after(self, kind: Kind, cursor: str | None) -> int:
         if cursor is None:
@@ -236,19 +238,29 @@ def build(
         entries[kind] = tuple(entry_of(kind, offer, rules) for offer in compress(some, admitted))
         hidden[kind] = [offer.origin for offer in compress(some, map(not_, admitted))]
     templates = uris.Templates((entry.server, entry.key) for entry in entries[Kind.TEMPLATE])
-    table = uris.UriTable(
-        source.addresses,
-        templates,
-        [snapshot.server for snapshot in servers],
-        [snapshot.server for snapshot in servers if _lists(snapshot, Kind.RESOURCE)],
-        Remembered() if remembered is None else remembered,
-        roots,
-    )
+    table = _uri_table(servers, source.addresses, templates, roots, remembered)
     filters = {snapshot.server: (rules.servers[snapshot.server].resources, rules.resources) for snapshot in servers}
-    resources = ListedResources(entries, hidden, table, templates, filters, roots, held_skills, _directories(servers))
+    resources = ListedResources(
+        entries=entries, hidden=hidden, table=table, templates=templates, filters=filters, roots=roots,
+        unapproved=held_skills, directories=_directories(servers),
+    )  # fmt: skip
     entries[Kind.SKILL] = tuple(_skills(skills, resources))
     hints, news = _hints(servers, rules, skills, entries[Kind.SKILL]), sum(snapshot.announced for snapshot in servers)
-    return CatalogView(MappingProxyType(entries), resources, hints, source.quarantined, withheld, None, removed, news)
+    return CatalogView(
+        entries=MappingProxyType(entries), resources=resources, hints=hints, quarantined=source.quarantined,
+        withheld=withheld, tools=None, removed=removed, announced=news,
+    )  # fmt: skip
+
+
+def _uri_table(
+    servers: Sequence[Snapshot], addresses: Mapping[Origin, str], templates: uris.Templates, roots: SkillRoots,
+    remembered: Remembered | None,
+) -> uris.UriTable:  # fmt: skip
+    return uris.UriTable(
+        exported=addresses, templates=templates, servers=[snapshot.server for snapshot in servers],
+        readers=[snapshot.server for snapshot in servers if _lists(snapshot, Kind.RESOURCE)],
+        remembered=Remembered() if remembered is None else remembered, skills=roots,
+    )  # fmt: skip
 
 
 def _directories(servers: Iterable[Snapshot]) -> frozenset[str]:
@@ -285,7 +297,9 @@ def _skills(offers: Iterable[Offer], resources: ListedResources) -> Iterator[Ent
     for offer in offers:
         if (raw := resources.skill(offer)) is not None:
             key, summary = offer.definition.key, offer.definition.summary
-            yield Entry(Kind.SKILL, offer.server, key, offer.exported, raw, summary)
+            yield Entry(
+                kind=Kind.SKILL, server=offer.server, key=key, exported=offer.exported, raw=raw, summary=summary
+            )
 
 
 def _lists(snapshot: Snapshot, kind: Kind) -> bool:

@@ -252,17 +252,17 @@ class Endpoints:
             return
         serve, profile = self._route_of(mount, scope)
         if serve is None:
-            await respond_error(
-                send, HttpError(404, "not_found", "There is nothing at this path. The MCP endpoint is /mcp.")
-            )
+            missing = HttpError(404, "not_found", "There is nothing at this path. The MCP endpoint is /mcp.")
+            await respond_error(send, missing)
             return
         caller = await self._identified(guarded, headers, profile)
         if isinstance(caller, Refusal):
             caller = (mount.missing(scope) if mount is not None else None) or caller
             await self._refuse(caller, mount, scope, receive, send)
             return
+        exchange = HttpExchange(scope=scope, headers=headers, caller=caller, receive=receive, send=send)
         try:
-            await self._admitted(serve, HttpExchange(scope, headers, caller, receive, send))
+            await self._admitted(serve, exchange)
         except ClientGone:
             pass
         except RpcError as error:

@@ -250,7 +250,10 @@ class HttpRequest(HttpExchange, frozen=True):
 
     @classmethod
     def of(cls, http: HttpExchange, message: Envelope, *, takes_sse: bool) -> Self:
-        return cls(http.scope, http.headers, http.caller, http.receive, http.send, message, takes_sse)
+        return cls(
+            scope=http.scope, headers=http.headers, caller=http.caller, receive=http.receive, send=http.send,
+            message=message, takes_sse=takes_sse,
+        )  # fmt: skip
 
     @property
     def is_request(self) -> bool:
@@ -320,7 +323,7 @@ async def answer_call(
     call = await begin(binding, request, session, id_, params, None)
     if call is None:
         return
-    quick = QuickWait(QuickCall(hub, id_, session, call, params[1].token))
+    quick = QuickWait(QuickCall(hub=hub, id=id_, session=session, call=call, token=params[1].token))
     continues = False
     try:
         answer = await quick.answer(housekeeper)

@@ -151,7 +151,10 @@ class Resumption:
             questions = client.questions
             call = handle.call  # and not the handle, which would make a circle
             handle.keep(lambda: Origin.of(id_, token, call).encoded())
-        quick = QuickWait(QuickCall(self._hub, id_, client.session, handle, token, questions, by_cursor=takes_sse))
+        quick = QuickWait(QuickCall(
+            hub=self._hub, id=id_, session=client.session, call=handle, token=token, asking=questions,
+            by_cursor=takes_sse,
+        ))  # fmt: skip
         client.requests[key] = handle
         try:
             answer = await quick.answer(self._housekeeper)

@@ -232,7 +232,7 @@ class Duplex:
         if isinstance(reply, bytes):
             self._answer(id_, reply)
             return
-        quick = QuickCall(self._hub, id_, session, reply, meta.token, self._asking)
+        quick = QuickCall(hub=self._hub, id=id_, session=session, call=reply, token=meta.token, asking=self._asking)
         if quick.is_quick:
             self._open[key] = quick
             reply.watch(partial(self._news, key, quick))

@@ -125,12 +125,14 @@ def plan_install(file: ClientFile, source: Source, env: Mapping[str, str], moved
             raise FileRefused("client_file_unclear", message) from None
         return edited_text.encode()
 
-    entries = [*_entry_paths(data, moved), (*layout.key, HUB)]
     options = additions(after, plain)
     # the client's own command would show values of the entry to other users, and may not take all keys
     run = None if options else _run_to_add(file, text, layout, after, moved, env)
-    change = FileChange(file.path, edited, run, entries)
-    step = Step(file, layout, before, after, change, moved=moved, servers_left=servers_left, options=options)
+    change = FileChange(file.path, edited, run, [*_entry_paths(data, moved), (*layout.key, HUB)])
+    step = Step(
+        file=file, layout=layout, before=before, after=after, change=change, moved=moved, servers_left=servers_left,
+        options=options,
+    )  # fmt: skip
     return _checked(step, text)
 
 
@@ -188,7 +190,10 @@ def plan_uninstall(
     entries = [*(path for state in states for path in state.entries), (*layout.key, HUB)]
     change = FileChange(file.path, edited, run, entries)
     back = [*result.back, *([HUB] if old is not None else [])]
-    step = Step(file, layout, _entry_in(data, layout), None, change, back=back, problems=result.problems)
+    step = Step(
+        file=file, layout=layout, before=_entry_in(data, layout), after=None, change=change, back=back,
+        problems=result.problems,
+    )  # fmt: skip
     return _checked(step, text)
 
 

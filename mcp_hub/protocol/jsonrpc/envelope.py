@@ -176,7 +176,9 @@ def _without_method(line: bytes) -> Envelope | None:
     except (msgspec.DecodeError, RecursionError):
         return None
     is_answer = found.result is not ABSENT or found.error is not ABSENT
-    return Envelope(found.id, _NO_METHOD, Unset, found.result, found.error, found.jsonrpc) if is_answer else None
+    if not is_answer:
+        return None
+    return Envelope(id=found.id, result=found.result, error=found.error, jsonrpc=found.jsonrpc)
 
 
 def _decode_repaired(line: bytes, reason: str) -> Envelope | BadMessage:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Final
 from urllib.parse import quote
 
 import click
@@ -43,6 +44,10 @@ from mcp_hub.onboarding.imports.found import FoundServer, of_files
 from mcp_hub.onboarding.imports.plan import ImportPlan, planned
 from mcp_hub.onboarding.servers_file.kept_secrets import KeptSecrets
 from mcp_hub.onboarding.servers_file.servers_file import ServersFile
+
+_IMPORTS_ONLY: Final = (
+    "--sandbox and --no-sandbox belong to --import. For a server of the hub: mcp-hub sandbox SERVER on"
+)
 
 
 class _Moved(msgspec.Struct, frozen=True):
@@ -126,28 +131,21 @@ def install(
             fail("usage", "--undo takes no other options: it undoes the last change, of CLIENT if you name one.")
         raise SystemExit(common.undo(clients, where))
     if is_boxed is not None and not imports:
-        fail(
-            "usage", "--sandbox and --no-sandbox belong to --import. For a server of the hub: mcp-hub sandbox SERVER on"
-        )
+        fail("usage", _IMPORTS_ONLY)
     loaded = _configuration(config, may_be_new=imports)
     check_caller(loaded, profile)
     if link:
         raise SystemExit(_print_links(clients, every, loaded, where, profile))
     chosen = common.chosen_clients(clients, every, where)
-    is_named = config is not None or bool(os.environ.get("MCP_HUB_CONFIG"))
-    options = Options(over_http, dry_run, waits, every, _moves(imports, is_boxed, dry_run), profile, is_named)
+    options = Options(
+        over_http=over_http, dry_run=dry_run, waits=waits, every=every, profile=profile,
+        moves=partial(moved_servers, is_boxed=is_boxed, is_dry=dry_run) if imports else None,
+        replaces=config is not None or bool(os.environ.get("MCP_HUB_CONFIG")),
+    )  # fmt: skip
     code, changed = install_into(chosen, loaded, where, options)
     if changed:
         _start_once(loaded, code, options)
     raise SystemExit(code)
-
-
-def _moves(imports: bool, is_boxed: bool | None, dry_run: bool) -> _Moves | None:
-    if is_boxed is not None and not imports:
-        fail(
-            "usage", "--sandbox and --no-sandbox belong to --import. For a server of the hub: mcp-hub sandbox SERVER on"
-        )
-    return partial(moved_servers, is_boxed=is_boxed, is_dry=dry_run) if imports else None
 
 
 def install_into(clients: Sequence[Client], loaded: Loaded, where: Where, options: Options) -> tuple[int, bool]:

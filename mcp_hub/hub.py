@@ -144,8 +144,7 @@ class HubPort:
             of_apps=AppRequests(view, offer.apps, is_settled) if client_kind.shows_apps else None,
             shows_paths=session.caller.shows_paths,
         )  # fmt: skip
-        offer.derive(facts)
-        return facts
+        return offer.derive(facts)
 
     def client_kind(self, session: Session) -> ClientKind:
         return session.offer.kind or self._client_kind(session)
@@ -333,9 +332,9 @@ class HubPort:
 
     def set_log_level(self, session: Session, level: str) -> None:
         """Sets the session's level; upstreams get the most verbose."""
-        session.set_log_level(level)
-        for upstream in self._upstreams.values():
-            upstream.set_log_level(level)
+        if session.set_log_level(level):
+            for upstream in self._upstreams.values():
+                upstream.set_log_level(level)
 
     async def token_account(
         self, caller: Caller, client: str, server: str | None = None, heaviest: int | None = None

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from mcp_hub.app.catalog_rules import confirmed_servers, executor_server, policies, view_rules
 from mcp_hub.app.limits import Current, call_limits, time_limits
 from mcp_hub.app.upstream_factory import UpstreamFactory, supervisor_rules
-from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.catalog.trust.approvals import Approvals
 from mcp_hub.config.plan import Plan
@@ -152,7 +151,6 @@ class Applier(msgspec.Struct, frozen=True):
     current: Current
     sources: UpstreamFactory
     upstream_set: UpstreamSet
-    limits: dict[str, tuple[TimeLimits, TimeLimits]]
     hub: HubPort
     registry: CallRegistry
     kinds: ClientKinds
@@ -178,10 +176,8 @@ class Applier(msgspec.Struct, frozen=True):
         adjusted = (*change.adjusted, *change.kept) if has_list_limits else change.adjusted
         rules_of = {name: supervisor_rules(settings, name) for name in adjusted if name not in fresh}
         # nothing has changed so far, and nothing fails from here on
-        self.current.use(settings)
+        self.current.use(settings, limits)
         self.kinds.forget()
-        self.limits.clear()
-        self.limits.update(limits)
         self.registry.limit(call_limits(settings))
         self.approvals.follow(policies(settings), confirmed_servers(settings))
         self.hub.catalog.use(rules, settings.hub.aliases)

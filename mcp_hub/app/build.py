@@ -4,6 +4,7 @@ Start: upstreams, all at once, then a front; nobody waits for an upstream. Stop:
 together.
 """
 
+from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
@@ -44,7 +45,7 @@ from mcp_hub.app.limits import (
 from mcp_hub.app.logins import Logins, grant_store
 from mcp_hub.app.readiness import log_sources, log_start
 from mcp_hub.app.reload import Reloader
-from mcp_hub.app.start_folders import ClientFolder, StartFolders, project_of
+from mcp_hub.app.start_folders import StartFolders, project_of
 from mcp_hub.app.status import Admin, HubStatus, warn_of_unmatched
 from mcp_hub.app.telemetry import tracing_of
 from mcp_hub.app.upstream_factory import UpstreamFactory
@@ -181,7 +182,7 @@ async def open_app(
     has_executors: bool = False,
     owns_process: bool = True,
     client: ClientEra | None = None,
-    clients: ClientFolder | None = None,
+    clients: deque[str | None] | None = None,
 ) -> AsyncIterator[App]:
     """A hub with its upstreams started; ends calls and upstreams on exit.
 
@@ -236,7 +237,7 @@ def _sources(
     client: ClientEra | None,
     store: EventStore,
     owns_process: bool,
-    clients: ClientFolder | None,
+    clients: deque[str | None] | None,
 ) -> UpstreamFactory:
     state, folder = state_dir(env), str(loaded.path.absolute().parent)
     memory, era, clock = EraCache(state / "eras.json"), client or ClientEra(Era.HANDSHAKE), SystemClock()
@@ -346,10 +347,10 @@ def _operations(loaded: Loaded, applier: Applier, watchdog: Watchdog) -> Admin:
 
 def build(
     loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False, owns_process: bool = True,
-    client: ClientEra | None = None, clients: ClientFolder | None = None,
+    client: ClientEra | None = None, clients: deque[str | None] | None = None,
 ) -> App:  # fmt: skip
     """A hub that does not run yet; call it on its event loop."""
-    settings, state, current = loaded.settings, state_dir(env), Current(loaded.settings)
+    settings, state, current = loaded.settings, state_dir(env), Current(loaded.settings, time_limits(loaded.settings))
     store, kinds = open_store(settings, env), ClientKinds(current.client, current.soft_deadline, OFFERED)
     clock, changes, turn = SystemClock(), Notices(None if store.replicas is None else store.replicas.lists), Turn()
     servers, watchdog = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
@@ -365,16 +366,15 @@ def build(
     seen = Seen.of(kinds, loaded.path, records, lambda: registry.under_way, sources.client.meet)
     journal = journal_of(env, store, current, servers.upstreams, is_embedded=not owns_process)
     registry = _registry(settings, env, servers, streams, turn, journal, seen, is_http=has_executors)
-    durations = time_limits(settings)
     hub = HubPort(
-        catalog=catalog, registry=registry, upstreams=servers.upstreams, limits=durations,
+        catalog=catalog, registry=registry, upstreams=servers.upstreams, limits=current.limits,
         session_rules=SessionRules(settings.hub.page_size, settings.hub.task_after, seen.operators),
         pending_input=_pending_input(settings, state, registry, streams.store), changes=changes, streams=streams,
         rules=current.call_rules, follow_up=follow_up, client_kind=seen.clients,
         long_results=LongResults(documents, estimate, clock), turn=turn,
     )  # fmt: skip
     applier = Applier(
-        current=current, sources=sources, upstream_set=servers, limits=durations, hub=hub, registry=registry,
+        current=current, sources=sources, upstream_set=servers, hub=hub, registry=registry,
         kinds=kinds, approvals=approvals, executor_name=None if executors is None else executors.name,
     )  # fmt: skip
     return App(

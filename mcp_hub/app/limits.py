@@ -36,9 +36,13 @@ _TOO_MANY: Final = ProjectView(None, OverlaySettings(), "was not used: this hub 
 
 
 class Current(msgspec.Struct):
-    """The current settings, for parts that need them per call; a reload replaces them."""
+    """The current settings, for parts that need them per call; a reload replaces them.
+
+    `limits` are each server's, for tool calls and for other requests; the mapping is live.
+    """
 
     settings: Settings
+    limits: dict[str, tuple[TimeLimits, TimeLimits]] = msgspec.field(default_factory=dict)
     projects: dict[str, ProjectView] = msgspec.field(default_factory=dict)
     """Project views by profile name, until the hub ends."""
 
@@ -49,8 +53,11 @@ class Current(msgspec.Struct):
         self.projects[view.name] = view
         return view
 
-    def use(self, settings: Settings) -> None:
+    def use(self, settings: Settings, limits: Mapping[str, tuple[TimeLimits, TimeLimits]]) -> None:
+        """Puts a reload in place."""
         self.settings = settings
+        self.limits.clear()
+        self.limits.update(limits)
 
     def call_rules(self, server: str, tool: str) -> CallRules:
         """Call rules of a tool, by its original name."""

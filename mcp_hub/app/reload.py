@@ -46,34 +46,24 @@ def stamp_of(path: Path) -> FileStamp | None:
         return None
 
 
-class _WatchedFile:
-    """A file, and the `stamp` of the version read last."""
+async def look(path: Path, stamp: Callable[[Path], FileStamp | None] = stamp_of) -> FileStamp | None:
+    """The stamp of the file's current version, from a worker thread."""
+    return await anyio.to_thread.run_sync(stamp, path, abandon_on_cancel=True)
 
-    def __init__(
-        self, path: Path, stamp: FileStamp | None, look: Callable[[Path], FileStamp | None] = stamp_of
-    ) -> None:
-        self.path = path
-        self.stamp = stamp
-        self._look = look
 
-    async def look(self) -> FileStamp | None:
-        return await anyio.to_thread.run_sync(self._look, self.path, abandon_on_cancel=True)
-
-    async def changed(self) -> FileStamp | None:
-        """Waits until the file has changed and is stable; returns its stamp."""
-        read_stamp = self.stamp
-        while (seen := await self.look()) == read_stamp:  # noqa: ASYNC110 - a file sets no event
-            await anyio.sleep(_LOOK)
-        with anyio.move_on_after(_LATEST):
-            while True:
-                await anyio.sleep(_SETTLED)
-                before, seen = seen, await self.look()
-                if seen == before:
-                    break
-        return seen
-
-    def was_read(self, stamp: FileStamp | None) -> None:
-        self.stamp = stamp
+async def changed(
+    path: Path, before: FileStamp | None, stamp: Callable[[Path], FileStamp | None] = stamp_of
+) -> FileStamp | None:
+    """Waits until the file's version differs from `before`, and is stable; returns its stamp."""
+    while (seen := await look(path, stamp)) == before:  # noqa: ASYNC110 - a file sets no event
+        await anyio.sleep(_LOOK)
+    with anyio.move_on_after(_LATEST):
+        while True:
+            await anyio.sleep(_SETTLED)
+            earlier, seen = seen, await look(path, stamp)
+            if seen == earlier:
+                break
+    return seen
 
 
 class _Reload(msgspec.Struct, frozen=True):
@@ -117,25 +107,30 @@ class Reloader:
         self.checks: list[Callable[[Settings], None]] = []
         self.prepares: list[Callable[[Settings], Callable[[], None]]] = []
         path = Path(loaded.path)
-        overrides = _WatchedFile(overrides_of(path), loaded.overrides_stamp)
-        self._files = (_WatchedFile(path, loaded.stamp), overrides)
+        # of the versions read last: of the file, and of its overrides
+        self._stamps = {path: loaded.stamp, overrides_of(path): loaded.overrides_stamp}
         self._read = read
         self._target = target
         self._turn = anyio.Lock()
 
     @property
     def stamp(self) -> FileStamp | None:
-        return self._files[0].stamp
+        file, _ = self._stamps
+        return self._stamps[file]
+
+    def _note_read(self, stamp: FileStamp | None) -> None:
+        file, _ = self._stamps
+        self._stamps[file] = stamp
 
     async def reload(self, trigger: str) -> _Reload:
         """Reads and applies the file, and logs the outcome."""
         async with self._turn:
-            file, overrides = self._files
-            stamp = file.stamp
+            file, overrides = self._stamps
+            stamp = self._stamps[file]
             try:
                 with anyio.move_on_after(_READING):
-                    stamp = await file.look()
-                    overrides.was_read(await overrides.look())
+                    stamp = await look(file)
+                    self._stamps[overrides] = await look(overrides)
                 return self._applied(trigger, stamp, await self._loaded())
             except ConfigError as error:
                 return self._refused(trigger, stamp, tuple(map(str, error.findings)))
@@ -171,26 +166,26 @@ class Reloader:
 
     async def watch(self) -> None:
         """Reloads on file changes while `hub.watch` is set, until cancelled."""
-        file, overrides = self._files
-        if file.stamp is None:
-            file.was_read(await file.look())
+        file, overrides = self._stamps
+        if self._stamps[file] is None:
+            self._stamps[file] = await look(file)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch, file, name="configuration")
             tasks.start_soon(self._watch, overrides, name="overrides")
 
-    async def _watch(self, file: _WatchedFile) -> None:
+    async def _watch(self, file: Path) -> None:
         while True:
-            stamp = await file.changed()
-            if stamp != file.stamp and self.settings.hub.watch:  # nobody else has read it meanwhile
+            stamp = await changed(file, self._stamps[file])
+            if stamp != self._stamps[file] and self.settings.hub.watch:  # nobody else has read it meanwhile
                 await self.reload("file")
             else:
-                file.was_read(stamp)
+                self._stamps[file] = stamp
 
     async def _loaded(self) -> Loaded:
         with anyio.move_on_after(_READING):
             return await anyio.to_thread.run_sync(self._read, abandon_on_cancel=True)
         message = f"reading the file took more than {_READING:g} s"
-        raise ConfigError(ConfigFinding("config_unreadable", message, str(self._files[0].path)))
+        raise ConfigError(ConfigFinding("config_unreadable", message, str(next(iter(self._stamps)))))
 
     def _applied(self, trigger: str, stamp: FileStamp | None, loaded: Loaded) -> _Reload:
         change = plan(self.settings, loaded.settings)
@@ -203,7 +198,7 @@ class Reloader:
         self._target.apply(settings, change, (*change.added, *change.restarted, *revived))
         revived = tuple(name for name in stays if name in revived or self._target.revive(name))
         self.settings = settings
-        self._files[0].was_read(loaded.stamp or stamp)
+        self._note_read(loaded.stamp or stamp)
         for put in prepared:
             put()
         for warning in loaded.warnings:
@@ -214,7 +209,7 @@ class Reloader:
         return self.last
 
     def _refused(self, trigger: str, stamp: FileStamp | None, findings: tuple[str, ...]) -> _Reload:
-        self._files[0].was_read(stamp)  # not read again before it changes
+        self._note_read(stamp)  # not read again before it changes
         if len(findings) > _MOST_FINDINGS:
             findings = (*findings[:_MOST_FINDINGS], f"… and {plural(len(findings) - _MOST_FINDINGS, 'more finding')}")
         self.failed += 1

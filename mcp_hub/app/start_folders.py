@@ -34,15 +34,6 @@ _MOST_PARENTS: Final = 64
 """Parent folders searched for a project's root."""
 
 
-class ClientFolder(msgspec.Struct):
-    """The latest client's working directory, for processes of no client."""
-
-    path: str | None = None
-
-    def enter(self, path: str | None) -> None:
-        self.path = path
-
-
 class StartFolders(msgspec.Struct, frozen=True):
     """Start folders of one configuration's servers. `project`: its folder, if that is a project's root.
 

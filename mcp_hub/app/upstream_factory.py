@@ -5,6 +5,7 @@ import importlib.util
 import math
 import os
 import sys
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ import msgspec
 from mcp_hub.aio import Turn
 from mcp_hub.app.catalog_rules import repetition
 from mcp_hub.app.logins import Logins
-from mcp_hub.app.start_folders import ClientFolder, StartFolders, folder_key, working_directory
+from mcp_hub.app.start_folders import StartFolders, folder_key, working_directory
 from mcp_hub.call import Gate
 from mcp_hub.catalog.offers.definitions import prepare
 from mcp_hub.clock import Clock
@@ -71,7 +72,7 @@ def _nothing_to_read() -> Loaded:
 class UpstreamFactory(msgspec.Struct, frozen=True):
     """Parts shared by all upstreams. Relative commands and modules are searched in `folder`.
 
-    `clients`: only in a background hub. `read` loads the configuration again.
+    `clients`: their folders, the latest last; only in a background hub. `read` loads the configuration again.
     """
 
     env: Mapping[str, str]
@@ -88,7 +89,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     logs: ServerLogWriter | None = None
     holder: Callable[[str], Holdings | None] = lambda server: None
     read: Callable[[], Loaded] = _nothing_to_read
-    clients: ClientFolder | None = None
+    clients: deque[str | None] | None = None
     starts: StartFolders = StartFolders(None, Path(os.devnull))
     outputs: CommandOutputs | None = None
     sandboxes: dict[str, "ServerSandbox"] = msgspec.field(default_factory=dict)
@@ -108,7 +109,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         eras = self._eras(server)
         if server.url is None:
             spec = self._specs(settings, name, server, sandbox)
-            connect = self._by_pipe(name, partial(spec, None), eras)
+            connect = self._by_pipe(name, spec, None, eras)
         else:
             connect = self._remote(name, settings, server, server.url, eras)
         rules = supervisor_rules(settings, name)
@@ -118,7 +119,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         if scope is not None and scope != "shared":
 
             def connect_in(directory: str | None) -> Connect:
-                return self._by_pipe(name, partial(spec, directory), eras)
+                return self._by_pipe(name, spec, directory, eras)
 
             return Scoped(
                 name=name, connect=connect, rules=rules, scope=scope, eras=eras, clock=clock, changes=changes,
@@ -132,13 +133,11 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
             name, pinned, rules, clock=clock, changes=changes, lists=lists, takes_turns=asks, gate=gate
         )
 
-    def _by_pipe(
-        self, name: str, make_spec: Callable[[], StdioSpec | Awaitable[StdioSpec]], eras: ServerEras
-    ) -> Connect:
+    def _by_pipe(self, name: str, spec: MakeSpec, directory: str | None, eras: ServerEras) -> Connect:
+        make_spec, watchdog, turn = partial(spec, directory), self.watchdog, self.turn
+
         def connect(wish: EraWish) -> StdioConnection:
-            return StdioConnection(
-                name=name, make_spec=make_spec, eras=eras, watchdog=self.watchdog, turn=self.turn, wish=wish
-            )
+            return StdioConnection(name, make_spec, eras, watchdog, turn=turn, wish=wish)
 
         return connect
 
@@ -162,7 +161,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         self, settings: Settings, name: str, server: ServerSettings, output: TakeLines | None, directory: str | None
     ) -> StdioSpec:
         """A process for a client in `directory`, or for no client. Finds the command now. Raises `StartFailed`."""
-        client = directory or (working_directory() if self.clients is None else self.clients.path)
+        client = directory or (working_directory() if self.clients is None else self.clients[-1])
         args, env = self.starts.fill(name, server, client)
         program = _command(server, self.env, self.folder)
         limits, folder = settings.hub.limits, self.starts.start(name, server, client)

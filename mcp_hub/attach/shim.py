@@ -56,7 +56,7 @@ class Shim:
         self._from_client = _Lines()
         self._from_hub = _Lines()
         self._state = _State()
-        self._use(joined.pipes)
+        self._use(joined.pipes, set())
 
     def run(self) -> None:
         """Returns when the client or, after it, the hub has closed the connection. Raises `OSError` of stdout."""
@@ -212,8 +212,8 @@ class Shim:
 
     # -- another hub -------------------------------------------------------------------------------------------------
 
-    def _use(self, pipes: "HubPipes") -> None:
-        self._state.begin(pipes)
+    def _use(self, pipes: "HubPipes", expected: "set[Id]") -> None:
+        self._state.begin(pipes, expected)
         self._from_hub = _Lines()
 
     def _rejoin(self) -> None:
@@ -240,8 +240,7 @@ class Shim:
 
     def _resume(self, pipes: "HubPipes", *, takes_streams: bool = False) -> None:
         again = self._pending.again(takes_streams)
-        self._state.know(again.known)
-        self._use(pipes)
+        self._use(pipes, again.known)
         self._tell(b"".join(again.errors))
         self._has_sent(b"".join(again.lines))
         unsent = self._pending.kept()
@@ -312,14 +311,11 @@ class _State:
         self.poll = _empty_poll()
         self.polled: tuple[bool, bool] | None = None
 
-    def begin(self, pipes: "HubPipes") -> None:
-        self.pipes, self.is_stopping, self.polled = pipes, False, None
+    def begin(self, pipes: "HubPipes", expected: "set[Id]") -> None:
+        """Begins a connection. The client already has the `expected` responses."""
+        self.pipes, self.is_stopping, self.polled, self.expected = pipes, False, None, expected
         self.since = time.monotonic()
         self.waiting.clear()
-
-    def know(self, answers: "set[Id]") -> None:
-        """Expects responses that the client already has."""
-        self.expected = answers
 
     def end(self) -> None:
         self.has_ended, self.polled = True, None

@@ -2,7 +2,9 @@
 
 import math
 from collections import deque
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Final, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -27,6 +29,9 @@ _DELTA_BYTES: Final = 4096
 _LOGS: Final = 50
 """Log messages a second; further ones are counted."""
 _SECOND: Final = 1.0
+_MOST_WAITING: Final = 8192
+_MOST_BYTES: Final = 1 << 20
+"""Waiting events and bytes."""
 
 
 def merge(earlier: Progressed, new: Progressed) -> Progressed:
@@ -86,7 +91,7 @@ class Coalescer:
 
     `is_eager`: nothing is merged. Otherwise progress beyond 50 a second goes out 4 times a second (newest wins),
     content of one block is merged for 50 ms or up to 4 KiB, and logs beyond 50 a second are counted. Other events go at
-    once. The writer bounds `size` (bytes) and `count`.
+    once. `collect` bounds `size` (bytes) and `count`.
     """
 
     __slots__ = (
@@ -105,8 +110,12 @@ class Coalescer:
         self._progress_at = self._delta_at = -math.inf  # taken last
         self._progress_due = 0.0
 
-    def pace(self, *, is_eager: bool) -> None:
+    def collect(self, slices: Iterator[Sequence[CallEvent]], now: float, *, is_eager: bool) -> None:
+        """Takes slices of the log, as long as there is room."""
         self.is_eager = is_eager
+        while self.count < _MOST_WAITING and self.size < _MOST_BYTES and (events := next(slices, None)) is not None:
+            for event in events if is_eager else _merged(events):
+                self.add(event, now)
 
     @property
     def count(self) -> int:
@@ -207,6 +216,17 @@ class Coalescer:
             if self._logs.count:
                 self._append(self._logs.notice(), now)
             self._append(event, now)
+
+
+def _merged(events: Iterable[CallEvent]) -> Iterator[CallEvent]:
+    """Replaces long runs of progress by their last event."""
+    for kind, group in groupby(events, type):
+        run = list(group)
+        if kind is Progressed and len(run) > OFTEN:
+            progressed = cast("list[Progressed]", run)
+            hidden = len(progressed) - 1 + sum(progress.skipped for progress in progressed)
+            run = [replace(progressed[-1], skipped=hidden)]
+        yield from run
 
 
 def _joined(first: RawJson, second: RawJson) -> bytes | None:

@@ -60,8 +60,7 @@ class _EarlyAnswer(ABC):
         """The answer; the call continues without its client."""
 
     def close(self) -> None:
-        if self._record.times.alarm is self:
-            self._record.set_alarm(None)
+        self._record.times.drop_alarm(self)
         self._ready = nobody
 
 

@@ -113,7 +113,12 @@ class CallRegistry(CallOwner):
         return record
 
     def limit(self, limits: CallLimits) -> None:
+        """Replaces the limits. Calls that wait begin, as far as more may run now."""
         self._limits = limits
+        for lane in self._lanes.values():
+            while lane.waiting and lane.running < limits.running:
+                lane.running += 1
+                self._loop_turn.after(partial(self._begin, lane.waiting.popleft()))
 
     def cancel(self, record: CallRecord, reason: str | None = None) -> None:
         self._stop(record, Cancelled(reason))

@@ -55,8 +55,6 @@ log = get_logger(__name__)
 
 QUIET: Final = 0.25
 """Seconds after which a silent call becomes durable."""
-_SILENCE: Final = 10.0
-"""Seconds without progress before a heartbeat."""
 _MOST_QUESTIONS: Final = 64
 """Open questions per call."""
 
@@ -220,21 +218,20 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
     def keep(self, info: Callable[[], bytes]) -> None:
         self.info = info
 
-    def written_by(self, writer: LogWriter | None) -> None:
-        self.writer = writer
-
-    def has_stream(self, stream: Stream) -> None:
-        """Sets the durable stream; notifies the log's readers."""
-        self.stream = stream
+    def has_stream(self, stream: Stream, writer: LogWriter) -> None:
+        """Sets the durable stream, which `writer` writes; notifies the log's readers."""
+        self.stream, self.writer = stream, writer
         self.log.becomes_durable(stream.reader)
+
+    def is_written(self) -> None:
+        """The writer is over, and needs no more news."""
+        self.writer = None
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
-    def set_alarm(self, alarm: Alarm | None) -> None:
-        """Replaces the alarm, or removes it."""
-        self.times.set_alarm(alarm)
-        if alarm is not None:
-            self._owner.reschedule(alarm.due)
+    def set_alarm(self, alarm: Alarm) -> None:
+        """Replaces the alarm."""
+        self._owner.reschedule(self.times.set_alarm(alarm))
 
     def look(self, now: float) -> float:
         """Does what is due; returns the time of the next look."""
@@ -251,14 +248,15 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
 
     def _beat(self, now: float) -> float:
         """Sends due content or heartbeat; returns the next time."""
-        message = (progress := self._progress).message(now)
-        if message is None and now >= self.times.spoken + _SILENCE:
+        message, next_heartbeat = (progress := self._progress).message(now), self.times.next_heartbeat
+        is_silent = message is None and now >= next_heartbeat
+        if is_silent:
             message = progress.heartbeat()
-            self.times.speak(now)  # also where there is none to send
+        if is_silent or message is not None:
+            next_heartbeat = self.times.speak(now)
         if message is not None:
-            self.times.speak(now)
             self.log.append(message)
-        return min(progress.due, self.times.spoken + _SILENCE)
+        return min(progress.due, next_heartbeat)
 
     @property
     def due(self) -> float:
@@ -280,9 +278,6 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
 
     def cancel(self, reason: str | None = None) -> None:
         self._owner.cancel(self, reason)
-
-    def give_up(self, ending: Ending) -> None:
-        self.stopping = ending
 
     def stop(self, ending: Ending) -> None:
         """Ends the call, as its state allows. Idempotent."""

@@ -18,7 +18,7 @@ from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.orphans import DETACHED
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.errors import HubRestarted, RpcError
-from mcp_hub.events import Cancelled, Completed, Progressed
+from mcp_hub.events import Completed, Progressed
 from mcp_hub.protocol.shape import questions
 from mcp_hub.types import Era
 
@@ -65,7 +65,7 @@ class _Continuation(msgspec.Struct):
                 return await upstream.resume(call, channel, self.state)
             except RpcError:
                 if self.revoked is not None:  # its server knows already, or cannot know
-                    record.give_up(Cancelled(self.revoked))
+                    registry.cancel(record, self.revoked)
                 raise
 
         record = registry.start(self.call, resumed, limits, plan)

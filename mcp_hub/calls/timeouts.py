@@ -15,6 +15,8 @@ from mcp_hub.types import JsonObject
 
 _EARLY: Final = 0.01
 """Seconds that an alarm may ring early."""
+_HEARTBEAT: Final = 10.0
+"""Seconds without progress before a heartbeat."""
 _SUSPICION: Final = 30.0
 """Seconds of silence after noise that may have been the answer."""
 
@@ -70,8 +72,14 @@ class CallTimes(msgspec.Struct):
         self.heard = now = self.clock.now()
         return now
 
-    def speak(self, now: float) -> None:
+    def speak(self, now: float) -> float:
+        """Notes progress that was sent; returns the time of the next heartbeat."""
         self.spoken = now
+        return self.next_heartbeat
+
+    @property
+    def next_heartbeat(self) -> float:
+        return self.spoken + _HEARTBEAT
 
     def suspect(self) -> bool:
         """Notes a possible lost answer; False if one is known."""
@@ -79,8 +87,15 @@ class CallTimes(msgspec.Struct):
         self.suspected = self.clock.now()
         return is_new
 
-    def set_alarm(self, alarm: Alarm | None) -> None:
+    def set_alarm(self, alarm: Alarm) -> float:
+        """Replaces the alarm; returns its time."""
         self.alarm = alarm
+        return alarm.due
+
+    def drop_alarm(self, alarm: Alarm) -> None:
+        """Drops this alarm, unless another one has replaced it."""
+        if self.alarm is alarm:
+            self.alarm = None
 
     def ring(self, now: float) -> float:
         """Rings a due alarm in the next pass; else returns its time."""

@@ -2,6 +2,7 @@
 
 import gc
 import os
+from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -11,7 +12,6 @@ import anyio
 
 from mcp_hub.app.build import App, open_app
 from mcp_hub.app.reload import Reloader
-from mcp_hub.app.start_folders import ClientFolder
 from mcp_hub.cli.lean import COLLECTOR
 from mcp_hub.cli.signals import Signals
 from mcp_hub.config.load.load import Loaded
@@ -74,7 +74,7 @@ async def cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
     scope.cancel()
 
 
-def open_for_many(loaded: Loaded, *, clients: ClientFolder | None = None) -> AbstractAsyncContextManager[App]:
+def open_for_many(loaded: Loaded, *, clients: deque[str | None] | None = None) -> AbstractAsyncContextManager[App]:
     """A hub for both eras and for workers."""
     return open_app(
         loaded, os.environ, has_executors=True, client=ClientEra(waits=clients is not None), clients=clients

@@ -43,13 +43,17 @@ _TEXT: Final = 160
 _LINE: Final = 2000
 """Characters of an event."""
 SERVER_COLUMNS: Final = ("server", "state", "tools", "restarts", "why")
+_LISTS: Final = {"overview": "servers", "calls": "calls", "stream": "events"}
+"""The list of each view."""
 CALL_COLUMNS: Final = ("started", "state", "took", "call", "message", "server", "client")
 """The first five fit into 80 columns, if the name of the call is not very long."""
 
 
 class _Views(ContentSwitcher):
     def show(self, view: str) -> None:
+        """Changes to a view, whose list gets the keys."""
         self.current = view
+        self.query_one(f"#{_LISTS[view]}").focus()
 
 
 class TopApp(App[ConfigError | None]):
@@ -147,7 +151,6 @@ class TopApp(App[ConfigError | None]):
         """Changes the view."""
         self.query_one(_Views).show(view)
         self._stream = ""
-        self._table("servers" if view == "overview" else "calls").focus()
 
     async def action_back(self) -> None:
         self.action_show("calls" if self._stream else "overview")
@@ -162,7 +165,6 @@ class TopApp(App[ConfigError | None]):
             self.query_one(_Views).show("stream")
             events = self.query_one(RichLog)
             events.clear()
-            events.focus()
             self._changed()
             self._draw()
             self._follow_call(self._stream)

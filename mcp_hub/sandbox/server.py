@@ -42,20 +42,20 @@ AnyLaunch = Launch | SeatbeltLaunch
 
 
 class ServerSandbox:
-    """Prepares each start of a server.
+    """Prepares each start of a server; with `learning`, each is a learning run.
 
     `absence`: why the latest start is unconfined. `latest`: its resolved rule, or None.
     """
 
     def __init__(
         self, server: str, rule: Rule, private: str, around: Surroundings,
-        make_proxy: Callable[[], Proxy] | None = None,
+        make_proxy: Callable[[], Proxy] | None = None, learning: "Learning | None" = None,
     ) -> None:  # fmt: skip
         self.server = server
         self.rule = rule
         self.refusals = Refusals(server)
         self.absence = ""
-        self.learning: Learning | None = None
+        self.learning = learning
         self._private = PrivateHome(private)
         self._around = around
         self._make_proxy = make_proxy
@@ -98,10 +98,6 @@ class ServerSandbox:
     async def attend(self) -> None:
         """Holds and measures the private home until cancelled."""
         await self.care.run()
-
-    def learn(self, learning: "Learning") -> None:
-        """Later starts are learning runs."""
-        self.learning = learning
 
     def prepare(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, *, is_spare: bool

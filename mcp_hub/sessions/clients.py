@@ -205,10 +205,11 @@ class ClientsSeen:
                 self._clients.popitem(last=False)
         else:
             self._clients.move_to_end(key)
+        came = None
         if not session.caller.has_own_hub:
-            session.offer.arrive(self._arrival(session.id if is_lasting or session.offer.apps is not None else key))
+            came = self._arrival(session.id if is_lasting or session.offer.apps is not None else key)
         client.last, client.kind, client.mode = time, kind, session.offer.mode
-        session.offer.belong(client)
+        session.offer.recognise(client, came)
         return kind
 
     def _arrival(self, client: object) -> float:

@@ -1,12 +1,14 @@
 """Client sessions: one connection or `Mcp-Session-Id` (handshake), or one request (modern)."""
 
 from collections import OrderedDict
-from typing import Final, Literal
+from collections.abc import Mapping
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
 from mcp_hub.call import CallingClient
 from mcp_hub.errors import Busy
+from mcp_hub.protocol.eras import LOG_LEVELS
 from mcp_hub.types import ClientKind, Era, JsonObject, Kind, Mode
 
 _CROWD: Final = 4
@@ -38,6 +40,8 @@ class Caller(msgspec.Struct, frozen=True):
         return self.operates or self.has_own_hub
 
 
+Derived = TypeVar("Derived")
+
 LOCAL = Caller(is_operator=True)
 
 
@@ -63,11 +67,11 @@ class ClientOffer(msgspec.Struct):
     def change_roots(self) -> None:
         self.roots_changes += 1
 
-    def belong(self, client: CallingClient) -> None:
+    def recognise(self, client: CallingClient, came: float | None) -> None:
+        """Names the client. `came` None: its hub is its own."""
         self.client = client
-
-    def arrive(self, came: float) -> None:
-        self.came = came
+        if came is not None:
+            self.came = came
 
     def renew(self, epoch: int) -> None:
         """Drops everything derived from earlier settings."""
@@ -75,16 +79,19 @@ class ClientOffer(msgspec.Struct):
         if self.kind is None:
             self.mode = None
 
-    def derive(self, facts: object) -> None:
+    def derive(self, facts: Derived) -> Derived:
+        """Keeps facts that were derived from the settings of `epoch`; returns them."""
         self.facts = facts
+        return facts
 
     def settle(self, mode: Mode) -> None:
         """Fixes the mode in which the client was listed tools."""
         self.mode, self.facts = mode, None
 
-    def follow(self, lists: dict[Kind, int]) -> None:
-        """Announces changes of these lists, given by digest."""
-        self.lists = lists
+    def follow(self, digests: Mapping[Kind, int]) -> dict[Kind, int]:
+        """Announces changes of the lists with these digests; returns the record that each listing updates."""
+        self.lists = dict(digests)
+        return self.lists
 
 
 class Session(msgspec.Struct, weakref=True):
@@ -102,20 +109,26 @@ class Session(msgspec.Struct, weakref=True):
     presence: Literal["connected", "away", "by request", "over"] = "connected"
     offer: ClientOffer = msgspec.field(default_factory=ClientOffer)
 
-    def set_log_level(self, level: str) -> None:
+    def set_log_level(self, level: str) -> bool:
+        """Sets the level; False for one that MCP does not have, which changes nothing."""
+        if level not in LOG_LEVELS:
+            return False
         self.log_level = level
+        return True
 
     def agree(self, version: str, capabilities: JsonObject, client_info: JsonObject) -> None:
         """Applies another `initialize`; open requests are unaffected."""
         self.version, self.capabilities, self.client_info = version, capabilities, client_info
-        self.offer.derive(None)
+        self.offer.facts = None
 
     @property
     def is_over(self) -> bool:
         return self.presence == "over"
 
     def be(self, presence: Literal["connected", "away", "by request"]) -> None:
-        self.presence = presence
+        """Notes a connection's begin or end; a session that is over stays so."""
+        if not self.is_over:
+            self.presence = presence
 
     def end(self) -> None:
         self.presence = "over"

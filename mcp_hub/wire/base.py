@@ -56,8 +56,9 @@ class Pending(msgspec.Struct, eq=False):
         return self.answer is not None or self.failure is not None
 
     def doubt(self, answer: Envelope) -> None:
-        """Keeps an answer that counts if no other follows."""
-        self.doubtful = answer
+        """Keeps an answer that counts if no other follows; a settled request needs none."""
+        if not self.is_settled:
+            self.doubtful = answer
 
     def dismiss_doubt(self) -> None:
         self.doubtful = None
@@ -72,8 +73,11 @@ class Pending(msgspec.Struct, eq=False):
         return self._future
 
     def then(self, callback: Callable[[], object]) -> None:
-        """Calls `callback` in place, once, when there is an outcome."""
-        self._then = callback
+        """Calls `callback` in place, once: when there is an outcome, at once if there is one."""
+        if self.answer is None and self.failure is None:
+            self._then = callback
+        else:
+            callback()
 
     def settle(self, answer: Envelope) -> None:
         """Sets the answer, unless there is an outcome."""
@@ -191,8 +195,15 @@ class Tapped:
 
     tap: Tap | None = None
 
-    def watched_by(self, tap: Tap | None) -> None:
+    def watch(self, tap: Tap) -> Callable[[], None]:
+        """Passes each message to `tap` instead of an earlier one, until the result is called."""
+
+        def stop() -> None:
+            if self.tap is tap:
+                self.tap = None
+
         self.tap = tap
+        return stop
 
     def _outgoing(self, message: bytes) -> bytes:
         if self.tap is not None:

@@ -163,9 +163,9 @@ async def test_calls_at_functions_go_on_when_their_server_is_removed(tmp_path: P
 
 async def test_limits_of_calls_hold_at_once(tmp_path: Path) -> None:
     async with changing(tmp_path) as hub:
-        assert hub.app.operations.applier.limits["a"][0].silence == 1800
+        assert hub.app.operations.applier.current.limits["a"][0].silence == 1800
         await hub.to(defaults={"timeout": "5s"}, servers={"a": LOCAL, "b": {**LOCAL, "timeout": "7s"}})
-        limits = hub.app.operations.applier.limits
+        limits = hub.app.operations.applier.current.limits
         assert [limits[name][0].silence for name in ("a", "b", "virtual")] == [5, 7, 5]
         assert hub.app.settings.defaults.timeout == 5
 

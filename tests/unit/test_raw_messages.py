@@ -102,9 +102,9 @@ async def test_wire_of_a_remote_server_has_its_messages_recorded() -> None:
 
     async with wired(script) as talk:
         messages: list[tuple[bool, Any]] = []
-        talk.wire.watched_by(lambda is_incoming, message: messages.append((is_incoming, json.loads(message))))
+        stop = talk.wire.watch(lambda is_incoming, message: messages.append((is_incoming, json.loads(message))))
         await talk.ask()
-        talk.wire.watched_by(None)
+        stop()
         await talk.ask()
     assert [(is_incoming, one.get("method")) for is_incoming, one in messages] == [
         (False, "tools/call"), (True, "notifications/progress"), (True, None)

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from mcp_hub.app import reload
-from mcp_hub.app.reload import Reloader, _WatchedFile, stamp_of
+from mcp_hub.app.reload import Reloader, stamp_of
 from mcp_hub.config.load.load import load
 from mcp_hub.config.plan import Plan
 from mcp_hub.config.schema.settings import Settings
@@ -315,7 +315,7 @@ async def test_the_overrides_beside_the_file_are_watched_too(tmp_path: Path) -> 
 async def test_a_file_is_not_read_before_it_stays_the_same(tmp_path: Path) -> None:
     known = FileStamp(1, 1, 1, 1, 1)
     looks = [known, known, None, known._replace(size=2), known._replace(size=3), known._replace(size=3)]
-    assert await _WatchedFile(tmp_path, known, lambda path: looks.pop(0)).changed() == known._replace(size=3)
+    assert await reload.changed(tmp_path, known, lambda path: looks.pop(0)) == known._replace(size=3)
     assert looks == []
 
 
@@ -334,4 +334,4 @@ async def test_a_file_that_is_written_all_the_time_is_read_all_the_same(
         return known._replace(size=looks)
 
     with anyio.fail_after(WAIT):
-        assert await _WatchedFile(path, known, restless).changed() != known
+        assert await reload.changed(path, known, restless) != known

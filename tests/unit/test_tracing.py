@@ -147,7 +147,7 @@ async def test_a_tools_error_and_a_time_limit_are_distinguished(traced: Traced) 
         assert (span.attributes or {})["error.type"] == "tool_error" and span.status.status_code is StatusCode.ERROR
     assert "s3cret" not in traced.all_text()
     traced._spans.clear()
-    traced.peer.app.operations.applier.limits["local"] = TimeLimits(0.1, 0.1), TimeLimits(0.1, 0.1)
+    traced.peer.app.operations.applier.current.limits["local"] = TimeLimits(0.1, 0.1), TimeLimits(0.1, 0.1)
     await traced.call("hold", {"nonce": "s3cret-argument"})
     for span in traced.hops():
         assert (span.attributes or {})["error.type"] == "timeout" and span.status.status_code is StatusCode.ERROR

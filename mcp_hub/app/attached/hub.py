@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections import deque
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import Final, Protocol
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 from mcp_hub.app.attached.claim import PrivateSocket, described
 from mcp_hub.app.attached.clients import AttachedClients, Hello, answer, greeted
 from mcp_hub.app.build import App
-from mcp_hub.app.start_folders import ClientFolder, is_to_separate
+from mcp_hub.app.start_folders import is_to_separate
 from mcp_hub.attach.environment import shared_folders
 from mcp_hub.attach.folder import HTTP_SOCKET, LOG, SOCKET
 from mcp_hub.attach.hello import BUILD, encoded
@@ -54,14 +55,15 @@ class _HttpSide(Protocol):
 class AttachedHub:
     """One background hub. `idle`: seconds without clients and calls until it ends.
 
-    `latest` gets clients' folders. While `has_folder`, removed sockets are restored.
+    `folders` gets those of clients. While `has_folder`, removed sockets are restored.
     """
 
     def __init__(
-        self, app: App, folder: Path, http: _HttpSide, idle: float, latest: ClientFolder, has_folder: Callable[[], bool]
-    ) -> None:
+        self, app: App, folder: Path, http: _HttpSide, idle: float, folders: deque[str | None],
+        has_folder: Callable[[], bool],
+    ) -> None:  # fmt: skip
         self._app = app
-        self._latest = latest
+        self._folders = folders
         self._folder = folder
         self._has_folder = has_folder
         self._http = http
@@ -127,7 +129,7 @@ class AttachedHub:
 
     async def _serve_client(self, connection: socket.socket, hello: Hello) -> None:
         try:
-            self._latest.enter(hello.caller.directory)
+            self._folders.append(hello.caller.directory)
             await widen(self._app, os.environ, hello.path)
             if hello.caller.directory is not None:
                 caller = await self._app.in_project(hello.caller, hello.caller.directory)

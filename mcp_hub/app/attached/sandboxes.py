@@ -22,20 +22,23 @@ from mcp_hub.wire.http_client import proxy
 
 
 def server_sandbox(
-    settings: Settings, name: str, env: Mapping[str, str], starts: StartFolders, before: ServerSandbox | None = None
-) -> ServerSandbox:
+    settings: Settings, name: str, env: Mapping[str, str], starts: StartFolders, before: ServerSandbox | None = None,
+    learning: Learning | None = None,
+) -> ServerSandbox:  # fmt: skip
     """The server's sandbox; `before`, with its refusals, if the rule is unchanged."""
     rule = settings.effective(name).sandbox
     hub = (str(state_dir(env)), platformdirs.user_config_dir("mcp-hub"), *base_folders(env))
     around = Surroundings(str(Path.home()), hub, None if starts.config is None else str(starts.config))
     plain = rule_of(rule.read, rule.write, rule.net, rule.sockets, is_preferred=rule.mode == "prefer")
     fresh = ServerSandbox(
-        server=name, rule=plain, private=starts.home(name), around=around, make_proxy=partial(HostProxy, via=proxy)
-    )
+        server=name, rule=plain, private=starts.home(name), around=around, make_proxy=partial(HostProxy, via=proxy),
+        learning=learning,
+    )  # fmt: skip
     return before if before is not None and before.has_same_rule(fresh) else fresh
 
 
 def learning_run() -> Learning:
+    """What a server's sandbox gets for a learning run."""
     return Learning(partial(HostProxy, via=proxy))
 
 

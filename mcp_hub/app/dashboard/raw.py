@@ -47,7 +47,7 @@ class _Recording(msgspec.Struct):
     until: float
     now: Callable[[], float]
     messages: deque[_Taken] = msgspec.field(default_factory=deque)
-    wires: list[Tapped] = []
+    stops: list[Callable[[], None]] = []
     bytes_kept: int = 0
     seq: int = 0
 
@@ -73,9 +73,9 @@ class _Recording(msgspec.Struct):
 
     def end(self) -> None:
         self.until = min(self.until, self.now())
-        for wire in self.wires:
-            wire.watched_by(None)
-        self.wires.clear()
+        for stop in self.stops:
+            stop()
+        self.stops.clear()
 
 
 class RawMessages:
@@ -120,8 +120,7 @@ class RawMessages:
     def _attach(self, server: Lifecycle, recording: _Recording) -> None:
         for peer in server.peers or ():
             if isinstance(peer.wire, Tapped) and peer.wire.tap != recording.take:
-                peer.wire.watched_by(recording.take)
-                recording.wires.append(peer.wire)
+                recording.stops.append(peer.wire.watch(recording.take))
 
     def _server(self, name: str) -> Lifecycle:
         if name not in self._current.settings.servers:

@@ -90,7 +90,7 @@ class StreamTable:
         start = start_data(call.upstream, own_name(call), row.name, arguments, 1, until)
         writer = StreamWriter(record, Stream(row, self.store.log), self, start)
         self._owned[call.id] = writer
-        record.has_stream(writer.stream)
+        record.has_stream(writer.stream, writer)
         return writer
 
     def take_up(self, record: CallRecord, row: StreamInfo) -> StreamWriter:
@@ -100,7 +100,7 @@ class StreamTable:
         self._owned[row.id] = writer
         self._detached[row.principal] += 1
         writer.detach()
-        record.has_stream(writer.stream)
+        record.has_stream(writer.stream, writer)
         return writer
 
     def running(self, principal: str, *, key: str | None = None, digest: str = "") -> StreamWriter | None:

@@ -17,18 +17,17 @@ If another hub can continue a stopping hub's call, the last batch (LAST) has no 
 failed append ends the writer (OVER), not the call; after `Fenced` readers follow the new owner, else they fail.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from itertools import groupby
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Final, NamedTuple, Protocol
 
 import anyio
 import msgspec
 
 from mcp_hub import aio
-from mcp_hub.call import CallingClient, StreamInfo
+from mcp_hub.call import CallingClient, Reader, StreamInfo
 from mcp_hub.calls import machine
-from mcp_hub.calls.coalesce import LAG, OFTEN, Coalescer
+from mcp_hub.calls.coalesce import LAG, Coalescer
 from mcp_hub.calls.machine import CallStatus, IllegalEvent
 from mcp_hub.calls.metering import is_tool_error
 from mcp_hub.calls.plan import ResumePoint
@@ -48,17 +47,14 @@ log = get_logger(__name__)
 
 _PAUSE: Final = 0.01
 """Seconds between looks into a log without stream readers."""
+_SLICE: Final = 256
+"""Events taken from the log at once."""
 _HURRY: Final = LAG // 4
 """Events after which a look is not delayed."""
 _BEHIND: Final = 8192
 """Committed events that the fastest follower may lag before progress is merged."""
 _MOST: Final = 4096
 """Events of one append; half of the followers' tail in memory."""
-_SLICE: Final = 256
-"""Events taken from the log at once."""
-_MOST_WAITING: Final = 8192
-_MOST_BYTES: Final = 1 << 20
-"""Waiting events and bytes."""
 _STARTED: Final = 1
 """A stream has its own first event."""
 _GONE: Final = b""
@@ -134,7 +130,6 @@ class StreamWriter:
         self._waiters: tuple[Callable[[], None], ...] = ()
         self._timer: aio.Timer | None = None
         if not is_over:
-            record.written_by(self)
             self._reader = record.log.reader(self.wake, _STARTED)
             aio.call_soon(self._pump)
 
@@ -212,11 +207,7 @@ class StreamWriter:
                 return
             coalescer = self._coalescer = Coalescer()
         keeps_up = self.stream.behind <= _BEHIND or now < self.absence.followed_until
-        coalescer.pace(is_eager=keeps_up or bool(self._waiters))
-        while reader.has_more and coalescer.count < _MOST_WAITING and coalescer.size < _MOST_BYTES:
-            events = reader.take(_SLICE)
-            for event in events if coalescer.is_eager else _merged(events):
-                coalescer.add(event, now)
+        coalescer.collect(_slices(reader), now, is_eager=keeps_up or bool(self._waiters))
 
     # -- from the coalescer to the store
 
@@ -345,7 +336,7 @@ class StreamWriter:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self.record.written_by(None)
+        self.record.is_written()
         self._reader.close()
         self._notify()
         self._owner.written(self)
@@ -355,15 +346,9 @@ def _may_repeat(last: CallEvent) -> bool:
     return isinstance(last, Failed) and is_retryable(last.error)
 
 
-def _merged(events: Iterable[CallEvent]) -> Iterator[CallEvent]:
-    """Replaces long runs of progress by their last event."""
-    for kind, group in groupby(events, type):
-        run = list(group)
-        if kind is Progressed and len(run) > OFTEN:
-            progressed = cast("list[Progressed]", run)
-            hidden = len(progressed) - 1 + sum(progress.skipped for progress in progressed)
-            run = [msgspec.structs.replace(progressed[-1], skipped=hidden)]
-        yield from run
+def _slices(reader: Reader) -> Iterator[Sequence[CallEvent]]:
+    while reader.has_more:
+        yield reader.take(_SLICE)
 
 
 def _last_message(events: list[CallEvent]) -> str | None:

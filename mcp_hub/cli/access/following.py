@@ -143,23 +143,23 @@ async def followed(
         if names_stream:
             show.note(f"stream {events.stream}")
             names_stream = False
-        show.at(events.cursor)
-        match event:
-            case Completed():
-                raw = b"".join(shape.call_result(method, event, Era.HANDSHAKE))
-                outcome = results.ShownResult.of(raw, method, is_saved=folder is not None)
-                show.outcome(outcome)
-                is_saved = folder is None or _save(outcome, folder, show)
-                return EXIT_TOOL if outcome.is_error or not is_saved else 0
-            case Failed(error):
-                return refuse(show, error)
-            case Cancelled(reason):
-                show.cancelled(reason)
-                return EXIT_INTERRUPTED
-            case _:
-                show.event(event)
-                if isinstance(event, InputRequired):
-                    show.note(await ask(event))
+        with show.numbered(events.cursor):
+            match event:
+                case Completed():
+                    raw = b"".join(shape.call_result(method, event, Era.HANDSHAKE))
+                    outcome = results.ShownResult.of(raw, method, is_saved=folder is not None)
+                    show.outcome(outcome)
+                    is_saved = folder is None or _save(outcome, folder, show)
+                    return EXIT_TOOL if outcome.is_error or not is_saved else 0
+                case Failed(error):
+                    return refuse(show, error)
+                case Cancelled(reason):
+                    show.cancelled(reason)
+                    return EXIT_INTERRUPTED
+                case _:
+                    show.event(event)
+                    if isinstance(event, InputRequired):
+                        show.note(await ask(event))
     return None
 
 

@@ -27,8 +27,9 @@ class Show:
     def doing(self, task: str) -> None:
         """The hub waits for `task`; empty ends the wait."""
 
-    def at(self, seq: int) -> None:
-        """The number of the next event."""
+    def numbered(self, seq: int) -> AbstractContextManager[None]:
+        """Spans all that is shown of the event with this number."""
+        return nullcontext()
 
     def event(self, event: CallEvent) -> None:
         """An event before the ending."""
@@ -70,8 +71,13 @@ class JsonLines(Show):
         self._out = out
         self._seq = 0
 
-    def at(self, seq: int) -> None:
+    @contextmanager
+    def numbered(self, seq: int) -> Iterator[None]:
         self._seq = seq
+        try:
+            yield
+        finally:
+            self._seq = 0
 
     def event(self, event: CallEvent) -> None:
         self._write(results.event_line(event, self._seq))
@@ -89,7 +95,6 @@ class JsonLines(Show):
         super().cancelled(reason)
 
     def _write(self, line: bytes | None) -> None:
-        self._seq = 0
         if line is not None:
             self._out.write(line)
             self._out.flush()

@@ -94,8 +94,7 @@ def _named(source: Characters, output: ParsedOutput, name: str) -> Steps[None]:
     if (yield from source.skip_to()) != "{":
         raise NotACall
     source.release()
-    call = output.call()
-    call.set_name(name)
+    call = output.call(name)
     call.begin()
     yield from pass_value(source, call.arguments, call.too_deep)
     call.finish()

@@ -60,8 +60,8 @@ class ParsedOutput:
     def thinking(self, delta: str) -> None:
         self.extend(ThinkingDelta, delta)
 
-    def call(self) -> "ParsedCall":
-        self._call = ParsedCall(self, self._tools)
+    def call(self, name: str | None = None) -> "ParsedCall":
+        self._call = ParsedCall(self, self._tools, name)
         return self._call
 
     def fail(self, code: str, message: str) -> None:
@@ -101,13 +101,13 @@ class ParsedCall:
     Arguments before the name wait for it.
     """
 
-    def __init__(self, output: ParsedOutput, tools: Tools) -> None:
+    def __init__(self, output: ParsedOutput, tools: Tools, name: str | None) -> None:
         self._output = output
         self._tools = tools
         self._id = ""
         self._pieces: list[str] = []
         self._size = 0
-        self.name: str | None = None
+        self.name = name
         self.is_over = False
 
     @property
@@ -115,7 +115,9 @@ class ParsedCall:
         return self._size > 0
 
     def set_name(self, name: str) -> None:
-        self.name = name
+        """Names a call whose arguments may have come before; the first name counts."""
+        if self.name is None:
+            self.name = name
 
     @property
     def is_known(self) -> bool:

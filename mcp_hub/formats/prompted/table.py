@@ -116,8 +116,7 @@ def _call(source: Characters, output: ParsedOutput, tags: _ParameterTags) -> Ste
     yield from expect(source, tags.named)
     yield from _begins(source, tags)
     source.release()
-    call = output.call()
-    call.set_name(name)
+    call = output.call(name)
     call.begin()
     members = Members(call)
     while (yield from _tag(source, (tags.key, tags.end))) == tags.key:

@@ -320,8 +320,7 @@ class HandshakeHttp:
         finally:
             if self._streams.get(id_) is scope:
                 del self._streams[id_], self._lapsed[id_]
-                if not client.session.is_over:
-                    client.session.be("away")
+                client.session.be("away")
 
     async def _keep_subscribed(self, stored: StoredSession, lapsed: Bell) -> None:
         while True:

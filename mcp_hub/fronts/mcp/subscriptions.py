@@ -51,8 +51,7 @@ class Announcer:
         self._methods = methods
         self._stamp: RawObject = {} if stamp is None else {SUBSCRIPTION_ID: msgspec.Raw(stamp)}
         self._position = hub.changes.version, hub.changes.noted
-        self._lists = self._digests()
-        session.offer.follow(self._lists)
+        self._lists = session.offer.follow(self._digests())
         self._unsent = self._lists, self._position
 
     async def next(self) -> list[bytes]:

@@ -84,9 +84,8 @@ def _members(pairs: list[tuple[str, object]]) -> tuple[tuple[str, object], ...]:
 
 def rest_session(caller: Caller, key: str, program: str | None = None) -> Session:
     """A session of a program that can be asked everything; one of the hub's own has a name."""
-    offer = ClientOffer(PROGRAM, "full")
-    if program is not None and _OWN_PROGRAM.fullmatch(program):
-        offer.belong(_own_client(program))
+    is_own = program is not None and _OWN_PROGRAM.fullmatch(program) is not None
+    offer = ClientOffer(PROGRAM, "full", client=_own_client(program) if program is not None and is_own else None)
     return Session(
         id=key,
         caller=caller,

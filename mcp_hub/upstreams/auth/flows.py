@@ -64,6 +64,7 @@ class _Storage:
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         self.tokens = tokens
+        learn(token for token in (tokens.access_token, tokens.refresh_token) if token)
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         return self.client_info

@@ -24,9 +24,9 @@ from mcp_hub.protocol.extensions import has_mark, without_mark
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, read_as
 from mcp_hub.protocol.jsonrpc.framing import foreign
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST, METHOD_NOT_FOUND
-from mcp_hub.types import LAST_LINE, Era, LogFlow, LogRule, RawJson, RawObject
+from mcp_hub.types import LAST_LINE, Era, RawJson, RawObject
 from mcp_hub.upstreams.peer.questions import PARKABLE, Asker
-from mcp_hub.upstreams.peer.state import SignsOfLife
+from mcp_hub.upstreams.peer.state import ServerLogs, SignsOfLife
 from mcp_hub.upstreams.peer.tasks import ServerTasks
 from mcp_hub.wire.base import Pending
 
@@ -175,27 +175,6 @@ _MOST_LATE: Final = 32
 """Log messages after one call that are passed on."""
 
 
-class ServerLogs:
-    """The rule for a server's log messages, and counts over all its connections."""
-
-    def __init__(self, rule: Callable[[], LogRule] = lambda: "hub") -> None:
-        self._rule = rule
-        self._sent = 0
-        self._unsent = 0
-
-    @property
-    def rule(self) -> LogRule:
-        return self._rule()
-
-    def count(self, *, is_sent: bool, is_counted: bool = False) -> None:
-        """Counts a message. `is_counted`: it was counted as kept before."""
-        self._sent += is_sent
-        self._unsent += -1 if is_counted else not is_sent
-
-    def flow(self) -> LogFlow:
-        return LogFlow(self.rule, self._sent, self._unsent)
-
-
 class Callers:
     """The calls in flight: `requests` with a call, and `tasks`.
 
@@ -203,20 +182,18 @@ class Callers:
     """
 
     def __init__(
-        self, requests: Callable[[], Iterable[Pending]], tasks: ServerTasks, signs: SignsOfLife, *, is_ordered: bool
-    ) -> None:
+        self, requests: Callable[[], Iterable[Pending]], tasks: ServerTasks, signs: SignsOfLife, logs: ServerLogs, *,
+        is_ordered: bool,
+    ) -> None:  # fmt: skip
         self.is_ordered = is_ordered
         self._signs = signs
         self._late: tuple[Call | None, int] = None, 0  # log messages that came after a call
         self._requests = requests
         self._tasks = tasks
         self.abandoned = _AbandonedCalls()
-        self._logs = ServerLogs()
+        self._logs = logs
         self._logged: deque[tuple[int, object]] = deque(maxlen=_MOST_LOGGED)
         self._roots: OrderedDict[str, int] = OrderedDict()
-
-    def report_to(self, logs: ServerLogs) -> None:
-        self._logs = logs
 
     def any_in_flight(self) -> bool:
         return any(pending.context is not None for pending in self._requests())

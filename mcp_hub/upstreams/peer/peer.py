@@ -38,6 +38,7 @@ from mcp_hub.upstreams.peer.state import (
     Observer,
     PeerEnding,
     PeerInfo,
+    ServerLogs,
     SignsOfLife,
 )
 from mcp_hub.upstreams.peer.task_poll import TaskConnection, TaskPoll
@@ -62,8 +63,9 @@ class Peer(WireHandler):
     """
 
     def __init__(
-        self, name: str, connect: "Callable[[Peer], Wire]", info: PeerInfo = NOT_SETTLED, *, is_remote: bool = False
-    ) -> None:
+        self, name: str, connect: "Callable[[Peer], Wire]", info: PeerInfo = NOT_SETTLED,
+        observer: Observer | None = None, *, is_remote: bool = False,
+    ) -> None:  # fmt: skip
         self.name = name
         self.info = info
         self.ending = PeerEnding(is_explained=is_remote)
@@ -74,11 +76,12 @@ class Peer(WireHandler):
         self.strays = StrayMessages(name)
         self.mirrors: Mirrors | None = None
         self.is_interactive = False
-        self._observer: Observer | None = None
+        self._observer = observer
         self._elicitations = Elicitations()
         self._last_envelope: tuple[JsonObject | None, str | None, PeerInfo | None, RawObject] = None, None, None, {}
+        logs = ServerLogs() if observer is None else observer.logs
         self.callers = Callers(
-            lambda: self.wire.requests.pending.values(), self.tasks, self.signs, is_ordered=not is_remote
+            lambda: self.wire.requests.pending.values(), self.tasks, self.signs, logs, is_ordered=not is_remote
         )
         self._open_requests = OpenRequests(
             send=lambda frame: self.wire.send(frame), noted=self._elicitations.note_question,
@@ -90,9 +93,6 @@ class Peer(WireHandler):
         self.info = info = replace(info, declares=self.info.declares)
         self.mirrors = Mirrors() if not self.callers.is_ordered and info.era is MODERN else None
         return info
-
-    def observe(self, observer: Observer) -> None:
-        self._observer = observer
 
     # -- requests of the hub --------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Settled protocol, announced changes and end of a session."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 import anyio
@@ -12,7 +12,7 @@ from mcp_hub.call import Call
 from mcp_hub.protocol.capabilities import WITH_APPS, WITHOUT_APPS, HubCapabilities
 from mcp_hub.protocol.jsonrpc.envelope import ABSENT, Envelope
 from mcp_hub.protocol.jsonrpc.repair import Placeholder
-from mcp_hub.types import Cause, Era, JsonObject, Kind, RawObject
+from mcp_hub.types import Cause, Era, JsonObject, Kind, LogFlow, LogRule, RawObject
 
 CLIENT_INFO: Final[JsonObject] = {"name": "mcp-hub", "version": __version__}
 
@@ -106,8 +106,32 @@ class SignsOfLife:
             await self._news.wait()
 
 
+class ServerLogs:
+    """The rule for a server's log messages, and counts over all its connections."""
+
+    def __init__(self, rule: Callable[[], LogRule] = lambda: "hub") -> None:
+        self._rule = rule
+        self._sent = 0
+        self._unsent = 0
+
+    @property
+    def rule(self) -> LogRule:
+        return self._rule()
+
+    def count(self, *, is_sent: bool, is_counted: bool = False) -> None:
+        """Counts a message. `is_counted`: it was counted as kept before."""
+        self._sent += is_sent
+        self._unsent += -1 if is_counted else not is_sent
+
+    def flow(self) -> LogFlow:
+        return LogFlow(self.rule, self._sent, self._unsent)
+
+
 class Observer(Protocol):
-    """Receives notifications that concern no call. Must not block."""
+    """The owner of a session, which outlives it: `logs` counts its messages. Must not block."""
+
+    @property
+    def logs(self) -> ServerLogs: ...
 
     def on_notice(self, method: str, params: RawObject) -> None:
         """Receives a resource update, or a subscription's acknowledgement or end."""

@@ -214,7 +214,6 @@ class ServerSubscriptions:
         Counts as started when lists may be read.
         """
         self._peer = peer
-        peer.observe(self)
         if peer.info.can_watch:
             self.resources.attempt_missing()
         try:
@@ -228,9 +227,6 @@ class ServerSubscriptions:
             self._peer = self._listen = None
             self.resources.lapse()
             self.resources.fail(self._gone())
-
-    def on_message(self, session: str, frame: bytes) -> None:
-        self._changes.tell(session, frame)
 
     def on_notice(self, method: str, params: RawObject) -> None:
         if method == UPDATED:

@@ -22,7 +22,7 @@ from mcp_hub.upstreams.peer import negotiation
 from mcp_hub.upstreams.peer.negotiation import PROBE_SECONDS, AnotherProcess, FreshNeeded, ProbeKilled, ProbeTime, Terms
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
-from mcp_hub.upstreams.peer.state import LAST_WORDS, not_settled
+from mcp_hub.upstreams.peer.state import LAST_WORDS, Observer, not_settled
 from mcp_hub.upstreams.process.child import Child, describe_exit
 from mcp_hub.upstreams.process.descriptors import room_for_server
 from mcp_hub.upstreams.process.last_output import with_output
@@ -112,13 +112,13 @@ class StdioConnection:
         """False for a process that could not be started."""
         return self.child is not None
 
-    async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
+    async def open(self, tasks: anyio.abc.TaskGroup, observer: Observer | None = None) -> Peer:
         """Starts the process and settles the era."""
         spec = self.make_spec()
         self.spec = spec if isinstance(spec, StdioSpec) else await spec
         terms = await self.eras.terms(self.wish, self.spec.era)
         try:
-            return await self._negotiated(tasks, terms)
+            return await self._negotiated(tasks, terms, observer)
         except (ProbeKilled, FreshNeeded):
             self.eras.guess(Era.HANDSHAKE)
             raise
@@ -135,14 +135,16 @@ class StdioConnection:
         if not self.wish.is_only:
             self.eras.forget()
 
-    async def _negotiated(self, tasks: anyio.abc.TaskGroup, terms: Terms) -> Peer:
+    async def _negotiated(self, tasks: anyio.abc.TaskGroup, terms: Terms, observer: Observer | None) -> Peer:
         start = await self._sandboxed()
         if start is None:
-            return await self._started(tasks, terms, None)
+            return await self._started(tasks, terms, observer, None)
         async with start.first():
-            return await self._started(tasks, terms, start)
+            return await self._started(tasks, terms, observer, start)
 
-    async def _started(self, tasks: anyio.abc.TaskGroup, terms: Terms, start: "SandboxedStart | None") -> Peer:
+    async def _started(
+        self, tasks: anyio.abc.TaskGroup, terms: Terms, observer: Observer | None, start: "SandboxedStart | None"
+    ) -> Peer:
         limit, turn = self.spec.line_limit, self.turn
         connect = partial(ServerPipe, line_limit=limit, write_limit=_WRITE_LIMIT, patience=_DEAF, turn=turn)
         with room_for_server(), ExitStack() as until_opened:
@@ -151,7 +153,7 @@ class StdioConnection:
                 until_opened.callback(start.launch.close)
             stdin, stdout, stderr = child.hand_over()
             until_opened.callback(stderr.close)
-            self.peer = peer = Peer(self.name, connect, not_settled(apps=self.spec.apps))
+            self.peer = peer = Peer(self.name, connect, not_settled(apps=self.spec.apps), observer)
             pipe = peer.wire
             assert isinstance(pipe, ServerPipe)
             await pipe.open(stdout, stdin)

@@ -21,7 +21,7 @@ from mcp_hub.upstreams.peer import negotiation
 from mcp_hub.upstreams.peer.negotiation import Incompatible, InitializeRefused, ProbeTime, Terms
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
-from mcp_hub.upstreams.peer.state import CONNECTION_LOST, not_settled
+from mcp_hub.upstreams.peer.state import CONNECTION_LOST, Observer, not_settled
 from mcp_hub.upstreams.remote.session_check import NewSession, SessionCheck
 from mcp_hub.wire.http import HttpWire
 from mcp_hub.wire.http_client import (
@@ -128,7 +128,7 @@ class HttpConnection:
             wish=self._wish,
         )
 
-    async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
+    async def open(self, tasks: anyio.abc.TaskGroup, observer: Observer | None = None) -> Peer:
         """Settles transport and era. Raises `StartFailed`."""
         if self._spec.look_up is not None and not self._spec.headers:
             self._spec.headers.update(await self._spec.look_up())
@@ -146,17 +146,17 @@ class HttpConnection:
                 raise StartFailed("login_failed", f"cannot log in to {origin(self._spec.url)}: {exc}") from None
         http = self._authorized(self._http)
         if self._spec.transport == "sse":
-            return await self._over_sse(http, tasks)
-        return await self._over_http(http, tasks)
+            return await self._over_sse(http, tasks, observer)
+        return await self._over_http(http, tasks, observer)
 
     def _authorized(self, http: RemoteClient) -> HttpStreams:
         if self._access is not None and self._access.is_granted:
             return AuthorizedClient(http, self._access)
         return http if self._spec.renew is None else RenewedClient(http, self._spec.headers, self._spec.renew)
 
-    async def _over_http(self, http: HttpStreams, tasks: anyio.abc.TaskGroup) -> Peer:
+    async def _over_http(self, http: HttpStreams, tasks: anyio.abc.TaskGroup, observer: Observer | None) -> Peer:
         spec = self._spec
-        peer, wire = self._http_peer(http, tasks)
+        peer, wire = self._http_peer(http, tasks, observer)
         self._wire = wire
         if spec.begun is not None:
             peer.settle(spec.begun.info)
@@ -172,7 +172,7 @@ class HttpConnection:
                 raise
             if isinstance(exc, InitializeRefused) and spec.transport is None and wire.status in _OLD_SERVER:
                 wire.close()
-                return await self._over_sse(http, tasks, exc)
+                return await self._over_sse(http, tasks, observer, exc)
             raise self._refused(wire.status, exc.cause) from None
         if peer.info.era is Era.HANDSHAKE:
             await wire.drained()  # nothing may reach the server before `notifications/initialized`
@@ -194,10 +194,11 @@ class HttpConnection:
             self._eras.forget()
 
     def _http_peer(
-        self, http: HttpStreams, tasks: anyio.abc.TaskGroup, *, is_spare: bool = False
+        self, http: HttpStreams, tasks: anyio.abc.TaskGroup, observer: Observer | None = None, *, is_spare: bool = False
     ) -> tuple[Peer, HttpWire]:
         info = not_settled(apps=self._spec.apps)
-        peer = Peer(self.name, lambda peer: self._http_wire(peer, http, tasks, is_spare), info, is_remote=True)
+        connect = partial(self._http_wire, http=http, tasks=tasks, is_spare=is_spare)
+        peer = Peer(self.name, connect, info, observer, is_remote=True)
         assert isinstance(peer.wire, HttpWire)
         return peer, peer.wire
 
@@ -239,7 +240,9 @@ class HttpConnection:
             on_gap=peer.list_changes.miss,
         )
 
-    async def _over_sse(self, http: HttpStreams, tasks: anyio.abc.TaskGroup, first: StartFailed | None = None) -> Peer:
+    async def _over_sse(
+        self, http: HttpStreams, tasks: anyio.abc.TaskGroup, observer: Observer | None, first: StartFailed | None = None
+    ) -> Peer:
         """`first` is the earlier attempt's failure; its code counts."""
         so_far = "" if first is None else f"{first}; as a server of the HTTP+SSE transport: "
         url, limit = self._spec.url, self._spec.line_limit
@@ -247,7 +250,7 @@ class HttpConnection:
         def connect(peer: Peer) -> SseWire:
             return SseWire(peer, http, tasks, server=self.name, url=url, limit=limit, explain=self._explain)
 
-        peer = Peer(self.name, connect, not_settled(apps=self._spec.apps), is_remote=True)
+        peer = Peer(self.name, connect, not_settled(apps=self._spec.apps), observer, is_remote=True)
         wire = peer.wire
         assert isinstance(wire, SseWire)
         self._wire = wire

@@ -11,21 +11,19 @@ from mcp_hub.clock import Clock
 from mcp_hub.notices import Notices
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
-from mcp_hub.types import HANDSHAKE, LogRule, RawJson, Snapshot
+from mcp_hub.types import HANDSHAKE, LogRule, RawJson, RawObject, Snapshot
 from mcp_hub.upstreams.lists.list_cache import CachedList, ListFile
 from mcp_hub.upstreams.lists.list_reader import ListLimits
 from mcp_hub.upstreams.lists.list_state import ListState
 from mcp_hub.upstreams.lists.list_union import ListUnion
-from mcp_hub.upstreams.peer.callers import ServerLogs
 from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.state import ServerLogs
 from mcp_hub.upstreams.peer.subscriptions import ServerSubscriptions
 from mcp_hub.upstreams.supervision.lifecycle import RestartRule
 from mcp_hub.upstreams.supervision.liveness import LivenessCheck
 from mcp_hub.upstreams.supervision.turns import Turns
 from mcp_hub.wire.base import WireClosed
 
-_PATIENCE: Final = 10.0
-"""Seconds that a call waits at the predecessor before its client leaves that."""
 STOP_REQUESTED: Final = "it was stopped on request"
 
 Repetition = Literal["safe", "agreed", "never"]
@@ -83,6 +81,12 @@ class ServerState:
         self.liveness = LivenessCheck(lambda: self.rules.request_timeout, changes)
         self.log_level: str | None = None
         self.peer: Peer | None = None
+
+    def on_message(self, session: str, frame: bytes) -> None:
+        self.changes.tell(session, frame)
+
+    def on_notice(self, method: str, params: RawObject) -> None:
+        self.subscriptions.on_notice(method, params)
 
     @property
     def is_wanted(self) -> bool:
@@ -149,10 +153,10 @@ class SharedServer(msgspec.Struct, frozen=True):
         """Its wanted resources, each with a caller."""
         return tuple(pair for state in self.connections for pair in state.subscriptions.resources.references)
 
-    def move_after(self, wait: float, moves: Callable[[str], None]) -> None:
-        """Calls `moves` with sessions whose calls have waited `wait` seconds."""
+    def hand_over(self, moves: Callable[[str], None]) -> None:
+        """Calls `moves` with sessions whose calls have waited long."""
         for state in self.connections:
-            state.turns.move_after(wait, moves)
+            state.turns.hand_over(moves)
 
 
 class Handover(msgspec.Struct, frozen=True):
@@ -201,7 +205,7 @@ class Predecessor:
         if (shared := state.shared) is None or not shared.sessions:
             return state
         self._shared = shared
-        shared.move_after(_PATIENCE, self._move)
+        shared.hand_over(self._move)
         moved = tuple(pair for pair in state.references if pair[1].session not in shared.sessions)
         for uri, call in moved:
             shared.upstream.unsubscribe(uri, call)

@@ -15,7 +15,7 @@ from mcp_hub.masking import hide
 from mcp_hub.types import Cause, Kind, UpstreamState, UpstreamStatus, condition
 from mcp_hub.upstreams.peer.negotiation import AnotherProcess, Incompatible
 from mcp_hub.upstreams.peer.peer import Peer
-from mcp_hub.upstreams.peer.state import CONNECTION_LOST
+from mcp_hub.upstreams.peer.state import CONNECTION_LOST, Observer
 from mcp_hub.upstreams.supervision import lifecycle
 from mcp_hub.upstreams.supervision.lifecycle import Life
 from mcp_hub.upstreams.supervision.server import STOP_REQUESTED, ServerState, SupervisorRules
@@ -62,7 +62,7 @@ class Connection(Protocol):
     def successor(self) -> "Connection | None":
         """A connection with the session that replaces a lost one."""
 
-    async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
+    async def open(self, tasks: anyio.abc.TaskGroup, observer: Observer) -> Peer:
         """Connects and settles the era; `tasks` run while it is open.
 
         Raises `StartFailed`; `AnotherProcess` is not a failure.
@@ -315,8 +315,7 @@ class Supervisor:
     async def _live(self, connection: Connection, tasks: anyio.abc.TaskGroup) -> Cause:
         limit = self._server.rules.start_timeout
         with anyio.move_on_after(limit):
-            peer = await connection.open(tasks)
-            peer.callers.report_to(self._server.logs)
+            peer = await connection.open(tasks, self._server)
             if self._leaves_tasks:
                 peer.tasks.leave()
             await tasks.start(self._server.subscriptions.follow, peer, self._server.rules.request_timeout)

@@ -16,6 +16,8 @@ from mcp_hub.errors import Busy, UpstreamUnavailable
 
 _WAIT: Final = 30.0
 """Seconds that a call waits for its turn."""
+_PATIENCE: Final = 10.0
+"""Seconds that a call waits at a server that has a successor."""
 _QUIET: Final = 1.0
 """Seconds that a call waits before it says so."""
 _ECHO: Final = 5.0
@@ -54,9 +56,9 @@ class Turns:
     def switch_on(self) -> None:
         self._is_on = True
 
-    def move_after(self, wait: float, moves: Callable[[str], None]) -> None:
-        """Dismisses calls that wait for `wait` seconds, after `moves` with their session."""
-        self._wait = wait, moves
+    def hand_over(self, moves: Callable[[str], None]) -> None:
+        """Calls wait less: after a few seconds `moves` takes their session to the successor, and they are dismissed."""
+        self._wait = _PATIENCE, moves
 
     def sessions(self) -> Collection[str]:
         """Sessions with calls here, or with one given up a moment ago."""

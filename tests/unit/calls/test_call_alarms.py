@@ -73,7 +73,8 @@ async def test_the_last_alarm_counts_and_none_is_none() -> None:
     await sleep(10)
     assert (first.rung, second.rung) == ([], [6])
     third = Bell(record, 5)
-    record.set_alarm(None)
+    record.times.drop_alarm(second)  # is none of its any more
+    record.times.drop_alarm(third)
     await sleep(10)
     assert third.rung == []
 

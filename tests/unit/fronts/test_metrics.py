@@ -89,7 +89,7 @@ async def test_each_call_counts_once_by_how_it_ended(peer: RestPeer, metrics: Me
 
 async def test_a_call_that_ran_out_of_time_says_so(tmp_path: Path) -> None:
     async with rest_hub(tmp_path) as peer:
-        limits = peer.app.operations.applier.limits
+        limits = peer.app.operations.applier.current.limits
         limits["local"] = TimeLimits(0.1, 0.1), TimeLimits(0.1, 0.1)
         await peer.call("hold", {"nonce": "late"}).ended()
         samples = read(Metrics(peer.app.operations.watch, "1"))

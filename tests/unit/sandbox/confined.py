@@ -14,6 +14,7 @@ import anyio.to_thread
 import pytest
 
 from mcp_hub.sandbox.confinement import Unsupported, support
+from mcp_hub.sandbox.learning import Learning
 from mcp_hub.sandbox.network.interface import Proxy
 from mcp_hub.sandbox.rules import Rule, Surroundings
 from mcp_hub.sandbox.server import SandboxedStart, ServerSandbox
@@ -42,12 +43,15 @@ def needs_sandbox() -> pytest.MarkDecorator:
     return pytest.mark.skipif(False, reason="")
 
 
-def sandbox_of(folder: Path, rule: Rule | None = None, proxy: Proxy | None = None) -> ServerSandbox:
+def sandbox_of(
+    folder: Path, rule: Rule | None = None, proxy: Proxy | None = None, learning: Learning | None = None
+) -> ServerSandbox:
     """A sandbox of a user whose home folder is `folder/user`."""
     (folder / "user").mkdir(exist_ok=True)
     around = Surroundings(str(folder / "user"), (str(folder / "state"),))
     made = rule or Rule(write=())
-    return ServerSandbox("test", made, str(folder / "state/private"), around, None if proxy is None else lambda: proxy)
+    make_proxy = None if proxy is None else lambda: proxy
+    return ServerSandbox("test", made, str(folder / "state/private"), around, make_proxy, learning)
 
 
 def spawned(start: SandboxedStart, cwd: str = "/", inherited: Sequence[int] = ()) -> "subprocess.Popen[bytes]":

@@ -86,9 +86,8 @@ async def test_learning_run_notes_files_programs_and_sockets_and_refuses_keys(tm
     (user / "bin/own").write_text("#!/bin/sh\n")
     (user / "bin/own").chmod(0o755)
     (user / "data/link").symlink_to(user / ".ssh/id_rsa")
-    sandbox = sandbox_of(tmp_path, Rule(read=("~/seen",), write=()))
     learning = Learning(no_proxy)
-    sandbox.learn(learning)
+    sandbox = sandbox_of(tmp_path, Rule(read=("~/seen",), write=()), learning=learning)
     with (
         listener(user / "run/agent"), listener(user / "run/docker.sock"),
         socket.create_server(("127.0.0.1", 0)) as server,
@@ -166,9 +165,8 @@ async def test_learning_run_reads_no_other_process_and_no_terminal(
                 await others.begin(tasks)  # it executes the command
             tasks.cancel_scope.cancel()
         monkeypatch.setenv(ABI_LIMIT, str(abi))
-        sandbox = sandbox_of(tmp_path, Rule(write=()))
         learning = Learning(no_proxy)
-        sandbox.learn(learning)
+        sandbox = sandbox_of(tmp_path, Rule(write=()), learning=learning)
         code = f"""
 attempt("environ", lambda: open("/proc/{process.pid}/environ").read())
 attempt("memory", open, "/proc/{process.pid}/mem", "rb")
@@ -317,9 +315,8 @@ async def test_hosts_are_learned_by_name_through_the_proxy(tmp_path: Path) -> No
         def make(*, observe: Observe) -> Proxy:
             return HostProxy(resolve=answers("127.0.0.1"), observe=observe)
 
-        sandbox = sandbox_of(tmp_path, Rule(write=(), net="hosts", hosts=(HostRule("known.example"),)), NoProxy())
-        learning = Learning(make)
-        sandbox.learn(learning)
+        learning, rule = Learning(make), Rule(write=(), net="hosts", hosts=(HostRule("known.example"),))
+        sandbox = sandbox_of(tmp_path, rule, NoProxy(), learning)
         code = f"import urllib.request as r\nprint(r.urlopen('http://api.example:{far.port}/').read().decode())"
         text = await python(sandbox, code)
     assert text == "hi"

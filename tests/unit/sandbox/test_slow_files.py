@@ -89,9 +89,8 @@ async def test_a_path_of_the_server_on_a_slow_file_system_holds_up_its_own_calls
     slow, lines = SlowPath(tmp_path / "slow"), list[str]()
     monkeypatch.setattr(os.path, "realpath", slow)
     monkeypatch.setattr(connector, "_LOOKING", 0.1)
-    sandbox = sandbox_of(tmp_path, Rule(write=(), sockets=(str(tmp_path / "agent"),)))
-    if learns:
-        sandbox.learn(Learning(no_proxy))
+    learning = Learning(no_proxy) if learns else None
+    sandbox = sandbox_of(tmp_path, Rule(write=(), sockets=(str(tmp_path / "agent"),)), learning=learning)
 
     async def run(code: str) -> None:
         lines.extend((await python(sandbox, TRY + code)).splitlines())

@@ -19,6 +19,7 @@ from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.negotiation import Incompatible
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import ClientEra, EraWish, ServerEras
+from mcp_hub.upstreams.peer.state import Observer
 from mcp_hub.upstreams.supervision.both_eras import BothEras
 from mcp_hub.upstreams.supervision.server import Handover, SupervisorRules
 from tests.unit.calls.virtual_time import LoopClock
@@ -53,7 +54,7 @@ class EraConnection(ToyConnection):
         self._wish = wish
         self._era: Era | None = None
 
-    async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
+    async def open(self, tasks: anyio.abc.TaskGroup, observer: Observer) -> Peer:
         toys, era = self._all, await self._wish.era()
         for one in Era:
             self._eras.learn(one, one in toys.eras)
@@ -68,7 +69,7 @@ class EraConnection(ToyConnection):
         self._era = era
         toys.begun.append(era)
         toys.running.append(era)
-        return await super().open(tasks)
+        return await super().open(tasks, observer)
 
     async def close(self) -> None:
         await super().close()

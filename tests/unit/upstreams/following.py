@@ -7,8 +7,9 @@ from typing import Any
 import anyio
 
 from mcp_hub.notices import Notices
-from mcp_hub.types import Era
+from mcp_hub.types import Era, RawObject
 from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.state import Observer, ServerLogs
 from mcp_hub.upstreams.peer.subscriptions import ServerSubscriptions
 from tests.unit.upstreams.function_calls import request
 from tests.unit.upstreams.scripted import Script, Server, talking, together
@@ -17,15 +18,26 @@ from tests.unit.wire.raw_lines import WAIT
 UPDATED = "notifications/resources/updated"
 
 
-class Following:
+class Following(Observer):
     """The subscriptions to the server `git`, through as many connections as a test makes."""
 
     def __init__(self, era: Era, timeout: float = WAIT) -> None:
         self.era = era
         self.changes = Notices()
         self.subscriptions = ServerSubscriptions("git", self.changes)
+        self._logs = ServerLogs()
         self.timeout = timeout
         self.peer: Peer
+
+    @property
+    def logs(self) -> ServerLogs:
+        return self._logs
+
+    def on_notice(self, method: str, params: RawObject) -> None:
+        self.subscriptions.on_notice(method, params)
+
+    def on_message(self, session: str, frame: bytes) -> None:
+        self.changes.tell(session, frame)
 
     @property
     def wanted(self) -> set[str]:
@@ -47,7 +59,7 @@ class Following:
     @asynccontextmanager
     async def connected(self, script: Script | None = None, **capabilities: Any) -> AsyncIterator[Server]:
         """A connection on which the lists may be read; `script` is what the server does until then."""
-        async with talking(self.era, **capabilities) as (self.peer, server):
+        async with talking(self.era, observer=self, **capabilities) as (self.peer, server):
             async with anyio.create_task_group() as tasks:
                 starting = tasks.start(self.subscriptions.follow, self.peer, self.timeout)
                 await (starting if script is None else together(script(server), starting))

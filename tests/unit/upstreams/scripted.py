@@ -10,7 +10,7 @@ import anyio
 
 from mcp_hub.types import Era, JsonObject
 from mcp_hub.upstreams.peer.peer import Peer
-from mcp_hub.upstreams.peer.state import PeerInfo, not_settled
+from mcp_hub.upstreams.peer.state import Observer, PeerInfo, not_settled
 from mcp_hub.wire.server_pipe import ServerPipe
 from tests.unit.wire.raw_lines import WAIT, OtherEnd, connected_to
 
@@ -84,7 +84,7 @@ Script = Callable[[Server], Awaitable[object]]
 
 @asynccontextmanager
 async def talking(
-    era: Era = Era.HANDSHAKE, *, apps: bool = True, **capabilities: Any
+    era: Era = Era.HANDSHAKE, *, apps: bool = True, observer: Observer | None = None, **capabilities: Any
 ) -> AsyncIterator[tuple[Peer, Server]]:
     """A peer whose negotiation is over, and its server."""
     version = "2026-07-28" if era is Era.MODERN else "2025-11-25"
@@ -92,7 +92,7 @@ async def talking(
     peers: list[Peer] = []
 
     def pipe_of(_: None, **limits: Any) -> ServerPipe:
-        peers.append(Peer("git", partial(ServerPipe, **limits), info))
+        peers.append(Peer("git", partial(ServerPipe, **limits), info, observer))
         pipe = peers[0].wire
         assert isinstance(pipe, ServerPipe)
         return pipe

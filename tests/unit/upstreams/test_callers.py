@@ -13,9 +13,9 @@ from mcp_hub.call import Call
 from mcp_hub.events import Log
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.types import Era, JsonObject, LogFlow, LogRule, RawJson, RawObject
-from mcp_hub.upstreams.peer.callers import Callers, ServerLogs, completed
+from mcp_hub.upstreams.peer.callers import Callers, completed
 from mcp_hub.upstreams.peer.peer import Peer
-from mcp_hub.upstreams.peer.state import Observer, SignsOfLife
+from mcp_hub.upstreams.peer.state import Observer, ServerLogs, SignsOfLife
 from mcp_hub.upstreams.peer.task_poll import RELATED, TaskHandle
 from mcp_hub.upstreams.peer.tasks import ServerTasks, _ModernTask
 from mcp_hub.wire.base import Pending
@@ -35,16 +35,35 @@ class Channel(Recorder):
         return
 
 
+class Owner(Observer):
+    """The owner of the session, with the messages for sessions outside of calls."""
+
+    def __init__(self, rule: LogRule) -> None:
+        self.rule = rule
+        self.told: list[str] = []
+        self._logs = ServerLogs(lambda: self.rule)
+
+    @property
+    def logs(self) -> ServerLogs:
+        return self._logs
+
+    def on_notice(self, method: str, params: RawObject) -> None:
+        return
+
+    def on_message(self, session: str, frame: bytes) -> None:
+        assert json.loads(frame)["params"]["data"] == MESSAGE["data"]
+        self.told.append(session)
+
+
 class Scene:
     """Calls in flight at one server, by name, with what they were sent."""
 
-    def __init__(self, peer: Peer, server: Server, tasks: TaskGroup, rule: LogRule) -> None:
-        self.rule = rule
-        self.logs = ServerLogs(lambda: self.rule)
+    def __init__(self, peer: Peer, server: Server, tasks: TaskGroup, owner: Owner) -> None:
+        self.owner = owner
+        self.logs = owner.logs
         self.channels: dict[str, Channel] = {}
         self._scopes: dict[str, anyio.CancelScope] = {}
         self._peer, self._server, self._tasks = peer, server, tasks
-        peer.callers.report_to(self.logs)
 
     async def begin(self, name: str, **differs: Any) -> None:
         """A call of the session `s` of the principal `p` that asked for everything, unless it `differs`."""
@@ -77,8 +96,7 @@ class Scene:
 async def test_a_message_while_two_sessions_call_goes_by_the_rule_and_is_counted(
     era: Era, rule: LogRule, heard: str, kept: int
 ) -> None:
-    async with talking(era) as (peer, server), group() as tasks:
-        scene = Scene(peer, server, tasks, rule)
+    async with acting(rule, era) as scene:
         await scene.begin("a", session="a")
         await scene.begin("b", session="b")
         assert await scene.hear() == heard
@@ -89,8 +107,7 @@ async def test_a_message_while_two_sessions_call_goes_by_the_rule_and_is_counted
 
 
 async def test_only_sessions_that_asked_for_the_level_share_a_message() -> None:
-    async with talking() as (peer, server), group() as tasks:
-        scene = Scene(peer, server, tasks, "shared")
+    async with acting("shared") as scene:
         for name, level in {"d": "debug", "i": "info", "e": "error", "n": None}.items():
             await scene.begin(name, session=name, log_level=level)
         heard = {level: await scene.hear(level=level) for level in ("debug", "info", "warning", "error", "odd", "WARN")}
@@ -99,8 +116,7 @@ async def test_only_sessions_that_asked_for_the_level_share_a_message() -> None:
 
 
 async def test_where_nobody_asked_it_stays_in_the_hubs_log() -> None:
-    async with talking() as (peer, server), group() as tasks:
-        scene = Scene(peer, server, tasks, "shared")
+    async with acting("shared") as scene:
         await scene.begin("a", session="a", log_level=None)
         await scene.begin("b", session="b", log_level="error")
         assert await scene.hear() == ""
@@ -108,8 +124,7 @@ async def test_where_nobody_asked_it_stays_in_the_hubs_log() -> None:
 
 
 async def test_a_session_gets_it_once_at_its_newest_call_that_asked() -> None:
-    async with talking() as (peer, server), group() as tasks:
-        scene = Scene(peer, server, tasks, "shared")
+    async with acting("shared") as scene:
         await scene.begin("1", session="a")
         await scene.begin("2", session="a")
         await scene.begin("3", session="a", log_level="error")  # modern requests each have their own
@@ -118,8 +133,7 @@ async def test_a_session_gets_it_once_at_its_newest_call_that_asked() -> None:
 
 
 async def test_calls_of_two_principals_share_nothing() -> None:
-    async with talking() as (peer, server), group() as tasks:
-        scene = Scene(peer, server, tasks, "shared")
+    async with acting("shared") as scene:
         await scene.begin("a", session="a")
         await scene.begin("b", session="b")
         assert await scene.hear() == "ab"
@@ -131,8 +145,7 @@ async def test_calls_of_two_principals_share_nothing() -> None:
 
 
 async def test_what_a_call_that_was_given_up_still_says_is_shared_with_its_own_principal_only() -> None:
-    async with talking() as (peer, server), group() as tasks:
-        scene = Scene(peer, server, tasks, "shared")
+    async with acting("shared") as scene:
         await scene.begin("a", session="a")
         await scene.begin("b", session="b")
         await scene.give_up("a")
@@ -142,26 +155,19 @@ async def test_what_a_call_that_was_given_up_still_says_is_shared_with_its_own_p
         assert await scene.hear() == ""
 
 
-class Sessions(Observer):
-    """The messages for sessions outside of calls."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-
-    def on_notice(self, method: str, params: RawObject) -> None:
-        return
-
-    def on_message(self, session: str, frame: bytes) -> None:
-        assert json.loads(frame)["params"]["data"] == MESSAGE["data"]
-        self.told.append(session)
+@asynccontextmanager
+async def acting(rule: LogRule, era: Era = Era.HANDSHAKE) -> AsyncIterator[Scene]:
+    owner = Owner(rule)
+    async with talking(era, observer=owner) as (peer, server), group() as tasks:
+        yield Scene(peer, server, tasks, owner)
 
 
 @asynccontextmanager
-async def after_calls(*sessions: str, **differs: Any) -> AsyncIterator[tuple[Peer, Server, Scene, Sessions]]:
+async def after_calls(*sessions: str, **differs: Any) -> AsyncIterator[tuple[Peer, Server, Scene, Owner]]:
     """A server that has answered a call of each of these sessions, one after the other."""
-    async with talking() as (peer, server), group() as tasks:
-        scene, told = Scene(peer, server, tasks, "hub"), Sessions()
-        peer.observe(told)
+    owner = Owner("hub")
+    async with talking(observer=owner) as (peer, server), group() as tasks:
+        scene = Scene(peer, server, tasks, owner)
         peer.callers.is_ordered = False  # as over HTTP
         for session in sessions:
             answered = call(**{"session": session, "principal": "p", "era": Era.HANDSHAKE, **differs})
@@ -169,7 +175,7 @@ async def after_calls(*sessions: str, **differs: Any) -> AsyncIterator[tuple[Pee
                 calling.start_soon(peer.call, answered, Channel())
                 request = await server.expect(answered.method)
                 await server.send(id=request["id"], result={})
-        yield peer, server, scene, told
+        yield peer, server, scene, owner
 
 
 async def test_message_just_after_the_last_call_is_its_sessions() -> None:
@@ -231,8 +237,7 @@ async def test_message_on_a_stream_of_its_own_is_not_the_next_callers_while_it_m
 
 @pytest.mark.parametrize("rule", ["hub", "shared"])
 async def test_a_message_of_one_session_alone_goes_to_it_whatever_it_asked_for(rule: LogRule) -> None:
-    async with talking() as (peer, server), group() as tasks:
-        scene = Scene(peer, server, tasks, rule)
+    async with acting(rule) as scene:
         await scene.begin("1", log_level=None)
         await scene.begin("2", log_level="error")
         assert await scene.hear() == "2"
@@ -241,8 +246,9 @@ async def test_a_message_of_one_session_alone_goes_to_it_whatever_it_asked_for(r
 @pytest.mark.slow
 async def test_a_call_that_its_server_runs_as_a_task_is_in_flight_too() -> None:
     """Its server need not name the task in a log message: it must not reach another principal's only call."""
-    async with talking(Era.MODERN) as (peer, server), group() as tasks:
-        scene = Scene(peer, server, tasks, "shared")
+    observer = Owner("shared")
+    async with talking(Era.MODERN, observer=observer) as (peer, server), group() as tasks:
+        scene = Scene(peer, server, tasks, observer)
         await scene.begin("x", session="x", principal="q")
         assert await scene.hear() == "x"
         owner, channel = call(session="t", principal="p", log_level="debug"), scene.channels.setdefault("t", Channel())
@@ -253,12 +259,11 @@ async def test_a_call_that_its_server_runs_as_a_task_is_in_flight_too() -> None:
 
 
 async def test_a_rule_that_changes_holds_at_once() -> None:
-    async with talking() as (peer, server), group() as tasks:
-        scene = Scene(peer, server, tasks, "hub")
+    async with acting("hub") as scene:
         await scene.begin("a", session="a")
         await scene.begin("b", session="b")
         assert await scene.hear() == ""
-        scene.rule = "shared"
+        scene.owner.rule = "shared"
         assert await scene.hear() == "ab"
         assert scene.logs.flow() == LogFlow("shared", sent=1, kept=1)
 
@@ -271,7 +276,7 @@ async def test_log_messages_may_be_of_a_call_that_was_given_up_while_several_ses
     monkeypatch.setattr(anyio, "current_time", lambda: now[0])
     channel, in_flight = Channel(), [Pending(id_, "tools/call", (call(session=f"s{id_}"), Channel())) for id_ in (1, 2)]
     in_flight.append(Pending(3, "tools/call", (call(session="s3"), channel)))
-    callers = Callers(lambda: in_flight, ServerTasks(outlive=False), SignsOfLife(), is_ordered=True)
+    callers = Callers(lambda: in_flight, ServerTasks(outlive=False), SignsOfLife(), ServerLogs(), is_ordered=True)
     message = envelope.decode(b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}')
     assert isinstance(message, envelope.Envelope)
     callers.abandon(call(session="gone", principal="q"), 4)

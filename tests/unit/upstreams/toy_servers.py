@@ -15,7 +15,7 @@ from mcp_hub.notices import Notices
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, decode
 from mcp_hub.types import Cause, Era, JsonObject, Kind, RawJson, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.peer.peer import Peer
-from mcp_hub.upstreams.peer.state import PeerInfo
+from mcp_hub.upstreams.peer.state import Observer, PeerInfo
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.server import SupervisorRules
 from mcp_hub.wire.base import Pending, Requests, WireClosed
@@ -88,7 +88,7 @@ class ToyConnection:
     def successor(self) -> None:
         """None."""
 
-    async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
+    async def open(self, tasks: anyio.abc.TaskGroup, observer: Observer) -> Peer:
         toys = self._toys
         toys.starts += 1
         toys.alive += 1
@@ -99,7 +99,7 @@ class ToyConnection:
         failure = toys.fails.pop(0) if toys.fails else None
         if failure is not None:
             raise failure
-        peer = Peer("toy", lambda peer: ToyWire(peer, toys), info)
+        peer = Peer("toy", lambda peer: ToyWire(peer, toys), info, observer)
         assert isinstance(peer.wire, ToyWire)
         toys.last = self._wire = peer.wire
         return peer

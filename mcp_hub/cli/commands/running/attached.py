@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,6 @@ from mcp_hub import aio, logs
 from mcp_hub.app.attached.claim import claimed
 from mcp_hub.app.attached.hub import AttachedHub
 from mcp_hub.app.build import App
-from mcp_hub.app.start_folders import ClientFolder
 from mcp_hub.attach.start import READY
 from mcp_hub.cli.access.running import recorded
 from mcp_hub.cli.serving import calm_collector, keep_reloading, open_for_many, page_editor, page_installs
@@ -126,14 +126,14 @@ def attached_hub(folder: str, client_folder: str | None, config: str | None) -> 
             loaded = load_config(config, partly=True)
             calm_collector()
             logs.configure(loaded.settings.hub.log.level, "json")
-            run(lambda: _serve(loaded, Path(folder), ClientFolder(client_folder), has_folder))
+            run(lambda: _serve(loaded, Path(folder), deque([client_folder], maxlen=1), has_folder))
     except (OSError, UpstreamUnavailable) as problem:
         _say(f"{problem}\n".encode())
         raise SystemExit(3) from None
     leave()
 
 
-async def _serve(loaded: Loaded, folder: Path, clients: ClientFolder, has_folder: Callable[[], bool]) -> None:
+async def _serve(loaded: Loaded, folder: Path, clients: deque[str | None], has_folder: Callable[[], bool]) -> None:
     async with (
         received_signals() as signals,
         open_for_many(loaded, clients=clients) as app,
@@ -147,7 +147,7 @@ async def _serve(loaded: Loaded, folder: Path, clients: ClientFolder, has_folder
             folder=folder,
             http=http,
             idle=loaded.settings.hub.attach_idle,
-            latest=clients,
+            folders=clients,
             has_folder=has_folder,
         )
         with recorded(loaded.place, "", os.environ, folder=str(folder)):

@@ -267,6 +267,10 @@ class Upstream(Protocol):
         """Removes a reference; the last one unsubscribes at the source."""
 
 
+MakeInfo = Callable[[Call], bytes]
+"""Makes a front's part of the durable stream (`StreamInfo.info`)."""
+
+
 class StreamInfo(msgspec.Struct, frozen=True, gc=False):
     """A durable stream without its events. Times are Unix seconds.
 

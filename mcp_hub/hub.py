@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.aio import Turn
-from mcp_hub.call import Call, CallHandler, Early, People, Upstream
+from mcp_hub.call import Call, CallHandler, Early, MakeInfo, People, Upstream
 from mcp_hub.calls.handle import CallHandle, RemoteCall, is_known, remote_call
 from mcp_hub.calls.hub_tools import own_tools
 from mcp_hub.calls.hub_tools.own_tools import OwnTools
@@ -171,9 +171,10 @@ class HubPort:
         return self.view(session).digest(kind)
 
     def call(
-        self, session: Session, method: str, params: RawObject, meta: RequestMeta, *, in_place: bool = True
-    ) -> CallHandle:
-        """Starts a call, or resumes a retried one. `in_place`: may write before returning.
+        self, session: Session, method: str, params: RawObject, meta: RequestMeta, *, in_place: bool = True,
+        info: MakeInfo | None = None,
+    ) -> CallHandle:  # fmt: skip
+        """Starts a call, or resumes a retried one. `in_place`: may write before returning. `info`: for its stream.
 
         Raises `InvalidParams`, `UnknownEntry`, `Busy`, and -32021 if the client cannot take a required task.
         """
@@ -194,14 +195,15 @@ class HubPort:
                 return resumed
             call = resumed
         if call.upstream == OWN:
-            return self._call_own(session, call, facts.deadline or 0, to.refusal)
+            return self._call_own(session, call, facts.deadline or 0, to.refusal, info)
         explain = None
         if to.entry is not None:
             explain = partial(explaining, entry=to.entry, arguments=params.get("arguments", b"{}"))
         asks = session.era is MODERN and (early is not None or "extensions" in session.capabilities)
         record = self._starter.start(
-            call, facts.truncate, reads_only=facts.reads_only, explaining=explain, asks=asks, in_place=in_place
-        )
+            call, facts.truncate, reads_only=facts.reads_only, explaining=explain, asks=asks, in_place=in_place,
+            info=info,
+        )  # fmt: skip
         return CallHandle(call, record, self.durable, early=early)
 
     def _retried(
@@ -219,10 +221,12 @@ class HubPort:
         upstream_state = self._pending_input.unmark(call, state) if state is not None else None
         return replace(call, input_responses=responses, request_state=upstream_state)
 
-    def _call_own(self, session: Session, call: Call, deadline: float, refused: RpcError | None) -> CallHandle:
+    def _call_own(
+        self, session: Session, call: Call, deadline: float, refused: RpcError | None, info: MakeInfo | None
+    ) -> CallHandle:
         handler, limits = self._own_handler(session, call, deadline, refused)
         truncate = self._starter.truncation(None) if own_name(call) == texts.FIND else None
-        record = self._registry.start(call, handler, limits, CallPlan(truncate=truncate, may_last=False))
+        record = self._registry.start(call, handler, limits, CallPlan(truncate=truncate, may_last=False, info=info))
         return CallHandle(call, record, self.durable)
 
     def _own_handler(

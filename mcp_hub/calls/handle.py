@@ -185,10 +185,6 @@ class CallHandle(msgspec.Struct, gc=False):
     def answer(self, key: str, outcome: RawJson | RpcError) -> bool:
         return self.record.answer(key, outcome)
 
-    def keep(self, info: Callable[[], bytes]) -> None:
-        """`info` makes the front's part of the durable stream (`StreamInfo.info`)."""
-        self.record.keep(info)
-
     def cancel(self, reason: str | None = None) -> None:
         self.record.cancel(reason)
 

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from mcp_hub.call import Call, CallHandler, People, Upstream
+from mcp_hub.call import Call, CallHandler, MakeInfo, People, Upstream
 from mcp_hub.calls.retries import Retries, RetryRule
 from mcp_hub.events import Completed, Progressed
 from mcp_hub.types import RawJson
@@ -100,7 +100,8 @@ class CallPlan(msgspec.Struct, frozen=True):
     """Decisions about a call before its start.
 
     `upstream` may begin it in place. `layers` wrap the finish of such a call, unless its result `passes`. `may_last`:
-    it may become durable. `resumption`, `progressed` and `events` belong to a call begun by another hub.
+    it may become durable; `info` is for its stream. `resumption`, `progressed` and `events` belong to a call begun by
+    another hub.
     """
 
     upstream: Upstream | None = None
@@ -110,6 +111,7 @@ class CallPlan(msgspec.Struct, frozen=True):
     may_last: bool = True
     reads_only: Callable[[Call], bool] | None = None
     retries: Retries | None = None
+    info: MakeInfo | None = None
     resumption: ResumePoint | None = None
     progressed: Progressed | None = None
     events: int = 0

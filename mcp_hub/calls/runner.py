@@ -100,7 +100,6 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
     task: asyncio.Task[None] | None = None
     stream: Stream | None = None
     writer: LogWriter | None = None
-    info: Callable[[], bytes] | None = None
     _sent: SentCall | None = None
     _made_progress: CallProgress | None = None
 
@@ -214,9 +213,6 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
             self.is_short = False
             if not self.log.ended:
                 self._owner.becomes_durable(self)
-
-    def keep(self, info: Callable[[], bytes]) -> None:
-        self.info = info
 
     def has_stream(self, stream: Stream, writer: LogWriter) -> None:
         """Sets the durable stream, which `writer` writes; notifies the log's readers."""

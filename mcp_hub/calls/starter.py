@@ -7,7 +7,7 @@ from typing import Final, Self
 import msgspec
 
 from mcp_hub import aio
-from mcp_hub.call import Call, CallChannel, CallHandler, StreamInfo, Upstream
+from mcp_hub.call import Call, CallChannel, CallHandler, MakeInfo, StreamInfo, Upstream
 from mcp_hub.calls.metering import is_tool_error
 from mcp_hub.calls.plan import CallPlan, CallRules, ResumePoint, TimeLimits, Truncate
 from mcp_hub.calls.reading.stored import last_progress, own_name
@@ -110,6 +110,7 @@ class CallStarter:
         explaining: Callable[[CallHandler], CallHandler] | None = None,
         asks: bool = False,
         in_place: bool = True,
+        info: MakeInfo | None = None,
     ) -> CallRecord:
         """Starts a call at its upstream. Raises `Busy`.
 
@@ -124,7 +125,7 @@ class CallStarter:
         passes = _is_no_refusal if explaining is not None else None
         plan = CallPlan(
             upstream=upstream if in_place else None, layers=layers, passes=passes, truncate=truncate,
-            reads_only=reads_only, retries=self._retries,
+            reads_only=reads_only, retries=self._retries, info=info,
         )  # fmt: skip
         return self._registry.start(call, upstream.call if layers is None else layers(upstream.call), limits, plan)
 

@@ -80,7 +80,7 @@ class StreamTable:
             updated=wall,
             session=call.session,
             ttl=self.limits.retention,
-            info=None if record.info is None else record.info(),
+            info=None if record.plan.info is None else record.plan.info(call),
             key=key,
             digest=digest,
         )

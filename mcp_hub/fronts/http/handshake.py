@@ -18,6 +18,7 @@ from mcp_hub.errors import Busy, RpcError, StoreError
 from mcp_hub.events import BY_CLIENT, cancelled_by_client
 from mcp_hub.fronts.http.admission import Rate
 from mcp_hub.fronts.http.body import accepts
+from mcp_hub.fronts.http.replay import Origin
 from mcp_hub.fronts.http.request import Housekeeper, HttpRequest, begin
 from mcp_hub.fronts.http.response import HttpError, HttpExchange, HttpResponse, Receive, Send, respond, stream
 from mcp_hub.fronts.http.resume import ClientCalls, Resumption, unavailable
@@ -187,7 +188,8 @@ class HandshakeHttp:
         client.requests[key] = None  # taken from here on, also while the call waits for its server to start
         try:
             params = request.params()
-            running = await begin(self._binding, request, client.session, id_, params, changed)
+            info = Origin.maker(id_, params[1].token) if request.takes_sse else None
+            running = await begin(self._binding, request, client.session, id_, params, changed, info)
         except RpcError as error:
             await request.refused(id_, error, Era.HANDSHAKE)
             return

@@ -6,7 +6,7 @@ from typing import Final, Self
 
 import msgspec
 
-from mcp_hub.call import Call, StreamInfo
+from mcp_hub.call import Call, MakeInfo, StreamInfo
 from mcp_hub.errors import RpcError, StoreError, UnknownStream
 from mcp_hub.events import CallEvent, InputRequired
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
@@ -34,6 +34,11 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     def of(cls, id_: bytes, token: bytes | None, call: Call) -> Self:
         progress = msgspec.Raw(token) if token is not None else msgspec.UNSET
         return cls(msgspec.Raw(id_), progress, call.params.get("uri", msgspec.UNSET), call.exported_uri)
+
+    @classmethod
+    def maker(cls, id_: bytes, token: bytes | None) -> MakeInfo:
+        """Makes the encoded origin of a call with this request id and progress token."""
+        return lambda call: cls.of(id_, token, call).encoded()
 
     @classmethod
     def stored(cls, row: StreamInfo) -> Self:

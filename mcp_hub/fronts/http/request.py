@@ -10,6 +10,7 @@ import anyio
 import anyio.lowlevel
 
 from mcp_hub.aio import Bell, Beside
+from mcp_hub.call import MakeInfo
 from mcp_hub.errors import RpcError, StoreUnavailable
 from mcp_hub.fronts.http.response import (
     KEEP_ALIVE,
@@ -299,9 +300,10 @@ async def begin(
     id_: bytes,
     params: tuple[RawObject, RequestMeta],
     changed: Callable[[], Awaitable[None]] | None,
+    info: MakeInfo | None = None,
 ) -> CallHandle | None:
     """Starts a request's call; None if it was answered. Raises `RpcError`. `changed` stores changes first."""
-    reply = binding.handle(session, request.message.method, *params)
+    reply = binding.handle(session, request.message.method, *params, info)
     if isinstance(reply, Listen):
         await _listen(binding.streams, request, session, id_, reply.filter)
         return None

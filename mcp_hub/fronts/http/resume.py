@@ -146,11 +146,8 @@ class Resumption:
         handle: CallHandle,
     ) -> None:
         """Follows a call to the end of its POST's response."""
-        questions, takes_sse = None, request.takes_sse
-        if takes_sse:
-            questions = client.questions
-            call = handle.call  # and not the handle, which would make a circle
-            handle.keep(lambda: Origin.of(id_, token, call).encoded())
+        takes_sse = request.takes_sse
+        questions = client.questions if takes_sse else None
         quick = QuickWait(QuickCall(
             hub=self._hub, id=id_, session=client.session, call=handle, token=token, asking=questions,
             by_cursor=takes_sse,

@@ -8,6 +8,7 @@ from typing import Final, TypeVar, final
 import msgspec
 from msgspec.structs import replace
 
+from mcp_hub.call import MakeInfo
 from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, ToolRemoved, UnknownEntry
 from mcp_hub.events import Completed
 from mcp_hub.fronts.limits import FrontLimits
@@ -90,16 +91,20 @@ class Binding:
         binding._identity = replace(self._identity, server_info={**self._identity.server_info, "version": version})
         return binding
 
-    def handle(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
-        """Answers a request. Raises `MethodNotFound` if the era lacks it, and any `RpcError`."""
+    def handle(
+        self, session: Session, method: str, params: RawObject, meta: RequestMeta, info: MakeInfo | None = None
+    ) -> Reply:
+        """Answers a request; `info` is for its call's stream. Raises `MethodNotFound` if the era lacks it, and any
+        `RpcError`.
+        """
         if method not in eras.CALL_METHODS:
-            return self._answer_other(session, method, params, meta)
+            return self._answer_other(session, method, params, meta, info)
         if method == "resources/read" and self._hub.catalog.starting(session.caller.profile):
-            return Deferred(self._read(session, params, partial(self._call, session, method, params, meta)))
+            return Deferred(self._read(session, params, partial(self._call, session, method, params, meta, info)))
         try:
-            return self._hub.call(session, method, params, meta)
+            return self._hub.call(session, method, params, meta, info=info)
         except UnknownEntry as problem:
-            call = partial(self._call, session, method, params, meta)
+            call = partial(self._call, session, method, params, meta, info)
             if problem.about_upstream.get("state") == "starting":
                 return Deferred(self._listed(str(problem.about_upstream["server"]), call))
             if not self._is_settled(session):
@@ -109,15 +114,19 @@ class Binding:
                 return _removed(problem, session.era)
             raise
 
-    def _call(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> bytes | CallHandle:
+    def _call(
+        self, session: Session, method: str, params: RawObject, meta: RequestMeta, info: MakeInfo | None
+    ) -> bytes | CallHandle:
         try:
-            return self._hub.call(session, method, params, meta)
+            return self._hub.call(session, method, params, meta, info=info)
         except UnknownEntry as problem:
             if isinstance(problem, ToolRemoved) or (method == "tools/call" and self._hub.runner_of(params)):
                 return _removed(problem, session.era)
             raise
 
-    def _answer_other(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
+    def _answer_other(
+        self, session: Session, method: str, params: RawObject, meta: RequestMeta, info: MakeInfo | None
+    ) -> Reply:
         if method in self.added:
             return Deferred(self.added[method](session, params))
         if not eras.serves(session.era, method):
@@ -130,7 +139,8 @@ class Binding:
         match method:
             case "resources/directory/read" | "skills/get":
                 result = _skill_result if method == "skills/get" else _directory_result
-                return Deferred(self._settled(session, partial(result, self._hub, session, params, meta), Kind.SKILL))
+                call = partial(result, self._hub, session, params, meta, info)
+                return Deferred(self._settled(session, call, Kind.SKILL))
             case "server/discover":
                 return self._discover(session)
             case "logging/setLevel":
@@ -304,22 +314,26 @@ def _capabilities(session: Session) -> JsonObject:
     return {**offered, **extensions.offered(session.era)}
 
 
-def _skill_result(hub: HubPort, session: Session, params: RawObject, meta: RequestMeta) -> bytes | CallHandle:
+def _skill_result(
+    hub: HubPort, session: Session, params: RawObject, meta: RequestMeta, info: MakeInfo | None
+) -> bytes | CallHandle:
     """A server need not list every skill: else call it."""
     uri = _uri("skills/get", params)
     view = hub.view(session)
     entry = view.find(Kind.SKILL, uri)
     if entry is None:
-        return hub.call(session, "skills/get", params, meta)
+        return hub.call(session, "skills/get", params, meta, info=info)
     hint = view.hints[Kind.SKILL]
     caching = {"ttlMs": hint.ttl_ms, "cacheScope": "public" if hint.public else "private"}
     return object_bytes({"resultType": "complete", "skill": msgspec.Raw(entry.raw), **caching})
 
 
-def _directory_result(hub: HubPort, session: Session, params: RawObject, meta: RequestMeta) -> bytes | CallHandle:
+def _directory_result(
+    hub: HubPort, session: Session, params: RawObject, meta: RequestMeta, info: MakeInfo | None
+) -> bytes | CallHandle:
     view = hub.view(session)
     result = view.resources.directory(_uri("resources/directory/read", params), view.entries(Kind.SKILL))
-    return hub.call(session, "resources/directory/read", params, meta) if result is None else result
+    return hub.call(session, "resources/directory/read", params, meta, info=info) if result is None else result
 
 
 def _uri(method: str, params: RawObject) -> str:

@@ -20,6 +20,7 @@ from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Progressed, Started
 from mcp_hub.fronts.http.endpoints import respond_error
+from mcp_hub.fronts.http.replay import Origin
 from mcp_hub.fronts.http.request import Housekeeper, HttpRequest
 from mcp_hub.fronts.http.response import HttpError, HttpResponse
 from mcp_hub.fronts.http.resume import ClientCalls, Resumption
@@ -305,7 +306,9 @@ class MadeCall:
             new_call_id(), "git", "tools/call", {"name": name}, {}, session.id, "local", Era.HANDSHAKE, {},
             exported_name=name, partials=partials,
         )  # fmt: skip
-        self.record = world.owner.record(call, TimeLimits(9e9, 9e9), CallPlan(reads_only=lambda call: tool == "reads"))
+        info = Origin.maker(b"%d" % key, b'"t"') if takes_sse else None
+        plan = CallPlan(reads_only=lambda call: tool == "reads", info=info)
+        self.record = world.owner.record(call, TimeLimits(9e9, 9e9), plan)
         self.record.log.append(Started())
         world.owner.reschedule(self.record.times.started + QUIET)
         leg = CallHandle(self.record.call, self.record, world.hub.durable, early=early)

@@ -94,3 +94,17 @@ def test_a_single_new_one_is_not_driven_out_by_the_next() -> None:
     sessions.add(session("c"))
     sessions.add(session("d"))
     assert of(sessions, ALICE, "abcd") == "bcd"
+
+
+def test_a_session_that_is_over_stays_so() -> None:
+    ended = session("a")
+    ended.be("connected")
+    ended.end()
+    ended.be("away")
+    assert ended.is_over
+
+
+def test_an_unknown_log_level_changes_nothing() -> None:
+    logs = session("a")
+    assert logs.set_log_level("debug") and not logs.set_log_level("loud")
+    assert logs.log_level == "debug"

@@ -234,3 +234,22 @@ async def test_an_array_without_messages_is_reported_as_one_line(line: bytes) ->
         await other.write(line + b"\n" + NOTE + b"\n")
         await told.until("notifications")
         assert len(told.bad) == len(told.notifications) == 1 and not pipe.is_closed
+
+
+def test_a_callback_is_called_once_also_after_the_outcome() -> None:
+    """A pipe may break while the request is written."""
+    lost, answered = Pending(1, "tools/call", None), Pending(2, "tools/call", None)
+    calls: list[str] = []
+    lost.fail(WireClosed("gone"))
+    lost.then(lambda: calls.append("lost"))
+    answered.then(lambda: calls.append("answered"))
+    answered.settle(Envelope())
+    answered.fail(WireClosed("gone"))
+    assert calls == ["lost", "answered"]
+
+
+def test_a_settled_request_is_not_in_doubt() -> None:
+    pending = Pending(1, "tools/call", None)
+    pending.settle(Envelope())
+    pending.doubt(Envelope(method="x"))
+    assert pending.doubtful is None

@@ -34,7 +34,7 @@ class Property(NamedTuple):
     """A property of a schema."""
 
     name: str
-    schema: Any
+    schema: object
     is_required: bool
 
 
@@ -65,10 +65,10 @@ def is_open(schema: object) -> bool:
     return any(schema.get(keyword) for keyword in _OPEN)
 
 
-def resolve(root: object, reference: str) -> Any:
+def resolve(root: object, reference: str) -> object:
     """The target of a reference such as `#/$defs/Point`, or None."""
     start, *steps = reference.split("/", _MAX_STEPS)
-    target: Any = root if start == "#" else None
+    target: object = root if start == "#" else None
     for step in steps:
         key = step.replace("~1", "/").replace("~0", "~")
         if isinstance(target, dict):
@@ -80,7 +80,7 @@ def resolve(root: object, reference: str) -> Any:
     return target
 
 
-def alternatives(schema: _Schema, root: object) -> list[Any] | None:
+def alternatives(schema: _Schema, root: object) -> list[object] | None:
     """Schemas in place of `schema`, by reference or union; None: itself."""
     if isinstance(reference := schema.get("$ref"), str):
         return [resolve(root, reference)]
@@ -95,7 +95,7 @@ def named_types(schema: object) -> list[str]:
     return [name for name in (named if isinstance(named, list) else [named]) if isinstance(name, str)]
 
 
-def listed_values(schema: Mapping[str, Any]) -> list[Any] | None:
+def listed_values(schema: Mapping[str, object]) -> list[object] | None:
     """The values of `const` or `enum`, or None."""
     if "const" in schema:
         return [schema["const"]]

@@ -110,12 +110,12 @@ class Coalescer:
         self._progress_at = self._delta_at = -math.inf  # taken last
         self._progress_due = 0.0
 
-    def collect(self, slices: Iterator[Sequence[CallEvent]], now: float, *, is_eager: bool) -> None:
+    def collect(self, slices: Iterator[Sequence[CallEvent]], time: float, *, is_eager: bool) -> None:
         """Takes slices of the log, as long as there is room."""
         self.is_eager = is_eager
         while self.count < _MOST_WAITING and self.size < _MOST_BYTES and (events := next(slices, None)) is not None:
             for event in events if is_eager else _merged(events):
-                self.add(event, now)
+                self.add(event, time)
 
     @property
     def count(self) -> int:

@@ -32,7 +32,7 @@ from mcp_hub.calls.log import CallLog
 from mcp_hub.calls.plan import ENDED, SENT, WITHOUT_PLAN, CallPlan, CallState, ResumePoint, TimeLimits
 from mcp_hub.calls.progress import CallProgress
 from mcp_hub.calls.reading.stream import LogWriter, Stream
-from mcp_hub.calls.timeouts import Alarm, CallTimes
+from mcp_hub.calls.timeouts import HEARTBEAT, Alarm, CallTimes
 from mcp_hub.clock import Clock
 from mcp_hub.errors import DeadlineExceeded, HubStopping, RpcError
 from mcp_hub.events import (
@@ -244,7 +244,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
 
     def _beat(self, now: float) -> float:
         """Sends due content or heartbeat; returns the next time."""
-        message, next_heartbeat = (progress := self._progress).message(now), self.times.next_heartbeat
+        message, next_heartbeat = (progress := self._progress).message(now), self.times.spoken + HEARTBEAT
         is_silent = message is None and now >= next_heartbeat
         if is_silent:
             message = progress.heartbeat()

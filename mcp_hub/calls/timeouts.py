@@ -15,7 +15,7 @@ from mcp_hub.types import JsonObject
 
 _EARLY: Final = 0.01
 """Seconds that an alarm may ring early."""
-_HEARTBEAT: Final = 10.0
+HEARTBEAT: Final = 10.0
 """Seconds without progress before a heartbeat."""
 _SUSPICION: Final = 30.0
 """Seconds of silence after noise that may have been the answer."""
@@ -75,11 +75,7 @@ class CallTimes(msgspec.Struct):
     def speak(self, now: float) -> float:
         """Notes progress that was sent; returns the time of the next heartbeat."""
         self.spoken = now
-        return self.next_heartbeat
-
-    @property
-    def next_heartbeat(self) -> float:
-        return self.spoken + _HEARTBEAT
+        return now + HEARTBEAT
 
     def suspect(self) -> bool:
         """Notes a possible lost answer; False if one is known."""

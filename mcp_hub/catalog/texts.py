@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os.path import commonprefix
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -197,7 +197,7 @@ def _object(raw: bytes) -> JsonObject:
         return {}
 
 
-def _text(of: Any, name: str) -> str:
+def _text(of: object, name: str) -> str:
     value = of.get(name) if isinstance(of, dict) else None
     return value if isinstance(value, str) else ""
 
@@ -228,7 +228,7 @@ def _listed(tool: JsonObject) -> list[Property]:
     return sorted(parameters(input_schema(tool)), key=lambda parameter: not parameter.is_required)
 
 
-def _parameter(name: str, schema: Any, is_required: bool, root: JsonObject) -> str:
+def _parameter(name: str, schema: object, is_required: bool, root: JsonObject) -> str:
     kinds = dict.fromkeys(_kinds(schema, root))
     if not is_required:
         kinds.pop(_NULL, None)  # who may leave it out needs no null
@@ -244,8 +244,8 @@ def _parameter_name(name: str) -> str:
     return name if len(name) <= _MAX_NAME else name[: _MAX_NAME - 1] + "…"
 
 
-def _kinds(schema: Any, root: JsonObject) -> Iterator[str]:
-    waiting: list[tuple[Any, bool]] = [(schema, False)]
+def _kinds(schema: object, root: JsonObject) -> Iterator[str]:
+    waiting: list[tuple[object, bool]] = [(schema, False)]
     for _ in range(_MAX_STEPS):
         if not waiting:
             return
@@ -269,14 +269,14 @@ def _own_kinds(schema: JsonObject) -> list[str]:
     return [_TYPES[name] for name in named_types(schema)[:_MAX_MEMBERS] if name in _TYPES]
 
 
-def _values(values: list[Any]) -> list[str]:
+def _values(values: list[object]) -> list[str]:
     texts = [_value(value) for value in values[: _MAX_MEMBERS + 1]]
     if len(texts) <= _MAX_MEMBERS and len("|".join(texts)) <= _MAX_TYPE and all(map(_PLAIN.fullmatch, texts)):
         return texts
     return list(dict.fromkeys(_TYPES[type_name(value)] for value in values[:_MAX_MEMBERS]))
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     if isinstance(value, str):
         return value
     return "" if isinstance(value, dict | list) else json.dumps(value)

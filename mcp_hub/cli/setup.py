@@ -54,15 +54,15 @@ def _named(ctx: click.Context, param: click.Parameter, value: str) -> str:
     return value
 
 
-config_option: Callable[[Any], Any] = click.option(
+config_option = click.option(
     "--config", "-c", metavar="FILE",
     help="Configuration file. Default: $MCP_HUB_CONFIG, ./servers.yaml, then the user's configuration folder; "
     "@user: the same without ./servers.yaml.",
 )  # fmt: skip
-verbose_option: Callable[[Any], Any] = click.option(
+verbose_option = click.option(
     "--verbose", "-v", count=True, help="Show the hub's log on stderr; -vv also shows the servers' stderr."
 )
-wait_option: Callable[[Any], Any] = click.option(
+wait_option = click.option(
     "--wait", type=Seconds(min=0), default=30.0, show_default=True, metavar="SECONDS",
     help="How long to wait for servers to start.",
 )  # fmt: skip
@@ -92,7 +92,7 @@ class Output(msgspec.Struct, frozen=True):
     folder: Path | None = None
 
 
-def output_options(default: Callable[[Mapping[str, Any]], str]) -> Callable[[Callable[..., Any]], Any]:
+def output_options(default: Callable[[Mapping[str, object]], str]) -> Callable[[Callable[..., Any]], Any]:
     """Adds --format and --output, passed as `output`."""
 
     def decorated(command: Callable[..., Any]) -> Any:
@@ -108,7 +108,7 @@ def output_options(default: Callable[[Mapping[str, Any]], str]) -> Callable[[Cal
     return decorated
 
 
-stream_argument: Callable[[Any], Any] = click.argument("stream", callback=_named, shell_complete=completion.streams)
+stream_argument = click.argument("stream", callback=_named, shell_complete=completion.streams)
 
 
 def check_state_folder() -> None:

@@ -80,7 +80,7 @@ def copy_all(text: str, file: str, paths: Sequence[Sequence[str]], source: str) 
     plain, plain_source, form = text.removeprefix(_MARK), source.removeprefix(_MARK), form_of(file)
     is_list = isinstance(siblings, list)
     edits: list[list[Splice]] = []
-    behind: list[tuple[int, Any]] = []
+    behind: list[tuple[int, object]] = []
     last: str | None = None
     for index, name in enumerate(names):
         if name not in chosen:

@@ -22,6 +22,7 @@ MOST_EVENTS: Final = 10_000
 LONGEST_WAIT: Final = 60.0
 
 Context = ServerRequestContext[Any, Any]
+Json = dict[str, Any]
 
 
 class EventLog:
@@ -29,7 +30,7 @@ class EventLog:
 
     def __init__(self, name: str, arguments: str) -> None:
         self.id = f"st_{secrets.token_urlsafe(20)}"
-        self.events: list[dict[str, Any]] = []
+        self.events: list[Json] = []
         self.is_closed = False
         self._news = anyio.Event()
         digest = sha256(arguments.encode()).hexdigest()
@@ -39,7 +40,7 @@ class EventLog:
     def cursor(self) -> str:
         return str(len(self.events))
 
-    def add(self, kind: str, data: dict[str, Any]) -> dict[str, Any]:
+    def add(self, kind: str, data: Json) -> Json:
         """Appends an event. Raises `ValueError` after the end."""
         if self.is_closed or (len(self.events) >= MOST_EVENTS and kind not in ("end", "error")):
             raise ValueError("the stream takes no more events")
@@ -51,10 +52,10 @@ class EventLog:
         self._news = anyio.Event()
         return event
 
-    def mark(self, status: str) -> dict[str, Any]:
+    def mark(self, status: str) -> Json:
         return {EXTENSION: {"stream": self.id, "cursor": self.cursor, "status": status}}
 
-    async def read(self, after: int, limit: int, seconds: float) -> dict[str, Any]:
+    async def read(self, after: int, limit: int, seconds: float) -> Json:
         """A page behind a cursor, or a wait for news."""
         if after >= len(self.events) and not self.is_closed:
             with anyio.move_on_after(min(seconds, LONGEST_WAIT)):
@@ -125,7 +126,7 @@ class _Sender:
         self._is_wanted = self._token is not None and declares(context)
         self._step = 0
 
-    async def emit(self, kind: str, data: dict[str, Any], message: str) -> None:
+    async def emit(self, kind: str, data: Json, message: str) -> None:
         """Appends an event, then sends it."""
         event = self._stream.add(kind, data)
         self._step += 1

@@ -12,7 +12,8 @@ from typing import Any, Final
 import anyio
 import httpx2
 
-Tool = Callable[[dict[str, Any]], AsyncIterator[str]]
+Json = dict[str, Any]
+Tool = Callable[[Json], AsyncIterator[str]]
 
 NAME: Final = "example-worker"
 LEASE: Final = 30
@@ -23,19 +24,19 @@ PATIENCE: Final = 30
 """Times that a post is sent again, a second apart."""
 
 
-async def shout(arguments: dict[str, Any]) -> AsyncIterator[str]:
+async def shout(arguments: Json) -> AsyncIterator[str]:
     """Say it louder."""
     yield str(arguments["text"]).upper()
 
 
-async def report(arguments: dict[str, Any]) -> AsyncIterator[str]:
+async def report(arguments: Json) -> AsyncIterator[str]:
     """Write a report line by line, while the caller reads it."""
     for line in range(1, int(arguments["lines"]) + 1):
         await anyio.sleep(0.1)
         yield f"line {line}\n"
 
 
-TOOLS: Final[dict[str, tuple[Tool, dict[str, Any]]]] = {
+TOOLS: Final[dict[str, tuple[Tool, Json]]] = {
     "shout": (shout, {"text": {"type": "string"}}),
     "report": (report, {"lines": {"type": "integer", "minimum": 1, "maximum": 1000}}),
 }
@@ -77,7 +78,7 @@ class _ExampleWorker:
         self._epoch = answer.raise_for_status().json()["epoch"]
         print(f"registered {', '.join(TOOLS)} (epoch {self._epoch})", flush=True)
 
-    async def _offers(self) -> list[dict[str, Any]]:
+    async def _offers(self) -> list[Json]:
         try:
             epoch = {"producer-epoch": str(self._epoch)}
             answer = await self._http.get(f"/v1/executors/{NAME}/calls", params={"wait": 10}, headers=epoch)
@@ -86,18 +87,18 @@ class _ExampleWorker:
             if answer.status_code == 404:  # a hub that was started again does not know the worker
                 await self._register()
                 return []
-            offers: list[dict[str, Any]] = answer.raise_for_status().json()["offers"]
+            offers: list[Json] = answer.raise_for_status().json()["offers"]
         except httpx2.TransportError as problem:
             print(f"no connection ({type(problem).__name__}); trying again", flush=True)
             await anyio.sleep(1)
             return []
         return offers
 
-    async def _execute(self, offer: dict[str, Any]) -> None:
+    async def _execute(self, offer: Json) -> None:
         id_, collected = offer["tool_call_id"], list[str]()
         function, _ = TOOLS[offer["name"]]
         seq, sent_at = 0, anyio.current_time()
-        end: dict[str, Any] = {}
+        end: Json = {}
         with self._known(id_):
             try:
                 async for text in function(offer["arguments"]):
@@ -122,7 +123,7 @@ class _ExampleWorker:
             finally:
                 del self._running[id_]
 
-    async def _post(self, seq: int, body: dict[str, Any]) -> bool:
+    async def _post(self, seq: int, body: Json) -> bool:
         """Whether the hub wants more; it takes each number once."""
         headers = {"producer-epoch": str(self._epoch), "producer-seq": str(seq)}
         for _ in range(PATIENCE):

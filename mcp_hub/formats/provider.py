@@ -341,7 +341,7 @@ def block_of(media_type: str, data: str, uri: str | None = None) -> JsonObject:
     kind = media_type.partition("/")[0]
     if kind in ("image", "audio"):
         return {"type": kind, "mimeType": media_type, "data": data}
-    resource: dict[str, Any] = {"uri": f"file:///{uri or 'file'}", "mimeType": media_type, "blob": data}
+    resource: JsonObject = {"uri": f"file:///{uri or 'file'}", "mimeType": media_type, "blob": data}
     return {"type": "resource", "resource": resource}
 
 

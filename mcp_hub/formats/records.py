@@ -51,7 +51,7 @@ class ModelCall(msgspec.Struct, frozen=True):
     fault: CallFault | None = None
 
 
-McpResult = dict[str, Any]
+McpResult = JsonObject
 """A result of MCP, decoded: `content`, `structuredContent`, `isError`."""
 
 

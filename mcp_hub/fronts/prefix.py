@@ -1,11 +1,11 @@
 """Paths below a prefix: of a mount, or of a reverse proxy."""
 
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Final
 from urllib.parse import quote
 
-from mcp_hub.fronts.http.response import Receive, Scope, Send
+from mcp_hub.fronts.http.response import Message, Receive, Scope, Send
 
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 """An ASGI application."""
@@ -40,7 +40,7 @@ def _placing(root: str, send: Send) -> Send:
         return send
     prefix = quote(root).encode()
 
-    async def sending(message: MutableMapping[str, Any]) -> None:
+    async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             message = {**message, "headers": [_placed(prefix, *header) for header in message.get("headers", ())]}
         await send(message)

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +12,7 @@ import anyio
 import msgspec
 from mcp_types import CallToolResult, Tool
 
+from mcp_hub.client.in_process import Application
 from mcp_hub.config.load.load import Loaded, find_config, is_named, parse, read
 from mcp_hub.errors import ConfigError, ConfigFinding, HubMisuse
 from mcp_hub.fronts.http.auth import is_loopback
@@ -77,9 +78,8 @@ async def _live(receive: Receive, send: Send) -> None:
 
 Members = Mapping[str, object] | None
 """The members of a JSON object."""
-_Message = MutableMapping[str, Any]
-AsgiApplication = Callable[[_Message, Callable[[], Awaitable[_Message]], Callable[[_Message], Awaitable[None]]], Any]
-"""An application for Starlette, FastAPI and every ASGI server; `Any` as in ASGI itself."""
+AsgiApplication = Application
+"""An application for Starlette, FastAPI and every ASGI server."""
 
 _WAIT: Final = 30.0
 _MAPPING: Final = "settings"

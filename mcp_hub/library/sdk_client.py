@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -12,12 +11,13 @@ from mcp_types import jsonrpc_message_adapter
 
 from mcp_hub.fronts.mcp.message_queue import InProcessFront
 from mcp_hub.library.inner import InnerHub
+from mcp_hub.types import JsonObject
 
 _Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
 
 
 def client_on(
-    running: Callable[[], InnerHub], owning: Callable[[], AbstractContextManager[None]], options: dict[str, Any]
+    running: Callable[[], InnerHub], owning: Callable[[], AbstractContextManager[None]], options: JsonObject
 ) -> Client:
     """A client that connects when its block is entered."""
     return Client(_connected(running, owning), **options)

@@ -7,7 +7,7 @@ import base64
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -233,13 +233,13 @@ def check_arguments(schema: object, arguments: object, headers: Mapping[str, str
             raise _mismatch(f"{name} header does not match the request body's {where!r} argument")
 
 
-def _agrees(kind: object, value: Any, text: str, header: str) -> bool:
+def _agrees(kind: object, value: object, text: str, header: str) -> bool:
     header_value = header_text(header)
-    is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    if header_value is not None and kind == "integer" and is_whole and not isinstance(value, bool):
+    whole = int(value) if isinstance(value, int) or (isinstance(value, float) and value.is_integer()) else None
+    if header_value is not None and kind == "integer" and whole is not None and not isinstance(value, bool):
         if number := _DECIMAL.fullmatch(header_value):
             try:
-                return int(number[1]) == int(value)
+                return int(number[1]) == whole
             except ValueError:  # thousands of digits
                 return False
     return header_value == text

@@ -195,16 +195,6 @@ class Tapped:
 
     tap: Tap | None = None
 
-    def watch(self, tap: Tap) -> Callable[[], None]:
-        """Passes each message to `tap` instead of an earlier one, until the result is called."""
-
-        def stop() -> None:
-            if self.tap is tap:
-                self.tap = None
-
-        self.tap = tap
-        return stop
-
     def _outgoing(self, message: bytes) -> bytes:
         if self.tap is not None:
             self.tap(False, message)
@@ -214,6 +204,17 @@ class Tapped:
         if self.tap is not None:
             self.tap(True, message)
         return message
+
+
+def watch(wire: Tapped, tap: Tap) -> Callable[[], None]:
+    """Passes each message of `wire` to `tap` instead of an earlier one, until the result is called."""
+
+    def stop() -> None:
+        if wire.tap == tap:
+            wire.tap = None
+
+    wire.tap = tap
+    return stop
 
 
 class Wire(Protocol):

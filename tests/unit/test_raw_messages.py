@@ -10,7 +10,7 @@ import pytest
 from mcp_hub.app.dashboard.raw import MOST, SECONDS, RawMessages
 from mcp_hub.protocol.rest.overview import RawBody
 from mcp_hub.types import Kind
-from mcp_hub.wire.base import Tapped
+from mcp_hub.wire.base import Tapped, watch
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import ALICE, problem
 from tests.unit.wire.http_server import Reply, Request
@@ -102,7 +102,7 @@ async def test_wire_of_a_remote_server_has_its_messages_recorded() -> None:
 
     async with wired(script) as talk:
         messages: list[tuple[bool, Any]] = []
-        stop = talk.wire.watch(lambda is_incoming, message: messages.append((is_incoming, json.loads(message))))
+        stop = watch(talk.wire, lambda is_incoming, message: messages.append((is_incoming, json.loads(message))))
         await talk.ask()
         stop()
         await talk.ask()

@@ -38,7 +38,7 @@ def server_sandbox(
 
 
 def learning_run() -> Learning:
-    """What a server's sandbox gets for a learning run."""
+    """The notes of a learning run, for a server's sandbox."""
     return Learning(partial(HostProxy, via=proxy))
 
 

@@ -14,7 +14,7 @@ from mcp_hub.fronts.rest.problem import Problem, unknown_server
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.overview import RawBody, RawList, RawMessage
 from mcp_hub.upstreams.supervision.server import Lifecycle
-from mcp_hub.wire.base import Tapped
+from mcp_hub.wire.base import Tapped, watch
 
 SECONDS: Final = 300.0
 """Seconds of a recording, and of each message in it."""
@@ -120,7 +120,7 @@ class RawMessages:
     def _attach(self, server: Lifecycle, recording: _Recording) -> None:
         for peer in server.peers or ():
             if isinstance(peer.wire, Tapped) and peer.wire.tap != recording.take:
-                recording.stops.append(peer.wire.watch(recording.take))
+                recording.stops.append(watch(peer.wire, recording.take))
 
     def _server(self, name: str) -> Lifecycle:
         if name not in self._current.settings.servers:

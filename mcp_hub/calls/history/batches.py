@@ -8,7 +8,7 @@ from itertools import chain
 from operator import sub
 from struct import pack
 from types import MappingProxyType
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import Final, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -33,6 +33,7 @@ from mcp_hub.stores.history.base import (
     group_line,
     running_number,
 )
+from mcp_hub.types import JsonObject
 
 ARGUMENTS: Final = 64 << 10
 """Bytes kept of all arguments, with values cut."""
@@ -283,7 +284,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 def _reduced(arguments: bytes, keeping: ToolKeeping) -> bytes:
     try:
-        values: dict[str, Any] = msgspec.json.decode(arguments or b"{}", type=dict[str, Any])
+        values = msgspec.json.decode(arguments or b"{}", type=JsonObject)
     except (ValueError, RecursionError):
         return b""
     remaining = {

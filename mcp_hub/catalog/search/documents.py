@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -30,7 +30,7 @@ class Searchable(msgspec.Struct, frozen=True):
     server: str
     name: str
     description: str
-    schema: Mapping[str, Any]
+    schema: Mapping[str, object]
 
 
 class ToolDocument(msgspec.Struct, frozen=True, weakref=True):

@@ -319,7 +319,7 @@ async def _own_hub(loaded: "Loaded", started: "Loaded", wait: float, profile: st
     from mcp_hub.client import HubClient
     from mcp_hub.client.in_process import AsgiTransport
     from mcp_hub.client.rest import LIMIT
-    from mcp_hub.fronts.http.response import HttpExchange
+    from mcp_hub.fronts.http.response import HttpExchange, Receive, Scope, Send
     from mcp_hub.fronts.rest.api import RestApi
     from mcp_hub.sessions.session import Caller
 
@@ -335,7 +335,7 @@ async def _own_hub(loaded: "Loaded", started: "Loaded", wait: float, profile: st
             public_url=lambda: app.settings.hub.http.public_url, history=app.past_calls,
         )  # fmt: skip
 
-        async def application(scope: Any, receive: Any, send: Any) -> None:
+        async def application(scope: Scope, receive: Receive, send: Send) -> None:
             await api.serve(HttpExchange(scope=scope, headers={}, caller=caller, receive=receive, send=send))
 
         async with HubClient(_OWN, AsgiTransport(application), program=program) as client:

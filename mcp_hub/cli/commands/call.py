@@ -3,7 +3,7 @@
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import click
@@ -24,7 +24,7 @@ from mcp_hub.types import JsonObject, Kind, RawJson, RawObject
 if TYPE_CHECKING:
     from mcp_hub.client import HubClient, HubStream
 
-_json_option: Callable[[Any], Any] = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 _json_output = output_options(lambda options: "json" if options["as_json"] else "text")
 _CANCELLING: Final = 3.0
 """Seconds in which a hub has to take in that a call is cancelled."""

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -15,6 +15,7 @@ from mcp_hub.formats.events import (
     ToolCallEnd,
     ToolCallStart,
 )
+from mcp_hub.types import JsonObject
 
 MAX_ARGUMENTS: Final = 1 << 20
 """Bytes of the arguments of a call."""
@@ -24,7 +25,7 @@ MAX_NAME: Final = 256
 """Characters of a name; a call with a longer one is malformed."""
 _NUMBERED: Final = re.compile(r":\d{1,9}\Z")
 
-Tools = Mapping[str, Mapping[str, Any]]
+Tools = Mapping[str, Mapping[str, object]]
 """Names → input schemas."""
 
 
@@ -124,7 +125,7 @@ class ParsedCall:
         return self._resolved() is not None
 
     @property
-    def schema(self) -> Mapping[str, Any]:
+    def schema(self) -> Mapping[str, object]:
         name = self._resolved()
         return {} if name is None else self._tools[name]
 
@@ -181,7 +182,7 @@ class ParsedCall:
             return
         arguments = "".join(self._pieces)
         try:
-            msgspec.json.decode(arguments, type=dict[str, Any])
+            msgspec.json.decode(arguments, type=JsonObject)
         except (msgspec.DecodeError, RecursionError) as error:
             self.fail("invalid_arguments", f"The arguments of {self._title} are not a JSON object: {error}.")
         else:

@@ -14,7 +14,7 @@ _MAX_VALUES: Final = 24  # values of an enumeration that are written out
 _UNIONS: Final = ("anyOf", "oneOf")
 
 
-def signature(tool: Mapping[str, Any]) -> str:
+def signature(tool: Mapping[str, object]) -> str:
     """`- name(a: string, b?: integer): description`, and a line for each described parameter."""
     schema = input_schema(tool)
     lines = [f"- {tool['name']}({', '.join(_Types(schema).members(schema, _MAX_DEPTH))})"]
@@ -27,11 +27,11 @@ def signature(tool: Mapping[str, Any]) -> str:
 
 
 class _Types:
-    def __init__(self, root: Mapping[str, Any]) -> None:
+    def __init__(self, root: Mapping[str, object]) -> None:
         self._root = root
         self._budget = _MAX_SCHEMAS
 
-    def members(self, schema: Mapping[str, Any], depth: int) -> list[str]:
+    def members(self, schema: Mapping[str, object], depth: int) -> list[str]:
         members: list[str] = []
         for name, member, is_required in parameters(schema):
             if self._budget < 0:
@@ -39,7 +39,7 @@ class _Types:
             members.append(f"{name}{'' if is_required else '?'}: {self._type(member, depth)}")
         return members
 
-    def _type(self, schema: Any, depth: int) -> str:
+    def _type(self, schema: object, depth: int) -> str:
         self._budget -= 1
         if not isinstance(schema, Mapping) or depth < 0 or self._budget < 0:
             return "any"
@@ -54,7 +54,7 @@ class _Types:
         joined = _joined(self._named(name, schema, depth) for name in named_types(schema))
         return joined + (f" = {json.dumps(schema['default'], ensure_ascii=False)}" if "default" in schema else "")
 
-    def _named(self, name: str, schema: Mapping[str, Any], depth: int) -> str:
+    def _named(self, name: str, schema: Mapping[str, object], depth: int) -> str:
         if name == "array" and "items" in schema:
             items = self._type(schema["items"], depth - 1)
             return f"({items})[]" if " " in items else f"{items}[]"
@@ -79,7 +79,7 @@ _ARGUMENTS: Final = {"text": "two words", "count": 2}
 
 def tool_section(
     format: PromptFormat,
-    tools: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, object]],
     *,
     style: Literal["schemas", "signatures"] = "schemas",
 ) -> str:
@@ -95,7 +95,7 @@ def tool_section(
     )
 
 
-def _schema(tool: Mapping[str, Any]) -> str:
+def _schema(tool: Mapping[str, object]) -> str:
     function = {
         "name": tool["name"],
         "description": tool.get("description") or "",
@@ -109,7 +109,7 @@ def _examples() -> Iterator[str]:
     yield from (f"example_tool_{number}" for number in count(2))
 
 
-def result_text(format: PromptFormat, name: str, result: Mapping[str, Any], index: int = 0) -> str:
+def result_text(format: PromptFormat, name: str, result: Mapping[str, object], index: int = 0) -> str:
     """An MCP result in the format; it cannot look like a call or a result's end.
 
     `index`: the call's position in its turn. Images and audio are only named.
@@ -121,7 +121,7 @@ def error_text(format: PromptFormat, name: str, message: str, index: int = 0) ->
     return result_text(format, name, {"content": [{"type": "text", "text": message}], "isError": True}, index)
 
 
-def content_text(result: Mapping[str, Any]) -> str:
+def content_text(result: Mapping[str, object]) -> str:
     """The text of a result, else its structured content as JSON."""
     text = "\n".join(_texts(result.get("content") or ()))
     structured = result.get("structuredContent")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from mcp_hub.formats.prompted.characters import Characters, MalformedCall, NotACall, Steps, all_of, expect
 from mcp_hub.formats.prompted.json_calls import (
@@ -194,7 +194,7 @@ def _trimmed(pass_on: Callable[[str], None], has_lines: bool) -> Callable[[str],
 
 
 Grammar: TypeAlias = Callable[[Characters, ParsedOutput], Steps[None]]
-Arguments: TypeAlias = Mapping[str, Any]
+Arguments: TypeAlias = Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ class PromptFormat:
     thinking: tuple[str, str] = ("<think>", "</think>")
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return escaped_json(json.dumps(value, ensure_ascii=False))
 
 
@@ -258,7 +258,7 @@ def _glm(name: str, arguments: Arguments) -> str:
     return f"<tool_call>{name}\n{pairs}</tool_call>"
 
 
-def _bare_value(value: Any) -> str:
+def _bare_value(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -1,13 +1,14 @@
 """Facts about schema nodes."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from mcp_hub.schema import LISTS, NAMED, ONE
+from mcp_hub.types import JsonObject
 
-Node: TypeAlias = dict[str, Any]
+Node: TypeAlias = JsonObject
 
 MAX_DEPTH: Final = 50
 """Levels of a schema, and of arguments, that are looked at."""

@@ -83,7 +83,7 @@ def _objects(first: Node, second: Node) -> Node | None:
     return members if additional is True else {**members, "additionalProperties": additional}
 
 
-def _additional(first: Any, second: Any) -> Any:
+def _additional(first: object, second: object) -> object:
     if first is False or second is False:
         return False
     if first in (True, {}) or second in (True, {}):
@@ -91,13 +91,13 @@ def _additional(first: Any, second: Any) -> Any:
     return first if first == second else {"allOf": [first, second]}
 
 
-def _common(first: list[Any], second: list[Any]) -> list[Any] | None:
+def _common(first: list[object], second: list[object]) -> list[object] | None:
     return [
         value for value in first if any(value == candidate and type(value) is type(candidate) for candidate in second)
     ] or None
 
 
-def _both(first: list[Any], second: list[Any]) -> list[Any]:
+def _both(first: list[object], second: list[object]) -> list[object]:
     return [*first, *(value for value in second if value not in first)]
 
 

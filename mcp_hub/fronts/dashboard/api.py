@@ -3,10 +3,10 @@
 The mode `read` serves GET only. Callers that are not operators see their own data.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext, suppress
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import msgspec
@@ -19,7 +19,7 @@ from mcp_hub.fronts.dashboard.feed import Feed, OpenFeeds
 from mcp_hub.fronts.dashboard.ports import HubOperator, HubView, Login
 from mcp_hub.fronts.dashboard.shell import caller_of
 from mcp_hub.fronts.http.auth import HttpAuth, Refusal
-from mcp_hub.fronts.http.response import KEEP_ALIVE, LAST, ClientGone, HttpExchange, HttpResponse, Scope, Send
+from mcp_hub.fronts.http.response import KEEP_ALIVE, LAST, ClientGone, HttpExchange, HttpResponse, Message, Scope, Send
 from mcp_hub.fronts.limits import FrontLimits
 from mcp_hub.fronts.rest.api import RestApi, refusal_of
 from mcp_hub.fronts.rest.exchange import RestRequest, answer, check_operator, refusal
@@ -364,7 +364,7 @@ class _PrivateSend:
         self._send = send
         self.is_started = False
 
-    async def __call__(self, message: MutableMapping[str, Any]) -> None:
+    async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.is_started = True
             headers = [header for header in message.get("headers", ()) if header[0].lower() not in _NAMES]

@@ -1,14 +1,14 @@
 """Limits of one principal over HTTP. Nothing queues: a request over a limit is refused."""
 
 from collections import OrderedDict
-from collections.abc import Mapping, MutableMapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy
-from mcp_hub.fronts.http.response import Receive
+from mcp_hub.fronts.http.response import Message, Receive
 
 _BURST: Final = 10
 """Seconds' worth that may come at once: clients all reconnect when a hub restarts."""
@@ -110,7 +110,7 @@ class _Body:
         self._receive = receive
         self._size = 0
 
-    async def __call__(self) -> MutableMapping[str, Any]:
+    async def __call__(self) -> Message:
         """Raises `Busy`."""
         event = await self._receive()
         size = len(event.get("body", b""))

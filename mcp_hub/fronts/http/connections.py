@@ -17,6 +17,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from mcp_hub.errors import Busy
+from mcp_hub.types import JsonObject
 
 if sys.platform != "win32":
     import resource
@@ -369,7 +370,7 @@ def _make_room(connections: Iterable[Any], now: float) -> bool:
     return True
 
 
-def _problem(status: int, code: str, detail: str, members: dict[str, Any]) -> bytes:
+def _problem(status: int, code: str, detail: str, members: JsonObject) -> bytes:
     title = HTTPStatus(status).phrase
     body = msgspec.json.encode({"title": title, "status": status, "code": code, "detail": detail, **members})
     retry = b"retry-after: %d\r\n" % members["retryAfter"] if "retryAfter" in members else b""

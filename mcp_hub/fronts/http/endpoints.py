@@ -5,9 +5,9 @@ A token in the query is refused: URLs are logged. The URL may name a profile: `/
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 from urllib.parse import parse_qsl
 
 import anyio
@@ -26,6 +26,7 @@ from mcp_hub.fronts.http.response import (
     Headers,
     HttpError,
     HttpExchange,
+    Message,
     Receive,
     Scope,
     Send,
@@ -64,7 +65,7 @@ def readable(send: Send, origin: bytes) -> Send:
     """Sends responses that pages of this origin may read."""
     fields = [(b"access-control-allow-origin", origin), (b"access-control-expose-headers", _EXPOSED)]
 
-    async def with_headers(message: MutableMapping[str, Any]) -> None:
+    async def with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             message = {**message, "headers": [*message["headers"], *fields, (b"vary", b"Origin")]}
         await send(message)
@@ -142,7 +143,7 @@ def refused(refusal: Refusal, reason: str) -> Response:
 
 
 def _bodiless(send: Send) -> Send:
-    async def without(message: MutableMapping[str, Any]) -> None:
+    async def without(message: Message) -> None:
         await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
 
     return without
@@ -170,8 +171,8 @@ class _Listener:
         elif mine.operates and not caller.operates:
             self._is_refused.set()
 
-    async def __call__(self) -> MutableMapping[str, Any]:
-        message: MutableMapping[str, Any] = {"type": "http.disconnect"}
+    async def __call__(self) -> Message:
+        message: Message = {"type": "http.disconnect"}
         with aio.Beside(self._until_refused):
             message = await self._http.receive()
         return message

@@ -4,9 +4,8 @@ Source: specification 2025-11-25, basic/transports "Streamable HTTP".
 """
 
 import re
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
 
 import anyio
 import msgspec
@@ -20,7 +19,7 @@ from mcp_hub.fronts.http.admission import Rate
 from mcp_hub.fronts.http.body import accepts
 from mcp_hub.fronts.http.replay import Origin
 from mcp_hub.fronts.http.request import Housekeeper, HttpRequest, begin
-from mcp_hub.fronts.http.response import HttpError, HttpExchange, HttpResponse, Receive, Send, respond, stream
+from mcp_hub.fronts.http.response import HttpError, HttpExchange, HttpResponse, Message, Receive, Send, respond, stream
 from mcp_hub.fronts.http.resume import ClientCalls, Resumption, unavailable
 from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.fronts.mcp.client_requests import answered_elsewhere
@@ -46,7 +45,7 @@ class _Part:
     def __init__(self) -> None:
         self.body = b""
 
-    async def send(self, event: MutableMapping[str, Any]) -> None:
+    async def send(self, event: Message) -> None:
         self.body += event.get("body", b"")
 
 

@@ -15,9 +15,11 @@ from mcp_hub.protocol.jsonrpc.envelope import error_frame, object_bytes
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST
 from mcp_hub.sessions.session import Caller
 
+Message = MutableMapping[str, Any]
+"""An ASGI message."""
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
 Headers = Mapping[bytes, bytes]
 """Headers of a request; the last of a name."""
 Fields = list[tuple[bytes, bytes]]
@@ -82,9 +84,9 @@ async def respond(send: Send, status: int, body: bytes = b"", headers: Fields | 
 
 def as_events(send: Send) -> Send:
     """Sends a JSON response of status 200 as one event."""
-    head: list[MutableMapping[str, Any]] = []
+    head: list[Message] = []
 
-    async def sending(message: MutableMapping[str, Any]) -> None:
+    async def sending(message: Message) -> None:
         if message["type"] == "http.response.start" and message["status"] == 200 and _JSON in message["headers"]:
             head.append(message)
         elif head and message["type"] == "http.response.body":

@@ -4,7 +4,7 @@ Source: specification 2025-11-25 and 2026-07-28, basic/transports/streamable-htt
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -132,7 +132,7 @@ def _outline(request: HttpRequest, method: str) -> JsonObject:
     return {key: _loose(params[key]) for key in keys if key in params}
 
 
-def _loose(raw: msgspec.Raw | None) -> Any:
+def _loose(raw: msgspec.Raw | None) -> object:
     try:
         return msgspec.json.decode(raw) if raw is not None else None
     except (msgspec.DecodeError, RecursionError):

@@ -1,7 +1,7 @@
 """Everything under `/v1`, dispatched by the table in `routes`. All errors are problems."""
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any, Final, Literal, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Literal, Protocol
 from urllib.parse import quote, unquote_to_bytes
 
 import anyio
@@ -16,7 +16,7 @@ from mcp_hub.errors import ConfigError, HubError, RpcError
 from mcp_hub.formats.connectors import Connector
 from mcp_hub.fronts.http.admission import Admission, AdmissionLimits
 from mcp_hub.fronts.http.auth import Refusal
-from mcp_hub.fronts.http.response import ClientGone, HttpExchange, Receive, Scope, Send
+from mcp_hub.fronts.http.response import ClientGone, HttpExchange, Message, Receive, Scope, Send
 from mcp_hub.fronts.limits import FrontLimits
 from mcp_hub.fronts.rest.calls import RestCalls
 from mcp_hub.fronts.rest.exchange import JSON, RestRequest, answer, check_operator, refusal
@@ -362,7 +362,7 @@ class _Sent:
         self._send = send
         self._is_started = self._is_complete = False
 
-    async def __call__(self, message: MutableMapping[str, Any]) -> None:
+    async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._is_started = True
         else:

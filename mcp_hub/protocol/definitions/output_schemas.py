@@ -5,10 +5,11 @@ Source: Ajv 8 with draft 7, `strict: false` and `validateSchema: false`; ECMA-26
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote, urljoin
 
 from mcp_hub.globs import late
+from mcp_hub.types import JsonObject
 
 _TYPES: Final = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
 _MOST_STEPS: Final = 100
@@ -38,31 +39,31 @@ _CLASS_SETS: Final = frozenset("dDwWsSpP")
 _ASSERTIONS: Final = frozenset({"(?=", "(?!", "(?<=", "(?<!"})
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _is_schema(value: Any) -> bool:
+def _is_schema(value: object) -> bool:
     return isinstance(value, dict | bool)
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: object) -> bool:
     return isinstance(value, list)
 
 
-def _is_object(value: Any) -> bool:
+def _is_object(value: object) -> bool:
     return isinstance(value, dict)
 
 
-def _is_flag(value: Any) -> bool:
+def _is_flag(value: object) -> bool:
     return isinstance(value, bool)
 
 
-def _is_type(value: Any) -> bool:
+def _is_type(value: object) -> bool:
     types = value if isinstance(value, list) else [value] if value != "" else []
     return all(isinstance(name, str) and name in _TYPES for name in types)
 
@@ -73,7 +74,7 @@ _BRANCHES: Final = ("anyOf", "oneOf", "allOf")
 _ONE: Final = ("not", "if", "then", "else", "propertyNames", "additionalProperties", "additionalItems", "contains")
 _BY_NAME: Final = ("properties", "patternProperties", "dependencies", "$defs", "definitions")
 _LIMITS: Final = ("formatMaximum", "formatMinimum", "formatExclusiveMaximum", "formatExclusiveMinimum")
-_VALUES: Final[Mapping[str, Callable[[Any], bool]]] = {
+_VALUES: Final[Mapping[str, Callable[[object], bool]]] = {
     **dict.fromkeys(_NUMBERS, _is_number),
     **dict.fromkeys((f"{end}{size}" for end in ("max", "min") for size in _SIZES), _is_number),
     **dict.fromkeys(("$ref", "pattern", "format", *_LIMITS), _is_text),
@@ -93,16 +94,16 @@ class _Node:
 
     __slots__ = ("base", "members", "path")
 
-    def __init__(self, members: dict[str, Any], path: str, base: str) -> None:
+    def __init__(self, members: JsonObject, path: str, base: str) -> None:
         self.members, self.path, self.base = members, path, base
 
 
 class _Addresses:
     """Targets of references, by address and anchor."""
 
-    def __init__(self, root: dict[str, Any]) -> None:
-        self._resources: dict[str, Any] = {"": root}
-        self._anchors: dict[tuple[str, str], Any] = {}
+    def __init__(self, root: JsonObject) -> None:
+        self._resources: JsonObject = {"": root}
+        self._anchors: dict[tuple[str, str], object] = {}
 
     def add(self, node: _Node) -> str | None:
         """Registers a schema; returns the problem."""
@@ -127,10 +128,10 @@ class _Addresses:
             return f"#{name} is the name of two schemas"
         return None
 
-    def _names(self, address: str, anchor: str, members: dict[str, Any]) -> bool:
+    def _names(self, address: str, anchor: str, members: JsonObject) -> bool:
         return self._anchors.setdefault((address, anchor), members) is members
 
-    def target(self, reference: str, base: str) -> tuple[Any, str] | None:
+    def target(self, reference: str, base: str) -> tuple[object, str] | None:
         """Raises `ValueError`."""
         whole = base + reference if reference.startswith("#") else urljoin(base, reference)
         address, _, fragment = whole.partition("#")
@@ -144,7 +145,7 @@ class _Addresses:
         return _pointed(self._resources[address], fragment, address)
 
 
-def _pointed(value: Any, pointer: str, base: str) -> tuple[Any, str] | None:
+def _pointed(value: object, pointer: str, base: str) -> tuple[object, str] | None:
     for step in pointer.split("/")[1:]:
         key = unquote(step).replace("~1", "/").replace("~0", "~")
         if isinstance(value, dict) and key in value:
@@ -156,7 +157,7 @@ def _pointed(value: Any, pointer: str, base: str) -> tuple[Any, str] | None:
     return value, base
 
 
-def problem_of_schema(schema: dict[str, Any]) -> str | None:
+def problem_of_schema(schema: JsonObject) -> str | None:
     """Why clients cannot compile the schema, with the path; None if they can."""
     addresses, nodes = _Addresses(schema), [_Node(schema, "", "")]
     for node in nodes:  # which grows
@@ -215,7 +216,7 @@ def _problem(node: _Node) -> str | None:
     return _contradiction(members) or _problem_of_patterns(members)
 
 
-def _contradiction(members: dict[str, Any]) -> str | None:
+def _contradiction(members: JsonObject) -> str | None:
     if "id" in members:
         return "id is a keyword of draft 4"
     types = members.get("type", ())
@@ -227,7 +228,7 @@ def _contradiction(members: dict[str, Any]) -> str | None:
     return None
 
 
-def _problem_of_patterns(members: dict[str, Any]) -> str | None:
+def _problem_of_patterns(members: JsonObject) -> str | None:
     patterns = members.get("patternProperties", {})
     for pattern in (*patterns, *([members["pattern"]] if "pattern" in members else ())):
         if (problem := problem_of_pattern(pattern)) is not None:
@@ -241,7 +242,7 @@ class _Unresolved(Exception):
 
 def _referred(node: _Node, addresses: _Addresses) -> _Node | None:
     """Raises `_Unresolved`."""
-    members: Any = node.members
+    members: object = node.members
     base = node.base
     passed: set[int] = set()
     while isinstance(members, dict) and isinstance(reference := members.get("$ref"), str):

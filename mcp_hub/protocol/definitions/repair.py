@@ -5,7 +5,7 @@ A null or invalid optional member is dropped; an empty array becomes an empty ob
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Raw
@@ -50,7 +50,7 @@ class Shape(msgspec.Struct, frozen=True):
     members: Mapping[str, "Shape"] = {}
     items: "Shape | None" = None
     empty: Raw | None = None
-    values: Any = None  # a type
+    values: object = None  # a type
     form: Callable[[Raw], Raw | None] | None = None
     is_needed: bool = False
     default: Raw | None = None
@@ -100,7 +100,7 @@ def _value(raw: Raw, shape: Shape, path: str, dropped: Dropped) -> Raw | None:
     return changed
 
 
-def _refusal(raw: Raw, values: Any) -> str | None:
+def _refusal(raw: Raw, values: object) -> str | None:
     try:
         msgspec.json.decode(raw, type=values)
     except (msgspec.ValidationError, RecursionError) as problem:

@@ -10,7 +10,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from mcp_hub.clock import Clock
 from mcp_hub.errors import StoreError
@@ -113,10 +113,10 @@ class ReadTransactions(_Transactions):
         super().open()
         self._db.execute("PRAGMA query_only = ON")
 
-    def work(self, jobs: Sequence[Job]) -> list[Any]:
+    def work(self, jobs: Sequence[Job]) -> list[object]:
         return [self._run_job(job) for job in jobs]
 
-    def _run_job(self, job: Job) -> Any:
+    def _run_job(self, job: Job) -> object:
         try:
             return job.run(self._db)
         except Exception as error:
@@ -147,15 +147,15 @@ class WriteTransactions(_Transactions):
         super().close()
         self._tenancy.end()
 
-    def work(self, jobs: Sequence[Job]) -> list[Any]:
-        results: dict[int, Any] = {}
+    def work(self, jobs: Sequence[Job]) -> list[object]:
+        results: dict[int, object] = {}
         while pending := [(number, job) for number, job in enumerate(jobs) if number not in results]:
             results.update(self._commit(pending))
         return [results[number] for number in range(len(jobs))]
 
-    def _commit(self, jobs: list[tuple[int, Job]]) -> dict[int, Any]:
+    def _commit(self, jobs: list[tuple[int, Job]]) -> dict[int, object]:
         """All results; or one failure, and nothing committed."""
-        results: dict[int, Any] = {}
+        results: dict[int, object] = {}
         writes = any(job.writes for _, job in jobs)
         try:
             if writes:
@@ -213,7 +213,7 @@ class ReadOnlyTransactions(ReadTransactions):
             connection, self._seen = _look(self._path, self._format, "mode=ro&immutable=1"), seen
         self._connection = connection
 
-    def work(self, jobs: Sequence[Job]) -> list[Any]:
+    def work(self, jobs: Sequence[Job]) -> list[object]:
         fault: StoreFault = StoreFault("locked", f"store {self._path}: is being written")
         for _ in range(_TRIES):
             if self._is_current():

@@ -28,7 +28,7 @@ class Job(msgspec.Struct, frozen=True):
     `is_vital`: synced before confirmation; `size` in bytes.
     """
 
-    run: Callable[[Connection], Any]
+    run: Callable[[Connection], object]
     callback: Callable[[Any], None]
     writes: bool = False
     is_vital: bool = False
@@ -41,7 +41,7 @@ class _Transactions(Protocol):
     def open(self) -> None:
         """Raises `StoreFault`."""
 
-    def work(self, jobs: Sequence[Job]) -> list[Any]:
+    def work(self, jobs: Sequence[Job]) -> list[object]:
         """A result or `StoreError` for each job. Never raises."""
 
     def close(self) -> None: ...
@@ -144,7 +144,7 @@ class Worker:
                 return jobs, True
         return jobs, False
 
-    def _hop(self, call: Callable[..., None], *args: Any) -> None:
+    def _hop(self, call: Callable[..., None], *args: object) -> None:
         assert self._loop is not None
         try:
             self._loop.call_soon_threadsafe(call, *args)
@@ -159,7 +159,7 @@ class Worker:
         if opened is not None:
             _settle(opened, fault)
 
-    def _deliver(self, jobs: Sequence[Job], results: Sequence[Any]) -> None:
+    def _deliver(self, jobs: Sequence[Job], results: Sequence[object]) -> None:
         self._waiting -= len(jobs)
         for job, result in zip(jobs, results, strict=True):
             self._bytes -= job.size

@@ -3,7 +3,7 @@
 Too many deaths in a period end it; until then the pause doubles with each failed attempt.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -144,5 +144,5 @@ def is_first_start(life: Life) -> bool:
     return life.state is UpstreamState.STARTING and life.reason is None
 
 
-def _because(life: Life, cause: Cause, **fields: Any) -> Life:
+def _because(life: Life, cause: Cause, **fields: object) -> Life:
     return replace(life, reason=cause.reason, code=cause.code, spent=0, **fields)

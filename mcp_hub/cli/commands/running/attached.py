@@ -28,6 +28,7 @@ from mcp_hub.files import open_null
 if TYPE_CHECKING:
     from mcp_hub.app.http import HttpFront
     from mcp_hub.cli.http_server import HttpServer
+    from mcp_hub.fronts.http.response import Receive, Scope, Send
 
 
 class _BackgroundHttp:
@@ -105,7 +106,7 @@ class _BackgroundHttp:
         return server
 
 
-async def _dashboard_only(front: "HttpFront", scope: Any, receive: Any, send: Any) -> None:
+async def _dashboard_only(front: "HttpFront", scope: "Scope", receive: "Receive", send: "Send") -> None:
     """Other users reach the port, too: they need the operator's token."""
     owned = front.dashboard is not None and front.dashboard.owns(scope["path"])
     await front.endpoints(scope if owned else {**scope, "path": "/"}, receive, send)

@@ -91,6 +91,7 @@ from mcp_hub.upstreams.process.lookups import CommandOutputs
 from mcp_hub.upstreams.process.watchdog import Watchdog
 
 if TYPE_CHECKING:
+    from mcp_hub.sandbox.learning import Learning
     from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
 
 log = get_logger(__name__)
@@ -183,15 +184,19 @@ async def open_app(
     owns_process: bool = True,
     client: ClientEra | None = None,
     clients: deque[str | None] | None = None,
+    learning: "Learning | None" = None,
 ) -> AsyncIterator[App]:
     """A hub with its upstreams started; ends calls and upstreams on exit.
 
     `has_executors`: clients can register tools. Without `owns_process` nothing process-wide changes. `clients`: for a
-    background hub, which outlives them.
+    background hub, which outlives them. `learning`: the servers' sandboxes learn.
     """
     if owns_process:
         provide(open_files(loaded.settings, has_clients=clients is not None or has_executors))
-    app = build(loaded, env, has_executors=has_executors, owns_process=owns_process, client=client, clients=clients)
+    app = build(
+        loaded, env, has_executors=has_executors, owns_process=owns_process, client=client, clients=clients,
+        learning=learning,
+    )  # fmt: skip
     log_sources(loaded)
     with named_loop(), nullcontext() if app.server_logs is None else app.server_logs.recording():
         async with _running(app):
@@ -238,6 +243,7 @@ def _sources(
     store: EventStore,
     owns_process: bool,
     clients: deque[str | None] | None,
+    learning: "Learning | None",
 ) -> UpstreamFactory:
     state, folder = state_dir(env), str(loaded.path.absolute().parent)
     memory, era, clock = EraCache(state / "eras.json"), client or ClientEra(Era.HANDSHAKE), SystemClock()
@@ -250,6 +256,7 @@ def _sources(
         holder=partial(session_holder, store),
         read=partial(load, loaded.path, env, lenient=True, is_named=loaded.is_named), clients=clients,
         starts=StartFolders.of(Path(loaded.place), state), outputs=CommandOutputs(watchdog, clock, env, folder),
+        learning=learning,
     )  # fmt: skip
 
 
@@ -347,7 +354,7 @@ def _operations(loaded: Loaded, applier: Applier, watchdog: Watchdog) -> Admin:
 
 def build(
     loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False, owns_process: bool = True,
-    client: ClientEra | None = None, clients: deque[str | None] | None = None,
+    client: ClientEra | None = None, clients: deque[str | None] | None = None, learning: "Learning | None" = None,
 ) -> App:  # fmt: skip
     """A hub that does not run yet; call it on its event loop."""
     settings, state, current = loaded.settings, state_dir(env), Current(loaded.settings, time_limits(loaded.settings))
@@ -358,7 +365,9 @@ def build(
     approvals = _approvals(loaded, records, changes, servers)
     catalog = _catalog(settings, servers, changes, approvals, owns_process=owns_process)
     checked = _gate(catalog, approvals, current)
-    sources = _sources(loaded, env, watchdog, changes, logins, checked, turn, client, store, owns_process, clients)
+    sources = _sources(
+        loaded, env, watchdog, changes, logins, checked, turn, client, store, owns_process, clients, learning
+    )
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     executors = _executor_upstream(settings, env, changes, servers) if has_executors else None
     streams = StreamTable(store, clock, stream_limits(settings), lambda row: hub.take_up(row))

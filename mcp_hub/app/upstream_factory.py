@@ -52,6 +52,7 @@ from mcp_hub.upstreams.supervision.scoped import Scoped
 from mcp_hub.upstreams.supervision.server import OwnedUpstream, SupervisorRules
 
 if TYPE_CHECKING:
+    from mcp_hub.sandbox.learning import Learning
     from mcp_hub.sandbox.server import ServerSandbox
 
 log = get_logger(__name__)
@@ -72,7 +73,7 @@ def _nothing_to_read() -> Loaded:
 class UpstreamFactory(msgspec.Struct, frozen=True):
     """Parts shared by all upstreams. Relative commands and modules are searched in `folder`.
 
-    `clients`: their folders, the latest last; only in a background hub. `read` loads the configuration again.
+    `clients`: folders in a background hub, the latest last. `read` loads the configuration again.
     """
 
     env: Mapping[str, str]
@@ -92,6 +93,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     clients: deque[str | None] | None = None
     starts: StartFolders = StartFolders(None, Path(os.devnull))
     outputs: CommandOutputs | None = None
+    learning: "Learning | None" = None
     sandboxes: dict[str, "ServerSandbox"] = msgspec.field(default_factory=dict)
 
     def _eras(self, server: ServerSettings) -> ServerEras:
@@ -217,7 +219,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         if settings.effective(name).sandbox.mode != "off":
             from mcp_hub.app.attached.sandboxes import server_sandbox
 
-            self.sandboxes[name] = server_sandbox(settings, name, self.env, self.starts, sandbox)
+            self.sandboxes[name] = server_sandbox(settings, name, self.env, self.starts, sandbox, self.learning)
         output = None if self.logs is None else partial(self.logs.output, name)
         spec = partial(self._spec, settings, name, server, output)
         return partial(self._spec_with_outputs, spec, name, server, self.clock.now()) if server.command_texts else spec

@@ -13,7 +13,7 @@ import anyio
 import msgspec
 from pydantic import SecretStr
 
-from mcp_hub.app.attached.sandboxes import learning_run, server_sandbox
+from mcp_hub.app.attached.sandboxes import learning_run
 from mcp_hub.app.build import App, open_app
 from mcp_hub.app.http import HttpFront, connections_of
 from mcp_hub.app.readiness import not_ready
@@ -69,9 +69,8 @@ async def learn(
     """Runs the server until a signal, Enter, or the time. Calls `use` when it answers or fails."""
     token = secrets.token_urlsafe(24)
     started = settings_for(loaded, server, token, limits_hosts=limits_hosts)
-    async with received_signals() as signals, open_app(started, os.environ) as app:
-        learning, sources = learning_run(), app.operations.applier.sources
-        sources.sandboxes[server] = server_sandbox(app.settings, server, os.environ, sources.starts, learning=learning)
+    learning = learning_run()
+    async with received_signals() as signals, open_app(started, os.environ, learning=learning) as app:
         app.upstream_set.wake(server)
         async with _served(app) as url, connect(url, token) as client:
             await _until_ended(signals, app, LearningHub(url, token, client, []), seconds, use)

@@ -94,7 +94,10 @@ def _escape(char: str) -> str:
 
 
 def _is_text(text: str) -> bool:
-    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError:  # `...` ends a document
+        return False
     return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:str" and node.value == text
 
 

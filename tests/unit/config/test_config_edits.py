@@ -134,3 +134,12 @@ def test_value_that_is_there_changes_no_byte_and_an_empty_one_is_not_taken_for_i
 def test_server_that_is_not_there_is_not_removed() -> None:
     with pytest.raises(KeyError):
         remove("servers: {}\n", "servers.yaml", ("servers", "a"))
+
+
+@pytest.mark.parametrize("text", ["...", "---", "~", "null", "1e3", "0x1F", "2020-01-01", "--", ".", ":"])
+def test_text_that_yaml_takes_for_something_else_is_quoted(text: str) -> None:
+    done = put(
+        "servers: {}\n", "servers.yaml", ("servers", "b"), {"command": text, "args": [text], "env": {text: text}}
+    )
+    data = entries.read_data(done, "servers.yaml")
+    assert data == {"servers": {"b": {"command": text, "args": [text], "env": {text: text}}}}

@@ -82,6 +82,28 @@ class Server(OtherEnd):
 Script = Callable[[Server], Awaitable[object]]
 
 
+def answering(*steps: tuple[str, Any]) -> Script:
+    """Requests of these methods, each with its answer: a result, the code of an error with or without data, or text.
+
+    One whose answer is None gets none; after "close" there is no server.
+    """
+
+    async def script(server: Server) -> None:
+        for method, answer in steps:
+            if method == "close":
+                server.close()
+            elif answer is None:
+                await server.expect(method)
+            elif isinstance(answer, str):
+                await server.reply(method, answer)
+            elif isinstance(answer, int | tuple):
+                await server.refuse(method, *(answer if isinstance(answer, tuple) else (answer,)))
+            else:
+                await server.answer(method, answer)
+
+    return script
+
+
 @asynccontextmanager
 async def talking(
     era: Era = Era.HANDSHAKE, *, apps: bool = True, observer: Observer | None = None, **capabilities: Any

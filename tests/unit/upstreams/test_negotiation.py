@@ -1,5 +1,10 @@
 """Every way in which a server may take the question for its era."""
 
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
 import anyio
 import pytest
 
@@ -16,7 +21,17 @@ from mcp_hub.upstreams.peer.negotiation import (
     negotiate,
 )
 from mcp_hub.upstreams.peer.state import CLIENT_INFO, PeerInfo
-from tests.unit.upstreams.scripted import APPS, DISCOVERED, EXTENSIONS, INITIALIZED, Script, Server, talking, together
+from tests.unit.upstreams.scripted import (
+    APPS,
+    DISCOVERED,
+    EXTENSIONS,
+    INITIALIZED,
+    Script,
+    Server,
+    answering,
+    talking,
+    together,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -101,24 +116,6 @@ async def test_a_server_that_refuses_the_probe_is_asked_to_initialise(code: int)
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [
-        *('"result":{"content":[}', '"result":null', '"result":[]', '"error":"what?"'),
-        *(
-            f'"result":{{"supportedVersions":{versions}}}'
-            for versions in ("[]", '["2031-01-01"]', '"2026-07-28"', "null")
-        ),
-    ],
-)
-async def test_an_answer_to_the_probe_that_cannot_be_read_or_has_no_version_of_ours_is_a_refusal(answer: str) -> None:
-    async def script(server: Server) -> None:
-        await server.reply("server/discover", answer)
-        await server.handshake()
-
-    assert (await settled(script)).era is HANDSHAKE
-
-
-@pytest.mark.parametrize(
     ("answer", "is_modern"),
     [
         ({"result": DISCOVERED}, True),
@@ -182,96 +179,112 @@ async def test_the_time_of_the_probe_begins_when_the_server_runs() -> None:
     assert info.era is HANDSHAKE
 
 
-@pytest.mark.parametrize("known", [speaking(HANDSHAKE), None])
-async def test_a_server_that_refuses_initialize_by_version_is_modern(known: KnownEras | None) -> None:
-    async def script(server: Server) -> None:
-        if known is None:
-            await server.refuse("server/discover", -32603)
-        await server.refuse("initialize", -32022, {"supported": ["2026-07-28"]})
-        await server.answer("server/discover", DISCOVERED)
+PROBE, HELLO = "server/discover", "initialize"
+BOTH = speaking(HANDSHAKE, MODERN)
+SHAKEN = [(HELLO, INITIALIZED), ("notifications/initialized", None)]
+SUPPORTED = {"supported": ["2026-07-28"]}
+UNREADABLE = ['"result":{"content":[}', '"result":null', '"result":[]', '"error":"what?"']
+UNREADABLE += [f'"result":{{"supportedVersions":{of}}}' for of in ("[]", '["2031-01-01"]', '"2026-07-28"', "null")]
+DATED = {"supported": ["1999-01-01"], "requested": "2025-11-25"}
 
+
+@dataclass
+class Talk:
+    """Terms, what the server does, and what comes of it: an era, or a failure, whose text or code is in `says`."""
+
+    steps: Sequence[tuple[str, Any]]
+    outcome: Era | type[StartFailed]
+    learned: list[tuple[Era, bool]] | None = None
+    prefer: Era = MODERN
+    known: KnownEras | None = None
+    wanted: Era | None = None
+    says: str = ""
+
+
+LEARNED_NOW = [(HANDSHAKE, False), (MODERN, True)]
+TALKS = {
+    **{f"unreadable {n}": Talk([(PROBE, text), *SHAKEN], HANDSHAKE) for n, text in enumerate(UNREADABLE)},
+    "refuses initialize by version": Talk(
+        [(HELLO, (-32022, SUPPORTED)), (PROBE, DISCOVERED)], MODERN, LEARNED_NOW, HANDSHAKE, speaking(HANDSHAKE)
+    ),
+    "refuses probe, then initialize by version": Talk(
+        [(PROBE, -32603), (HELLO, (-32022, SUPPORTED)), (PROBE, DISCOVERED)], MODERN, LEARNED_NOW, HANDSHAKE
+    ),
+    "handshake is wanted": Talk(SHAKEN, HANDSHAKE, None, HANDSHAKE, wanted=HANDSHAKE),
+    "handshake is known": Talk(SHAKEN, HANDSHAKE, None, HANDSHAKE, speaking(HANDSHAKE)),
+    "both are known": Talk(SHAKEN, HANDSHAKE, None, HANDSHAKE, BOTH),
+    "both on one pipe": Talk([(PROBE, DISCOVERED), *SHAKEN], HANDSHAKE, [(MODERN, True), (HANDSHAKE, True)], HANDSHAKE),
+    "known to refuse the handshake": Talk(
+        [(PROBE, DISCOVERED)], MODERN, None, HANDSHAKE, speaking(MODERN, refuses=HANDSHAKE)
+    ),
+    **{
+        f"locked by the probe: {name}": Talk([(PROBE, DISCOVERED), *steps], FreshNeeded, [(MODERN, True)], HANDSHAKE)
+        for name, steps in {
+            "silent": [(HELLO, None)],
+            "ends": [(HELLO, None), ("close", None)],
+            **{str(code): [(HELLO, (code, SUPPORTED))] for code in (-32600, -32601, -32022)},
+        }.items()
+    },
+    "passing error of initialize": Talk([(HELLO, -32603)], StartFailed, [], HANDSHAKE, BOTH),
+    "passing error of the probe": Talk([(PROBE, -32603)], StartFailed, [], MODERN, BOTH),
+    **{
+        f"no longer speaks {prefer.value}: {code}": Talk(
+            [(method, (code, SUPPORTED))], AnotherProcess, [(prefer, False)], prefer, BOTH
+        )
+        for prefer, method, code in ((HANDSHAKE, HELLO, -32601), (HANDSHAKE, HELLO, -32022), (MODERN, PROBE, -32601))
+    },
+    "dies of the probe": Talk([(PROBE, None), ("close", None)], ProbeKilled, says=PROBE),
+    "dies after its refusal": Talk([(PROBE, -32602), ("close", None)], ProbeKilled, says=PROBE),
+    "dies, and is to be modern": Talk(
+        [(PROBE, None), ("close", None)], StartFailed, wanted=MODERN, says="closed_output"
+    ),
+    **{
+        f"no common version: {code}": Talk(
+            [(PROBE, (code, {"supported": ["2031-01-01"]}))], StartFailed, says="era_mismatch .*2031-01-01"
+        )
+        for code in (-32020, -32021, -32022)
+    },
+    **{
+        f"refuses both: {code}": Talk([(PROBE, -32601), (HELLO, (code, data))], StartFailed, says=f"{says} ")
+        for code, data, says in (
+            (-32603, None, "handshake_failed"),
+            (-32602, DATED, "era_mismatch"),
+            (-32601, None, "not_mcp"),
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("talk", TALKS.values(), ids=TALKS)
+async def test_steps_of_a_server_settle_its_era_or_fail(talk: Talk) -> None:
     learned: list[tuple[Era, bool]] = []
-    assert (await settled(script, known=known, prefer=HANDSHAKE, learned=learned)).era is MODERN
-    assert learned == [(HANDSHAKE, False), (MODERN, True)]
+    settling = settled(answering(*talk.steps), talk.wanted, talk.known, talk.prefer, learned)
+    if isinstance(talk.outcome, Era):
+        assert (await settling).era is talk.outcome
+    else:
+        with pytest.raises(talk.outcome) as caught:
+            await settling
+        assert re.match(talk.says, f"{caught.value.code} {caught.value}") or talk.says in str(caught.value)
+        assert talk.outcome is ProbeKilled or not isinstance(caught.value, ProbeKilled)
+    assert talk.learned is None or learned == talk.learned
 
 
 @pytest.mark.parametrize(
-    ("wanted", "known"),
-    [(HANDSHAKE, None), (None, speaking(HANDSHAKE)), (None, speaking(HANDSHAKE, MODERN))],
-)
-async def test_a_server_known_for_its_handshake_is_not_probed(wanted: Era | None, known: KnownEras | None) -> None:
-    async def script(server: Server) -> None:
-        await server.handshake()
-
-    assert (await settled(script, wanted, known, prefer=HANDSHAKE)).version == "2025-06-18"
-
-
-# -- both eras
-
-
-async def test_a_server_of_both_eras_is_initialised_on_the_pipe_that_was_probed() -> None:
-    async def script(server: Server) -> None:
-        await server.answer("server/discover", DISCOVERED)
-        await server.handshake()
-
-    learned: list[tuple[Era, bool]] = []
-    assert (await settled(script, prefer=HANDSHAKE, learned=learned)).version == "2025-06-18"
-    assert learned == [(MODERN, True), (HANDSHAKE, True)]
-
-
-async def test_a_server_known_to_refuse_the_handshake_is_not_asked_again() -> None:
-    async def script(server: Server) -> None:
-        await server.answer("server/discover", DISCOVERED)
-
-    assert (await settled(script, known=speaking(MODERN, refuses=HANDSHAKE), prefer=HANDSHAKE)).era is MODERN
-
-
-@pytest.mark.parametrize("how", [None, "ended", -32600, -32601, -32022])
-async def test_a_server_that_is_locked_by_the_probe_has_to_be_started_again(how: str | int | None) -> None:
-    async def script(server: Server) -> None:
-        await server.answer("server/discover", DISCOVERED)
-        if isinstance(how, int):
-            await server.refuse("initialize", how, {"supported": ["2026-07-28"]})
-            return
-        await server.expect("initialize")
-        if how == "ended":
-            server.close()
-
-    learned: list[tuple[Era, bool]] = []
-    with pytest.raises(FreshNeeded):
-        await settled(script, prefer=HANDSHAKE, learned=learned)
-    assert learned == [(MODERN, True)]
-
-
-@pytest.mark.parametrize("prefer", [HANDSHAKE, MODERN])
-async def test_a_passing_error_of_a_server_of_both_eras_does_not_change_its_era(prefer: Era) -> None:
-    async def script(server: Server) -> None:
-        await server.refuse("initialize" if prefer is HANDSHAKE else "server/discover", -32603)
-
-    learned: list[tuple[Era, bool]] = []
-    with pytest.raises(StartFailed):
-        await settled(script, known=speaking(HANDSHAKE, MODERN), prefer=prefer, learned=learned)
-    assert learned == []
-
-
-@pytest.mark.parametrize(
-    ("prefer", "asked", "code"),
+    ("members", "info"),
     [
-        (HANDSHAKE, "initialize", -32601),
-        (HANDSHAKE, "initialize", -32022),
-        (MODERN, "server/discover", -32601),
+        (
+            {"protocolVersion": "2024-11-05", "capabilities": [], "serverInfo": "me", "instructions": {"no": 1}},
+            PeerInfo(HANDSHAKE, "2024-11-05"),
+        ),
+        (
+            {"protocolVersion": "DRAFT-2025-v3+" + "x" * 50, "capabilities": {}},
+            PeerInfo(HANDSHAKE, "DRAFT-2025-v3+" + "x" * 50),
+        ),
     ],
+    ids=["wrong types are left out", "version that the hub does not know"],
 )
-async def test_a_server_that_no_longer_speaks_an_era_is_asked_for_the_other_one_in_another_process(
-    prefer: Era, asked: str, code: int
-) -> None:
-    async def script(server: Server) -> None:
-        await server.refuse(asked, code, {"supported": ["2026-07-28"]})
-
-    learned: list[tuple[Era, bool]] = []
-    with pytest.raises(AnotherProcess):
-        await settled(script, known=speaking(HANDSHAKE, MODERN), prefer=prefer, learned=learned)
-    assert learned == [(prefer, False)]
+async def test_answer_to_initialize_is_read_as_far_as_it_can_be(members: JsonObject, info: PeerInfo) -> None:
+    assert await settled(answering((HELLO, members), SHAKEN[1]), HANDSHAKE) == info
 
 
 async def test_a_server_known_as_modern_has_all_the_time_of_its_start_for_the_answer() -> None:
@@ -282,41 +295,6 @@ async def test_a_server_known_as_modern_has_all_the_time_of_its_start_for_the_an
         await server.send(id=probe["id"], result=DISCOVERED)
 
     assert (await settled(script, known=speaking(MODERN))).era is MODERN
-
-
-# -- failing
-
-
-@pytest.mark.parametrize("code", [None, -32602])
-async def test_a_server_that_dies_of_the_probe_also_after_it_has_refused_it_can_be_started_again(
-    code: int | None,
-) -> None:
-    async def script(server: Server) -> None:
-        await (server.expect("server/discover") if code is None else server.refuse("server/discover", code))
-        server.close()
-
-    with pytest.raises(ProbeKilled, match="server/discover"):
-        await settled(script)
-
-
-async def test_a_server_that_is_to_be_modern_and_dies_is_not_taken_for_an_old_one() -> None:
-    async def script(server: Server) -> None:
-        await server.expect("server/discover")
-        server.close()
-
-    with pytest.raises(StartFailed) as caught:
-        await settled(script, MODERN)
-    assert not isinstance(caught.value, ProbeKilled) and caught.value.code == "closed_output"
-
-
-@pytest.mark.parametrize("code", [-32020, -32021, -32022])
-async def test_a_modern_refusal_means_that_there_is_no_common_version(code: int) -> None:
-    async def script(server: Server) -> None:
-        await server.refuse("server/discover", code, {"supported": ["2031-01-01"]})
-
-    with pytest.raises(StartFailed, match="2031-01-01") as caught:
-        await settled(script)
-    assert caught.value.code == "era_mismatch"
 
 
 @pytest.mark.parametrize(
@@ -330,38 +308,3 @@ async def test_an_answer_to_initialize_without_a_handshake_version_is_a_failure(
         await settled(script, HANDSHAKE)
     assert caught.value.code == "era_mismatch"
     assert str(caught.value).isascii() and len(str(caught.value)) < 200
-
-
-async def test_a_version_that_the_hub_does_not_know_is_one() -> None:
-    async def script(server: Server) -> None:
-        await server.answer("initialize", {**INITIALIZED, "protocolVersion": "DRAFT-2025-v3+" + "x" * 50})
-        await server.expect("notifications/initialized")
-
-    assert (await settled(script, HANDSHAKE)).version.startswith("DRAFT")
-
-
-@pytest.mark.parametrize(
-    ("code", "data", "said"),
-    [
-        (-32603, None, "handshake_failed"),
-        (-32602, {"supported": ["1999-01-01"], "requested": "2025-11-25"}, "era_mismatch"),
-        (-32601, None, "not_mcp"),
-    ],
-)
-async def test_a_server_that_refuses_both_says_why(code: int, data: JsonObject | None, said: str) -> None:
-    async def script(server: Server) -> None:
-        await server.refuse("server/discover", -32601)
-        await server.refuse("initialize", code, data)
-
-    with pytest.raises(StartFailed) as caught:
-        await settled(script)
-    assert caught.value.code == said
-
-
-async def test_what_a_server_says_of_itself_in_wrong_types_is_left_out() -> None:
-    async def script(server: Server) -> None:
-        wrong = {"capabilities": [], "serverInfo": "me", "instructions": {"no": 1}}
-        await server.answer("initialize", {"protocolVersion": "2024-11-05", **wrong})
-        await server.expect("notifications/initialized")
-
-    assert await settled(script, HANDSHAKE) == PeerInfo(HANDSHAKE, "2024-11-05")

@@ -28,79 +28,64 @@ def asking() -> EraCache:
 
 
 @pytest.mark.parametrize("first", list(Era))
-def test_callers_of_both_eras_share_one_connection_in_the_era_of_the_first_one(first: Era) -> None:
-    @virtual
-    async def check() -> None:
-        async with following(EraToys(), client=ClientEra(first)) as far:
-            for era in (first, *Era):
-                assert await far.call(era) is first
-            assert await far.call(MODERN, is_program=True) is first
-            assert far.toys.begun == [first] and far.status.second is None
-
-    check()
+@virtual
+async def test_callers_of_both_eras_share_one_connection_in_the_era_of_the_first_one(first: Era) -> None:
+    async with following(EraToys(), client=ClientEra(first)) as far:
+        for era in (first, *Era):
+            assert await far.call(era) is first
+        assert await far.call(MODERN, is_program=True) is first
+        assert far.toys.begun == [first] and far.status.second is None
 
 
 @pytest.mark.parametrize("spoken", list(Era))
-def test_a_server_of_one_era_has_one_connection_for_all(spoken: Era) -> None:
-    @virtual
-    async def check() -> None:
-        async with following(EraToys(eras={spoken})) as far:
-            for era in (HANDSHAKE, MODERN, HANDSHAKE):
-                assert await far.call(era) is spoken
-            await anyio.sleep(5000)
-            assert far.status.state is READY and far.toys.running == [spoken]
-
-    check()
+@virtual
+async def test_a_server_of_one_era_has_one_connection_for_all(spoken: Era) -> None:
+    async with following(EraToys(eras={spoken})) as far:
+        for era in (HANDSHAKE, MODERN, HANDSHAKE):
+            assert await far.call(era) is spoken
+        await anyio.sleep(5000)
+        assert far.status.state is READY and far.toys.running == [spoken]
 
 
 @pytest.mark.parametrize("eras", [set(Era), {HANDSHAKE}])
-def test_a_quick_call_takes_as_many_steps_in_either_era(eras: set[Era]) -> None:
-    @virtual
-    async def check() -> None:
-        async with following(EraToys(eras=eras)) as far:
-            steps = {}
-            for era in Era:
-                await far.call(era)
-                far.toys.wire.is_pipe = True
-                far.begin(era)
-                steps[era] = far.begin(era)
-            assert len(far.toys.called) == 6
-            assert steps[HANDSHAKE] == steps[MODERN]
-
-    check()
+@virtual
+async def test_a_quick_call_takes_as_many_steps_in_either_era(eras: set[Era]) -> None:
+    async with following(EraToys(eras=eras)) as far:
+        steps = {}
+        for era in Era:
+            await far.call(era)
+            far.toys.wire.is_pipe = True
+            far.begin(era)
+            steps[era] = far.begin(era)
+        assert len(far.toys.called) == 6
+        assert steps[HANDSHAKE] == steps[MODERN]
 
 
 # -- which comes first
 
 
 @pytest.mark.parametrize("era", list(Era))
-def test_the_client_of_a_hub_over_stdio_decides_with_which_era_its_servers_start(era: Era) -> None:
-    @virtual
-    async def check() -> None:
-        client = ClientEra(waits=True)
-        async with following(EraToys(), client=client) as far:
-            await anyio.sleep(0.3)
-            client.meet(era)
-            assert await far.call(era) is era
-            assert far.toys.begun == [era]
-
-    check()
+@virtual
+async def test_the_client_of_a_hub_over_stdio_decides_with_which_era_its_servers_start(era: Era) -> None:
+    client = ClientEra(waits=True)
+    async with following(EraToys(), client=client) as far:
+        await anyio.sleep(0.3)
+        client.meet(era)
+        assert await far.call(era) is era
+        assert far.toys.begun == [era]
 
 
 @pytest.mark.parametrize("era", list(Era))
-def test_a_connection_that_nobody_has_used_begins_anew_in_the_era_of_the_first_client(era: Era) -> None:
-    @virtual
-    async def check() -> None:
-        client = ClientEra()
-        async with following(EraToys(), client=client) as far:
-            await far.until(READY)
-            client.meet(era)
-            await anyio.sleep(10)
-            assert far.toys.running == [era] and far.status.restarts == 0
-            assert far.toys.begun == ([MODERN] if era is MODERN else [MODERN, HANDSHAKE])
-            assert await far.call(era) is era
-
-    check()
+@virtual
+async def test_a_connection_that_nobody_has_used_begins_anew_in_the_era_of_the_first_client(era: Era) -> None:
+    client = ClientEra()
+    async with following(EraToys(), client=client) as far:
+        await far.until(READY)
+        client.meet(era)
+        await anyio.sleep(10)
+        assert far.toys.running == [era] and far.status.restarts == 0
+        assert far.toys.begun == ([MODERN] if era is MODERN else [MODERN, HANDSHAKE])
+        assert await far.call(era) is era
 
 
 @virtual
@@ -142,20 +127,17 @@ async def test_the_next_connection_has_the_era_of_the_last_caller() -> None:
 
 
 @pytest.mark.parametrize("last", list(Era))
-def test_a_server_that_replaces_another_one_has_the_era_of_the_last_caller_and_begins_once(last: Era) -> None:
-    @virtual
-    async def check() -> None:
-        toys, cache, client = EraToys(), EraCache(None), ClientEra(MODERN)
-        async with following(toys, cache, client) as far:
-            await far.call(MODERN)
-            await far.call(last)
-        async with following(toys, cache, client) as far:
-            await far.until(READY)
-            await anyio.sleep(10)
-            assert [await far.call(era) for era in Era] == [last, last]
-            assert toys.begun == [MODERN, last]
-
-    check()
+@virtual
+async def test_a_server_that_replaces_another_one_has_the_era_of_the_last_caller_and_begins_once(last: Era) -> None:
+    toys, cache, client = EraToys(), EraCache(None), ClientEra(MODERN)
+    async with following(toys, cache, client) as far:
+        await far.call(MODERN)
+        await far.call(last)
+    async with following(toys, cache, client) as far:
+        await far.until(READY)
+        await anyio.sleep(10)
+        assert [await far.call(era) for era in Era] == [last, last]
+        assert toys.begun == [MODERN, last]
 
 
 # -- questions
@@ -197,25 +179,22 @@ async def test_a_call_that_could_not_ask_begins_anew_over_the_connection_on_whic
         ("resources/read", "never", "decline", 0, [MODERN, HANDSHAKE]),
     ],
 )
-def test_a_call_that_could_not_ask_begins_anew_only_if_that_is_safe_or_its_caller_agrees(
+@virtual
+async def test_a_call_that_could_not_ask_begins_anew_only_if_that_is_safe_or_its_caller_agrees(
     method: str, repetition: Repetition, action: str, questions: int, called: list[Era]
 ) -> None:
-    @virtual
-    async def check() -> None:
-        toys, channel = EraToys(asks=True), Caller(action=action)
-        async with following(toys, client=ClientEra(MODERN), repetition=lambda *_: repetition) as far:
-            await far.until(READY)
-            far.upstream._last = MODERN
-            call = replace(far.caller(HANDSHAKE), method=method)
-            with nullcontext() if len(called) == 2 else pytest.raises(RpcError, match="Call it again") as failed:
-                await far.upstream.call(call, channel)
-            assert toys.called == called and len(channel.questions) == questions
-            assert all("toy" in asked["message"] for asked in channel.questions)
-            if failed is not None:
-                assert failed.value.is_outcome_unknown and failed.value.about_upstream == ABOUT
-            assert await far.call(HANDSHAKE) is HANDSHAKE and toys.called == [*called, HANDSHAKE], "it can ask now"
-
-    check()
+    toys, channel = EraToys(asks=True), Caller(action=action)
+    async with following(toys, client=ClientEra(MODERN), repetition=lambda *_: repetition) as far:
+        await far.until(READY)
+        far.upstream._last = MODERN
+        call = replace(far.caller(HANDSHAKE), method=method)
+        with nullcontext() if len(called) == 2 else pytest.raises(RpcError, match="Call it again") as failed:
+            await far.upstream.call(call, channel)
+        assert toys.called == called and len(channel.questions) == questions
+        assert all("toy" in asked["message"] for asked in channel.questions)
+        if failed is not None:
+            assert failed.value.is_outcome_unknown and failed.value.about_upstream == ABOUT
+        assert await far.call(HANDSHAKE) is HANDSHAKE and toys.called == [*called, HANDSHAKE], "it can ask now"
 
 
 @virtual

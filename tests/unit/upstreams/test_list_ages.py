@@ -173,16 +173,29 @@ def names(lists: ListState) -> list[bytes]:
     return [raw[:14] for raw in lists.snapshot.lists[Kind.TOOL]]
 
 
-async def test_an_old_list_is_read_again_when_a_client_is_listed_it() -> None:
+def shown_thrice(lists: ListState, peer: Peer) -> None:
+    for _ in range(3):
+        lists.show(peer, Kind.TOOL, is_new=False)
+    lists.show(peer, Kind.PROMPT, is_new=True)
+
+
+def doubted_twice(lists: ListState, peer: Peer) -> None:
+    for _ in range(2):
+        lists.doubt(peer, Kind.TOOL)
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [shown_thrice, doubted_twice, lambda lists, peer: peer.list_changes.miss()],
+    ids=["an old list is shown", "the server does not know a tool", "a stream of announcements is back"],
+)
+async def test_list_is_read_again_once(happens: Callable[[ListState, Peer], None]) -> None:
     async with following([tool("old")]) as (lists, peer, server, changes):
         before = changes.version
-        for _ in range(3):
-            lists.show(peer, Kind.TOOL, is_new=False)
-        lists.show(peer, Kind.PROMPT, is_new=True)
+        happens(lists, peer)
         await server.answer("tools/list", {"tools": [tool("new")]})
         await changes.wait(before)
-        assert names(lists) == [b'{"name": "new"']
-        assert changes.version == before + 1
+        assert names(lists) == [b'{"name": "new"'] and changes.version == before + 1
 
 
 async def test_a_list_that_is_young_is_not_read_again() -> None:
@@ -206,25 +219,6 @@ async def test_an_unchanged_list_changes_no_byte_and_notifies_nobody() -> None:
             await anyio.lowlevel.checkpoint()
         assert lists.snapshot is known and changes.version == before
         assert last is not None and lists.last is not None and lists.last.at >= last.at
-
-
-async def test_a_tool_that_the_server_does_not_know_has_its_list_read_at_once() -> None:
-    async with following([tool("old")]) as (lists, peer, server, changes):
-        before = changes.version
-        lists.doubt(peer, Kind.TOOL)
-        lists.doubt(peer, Kind.TOOL)
-        await server.answer("tools/list", {"tools": [tool("new")]})
-        await changes.wait(before)
-        assert names(lists) == [b'{"name": "new"']
-
-
-async def test_lists_are_read_again_when_a_stream_of_announcements_is_back() -> None:
-    async with following([tool("old")]) as (lists, peer, server, changes):
-        before = changes.version
-        peer.list_changes.miss()
-        await server.answer("tools/list", {"tools": [tool("new")]})
-        await changes.wait(before)
-        assert names(lists) == [b'{"name": "new"']
 
 
 async def test_the_list_of_a_modern_server_is_kept_as_long_as_it_says() -> None:

@@ -9,12 +9,13 @@ from mcp_hub.errors import StartFailed
 from mcp_hub.types import CacheHint, Era, JsonObject, Kind, Snapshot
 from mcp_hub.upstreams.lists import list_reader
 from mcp_hub.upstreams.lists.list_reader import Listed, ListLimits, list_kinds, prepared
-from tests.unit.upstreams.scripted import Script, Server, talking, together
+from tests.unit.upstreams.scripted import Script, Server, answering, talking, together
 from tests.unit.wire.raw_lines import WAIT
 
 pytestmark = pytest.mark.anyio
 
 TOOL, RESOURCE, TEMPLATE, PROMPT = Kind.TOOL, Kind.RESOURCE, Kind.TEMPLATE, Kind.PROMPT
+LIST = "tools/list"
 EVERY: JsonObject = {"tools": {}, "resources": {}, "prompts": {}}
 
 
@@ -57,10 +58,7 @@ async def test_only_what_is_announced_is_asked_for_and_first_pages_together() ->
 
 @pytest.mark.parametrize("capabilities", [{}, {"logging": {}}])
 async def test_server_that_announces_no_list_is_asked_once_for_its_tools(capabilities: JsonObject) -> None:
-    async def script(server: Server) -> None:
-        await server.answer("tools/list", page("a", nextCursor="1"))
-        await server.answer("tools/list", page("b"))
-
+    script = answering((LIST, page("a", nextCursor="1")), (LIST, page("b")))
     async with talking(Era.HANDSHAKE, **capabilities) as (peer, server):
         found = await together(script(server), list_kinds(peer, set(Kind), ListLimits(), None))
         assert names(found[TOOL]) == ["a", "b"]
@@ -73,50 +71,29 @@ async def test_server_that_announces_no_list_is_asked_once_for_its_tools(capabil
 )
 async def test_server_without_lists_need_not_answer(answer: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(list_reader, "_UNANNOUNCED", 0.05)
-
-    async def script(server: Server) -> None:
-        if answer is None:
-            await server.expect("tools/list")
-        else:
-            await server.reply("tools/list", answer)
-
-    assert await listed(script, capabilities={}) == {}
+    assert await listed(answering((LIST, answer)), capabilities={}) == {}
 
 
 async def test_definitions_stay_as_they_were_written() -> None:
-    async def script(server: Server) -> None:
-        await server.reply("tools/list", r'"result":{"tools":[ {"name" : "a", "n": 1.10, "t":"\u0041"}, 7, null]}')
-
-    found = await listed(script, TOOL)
+    text = r'"result":{"tools":[ {"name" : "a", "n": 1.10, "t":"\u0041"}, 7, null]}'
+    found = await listed(answering((LIST, text)), TOOL)
     assert found[TOOL].raws == [rb'{"name" : "a", "n": 1.10, "t":"\u0041"}', b"7", b"null"]
 
 
-async def test_pages_are_followed_and_an_empty_cursor_is_a_cursor() -> None:
+@pytest.mark.parametrize("cursor", ["", 'x"y', 2, 0, -1, 2.5, 10**20])
+async def test_pages_are_followed_and_any_text_or_number_is_a_cursor(cursor: object) -> None:
     async def script(server: Server) -> None:
-        assert (await server.answer("tools/list", page("a", nextCursor="")))["params"] == {}
-        assert (await server.answer("tools/list", page("b", nextCursor='x"y')))["params"] == {"cursor": ""}
-        assert (await server.answer("tools/list", page("c")))["params"] == {"cursor": 'x"y'}
+        assert (await server.answer(LIST, page("a", nextCursor="1")))["params"] == {}
+        assert (await server.answer(LIST, page("b", nextCursor=cursor)))["params"] == {"cursor": "1"}
+        assert (await server.answer(LIST, page("c")))["params"] == {"cursor": cursor}
 
     found = await listed(script, TOOL)
     assert names(found[TOOL]) == ["a", "b", "c"] and found[TOOL].warnings == []
 
 
-@pytest.mark.parametrize("cursor", [2, 0, -1, 2.5, 10**20])
-async def test_number_is_a_cursor_and_goes_back_as_it_came(cursor: float) -> None:
-    async def script(server: Server) -> None:
-        await server.answer("tools/list", page("a", nextCursor=cursor))
-        assert (await server.answer("tools/list", page("b")))["params"] == {"cursor": cursor}
-
-    found = await listed(script, TOOL)
-    assert names(found[TOOL]) == ["a", "b"] and found[TOOL].warnings == []
-
-
 @pytest.mark.parametrize("cursor", [True, {}, [1]])
 async def test_cursor_of_another_kind_ends_the_list_with_a_warning(cursor: object) -> None:
-    async def script(server: Server) -> None:
-        await server.answer("tools/list", page("a", nextCursor=cursor))
-
-    found = await listed(script, TOOL)
+    found = await listed(answering((LIST, page("a", nextCursor=cursor))), TOOL)
     said = "the cursor of the next page is neither a text nor a number; stopped after 1 entry"
     assert names(found[TOOL]) == ["a"] and found[TOOL].warnings == [said]
 
@@ -125,10 +102,7 @@ async def test_cursor_of_another_kind_ends_the_list_with_a_warning(cursor: objec
     ("result", "form"), [('{"tools":null}', "null"), ("{}", "missing"), ('{"tools":{}}', "{}"), ('{"x":1}', "missing")]
 )
 async def test_list_that_is_null_or_absent_is_empty_with_a_warning(result: str, form: str) -> None:
-    async def script(server: Server) -> None:
-        await server.reply("tools/list", f'"result":{result}')
-
-    found = await listed(script, TOOL)
+    found = await listed(answering((LIST, f'"result":{result}')), TOOL)
     assert found[TOOL].raws == [] and found[TOOL].warnings == [f'"tools" is {form} in the answer, and counts as empty']
 
 
@@ -152,10 +126,7 @@ async def test_to_a_modern_server_every_page_carries_the_envelope_and_the_least_
     ],
 )
 async def test_a_hint_that_makes_no_sense_grants_nothing(members: dict[str, Any], hint: CacheHint) -> None:
-    async def script(server: Server) -> None:
-        await server.answer("tools/list", page("a", **members))
-
-    assert (await listed(script, TOOL))[TOOL].hint == hint
+    assert (await listed(answering((LIST, page("a", **members))), TOOL))[TOOL].hint == hint
 
 
 @pytest.mark.parametrize(
@@ -169,11 +140,8 @@ async def test_a_hint_that_makes_no_sense_grants_nothing(members: dict[str, Any]
 async def test_a_list_that_is_long_or_has_no_end_is_cut_with_a_warning(
     pages: list[str], limits: ListLimits, warning: str
 ) -> None:
-    async def script(server: Server) -> None:
-        for shown in pages:
-            await server.answer("tools/list", page(*shown[:-1], nextCursor=shown[-1]))
-        server.close()  # nobody asks for a page that would not be used
-
+    steps = [(LIST, page(*shown[:-1], nextCursor=shown[-1])) for shown in pages]
+    script = answering(*steps, ("close", None))  # nobody asks for a page that would not be used
     found = (await listed(script, TOOL, limits=limits))[TOOL]
     assert names(found) == ["a", "b", "c"] and found.warnings == [warning]
 
@@ -186,13 +154,9 @@ async def test_a_list_that_is_long_or_has_no_end_is_cut_with_a_warning(
 async def test_tools_that_are_announced_and_cannot_be_listed_to_the_end_are_a_failure(
     before: tuple[str, ...], answer: str
 ) -> None:
-    async def script(server: Server) -> None:
-        for name in before:
-            await server.answer("tools/list", page(name, nextCursor="1"))
-        await server.reply("tools/list", answer)
-
+    steps = [(LIST, page(name, nextCursor="1")) for name in before]
     with pytest.raises(StartFailed) as caught:
-        await listed(script, TOOL)
+        await listed(answering(*steps, (LIST, answer)), TOOL)
     assert caught.value.code == "list_failed"
 
 
@@ -223,11 +187,7 @@ BAD_PAGES = [
 
 @pytest.mark.parametrize("answer", BAD_PAGES)
 async def test_at_the_start_the_pages_before_a_bad_one_are_kept_with_a_warning(answer: str) -> None:
-    async def script(server: Server) -> None:
-        await server.answer("tools/list", page("a", nextCursor="1"))
-        await server.answer("tools/list", page("b", nextCursor="2"))
-        await server.reply("tools/list", answer)
-
+    script = answering((LIST, page("a", nextCursor="1")), (LIST, page("b", nextCursor="2")), (LIST, answer))
     found = (await listed(script, TOOL, silence=WAIT))[TOOL]
     (warning,) = found.warnings
     assert names(found) == ["a", "b"]
@@ -235,11 +195,7 @@ async def test_at_the_start_the_pages_before_a_bad_one_are_kept_with_a_warning(a
 
 
 async def test_at_the_start_a_silent_page_is_left_for_later_and_what_was_read_stays() -> None:
-    async def script(server: Server) -> None:
-        await server.answer("tools/list", page("a", nextCursor="1"))
-        await server.expect("tools/list")
-        assert (await server.line())["method"] == "notifications/cancelled"
-
+    script = answering((LIST, page("a", nextCursor="1")), (LIST, None), ("notifications/cancelled", None))
     found = (await listed(script, TOOL, silence=0.05))[TOOL]
     assert names(found) == ["a"] and found.is_late
     assert found.warnings == ["tools/list: no answer within 0.05 s; it is asked for again"]
@@ -260,12 +216,8 @@ async def test_at_the_start_silent_kinds_share_their_time_and_take_no_tool_away(
 
 
 async def test_a_server_that_goes_meanwhile_has_failed_whatever_was_asked() -> None:
-    async def script(server: Server) -> None:
-        await server.expect("prompts/list")
-        server.close()
-
     with pytest.raises(StartFailed) as caught:
-        await listed(script, capabilities={"prompts": {}})
+        await listed(answering(("prompts/list", None), ("close", None)), capabilities={"prompts": {}})
     assert caught.value.code == "closed_output"
 
 

@@ -51,30 +51,22 @@ async def test_a_server_that_answers_anything_at_all_lives(method: str) -> None:
 
 
 SIGNS: dict[str, Callable[[Peer], None]] = {
+    "given up by its caller": lambda peer: None,
     "notification": lambda peer: peer.on_notification(envelope(method="notifications/message")),
     "request": lambda peer: peer.on_request(envelope(method="ping", id=1)),
     "late answer": lambda peer: peer.on_late_answer(1),
 }
 
 
-@pytest.mark.parametrize("sign", SIGNS.values(), ids=SIGNS)
+@pytest.mark.parametrize("sign", SIGNS)
 @virtual
-async def test_a_server_that_says_something_of_its_own_lives(sign: Callable[[Peer], None]) -> None:
+async def test_a_server_that_says_something_of_its_own_or_whose_caller_gave_up_lives(sign: str) -> None:
     async with up(request_timeout=60.0) as far:
         far.toys.frozen = True
-        await give_up(far)
+        await give_up(far, is_overdue=sign != "given up by its caller")
         await anyio.sleep(30)
         peer = far.supervisor.state.peer
         assert peer is not None
-        sign(peer)
-        await anyio.sleep(1000)
-        assert (far.state, far.toys.starts) == (READY, 1)
-
-
-@virtual
-async def test_a_call_that_its_caller_gives_up_proves_nothing() -> None:
-    async with up(request_timeout=60.0) as far:
-        far.toys.frozen = True
-        await give_up(far, is_overdue=False)
+        SIGNS[sign](peer)
         await anyio.sleep(1000)
         assert (far.state, far.toys.starts) == (READY, 1)

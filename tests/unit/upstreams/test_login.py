@@ -1,6 +1,7 @@
 """A person logs in: what is asked of whom, what comes back, and who is turned away."""
 
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -96,19 +97,85 @@ async def test_another_port_on_this_machine_is_the_one_that_was_configured(tmp_p
 # -- what comes back
 
 
+@dataclass
+class Refusal:
+    """What is wrong at the authorization server or with the client, and what is said of it. No token is asked for."""
+
+    said: str
+    guard: dict[str, Any] = field(default_factory=dict)
+    client: ClientRegistration = PERSON
+    raw: bytes = b""
+    """In place of the metadata."""
+    asks_person: bool = True
+
+
+OWN = ClientRegistration(client_id="mine", client_secret="s3cr3t-of-mine", issuer="https://auth.example")
+NAMED = {"authorization_response_iss_parameter_supported": True}
+DENIED = {"code": None, "error": "access_denied", "error_description": "no\n\x1b[31mway"}
+REFUSALS = {
+    "foreign issuer": Refusal("iss mismatch", {"redirect": {"iss": "https://evil.example"}, "metadata": NAMED}),
+    "no issuer": Refusal("missing iss", {"redirect": {"iss": None}, "metadata": NAMED}),
+    "denied": Refusal("access_denied no  [31mway", {"redirect": DENIED, "metadata": NAMED}),
+    **{
+        f"PKCE {methods}": Refusal(
+            "protects logins by PKCE", {"metadata": {"code_challenge_methods_supported": methods}}, asks_person=False
+        )
+        for methods in (None, ["plain"])
+    },
+    "another issuer is configured": Refusal('and "issuer" another one', client=OWN, asks_person=False),
+    "long metadata": Refusal("answered with more than 1048576 bytes", raw=b"x" * ((1 << 20) + 1), asks_person=False),
+    "metadata no object": Refusal("does not say where to log in", raw=b"[]", asks_person=False),
+    "metadata no JSON": Refusal("does not say where to log in", raw=b"not json", asks_person=False),
+    "issuer of a machine": Refusal("mismatch", client=machine("https://auth.example"), asks_person=False),
+}
+
+
+async def refuses(folder: Path, refusal: Refusal) -> None:
+    guard = Authorization(**refusal.guard)
+    if refusal.raw:
+        guard._metadata = lambda: (200, refusal.raw)  # type: ignore[method-assign]  # bytes are sent as they are
+    async with serving(guard) as server:
+        show = browse if refusal.asks_person else never
+        said = await refused(server, GrantStore(folder / "oauth"), refusal.client, show=show)
+    assert refusal.said in said and said != "a browser was asked"
+    assert "/token" not in guard.asked and (refusal.asks_person or "/authorize" not in guard.asked)
+    assert GrantStore(folder / "oauth").load(key_of(server.url)) is None
+
+
+@pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS)
+async def test_login_is_refused_with_the_reason_and_no_token_is_asked_for(tmp_path: Path, refusal: Refusal) -> None:
+    await refuses(tmp_path, refusal)
+
+
 @pytest.mark.parametrize(
-    ("redirect", "said"),
+    "place",
     [
-        ({"iss": "https://evil.example"}, "iss mismatch"),
-        ({"iss": None}, "missing iss"),
-        ({"code": None, "error": "access_denied", "error_description": "no\n\x1b[31mway"}, "access_denied no  [31mway"),
+        "javascript:alert(1)",
+        "http://auth.example/authorize",
+        "https://user@auth.example/authorize",
+        "https://169.254.169.254/authorize",
+        "https://0.0.0.0/",
     ],
 )
-async def test_a_refused_or_foreign_answer_is_no_login(tmp_path: Path, redirect: dict[str, Any], said: str) -> None:
-    guard = Authorization(redirect=redirect, metadata={"authorization_response_iss_parameter_supported": True})
-    async with serving(guard) as server:
-        assert said in await refused(server, GrantStore(tmp_path / "oauth"))
-    assert "/token" not in guard.asked and GrantStore(tmp_path / "oauth").load(key_of(server.url)) is None
+async def test_no_browser_is_sent_to_such_a_place(tmp_path: Path, place: str) -> None:
+    await refuses(tmp_path, Refusal("", {"metadata": {"authorization_endpoint": place}}, asks_person=False))
+
+
+@pytest.mark.parametrize("key", ["token_endpoint", "registration_endpoint"])
+async def test_nothing_is_sent_to_a_place_that_others_can_read(tmp_path: Path, key: str) -> None:
+    said = "'http://auth.example' is refused: it is http://, which others on the network can read and change"
+    await refuses(tmp_path, Refusal(said, {"metadata": {key: "http://auth.example/x"}}))
+
+
+@pytest.mark.parametrize(
+    ("said", "guard"),
+    [
+        ("does not match", {"resource": {"resource": "https://other.example/mcp"}}),
+        ("issuer mismatch", {"metadata": {"issuer": "https://other.example"}}),
+    ],
+)
+async def test_a_server_is_not_believed_that_speaks_for_another(tmp_path: Path, said: str, guard: Any) -> None:
+    await refuses(tmp_path, Refusal(said, guard))
 
 
 async def test_codes_that_others_bring_are_turned_away_and_the_person_still_gets_in(tmp_path: Path) -> None:
@@ -145,59 +212,6 @@ async def test_who_never_comes_is_not_waited_for(tmp_path: Path) -> None:
         assert await refused(server, GrantStore(tmp_path), show=show, seconds=0.05) == "no login within 0.05 s"
 
 
-# -- where it may go
-
-
-@pytest.mark.parametrize(
-    "place",
-    [
-        "javascript:alert(1)",
-        "http://auth.example/authorize",
-        "https://user@auth.example/authorize",
-        "https://169.254.169.254/authorize",
-        "https://0.0.0.0/",
-    ],
-)
-async def test_no_browser_is_sent_to_such_a_place(tmp_path: Path, place: str) -> None:
-    guard = Authorization(metadata={"authorization_endpoint": place})
-    async with serving(guard) as server:
-        assert await refused(server, GrantStore(tmp_path), show=never) != "a browser was asked"
-    assert "/token" not in guard.asked
-
-
-@pytest.mark.parametrize("key", ["token_endpoint", "registration_endpoint"])
-async def test_nothing_is_sent_to_a_place_that_others_can_read(tmp_path: Path, key: str) -> None:
-    async with serving(Authorization(metadata={key: "http://auth.example/x"})) as server:
-        said = await refused(server, GrantStore(tmp_path))
-    assert said.endswith(
-        "'http://auth.example' is refused: it is http://, which others on the network can read and change"
-    )
-
-
-@pytest.mark.parametrize("methods", [None, ["plain"]])
-async def test_a_login_that_pkce_does_not_protect_is_refused(tmp_path: Path, methods: object) -> None:
-    guard = Authorization(metadata={"code_challenge_methods_supported": methods})
-    async with serving(guard) as server:
-        assert "protects logins by PKCE" in await refused(server, GrantStore(tmp_path))
-    assert "/authorize" not in guard.asked and "/token" not in guard.asked
-
-
-async def test_a_server_is_not_believed_that_speaks_for_another(tmp_path: Path) -> None:
-    store = GrantStore(tmp_path)
-    async with serving(Authorization(resource={"resource": "https://other.example/mcp"})) as server:
-        assert "does not match" in await refused(server, store)
-    async with serving(Authorization(metadata={"issuer": "https://other.example"})) as server:
-        assert "issuer mismatch" in await refused(server, store)
-
-
-async def test_the_configured_issuer_and_no_other_gets_the_secret(tmp_path: Path) -> None:
-    guard = Authorization()
-    client = ClientRegistration(client_id="mine", client_secret="s3cr3t-of-mine", issuer="https://auth.example")
-    async with serving(guard) as server:
-        assert 'and "issuer" another one' in await refused(server, GrantStore(tmp_path), client)
-    assert "/authorize" not in guard.asked and "/token" not in guard.asked
-
-
 async def test_cleartext_servers_get_no_login(tmp_path: Path) -> None:
     with pytest.raises(LoginFailed, match="must not go over http://"):
         await log_in("http://mcp.example/mcp", PERSON, GrantStore(tmp_path), browse, 1)
@@ -212,24 +226,6 @@ async def test_a_login_that_fails_says_why_without_the_secret_and_keeps_the_old_
         said = await refused(server, store, client)
         assert store.load(grant_key(server.url, client)) == before
     assert "invalid_client" in said and "s3cr3t-of-mine" not in said
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (b"x" * ((1 << 20) + 1), "answered with more than 1048576 bytes"),
-        (b"[]", "does not say where to log in"),
-        (b"not json", "does not say where to log in"),
-    ],
-)
-async def test_metadata_that_is_too_long_or_makes_no_sense_ends_the_login(
-    tmp_path: Path, answer: bytes, said: str
-) -> None:
-    guard = Authorization()
-    guard._metadata = lambda: (200, answer)  # type: ignore[method-assign]  # bytes are sent as they are
-    async with serving(guard) as server:
-        assert said in await refused(server, GrantStore(tmp_path), show=never)
-    assert "/authorize" not in guard.asked
 
 
 async def test_logging_out_removes_what_there_was(tmp_path: Path) -> None:
@@ -251,13 +247,6 @@ async def test_the_hub_logs_in_by_itself_with_its_secret(tmp_path: Path) -> None
         grant = await logged_in(server, GrantStore(tmp_path), machine(base, scopes=("read",)), show=never)
     (form,) = guard.asked["/token"]
     assert (form["grant_type"], form["scope"], grant.access_token) == ("client_credentials", "read", "a-1")
-
-
-async def test_its_secret_goes_to_no_issuer_but_its_own(tmp_path: Path) -> None:
-    guard = Authorization()
-    async with serving(guard) as server:
-        said = await refused(server, GrantStore(tmp_path), machine("https://auth.example"), show=never)
-    assert "mismatch" in said and "/token" not in guard.asked
 
 
 async def test_a_key_that_cannot_sign_is_said_and_not_shown(tmp_path: Path) -> None:

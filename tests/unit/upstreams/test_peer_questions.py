@@ -1,7 +1,8 @@
 """What servers ask in the middle of a call, and whom: exactly the caller of one call, or nobody."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -12,8 +13,9 @@ from mcp_hub.call import CallEnded
 from mcp_hub.errors import RpcError, UpstreamLost
 from mcp_hub.events import Completed
 from mcp_hub.types import Era, JsonObject
+from mcp_hub.upstreams.peer.peer import Peer
 from tests.unit.upstreams.function_calls import Recorder
-from tests.unit.upstreams.scripted import Server, talking, together
+from tests.unit.upstreams.scripted import Server, answering, talking, together
 from tests.unit.upstreams.task_calls import HANDSHAKE, Running, call, calling, group
 from tests.upstreams.child import until
 
@@ -33,6 +35,17 @@ async def ended(server: Server, request: JsonObject, made: Running) -> None:
     """The call continues after the question, to its result."""
     await server.send(id=request["id"], result={"content": []})
     assert isinstance(await made.outcome(), Completed)
+
+
+@asynccontextmanager
+async def beside(
+    sessions: str, principals: str = ""
+) -> AsyncIterator[tuple[Peer, Server, list[Running], list[JsonObject]]]:
+    """Calls of these sessions that a handshake server has, and their requests; of `p` unless there are principals."""
+    async with talking() as (peer, server), group() as tasks:
+        pairs = zip(sessions, principals or "p" * len(sessions), strict=True)
+        calls = [Running(tasks, peer.call, call(session=s, principal=p, **HANDSHAKE)) for s, p in pairs]
+        yield peer, server, calls, [await server.expect("tools/call") for _ in calls]
 
 
 # -- handshake servers
@@ -100,9 +113,7 @@ async def test_question_that_the_caller_cannot_answer_is_declined_by_name(
 
 async def test_a_question_is_asked_again_on_another_call_of_its_session_if_the_call_it_was_asked_on_ends() -> None:
     """Nothing says which of the calls has asked: the end of one is no end of the question while others wait."""
-    async with talking(Era.HANDSHAKE) as (peer, server), group() as tasks:
-        made = [Running(tasks, peer.call, call(session="a", **HANDSHAKE)) for _ in "ab"]
-        requests = [await server.expect("tools/call") for _ in made]
+    async with beside("aa") as (_, server, made, requests):
         await server.send(id="e1", method="elicitation/create", params=FORM)
         (key,) = await made[1].asked()
         await ended(server, requests[1], made[1])
@@ -131,9 +142,7 @@ async def test_a_question_ends_with_the_last_call_that_may_have_asked_it(session
 
 
 async def test_a_question_beside_calls_of_other_sessions_is_that_of_the_call_which_is_left() -> None:
-    async with talking() as (peer, server), group() as tasks:
-        made = [Running(tasks, peer.call, call(session=session, **HANDSHAKE)) for session in "ab"]
-        first, second = [await server.expect("tools/call") for _ in made]
+    async with beside("ab") as (peer, server, made, (first, second)):
         await server.send(id=1, method="elicitation/create", params=FORM)
         await until(lambda: peer.is_interactive)
         assert not any(one.record.open_questions for one in made)
@@ -146,9 +155,7 @@ async def test_a_question_beside_calls_of_other_sessions_is_that_of_the_call_whi
 
 
 async def test_when_all_calls_may_be_waiting_the_newest_question_is_declined() -> None:
-    async with talking() as (peer, server), group() as tasks:
-        made = [Running(tasks, peer.call, call(session=session, **HANDSHAKE)) for session in "ab"]
-        first, _ = [await server.expect("tools/call") for _ in made]
+    async with beside("ab") as (_, server, made, (first, _)):
         for id_ in (1, 2):
             await server.send(id=id_, method="elicitation/create", params=FORM)
         assert "nobody to ask" in (await declined(server, 2))["message"]
@@ -157,12 +164,10 @@ async def test_when_all_calls_may_be_waiting_the_newest_question_is_declined() -
 
 
 async def test_a_question_is_not_held_where_it_may_be_that_of_another_principal() -> None:
-    async with talking() as (peer, server), group() as tasks:
-        made = [Running(tasks, peer.call, call(session=who, principal=who, **HANDSHAKE)) for who in "abc"]
-        first = [await server.expect("tools/call") for _ in made]
+    async with beside("abc", "abc") as (_, server, made, requests):
         await server.send(id=1, method="elicitation/create", params=FORM)
         assert "nobody to ask" in (await declined(server, 1))["message"]
-        await ended(server, first[0], made[0])
+        await ended(server, requests[0], made[0])
         assert not any(one.record.open_questions for one in made)
 
 
@@ -189,10 +194,7 @@ async def test_a_question_after_a_cancellation_that_the_server_has_read_is_that_
 
 @pytest.mark.parametrize("sessions", ["ab", "abc"])
 async def test_a_question_is_declined_once_a_call_that_may_have_asked_is_given_up(sessions: str) -> None:
-    async with talking() as (peer, server), group() as tasks:
-        made = [Running(tasks, peer.call, call(session=who, **HANDSHAKE)) for who in sessions]
-        for _ in made:
-            await server.expect("tools/call")
+    async with beside(sessions) as (peer, server, made, _):
         await server.send(id=1, method="elicitation/create", params=FORM)
         await until(lambda: peer.is_interactive)
         made[0].scope.cancel()
@@ -207,10 +209,7 @@ async def test_a_question_that_stays_unclear_is_declined_and_one_that_is_withdra
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("mcp_hub.upstreams.peer.questions._UNCLEAR", 0.1)
-    async with talking() as (peer, server), group() as tasks:
-        made = [Running(tasks, peer.call, call(session=session, **HANDSHAKE)) for session in "abc"]
-        for _ in made:
-            await server.expect("tools/call")
+    async with beside("abc") as (_, server, made, _):
         await server.send(id=1, method="elicitation/create", params=FORM)
         await server.send(method="notifications/cancelled", params={"requestId": 1})
         await server.send(id=2, method="elicitation/create", params=FORM)
@@ -342,24 +341,18 @@ async def test_when_the_call_is_cancelled_its_questions_are_off() -> None:
     assert not made.record.open_questions
 
 
-async def test_changed_roots_of_a_client_reach_the_server_once_before_its_next_call() -> None:
-    calls = [("a", 0, False), ("a", 1, True), ("a", 1, False), ("b", 0, False), ("b", 2, True), ("a", 1, False)]
-    async with talking() as (peer, server):
-        for session, changes, is_passed_on in [*calls, ("a", 2, True)]:
-
-            async def script(is_passed_on: bool = is_passed_on) -> None:
-                if is_passed_on:
-                    await server.expect("notifications/roots/list_changed")
-                await server.answer("tools/call", {"content": []})
-
-            await together(
-                script(), peer.call(msgspec.structs.replace(call(), session=session, roots_changes=changes), Recorder())
-            )
+CHANGES = [("a", 0, False), ("a", 1, True), ("a", 1, False), ("b", 0, False), ("b", 2, True), ("a", 1, False)]
 
 
-async def test_changed_roots_are_nothing_to_a_modern_server() -> None:
-    async with talking(Era.MODERN) as (peer, server):
-        result = {"resultType": "complete", "content": []}
-        await together(
-            server.answer("tools/call", result), peer.call(msgspec.structs.replace(call(), roots_changes=1), Recorder())
-        )
+@pytest.mark.parametrize(
+    ("era", "calls"), [(Era.HANDSHAKE, [*CHANGES, ("a", 2, True)]), (Era.MODERN, [("s", 1, False)])]
+)
+async def test_changed_roots_of_a_client_reach_a_handshake_server_once_before_its_next_call(
+    era: Era, calls: list[tuple[str, int, bool]]
+) -> None:
+    done = {"resultType": "complete", "content": []}
+    async with talking(era) as (peer, server):
+        for session, changes, is_passed_on in calls:
+            news = [("notifications/roots/list_changed", None)] * is_passed_on
+            made = msgspec.structs.replace(call(), session=session, roots_changes=changes)
+            await together(answering(*news, ("tools/call", done))(server), peer.call(made, Recorder()))

@@ -150,9 +150,7 @@ EXTENSION: JsonObject = {"experimental": {STREAMS: {}}}
     ],
 )
 @virtual
-async def test_partial_content_is_taken_back_only_from_those_who_can_discard_it(
-    members: dict[str, object], is_again: bool
-) -> None:
+async def test_partial_content_is_taken_back_if_it_can_be_discarded(members: dict[str, object], is_again: bool) -> None:
     hub = DurableHub()
     handler = script([sent(Progressed(1)), sent(TEXT), sent(TEXT), LOST], [sent(TEXT), LOST], [sent(TEXT), DONE])
     call = msgspec.structs.replace(new_call(), **members)

@@ -103,9 +103,7 @@ async def test_a_producer_of_large_events_waits_for_few_of_them(monkeypatch: pyt
 
 
 @virtual
-async def test_large_progress_is_merged_for_a_slow_reader_and_what_was_read_is_let_go(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_large_progress_is_merged_for_a_slow_reader_and_then_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coalesce, "LAG_BYTES", 1000)
     log = CallLog()
     log.append(Started())

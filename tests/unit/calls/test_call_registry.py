@@ -110,9 +110,7 @@ async def test_a_limit_that_is_raised_lets_waiting_calls_begin_in_order() -> Non
         (TimeLimits(3.0004, 100, "request_timeout"), "request_timeout", 3.0004),
     ],
 )
-def test_a_silent_call_runs_out_of_time(
-    loop: type[VirtualLoop], limits: TimeLimits, limit: str, seconds: float
-) -> None:
+def test_silent_call_runs_out_of_time(loop: type[VirtualLoop], limits: TimeLimits, limit: str, seconds: float) -> None:
     async def scenario() -> None:
         registry = new_registry()
         await sleep(0.3337)

@@ -213,9 +213,6 @@ async def test_a_wait_is_no_stream_itself(hub: SoftHub) -> None:
     ]
 
 
-# -- questions of the call that is waited for
-
-
 @in_virtual_time
 async def test_questions_of_the_call_go_to_the_caller_that_waits_for_it(hub: SoftHub) -> None:
     stream = await hub.softly(elicitation={})

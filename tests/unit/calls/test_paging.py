@@ -26,9 +26,6 @@ def searched(text: str, pattern: str, start: int = 0, most: int = 50, tokens: in
     return grep(text.encode(), pattern, start, most, tokens, quarter, never)
 
 
-# -- pages
-
-
 def test_a_page_ends_at_a_line_border_and_the_next_begins_there() -> None:
     body = lines_of(100_000).encode()
     first = page(body, 0, 0, None, 1000, quarter)
@@ -49,9 +46,6 @@ def test_a_limit_is_in_bytes_and_lets_one_character_through_at_least() -> None:
         *("a", "a", "aé", "aé", "aé🐎", "aé🐎b")
     ]
     assert page(body, 0, 3, 1, 100, quarter).text == "🐎"
-
-
-# -- patterns
 
 
 def test_matching_lines_come_with_number_and_offset() -> None:
@@ -144,8 +138,6 @@ def test_a_search_that_takes_too_long_tells_how_far_it_came() -> None:
     found = grep(text.encode(), "nowhere", 0, 5, 8000, quarter, after(3))
     assert found.is_slow and found.lines == () and found.next is not None and 0 < found.next < len(text)
 
-
-# -- paths
 
 TEXT = json.dumps({"items": [{"n": n, "s": f"é{n}", "f": 1.5} for n in range(20)], "big": 12345678901234567890123})
 

@@ -83,9 +83,6 @@ def id_in(text: str) -> str:
     return found[1]
 
 
-# -- every byte comes back
-
-
 async def test_a_text_of_5_mb_comes_back_page_by_page(hub: Hub) -> None:
     whole = lines_of(5_000_000)
     seen = await hub.cut(result(text_block(whole)))
@@ -146,9 +143,6 @@ async def test_what_cannot_be_kept_is_passed_on_whole(hub: Hub, monkeypatch: pyt
     assert await hub.keeping.shortened("me", body, LIMIT) is body
 
 
-# -- pages
-
-
 async def test_a_page_has_as_many_bytes_as_are_asked_for(hub: Hub) -> None:
     id_ = await hub.keep("0123456789" * 10)
     assert await hub.texts(id=id_, offset=5, limit=10) == ["5678901234", "[bytes 5 to 15 of 100; next: offset=15]"]
@@ -167,9 +161,6 @@ async def test_an_offset_behind_the_end_says_where_that_is(hub: Hub) -> None:
             await hub.error(id=id_, offset=11, **more) == "read_result: offset 11 is behind the end: there are 10 bytes"
         )
     assert "there are 9 bytes" in await hub.error(id=await hub.keep('{"a":[1234,5678]}'), path="$.a[*]", offset=10)
-
-
-# -- patterns and paths
 
 
 async def test_matching_lines_are_shown_and_where_to_continue_the_search(hub: Hub) -> None:
@@ -198,9 +189,6 @@ async def test_what_a_path_selects_is_paged_and_searched_like_a_text(hub: Hub) -
     assert [line.split(": ")[1] for line in lines.split("\n")] == ["77", *map(str, range(770, 780))]
     assert notice == "[1000 values, one a line; 11 matches as line:offset: text; this is all]"
     assert await hub.texts(id=id_, path="$.nothing") == ["[path '$.nothing' selects nothing]"]
-
-
-# -- what is refused
 
 
 async def test_unknown_foreign_and_expired_texts_cannot_be_distinguished(hub: Hub) -> None:

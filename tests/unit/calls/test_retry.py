@@ -93,9 +93,7 @@ def test_a_call_that_nothing_came_of_is_made_again_whatever_its_tool_does(error:
         (RetryRule(on=frozenset({"not_sent"}), is_safe=True), "tools/call", False),
     ],
 )
-def test_a_call_that_may_have_had_its_effect_is_made_again_only_if_it_is_safe(
-    rule: RetryRule, method: str, is_again: bool
-) -> None:
+def test_call_that_may_have_had_its_effect_needs_to_be_safe(rule: RetryRule, method: str, is_again: bool) -> None:
     assert (pause(retries(rule), LOST, call=new_call(method=method)) is not None) is is_again
 
 

@@ -63,9 +63,6 @@ async def test_another_event_that_cannot_be_written_is_a_message_that_says_so_an
     assert follower.events == written(hub, call.id)
 
 
-# -- calls that another hub can go on with
-
-
 @virtual
 async def test_what_another_hub_needs_is_stored_at_once_though_nothing_happens_and_once_only() -> None:
     hub, call = await one_call()

@@ -46,9 +46,7 @@ def spoken(count: int) -> list[ToolCall]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("delay", "most"), [(None, None), (0.3, 1), (0.0, 7), (0.3, 5000)])
 @virtual
-async def test_what_is_older_than_memory_comes_from_the_store_page_by_page(
-    delay: float | None, most: int | None
-) -> None:
+async def test_events_older_than_memory_come_from_the_store_in_pages(delay: float | None, most: int | None) -> None:
     hub = DurableHub(HubStore(delay=None if delay is None else lambda: delay))
     stream = stored(hub, 9000, status="completed")
     for after in (0, 1, 4095, 4096, 8999):

@@ -25,9 +25,6 @@ from tests.unit.stores.event_stores import SoleStore
 STEP = ToolCall("c", "t", b"{}")
 
 
-# -- messages
-
-
 @virtual
 async def test_cancel_and_answers_reach_the_hub_that_runs_the_call() -> None:
     pair = Pair()
@@ -75,9 +72,6 @@ def test_an_answer_arrives_as_it_was_sent(error: RpcError) -> None:
     there = answer_in(answering(CallId("st_1"), "q1", error)).outcome
     assert isinstance(there, RpcError) and (there.message, there.code) == (error.message, error.code)
     assert bytes(there.encoded()) == bytes(error.encoded())
-
-
-# -- what an owner left behind
 
 
 @virtual
@@ -254,9 +248,7 @@ async def test_progress_continues_from_the_last_value_however_much_was_said_sinc
 
 @pytest.mark.parametrize("takes_up", [False, True])
 @virtual
-async def test_a_hub_that_was_taken_for_dead_writes_nothing_more_and_its_followers_read_what_the_other_one_writes(
-    takes_up: bool,
-) -> None:
+async def test_hub_taken_for_dead_writes_nothing_and_its_followers_read_the_other_one(takes_up: bool) -> None:
     pair, call = await pair_with_call(takes_up=takes_up)
     follower = await pair.one.follow(call.id)
     if takes_up:
@@ -275,9 +267,6 @@ async def test_a_hub_that_was_taken_for_dead_writes_nothing_more_and_its_followe
     later = await pair.one.follow(call.id)
     await settle(lambda: later.at_end)
     assert follower.lines == later.lines == pair.shared.lines(call.id) and STEP not in pair.events(call.id)
-
-
-# -- real stores
 
 
 @pytest.mark.slow

@@ -161,9 +161,7 @@ async def test_while_the_store_does_not_answer_what_waits_is_bounded_and_the_log
 @pytest.mark.parametrize("error", [StoreError("disk on fire"), Fenced("another owner")])
 @pytest.mark.parametrize("at", [0, 1, 3])
 @virtual
-async def test_a_stream_that_is_lost_ends_for_its_followers_and_its_call_only_if_it_is_anothers(
-    error: StoreError, at: int
-) -> None:
+async def test_lost_stream_ends_for_its_followers_and_its_call_only_if_taken(error: StoreError, at: int) -> None:
     hub = DurableHub()
     call = hub.call()
     store_of(hub).refusals = [None] * at + [error]
@@ -233,9 +231,6 @@ async def test_the_row_has_the_status_and_the_last_message() -> None:
     call.record.answer(key, b"{}")
     await sleep(1)
     assert status(hub, call.id) == "working" and written(hub, call.id)[-1] == InputReceived(key)
-
-
-# -- who has to know that what a call has said is stored
 
 
 @pytest.mark.parametrize("whole", [False, True])

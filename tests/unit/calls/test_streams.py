@@ -16,9 +16,6 @@ from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
 STEP = ToolCall("c", "t", b"{}")
 
 
-# -- who may
-
-
 @pytest.mark.parametrize("state", ["owned", "beginning", "another's", "ended", "orphan"])
 @virtual
 async def test_for_another_principal_a_stream_is_as_unknown_as_one_that_never_was(state: str) -> None:
@@ -92,9 +89,6 @@ async def test_a_stream_that_could_not_be_begun_is_unknown_and_nobody_waits_for_
     await writer.settled()
 
 
-# -- calls that go on without a client
-
-
 @virtual
 async def test_so_many_calls_of_a_principal_may_be_detached_and_their_ends_make_room() -> None:
     hub = DurableHub(limits=StreamLimits(detached=2))
@@ -162,14 +156,9 @@ async def test_a_call_whose_client_is_gone_ends_after_its_time_unless_somebody_f
     assert followed.record.log.ended
 
 
-# -- streams of another hub
-
-
 @pytest.mark.parametrize("is_left_later", [False, True])
 @virtual
-async def test_a_call_that_is_followed_at_another_hub_outlives_a_patience_that_is_shorter_than_that_hub_is_heard_of(
-    is_left_later: bool,
-) -> None:
+async def test_call_followed_at_another_hub_outlives_a_short_patience(is_left_later: bool) -> None:
     pair, call = await pair_with_call()
     if not is_left_later:
         pair.one.streams.begin(call.record).orphan(3)

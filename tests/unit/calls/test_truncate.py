@@ -24,9 +24,6 @@ def parted(text: str) -> tuple[str, str, str]:
     return text[: found.start()], found[0], text[found.end() + 1 :]
 
 
-# -- texts
-
-
 def test_a_result_that_fits_is_left_alone() -> None:
     for body in (result(text_block("short")), result(text_block("abc " * (LIMIT - 4))), b"{}", result(IMAGE)):
         assert cut(body, LIMIT, quarter) is None
@@ -75,9 +72,6 @@ def test_of_very_many_texts_whole_blocks_are_left_out() -> None:
     assert shown[at]["text"].startswith(f"[… {len(missing)} of 10000 texts cut: {len(head) + 1} to ")
     assert blocks[len(head) + 1 : -len(tail)] == missing
     assert sum(quarter(block["text"]) for block in shown) <= LIMIT
-
-
-# -- JSON
 
 
 def rows(count: int) -> list[dict[str, Any]]:
@@ -130,9 +124,6 @@ def test_json_without_records_that_could_be_shown_is_cut_as_a_text(whole: str) -
     assert found.documents[0].body.decode() == whole
 
 
-# -- what is not cut
-
-
 def test_what_is_no_text_passes_byte_for_byte() -> None:
     link = b'{"type":"resource_link", "uri":"a:b","name":"\\u0041" ,"x":1.0e3}'
     blob = b'{"type":"resource","resource":{"uri":"a:b","blob":"' + b"A" * 100_000 + b'"}}'
@@ -182,9 +173,6 @@ def test_texts_of_resources_are_cut_and_blobs_are_not() -> None:
 )
 def test_what_has_not_the_shape_of_a_result_is_left_alone(body: bytes) -> None:
     assert cut(body, LIMIT, quarter) is None
-
-
-# -- structured content
 
 
 def test_structured_content_is_left_whole_though_the_text_beside_it_is_cut() -> None:

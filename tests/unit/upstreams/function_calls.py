@@ -15,6 +15,7 @@ from mcp_hub.types import CallId, Era, JsonObject
 from mcp_hub.upstreams.functions.registry import Registry
 from mcp_hub.upstreams.functions.upstream import LocalUpstream
 from tests.unit.fakes import Channel
+from tests.unit.wire.raw_lines import within
 
 
 @dataclass
@@ -68,8 +69,8 @@ async def run(
     """The result of a call to the one tool of an upstream, at most 5 s later."""
     registry = Registry()
     registry.tool(name="tool", output_schema=output_schema)(function)
-    with anyio.fail_after(240):
-        completed = await LocalUpstream("local", registry).call(request("tool", arguments or {}), channel or Recorder())
+    upstream = LocalUpstream("local", registry)
+    completed = await within(upstream.call(request("tool", arguments or {}), channel or Recorder()))
     assert completed.era is Era.HANDSHAKE
     result: JsonObject = json.loads(bytes(completed.result))
     return result

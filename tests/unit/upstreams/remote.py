@@ -18,7 +18,7 @@ from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.server import SupervisorRules
 from tests.unit.upstreams.scripted import DISCOVERED, INITIALIZED
 from tests.unit.wire.http_server import HttpServer, Reply, Request, Script
-from tests.unit.wire.raw_lines import WAIT
+from tests.unit.wire.raw_lines import WAIT, within
 from tests.upstreams.child import HttpUpstream
 
 Answering = Callable[[Request, Reply], Awaitable[None]]
@@ -83,8 +83,7 @@ async def connection(
     made = HttpConnection("far", HttpSpec(**{"url": server.url, **spec}), memory or unknown(), None, wanted)
     async with anyio.create_task_group() as tasks:
         try:
-            with anyio.fail_after(WAIT):
-                peer = await made.open(tasks)
+            peer = await within(made.open(tasks))
             yield made, peer
         finally:
             await made.close()

@@ -81,15 +81,10 @@ async def held(
             yield Held(guard, server, store, access)
 
 
-# -- in time
-
-
 @pytest.mark.parametrize(
     ("life", "left", "is_renewed"), [(3600, 61, False), (3600, 60, True), (100, 11, False), (100, 10, True)]
 )
-async def test_a_token_is_renewed_a_minute_or_a_tenth_of_its_life_before_its_end(
-    tmp_path: Path, life: float, left: float, is_renewed: bool
-) -> None:
+async def test_token_is_renewed_before_its_end(tmp_path: Path, life: float, left: float, is_renewed: bool) -> None:
     async with held(tmp_path, obtained_at=NOW + left - life, expires_at=NOW + left) as it:
         assert await it.access.token() == ("a-2" if is_renewed else "a-1")
     assert it.guard.refreshes == (["r-1"] if is_renewed else [])
@@ -118,9 +113,6 @@ async def test_a_renewal_is_for_the_same_server_and_says_who_asks(tmp_path: Path
     (form,) = it.guard.asked["/token"]
     assert form["resource"] == f"{it.guard.base}/mcp"
     assert (form["client_id"], form["client_secret"]) == ("registered", "s3cr3t")
-
-
-# -- once
 
 
 @pytest.mark.processes
@@ -192,9 +184,7 @@ async def test_who_gives_up_does_not_lose_the_next_refresh_token(tmp_path: Path)
         assert it.stored.refresh_token == "r-2"
 
 
-async def test_a_renewal_that_hangs_does_not_hold_up_who_gives_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_renewal_that_hangs_holds_nobody_up_who_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access_module, "_GRACE", 0.05)
     asked = anyio.Event()
 
@@ -209,9 +199,6 @@ async def test_a_renewal_that_hangs_does_not_hold_up_who_gives_up(
                 tasks.start_soon(it.access.token)
                 await asked.wait()
                 tasks.cancel_scope.cancel()
-
-
-# -- what goes wrong
 
 
 async def test_a_refusal_that_lasts_is_not_asked_for_again(tmp_path: Path) -> None:
@@ -229,9 +216,7 @@ async def test_a_refusal_that_lasts_is_not_asked_for_again(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("answer", [(503, {}), (429, {}), (200, {"access_token": ""}), (200, []), (400, "what")])
-async def test_a_failure_that_may_pass_leaves_the_login_and_waits_before_the_next_try(
-    tmp_path: Path, answer: tuple[int, Any]
-) -> None:
+async def test_passing_failure_leaves_the_login_and_waits_before_a_try(tmp_path: Path, answer: tuple[int, Any]) -> None:
     async with held(tmp_path, Authorization(refresh_answer=answer), **ENDING) as it:
         assert [await it.access.token() for _ in range(2)] == ["a-1", "a-1"]
         denial = await it.denied()
@@ -268,9 +253,7 @@ async def test_nothing_is_asked_for_that_could_not_be_kept(tmp_path: Path, monke
     assert not it.guard.refreshes
 
 
-async def test_a_lock_that_is_kept_by_another_process_is_waited_for_no_longer_than_this(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_lock_of_another_process_is_waited_for_so_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access_module, "_LOCK", 0.1)
     async with held(tmp_path, **ENDING) as it:
         async with it.store.locked(it.access.key, 1):
@@ -285,9 +268,6 @@ async def test_what_a_killed_process_left_half_written_is_no_login_and_goes(tmp_
     assert store.load("k") is None
     store.save("k", a_grant("https://auth.example"))
     assert os.listdir(tmp_path) == ["k.json"]
-
-
-# -- scopes
 
 
 async def test_a_scope_that_is_missing_is_kept_for_the_next_login(tmp_path: Path) -> None:
@@ -319,9 +299,6 @@ async def test_of_too_many_or_too_long_scopes_the_newest_are_kept(tmp_path: Path
         for letter in "abc":
             await it.lacks(letter * 2000)
         assert it.stored.missing == f"{'b' * 2000} {'c' * 2000}"
-
-
-# -- requests
 
 
 async def test_a_refused_request_is_sent_once_more_with_another_token(tmp_path: Path) -> None:

@@ -37,9 +37,7 @@ SECRET = "gho_S3cr3tOfAnAnswer"
         (b'"NaN"', None),
     ],
 )
-async def test_the_life_of_a_token_is_believed_within_bounds(
-    tmp_path: Path, written: bytes, life: float | None
-) -> None:
+async def test_life_of_a_token_is_believed_within_bounds(tmp_path: Path, written: bytes, life: float | None) -> None:
     answer = b'{"access_token":"a-1","token_type":"BEARER","expires_in":%b,"more":{}}' % written
     async with serving(Authorization(token_answer=(200, answer))) as server:
         before = wall_time()
@@ -83,9 +81,7 @@ async def test_what_is_no_token_is_one_sentence_without_its_content(tmp_path: Pa
         ({"access_token": "a-1", "scope": None, "refresh_token": None, "id_token": None}, None, None),
     ],
 )
-async def test_token_is_taken_from_a_form_and_scopes_from_a_list(
-    tmp_path: Path, answer: Any, scope: str | None, life: int | None
-) -> None:
+async def test_token_is_read_from_any_form(tmp_path: Path, answer: Any, scope: str | None, life: int | None) -> None:
     async with serving(Authorization(token_answer=(200, answer))) as server:
         grant = await logged_in(server, GrantStore(tmp_path))
     assert (grant.access_token, grant.scope or None) == ("a-1", scope)
@@ -130,7 +126,7 @@ TOO_OLD = {"error": "bad_code", "error_description": "too\nold"}
         (CLIENT, 500, SECRET.encode(), "did not register the hub as a client: HTTP 500"),
     ],
 )
-async def test_a_refusal_shows_the_error_that_oauth_has_for_it_and_no_secret(
+async def test_refusal_shows_an_error_and_no_secret(
     tmp_path: Path, asked: str, status: int, body: Any, said: str
 ) -> None:
     answer: Any = {asked: (status, body)}
@@ -161,9 +157,7 @@ async def test_a_code_that_is_repeated_in_a_refusal_is_blacked_out(tmp_path: Pat
         assert (await refused(server, GrantStore(tmp_path))).endswith("invalid_grant (the code *** is unknown)")
 
 
-async def test_the_sdk_logs_nothing_of_a_login_of_the_hub_and_everything_of_others(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_sdk_logs_nothing_of_a_login_of_the_hub_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with serving(Authorization(client_answer=(201, {"client_secret": SECRET}))) as server:
         await refused(server, GrantStore(tmp_path))
@@ -192,9 +186,6 @@ async def test_a_challenge_with_an_address_that_is_none_is_one_sentence(tmp_path
         base = server.url.removesuffix("/mcp")
         found = await refused(server, GrantStore(tmp_path))
     assert found == f"{base} was asked for a way to log in and answered with an invalid response"
-
-
-# -- challenges
 
 
 @pytest.mark.parametrize(

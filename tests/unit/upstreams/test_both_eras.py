@@ -61,9 +61,6 @@ async def test_a_quick_call_takes_as_many_steps_in_either_era(eras: set[Era]) ->
         assert steps[HANDSHAKE] == steps[MODERN]
 
 
-# -- which comes first
-
-
 @pytest.mark.parametrize("era", list(Era))
 @virtual
 async def test_the_client_of_a_hub_over_stdio_decides_with_which_era_its_servers_start(era: Era) -> None:
@@ -138,9 +135,6 @@ async def test_a_server_that_replaces_another_one_has_the_era_of_the_last_caller
         await anyio.sleep(10)
         assert [await far.call(era) for era in Era] == [last, last]
         assert toys.begun == [MODERN, last]
-
-
-# -- questions
 
 
 @virtual
@@ -264,9 +258,6 @@ async def test_a_rule_for_idle_servers_holds_for_both_connections() -> None:
         assert far.toys.running == [] and far.status.rests
 
 
-# -- lists and subscriptions of callers at either connection
-
-
 @virtual
 async def test_each_caller_is_listed_what_the_connection_of_its_calls_lists() -> None:
     async with following(EraToys(), asking(), ClientEra(MODERN)) as far:
@@ -325,9 +316,6 @@ async def test_lists_cost_no_second_process_whichever_era_the_next_client_speaks
     toys, cache = EraToys(), EraCache(None)
     tools = await hub_after(HANDSHAKE, cache, toys, MODERN)
     assert toys.begun == [HANDSHAKE, MODERN] and b"modern" in tools[0], "they are those of the connection"
-
-
-# -- failures and operators
 
 
 @virtual

@@ -93,9 +93,7 @@ class Scene:
 
 @pytest.mark.parametrize("era", Era)
 @pytest.mark.parametrize(("rule", "heard", "kept"), [("hub", "", 1), ("shared", "ab", 0), ("turns", "", 1)])
-async def test_a_message_while_two_sessions_call_goes_by_the_rule_and_is_counted(
-    era: Era, rule: LogRule, heard: str, kept: int
-) -> None:
+async def test_message_while_two_sessions_call_goes_by_the_rule(era: Era, rule: LogRule, heard: str, kept: int) -> None:
     async with acting(rule, era) as scene:
         await scene.begin("a", session="a")
         await scene.begin("b", session="b")
@@ -193,17 +191,13 @@ async def test_message_just_after_the_last_call_is_its_sessions() -> None:
         ([], {}, "info"),
     ],
 )
-async def test_message_after_calls_that_may_not_be_theirs_stays_in_the_hubs_log(
-    sessions: list[str], differs: dict[str, Any], level: str
-) -> None:
+async def test_unclear_message_after_calls_is_logged(sessions: list[str], differs: dict[str, Any], level: str) -> None:
     async with after_calls(*sessions, **differs) as (_, _, scene, told):
         await scene.hear(level=level)
         assert told.told == [] and scene.logs.flow() == LogFlow("hub", kept=1)
 
 
-async def test_message_after_a_call_is_nobodys_once_another_one_runs_was_given_up_or_time_has_passed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_message_after_a_call_is_nobodys_beside_another_or_later(monkeypatch: pytest.MonkeyPatch) -> None:
     async with after_calls("a") as (_, _, scene, told):
         await scene.begin("b", session="b")
         assert await scene.hear() == ""
@@ -268,9 +262,7 @@ async def test_a_rule_that_changes_holds_at_once() -> None:
         assert scene.logs.flow() == LogFlow("shared", sent=1, kept=1)
 
 
-async def test_log_messages_may_be_of_a_call_that_was_given_up_while_several_sessions_call(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_log_messages_may_be_of_a_call_that_was_given_up_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may all be for that call, also what comes when one session alone has calls in flight again."""
     now = [0.0]
     monkeypatch.setattr(anyio, "current_time", lambda: now[0])
@@ -304,9 +296,7 @@ async def test_log_messages_may_be_of_a_call_that_was_given_up_while_several_ses
         (b'{"content":[{"text":"a"}]}', False, {"content": [{"type": "text", "text": "a"}]}),
     ],
 )
-def test_plain_result_is_texts_that_every_client_reads_and_nothing_else(
-    result: bytes, is_plain: bool, changed: JsonObject | None
-) -> None:
+def test_plain_result_is_texts_for_every_client(result: bytes, is_plain: bool, changed: JsonObject | None) -> None:
     done = completed(call(), result, Era.HANDSHAKE)
     assert done.is_plain is is_plain
     if changed is None:

@@ -142,7 +142,7 @@ def test_not_found_names_a_program_that_is_nearly_called_so(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("command", "hint"), [("npx", "nodejs.org"), ("uvx", "docs.astral.sh"), ("docker", "docs.docker.com")]
 )
-def test_not_found_says_how_to_install_what_is_well_known(
+def test_not_found_tells_how_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, hint: str
 ) -> None:
     monkeypatch.setattr("mcp_hub.upstreams.process.commands.SYSTEM_PLACES", ())

@@ -35,9 +35,7 @@ print("limit", resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         (96, 96, 200, 96, "open_files_few"),
     ],
 )
-def test_the_limit_is_raised_to_the_hard_one_if_servers_need_it(
-    soft: int, hard: int, needed: int, limit: int, event: str | None
-) -> None:
+def test_limit_is_raised_if_servers_need_that(soft: int, hard: int, needed: int, limit: int, event: str | None) -> None:
     line = [sys.executable, "-c", PROGRAM, str(soft), str(hard), str(needed)]
     done = subprocess.run(line, capture_output=True, text=True, check=True, timeout=240)
     output = done.stdout + done.stderr

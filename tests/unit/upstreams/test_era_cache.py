@@ -39,9 +39,7 @@ def test_the_last_that_was_found_out_counts() -> None:
         (NOTHING.with_era(MODERN, speaks=True).with_era(HANDSHAKE, speaks=True), True, True),
     ],
 )
-def test_an_era_is_worth_a_try_unless_it_was_refused_or_never_shown(
-    known: KnownEras, handshake: bool, modern: bool
-) -> None:
+def test_era_is_worth_a_try_unless_refused_or_never_shown(known: KnownEras, handshake: bool, modern: bool) -> None:
     assert (known.may(HANDSHAKE), known.may(MODERN)) == (handshake, modern)
 
 

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import anyio
 import pytest
 
 from mcp_hub.config.trust import OVERRIDE
@@ -13,6 +12,7 @@ from mcp_hub.errors import StartFailed, UpstreamUnavailable
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.functions.upstream import LocalUpstream, load_registry
 from tests.unit.upstreams.function_calls import Recorder, request, text
+from tests.unit.wire.raw_lines import within
 
 pytestmark = pytest.mark.anyio
 
@@ -39,8 +39,7 @@ async def test_registry_is_loaded_from_the_configurations_folder(folder: Path) -
     (folder / "my_tools.py").write_text(GOOD)
     upstream = LocalUpstream.load("mine", "my_tools:registry", str(folder))
     assert upstream.status().state is UpstreamState.READY
-    with anyio.fail_after(240):
-        completed = await upstream.call(request("one"), Recorder())
+    completed = await within(upstream.call(request("one"), Recorder()))
     assert json.loads(bytes(completed.result)) == text("1")
 
 
@@ -67,9 +66,7 @@ def test_working_directory_is_not_searched(folder: Path, monkeypatch: pytest.Mon
         ("bad_tools:other", GOOD, "registry_not_found", r"\bint\b"),
     ],
 )
-def test_registry_that_cannot_be_loaded_says_why(
-    folder: Path, reference: str, source: str, code: str, named: str
-) -> None:
+def test_registry_that_is_not_loaded_says_why(folder: Path, reference: str, source: str, code: str, named: str) -> None:
     (folder / "bad_tools.py").write_text(source)
     with pytest.raises(StartFailed, match=named) as caught:
         load_registry(reference, str(folder))

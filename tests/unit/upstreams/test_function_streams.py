@@ -16,6 +16,7 @@ from mcp_hub.types import JsonObject
 from mcp_hub.upstreams.functions import upstream
 from mcp_hub.upstreams.functions.registry import Context, Progress, Result
 from tests.unit.upstreams.function_calls import Behind, Recorder, run, text
+from tests.unit.wire.raw_lines import within
 
 pytestmark = pytest.mark.anyio
 
@@ -34,8 +35,7 @@ async def cancel_once(started: anyio.Event, function: Callable[..., object], cha
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(call)
-        with anyio.fail_after(240):
-            await started.wait()
+        await within(started.wait())
         tasks.cancel_scope.cancel()
     assert not results
 
@@ -57,9 +57,7 @@ async def test_generator_streams_progress_and_text() -> None:
 
 
 @pytest.mark.parametrize("fails_at", [None, 0, 1])
-async def test_long_text_is_whole_though_it_is_not_kept_in_memory(
-    monkeypatch: pytest.MonkeyPatch, fails_at: int | None
-) -> None:
+async def test_long_text_that_leaves_memory_is_whole(monkeypatch: pytest.MonkeyPatch, fails_at: int | None) -> None:
     """A disk that is full for a while loses nothing."""
     monkeypatch.setattr(upstream, "_IN_MEMORY", 10)
     if fails_at is not None:
@@ -208,9 +206,7 @@ async def test_generator_that_never_waits_can_be_cancelled() -> None:
 
 
 @pytest.mark.slow
-async def test_generator_that_refuses_to_close_does_not_hold_up_the_cancellation(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_generator_that_refuses_to_close_holds_up_no_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcp_hub.upstreams.functions.upstream.CLEANUP_GRACE", 0.05)
 
     async def hangs() -> AsyncGenerator[str, None]:
@@ -227,8 +223,7 @@ async def test_generator_that_refuses_to_close_does_not_hold_up_the_cancellation
 
     for function in (hangs, yields_again):
         channel = Behind()
-        with anyio.fail_after(240):
-            await cancel_once(channel.waiting, function, channel)
+        await within(cancel_once(channel.waiting, function, channel))
 
 
 async def test_cancelled_sync_function_is_abandoned_and_learns_of_it() -> None:
@@ -249,6 +244,5 @@ async def test_cancelled_sync_function_is_abandoned_and_learns_of_it() -> None:
     channel = Started()
     await cancel_once(started, work, channel)
     release.set()
-    with anyio.fail_after(240):
-        assert await anyio.to_thread.run_sync(learned.wait, 5)
+    assert await within(anyio.to_thread.run_sync(learned.wait, 5))
     assert channel.sent == [events.Progressed(1)]

@@ -28,9 +28,6 @@ from tests.unit.wire.http_server import HttpServer, Reply, Request, serving
 pytestmark = pytest.mark.anyio
 
 
-# -- redirects
-
-
 class Moved(Remote):
     """A server whose endpoint is at `/mcp/`; what comes to another path is sent to `target` with this status."""
 
@@ -101,9 +98,6 @@ def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
         yield from leaves(one) if isinstance(one, BaseExceptionGroup) else (one,)
 
 
-# -- proxies
-
-
 @pytest.mark.parametrize(
     ("variable", "value", "said"),
     [
@@ -121,9 +115,7 @@ def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
         ("http_proxy", "http://[::1", "http_proxy names a proxy by an address that is not a URL"),
     ],
 )
-async def test_proxy_that_cannot_be_used_is_named_by_its_variable(
-    variable: str, value: str, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_bad_proxy_is_named(variable: str, value: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setitem(sys.modules, "socksio", None)
@@ -140,9 +132,6 @@ async def test_proxy_that_cannot_be_used_is_named_by_its_variable(
     with pytest.raises(LoginFailed, match=said) as failed:
         await Addresses("https://far.example/mcp").send(httpx2.Request("GET", "https://far.example/token"))
     assert "s3cr3t" not in str(failed.value)
-
-
-# -- certificates
 
 
 PEM = serialization.Encoding.PEM
@@ -196,9 +185,7 @@ async def test_server_of_a_private_authority_is_reached_by_its_file(tmp_path: Pa
             assert await peer.answer(peer.send("tools/list"))
 
 
-async def test_server_of_a_private_authority_is_reached_by_the_variable_of_other_clients(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_private_authority_is_reached_by_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     authority = Authority(tmp_path)
     monkeypatch.setenv(EXTRA_CERTIFICATES, str(authority.file))
     async with certified(authority.server("localhost")) as server, connection(server, url=url(server)) as (_, peer):

@@ -39,9 +39,6 @@ async def failing(server: HttpServer, **spec: Any) -> tuple[StartFailed, bool]:
     return caught.value, made.can_retry
 
 
-# -- which era
-
-
 async def test_a_modern_server_is_found_by_one_request_and_has_no_session() -> None:
     async with serving(Remote(modern=True)) as server, connection(server) as (_, peer):
         assert (peer.info.era, peer.info.version) == (MODERN, "2026-07-28")
@@ -163,9 +160,6 @@ async def test_a_known_era_is_not_asked_for(configured: Era | None, remembered: 
     assert remembered in memory.known_eras.speaks
 
 
-# -- the deprecated transport
-
-
 class OldMcp(OldServer):
     """Speaks MCP, too."""
 
@@ -211,7 +205,7 @@ async def test_a_server_of_the_old_transport_is_found_or_named(transport: str | 
     ],
     ids=["the other was configured", "no MCP server at all", "error", "busy", "redirect"],
 )
-async def test_the_old_transport_is_tried_only_if_the_status_speaks_for_it(
+async def test_old_transport_is_tried_by_status(
     script: Script, transport: str | None, code: str, status: int, tried: list[str]
 ) -> None:
     async with serving(script) as server:
@@ -235,13 +229,8 @@ async def test_an_endpoint_elsewhere_is_refused_with_its_address() -> None:
         assert error.code == "endpoint_elsewhere" and "http://evil.example" in str(error)
 
 
-# -- not admitted, not there
-
-
 @pytest.mark.parametrize(("status", "transport"), [(401, None), (403, "http"), (401, "sse")])
-async def test_a_server_that_wants_credentials_is_asked_once_a_way_and_the_setting_is_named(
-    status: int, transport: str | None
-) -> None:
+async def test_server_that_wants_credentials_is_asked_once_a_way_and_named(status: int, transport: str | None) -> None:
     async with serving(answering(status)) as server:
         error, can_retry = await failing(server, transport=transport)
         assert (error.code, can_retry) == ("not_admitted", False)
@@ -289,9 +278,7 @@ async def test_a_redirect_says_where_to() -> None:
         assert "HTTP 308" in str(error) and "'https://other.example/mcp'" in str(error)
 
 
-async def test_a_server_that_goes_between_connecting_and_the_first_byte_got_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_server_that_goes_before_the_first_byte_got_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     connect = anyio.connect_tcp
 
     async def gone(*args: Any, **kwargs: Any) -> Any:

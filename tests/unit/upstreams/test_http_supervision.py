@@ -19,7 +19,7 @@ from mcp_hub.upstreams.supervision.server import SupervisorRules
 from tests.unit.upstreams.function_calls import Recorder, request
 from tests.unit.upstreams.remote import Remote, answering, ready, supervised, tool
 from tests.unit.wire.http_server import Reply, Request, serving
-from tests.unit.wire.raw_lines import WAIT
+from tests.unit.wire.raw_lines import WAIT, within
 
 pytestmark = pytest.mark.anyio
 
@@ -29,11 +29,7 @@ def call(name: str = "x", **arguments: object) -> Call:
 
 
 async def run(far: ManagedUpstream, name: str = "x", **arguments: object) -> Completed:
-    with anyio.fail_after(WAIT):
-        return await far.call(call(name, **arguments), Recorder())
-
-
-# -- the session
+    return await within(far.call(call(name, **arguments), Recorder()))
 
 
 @pytest.fixture
@@ -42,9 +38,7 @@ def any_session_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper, "_SESSION", 0.0)
 
 
-async def test_a_forgotten_session_begins_anew_at_once_and_the_calls_go_on(
-    any_session_counts: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_forgotten_session_begins_anew_at_once(any_session_counts: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "_BASE", 4 * WAIT)  # the pause after a failure is longer than anybody waits here
     monkeypatch.setattr(lifecycle, "_CAP", 4 * WAIT)
     remote = Remote()
@@ -63,7 +57,7 @@ NOT_FOUND = {"error": {"code": -32001, "message": "Session not found"}}
 
 
 @pytest.mark.parametrize("refusal", [(400, NO_SESSION), (404, NOT_FOUND), (405, None)])
-async def test_a_server_that_goes_back_to_the_handshake_era_is_found_out(
+async def test_server_that_leaves_its_era_is_found_out(
     refusal: tuple[int, dict[str, Any] | None], any_session_counts: None
 ) -> None:
     remote = Remote(modern=True)
@@ -87,9 +81,7 @@ async def test_a_server_that_goes_back_to_the_handshake_era_is_found_out(
 @pytest.mark.parametrize(
     ("status", "code", "is_doubtful"), [(400, -32000, True), (404, -32601, False), (200, 1, False)]
 )
-async def test_a_modern_server_that_refuses_a_call_is_asked_once_whether_it_is_one(
-    status: int, code: int, is_doubtful: bool
-) -> None:
+async def test_modern_server_that_refuses_a_call_is_asked_its_era(status: int, code: int, is_doubtful: bool) -> None:
     remote = Remote(modern=True)
     remote.does = {"tools/call": answering(status, {"error": {"code": code, "message": "no"}})}
     async with serving(remote) as server, supervised(server) as far:
@@ -130,9 +122,6 @@ def test_only_what_was_ready_begins_anew_without_a_pause() -> None:
         assert lifecycle.renewed(life, LOST) == life
 
 
-# -- the server
-
-
 @pytest.mark.slow
 async def test_calls_fail_typed_while_the_server_is_away_and_work_when_it_is_back() -> None:
     remote = Remote()
@@ -161,9 +150,6 @@ async def test_calls_fail_typed_while_the_server_is_away_and_work_when_it_is_bac
         async with serving(Remote(session="other"), server.port):
             await ready(far)
             assert await run(far)
-
-
-# -- headers
 
 
 REGION = {"type": "string", "x-mcp-header": "Region"}
@@ -214,8 +200,7 @@ async def test_what_is_cancelled_reaches_the_server_in_the_words_of_its_era() ->
                 tasks.start_soon(run, far)
                 await server.until("tools/call")
                 tasks.cancel_scope.cancel()
-            with anyio.fail_after(WAIT):
-                await gone.wait()
+            await within(gone.wait())
             if not modern:
                 await server.until("notifications/cancelled")
             assert len(server.of("notifications/cancelled")) == (0 if modern else 1)

@@ -87,9 +87,7 @@ async def test_a_caller_that_answers_with_an_error_fails_the_call_and_cancels_th
         (asks(*map(str, range(65))), "65 inputs at once"),
     ],
 )
-async def test_what_the_caller_cannot_be_asked_fails_the_call_and_cancels_the_task(
-    shown: JsonObject, said: str
-) -> None:
+async def test_question_that_is_impossible_fails_the_call_and_cancels_the_task(shown: JsonObject, said: str) -> None:
     async with running() as (_, server, made):
         await server.answer("tasks/get", shown)
         assert await cancelled(server) == {"taskId": "t1"}
@@ -105,9 +103,7 @@ async def test_a_task_that_wants_input_without_saying_which_is_looked_at_again(n
 
 
 @pytest.mark.parametrize("shown", [asks("a"), state("input_required", inputRequests={})])
-async def test_a_task_that_waits_for_nothing_that_it_could_be_given_is_silent(
-    shown: JsonObject, heard: list[None]
-) -> None:
+async def test_task_that_waits_for_nothing_it_could_get_is_silent(shown: JsonObject, heard: list[None]) -> None:
     async with running() as (_, server, made):
         await server.answer("tasks/get", asks("a"))
         (key,) = await made.asked()

@@ -140,9 +140,6 @@ def test_a_long_result_is_not_looked_through() -> None:
     assert not is_unknown_result(b'{"content":[{"type":"text","text":"Unknown tool: x%b"}]}' % (b" " * 1000))
 
 
-# -- a server's lists
-
-
 def tool(name: str, **members: Any) -> dict[str, Any]:
     return {"name": name, "inputSchema": {"type": "object"}, **members}
 

@@ -85,7 +85,7 @@ def folder(path: Path) -> None:
         *(link, folder),
     ],
 )
-def test_what_is_no_list_of_this_server_is_ignored_with_a_word(
+def test_other_files_are_ignored_with_a_word(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: Callable[[Path], None]
 ) -> None:
     file = place(tmp_path)
@@ -103,9 +103,7 @@ def test_the_list_of_another_server_under_this_name_is_not_taken(tmp_path: Path)
     assert other.read() is None
 
 
-def test_a_list_over_the_bound_is_not_kept_and_takes_the_older_one_along(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_list_over_the_bound_goes_with_the_older_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = place(tmp_path, most_bytes=2000)
     file.write(last())
     assert file.read() is not None
@@ -155,9 +153,7 @@ def test_hubs_that_write_at_once_leave_one_whole_list(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "lists").iterdir()] == [place(tmp_path).path.name]
 
 
-def test_a_folder_that_cannot_be_written_loses_the_list_and_nothing_else(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_folder_that_cannot_be_written_loses_the_list_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "lists").write_text("a file")
     place(tmp_path).write(last())
     assert "last_list_unwritten" in "".join(capsys.readouterr())

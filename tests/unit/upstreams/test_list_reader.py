@@ -137,9 +137,7 @@ async def test_a_hint_that_makes_no_sense_grants_nothing(members: dict[str, Any]
         (["ab1", "cd2"], ListLimits(entries=3), "more than 3 entries; the rest is left out"),
     ],
 )
-async def test_a_list_that_is_long_or_has_no_end_is_cut_with_a_warning(
-    pages: list[str], limits: ListLimits, warning: str
-) -> None:
+async def test_long_or_endless_list_is_cut_with_a_warning(pages: list[str], limits: ListLimits, warning: str) -> None:
     steps = [(LIST, page(*shown[:-1], nextCursor=shown[-1])) for shown in pages]
     script = answering(*steps, ("close", None))  # nobody asks for a page that would not be used
     found = (await listed(script, TOOL, limits=limits))[TOOL]
@@ -151,9 +149,7 @@ async def test_a_list_that_is_long_or_has_no_end_is_cut_with_a_warning(
     "answer",
     ['"error":{"code":-32603,"message":"broken"}', '"result":{"tools":5}', '"result":{"tools":[', '"result":null'],
 )
-async def test_tools_that_are_announced_and_cannot_be_listed_to_the_end_are_a_failure(
-    before: tuple[str, ...], answer: str
-) -> None:
+async def test_announced_tools_that_cannot_all_be_listed_are_a_failure(before: tuple[str, ...], answer: str) -> None:
     steps = [(LIST, page(name, nextCursor="1")) for name in before]
     with pytest.raises(StartFailed) as caught:
         await listed(answering(*steps, (LIST, answer)), TOOL)

@@ -27,9 +27,7 @@ def lists(*tools: bytes) -> Snapshot:
         ([b"7"], [b"8"], [b"7", b"8"]),
     ],
 )
-def test_the_union_by_name_has_the_callers_definitions(
-    listed: list[bytes], own: list[bytes], seen: list[bytes] | None
-) -> None:
+def test_union_by_name_has_the_callers_tools(listed: list[bytes], own: list[bytes], seen: list[bytes] | None) -> None:
     shown = ListUnion().of(lists(*listed), lists(*own))
     assert (shown and list(shown.lists[Kind.TOOL])) == seen
     assert shown is None or shown.is_apart

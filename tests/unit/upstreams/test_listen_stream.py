@@ -60,9 +60,7 @@ async def updated(server: Server, uri: str, id_: int) -> None:
 @pytest.mark.parametrize(
     "capabilities", [{}, {"tools": {}, "prompts": None, "resources": {"listChanged": "yes"}}, WATCHES]
 )
-async def test_while_there_is_nothing_to_listen_to_no_stream_is_open(
-    one: Following, capabilities: dict[str, Any]
-) -> None:
+async def test_no_stream_is_open_where_nothing_is_to_be_heard(one: Following, capabilities: dict[str, Any]) -> None:
     async with one.connected(**capabilities) as server:
         await silent(server)
 
@@ -200,9 +198,7 @@ async def test_a_stream_that_ends_while_the_next_one_is_opened_leaves_a_gap(one:
         assert one.peer.list_changes.take() == set(Kind)
 
 
-async def test_a_stream_that_ends_at_once_every_time_is_opened_less_and_less_often(
-    one: Following, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_stream_that_ends_at_once_is_opened_more_seldom(one: Following, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_PAUSE", 0.01)
     times: list[float] = []
 
@@ -218,9 +214,7 @@ async def test_a_stream_that_ends_at_once_every_time_is_opened_less_and_less_oft
     assert all(pause >= 0.01 * 2**number for number, pause in enumerate(pauses)), pauses
 
 
-async def test_lists_are_read_without_an_acknowledgement_that_is_late_and_again_after_it(
-    one: Following, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_lists_are_read_around_a_late_acknowledgement(one: Following, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FIRST", 0.01)
     seen: list[JsonObject] = []
     async with one.connected(into(seen, listening), **LISTS) as server:

@@ -94,9 +94,6 @@ async def test_another_port_on_this_machine_is_the_one_that_was_configured(tmp_p
     assert said.startswith(f"cannot listen on 127.0.0.1:{port}: ")
 
 
-# -- what comes back
-
-
 @dataclass
 class Refusal:
     """What is wrong at the authorization server or with the client, and what is said of it. No token is asked for."""
@@ -235,9 +232,6 @@ async def test_logging_out_removes_what_there_was(tmp_path: Path) -> None:
         assert await log_out(server.url, PERSON, store)
         assert store.load(key_of(server.url)) is None
         assert not await log_out(server.url, PERSON, store)
-
-
-# -- without a person
 
 
 async def test_the_hub_logs_in_by_itself_with_its_secret(tmp_path: Path) -> None:

@@ -56,9 +56,7 @@ def shell(script: str) -> tuple[str, ...]:
     ],
     ids=[str(number) for number in range(10)],
 )
-async def test_output_is_the_value_without_a_shell_and_without_one_line_break(
-    tmp_path: Path, argv: tuple[str, ...], output: str
-) -> None:
+async def test_output_is_the_value_without_one_line_break(tmp_path: Path, argv: tuple[str, ...], output: str) -> None:
     (tmp_path / "tool").write_text("#!/bin/sh\necho beside\n")
     (tmp_path / "tool").chmod(0o755)
     async with reading(tmp_path, OF_THE_HUB="here") as outputs:

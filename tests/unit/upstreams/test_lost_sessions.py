@@ -272,9 +272,7 @@ async def test_session_outlives_a_proxy_that_refuses_everything_for_a_while() ->
         assert remote.ran == [1] and far.status().restarts == 0
 
 
-async def test_stream_of_the_session_that_is_refused_shows_the_loss_before_any_call(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_refused_stream_of_a_session_shows_the_loss_before_any_call(monkeypatch: pytest.MonkeyPatch) -> None:
     remote = Restarting(refuse=FORMS["400 text"])
     cut = anyio.Event()
 
@@ -309,9 +307,6 @@ async def test_new_session_gets_the_cookies_of_its_own_initialize() -> None:
         await run(far)
         assert [call.headers["cookie"] for call in server.of("tools/call")] == ["replica=s-1"] * 2 + ["replica=s-2"]
         assert "cookie" not in server.of("initialize")[1].headers
-
-
-# -- servers that answer nothing
 
 
 @pytest.fixture

@@ -20,9 +20,6 @@ from tests.unit.wire.raw_lines import WAIT
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick_polls")]
 
 
-# -- to the end
-
-
 async def test_a_task_is_followed_and_its_result_is_the_calls() -> None:
     async with running() as (_, server, made):
         for status in ("working", "working"):
@@ -132,9 +129,6 @@ async def test_a_task_that_has_ended_when_it_is_made_is_fetched_at_once(monkeypa
         assert await made.result() == DONE
 
 
-# -- meanwhile
-
-
 async def test_a_new_status_message_is_a_step_of_progress() -> None:
     async with running(created(statusMessage="queued"), wants_progress=True) as (_, server, made):
         for message in ("a", "a", None, "b"):
@@ -148,9 +142,7 @@ async def test_a_new_status_message_is_a_step_of_progress() -> None:
         ]
 
 
-async def test_the_server_is_heard_of_at_each_look_but_not_while_the_caller_is_waited_for(
-    heard: list[None],
-) -> None:
+async def test_server_is_heard_of_at_each_look_but_not_while_the_caller_is_asked(heard: list[None]) -> None:
     async with running() as (_, server, made):
         await server.answer("tasks/get", state())
         await server.answer("tasks/get", state())
@@ -172,9 +164,7 @@ async def test_a_caller_that_gives_up_cancels_the_task(era: Era) -> None:
 
 @pytest.mark.parametrize("survives", [False, True], ids=["all tasks are left", "another hub continues this call"])
 @pytest.mark.parametrize("era", Era)
-async def test_a_task_that_is_left_to_another_hub_is_not_cancelled_with_its_call(
-    era: Era, survives: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_task_left_to_a_hub_is_not_cancelled(era: Era, survives: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CallRecord, "survives", survives)
     async with running(of=era) as (peer, server, made):
         if not survives:

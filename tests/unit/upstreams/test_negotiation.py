@@ -66,9 +66,6 @@ async def settled(
         return await together(script(server), negotiate(peer, terms))
 
 
-# -- finding out
-
-
 @pytest.mark.parametrize(
     ("wanted", "known"),
     [(None, None), (MODERN, None), (None, speaking(MODERN)), (None, speaking(MODERN, HANDSHAKE))],
@@ -124,9 +121,7 @@ async def test_a_server_that_refuses_the_probe_is_asked_to_initialise(code: int)
         ({"error": {"code": -32601, "message": "Method not found"}}, False),
     ],
 )
-async def test_a_silent_server_is_asked_to_initialise_and_its_late_answer_says_whether_it_is_modern(
-    answer: JsonObject, is_modern: bool
-) -> None:
+async def test_silent_server_is_initialised_and_a_late_answer_says_its_era(answer: JsonObject, is_modern: bool) -> None:
     learned: list[tuple[Era, bool]] = []
 
     async def script(server: Server) -> None:

@@ -19,7 +19,7 @@ from mcp_hub.wire.base import WireClosed
 from mcp_hub.wire.pipe import Pipe
 from tests.unit.upstreams.function_calls import Recorder
 from tests.unit.upstreams.scripted import EXTENSIONS, Server, talking, together
-from tests.unit.wire.raw_lines import WAIT
+from tests.unit.wire.raw_lines import within
 
 pytestmark = pytest.mark.anyio
 
@@ -74,9 +74,6 @@ async def asked(server: Server, asking: Awaitable[object]) -> JsonObject:
 
     await together(script(), asking)
     return seen[0]
-
-
-# -- calls
 
 
 async def test_a_call_carries_its_params_and_meta_and_brings_back_the_result() -> None:
@@ -187,8 +184,7 @@ async def test_the_reason_that_becomes_known_a_moment_later_is_the_one_that_is_r
         async def script() -> None:
             await server.expect("tools/call")
             server.close()
-            with anyio.fail_after(WAIT):
-                await peer.ending.closed.wait()
+            await within(peer.ending.closed.wait())
             peer.ending.explain(Cause("crashed", "exit code 3"))
 
         with pytest.raises(UpstreamLost, match="exit code 3"):
@@ -204,9 +200,6 @@ async def test_a_server_that_does_not_read_gets_no_more_calls() -> None:
         peer.wire.flush()
         with pytest.raises(Busy, match="does not read its input"):
             await peer.call(call(), Recorder())
-
-
-# -- progress
 
 
 async def test_progress_reaches_the_call_that_its_token_names() -> None:
@@ -281,8 +274,6 @@ async def test_all_progress_comes_before_the_result_and_none_after_it() -> None:
         assert channel.sent == [Progressed(1)]
 
 
-# -- log messages
-
 MESSAGE = {"level": "warning", "logger": "l", "data": {"x": [1]}}
 
 
@@ -329,9 +320,6 @@ async def test_what_a_call_that_was_given_up_still_says_reaches_nobody_else() ->
         tasks.cancel_scope.cancel()
 
 
-# -- the rest that a server may say
-
-
 async def test_a_ping_is_answered_and_any_other_request_refused_under_its_own_id() -> None:
     async with talking() as (_, server):
         await server.send(id="p", method="ping")
@@ -350,8 +338,7 @@ async def test_a_changed_list_is_noted_by_kind_and_wakes_the_owner() -> None:
     async with talking() as (peer, server):
         for kind in ("tools", "resources"):
             await server.send(method=f"notifications/{kind}/list_changed")
-        with anyio.fail_after(WAIT):
-            await peer.list_changes.wait()
+        await within(peer.list_changes.wait())
         await server.flush()
         assert peer.list_changes.take() == {Kind.TOOL, Kind.RESOURCE, Kind.TEMPLATE, Kind.SKILL}
         assert not peer.ending.closed.is_set()

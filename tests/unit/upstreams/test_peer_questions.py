@@ -48,9 +48,6 @@ async def beside(
         yield peer, server, calls, [await server.expect("tools/call") for _ in calls]
 
 
-# -- handshake servers
-
-
 async def test_a_question_goes_to_the_caller_and_the_answer_back_byte_for_byte() -> None:
     async with calling() as (_, server, made):
         request = await server.expect("tools/call")
@@ -172,9 +169,7 @@ async def test_a_question_is_not_held_where_it_may_be_that_of_another_principal(
 
 
 @pytest.mark.parametrize(("principal", "is_read", "is_asked"), [("p", 1, 1), ("p", 0, 0), ("q", 1, 0)])
-async def test_a_question_after_a_cancellation_that_the_server_has_read_is_that_of_the_call_in_flight(
-    principal: str, is_read: int, is_asked: int
-) -> None:
+async def test_question_after_a_cancellation_is_of_the_other_call(principal: str, is_read: int, is_asked: int) -> None:
     async with talking() as (peer, server), group() as tasks:
         gone = Running(tasks, peer.call, call(session="a", principal=principal, **HANDSHAKE))
         await server.expect("tools/call")
@@ -205,9 +200,7 @@ async def test_a_question_is_declined_once_a_call_that_may_have_asked_is_given_u
         assert not any(one.record.open_questions for one in made)
 
 
-async def test_a_question_that_stays_unclear_is_declined_and_one_that_is_withdrawn_is_forgotten(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_unclear_question_is_declined_and_a_withdrawn_one_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcp_hub.upstreams.peer.questions._UNCLEAR", 0.1)
     async with beside("abc") as (_, server, made, _):
         await server.send(id=1, method="elicitation/create", params=FORM)
@@ -254,9 +247,6 @@ async def test_a_question_too_many_is_refused(ids: Sequence[int], said: str) -> 
             await server.send(id=number, method="roots/list")
         assert said in (await declined(server, ids[-1]))["message"]
         assert len(made.record.open_questions) == len(ids) - 1
-
-
-# -- modern servers, handshake callers
 
 
 def wants(state: str | None = None, **requests: Any) -> JsonObject:
@@ -347,9 +337,7 @@ CHANGES = [("a", 0, False), ("a", 1, True), ("a", 1, False), ("b", 0, False), ("
 @pytest.mark.parametrize(
     ("era", "calls"), [(Era.HANDSHAKE, [*CHANGES, ("a", 2, True)]), (Era.MODERN, [("s", 1, False)])]
 )
-async def test_changed_roots_of_a_client_reach_a_handshake_server_once_before_its_next_call(
-    era: Era, calls: list[tuple[str, int, bool]]
-) -> None:
+async def test_changed_roots_reach_a_server_once_before_a_call(era: Era, calls: list[tuple[str, int, bool]]) -> None:
     done = {"resultType": "complete", "content": []}
     async with talking(era) as (peer, server):
         for session, changes, is_passed_on in calls:

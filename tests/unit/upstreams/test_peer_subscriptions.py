@@ -142,9 +142,7 @@ async def test_after_a_restart_everything_is_asked_for_again_and_counts_as_updat
         assert one.noted("x:a", place) == []
 
 
-async def test_what_is_refused_after_a_restart_is_tried_again_later(
-    one: Following, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_subscription_refused_at_a_restart_is_retried(one: Following, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_RETRY", 0.01)
     async with one.connected(**CAN) as server:
         await together(server.answer(SUBSCRIBE, {}), one.subscribe("x:a"))
@@ -167,9 +165,6 @@ async def test_a_connection_that_ends_fails_those_who_wait(era: Era, method: str
         async with one.connected(**CAN) as server:
             tasks.start_soon(lost)
             await server.expect(method)
-
-
-# -- updates
 
 
 async def test_an_update_of_what_is_wanted_is_noted_as_it_was_sent(one: Following) -> None:

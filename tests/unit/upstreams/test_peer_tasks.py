@@ -60,9 +60,7 @@ async def test_progress_continues_under_the_calls_token() -> None:
         assert [event.progress for event in reader.take() if isinstance(event, Progressed)] == [3]
 
 
-async def test_a_task_that_has_asked_is_looked_at_beside_its_result_and_is_heard_of_while_it_works(
-    heard: list[None],
-) -> None:
+async def test_task_that_has_asked_is_looked_at_beside_its_result_while_it_works(heard: list[None]) -> None:
     async with running(of=Era.HANDSHAKE) as (_, server, made):
         await server.answer("tasks/get", state())
         await server.answer("tasks/get", state("input_required"))

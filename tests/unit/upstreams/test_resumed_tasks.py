@@ -87,9 +87,6 @@ def how(era: Era, task: str = "t1", born: str | None = BORN) -> bytes:
     return json.dumps({"era": era.value, "task": task, "created": born}).encode()
 
 
-# -- another hub goes on
-
-
 @pytest.mark.parametrize("era", Era)
 async def test_another_hub_follows_the_task_to_its_end(era: Era) -> None:
     remote = Tasking(era, state(), state(), ended(era))
@@ -191,9 +188,6 @@ async def test_a_call_that_is_gone_on_with_takes_its_turn() -> None:
                 await made.result()
                 await server.until("tools/call")
                 assert await other.result() == DONE
-
-
-# -- in the middle of a call
 
 
 @pytest.mark.parametrize("era", Era)

@@ -118,9 +118,7 @@ async def test_a_failed_process_is_made_anew_by_the_next_call_once_revived() -> 
 
 @pytest.mark.parametrize(("is_program", "at_once"), [(True, 1), (False, 2)])
 @virtual
-async def test_sessions_of_programs_take_turns_at_the_process_that_they_share_if_it_asks(
-    is_program: bool, at_once: int
-) -> None:
+async def test_sessions_of_programs_take_turns_at_a_shared_process_that_asks(is_program: bool, at_once: int) -> None:
     async with sessions(Toys(calls=100.0), asks=True) as far:
         for session in ("a", "b"):
             far.tasks.start_soon(partial(far.call, session, era=Era.MODERN, is_program=is_program))

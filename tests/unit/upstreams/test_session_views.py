@@ -12,6 +12,7 @@ from tests.unit.calls.virtual_time import LoopClock, virtual
 from tests.unit.upstreams.function_calls import Recorder, request
 from tests.unit.upstreams.test_scoped import Sessions, made, sessions
 from tests.unit.upstreams.toy_servers import Toys
+from tests.unit.wire.raw_lines import within
 
 URI = "toy://r"
 
@@ -145,8 +146,7 @@ async def test_clients_that_have_called_the_shared_process_stay_there_and_others
         assert len(place.lists.lists[Kind.TOOL]) == 2
         assert [call.session for _, call in far.scoped._sides.resources.references] == ["new"]
         far.scoped.session_ended("old")
-        with anyio.fail_after(240):
-            await far.scoped.lifecycle.outlived()
+        await within(far.scoped.lifecycle.outlived())
         await far.scoped.call(attached("old"), Recorder())
         assert len(toys.called) == 3, "whoever comes back has another process"
         tasks.cancel_scope.cancel()

@@ -76,9 +76,7 @@ async def connecting(eras: ServerEras, *command: str) -> AsyncIterator[StdioConn
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows what a process has read")
-async def test_a_process_that_has_read_nothing_is_only_being_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_process_that_has_read_nothing_is_being_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks, eras = Looks(monkeypatch), ServerEras(EraCache(None), "key")
     command = [sys.executable, str(HELD_START), str(tmp_path / "gate"), *argv("--discover", "silent")]
     async with connecting(eras, *command) as connection:

@@ -92,9 +92,7 @@ async def opened(speaks: str, eras: ServerEras, wanted: EraWish) -> AsyncIterato
 @pytest.mark.parametrize(
     ("speaks", "era", "first"), [("both", HANDSHAKE, 2), ("modern", MODERN, 3), ("fragile", MODERN, 3)]
 )
-async def test_a_server_that_is_locked_by_the_probe_is_asked_in_a_process_of_its_own_once(
-    speaks: str, era: Era, first: int
-) -> None:
+async def test_server_locked_by_the_probe_is_asked_in_its_own_process_once(speaks: str, era: Era, first: int) -> None:
     eras = ServerEras(EraCache(None), "key")
     for processes in (first, 1):
         async with opened(speaks, eras, wish(HANDSHAKE)) as (peer, started):

@@ -112,9 +112,7 @@ def test_each_log_message_begins_the_time_anew_but_not_for_questions() -> None:
     ("since", "principals", "may_ask"),
     [(10.9, "p", True), (11.0, "p", False), (11.0, "q", True), (11.0, "pq", True), (11.0, "", True)],
 )
-def test_one_whose_cancellation_was_read_asks_no_more_beside_calls_of_its_principal(
-    since: float, principals: str, may_ask: bool
-) -> None:
+def test_cancelled_call_asks_no_more_beside_its_principals_calls(since: float, principals: str, may_ask: bool) -> None:
     calls = _AbandonedCalls()
     calls.add(1, call(session="a", principal="p"), 10.0)
     calls.read(2, 10.5)

@@ -16,9 +16,6 @@ STARTING, READY, BACKING_OFF = UpstreamState.STARTING, UpstreamState.READY, Upst
 FAILED, STOPPED, DRAINING = UpstreamState.FAILED, UpstreamState.STOPPED, UpstreamState.DRAINING
 
 
-# -- idle
-
-
 @virtual
 async def test_an_idle_server_is_stopped_after_its_time_and_started_by_the_next_call() -> None:
     async with up(idle_stop=600.0) as far:
@@ -116,9 +113,6 @@ async def test_processes_that_are_spent_one_after_another_count_as_failures() ->
         assert far.toys.starts == 12 and far.now >= 0.5 + 1
 
 
-# -- waiting
-
-
 @virtual
 async def test_calls_wait_for_a_first_start_as_long_as_it_may_take() -> None:
     async with kept(Toys(starting=50.0)) as far:
@@ -133,9 +127,6 @@ async def test_calls_wait_no_longer_than_shortly_once_a_start_has_failed() -> No
         assert far.now == 25.2
         assert await far.call() == 'server "toy" failed 1 time and is being restarted: boom'
         assert far.now == 30.2
-
-
-# -- drain
 
 
 @virtual
@@ -187,9 +178,6 @@ async def test_what_does_not_run_is_drained_at_once(when: UpstreamState) -> None
         starts = far.toys.starts
         await anyio.sleep(1000)
         assert (far.state, far.toys.starts, far.toys.alive) == (STOPPED, starts, 0)
-
-
-# -- restart
 
 
 @pytest.mark.parametrize(("failures", "state"), [(6, FAILED), (1, BACKING_OFF), (0, DRAINING), (0, STOPPED)])
@@ -246,9 +234,6 @@ async def test_after_the_hub_is_done_with_it_nothing_starts_it() -> None:
     await far.supervisor.lifecycle.drain(60.0)
     far.supervisor.lifecycle.wake()
     assert (far.state, far.toys.starts) == (STOPPED, 1)
-
-
-# -- giving up
 
 
 @virtual

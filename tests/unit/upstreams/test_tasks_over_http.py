@@ -36,9 +36,7 @@ async def left_behind(far: ManagedUpstream, **differs: Any) -> RawJson:
 
 
 @pytest.mark.parametrize(("era", "option"), [("modern", "--tasks-extension"), ("handshake", "--tasks-capability")])
-async def test_a_task_of_a_real_server_is_asked_about_and_ended_by_the_next_hub(
-    era: str, option: str, tmp_path: Path
-) -> None:
+async def test_task_of_a_real_server_is_ended_by_the_next_hub(era: str, option: str, tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     caller = HANDSHAKE if era == "handshake" else {}
     async with HttpUpstream(option, era=era, journal=journal) as child:

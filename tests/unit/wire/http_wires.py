@@ -13,7 +13,7 @@ from mcp_hub.types import Era
 from mcp_hub.wire.base import Pending
 from mcp_hub.wire.http import HttpWire
 from tests.unit.wire.http_server import HttpServer, Reply, Request, Script, Stream, serving
-from tests.unit.wire.raw_lines import WAIT, Told
+from tests.unit.wire.raw_lines import Told, within
 
 LIMIT = 1 << 16
 
@@ -50,8 +50,7 @@ class Talk:
 
     async def answer(self, pending: Pending) -> Envelope:
         """What it comes to, within the bound of every wait."""
-        with anyio.fail_after(WAIT):
-            return await self.wire.answer(pending, None)
+        return await within(self.wire.answer(pending, None))
 
     async def begin(self) -> None:
         """`initialize`, for the session id that the answer brings."""

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
@@ -13,8 +13,15 @@ from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope
 from mcp_hub.wire.base import WireHandler
 from mcp_hub.wire.pipe import Pipe
 
+T = TypeVar("T")
 WAIT = 240.0
 """Seconds that no wait of these tests may take."""
+
+
+async def within(waiting: Awaitable[T]) -> T:
+    """What it comes to, within the bound of every wait."""
+    with anyio.fail_after(WAIT):
+        return await waiting
 
 
 class Told:

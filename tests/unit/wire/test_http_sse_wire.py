@@ -19,7 +19,7 @@ from mcp_hub.wire.remote import AT_ONCE
 from mcp_hub.wire.sse import SseWire
 from tests.unit.wire.http_server import HttpServer, Reply, Request, Script, serving
 from tests.unit.wire.http_wires import LIMIT, OldServer, Sourced, says
-from tests.unit.wire.raw_lines import WAIT
+from tests.unit.wire.raw_lines import WAIT, within
 from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio
@@ -32,8 +32,7 @@ async def opened(script: Script, url: str | None = None) -> AsyncIterator[tuple[
             told = Sourced()
             wire = SseWire(told, http, tasks, server="old", url=url or server.url, limit=LIMIT)
             try:
-                with anyio.fail_after(WAIT):
-                    await wire.open()
+                await within(wire.open())
                 yield wire, told, server
             finally:
                 wire.close()
@@ -46,8 +45,7 @@ def is_over(wire: SseWire, key: int) -> bool:
 
 
 async def answered(wire: SseWire, pending: Pending) -> Envelope:
-    with anyio.fail_after(WAIT):
-        return await wire.answer(pending, None)
+    return await within(wire.answer(pending, None))
 
 
 async def result(wire: SseWire, pending: Pending) -> Any:

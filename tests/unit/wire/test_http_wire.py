@@ -14,7 +14,7 @@ from mcp_hub.wire.base import WireClosed
 from mcp_hub.wire.remote import AT_ONCE
 from tests.unit.wire.http_server import Reply, Request
 from tests.unit.wire.http_wires import echo, refuses, says, wired, with_session
-from tests.unit.wire.raw_lines import WAIT
+from tests.unit.wire.raw_lines import WAIT, within
 from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio
@@ -24,9 +24,6 @@ MODERN = "2026-07-28"
 
 def cancellation(id_: int) -> bytes:
     return envelope.notification_frame("notifications/cancelled", b'{"requestId":%d}' % id_)
-
-
-# -- answers
 
 
 async def test_a_json_answer_comes_as_its_bytes() -> None:
@@ -144,9 +141,6 @@ async def test_a_refusal_that_names_no_request_answers_the_one_that_was_posted()
         assert b"-32600" in bytes((await talk.ask()).error)
 
 
-# -- headers
-
-
 async def test_a_handshake_request_has_the_settled_version_once_there_is_one() -> None:
     async with wired(with_session(echo)) as talk:
         await talk.begin()
@@ -180,9 +174,6 @@ async def test_a_modern_request_repeats_method_and_name_in_headers(method: str, 
         assert "mcp-session-id" not in headers
 
 
-# -- giving up
-
-
 async def test_a_handshake_request_that_is_given_up_is_cancelled_by_name() -> None:
     gone = anyio.Event()
 
@@ -198,8 +189,7 @@ async def test_a_handshake_request_that_is_given_up_is_cancelled_by_name() -> No
         await _give_up(talk)
         (told,) = await talk.server.until("notifications/cancelled")
         assert told.message["params"] == {"requestId": talk.server.seen[0].message["id"]}
-        with anyio.fail_after(WAIT):
-            await gone.wait()
+        await within(gone.wait())
 
 
 async def test_a_modern_request_that_is_given_up_has_its_stream_closed_and_that_is_all() -> None:
@@ -214,8 +204,7 @@ async def test_a_modern_request_that_is_given_up_has_its_stream_closed_and_that_
 
     async with wired(script, Era.MODERN) as talk:
         await _give_up(talk)
-        with anyio.fail_after(WAIT):
-            await gone.wait()
+        await within(gone.wait())
         await talk.ask("tools/list", b"{}")
         assert [request.rpc for request in talk.server.seen] == ["tools/call", "tools/list"]
 
@@ -225,9 +214,6 @@ async def _give_up(talk: Any) -> None:
         tasks.start_soon(talk.wire.answer, talk.wire.request("tools/call", b"{}"), cancellation)
         await talk.server.until("tools/call")
         tasks.cancel_scope.cancel()
-
-
-# -- notifications and answers of ours
 
 
 async def test_notifications_leave_one_after_the_other_and_a_refused_one_holds_none_up() -> None:
@@ -263,9 +249,6 @@ async def test_a_server_that_takes_no_notifications_is_congested_and_holds_only_
             talk.wire.send(envelope.notification_frame("n"))
         assert talk.wire.is_congested
         assert 400 < talk.wire.counts["dropped"] < 600
-
-
-# -- many at once
 
 
 @pytest.mark.slow

@@ -14,8 +14,6 @@ from tests.unit.wire.http_wires import LIMIT, echo, says, wired
 
 pytestmark = pytest.mark.anyio
 
-# -- answers that are none
-
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -30,9 +28,7 @@ pytestmark = pytest.mark.anyio
         (202, b"", None, "HTTP 202 Said and nothing in place of a message"),
     ],
 )
-async def test_a_status_without_a_message_ends_the_request_with_it(
-    status: int, body: bytes, kind: str | None, said: str
-) -> None:
+async def test_status_without_a_message_ends_the_request(status: int, body: bytes, kind: str | None, said: str) -> None:
     async with wired(says(status, body, kind)) as talk:
         with pytest.raises(HttpRefused, match=f'"far" answered with {said}') as caught:
             await talk.ask()
@@ -59,9 +55,7 @@ DATE = "Sun, 06 Nov 1994 08:49:37 GMT"
     ],
 )
 @pytest.mark.parametrize("body", [b"", ERROR])
-async def test_the_seconds_for_which_a_server_wants_to_be_left_alone_are_in_the_error(
-    status: int, header: str, seconds: int | None, body: bytes
-) -> None:
+async def test_seconds_that_a_server_wants_are_told(status: int, header: str, seconds: int | None, body: bytes) -> None:
     async with wired(says(status, body, "application/json" if body else None, retry_after=header)) as talk:
         if status == 500 and body:
             assert b"full" in bytes((await talk.ask()).error)
@@ -158,9 +152,6 @@ async def test_a_connection_that_is_cut_instead_of_an_answer_loses_the_request()
     async with wired(script) as talk:
         with pytest.raises(UpstreamLost, match="broke off the connection"):
             await talk.ask()
-
-
-# -- no connection
 
 
 async def test_a_server_that_is_gone_ends_the_session_when_nothing_else_is_under_way() -> None:

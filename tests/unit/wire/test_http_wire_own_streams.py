@@ -7,7 +7,7 @@ from mcp_hub.protocol.jsonrpc.repair import Placeholder
 from mcp_hub.wire.base import Pending
 from tests.unit.wire.http_server import Reply, Request
 from tests.unit.wire.http_wires import Sourced, wired
-from tests.unit.wire.raw_lines import WAIT
+from tests.unit.wire.raw_lines import within
 
 pytestmark = pytest.mark.anyio
 
@@ -123,6 +123,5 @@ async def test_on_a_stream_of_no_request_an_answer_without_an_id_may_be_that_to_
     async with wired(script) as talk:
         waiting = talk.wire.request("tools/call", b"{}")
         await talk.wire.listen()
-        with anyio.fail_after(WAIT):
-            await talk.told.until("bad")
+        await within(talk.told.until("bad"))
         assert len(doubts(talk.told)) == 1 and not waiting.future.done()

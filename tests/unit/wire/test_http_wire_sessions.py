@@ -11,7 +11,7 @@ from mcp_hub.wire.base import NotSent
 from mcp_hub.wire.http import HttpWire
 from tests.unit.wire.http_server import Reply, Request, Script
 from tests.unit.wire.http_wires import bare_not_found, refuses, wired, with_session
-from tests.unit.wire.raw_lines import WAIT
+from tests.unit.wire.raw_lines import within
 
 pytestmark = pytest.mark.anyio
 
@@ -61,8 +61,7 @@ async def test_requests_on_their_way_find_out_by_themselves_that_the_session_is_
             await talk.ask()
         assert not slow.future.done()
         waiting.set()
-        with anyio.fail_after(WAIT):
-            await talk.wire.settled()
+        await within(talk.wire.settled())
         with pytest.raises(NotSent):
             await talk.answer(slow)
 
@@ -90,7 +89,7 @@ async def test_a_modern_probe_that_is_refused_by_version_is_answered() -> None:
 
 @pytest.mark.parametrize("is_modern", [True, False])
 @pytest.mark.parametrize("answer", [bare_not_found, refuses(-32000, "no session")])
-async def test_requests_that_wait_for_the_era_leave_the_network_to_the_probe(
+async def test_requests_leave_room_for_a_probe(
     monkeypatch: pytest.MonkeyPatch, is_modern: bool, answer: Script
 ) -> None:
     monkeypatch.setattr(remote, "AT_ONCE", 2)
@@ -105,8 +104,7 @@ async def test_requests_that_wait_for_the_era_leave_the_network_to_the_probe(
 
     async with wired(script, Era.MODERN, still_modern=probe) as talk:
         sent = [talk.wire.request("tools/call", b'{"name":"x"}') for _ in range(4)]
-        with anyio.fail_after(WAIT):
-            await talk.wire.settled()
+        await within(talk.wire.settled())
         for request in sent:
             if is_modern and answer is not bare_not_found:
                 assert (await talk.answer(request)).kind == "error"

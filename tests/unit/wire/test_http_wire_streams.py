@@ -11,16 +11,13 @@ from mcp_hub.types import Era
 from mcp_hub.wire import http
 from tests.unit.wire.http_server import Reply, Request, Stream, serving
 from tests.unit.wire.http_wires import Talk, bare_not_found, says, wired, with_session
-from tests.unit.wire.raw_lines import WAIT
+from tests.unit.wire.raw_lines import WAIT, within
 from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio
 
 SOON = 50
 """Milliseconds, as short as the wire lets a pause be."""
-
-
-# -- a request's stream breaks off
 
 
 class Parts:
@@ -51,8 +48,7 @@ async def test_a_stream_with_ids_is_followed_from_where_it_broke_off_until_the_a
     parts = Parts(8, cut=cut)
     async with wired(parts) as talk:
         pending = talk.wire.request("tools/call", b"{}")
-        with anyio.fail_after(WAIT):
-            assert bytes((await talk.answer(pending)).result) == b"{}"
+        assert bytes((await within(talk.answer(pending))).result) == b"{}"
         assert parts.places == [None, *(f"{part}.1" for part in range(7))]
         assert talk.told.sources == [pending] * 8
         assert [request.method for request in talk.server.seen] == ["POST", *["GET"] * 7]
@@ -164,9 +160,6 @@ async def test_a_request_that_is_given_up_is_no_longer_resumed() -> None:
             )
         await talk.server.until("gave-up")
         assert talk.server.of("GET") == []
-
-
-# -- what belongs to no request
 
 
 async def changed(stream: Stream, **fields: object) -> None:

@@ -14,7 +14,7 @@ from mcp_hub.protocol.jsonrpc.repair import Placeholder
 from mcp_hub.wire.base import Pending, WireClosed
 from mcp_hub.wire.pipe import Pipe
 from mcp_hub.wire.server_pipe import ServerPipe
-from tests.unit.wire.raw_lines import WAIT, Told, connected
+from tests.unit.wire.raw_lines import Told, connected, within
 
 pytestmark = pytest.mark.anyio
 
@@ -25,14 +25,10 @@ def cancellation(id_: int) -> bytes:
 
 async def answer(pipe: Pipe, pending: Pending) -> Any:
     """The result, or the error, that the request got."""
-    with anyio.fail_after(WAIT):
-        message = await pipe.answer(pending, cancellation)
+    message = await within(pipe.answer(pending, cancellation))
     assert isinstance(message, Envelope)
     payload = message.result if message.kind == "result" else message.error
     return json.loads(bytes(payload))
-
-
-# -- correlation
 
 
 @pytest.mark.parametrize("spelling", [int, str])
@@ -60,8 +56,7 @@ async def test_the_payload_arrives_as_it_was_written() -> None:
     async with connected() as (pipe, other, _):
         pending = pipe.request("m", b"{}")
         await other.write(b'{"jsonrpc":"2.0","id":1,"result":%s}\n' % payload)
-        with anyio.fail_after(WAIT):
-            message = await pipe.answer(pending, cancellation)
+        message = await within(pipe.answer(pending, cancellation))
         assert isinstance(message.result, msgspec.Raw) and bytes(message.result) == payload
 
 
@@ -106,9 +101,6 @@ async def test_requests_and_notifications_of_the_peer_arrive_in_order_with_their
         assert [note.method for note in told.notifications] == ["notifications/x"]
 
 
-# -- lines that are no messages
-
-
 UNREAD = b'{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"no"}}'
 
 
@@ -118,8 +110,7 @@ async def test_answer_counts_however_its_id_is_written(id_: bytes, member: bytes
     async with connected() as (pipe, other, told):
         pending = pipe.request("m", b"{}", "a call")
         await other.write(b'{"jsonrpc":"2.0","id":%b,"%b":{}}\n' % (id_, member))
-        with anyio.fail_after(WAIT):
-            message = await pipe.answer(pending, cancellation)
+        message = await within(pipe.answer(pending, cancellation))
         assert not isinstance(message, Placeholder) and pipe.counts["bad"] == 0
 
 
@@ -192,9 +183,6 @@ async def test_a_line_over_the_limit_is_a_typed_error_and_the_next_one_works(wit
         assert len(told.bad) == 1
 
 
-# -- closing
-
-
 async def test_closing_fails_all_that_is_pending_at_once_and_permanently() -> None:
     async with connected() as (pipe, other, told):
         pendings = [pipe.request("m", b"{}") for _ in range(3)]
@@ -240,9 +228,6 @@ async def test_the_last_line_counts_without_its_newline() -> None:
         assert await answer(pipe, pending) == {"last": 1}
 
 
-# -- writing
-
-
 async def test_what_is_sent_in_one_pass_leaves_as_one_write() -> None:
     async with connected() as (pipe, other, _):
         for number in range(3):
@@ -278,9 +263,6 @@ async def test_a_peer_that_leaves_while_much_is_unwritten_closes_the_pipe() -> N
         assert told.writable == 0
 
 
-# -- what cannot be polled
-
-
 async def test_regular_files_work_as_input_and_output(tmp_path: Path) -> None:
     source, target, told = tmp_path / "in", tmp_path / "out", Told()
     lines = [b'{"jsonrpc":"2.0","method":"n","params":{"n":%d}}\n' % number for number in range(5000)]
@@ -300,8 +282,7 @@ async def test_an_error_without_an_id_is_that_of_the_only_call_that_somebody_awa
         listen = pipe.request(method, b"{}")
         call = pipe.request("tools/call", b"{}")
         await other.write(UNREAD % -32700 + b"\n")
-        with anyio.fail_after(WAIT):
-            assert isinstance(await pipe.answer(call, None), Placeholder)
+        assert isinstance(await within(pipe.answer(call, None)), Placeholder)
         await other.write(UNREAD % -32700 + b"\n")
         await told.until("bad", 2)
         assert not listen.future.done() and list(pipe.requests.pending) == [listen.id]

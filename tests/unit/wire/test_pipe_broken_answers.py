@@ -13,7 +13,7 @@ from mcp_hub.protocol.jsonrpc.repair import Placeholder
 from mcp_hub.wire.base import Pending, WireClosed
 from mcp_hub.wire.pipe import Pipe
 from mcp_hub.wire.server_pipe import ServerPipe
-from tests.unit.wire.raw_lines import WAIT, connected
+from tests.unit.wire.raw_lines import connected, within
 from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio
@@ -23,8 +23,7 @@ LONG = b"y" * 5000
 
 
 async def answer(pipe: Pipe, pending: Pending) -> Envelope:
-    with anyio.fail_after(WAIT):
-        return await pipe.answer(pending, None)
+    return await within(pipe.answer(pending, None))
 
 
 @pytest.mark.parametrize(
@@ -205,8 +204,7 @@ async def test_half_an_answer_at_the_end_leaves_the_reason_to_the_end(half: byte
         pending = pipe.request("m", b"{}")
         await other.write(NOTE + half)
         other.close("write")
-        with anyio.fail_after(WAIT):
-            await ended.wait()
+        await within(ended.wait())
         pipe.close("exited with code 9")
         with pytest.raises(WireClosed, match="exited with code 9"):
             await answer(pipe, pending)

@@ -9,7 +9,7 @@ import pytest
 
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, result_frame
 from mcp_hub.wire.pipe import Pipe
-from tests.unit.wire.raw_lines import WAIT, OtherEnd, Told, connected
+from tests.unit.wire.raw_lines import WAIT, OtherEnd, Told, connected, within
 
 pytestmark = pytest.mark.anyio
 
@@ -48,8 +48,7 @@ async def test_nothing_is_read_from_a_peer_that_asks_without_reading_and_nothing
     told = Answering()
     async with connected(told, write_limit=10_000, couples=True) as (told.pipe, other, _):
         line = b'{"jsonrpc":"2.0","id":7,"method":"ping"}'.ljust(127) + b"\n"
-        with anyio.fail_after(WAIT):
-            asked = await write_until_nobody_reads(other, line)
+        asked = await within(write_until_nobody_reads(other, line))
         assert told.pipe.is_congested
         assert len(told.requests) < asked  # the rest waits in the kernel, where it costs the peer and not the hub
         for _ in range(asked):

@@ -1,4 +1,4 @@
-"""Partial content as messages of progress, for clients that show nothing else of a running call."""
+"""Partial content as messages of progress for clients, and as text for a model."""
 
 import itertools
 import math
@@ -8,8 +8,10 @@ import msgspec
 import pytest
 
 from mcp_hub.calls.progress import _PartialText
-from mcp_hub.events import CallEvent, Delta, Log, Progressed
-from mcp_hub.masking import learn
+from mcp_hub.calls.reading import transcript
+from mcp_hub.calls.reading.transcript import Transcript
+from mcp_hub.events import Attempt, CallEvent, Delta, InputRequired, Log, Progressed, Reset
+from mcp_hub.masking import learn, visible
 from mcp_hub.types import PartialForm
 from tests.unit.calls.durable_hub import DurableCall, DurableHub
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
@@ -183,3 +185,25 @@ def test_no_piece_of_a_secret_begins_a_message_that_is_cut(form: PartialForm) ->
         (said,) = shown(form, f"{secret} " * 100 + "." * pad)
         assert said and "***" in said
         assert not [secret[at : at + 4] for at in range(len(secret) - 3) if secret[at : at + 4] in said], pad
+
+
+def test_text_of_a_failed_attempt_is_not_shown() -> None:
+    said = Transcript(100)
+    for event in (Delta(b'[{"type":"text","text":"one"}]'), Attempt(2, "lost", 0.5), Reset(2, "lost", 2)):
+        said.add(event)
+    assert said.text == ""
+    said.add(Delta(b'[{"type":"text","text":"two"}]'))
+    assert said.text == "two"
+
+
+def test_only_the_beginning_of_a_long_question_is_spelled_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def measured(text: str) -> str:
+        sizes.append(len(text))
+        return visible(text)
+
+    monkeypatch.setattr(transcript, "visible", measured)
+    params = b'{"message":"%s"}' % (b"a \\u001b " * 100_000)
+    text = transcript.question_text(InputRequired("1", "elicitation/create", params))
+    assert len(text) == 200 and "\x1b" not in text and sizes[0] <= 4000

@@ -1,13 +1,30 @@
-"""Workers that register, are replaced, fall silent and go."""
+"""Workers that register, are replaced and go; calls of virtual tools: what workers get and post, and clients get."""
+
+import json
 
 import anyio
+import msgspec
 import pytest
 
-from mcp_hub.errors import ExecutorLost, NotKept, RpcError, UnknownEntry
-from mcp_hub.events import Completed
+from mcp_hub.call import Post
+from mcp_hub.errors import (
+    Busy,
+    ExecutorLost,
+    HubRestarted,
+    InvalidParams,
+    MethodNotFound,
+    NotKept,
+    PostRefused,
+    RpcError,
+    UnknownEntry,
+)
+from mcp_hub.events import Completed, Delta, Progressed
 from mcp_hub.types import UpstreamState
-from mcp_hub.upstreams.executors.registry import CallOffer, _CancelOffer
-from tests.unit.upstreams.executor_workers import STEP, Hub, listed, played, refusing, tool
+from mcp_hub.upstreams.executors.registry import CallOffer, _CancelOffer, _InputOffer
+from mcp_hub.upstreams.executors.upstream import _Posted
+from tests.unit.fakes import Channel
+from tests.unit.upstreams.executor_workers import ASK, STEP, Hub, can_elicit, listed, played, refusing, tool
+from tests.unit.upstreams.function_calls import request
 
 pytestmark = pytest.mark.anyio
 
@@ -186,3 +203,176 @@ async def test_a_post_is_answered_once_it_is_kept_and_a_repeat_of_it_too(hub: Hu
     channel.is_unkept = False
     assert (await hub.post(id_, 1, STEP, complete=complete)).is_duplicate
     assert channel.kept_calls == [complete] * 3 and len(channel.sent) == 1
+
+
+@played()
+async def test_a_call_is_fetched_streams_and_ends_with_what_the_worker_posts(hub: Hub) -> None:
+    channel, _ = await hub.calls.start()
+    (offer,) = await hub.fetch()
+    assert (offer.name, json.loads(bytes(offer.arguments)), offer.credit) == ("t", {"a": 1}, 256)
+    assert await hub.fetch() == [], "each is given out once"
+    id_ = offer.tool_call_id
+    assert await hub.post(id_, 1, STEP) == _Posted(255)
+    assert await hub.post(id_, 1, STEP) == _Posted(255, is_duplicate=True)
+    await hub.post(id_, 2, content="ab")
+    last = await hub.post(id_, 3, STEP, complete=True)
+    assert channel.sent == [Progressed(1), Delta(b'[{"type":"text","text":"ab"}]'), Progressed(1)]
+    end = await hub.calls.end()
+    assert end == Completed(b'{"content":[{"type":"text","text":"ab"}],"isError":false}')
+    assert last.is_duplicate is False and (await hub.post(id_, 3, complete=True)).is_duplicate
+    with refusing("call_ended"):
+        await hub.post(id_, 4)
+    assert await hub.fetch() == []
+
+
+@played()
+async def test_an_error_of_the_worker_is_the_calls(hub: Hub) -> None:
+    await hub.calls.start()
+    await hub.post(await hub.fetch_one(), 1, complete=True, error=b'{"code":7,"message":"no"}')
+    end = await hub.calls.end()
+    assert isinstance(end, RpcError) and (end.code, end.message) == (7, "no")
+    assert await hub.fetch() == [], "the worker knows"
+
+
+@played()
+async def test_a_cancelled_call_is_withdrawn_or_the_worker_learns_it(hub: Hub) -> None:
+    _, first = await hub.calls.start()
+    id_ = await hub.fetch_one()
+    _, second = await hub.calls.start()
+    first.cancel()
+    second.cancel()
+    await anyio.wait_all_tasks_blocked()
+    assert await hub.fetch() == [_CancelOffer(id_, "The call was cancelled.")]
+    with refusing("call_ended"):
+        await hub.post(id_, 1, STEP)
+
+
+@played()
+async def test_foreign_executors_and_calls_are_unknown(hub: Hub) -> None:
+    await hub.calls.start()
+    up, foreign = hub.upstream, Post(1, 1)
+    waiting = next(iter(up._works))
+    with refusing("unknown_executor_or_call"):
+        await hub.post(waiting, 1)  # nobody has fetched it
+    id_ = await hub.fetch_one()
+    for unknown in ("tc_none", id_):
+        with refusing("unknown_executor_or_call", match=unknown):
+            await up.post("q", unknown, foreign)
+    for principal, executor in (("q", "e"), ("p", "f")):
+        with refusing("unknown_executor_or_call"):
+            await up.calls(principal, executor, 1, 1)
+        with refusing("unknown_executor_or_call"):
+            up.remove(principal, executor)
+    await hub.post(id_, 1, complete=True)
+    with refusing("unknown_executor_or_call"):
+        await up.post("q", id_, foreign)
+
+
+@played(window=4)
+async def test_readers_that_are_behind_stop_the_worker_and_the_end_needs_no_credit(hub: Hub) -> None:
+    channel, _ = await hub.calls.start()
+    id_ = await hub.fetch_one()
+    assert await hub.post(id_, 1, STEP, STEP, STEP, STEP) == _Posted(4), "they keep up"
+    channel.is_behind = True
+    assert await hub.post(id_, 2, STEP, STEP, STEP) == _Posted(1)
+    with refusing("no_credit"):
+        await hub.post(id_, 3, STEP, STEP)
+    assert len(channel.sent) == 7
+    channel.is_behind = False
+    assert await hub.post(id_, 3, STEP, STEP) == _Posted(2), "posted again, it is taken"
+    channel.is_behind = True
+    await hub.post(id_, 4, STEP, STEP)
+    assert await hub.post(id_, 5, complete=True) == _Posted(0)
+    assert isinstance(await hub.calls.end(), Completed)
+
+
+@played()
+async def test_answers_come_on_the_feed_under_the_workers_key(hub: Hub) -> None:
+    hub.upstream.register("p", "e", [tool("t")], lease=1000)
+    channel, _ = await hub.calls.start(call=can_elicit())
+    id_ = await hub.fetch_one(epoch=2)
+    await hub.post(id_, 1, ASK, epoch=2)
+    (question,) = channel.asked
+    assert (question.method, question.params) == ("elicitation/create", b'{"message":"?"}')
+    hub.sweep(500)
+    assert await hub.calls.all_run(), "a worker may be silent while its question is open"
+    question.answered(b'{"action":"accept"}')
+    hub.sweep(500)
+    assert await hub.calls.all_run(), "silence counts from the answer"
+    with refusing("malformed"):
+        await hub.post(id_, 2, ASK, epoch=2)
+    assert await hub.fetch(epoch=2) == [_InputOffer(id_, "mine", msgspec.Raw(b'{"action":"accept"}'))]
+    await hub.post(id_, 2, ASK, epoch=2)
+    channel.asked[1].answered(RpcError("no"))
+    (offer,) = await hub.fetch(epoch=2)
+    assert offer.result is msgspec.UNSET and json.loads(bytes(offer.error))["message"] == "no"
+    hub.sweep(560)
+    assert isinstance(await hub.calls.end(), ExecutorLost), "and from the last post"
+
+
+@played()
+async def test_a_question_that_the_caller_cannot_be_asked_is_declined_at_once(hub: Hub) -> None:
+    channel, _ = await hub.calls.start()
+    id_ = await hub.fetch_one()
+    await hub.post(id_, 1, ASK)
+    (offer,) = await hub.fetch()
+    assert isinstance(offer, _InputOffer) and offer.error and not channel.asked
+
+
+@played(waiting=2, running=1, executors=2)
+async def test_queues_are_bounded(hub: Hub) -> None:
+    for _ in range(3):
+        await hub.calls.start()
+    assert isinstance(await hub.calls.end(), Busy)
+    assert len(await hub.fetch(most=1)) == 1, "no more than asked for"
+    assert await hub.fetch() == [], "no more than may run"
+    with refusing("malformed"):
+        await hub.fetch(most=0)
+    hub.upstream.register("p", "f", [])
+    with refusing("busy"):
+        hub.upstream.register("p", "g", [])
+
+
+@played(own_executors=2, own_tools=3, executors=4)
+async def test_a_principal_has_no_more_than_its_part_of_executors_and_tools(hub: Hub) -> None:
+    def refused(principal: str, id_: str, *tools: bytes) -> object:
+        with pytest.raises(PostRefused) as refusal:
+            hub.upstream.register(principal, id_, tools)
+        assert refusal.value.code == "busy"
+        return refusal.value.members["limit"]
+
+    assert refused("p", "f", *(tool(f"p{n}") for n in range(3))) == "own_tools"
+    hub.upstream.register("p", "f", [tool("p0"), tool("p1")])
+    assert refused("p", "g") == "own_executors"
+    assert hub.upstream.register("p", "f", [tool("p1")]) == 2, "it may register again"
+    hub.upstream.register("q", "e", [tool("q0")])
+    hub.upstream.register("r", "e", [])
+    assert refused("s", "e") == "executors"
+
+
+@played(ended=1)
+async def test_only_the_latest_ended_calls_are_remembered(hub: Hub) -> None:
+    done = []
+    for _ in range(2):
+        await hub.calls.start()
+        done.append(await hub.fetch_one())
+        await hub.post(done[-1], 1, complete=True)
+    assert (await hub.post(done[1], 1)).is_duplicate
+    with refusing("unknown_executor_or_call"):
+        await hub.post(done[0], 1)
+
+
+@played()
+async def test_what_is_no_call_of_a_tool_is_refused(hub: Hub) -> None:
+    for call, error in (
+        (request("none"), UnknownEntry),
+        (request(7), InvalidParams),
+        (request("t", [1]), InvalidParams),
+        (request("t", {}, method="prompts/get"), MethodNotFound),
+    ):
+        with pytest.raises(error):
+            await hub.upstream.call(call, Channel())
+    with pytest.raises(HubRestarted):
+        await hub.upstream.resume(request("t"), Channel(), b"{}")
+    with pytest.raises(MethodNotFound):
+        await hub.upstream.subscribe("x:y", request("x"))

@@ -1,4 +1,4 @@
-"""Lists grow old: when they are read again, and what of it is news."""
+"""Lists grow old: when they are read again, how soon, and what of it is news."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -13,7 +13,7 @@ from mcp_hub.notices import Notices
 from mcp_hub.protocol.jsonrpc.rpc_errors import is_unknown, is_unknown_result
 from mcp_hub.types import Era, Kind
 from mcp_hub.upstreams.lists.list_reader import ListLimits
-from mcp_hub.upstreams.lists.list_state import ListState, _ListAges
+from mcp_hub.upstreams.lists.list_state import ListState, _ListAges, _Pacer
 from mcp_hub.upstreams.peer.peer import Peer
 from tests.unit.upstreams.scripted import Server, talking
 from tests.unit.wire.raw_lines import WAIT
@@ -224,3 +224,32 @@ async def test_the_list_of_a_modern_server_is_kept_as_long_as_it_says() -> None:
         await first_reading(lists, peer, server, tools=[], ttlMs=3_600_000, cacheScope="private")
         lists.show(peer, Kind.TOOL, is_new=True)
         assert not lists._reads.aged
+
+
+def test_a_change_now_and_then_is_listed_at_once() -> None:
+    pacer = _Pacer()
+    assert [pacer.pause(now) for now in (0, 60, 75, 1000)] == [0.1] * 4
+
+
+def test_tools_that_are_added_one_by_one_are_all_listed_at_once() -> None:
+    pacer = _Pacer()
+    assert [pacer.pause(now) for now in range(6)] == [0.1] * 6
+
+
+def test_a_server_that_announces_changes_all_the_time_is_listed_every_five_seconds_at_most() -> None:
+    pacer = _Pacer()
+    now, times = 0.0, []
+    while now < 60:
+        now += pacer.pause(now)
+        times.append(now)
+    assert times[-1] - times[-2] == 5.0
+    assert len(times) < 30
+
+
+def test_a_quiet_while_forgives_everything() -> None:
+    pacer = _Pacer()
+    now = 0.0
+    for _ in range(50):
+        now += pacer.pause(now)
+    assert pacer.pause(now + 1) == pytest.approx(5.0)
+    assert pacer.pause(now + 30) == 0.1

@@ -196,6 +196,11 @@ class Talk:
     says: str = ""
 
 
+LOCKED: dict[str, list[tuple[str, Any]]] = {
+    "silent": [(HELLO, None)],
+    "ends": [(HELLO, None), ("close", None)],
+    **{str(code): [(HELLO, (code, SUPPORTED))] for code in (-32600, -32601, -32022)},
+}
 LEARNED_NOW = [(HANDSHAKE, False), (MODERN, True)]
 TALKS = {
     **{f"unreadable {n}": Talk([(PROBE, text), *SHAKEN], HANDSHAKE) for n, text in enumerate(UNREADABLE)},
@@ -214,11 +219,7 @@ TALKS = {
     ),
     **{
         f"locked by the probe: {name}": Talk([(PROBE, DISCOVERED), *steps], FreshNeeded, [(MODERN, True)], HANDSHAKE)
-        for name, steps in {
-            "silent": [(HELLO, None)],
-            "ends": [(HELLO, None), ("close", None)],
-            **{str(code): [(HELLO, (code, SUPPORTED))] for code in (-32600, -32601, -32022)},
-        }.items()
+        for name, steps in LOCKED.items()
     },
     "passing error of initialize": Talk([(HELLO, -32603)], StartFailed, [], HANDSHAKE, BOTH),
     "passing error of the probe": Talk([(PROBE, -32603)], StartFailed, [], MODERN, BOTH),

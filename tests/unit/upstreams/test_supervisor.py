@@ -1,16 +1,20 @@
-"""Servers that rest, are drained and restarted: on virtual time, so that minutes are exact and cost nothing."""
+"""Servers that rest, are drained, restarted and list: on virtual time, so that minutes are exact and cost nothing."""
+
+import math
+from collections.abc import Callable
 
 import anyio
 import pytest
 
 from mcp_hub.errors import StartFailed
-from mcp_hub.types import UpstreamState
+from mcp_hub.types import Kind, UpstreamState
 from mcp_hub.upstreams.peer.negotiation import FreshNeeded, Incompatible
+from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.supervision.lifecycle import RestartRule
 from mcp_hub.upstreams.supervision.server import SupervisorRules
 from tests.unit.calls.virtual_time import virtual
-from tests.unit.upstreams.function_calls import request
-from tests.unit.upstreams.toy_servers import Toys, kept, up
+from tests.unit.upstreams.function_calls import Recorder, request
+from tests.unit.upstreams.toy_servers import Kept, Toys, envelope, kept, up
 
 STARTING, READY, BACKING_OFF = UpstreamState.STARTING, UpstreamState.READY, UpstreamState.BACKING_OFF
 FAILED, STOPPED, DRAINING = UpstreamState.FAILED, UpstreamState.STOPPED, UpstreamState.DRAINING
@@ -280,3 +284,107 @@ async def test_each_process_that_it_takes_to_find_the_era_has_the_whole_time_to_
     spent = FreshNeeded("handshake_failed", "it does not take initialize after server/discover")
     async with up(Toys(starting=40.0, fails=[spent]), start_timeout=60.0) as far:
         assert (far.now, far.toys.starts, far.status.failures, far.status.restarts) == (80.2, 2, 0, 0)
+
+
+READY = UpstreamState.READY
+
+
+@virtual
+async def test_a_server_whose_list_breaks_off_is_ready_with_what_was_read_and_a_later_list_has_to_be_whole() -> None:
+    async with up(Toys(cursor="next")) as far:
+        first = far.supervisor.snapshot()
+        assert first is not None and len(first.lists[Kind.TOOL]) == 1
+        assert len(far.status.warnings) == 1 and "stopped after 1 entry" in far.status.warnings[0]
+        assert await far.call() == "ok"
+        far.toys.tools.append("y")
+        far.toys.wire.announces(Kind.TOOL)
+        await anyio.sleep(60)
+        assert far.supervisor.snapshot() is first and far.state is READY
+        far.toys.cursor = None
+        far.toys.wire.announces(Kind.TOOL)
+        await anyio.sleep(60)
+        second = far.supervisor.snapshot()
+        assert second is not None and len(second.lists[Kind.TOOL]) == 2 and not far.status.warnings
+
+
+@virtual
+async def test_a_list_that_nobody_needs_at_once_does_not_keep_the_tools_away_and_is_read_when_it_comes() -> None:
+    async with up(Toys(slow={"resources/list": 30.0})) as far:
+        assert far.now == 10.5 and await far.call() == "ok"
+        first = far.supervisor.snapshot()
+        assert first is not None and not first.lists[Kind.RESOURCE]
+        assert "no answer within 10 s" in "".join(far.status.warnings)
+        await anyio.sleep(60)
+        second = far.supervisor.snapshot()
+        assert second is not None and len(second.lists[Kind.RESOURCE]) == 1 and not far.status.warnings
+        far.toys.wire.die()
+        await far.until(READY, starts=2)
+        third = far.supervisor.snapshot()
+        assert third is not None and third.lists == second.lists, "what is late stays as it was"
+
+
+@virtual
+async def test_a_list_that_never_comes_costs_at_most_half_of_the_start() -> None:
+    async with up(Toys(slow={"resources/list": math.inf}), start_timeout=4.0) as far:
+        assert far.now == 2.5
+        await anyio.sleep(1000)
+        assert far.state is READY and await far.call() == "ok"
+        assert "no answer within 2 s" in "".join(far.status.warnings)
+
+
+async def give_up(far: Kept, *, is_overdue: bool = True) -> None:
+    """A call that is not answered in 10 seconds."""
+    with anyio.move_on_after(10) as limit:
+        await far.supervisor.call(request("x"), Recorder(is_overdue=is_overdue))
+    assert limit.cancelled_caught
+
+
+@virtual
+async def test_a_server_that_says_nothing_any_more_is_started_anew_and_serves_again() -> None:
+    async with up(request_timeout=60.0) as far:
+        far.toys.frozen = True
+        await give_up(far)
+        await anyio.sleep(59)
+        assert (far.state, far.toys.starts) == (READY, 1)
+        far.start_call()
+        await far.until(BACKING_OFF)
+        assert 70.5 <= far.now < 71
+        assert (far.status.reason or "").startswith("it hangs: after a call timed out it was silent for 60 s")
+        far.toys.frozen = False
+        await far.until(READY)
+        assert far.toys.starts == 2
+        (lost,) = far.outcomes
+        assert "lost its connection: it hangs" in lost[1], "its other calls do not wait any longer either"
+        assert await far.call() == "ok"
+
+
+@pytest.mark.parametrize("method", ["ping", "tools/list"])
+@virtual
+async def test_a_server_that_answers_anything_at_all_lives(method: str) -> None:
+    async with up(request_timeout=60.0) as far:
+        far.toys.slow = {"ping": 1e6, "tools/list": 1e6, "tools/call": 1e6, method: 50.0}
+        await give_up(far)
+        await anyio.sleep(1000)
+        assert (far.state, far.toys.starts) == (READY, 1)
+
+
+SIGNS: dict[str, Callable[[Peer], None]] = {
+    "given up by its caller": lambda peer: None,
+    "notification": lambda peer: peer.on_notification(envelope(method="notifications/message")),
+    "request": lambda peer: peer.on_request(envelope(method="ping", id=1)),
+    "late answer": lambda peer: peer.on_late_answer(1),
+}
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+@virtual
+async def test_a_server_that_says_something_of_its_own_or_whose_caller_gave_up_lives(sign: str) -> None:
+    async with up(request_timeout=60.0) as far:
+        far.toys.frozen = True
+        await give_up(far, is_overdue=sign != "given up by its caller")
+        await anyio.sleep(30)
+        peer = far.supervisor.state.peer
+        assert peer is not None
+        SIGNS[sign](peer)
+        await anyio.sleep(1000)
+        assert (far.state, far.toys.starts) == (READY, 1)

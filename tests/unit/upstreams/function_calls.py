@@ -35,6 +35,16 @@ class Recorder(Channel):
 
 
 @dataclass
+class Doubting(Recorder):
+    """Counts how often its call may have been answered by a message that nobody understands."""
+
+    doubts: int = 0
+
+    def suspect(self) -> None:
+        self.doubts += 1
+
+
+@dataclass
 class Behind(Recorder):
     """Its readers never catch up; `waiting` is set when the tool waits for them."""
 

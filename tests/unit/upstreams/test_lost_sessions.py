@@ -19,7 +19,7 @@ from mcp_hub.upstreams.supervision import liveness
 from mcp_hub.upstreams.supervision import supervisor as keeper
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.server import SupervisorRules
-from tests.unit.upstreams.function_calls import Recorder, request
+from tests.unit.upstreams.function_calls import Doubting, request
 from tests.unit.upstreams.remote import Remote, ready, supervised
 from tests.unit.wire.http_server import HttpServer, Reply, Request, serving
 from tests.unit.wire.raw_lines import WAIT
@@ -136,13 +136,6 @@ class Restarting(Remote):
         if method == "tools/call":
             self.ran.append(request.message["params"]["arguments"].get("n"))
         await super().__call__(request, reply)
-
-
-class Doubting(Recorder):
-    """A call that may hear of a message which may have been its answer."""
-
-    def suspect(self) -> None:
-        """Its deadline would come sooner."""
 
 
 async def run(far: ManagedUpstream, n: int = 0, seconds: float = WAIT) -> None:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -19,23 +18,13 @@ from mcp_hub.protocol.jsonrpc.envelope import BadMessage
 from mcp_hub.types import CallId, Era
 from mcp_hub.upstreams.peer.callers import StrayMessages, _AbandonedCalls
 from mcp_hub.upstreams.peer.peer import Peer
-from tests.unit.upstreams.function_calls import Recorder
+from tests.unit.upstreams.function_calls import Doubting
 from tests.unit.upstreams.scripted import Server, talking, together
 from tests.unit.upstreams.task_calls import call
 
 pytestmark = pytest.mark.anyio
 
 CALL = Call(CallId("st_1"), "git", "tools/call", {"name": msgspec.Raw(b'"x"')}, {}, "s", "p", Era.HANDSHAKE, {})
-
-
-@dataclass
-class Doubting(Recorder):
-    """Counts how often its call was doubted."""
-
-    doubts: int = 0
-
-    def suspect(self) -> None:
-        self.doubts += 1
 
 
 @asynccontextmanager

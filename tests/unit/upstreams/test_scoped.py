@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import anyio
 import anyio.abc
@@ -82,6 +82,17 @@ def made(
 
 
 @asynccontextmanager
+async def shared(toys: Toys, **options: Any) -> AsyncIterator[tuple[ManagedUpstream, anyio.abc.TaskGroup]]:
+    """The process that all sessions have shared until now, which runs in this group."""
+    rules, clock = SupervisorRules(), LoopClock()
+    upstream = ManagedUpstream("toy", toys.connect, rules, clock=clock, changes=Notices(), **options)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(upstream.lifecycle.run)
+        yield upstream, tasks
+        tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
 async def sessions(toys: Toys | None = None, idle: float = 600.0, *, asks: bool = False) -> AsyncIterator[Sessions]:
     toys = toys or Toys()
     async with anyio.create_task_group() as tasks:
@@ -145,16 +156,12 @@ async def test_a_call_is_looked_at_when_it_is_sent_beside_what_its_process_lists
         if seen[-1] > 1:
             raise RpcError("it lists something else")
 
-    rules, clock = SupervisorRules(), LoopClock()
-    supervisor = ManagedUpstream("toy", toys.connect, rules, clock=clock, changes=Notices(), gate=gate)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(supervisor.lifecycle.run)
+    async with shared(toys, gate=gate) as (supervisor, _):
         await supervisor.call(request("x"), Recorder())
         toys.tools.append("y")
         supervisor.lifecycle.restart()
         with pytest.raises(RpcError, match="something else"):
             await supervisor.call(request("x"), Recorder())
-        tasks.cancel_scope.cancel()
     assert seen == [1, 2] and toys.starts == 2
 
 
@@ -166,10 +173,7 @@ async def test_a_call_that_must_only_read_is_refused_where_refusals_are_explaine
         if writes:
             raise NotReadOnly("it writes")
 
-    rules, clock = SupervisorRules(), LoopClock()
-    supervisor = ManagedUpstream("toy", toys.connect, rules, clock=clock, changes=Notices(), gate=gate)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(supervisor.lifecycle.run)
+    async with shared(toys, gate=gate) as (supervisor, _):
         await supervisor.call(request("x"), Recorder())
         toys.wire.is_pipe = True
         sent = supervisor.begin(request("x"), Recorder())
@@ -179,7 +183,6 @@ async def test_a_call_that_must_only_read_is_refused_where_refusals_are_explaine
         assert supervisor.begin(request("x"), Recorder()) is None
         with pytest.raises(NotReadOnly):
             await supervisor.call(request("x"), Recorder())
-        tasks.cancel_scope.cancel()
 
 
 @virtual

@@ -1,16 +1,14 @@
 """The processes of single sessions: each session subscribes and lists at its own. On virtual time."""
 
 import anyio
+import anyio.abc
 import msgspec
 
 from mcp_hub.call import Call
-from mcp_hub.notices import Notices
 from mcp_hub.types import Era, Kind
-from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
-from mcp_hub.upstreams.supervision.server import SupervisorRules
-from tests.unit.calls.virtual_time import LoopClock, virtual
+from tests.unit.calls.virtual_time import virtual
 from tests.unit.upstreams.function_calls import Recorder, request
-from tests.unit.upstreams.test_scoped import Sessions, made, sessions
+from tests.unit.upstreams.test_scoped import Sessions, made, sessions, shared
 from tests.unit.upstreams.toy_servers import Toys
 from tests.unit.wire.raw_lines import within
 
@@ -125,19 +123,17 @@ def attached(session: str) -> Call:
 
 @virtual
 async def test_clients_that_have_called_the_shared_process_stay_there_and_others_do_not() -> None:
-    toys, changes = Toys(), Notices()
-    shared = ManagedUpstream("toy", toys.connect, SupervisorRules(), clock=LoopClock(), changes=changes)
-    async with sessions() as far, anyio.create_task_group() as tasks:
-        tasks.start_soon(shared.lifecycle.run)
-        await shared.call(attached("old"), Recorder())
-        await shared.subscribe(URI, attached("old"))
-        await shared.subscribe(URI, attached("new"))
-        far.scoped.lifecycle.inherit(shared.lifecycle.hand_over(far.scoped.call))
+    toys = Toys()
+    async with sessions() as far, shared(toys) as (old, tasks):
+        await old.call(attached("old"), Recorder())
+        await old.subscribe(URI, attached("old"))
+        await old.subscribe(URI, attached("new"))
+        far.scoped.lifecycle.inherit(old.lifecycle.hand_over(far.scoped.call))
         tasks.start_soon(far.scoped.lifecycle.outlived, name="outlived")
         for session, calls in (("old", 2), ("new", 2), ("old", 3)):
             await far.scoped.call(attached(session), Recorder())
             assert len(toys.called) == calls
-        assert [call.session for _, call in shared.state.subscriptions.resources.references] == ["old"]
+        assert [call.session for _, call in old.state.subscriptions.resources.references] == ["old"]
         toys.wire.more.append("grown")
         toys.wire.announces(Kind.TOOL)
         await anyio.sleep(1)
@@ -149,40 +145,32 @@ async def test_clients_that_have_called_the_shared_process_stay_there_and_others
         await within(far.scoped.lifecycle.outlived())
         await far.scoped.call(attached("old"), Recorder())
         assert len(toys.called) == 3, "whoever comes back has another process"
-        tasks.cancel_scope.cancel()
 
 
 @virtual
 async def test_a_client_whose_turn_does_not_come_leaves_the_shared_process_with_its_subscriptions() -> None:
     toys = Toys(calls=1000.0)
-    shared = ManagedUpstream(
-        "toy", toys.connect, SupervisorRules(), clock=LoopClock(), changes=Notices(), takes_turns=True
-    )
-    async with sessions() as far, anyio.create_task_group() as tasks:
-        tasks.start_soon(shared.lifecycle.run)
+    async with sessions() as far, shared(toys, takes_turns=True) as (old, tasks):
         for session in ("long", "other"):
-            shared.sessions.note(session)
-            await shared.subscribe(URI, attached(session))
-        far.scoped.lifecycle.inherit(shared.lifecycle.hand_over(far.scoped.call))
+            old.sessions.note(session)
+            await old.subscribe(URI, attached(session))
+        far.scoped.lifecycle.inherit(old.lifecycle.hand_over(far.scoped.call))
         tasks.start_soon(far.scoped.call, attached("long"), Recorder())
         await anyio.sleep(1)
         began = anyio.current_time()
         await far.scoped.call(attached("other"), Recorder())
         assert (len(toys.called), len(far.toys.called)) == (1, 1) and 9 < anyio.current_time() - began < 12
-        assert [call.session for _, call in shared.state.subscriptions.resources.references] == ["long"]
+        assert [call.session for _, call in old.state.subscriptions.resources.references] == ["long"]
         assert [call.session for _, call in far.scoped._sides.resources.references] == ["other"]
-        tasks.cancel_scope.cancel()
 
 
 @virtual
 async def test_a_shared_process_that_is_gone_or_idle_is_left() -> None:
     for ends in ("dies", "idle"):
         toys = Toys()
-        shared = ManagedUpstream("toy", toys.connect, SupervisorRules(), clock=LoopClock(), changes=Notices())
-        async with sessions(idle=100.0) as far, anyio.create_task_group() as tasks:
-            tasks.start_soon(shared.lifecycle.run)
-            await shared.call(attached("old"), Recorder())
-            far.scoped.lifecycle.inherit(shared.lifecycle.hand_over(far.scoped.call))
+        async with sessions(idle=100.0) as far, shared(toys) as (old, _):
+            await old.call(attached("old"), Recorder())
+            far.scoped.lifecycle.inherit(old.lifecycle.hand_over(far.scoped.call))
             if ends == "dies":
                 toys.wire.die()
                 await anyio.sleep(0.1)
@@ -190,26 +178,20 @@ async def test_a_shared_process_that_is_gone_or_idle_is_left() -> None:
                 await anyio.sleep(300)
             await far.scoped.call(attached("old"), Recorder())
             assert far.scoped._predecessor._shared is None and len(far.toys.called) == 1
-            tasks.cancel_scope.cancel()
 
 
 @virtual
 async def test_calls_that_wait_for_their_turn_at_a_shared_process_move() -> None:
     toys = Toys(calls=100.0)
-    shared = ManagedUpstream(
-        "toy", toys.connect, SupervisorRules(), clock=LoopClock(), changes=Notices(), takes_turns=True
-    )
     toys_of_each = Toys(calls=100.0)
     scoped = made(toys_of_each)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(shared.lifecycle.run)
-        tasks.start_soon(shared.call, attached("old"), Recorder())
+    async with shared(toys, takes_turns=True) as (old, tasks):
+        tasks.start_soon(old.call, attached("old"), Recorder())
         await anyio.sleep(5)
-        tasks.start_soon(shared.call, attached("new"), Recorder())
-        tasks.start_soon(shared.call, attached("old"), Recorder())
+        tasks.start_soon(old.call, attached("new"), Recorder())
+        tasks.start_soon(old.call, attached("old"), Recorder())
         await anyio.sleep(5)
-        scoped.lifecycle.inherit(shared.lifecycle.hand_over(scoped.call))
+        scoped.lifecycle.inherit(old.lifecycle.hand_over(scoped.call))
         tasks.start_soon(scoped.lifecycle.run)
         await anyio.sleep(5)
         assert (len(toys.called), len(toys_of_each.called)) == (2, 1)
-        tasks.cancel_scope.cancel()

@@ -5,10 +5,11 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import anyio
 import pytest
+from anyio.abc import TaskGroup
 
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import StartFailed, UpstreamLost
@@ -22,7 +23,7 @@ from mcp_hub.upstreams.process import stdio
 from mcp_hub.upstreams.process.stdio import StdioConnection, StdioSpec
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.wire import files
-from tests.unit.upstreams.function_calls import Recorder, request
+from tests.unit.upstreams.function_calls import Doubting, Recorder, request
 from tests.upstreams.launch import argv
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes]
@@ -67,26 +68,28 @@ LSP = """
 """
 
 
-class Suspecting(Recorder):
-    """A call that may hear of a message which may have been its answer."""
-
-    def suspect(self) -> None:
-        """Its deadline would come sooner."""
+@asynccontextmanager
+async def process(
+    *command: str, eras: ServerEras | None = None, **spec: Any
+) -> AsyncIterator[tuple[StdioConnection, TaskGroup]]:
+    """A connection to a server that this command starts, and the group in which it may be opened."""
+    made = StdioSpec((sys.executable, *command), dict(os.environ), None, **spec)
+    with anyio.fail_after(WAIT):
+        async with Watchdog(SystemClock()) as watchdog, anyio.create_task_group() as tasks:
+            connection = StdioConnection("git", lambda: made, eras or ServerEras(EraCache(None), "key"), watchdog)
+            try:
+                yield connection, tasks
+            finally:
+                await connection.close()
+                tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
 async def session(last: str) -> AsyncIterator[tuple[StdioConnection, Peer]]:
     """A server that does this when it is called."""
-    argv = [sys.executable, "-c", SERVER.replace("        LAST", last)]
-    spec = StdioSpec(argv, dict(os.environ), None, Era.HANDSHAKE)
-    with anyio.fail_after(WAIT):
-        async with Watchdog(SystemClock()) as watchdog, anyio.create_task_group() as tasks:
-            connection = StdioConnection("git", lambda: spec, ServerEras(EraCache(None), "key"), watchdog)
-            try:
-                yield connection, await connection.open(tasks)
-            finally:
-                await connection.close()
-                tasks.cancel_scope.cancel()
+    code = SERVER.replace("        LAST", last)
+    async with process("-c", code, era=Era.HANDSHAKE) as (connection, tasks):
+        yield connection, await connection.open(tasks)
 
 
 async def test_an_answer_counts_that_was_written_behind_a_flood_before_the_end() -> None:
@@ -109,7 +112,7 @@ async def test_what_holds_the_output_of_a_process_that_ended_does_not_hold_its_c
 async def test_reason_of_an_end_names_a_framing_that_is_not_that_of_mcp(last: str, said: str) -> None:
     async with session(last) as (connection, peer):
         with suppress(UpstreamLost):
-            await peer.call(request("x"), Suspecting())
+            await peer.call(request("x"), Doubting())
         await peer.ending.explained.wait()
         cause = await connection.last_words(CONNECTION_LOST)
     assert cause.code == "crashed" and said in cause.reason and "each message on one line" in cause.reason
@@ -137,15 +140,10 @@ for line in sys.stdin.buffer:
     ],
 )
 async def test_server_whose_messages_nobody_can_read_fails_at_once_with_their_form(form: str, said: str) -> None:
-    spec = StdioSpec([sys.executable, "-c", UNREAD.replace("FORM", form)], dict(os.environ), None, Era.HANDSHAKE)
-    with anyio.fail_after(WAIT):
-        async with Watchdog(SystemClock()) as watchdog, anyio.create_task_group() as tasks:
-            connection = StdioConnection("git", lambda: spec, ServerEras(EraCache(None), "key"), watchdog)
-            with pytest.raises(StartFailed, match=said) as failed:
-                await connection.open(tasks)
-            assert failed.value.code == "not_mcp" and "Change how the server writes" in str(failed.value)
-            await connection.close()
-            tasks.cancel_scope.cancel()
+    async with process("-c", UNREAD.replace("FORM", form), era=Era.HANDSHAKE) as (connection, tasks):
+        with pytest.raises(StartFailed, match=said) as failed:
+            await connection.open(tasks)
+        assert failed.value.code == "not_mcp" and "Change how the server writes" in str(failed.value)
 
 
 SLOW = """
@@ -187,50 +185,33 @@ class Looks:
             await self._news.wait()
 
 
-@asynccontextmanager
-async def connecting(eras: ServerEras, *command: str) -> AsyncIterator[StdioConnection]:
-    """A connection to this server, which may not think about the probe."""
-    spec = StdioSpec(command, dict(os.environ), None, probe=0.0)
-    with anyio.fail_after(WAIT):
-        async with Watchdog(SystemClock()) as watchdog:
-            connection = StdioConnection("git", lambda: spec, eras, watchdog)
-            try:
-                yield connection
-            finally:
-                await connection.close()
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows what a process has read")
 async def test_process_that_has_read_nothing_is_being_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks, eras = Looks(monkeypatch), ServerEras(EraCache(None), "key")
-    command = [sys.executable, str(HELD_START), str(tmp_path / "gate"), *argv("--discover", "silent")]
-    async with connecting(eras, *command) as connection:
-        async with anyio.create_task_group() as tasks:
-            opened: list[Era] = []
-            is_open = anyio.Event()
+    command = [str(HELD_START), str(tmp_path / "gate"), *argv("--discover", "silent")]
+    async with process(*command, eras=eras, probe=0.0) as (connection, tasks):
+        opened: list[Era] = []
+        is_open = anyio.Event()
 
-            async def open_it() -> None:
-                opened.append((await connection.open(tasks)).info.era)
-                is_open.set()
+        async def open_it() -> None:
+            opened.append((await connection.open(tasks)).info.era)
+            is_open.set()
 
-            tasks.start_soon(open_it)
-            await looks.wait(5)
-            assert set(looks.seen) == {looks.seen[0]} and looks.seen[0], "the probe waits in the pipe"
-            assert connection.peer is not None
-            assert [one.method for one in connection.peer.wire.requests.pending.values()] == ["server/discover"]
-            (tmp_path / "gate").touch()
-            await is_open.wait()
-            tasks.cancel_scope.cancel()
+        tasks.start_soon(open_it)
+        await looks.wait(5)
+        assert set(looks.seen) == {looks.seen[0]} and looks.seen[0], "the probe waits in the pipe"
+        assert connection.peer is not None
+        assert [pending.method for pending in connection.peer.wire.requests.pending.values()] == ["server/discover"]
+        (tmp_path / "gate").touch()
+        await is_open.wait()
     assert opened == [Era.HANDSHAKE]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_an_answer_to_the_probe_that_comes_too_late_counts_at_the_next_start(when: str) -> None:
     eras = ServerEras(EraCache(None), "key")
-    async with connecting(eras, sys.executable, "-c", SLOW, when) as connection:
-        async with anyio.create_task_group() as tasks:
-            peer = await connection.open(tasks)
-            assert peer.info.era is Era.HANDSHAKE
-            await peer.answer(peer.send("ping"))  # which comes after all that was written before
-            assert eras.known_eras.speaks == set(Era)
-            tasks.cancel_scope.cancel()
+    async with process("-c", SLOW, when, eras=eras, probe=0.0) as (connection, tasks):
+        peer = await connection.open(tasks)
+        assert peer.info.era is Era.HANDSHAKE
+        await peer.answer(peer.send("ping"))  # which comes after all that was written before
+        assert eras.known_eras.speaks == set(Era)

@@ -43,51 +43,23 @@ def test_a_log_and_its_notifications_pass() -> None:
     vectors.same(vectors.live_events(notifications(log()[1:-1]), STREAM, "p"), whole[1:-1])
 
 
-def gap(events: Log) -> Log:
-    return [one for one in events if one["seq"] != 3]
+BROKEN: dict[str, Callable[[Log], Log]] = {
+    "gap": lambda events: [*events[:2], events[3]],
+    "repeat": lambda events: [*events[:2], *events[1:]],
+    "two endings": lambda events: [*events, {**events[-1], "seq": 5}],
+    "after the ending": lambda events: [*events, event(5, "progress", progress=9)],
+    "two starts": lambda events: [events[0], {**events[0], "seq": 2}, *events[2:]],
+    "other stream": lambda events: [{**events[0], "stream": "st_2"}, *events[1:]],
+    "without an ending": lambda events: events[:-1],
+    "without a time": lambda events: [{key: value for key, value in events[0].items() if key != "ts"}, *events[1:]],
+    "backwards": lambda events: [events[0], events[2], events[1], events[3]],
+}
 
 
-def repeat(events: Log) -> Log:
-    return [*events[:2], *events[1:]]
-
-
-def two_endings(events: Log) -> Log:
-    return [*events, {**events[-1], "seq": 5}]
-
-
-def after_the_ending(events: Log) -> Log:
-    return [*events, event(5, "progress", progress=9)]
-
-
-def two_starts(events: Log) -> Log:
-    return [events[0], {**events[0], "seq": 2}, *events[2:]]
-
-
-def other_stream(events: Log) -> Log:
-    return [{**events[0], "stream": "st_2"}, *events[1:]]
-
-
-def without_an_ending(events: Log) -> Log:
-    return events[:-1]
-
-
-def without_a_time(events: Log) -> Log:
-    return [{key: value for key, value in events[0].items() if key != "ts"}, *events[1:]]
-
-
-def backwards(events: Log) -> Log:
-    return [events[0], events[2], events[1], events[3]]
-
-
-BROKEN = (
-    gap, repeat, two_endings, after_the_ending, two_starts, other_stream, without_an_ending, without_a_time, backwards,
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("breaks", BROKEN, ids=lambda one: one.__name__)
-def test_a_broken_log_fails(breaks: Callable[[Log], Log]) -> None:
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_log_fails(fault: str) -> None:
     with pytest.raises(Mismatch):
-        vectors.whole_log(breaks(log()), STREAM)
+        vectors.whole_log(BROKEN[fault](log()), STREAM)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +90,7 @@ PAGE = {"events": log()[1:3], "cursor": "3", "truncated": False, "closed": False
         ({}, 0, None),
         ({"cursor": "2"}, 1, None),
         ({}, 1, 1),
-        ({"events": gap(log())[1:]}, 1, None),
+        ({"events": BROKEN["gap"](log())[1:]}, 1, None),
         ({"events": log()[1:], "cursor": "4"}, 1, None),
         ({"events": [], "cursor": "2"}, 1, None),
         ({"closed": "yes"}, 1, None),
@@ -153,10 +125,11 @@ def test_every_vector_can_be_read_and_names_a_section_that_exists() -> None:
         assert all(f"\n## {section}. " in text for section in scenario.section.split(", "))
 
 
-@pytest.mark.parametrize("breaks", [None, *BROKEN[5:6], without_a_time])
-def test_events_are_as_the_schema_says(breaks: Callable[[Log], Log] | None) -> None:
-    result = {"events": log() if breaks is None else breaks(log()), "cursor": "4", "truncated": False, "closed": True}
+@pytest.mark.parametrize("fault", [None, "other stream", "without a time"])
+def test_events_are_as_the_schema_says(fault: str | None) -> None:
+    events = log() if fault is None else BROKEN[fault](log())
+    result = {"events": events, "cursor": "4", "truncated": False, "closed": True}
     schemas = SPECIFICATION / "schema"
     registry = jsonschema_rs.Registry([(path.name, json.loads(path.read_text())) for path in schemas.glob("*.json")])
     validator = jsonschema_rs.validator_for(json.loads((schemas / "read-result.json").read_text()), registry=registry)
-    assert validator.is_valid(result) == (breaks is not without_a_time)
+    assert validator.is_valid(result) == (fault != "without a time")

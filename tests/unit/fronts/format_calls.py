@@ -11,8 +11,6 @@ from tests.unit.fronts.rest_peer import Response, RestPeer
 
 Json = dict[str, Any]
 ModelCalls = tuple[tuple[str, str, Json], ...]
-SSE = {"accept": "text/event-stream"}
-BOTH = {"accept": "application/json, text/event-stream"}
 
 
 def start(

@@ -27,14 +27,15 @@ from mcp_hub.fronts.http.resume import ClientCalls, Resumption
 from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_call_id
 from mcp_hub.notices import Notices
+from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.protocol.sse import Cursor
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.sessions.stored import StoredSession
-from mcp_hub.stores.base import EventStore, Message, StreamLog
+from mcp_hub.stores.base import EventStore, Message, StoreLimits, StreamLog
 from mcp_hub.stores.locks import new_instance_id
-from mcp_hub.stores.memory import MemoryInbox, MemoryStore, _MemoryLeases
-from mcp_hub.types import Era, Kind, PartialForm
+from mcp_hub.stores.memory import MemoryInbox, MemoryLog, MemoryStore, _MemoryLeases
+from mcp_hub.types import CallId, Era, Kind, PartialForm
 from tests.e2e.client import SseEvent, SseParser
 from tests.unit.calls.call_scripts import LoneOwner
 from tests.unit.calls.virtual_time import LoopClock, sleep
@@ -93,6 +94,10 @@ class Connection:
     @property
     def ids(self) -> list[int]:
         return [Cursor.parse(event.id).seq for event in self.events if event.id is not None]
+
+    @property
+    def questions(self) -> list[Any]:
+        return [message for message in self.messages if "method" in message and "id" in message]
 
     @property
     def error(self) -> Any:
@@ -284,6 +289,26 @@ class Neighbour:
         return getattr(self._store, name)
 
 
+class LateLog(MemoryLog):
+    """Takes its time to fetch, as from a file; `is_stale` if it does not know yet what was let go."""
+
+    is_stale = False
+
+    def fetch(self, *what: Any) -> None:
+        call_later(0.1, lambda: super(LateLog, self).fetch(*what))
+
+    async def find(self, stream: CallId) -> StreamInfo | None:
+        return None if self.is_stale else await super().find(stream)
+
+
+class LateStore(MemoryStore):
+    """A store with such a log."""
+
+    def __init__(self, limits: StoreLimits | None = None) -> None:
+        super().__init__(limits)
+        self.log: LateLog = LateLog(self.streams)
+
+
 class MadeCall:
     """A call that its client has POSTed, and what happens to it."""
 
@@ -355,3 +380,10 @@ class MadeCall:
 def values(connection: Connection) -> list[Any]:
     """The progress in it; "answer" stands for the response."""
     return [m["params"]["progress"] if "method" in m else "answer" for m in connection.messages]
+
+
+def reply(client: ClientCalls, id_: int, result: bytes = b'{"action":"decline"}') -> None:
+    """The client answers a question."""
+    message = envelope.decode(b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (id_, result))
+    assert isinstance(message, Envelope)
+    client.questions.take(message)

@@ -1,7 +1,7 @@
 """A client of the REST front in memory: a whole hub in this process, without a server; every wait is bounded."""
 
 import json
-from collections.abc import AsyncIterator, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Iterable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,12 @@ from mcp_hub.fronts.http.auth import HttpAuth
 from mcp_hub.fronts.http.endpoints import Endpoints
 from mcp_hub.fronts.http.streamable import StreamableHttp
 from mcp_hub.fronts.rest.api import RestApi
+from mcp_hub.protocol.headers import NAMED_BY
 from mcp_hub.sessions.session import Caller
 from tests.e2e.client import SseEvent, SseParser
-from tests.unit.fronts.local_hub import Tools, local_hub
+from tests.unit.fronts.local_hub import Tools, hello, local_hub
 from tests.upstreams.child import WAIT
+from tests.upstreams.messages import MODERN_VERSION, PREFIX, modern, rpc
 
 ALICE, BOB, NARROW, ELSEWHERE = "alice-token", "bob-token", "narrow-token", "elsewhere-token"
 OPERATOR = "operator-token"
@@ -29,6 +31,15 @@ CALLERS = {
     ELSEWHERE: Caller("alice", "elsewhere"),
     OPERATOR: Caller("olga", is_operator=True),
 }
+SSE = {"accept": "text/event-stream"}
+BOTH = {"accept": "application/json, text/event-stream"}
+
+
+def http_scope(method: str, path: str, headers: Iterable[tuple[bytes, bytes]]) -> dict[str, Any]:
+    """What a server says of a request before its body."""
+    target, _, query = path.partition("?")
+    raw = {"raw_path": target.encode(), "query_string": query.encode(), "headers": list(headers)}
+    return {"type": "http", "method": method, "path": target, **raw}
 
 
 class Response:
@@ -66,6 +77,11 @@ class Response:
             self.is_complete = not message.get("more_body")
         self._news.set()
         self._news = anyio.Event()
+
+    async def run(self, endpoints: Endpoints, method: str, path: str, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """The request with exactly these headers, until it is answered."""
+        await endpoints(http_scope(method, path, headers), self.receive, self.send)
+        self.done.set()
 
     def leave(self) -> None:
         self._gone.set()
@@ -124,21 +140,8 @@ class RestPeer:
             sent["authorization"] = f"Bearer {token}"
         sent |= headers or {}
         response = Response(raw)
-        target, _, query = path.partition("?")
-        scope = {
-            "type": "http",
-            "method": method,
-            "path": target,
-            "raw_path": target.encode(),
-            "query_string": query.encode(),
-            "headers": [(name.lower().encode(), value.encode()) for name, value in sent.items() if value is not None],
-        }
-
-        async def run() -> None:
-            await self._endpoints(scope, response.receive, response.send)
-            response.done.set()
-
-        self.tasks.start_soon(run)
+        pairs = [(name.lower().encode(), value.encode()) for name, value in sent.items() if value is not None]
+        self.tasks.start_soon(response.run, self._endpoints, method, path, pairs)
         return response
 
     async def ask(self, method: str, path: str, body: object = None, **options: Any) -> Response:
@@ -147,6 +150,12 @@ class RestPeer:
         await response.ended()
         assert response.is_complete
         return response
+
+    async def session(self, protocol: str = "2025-11-25", token: str | None = ALICE, **client: str) -> dict[str, str]:
+        """The headers for requests to `/mcp` in a handshake session that is opened; `client` is its `clientInfo`."""
+        params = {**hello(protocol), **({"clientInfo": client} if client else {})}
+        begun = await self.ask("POST", "/mcp", rpc("initialize", params, id=1), headers=BOTH, token=token)
+        return {**BOTH, "mcp-session-id": begun.headers["mcp-session-id"]}
 
     def call(self, tool: str, arguments: object = None, **options: Any) -> Response:
         return self.start("POST", f"/v1/tools/{tool}/call", {"arguments": arguments or {}}, **options)
@@ -168,6 +177,27 @@ class RestPeer:
                     return known
                 page = (await self.ask("GET", f"/v1/streams/{stream}/events?after={after}")).json
                 after = page["cursor"]
+
+
+async def exchange(
+    endpoints: Endpoints, target: str, headers: Iterable[tuple[bytes, bytes]], method: str = "GET", body: bytes = b""
+) -> Response:
+    """A request with exactly these headers, and its whole response."""
+    response = Response(body)
+    with anyio.fail_after(WAIT):
+        await response.run(endpoints, method, target, headers)
+    return response
+
+
+def modern_request(
+    method: str, params: Mapping[str, Any], capabilities: Mapping[str, Any] | None = None, client: str = "claude-ai"
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Body and headers of a request of 2026-07-28; `claude-ai` has a soft deadline, so that it has the hub's tools."""
+    info = {f"{PREFIX}clientInfo": {"name": client, "version": "1"}}
+    headers = {**BOTH, "mcp-protocol-version": MODERN_VERSION, "mcp-method": method}
+    if method in NAMED_BY:
+        headers["mcp-name"] = params[NAMED_BY[method]]
+    return rpc(method, modern({**params, "_meta": info}, capabilities=capabilities), id=1), headers
 
 
 @asynccontextmanager

@@ -6,10 +6,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from mcp_hub.call import Upstream
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
-from mcp_hub.catalog.catalog import Catalog
-from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.events import Delta
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import Envelope
@@ -37,12 +34,7 @@ class SoftHub(TaskHub):
     """Its pipe's client speaks the handshake era; `raw` has every frame that it was sent."""
 
     def __init__(self) -> None:
-        super().__init__("pipe")
-        server = Described()
-        self.server.snapshot = server.snapshot  # type: ignore[method-assign]
-        upstreams: dict[str, Upstream] = {"git": self.server}
-        rules: dict[str | None, ViewRules] = {None: ViewRules({"git": ServerRules(prefix=None)})}
-        self.port.catalog = Catalog(upstreams, rules, self.port.changes, self.clock, 0)
+        super().__init__("pipe", server=Described())
         self.port._client_kind = lambda session: EARLY if session.caller.principal == "me" else PROGRAM
         self.raw: list[bytes] = []
         self._keep = self._pipe.send
@@ -67,11 +59,15 @@ class SoftHub(TaskHub):
         meta = {} if token is None else {"_meta": {"progressToken": token}}
         return await self.ask("tools/call", {"name": name, "arguments": arguments or {}, **meta})
 
-    async def softly(self, **capabilities: Any) -> str:
-        """The stream of a call that was answered though it runs."""
+    async def calls(self, **capabilities: Any) -> Sent:
+        """A call of `slow` by a client that has shaken hands."""
         if not self.raw:
             await self.hello(**capabilities)
-        sent = await self.tool("slow")
+        return await self.tool("slow")
+
+    async def softly(self, **capabilities: Any) -> str:
+        """The stream of a call that was answered though it runs."""
+        sent = await self.calls(**capabilities)
         await sleep(DEADLINE)
         return soft(sent)["stream"]
 

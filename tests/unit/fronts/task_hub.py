@@ -148,12 +148,17 @@ class TaskHub:
     """`port` and what it is made of; `stopping` ends all calls as the hub does."""
 
     def __init__(
-        self, front: str, *, bond: Callable[[HubPort], ClientBond] = lambda port: OwnHubBond(), running: int = 99
+        self,
+        front: str,
+        *,
+        bond: Callable[[HubPort], ClientBond] = lambda port: OwnHubBond(),
+        running: int = 99,
+        server: Server | None = None,
     ) -> None:
         self.front = front
         self._bond = bond
         self.clock = LoopClock()
-        self.server = Server()
+        self.server = server or Server()
         self.streams = StreamTable(MemoryStore(), self.clock, StreamLimits(detached=3))
         self.registry = CallRegistry(self.clock, CallLimits(running, 9), on_durable=self.streams.begin)
         upstreams: dict[str, Upstream] = {"git": self.server}

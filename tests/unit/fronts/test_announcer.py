@@ -157,3 +157,25 @@ async def test_a_listener_gets_only_what_it_asked_for_with_its_id_on_everything(
         ("prompts/list_changed", {"_meta": {ID: "7"}}),
         ("resources/updated", {"_meta": {"k": 1, ID: "7"}, "uri": "x:a"}),
     ]
+
+
+# -- servers look whether the lists that a client is shown are old; it does not wait for that
+
+
+async def test_a_list_has_its_servers_look_at_its_age_once_a_first_time(hub: Hub) -> None:
+    hub.source.offers(Kind.TOOL, "add")
+    client = hub.client()
+    hub.port.list_page(client, Kind.PROMPT, None)
+    hub.port.list_page(client, Kind.TOOL, None)
+    hub.port.list_page(client, Kind.TOOL, None)
+    hub.port.list_page(hub.client(), Kind.TOOL, None)
+    assert hub.source.shown == [(Kind.PROMPT, True), (Kind.TOOL, True), (Kind.TOOL, False), (Kind.TOOL, True)]
+
+
+async def test_further_pages_and_skills_are_not_looked_at(hub: Hub) -> None:
+    hub.source.offers(Kind.TOOL, *(f"t{number}" for number in range(15)))
+    client = hub.client()
+    page = json.loads(hub.port.list_page(client, Kind.TOOL, None))
+    hub.port.list_page(client, Kind.TOOL, page["nextCursor"])
+    hub.port.list_page(client, Kind.SKILL, None)
+    assert hub.source.shown == [(Kind.TOOL, True)]

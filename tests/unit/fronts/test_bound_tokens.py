@@ -11,52 +11,57 @@ import pytest
 from mcp_hub.fronts.http.admission import Admission, AdmissionLimits
 from tests.unit.fakes import HandClock
 from tests.unit.fronts.dashboard_peer import dashboard_hub
-from tests.unit.fronts.rest_peer import ALICE, ELSEWHERE, NARROW, OPERATOR, RestPeer, problem, rest_hub
+from tests.unit.fronts.rest_peer import (
+    ALICE,
+    BOB,
+    ELSEWHERE,
+    NARROW,
+    OPERATOR,
+    RestPeer,
+    modern_request,
+    problem,
+    rest_hub,
+)
 from tests.upstreams.child import WAIT
 
 pytestmark = pytest.mark.anyio
 
 UNKNOWN = "st_00000000000000000000000000"
-MODERN = "2026-07-28"
 
 
 async def mcp(peer: RestPeer, method: str, params: dict[str, Any], token: str) -> Any:
     """The error or the result of a modern request over `/mcp`."""
     extensions: dict[str, object] = {"dev.mcp-hub/streams": {}, "io.modelcontextprotocol/tasks": {}}
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": MODERN,
-        "io.modelcontextprotocol/clientInfo": {"name": "claude-ai", "version": "1"},  # has a soft deadline
-        # clients that take tasks are not offered the hub's own tools
-        "io.modelcontextprotocol/clientCapabilities": {} if method == "tools/call" else {"extensions": extensions},
-    }
-    headers = {"mcp-protocol-version": MODERN, "mcp-method": method, "accept": "application/json, text/event-stream"}
-    if method != "dev.mcp-hub/streams.read":
-        headers["mcp-name"] = params.get("name") or params["taskId"]
-    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
-    response = await peer.ask("POST", "/mcp", body, headers=headers, token=token)
-    answer = json.loads(response.body)
+    # clients that take tasks are not offered the hub's own tools
+    capabilities: dict[str, object] = {} if method == "tools/call" else {"extensions": extensions}
+    body, headers = modern_request(method, params, capabilities)
+    answer = json.loads((await peer.ask("POST", "/mcp", body, headers=headers, token=token)).body)
     return answer.get("error") or answer["result"]
 
 
+@pytest.mark.parametrize("token", [BOB, ELSEWHERE], ids=["of another principal", "beyond the profile"])
 @pytest.mark.parametrize(
     ("method", "rest", "body"),
     [
         ("GET", "", None),
         ("DELETE", "", None),
-        ("GET", "/events?wait=0", None),
+        *(("GET", f"/events?{query}", None) for query in ("", "after=999", "wait=0")),
+        ("POST", "/input", {"key": "q1", "action": "accept"}),
         ("POST", "/input", {"key": "k", "action": "decline"}),
     ],
 )
 async def test_a_stream_of_a_server_beyond_the_profile_is_as_unknown_as_one_that_never_was(
-    peer: RestPeer, method: str, rest: str, body: object
+    peer: RestPeer, token: str, method: str, rest: str, body: object
 ) -> None:
     running = await peer.detached("hold", {"nonce": "a"})
-    foreign, never = [
-        await peer.ask(method, f"/v1/streams/{id_}{rest}", body, token=ELSEWHERE) for id_ in (running, UNKNOWN)
-    ]
-    problem(foreign, 404, "unknown_stream")
-    assert (foreign.headers, foreign.body) == (never.headers, never.body)
-    assert (await peer.ask("GET", f"/v1/streams/{running}")).json["status"] == "working"
+    ended = (await peer.call("echo", {"text": "x"}).ended()).json["stream"]
+    answers = []
+    for id_ in (running, ended, UNKNOWN, "x", "%2e%2e"):
+        response = await peer.ask(method, f"/v1/streams/{id_}{rest}", body, token=token)
+        problem(response, 404, "unknown_stream")
+        answers.append((response.status, response.headers, response.body))
+    assert all(answer == answers[0] for answer in answers)
+    assert (await peer.ask("GET", f"/v1/streams/{running}", token=NARROW)).json["status"] == "working"
 
 
 async def test_the_list_of_streams_has_those_of_the_profiles_servers(peer: RestPeer) -> None:

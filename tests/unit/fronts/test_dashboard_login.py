@@ -68,9 +68,7 @@ async def test_login_is_offered_where_the_server_takes_one(peer: DashboardPeer) 
     assert offered == {"far": True, "free": False, "named": True, "near": False, "own": False}
 
 
-async def test_a_page_that_leaves_ends_its_login_and_another_one_can_begin(
-    peer: DashboardPeer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_page_that_leaves_lets_another_login_begin(peer: DashboardPeer, monkeypatch: pytest.MonkeyPatch) -> None:
     response, _ = await started(peer)
     with monkeypatch.context() as patched:
         patched.setattr(api, "_LAST_LOGIN", 0.01)

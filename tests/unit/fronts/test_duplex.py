@@ -174,30 +174,6 @@ async def patient(tmp_path: Path) -> AsyncIterator[Wire]:
         yield connected
 
 
-async def test_message_for_the_session_is_sent_before_what_follows_it(hub: tuple[App, Tools], wire: Wire) -> None:
-    app, _ = hub
-    (session,) = app.hub.changes.listening
-    app.hub.changes.tell(session, b'{"jsonrpc":"2.0","method":"notifications/elicitation/complete"}\n')
-    wire.receive("ping", id=1)
-    assert [message.get("method") or message["id"] for message in wire.sent[-2:]] == [
-        "notifications/elicitation/complete",
-        1,
-    ]
-
-
-async def test_message_for_the_session_is_not_lost_while_the_client_does_not_read(
-    hub: tuple[App, Tools], wire: Wire
-) -> None:
-    app, _ = hub
-    (session,) = app.hub.changes.listening
-    finished = "notifications/elicitation/complete"
-    wire.is_congested = True
-    app.hub.changes.tell(session, b'{"jsonrpc":"2.0","method":"%b"}\n' % finished.encode())
-    wire.is_congested = False
-    wire.duplex.on_writable()
-    await until(lambda: finished in [message.get("method") for message in wire.sent])
-
-
 @pytest.mark.parametrize("is_late", [False, True])
 async def test_an_answer_leaves_a_moment_after_the_progress(patient: Wire, is_late: bool) -> None:
     wire = patient
@@ -294,7 +270,7 @@ async def test_id_that_is_in_use_in_another_spelling_is_refused_in_that_spelling
         (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{', -32700),
     ],
 )
-async def test_what_is_no_request_settles_none_that_has_its_id(
+async def test_bad_line_settles_no_request_of_its_id(
     hub: tuple[App, Tools], wire: Wire, line: bytes, code: int
 ) -> None:
     _, tools = hub

@@ -1,7 +1,6 @@
 """Which front a path belongs to, and whom its URL makes of a caller: endpoints without a hub behind them."""
 
 import json
-from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from mcp_hub.fronts.http.body import accepts
 from mcp_hub.fronts.http.endpoints import Endpoints
 from mcp_hub.fronts.http.response import HttpExchange, Scope, respond
 from mcp_hub.sessions.session import Caller
+from tests.unit.fronts.rest_peer import exchange
 
 pytestmark = pytest.mark.anyio
 
@@ -63,18 +63,8 @@ async def asked(target: str, token: str = "free") -> tuple[int, Any]:
 async def sent_to(
     front: Endpoints, target: str, headers: list[tuple[bytes, bytes]], method: str = "GET"
 ) -> tuple[int, Any]:
-    path, _, query = target.partition("?")
-    sent: list[MutableMapping[str, Any]] = []
-
-    async def receive() -> MutableMapping[str, Any]:
-        return {"type": "http.request"}
-
-    async def send(event: MutableMapping[str, Any]) -> None:
-        sent.append(event)
-
-    scope = {"type": "http", "path": path, "query_string": query.encode(), "headers": headers, "method": method}
-    await front(scope, receive, send)
-    return sent[0]["status"], json.loads(sent[1]["body"] or b"null")
+    response = await exchange(front, target, headers, method)
+    return response.status, json.loads(response.body or b"null")
 
 
 @pytest.mark.parametrize(
@@ -200,8 +190,8 @@ async def test_a_token_that_has_to_be_checked_is(target: str) -> None:
     assert (await sent_to(front, target, bad))[0] == 403
 
 
-PAGE, LOCAL_PAGE = b"https://app.example", b"http://localhost:3000"
-SHARED = HttpAuth(TOKENS, cors=[PAGE.decode()])
+PAGE, LOCAL_PAGE = "https://app.example", "http://localhost:3000"
+SHARED = HttpAuth(TOKENS, cors=[PAGE])
 PREFLIGHT = [
     (b"host", b"localhost"),
     (b"access-control-request-method", b"POST"),
@@ -209,44 +199,31 @@ PREFLIGHT = [
 ]
 
 
-async def headers_for(origin: bytes, path: str, headers: list[tuple[bytes, bytes]], method: str) -> tuple[int, Any]:
+async def headers_for(
+    origin: str, path: str, headers: list[tuple[bytes, bytes]], method: str
+) -> tuple[int, dict[str, str]]:
     """The status, and the headers of a response that concern pages."""
-    found: list[MutableMapping[str, Any]] = []
-
-    async def send(event: MutableMapping[str, Any]) -> None:
-        found.append(event)
-
-    async def receive() -> MutableMapping[str, Any]:
-        return {"type": "http.request"}
-
-    sent = [*headers, (b"origin", origin)]
-    await endpoints(SHARED)(
-        {"type": "http", "path": path, "query_string": b"", "headers": sent, "method": method}, receive, send
-    )
-    shown = {
-        name: value for name, value in found[0]["headers"] if name.startswith(b"access-control") or name == b"vary"
-    }
-    return found[0]["status"], shown
+    response = await exchange(endpoints(SHARED), path, [*headers, (b"origin", origin.encode())], method)
+    concerned = [name for name in response.headers if name.startswith("access-control") or name == "vary"]
+    return response.status, {name: response.headers[name] for name in concerned}
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/v1/tools", "/nothing", "/.well-known/x"])
 async def test_a_page_of_cors_is_answered_before_it_sends_a_token(path: str) -> None:
     status, shown = await headers_for(PAGE, path, PREFLIGHT, "OPTIONS")
-    assert status == 204 and shown[b"access-control-allow-origin"] == PAGE and shown[b"vary"] == b"Origin"
-    assert shown[b"access-control-allow-headers"] == b"authorization,mcp-param-city"
-    assert b"DELETE" in shown[b"access-control-allow-methods"] and b"access-control-allow-credentials" not in shown
+    assert status == 204 and shown["access-control-allow-origin"] == PAGE and shown["vary"] == "Origin"
+    assert shown["access-control-allow-headers"] == "authorization,mcp-param-city"
+    assert "DELETE" in shown["access-control-allow-methods"] and "access-control-allow-credentials" not in shown
     status, shown = await headers_for(LOCAL_PAGE, path, PREFLIGHT, "OPTIONS")
     assert shown == {} and status in (200, 401, 404, 405)
-    assert await headers_for(b"https://evil.example", path, PREFLIGHT, "OPTIONS") == (403, {})
+    assert await headers_for("https://evil.example", path, PREFLIGHT, "OPTIONS") == (403, {})
 
 
 @pytest.mark.parametrize(("path", "headers", "status"), [("/mcp", FREE, 200), ("/v1/x", FREE[:1], 401)])
-async def test_a_page_of_cors_may_read_every_answer_and_no_other_page(
-    path: str, headers: list[tuple[bytes, bytes]], status: int
-) -> None:
+async def test_only_a_page_of_cors_may_read_answers(path: str, headers: list[tuple[bytes, bytes]], status: int) -> None:
     found, shown = await headers_for(PAGE, path, headers, "POST")
-    assert found == status and shown[b"access-control-allow-origin"] == PAGE
-    assert b"Mcp-Session-Id" in shown[b"access-control-expose-headers"]
+    assert found == status and shown["access-control-allow-origin"] == PAGE
+    assert "Mcp-Session-Id" in shown["access-control-expose-headers"]
     assert await headers_for(LOCAL_PAGE, path, headers, "POST") == (status, {})
 
 
@@ -269,7 +246,5 @@ async def test_a_page_of_cors_may_read_every_answer_and_no_other_page(
         (b"text/html, application/jsonx" + b", image/png" * 100, (False, False)),
     ],
 )
-def test_accept_names_the_kinds_of_answers_by_its_closest_ranges(
-    accept: bytes | None, taken: tuple[bool, bool]
-) -> None:
+def test_accept_names_kinds_of_answers_by_its_closest_ranges(accept: bytes | None, taken: tuple[bool, bool]) -> None:
     assert accepts({} if accept is None else {b"accept": accept}) == taken

@@ -12,6 +12,7 @@ from mcp_hub.fronts.monitoring.health import Health
 from mcp_hub.protocol.rest.servers import LastReload, ServerInfo
 from mcp_hub.sessions.session import Caller
 from mcp_hub.types import StoreState, UpstreamState
+from tests.unit.fronts.rest_peer import exchange
 
 pytestmark = pytest.mark.anyio
 
@@ -55,20 +56,10 @@ class Front:
 
     async def ask(
         self, target: str, *headers: tuple[bytes, bytes], method: str = "GET", token: str | None = None
-    ) -> tuple[int, bytes, dict[bytes, bytes]]:
-        path, _, query = target.partition("?")
-        sent: list[Any] = []
-
-        async def receive() -> Any:
-            return {"type": "http.request"}
-
-        async def send(event: Any) -> None:
-            sent.append(event)
-
-        given = [*(headers or (HOST,)), *([(b"authorization", f"Bearer {token}".encode())] if token else [])]
-        scope = {"type": "http", "path": path, "query_string": query.encode(), "headers": given, "method": method}
-        await self._endpoints(scope, receive, send)
-        return sent[0]["status"], sent[1]["body"], dict(sent[0]["headers"])
+    ) -> tuple[int, bytes, dict[str, str]]:
+        sent = [*(headers or (HOST,)), *([(b"authorization", f"Bearer {token}".encode())] if token else [])]
+        response = await exchange(self._endpoints, target, sent, method)
+        return response.status, response.body, response.headers
 
 
 @pytest.mark.parametrize(
@@ -102,18 +93,16 @@ def test_what_a_hub_needs_to_be_ready(changed: dict[str, Any], codes: list[str])
 
 async def test_readiness_follows_the_hub_through_its_life() -> None:
     front = Front()
-    told = front.told
-    told.is_settled = False
-    assert (await front.ask("/readyz"))[:2] == (503, b"not ready\n")
-    told.is_settled = True
-    assert (await front.ask("/readyz"))[:2] == (200, b"ready\n")
-    told.known = {"a": FAILED, "b": FAILED}
-    assert (await front.ask("/readyz"))[0] == 503
-    told.known = {"a": FAILED, "b": READY}
-    assert (await front.ask("/readyz"))[0] == 200
-    told.store = "out_of_use"
-    assert (await front.ask("/readyz"))[0] == 503
-    told.store = "durable"
+    for change, is_ready in (
+        ({"is_settled": False}, False),
+        ({"is_settled": True}, True),
+        ({"known": {"a": FAILED, "b": FAILED}}, False),
+        ({"known": {"a": FAILED, "b": READY}}, True),
+        ({"store": "out_of_use"}, False),
+        ({"store": "durable"}, True),
+    ):
+        vars(front.told).update(change)
+        assert (await front.ask("/readyz"))[:2] == ((200, b"ready\n") if is_ready else (503, b"not ready\n"))
     front.health.close()
     assert (await front.ask("/readyz"))[0] == 503
 
@@ -142,10 +131,10 @@ async def test_only_a_broken_store_makes_it_unhealthy_and_nothing_makes_it_dead(
 async def test_a_bare_answer_is_for_everybody_and_names_nothing(path: str) -> None:
     front = Front()
     status, body, headers = await front.ask(path)
-    assert status == 200 and b"secret" not in body and headers[b"cache-control"] == b"no-store"
+    assert status == 200 and b"secret" not in body and headers["cache-control"] == "no-store"
     wanted = (b"accept", b"application/json")
     status, body, headers = await front.ask(path, HOST, wanted)
-    assert list(json.loads(body)) == ["status"] and headers[b"content-type"] == b"application/json"
+    assert list(json.loads(body)) == ["status"] and headers["content-type"] == "application/json"
     head = await front.ask(path, HOST, wanted, method="HEAD")
     assert head[1] == b"" and head[2] == headers
     assert (await front.ask(path, method="POST"))[0] == 405
@@ -156,7 +145,7 @@ async def test_details_take_a_token_where_there_are_tokens(path: str) -> None:
     front = Front()
     for token in (None, "wrong"):
         status, body, headers = await front.ask(f"{path}?verbose", token=token)
-        assert status == 401 and b"secret" not in body and headers[b"www-authenticate"].startswith(b"Bearer")
+        assert status == 401 and b"secret" not in body and headers["www-authenticate"].startswith("Bearer")
     status, body, _ = await front.ask(f"{path}?verbose", token="free")
     shown = json.loads(body)
     assert status == 200 and shown["servers"] == [{"server": "secret-name of None", "state": "ready", "restarts": 0}]

@@ -16,7 +16,6 @@ from mcp_hub.app.logins import grant_store
 from mcp_hub.cli import main
 from mcp_hub.errors import RpcError
 from mcp_hub.upstreams.auth.grants import ClientRegistration, grant_key
-from tests.unit.fronts import local_hub
 from tests.unit.fronts.dashboard_peer import TOKENS, DashboardPeer, dashboard_hub
 from tests.unit.upstreams.authorization import a_grant
 from tests.upstreams.child import WAIT
@@ -60,10 +59,7 @@ async def every_way(hub: DashboardPeer, secret: str) -> None:
         error = {"code": -32000, "message": f"no row for {text}", "data": {"why": text}}
         hub.tools.refusals = [RpcError(f"no row for {text}", raw=json.dumps(error).encode())]  # as a server sent it
         await hub.call("refuse", {"text": text}).ended()
-    sent = {"accept": "application/json, text/event-stream"}
-    hello = {**local_hub.hello(), "clientInfo": {"name": f"client {secret}", "version": secret}}
-    opened = await hub.ask("POST", "/mcp", rpc("initialize", hello, id=1), headers=sent)
-    sent["mcp-session-id"] = opened.headers["mcp-session-id"]
+    sent = await hub.session("2024-11-05", name=f"client {secret}", version=secret)
     params = {"name": "hold", "arguments": {"nonce": secret}, "_meta": {"progressToken": secret}}
     running = hub.start("POST", "/mcp", rpc("tools/call", params, id=2), headers=sent)
     await hub.tools.has_come(secret)

@@ -67,9 +67,7 @@ async def test_a_client_that_goes_ends_it() -> None:
         client.leave()
 
 
-async def test_nothing_more_is_pulled_for_a_client_that_does_not_read_and_in_the_end_it_is_left(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_client_that_does_not_read_is_left_and_nothing_more_is_pulled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_STALLED", 0.02)
     monkeypatch.setattr(module, "LAST", 0.01)
     client = Connection()

@@ -130,9 +130,7 @@ async def test_a_handshake_session_ends_with_its_connection(hub: Hub) -> None:
     assert hub.source.subscribed == []
 
 
-async def test_a_server_that_does_not_accept_in_time_is_not_acknowledged(
-    hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_server_that_accepts_too_late_is_not_acknowledged(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening_module, "_PATIENCE", 0.01)
 
     async def subscribe(uri: str, call: Call) -> None:

@@ -8,13 +8,13 @@ import anyio
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from mcp_hub.calls.metering import Meters, is_tool_error
+from mcp_hub.calls.metering import Meters
 from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.fronts.http.auth import HttpAuth
 from mcp_hub.fronts.http.endpoints import Endpoints
 from mcp_hub.fronts.monitoring.metrics import Metrics
 from mcp_hub.sessions.session import Caller
-from tests.unit.fronts.rest_peer import RestPeer, rest_hub
+from tests.unit.fronts.rest_peer import RestPeer, exchange, rest_hub
 from tests.upstreams.child import WAIT
 
 pytestmark = pytest.mark.anyio
@@ -146,17 +146,8 @@ async def test_the_route_takes_a_token_and_a_host_of_ours(metrics: Metrics) -> N
     endpoints = Endpoints(HttpAuth({"t": Caller("a")}), metrics.routes, refusals=metrics.refusals)
 
     async def ask(method: str, *headers: tuple[bytes, bytes]) -> tuple[int, bytes]:
-        sent: list[Any] = []
-
-        async def receive() -> Any:
-            return {"type": "http.request"}
-
-        async def send(event: Any) -> None:
-            sent.append(event)
-
-        scope = {"type": "http", "path": "/metrics", "query_string": b"", "headers": list(headers), "method": method}
-        await endpoints(scope, receive, send)
-        return sent[0]["status"], sent[1]["body"]
+        response = await exchange(endpoints, "/metrics", headers, method)
+        return response.status, response.body
 
     host, token = (b"host", b"localhost"), (b"authorization", b"Bearer t")
     assert (await ask("GET", host, token))[0] == 200
@@ -170,23 +161,6 @@ async def test_the_route_takes_a_token_and_a_host_of_ours(metrics: Metrics) -> N
     samples = read(metrics)
     refused = {status: samples[key("mcp_hub_http_refused_total", status=status)] for status in ("401", "421", "403")}
     assert refused == {"401": 1, "421": 1, "403": 1}
-
-
-@pytest.mark.parametrize(
-    ("result", "expected"),
-    [
-        (b'{"content":[],"isError":true}', True),
-        (b'{"content":[],"isError" : \n true}', True),
-        (b'{"content":[],"isError":false}', False),
-        (b'{"content":[]}', False),
-        (b'{"structuredContent":{"isError":true},"content":[]}', False),
-        (b'{"structuredContent":{"isError":true},"isError":false}', False),
-        (b'{"content":[{"type":"text","text":"\\"isError\\":true"}]}', False),
-        (b'{"isError":true', False),
-    ],
-)
-def test_a_tools_error_is_distinguished_from_text_about_one(result: bytes, expected: bool) -> None:
-    assert is_tool_error(result) is expected
 
 
 def test_what_is_no_longer_configured_is_forgotten() -> None:

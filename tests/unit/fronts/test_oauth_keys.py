@@ -53,9 +53,7 @@ ONE, TWO = jwk(rsa_key()), jwk(rsa_key("two"), "two")
         ({**ONE, "key_ops": ["verify"]}, {"RS256"}, {"RS256"}),
     ],
 )
-def test_a_key_is_for_the_algorithms_of_its_kind_or_the_one_that_it_names(
-    key: Any, algorithms: Any, taken: Any
-) -> None:
+def test_key_is_for_the_algorithms_of_its_kind_or_the_one_that_it_names(key: Any, algorithms: Any, taken: Any) -> None:
     assert {found.algorithm_name for found in parse_keys(key_set(key), algorithms)} == taken
 
 

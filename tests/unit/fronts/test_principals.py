@@ -19,12 +19,11 @@ from mcp_hub.catalog import texts
 from mcp_hub.fronts.dashboard import api
 from mcp_hub.fronts.rest.routes import ROUTES
 from mcp_hub.protocol import eras
-from mcp_hub.protocol.headers import NAMED_BY
 from mcp_hub.types import Era
 from tests.unit.fronts import walked_routes as walked
 from tests.unit.fronts.dashboard_peer import TOKENS, DashboardPeer, dashboard_hub
-from tests.unit.fronts.rest_peer import ALICE, BOB, Response
-from tests.unit.fronts.walked_routes import CANARY, MODERN, UNKNOWN, Ids, filled
+from tests.unit.fronts.rest_peer import ALICE, BOB, BOTH, SSE, Response, modern_request
+from tests.unit.fronts.walked_routes import CANARY, MARK, UNKNOWN, Ids, filled
 from tests.upstreams.child import WAIT
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +32,6 @@ CAROL: Final = "carol-token"
 KEY: Final = "a key of at least thirty-two bytes"
 ISSUER: Final = {"issuer": "https://auth.example.com", "shared_key": KEY}
 HANDSHAKE: Final = "2025-06-18"
-MARK: Final = {"x-mcp-hub": "1"}
 
 
 def access_token() -> str:
@@ -60,21 +58,8 @@ async def shared_hub(root: Path) -> AsyncIterator[DashboardPeer]:
             tasks.cancel_scope.cancel()
 
 
-def of_modern(method: str, params: dict[str, Any], **capabilities: object) -> Any:
-    """Body and headers of a request of 2026-07-28; this client has a soft deadline, so that it has the hub's tools."""
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": MODERN,
-        "io.modelcontextprotocol/clientInfo": {"name": "claude-ai", "version": "1"},
-        "io.modelcontextprotocol/clientCapabilities": capabilities,
-    }
-    headers = {"mcp-protocol-version": MODERN, "mcp-method": method, "accept": "application/json, text/event-stream"}
-    if method in NAMED_BY:
-        headers["mcp-name"] = params[NAMED_BY[method]]
-    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}, headers
-
-
 def of_handshake(session: str, method: str, params: dict[str, Any], id_: int = 1) -> Any:
-    headers = {"mcp-session-id": session, "accept": "application/json, text/event-stream"}
+    headers = {"mcp-session-id": session, **BOTH}
     if method == "initialize":
         params = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "claude-ai", "version": "1"}}
         del headers["mcp-session-id"]
@@ -83,13 +68,10 @@ def of_handshake(session: str, method: str, params: dict[str, Any], id_: int = 1
 
 async def opened(peer: DashboardPeer, token: str) -> str:
     """The id of a handshake session."""
-    body, headers = of_handshake("", "initialize", {})
-    answer = await peer.ask("POST", "/mcp", body, headers=headers, token=token)
+    headers = await peer.session(HANDSHAKE, token, name="claude-ai", version="1")
     note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-    session = answer.headers["mcp-session-id"]
-    sent = {"mcp-session-id": session, "accept": "application/json, text/event-stream"}
-    assert (await peer.ask("POST", "/mcp", note, headers=sent, token=token)).status == 202
-    return session
+    assert (await peer.ask("POST", "/mcp", note, headers=headers, token=token)).status == 202
+    return headers["mcp-session-id"]
 
 
 class Alice:
@@ -114,14 +96,14 @@ class Alice:
         running = await peer.detached("hold", {"nonce": CANARY}, **{"idempotency-key": "k1"})
         ended = (await peer.call("echo", {"text": CANARY}, headers={"idempotency-key": "k2"}).ended()).json["stream"]
         await peer.call("fail", {"text": CANARY}).ended()
-        body, headers = of_modern("tools/call", {"name": "echo", "arguments": {"text": f"{CANARY} word " * 9000}})
+        body, headers = modern_request("tools/call", {"name": "echo", "arguments": {"text": f"{CANARY} word " * 9000}})
         cut = await peer.ask("POST", "/mcp", body, headers=headers)
         (result,) = set(re.findall(r"read_result id=(r\w+)", cut.body.decode()))
         session = await opened(peer, ALICE)
         params = {"name": "hold", "arguments": {"nonce": f"{CANARY} 2"}, "_meta": {"progressToken": 1}}
         body, headers = of_handshake(session, "tools/call", params, 7)
         self.request = peer.start("POST", "/mcp", body, headers=headers)
-        self.sse = peer.start("GET", "/sse", headers={"accept": "text/event-stream"})
+        self.sse = peer.start("GET", "/sse", headers=SSE)
         await self.sse.has(b"sessionId=")
         old = re.findall(rb"sessionId=(\S+)", self.sse.body)[0].decode()
         await peer.tools.has_come(f"{CANARY} 2")
@@ -164,18 +146,17 @@ class Snooper:
     async def listen(self) -> None:
         """Opens everything that tells news."""
         cursor = (await self.peer.get("/state", token=self.token))["cursor"]
-        stream = {"accept": "text/event-stream"}
         session = await opened(self.peer, self.token)
-        body, headers = of_modern(
+        body, headers = modern_request(
             "subscriptions/listen",
             {"notifications": {"toolsListChanged": True, "taskIds": [self.ids.running, self.ids.asking]}},
-            extensions={"io.modelcontextprotocol/tasks": {}},
+            {"extensions": {"io.modelcontextprotocol/tasks": {}}},
         )
         start = partial(self.peer.start, token=self.token)
         self.listening += [
             start("GET", f"/api/feed?after={cursor}&answers=1"),
-            start("GET", "/sse", headers=stream),
-            start("GET", "/mcp", headers={**stream, "mcp-session-id": session}),
+            start("GET", "/sse", headers=SSE),
+            start("GET", "/mcp", headers={**SSE, "mcp-session-id": session}),
             start("POST", "/mcp", body, headers=headers),
         ]
         for response in self.listening:
@@ -306,7 +287,7 @@ async def walk_mcp(snooper: Snooper) -> None:
     for method, every in walked.MODERN_METHODS.items():
         for params in every:
             offered: dict[str, object] = {} if method == "tools/call" else {"extensions": tasks}
-            await snooper.ask("POST", "/mcp", *of_modern(method, params, **offered))
+            await snooper.ask("POST", "/mcp", *modern_request(method, params, offered))
     for method, every in walked.HANDSHAKE_METHODS.items():
         for params in every:
             await snooper.ask("POST", "/mcp", *of_handshake(session, method, params))
@@ -317,8 +298,7 @@ async def walk_mcp(snooper: Snooper) -> None:
             assert (await snooper.ask("POST", path, of_handshake("", method, params)[0])).status == 404
     cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
     for own in (session, "{session}"):
-        sent = {"mcp-session-id": own, "accept": "application/json, text/event-stream"}
-        await snooper.ask("POST", "/mcp", cancel, sent)
+        await snooper.ask("POST", "/mcp", cancel, {"mcp-session-id": own, **BOTH})
     away = {"mcp-session-id": "{session}", "accept": "text/event-stream", "last-event-id": "{event}"}
     assert (await snooper.ask("GET", "/mcp", None, away)).status == 404
     assert (await snooper.ask("DELETE", "/mcp", None, away)).status == 404

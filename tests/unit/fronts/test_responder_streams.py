@@ -5,7 +5,6 @@ from typing import Any, cast
 
 import pytest
 
-from mcp_hub.aio import call_later
 from mcp_hub.call import Call, Early
 from mcp_hub.calls.plan import StreamLimits
 from mcp_hub.calls.reading import stream as stream_module
@@ -19,32 +18,18 @@ from mcp_hub.protocol.extensions import STREAMS
 from mcp_hub.protocol.shape.results import COALESCED
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.stores.base import StoreLimits
-from mcp_hub.stores.memory import MemoryLog, MemoryStore
+from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import Era, JsonObject
 from tests.unit.calls.call_scripts import LoneOwner, handle_of
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
 from tests.unit.fakes import ResponderPort
+from tests.unit.fronts.http_peer import LateStore
 
 DONE = Completed(b'{"content":[]}')
 INFO = Log("info", b'{"level":"info","data":1}')
 TASK = Early(5.0, is_task=True)
 OUTPUT = Early(5.0, is_task=False)
 DELTA = Delta(b'[{"type":"text","text":"a"}]')
-
-
-class SlowLog(MemoryLog):
-    """Takes a moment to fetch, as from a file."""
-
-    def fetch(self, *what: Any) -> None:
-        call_later(0.01, lambda: super(SlowLog, self).fetch(*what))
-
-
-class SlowStore(MemoryStore):
-    """A store with such a log."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.log = SlowLog(self.streams)
 
 
 class Client:
@@ -273,7 +258,7 @@ async def test_what_stands_in_for_the_result_comes_when_it_is_due_and_behind_wha
 @pytest.mark.parametrize(("early", "ends"), [(OUTPUT, True), (TASK, True), (OUTPUT, False)])
 @virtual
 async def test_a_slow_client_gets_every_event_before_what_stands_in_for_the_result(early: Early, ends: bool) -> None:
-    client = Client(partials=True, early=early, store=SlowStore())
+    client = Client(partials=True, early=early, store=LateStore())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream_module, "_TAIL_EVENTS", 4)
         for _ in range(20):
@@ -283,7 +268,7 @@ async def test_a_slow_client_gets_every_event_before_what_stands_in_for_the_resu
             await client.happens(Completed(b'{"content":[],"isError":true}'))
         got: list[int] = []
         while not client.responder.ended:
-            await sleep(0.02)  # a page is fetched
+            await sleep(0.2)  # a page is fetched
             while client.responder.has_more and not client.responder.ended:
                 got += [seq for seq in numbers(client.gets()) if seq]
     assert got == list(range(2, 22)) and client.responder.detached != ends

@@ -12,16 +12,14 @@ import pytest
 from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.errors import UpstreamUnavailable
 from mcp_hub.fronts.rest import follow
+from mcp_hub.fronts.rest.calls import digest_of
 from mcp_hub.ids import new_call_id
 from mcp_hub.stores.base import Chunk
 from tests.unit.fronts.local_hub import TOOLS
-from tests.unit.fronts.rest_peer import BOB, NARROW, RestPeer, problem, rest_hub
+from tests.unit.fronts.rest_peer import BOB, BOTH, NARROW, SSE, RestPeer, problem, rest_hub
 from tests.upstreams.child import WAIT
 
 pytestmark = pytest.mark.anyio
-
-BOTH = {"accept": "application/json, text/event-stream"}
-SSE = {"accept": "text/event-stream"}
 
 
 async def test_every_tool_is_listed_as_it_is_defined_and_always_in_the_same_bytes(peer: RestPeer) -> None:
@@ -187,13 +185,6 @@ async def test_same_key_for_another_request_is_refused(peer: RestPeer) -> None:
     assert peer.tools.held == ["a"]
 
 
-async def test_same_key_of_another_principal_is_another_call(peer: RestPeer) -> None:
-    mine = await peer.detached("hold", {"nonce": "a"}, **{"idempotency-key": "k"})
-    theirs = peer.call("hold", {"nonce": "b"}, token=BOB, headers={"prefer": "wait=0", "idempotency-key": "k"})
-    assert (await theirs.ended()).json["stream"] != mine
-    await peer.tools.has_come("b")
-
-
 async def test_without_a_key_only_a_running_call_of_an_idempotent_tool_is_joined(tmp_path: Path) -> None:
     async with rest_hub(tmp_path, per_tool={"hold": {"idempotent": True}}) as peer:
         first = await peer.detached("hold", {"nonce": "a"})
@@ -273,16 +264,10 @@ async def test_hub_that_stops_gives_waiting_callers_the_ending_of_their_calls(pe
     assert [event.event for event in (await following.ended()).events] == ["start", "error", "closed"]
 
 
-async def test_listing_shows_only_the_caller_s_own_newest_first(peer: RestPeer) -> None:
+async def test_listing_has_as_many_of_the_newest_as_the_query_asks_for(peer: RestPeer) -> None:
     ids = [await peer.detached("hold", {"nonce": nonce}) for nonce in "abc"]
-    await _owned_by_bob(peer)
-    listed = (await peer.ask("GET", "/v1/streams")).json["streams"]
-    assert [row["stream"] for row in listed] == ids[::-1]
-    assert [row["stream"] for row in (await peer.ask("GET", "/v1/streams?limit=2")).json["streams"]] == ids[:0:-1]
-
-
-async def _owned_by_bob(peer: RestPeer) -> None:
-    assert (await peer.call("echo", {"text": "x"}, token=BOB).ended()).status == 200
+    for query, newest in (("", ids[::-1]), ("?limit=2", ids[:0:-1])):
+        assert [row["stream"] for row in (await peer.ask("GET", f"/v1/streams{query}")).json["streams"]] == newest
 
 
 async def test_without_tokens_nothing_of_another_session_is_listed(tmp_path: Path) -> None:
@@ -371,7 +356,7 @@ async def test_hub_that_stops_says_of_a_waiting_call_that_nothing_was_done(tmp_p
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/json, text/event-stream"])
-async def test_a_caller_of_a_call_that_outlives_the_hub_learns_where_it_is(
+async def test_call_that_outlives_the_hub_is_located(
     peer: RestPeer, monkeypatch: pytest.MonkeyPatch, accept: str
 ) -> None:
     monkeypatch.setattr(follow, "_LAST_EVENTS", 0.01)
@@ -387,12 +372,21 @@ async def test_a_caller_of_a_call_that_outlives_the_hub_learns_where_it_is(
     assert known.json["status"] == "working" and peer.tools.cancelled == []
 
 
-async def test_call_that_comes_after_that_is_not_sent_away_either_once_it_has_begun(
-    peer: RestPeer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_call_that_begins_after_that_is_located_too(peer: RestPeer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "_LAST_EVENTS", 0)
     peer.rest.close()
     await anyio.lowlevel.checkpoint()
     await anyio.wait_all_tasks_blocked()
     late = await peer.call("hold", {"nonce": "a"}, headers={"accept": "text/event-stream"}).ended()
     assert late.status == 202 and late.headers["location"] == f"/v1/streams/{late.json['stream']}"
+
+
+def test_each_request_has_a_digest_of_its_own() -> None:
+    same = [b'{"a":1,"b":{"c":[2]}}', b' {"b": {"c": [2]}, "a": 1}', b'{"a":0,"b":{"c":[2]},"a":1}']
+    others = [
+        *(b'{"a":1}', b'{"a":"1"}', b'{"a":1.0}', b'{"a":[1]}', b'{"a":{"b":1}}', b'{"a":[["b",1]]}', b'{"a":[]}'),
+        *(b'{"a":{}}', b'{"a":true}', b'{"a":"True"}', b'{"a":null}', b'{"a":"None"}', b'{"a":"\'1\'"}', b"{}"),
+        *(b'{"a":["\\u0000number","1"]}', b'{"a":NaN}', b'{"a":"nan"}'),
+    ]
+    assert len({digest_of("t", msgspec.Raw(text)) for text in same}) == 1
+    assert len({digest_of("t", msgspec.Raw(text)) for text in (same[0], *others)}) == 1 + len(others)

@@ -1,13 +1,13 @@
 """`/v1/tools?format=anthropic-mcp` and `openai-mcp`: entries for providers that connect to the hub themselves."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.fronts.local_hub import TOOLS, hello
+from tests.unit.fronts.local_hub import TOOLS
 from tests.unit.fronts.rest_peer import ALICE, NARROW, RestPeer, mcp_hub, problem, rest_hub
+from tests.upstreams.messages import rpc
 
 pytestmark = pytest.mark.anyio
 
@@ -43,37 +43,22 @@ async def test_profile_of_the_caller_is_in_the_address(peer: RestPeer) -> None:
 
 async def over_mcp(peer: RestPeer) -> list[dict[str, Any]]:
     """The tools that a handshake client of the endpoint is listed, over all pages."""
-    headers = {"accept": "application/json, text/event-stream"}
-
-    async def ask(method: str, params: object, id_: int | None = 1) -> Any:
-        message = {"jsonrpc": "2.0", "method": method, "params": params} | ({} if id_ is None else {"id": id_})
-        response = await peer.ask("POST", "/mcp", message, headers=headers)
-        if "mcp-session-id" in response.headers:
-            headers["mcp-session-id"] = response.headers["mcp-session-id"]
-        assert response.status in (200, 202), response.body
-        if id_ is None:
-            return None
-        is_stream = response.headers["content-type"].startswith("text/event-stream")
-        found = [json.loads(event.data) for event in response.events if event.data][-1] if is_stream else response.json
-        return found["result"]
-
-    await ask("initialize", hello("2025-06-18"))
-    await ask("notifications/initialized", {}, None)
-    found: list[dict[str, Any]] = []
+    headers = await peer.session("2025-06-18")
+    assert (await peer.ask("POST", "/mcp", rpc("notifications/initialized", {}), headers=headers)).status == 202
+    listed: list[dict[str, Any]] = []
     params: dict[str, str] = {}
     while True:
-        page = await ask("tools/list", params)
-        found += page["tools"]
+        response = await peer.ask("POST", "/mcp", rpc("tools/list", params, id=1), headers=headers)
+        page = response.json["result"]
+        listed += page["tools"]
         if "nextCursor" not in page:
-            return found
+            return listed
         params = {"cursor": page["nextCursor"]}
 
 
 @pytest.mark.parametrize("expose", ["full", "search"])
 @pytest.mark.parametrize("page_size", [1000, 2])
-async def test_pinned_listing_is_what_the_list_of_the_endpoint_gives(
-    tmp_path: Path, expose: str, page_size: int
-) -> None:
+async def test_pinned_listing_is_that_of_the_endpoint(tmp_path: Path, expose: str, page_size: int) -> None:
     async with mcp_hub(tmp_path, expose=expose, page_size=page_size) as peer:
         listed = await over_mcp(peer)
         (toolset,) = (await entries(peer, f"format=anthropic-mcp&url={PUBLIC}"))["tools"]

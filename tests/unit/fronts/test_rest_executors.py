@@ -8,11 +8,9 @@ import pytest
 
 from mcp_hub.fronts.rest import executors
 from mcp_hub.upstreams.executors.posts import ExecutorLimits
-from tests.unit.fronts.rest_peer import ALICE, BOB, NARROW, Response, RestPeer, problem, rest_hub
+from tests.unit.fronts.rest_peer import ALICE, BOB, NARROW, SSE, Response, RestPeer, problem, rest_hub
 
 pytestmark = pytest.mark.anyio
-
-SSE = {"accept": "text/event-stream"}
 BUILD = {"name": "build", "inputSchema": {"type": "object"}}
 FORM = {"message": "sure?", "requestedSchema": {"type": "object", "properties": {}}}
 
@@ -164,9 +162,7 @@ async def test_worker_that_follows_gets_each_offer_as_an_event(peer: RestPeer, m
 
 
 @pytest.mark.parametrize("headers", [SSE, {}])
-async def test_worker_that_comes_back_gets_the_calls_and_its_old_connection_none(
-    peer: RestPeer, headers: dict[str, str]
-) -> None:
+async def test_worker_that_comes_back_replaces_its_old_connection(peer: RestPeer, headers: dict[str, str]) -> None:
     calls = "/v1/executors/w1/calls?epoch=1"
     await register(peer)
     old = peer.start("GET", calls, headers=SSE)
@@ -183,9 +179,7 @@ async def test_worker_that_comes_back_gets_the_calls_and_its_old_connection_none
     assert b'"n": 2' not in old.body and b'"n": 1' not in new.body, "each offer comes once"
 
 
-async def test_worker_that_comes_back_need_not_wait_for_a_connection_that_takes_nothing(
-    peer: RestPeer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_worker_that_comes_back_waits_for_no_stalled_one(peer: RestPeer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "_GOODBYE", 0)
     await register(peer)
     old = peer.start("GET", "/v1/executors/w1/calls?epoch=1", headers=SSE)
@@ -203,9 +197,6 @@ async def test_worker_may_poll_without_waiting(peer: RestPeer) -> None:
     await register(peer)
     assert (await peer.ask("GET", "/v1/executors/w1/calls?epoch=1&wait=0")).json == {"offers": []}
     problem(await peer.ask("GET", "/v1/executors/w1/calls?wait=0"), 400, "missing_header")
-    problem(await peer.ask("GET", "/v1/executors/w1/calls?epoch=2"), 403, "stale_epoch")
-    foreign = await peer.ask("GET", "/v1/executors/w1/calls?epoch=1", token=BOB, headers=SSE)
-    problem(foreign, 404, "unknown_executor_or_call")
 
 
 async def test_removed_executor_takes_its_tools_along(peer: RestPeer) -> None:
@@ -218,22 +209,6 @@ async def test_removed_executor_takes_its_tools_along(peer: RestPeer) -> None:
     assert lost["outcome"] == "unknown" and lost["retryable"] is False
     problem(await peer.call("build", {}).ended(), 404, "unknown_tool")
     assert await register(peer) == 2
-
-
-@pytest.mark.parametrize(
-    ("body", "code"),
-    [
-        ({"tools": [BUILD], "lease": 1}, "malformed"),
-        ({"tools": [BUILD], "lease": "1h"}, "invalid_body"),
-        ({"tools": [{"name": "x"}]}, "malformed"),
-        ({"tools": [BUILD, BUILD]}, "malformed"),
-        *(({"tools": [{**BUILD, "name": name}]}, "malformed") for name in ("", "a\r\nb", "a\x85", "x" * 1025)),
-        ({"tools": BUILD}, "invalid_body"),
-        ({}, "invalid_body"),
-    ],
-)
-async def test_registration_that_cannot_be_is_refused(peer: RestPeer, body: object, code: str) -> None:
-    problem(await peer.ask("PUT", "/v1/executors/w1", body), 400, code)
 
 
 async def test_who_is_bound_to_a_profile_publishes_no_tools_beyond_it(peer: RestPeer) -> None:
@@ -311,25 +286,16 @@ async def test_question_may_be_answered_with_an_error(peer: RestPeer) -> None:
     assert (await offer(peer))["error"] == error
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        {},
-        {"key": 1, "action": "accept"},
-        {"action": "accept"},
-        {"key": "q1"},
-        {"key": "q1", "action": "maybe"},
-        {"key": "q1", "action": "accept", "result": {}},
-        {"key": "q1", "action": "decline", "content": {}},
-        {"key": "q1", "action": "accept", "content": []},
-        {"key": "q1", "result": []},
-        {"key": "q1", "result": {}, "content": {}},
-        {"key": "q1", "error": {"message": "x"}},
-        {"key": "q1", "answer": {}},
-    ],
-)
-async def test_answer_that_is_none_is_refused_and_the_question_stays(peer: RestPeer, answer: object) -> None:
+async def test_answer_that_is_none_is_refused_and_the_question_stays(peer: RestPeer) -> None:
     stream, _ = await asking(peer)
     await peer.until(stream, "input_required")
-    problem(await peer.ask("POST", f"/v1/streams/{stream}/input", answer), 400, "invalid_body")
-    assert len((await peer.ask("GET", f"/v1/streams/{stream}")).json["questions"]) == 1
+    accepts: dict[str, object] = {"key": "q1", "action": "accept"}
+    answers: list[object] = [
+        *({}, {"key": 1, "action": "accept"}, {"action": "accept"}, {"key": "q1"}, {"key": "q1", "action": "maybe"}),
+        *({**accepts, "result": {}}, {**accepts, "content": []}, {"key": "q1", "action": "decline", "content": {}}),
+        *({"key": "q1", "result": []}, {"key": "q1", "result": {}, "content": {}}, {"key": "q1", "answer": {}}),
+        {"key": "q1", "error": {"message": "x"}},
+    ]
+    for answer in answers:
+        problem(await peer.ask("POST", f"/v1/streams/{stream}/input", answer), 400, "invalid_body")
+        assert len((await peer.ask("GET", f"/v1/streams/{stream}")).json["questions"]) == 1, answer

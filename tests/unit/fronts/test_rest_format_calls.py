@@ -1,18 +1,15 @@
 """Calls in the formats of providers: all of a model's answer at once, each with its own stream and its own outcome."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from mcp_hub.formats.calls import write_calls
 from mcp_hub.formats.providers import Format
-from mcp_hub.formats.records import ModelCall
 from mcp_hub.fronts.rest import follow
-from tests.unit.fronts.format_calls import BOTH, SSE, ModelCalls, call, fits_sdk, outcomes, start
-from tests.unit.fronts.rest_peer import NARROW, RestPeer, problem, rest_hub
+from tests.unit.fronts.format_calls import ModelCalls, call, fits_sdk, outcomes, start
+from tests.unit.fronts.rest_peer import BOTH, NARROW, SSE, RestPeer, rest_hub
 from tests.upstreams.child import WAIT
 
 pytestmark = pytest.mark.anyio
@@ -20,16 +17,8 @@ pytestmark = pytest.mark.anyio
 FORMATS = list(Format)
 
 
-@pytest.fixture
-async def peer(tmp_path: Path) -> AsyncIterator[RestPeer]:
-    async with rest_hub(tmp_path) as peer:
-        yield peer
-
-
 @pytest.mark.parametrize("into", FORMATS)
-async def test_calls_are_answered_in_their_format_and_order_each_with_its_own_outcome(
-    peer: RestPeer, into: Format
-) -> None:
+async def test_calls_are_answered_in_their_format_and_order_by_their_outcome(peer: RestPeer, into: Format) -> None:
     response = await call(
         peer,
         ("c1", "echo", {"text": "one"}),
@@ -82,9 +71,7 @@ async def test_calls_that_are_not_done_in_time_are_answered_by_their_streams(pee
     assert known["result"]["content"] == [{"type": "text", "text": "a"}]
 
 
-async def test_what_has_ended_is_in_the_answer_of_a_hub_that_stops(
-    peer: RestPeer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_ended_calls_are_answered_by_a_hub_that_stops(peer: RestPeer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "_LAST_EVENTS", 0)
     waiting = start(peer, ("c1", "hold", {"nonce": "a"}), ("c2", "echo", {"text": "x"}))
     await peer.tools.has_come("a")
@@ -166,46 +153,6 @@ async def test_streams_without_a_client_end_by_the_rule_of_their_tool(tmp_path: 
                 await peer.ask("GET", "/v1/tools")
 
 
-@pytest.mark.parametrize(
-    "query,code",
-    [
-        ("", "unknown_format"),
-        ("?format=", "unknown_format"),
-        ("?format=claude", "unknown_format"),
-        ("?format=openai", "invalid_calls"),
-        ("?format=anthropic&server=nobody", "unknown_server"),
-        ("?format=anthropic&tools=", "invalid_parameter"),
-    ],
-)
-async def test_request_whose_format_or_selection_is_wrong_is_refused(peer: RestPeer, query: str, code: str) -> None:
-    body = write_calls([ModelCall("c1", "echo", {"text": "x"})], Format.ANTHROPIC)
-    refused = await peer.ask("POST", f"/v1/tools/call{query}", body)
-    problem(refused, 404 if code == "unknown_server" else 400, code)
-    assert (await peer.ask("GET", "/v1/streams")).json["streams"] == []
-
-
-@pytest.mark.parametrize(
-    "body,code",
-    [
-        ([{"type": "tool_use", "id": f"c{at}", "name": "echo", "input": {}} for at in range(65)], "too_many_calls"),
-        ([{"type": "tool_use", "id": "c", "name": "echo", "input": {"text": "x"}}] * 2, "duplicate_call_id"),
-        ([{"type": "text", "text": "no calls"}], "invalid_calls"),
-        ([{"type": "tool_use", "name": "echo", "input": {"text": "x"}}], "invalid_calls"),
-        ([{"type": "tool_use", "id": 1, "name": ["echo"], "input": {}}], "invalid_calls"),
-        ({"content": {"type": "tool_use"}}, "invalid_calls"),
-        ([1, None], "invalid_calls"),
-        (None, "invalid_calls"),
-        (b'"text"', "invalid_calls"),
-        (b"{", "invalid_json"),
-    ],
-)  # fmt: skip
-async def test_body_that_is_not_the_calls_of_a_model_is_refused_and_nothing_is_called(
-    peer: RestPeer, body: object, code: str
-) -> None:
-    problem(await peer.ask("POST", "/v1/tools/call?format=anthropic", body), 400, code)
-    assert (await peer.ask("GET", "/v1/streams")).json["streams"] == []
-
-
 async def test_most_calls_of_a_request_are_made_in_any_number_up_to_64(peer: RestPeer) -> None:
     response = await call(peer, *((f"c{at}", "echo", {"text": f"t{at}"}) for at in range(64)))
     assert outcomes(Format.ANTHROPIC, response.json["messages"]) == [(f"c{at}", f"t{at}", False) for at in range(64)]
@@ -256,10 +203,7 @@ async def test_calls_of_tools_that_are_not_selected_are_refused_also_through_run
         assert len(outcomes(Format.ANTHROPIC, response.json["messages"])) == len(calls)
         problems = [state["problem"] for state in response.json["calls"] if state["status"] == "refused"]
         assert {one["code"] for one in problems} <= {"unknown_tool", "invalid_params"}
-
-
-async def test_tool_that_the_token_s_profile_lacks_is_refused(peer: RestPeer) -> None:
-    response = await call(peer, ("c1", "fail", {"text": "x"}), ("c2", "echo", {"text": "x"}), token=NARROW)
+    response = await call(peer, calls[1], calls[0], token=NARROW)  # whose profile lacks the first
     assert [state["status"] for state in response.json["calls"]] == ["refused", "completed"]
 
 

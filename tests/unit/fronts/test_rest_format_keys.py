@@ -1,26 +1,17 @@
 """One idempotency key for all calls of a request in a provider's format."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from mcp_hub.errors import UpstreamUnavailable
 from mcp_hub.formats.providers import Format
 from tests.unit.fronts.format_calls import ModelCalls, call, outcomes
-from tests.unit.fronts.rest_peer import RestPeer, problem, rest_hub
+from tests.unit.fronts.rest_peer import RestPeer, problem
 
 pytestmark = pytest.mark.anyio
 
 
 KEY = {"idempotency-key": "k"}
 TWO: ModelCalls = ("c1", "hold", {"nonce": "a"}), ("c2", "hold", {"nonce": "b"})
-
-
-@pytest.fixture
-async def peer(tmp_path: Path) -> AsyncIterator[RestPeer]:
-    async with rest_hub(tmp_path) as peer:
-        yield peer
 
 
 async def test_same_key_and_request_are_the_same_calls_and_bring_the_rest_of_the_answer(peer: RestPeer) -> None:
@@ -77,9 +68,7 @@ async def test_key_of_a_request_with_any_call_that_was_made_is_not_that_of_anoth
     assert peer.tools.held == []
 
 
-async def test_one_look_into_the_store_tells_whether_the_key_is_in_use(
-    peer: RestPeer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_one_look_into_the_store_finds_a_used_key(peer: RestPeer, monkeypatch: pytest.MonkeyPatch) -> None:
     find, asked = peer.app.streams.store.log.find_key, list[str]()
 
     async def find_key(principal: str, key: str) -> object:

@@ -15,10 +15,9 @@ from mcp_hub import masking
 from mcp_hub.app.dashboard import past_calls
 from mcp_hub.errors import RpcError
 from tests.unit.calls import past
-from tests.unit.fronts import local_hub
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
-from tests.unit.fronts.rest_peer import ALICE, BOB, ELSEWHERE, NARROW, OPERATOR, Response
-from tests.upstreams.messages import MODERN_VERSION, PREFIX, modern, rpc
+from tests.unit.fronts.rest_peer import ALICE, BOB, ELSEWHERE, NARROW, OPERATOR, Response, modern_request
+from tests.upstreams.messages import rpc
 
 pytestmark = pytest.mark.anyio
 
@@ -48,7 +47,6 @@ async def listed(hub: DashboardPeer, token: str = OPERATOR, query: str = "") -> 
 
 
 async def test_each_principal_sees_its_own_calls_and_an_operator_all(hub: DashboardPeer) -> None:
-    """A walk of two principals over every route."""
     await called(hub, "echo", ALICE, text="of alice")
     await called(hub, "fail", BOB, text="of bob")
     [of_alice], [of_bob] = await listed(hub, ALICE), await listed(hub, BOB)
@@ -214,15 +212,10 @@ async def test_calls_are_those_of_the_page_too(hub: DashboardPeer) -> None:
     assert "needle" not in (await hub.ask("GET", "/metrics", token=OPERATOR)).body.decode()
 
 
-MODERN_HEADERS = {"mcp-protocol-version": MODERN_VERSION, "accept": "application/json, text/event-stream"}
-
-
 def modern_call(hub: DashboardPeer, client: str, tool: str, **arguments: Any) -> Response:
     """A `tools/call` of 2026-07-28 that is under way, each a request of its own."""
-    info = {"name": client, "version": "1"}
-    params = {"name": tool, "arguments": arguments, "_meta": {f"{PREFIX}clientInfo": info}}
-    headers = {**MODERN_HEADERS, "mcp-method": "tools/call", "mcp-name": tool}
-    return hub.start("POST", "/mcp", rpc("tools/call", modern(params), id=1), headers=headers)
+    body, headers = modern_request("tools/call", {"name": tool, "arguments": arguments}, client=client)
+    return hub.start("POST", "/mcp", body, headers=headers)
 
 
 async def test_client_of_a_call_has_the_same_name_live_and_in_the_history(hub: DashboardPeer) -> None:
@@ -240,9 +233,7 @@ async def test_client_of_a_call_has_the_same_name_live_and_in_the_history(hub: D
         hasty.leave()
         await hasty.done.wait()
     await called(hub, "echo", ALICE, text="")
-    sent = {"accept": MODERN_HEADERS["accept"]}
-    opened = await hub.ask("POST", "/mcp", rpc("initialize", local_hub.hello(), id=1), headers=sent)
-    sent["mcp-session-id"] = opened.headers["mcp-session-id"]
+    sent = await hub.session("2024-11-05")
     await hub.ask("POST", "/mcp", rpc("tools/call", {"name": "fail", "arguments": {"text": ""}}, id=2), headers=sent)
     await hub.ask("DELETE", "/mcp", headers=sent)
     past = {call["id"]: (call["status"], call["client"]) for call in await listed(hub)}

@@ -1,27 +1,18 @@
 """Models whose calls are text, over REST: the section of their prompt, their text as events, and their calls made."""
 
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mcp_hub.formats.calls import MAX_CALLS
 from mcp_hub.formats.prompted import FORMATS
-from tests.unit.fronts.rest_peer import NARROW, Response, RestPeer, problem, rest_hub
+from tests.unit.fronts.rest_peer import NARROW, SSE, Response, RestPeer, problem
 
 pytestmark = pytest.mark.anyio
 
 ECHO = {"text": "hi"}
 PLAIN = {"content-type": "text/plain", "x-mcp-hub": "1"}
-SSE = {"accept": "text/event-stream"}
-
-
-@pytest.fixture
-async def peer(tmp_path: Path) -> AsyncIterator[RestPeer]:
-    async with rest_hub(tmp_path) as peer:
-        yield peer
 
 
 def said(*calls: tuple[str, dict[str, Any]], format: str = "hermes") -> str:
@@ -139,20 +130,6 @@ async def test_only_what_the_caller_has_and_selects_can_be_called(peer: RestPeer
     listed = {tool["name"] for tool in (await peer.ask("GET", "/v1/tools", token=NARROW)).json["tools"]}
     narrow = (await read(peer, text, token=NARROW)).json["calls"]
     assert {state["name"] for state in narrow if state["status"] != "refused"} == {"echo", "fail"} & listed
-
-
-@pytest.mark.parametrize(
-    ("query", "status", "code"),
-    [
-        ("", 400, "unknown_format"),
-        ("?format=prolog", 400, "unknown_format"),
-        ("?format=hermes&call=maybe", 400, "invalid_parameter"),
-        ("?format=hermes&tools=nope", 404, "unknown_tool"),
-        ("?format=hermes&server=nope", 404, "unknown_server"),
-    ],
-)
-async def test_what_cannot_be_is_refused(peer: RestPeer, query: str, status: int, code: str) -> None:
-    problem(await peer.ask("POST", f"/v1/prompted{query}", {"text": "x"}), status, code)
 
 
 async def test_a_text_over_the_limit_is_refused(peer: RestPeer) -> None:

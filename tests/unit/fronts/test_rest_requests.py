@@ -20,29 +20,76 @@ from tests.unit.fronts.rest_peer import RestPeer, problem, rest_hub
 pytestmark = pytest.mark.anyio
 
 ECHO = "/v1/tools/echo/call"
-BODIES = [
-    (b"hello", "invalid_json"),
-    (b'{"arguments":{"text":"x"}', "invalid_json"),
-    (b'{"arguments":{"text":NaN}}', "invalid_json"),
-    (b'{"arguments":{"text":"\\ud800"}}', "invalid_json"),
-    (b'{"arguments":{"text":"\xff"}}', "invalid_json"),
-    (b'{"arguments":{"text":' + b"[" * 20_000 + b"]" * 20_000 + b"}}", "invalid_json"),
-    (b'{"arguments":{"text":1e400}}', "invalid_json"),
-    (b"5", "invalid_body"),
-    (b"[]", "invalid_body"),
-    (b"null", "invalid_body"),
-    (b'{"arguments":[]}', "invalid_body"),
-    (b'{"arguments":null}', "invalid_body"),
-    (b'{"argument":{}}', "invalid_body"),
-    (b'{"tools":"echo"}', "invalid_body"),
-    (b'{"_meta":[1]}', "invalid_body"),
-    (b'{"_meta":{"progressToken":{}}}', "invalid_body"),
+BUILD = {"name": "build", "inputSchema": {"type": "object"}}
+USE = {"type": "tool_use", "id": "c", "name": "echo", "input": {"text": "x"}}
+QUERIES: dict[tuple[str, str], list[str]] = {
+    ("GET /v1/tools", "unknown_format"): ["format=claude", "format="],
+    ("GET /v1/tools", "invalid_parameter"): [
+        *("strict=yes", "defer=2", "tools=", "tools=,", "defer=1&expose=search", "group=tag&format=openai-responses"),
+        *("format=gemini&callers=programmatic", "format=anthropic&callers=me"),
+    ],
+    ("GET /v1/tools", "deferral_unsupported"): ["defer=1&format=openai", "defer=1&format=gemini"],
+    ("GET /v1/tools", "grouping_unsupported"): ["group=server", "group=server&format=anthropic"],
+    ("GET /v1/search", "invalid_parameter"): ["", "q=", "q=%20", "q=a&limit=0", "q=a&limit=x", "q=a&detail=long"],
+    ("POST /v1/prompted", "unknown_format"): ["", "format=prolog"],
+    ("POST /v1/prompted", "invalid_parameter"): ["format=hermes&call=maybe"],
+    ("POST /v1/prompted", "unknown_tool"): ["format=hermes&tools=nope"],
+    ("POST /v1/prompted", "unknown_server"): ["format=hermes&server=nope"],
+    ("POST /v1/tools/call", "unknown_format"): ["", "format=", "format=claude"],
+    ("POST /v1/tools/call", "invalid_calls"): ["format=openai"],
+    ("POST /v1/tools/call", "unknown_server"): ["format=anthropic&server=nobody"],
+    ("POST /v1/tools/call", "invalid_parameter"): ["format=anthropic&tools="],
+}
+BODY_OF: dict[str, object] = {"POST /v1/prompted": {"text": "x"}, "POST /v1/tools/call": [USE]}
+BODIES: dict[tuple[str, str], list[object]] = {
+    (f"POST {ECHO}", "invalid_json"): [
+        *(b"hello", b'{"arguments":{"text":"x"}', b'{"arguments":{"text":NaN}}', b'{"arguments":{"text":"\\ud800"}}'),
+        *(b'{"arguments":{"text":"\xff"}}', b'{"arguments":{"text":1e400}}'),
+        b'{"arguments":{"text":' + b"[" * 20_000 + b"]" * 20_000 + b"}}",
+    ],
+    (f"POST {ECHO}", "invalid_body"): [
+        *(b"5", b"[]", b"null", b'{"arguments":[]}', b'{"arguments":null}', b'{"argument":{}}', b'{"tools":"echo"}'),
+        *(b'{"_meta":[1]}', b'{"_meta":{"progressToken":{}}}'),
+    ],
+    ("POST /v1/search", "invalid_parameter"): [{}, {"query": " "}, {"query": "x", "detail": "long"}],
+    ("POST /v1/search", "invalid_body"): [{"query": "x", "limit": 0}, {"query": "x", "unknown": 1}],
+    ("POST /v1/search?format=claude", "unknown_format"): [{"query": "x"}],
+    ("POST /v1/search?strict=2", "invalid_parameter"): [{"query": "x"}],
+    ("POST /v1/search", "unknown_format"): [{"call": {"id": "1", "name": "find_tools"}}],
+    ("POST /v1/search?format=anthropic", "invalid_calls"): [{"call": {"id": "1", "name": "find_tools"}}],
+    ("POST /v1/tools/call?format=anthropic", "too_many_calls"): [[{**USE, "id": f"c{at}"} for at in range(65)]],
+    ("POST /v1/tools/call?format=anthropic", "duplicate_call_id"): [[USE] * 2],
+    ("POST /v1/tools/call?format=anthropic", "invalid_calls"): [
+        [{"type": "text", "text": "no calls"}],
+        [{"type": "tool_use", "name": "echo", "input": {"text": "x"}}],
+        [{"type": "tool_use", "id": 1, "name": ["echo"], "input": {}}],
+        *({"content": {"type": "tool_use"}}, [1, None], None, b'"text"'),
+    ],
+    ("POST /v1/tools/call?format=anthropic", "invalid_json"): [b"{"],
+    ("PUT /v1/executors/w1", "malformed"): [
+        *({"tools": [BUILD], "lease": 1}, {"tools": [{"name": "x"}]}, {"tools": [BUILD, BUILD]}),
+        *({"tools": [{**BUILD, "name": name}]} for name in ("", "a\r\nb", "a\x85", "x" * 1025)),
+    ],
+    ("PUT /v1/executors/w1", "invalid_body"): [{"tools": [BUILD], "lease": "1h"}, {"tools": BUILD}, {}],
+    **{
+        (f"GET {path}", "not_found"): [None]
+        for path in (
+            *("/v1/", "/v1/nothing", "/v1/tools/calls", "/v1/tools//call", "/v1/tools/%ff/call", "/v1//tools"),
+            "/v1/tools//",
+        )
+    },
+}
+REFUSED = [
+    *((f"{to}?{query}", BODY_OF.get(to), code) for (to, code), queries in QUERIES.items() for query in queries),
+    *((to, body, code) for (to, code), bodies in BODIES.items() for body in bodies),
 ]
 
 
-@pytest.mark.parametrize(("body", "code"), BODIES)
-async def test_body_that_is_none_is_refused(peer: RestPeer, body: bytes, code: str) -> None:
-    problem(await peer.ask("POST", ECHO, body), 400, code)
+@pytest.mark.parametrize(("to", "body", "code"), REFUSED)
+async def test_request_that_cannot_be_read_is_refused(peer: RestPeer, to: str, body: object, code: str) -> None:
+    status = 404 if code in ("not_found", "unknown_tool", "unknown_server") else 400
+    method, _, path = to.partition(" ")
+    problem(await peer.ask(method, path, body), status, code)
     assert (await peer.ask("GET", "/v1/streams")).json == {"streams": []}
 
 
@@ -112,14 +159,6 @@ async def test_client_that_leaves_before_its_body_is_there_is_not_answered(peer:
     response.leave()
     await response.done.wait()
     assert not response.status
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["/v1/", "/v1/nothing", "/v1/tools/calls", "/v1/tools//call", "/v1/tools/%ff/call", "/v1//tools", "/v1/tools//"],
-)
-async def test_path_that_is_none_is_not_found(peer: RestPeer, path: str) -> None:
-    problem(await peer.ask("GET", path), 404, "not_found")
 
 
 async def test_what_is_not_below_v1_is_none_of_its_business(peer: RestPeer) -> None:
@@ -259,6 +298,11 @@ async def test_answers_are_as_the_document_says(tmp_path: Path) -> None:
         fits("StreamList", (await peer.ask("GET", "/v1/streams")).json)
         fits("EventPage", (await peer.ask("GET", f"/v1/streams/{answer['stream']}/events")).json)
         fits("ProblemBody", (await peer.ask("GET", "/v1/streams/x")).json)
+        fits("TokenAccount", account := (await peer.ask("GET", "/v1/tokens")).json)
+        with pytest.raises(jsonschema.ValidationError):
+            fits("TokenAccount", {**account, "modes": [{"expose": "some"}]})
+    parameters = described["paths"]["/v1/tokens"]["get"]["parameters"]
+    assert {each["name"] for each in parameters} == {"client", "server", "top", "profile"}
 
 
 async def test_status_says_that_a_result_is_an_error_of_the_tool(peer: RestPeer) -> None:

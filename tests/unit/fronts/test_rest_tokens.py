@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import anyio
-import jsonschema
 import msgspec
 import pytest
 
@@ -31,8 +30,6 @@ async def test_account_is_of_all_tools_for_any_client(peer: RestPeer) -> None:
     assert [(one.server, one.tools) for one in found.servers] == [("local", 9)]
     assert sorted(found.heaviest) == sorted(one.name for one in found.tools)
     assert (await peer.ask("GET", "/v1/tokens")).body == response.body
-    head = await peer.ask("HEAD", "/v1/tokens")
-    assert (head.status, head.body, head.headers) == (200, b"", response.headers)
     assert found == await peer.app.hub.token_account(Caller("alice"), ANY_CLIENT)
 
 
@@ -60,9 +57,6 @@ async def test_unknown_client_is_refused(peer: RestPeer, client: str) -> None:
 async def test_a_profile_s_account_is_of_what_it_lets_through(peer: RestPeer) -> None:
     found = account(await peer.ask("GET", "/v1/tokens", token=NARROW))
     assert (found.profile, [one.name for one in found.tools]) == ("narrow", ["echo"])
-    problem(await peer.ask("GET", "/v1/tokens?profile=none"), 404, "unknown_profile")
-    problem(await peer.ask("GET", "/v1/tokens", token=None), 401, "unauthorized")
-    problem(await peer.ask("POST", "/v1/tokens"), 405, "method_not_allowed")
 
 
 async def test_many_who_ask_at_once_are_all_answered_and_the_loop_continues(peer: RestPeer) -> None:
@@ -72,15 +66,3 @@ async def test_many_who_ask_at_once_are_all_answered_and_the_loop_continues(peer
     with anyio.fail_after(240):
         assert (await peer.call("echo", {"text": "x"}).ended()).status == 200
         assert len({(await one.ended()).body for one in asked}) == 1
-
-
-async def test_account_is_as_the_document_says(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        described = (await peer.ask("GET", "/v1/openapi.json")).json
-        found = (await peer.ask("GET", "/v1/tokens")).json
-    operation = described["paths"]["/v1/tokens"]["get"]
-    assert {each["name"] for each in operation["parameters"]} == {"client", "server", "top", "profile"}
-    answer = operation["responses"]["200"]["content"]["application/json"]["schema"]
-    validator = jsonschema.Draft202012Validator({**described, **answer})
-    validator.validate(found)
-    assert not validator.is_valid({**found, "modes": [{"expose": "some"}]})

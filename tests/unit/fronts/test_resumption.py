@@ -1,6 +1,6 @@
 """Streams that outlive their connections, in virtual time; over real sockets: tests/e2e/test_http_resumption.py.
 
-Not here: how long they do (test_stream_limits), questions on them (test_stream_questions).
+Not here: how long they do (test_stream_limits).
 """
 
 import asyncio
@@ -9,12 +9,13 @@ import json
 import pytest
 
 from mcp_hub.calls.plan import StreamLimits
+from mcp_hub.errors import RpcError
 from mcp_hub.events import BY_CLIENT, Cancelled, Log, Progressed
 from mcp_hub.ids import new_call_id
 from mcp_hub.stores.base import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
 from tests.unit.calls.virtual_time import sleep, virtual
-from tests.unit.fronts.http_peer import MadeCall, World, values
+from tests.unit.fronts.http_peer import MadeCall, World, reply, values
 from tests.unit.fronts.soft_hub import delta
 
 # -- what a stream looks like
@@ -55,13 +56,11 @@ async def test_keep_alive_comments_carry_no_place() -> None:
 
 @virtual
 async def test_a_call_that_ends_quietly_is_answered_with_json_and_leaves_nothing() -> None:
-    world = World()
-    client = world.client()
-    call = MadeCall(world, client)
+    call = MadeCall(World())
     await call.ends()
     assert call.post.error["result"] == {"content": []}
-    assert (await call.comes_back(0)).status == 400 and client.requests == {}
-    assert world.window.log.writes == 0 and await world.store.sessions.find("s") is None
+    assert (await call.comes_back(0)).status == 400 and call.client.requests == {}
+    assert call.world.window.log.writes == 0 and await call.world.store.sessions.find("s") is None
 
 
 @virtual
@@ -74,10 +73,13 @@ async def test_a_call_that_was_cancelled_before_it_said_anything_gives_no_place_
 @virtual
 async def test_a_client_that_takes_no_stream_is_given_no_place() -> None:
     call = MadeCall(World(), takes_sse=False)
+    await sleep(1)
+    assert call.record.stream is not None and call.post.status is None
+    assert (await call.comes_back(1)).status == 400
     await call.progresses(1)
     await sleep(60)
     await call.ends()
-    assert call.post.error["result"]["content"] == []
+    assert call.post.error["id"] == 1 and call.post.error["result"]["content"] == []
     assert (await call.comes_back(0)).status == 400
 
 
@@ -196,14 +198,9 @@ async def test_unknown_foreign_and_malformed_places_look_alike() -> None:
     assert not call.post.is_complete, "who names the wrong place closes nobody's connection"
 
 
-def long_store() -> MemoryStore:
-    """It lets go of a stream's oldest events above sixteen."""
-    return MemoryStore(StoreLimits(stream_events=16))
-
-
 @virtual
 async def test_a_place_behind_which_events_were_let_go_is_gone() -> None:
-    call = MadeCall(World(store=long_store()))
+    call = MadeCall(World(store=MemoryStore(StoreLimits(stream_events=16))))
     for number in range(1, 101):
         await call.progresses(number)
     assert values(call.post) == list(range(1, 101)), "who keeps up loses nothing"
@@ -262,3 +259,71 @@ async def test_partial_content_as_messages_is_the_same_when_it_is_sent_again() -
     await call.drops()
     place = int(str(frames[0][0]).rpartition(":")[2])
     assert [(event.id, event.data) for event in (await call.comes_back(place)).events[1:]] == frames[1:]
+
+
+# -- questions: asked again as they were, until they are settled
+
+
+@virtual
+async def test_a_question_waits_for_the_client_and_may_be_answered_without_a_stream() -> None:
+    call = MadeCall(World())
+    await call.progresses(1)
+    await call.drops()
+    await call.asks()
+    first = await call.comes_back(2)
+    (question,) = first.questions
+    first.leave()
+    again = await call.comes_back(2)
+    assert again.questions == [question]
+    again.leave()
+    await sleep(0.01)
+    reply(call.client, question["id"])
+    await sleep(0.01)
+    assert [bytes(result) for result in call.answers] == [b'{"action":"decline"}']
+    settled = await call.comes_back(2)
+    await call.ends()
+    assert values(settled) == ["answer"] and settled.questions == []
+
+
+@virtual
+async def test_a_client_learns_at_every_reading_that_a_question_is_off() -> None:
+    call = MadeCall(World())
+    key = await call.asks()
+    await sleep(0.01)
+    (question,) = call.post.questions
+    await call.drops()
+    call.record.withdraw(key)
+    await call.asks()
+    for _ in range(2):
+        resumed = await call.comes_back(2)
+        off, other = resumed.messages
+        assert (off["method"], off["params"]) == ("notifications/cancelled", {"requestId": question["id"]})
+        assert other["method"] == "elicitation/create" and other["id"] != question["id"]
+        resumed.leave()
+        await sleep(0.01)
+    await call.ends()
+    for _ in range(2):
+        resumed = await call.comes_back(4)
+        off, response = resumed.messages
+        assert off["params"] == {"requestId": other["id"]} and "result" in response
+        assert resumed.ids == [4, 5], "what belongs to no event has no place"
+
+
+@virtual
+async def test_a_question_to_a_session_that_is_over_is_not_waited_for() -> None:
+    call = MadeCall(World())
+    await call.asks()
+    await sleep(0.01)
+    await call.drops()
+    call.world.resumption.close(call.client)
+    await sleep(0.01)
+    (refused,) = call.answers
+    assert isinstance(refused, RpcError) and "the client is gone" in str(refused)
+
+
+@virtual
+async def test_one_session_at_two_hubs_is_asked_under_ids_of_their_own() -> None:
+    """An answer to the question of one, late or sent to the other, is none to a question of the other."""
+    world = World()
+    ids = [world.client().questions._requests.expect("elicitation/create").id for _ in range(100)]
+    assert len(set(ids)) == 100 and all(0 < id_ <= 1 << 30 for id_ in ids)

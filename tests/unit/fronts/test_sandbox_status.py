@@ -214,9 +214,7 @@ async def test_server_without_a_sandbox_is_reported_without_the_member(tmp_path:
         assert b"sandbox" not in Metrics(peer.app.operations.watch, "1").rendered(None)[0]
 
 
-async def test_server_that_runs_without_its_preferred_sandbox_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_server_without_its_preferred_sandbox_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcp_hub.sandbox.confinement.landlock_abi", lambda: 0)
     servers = {"boxed": boxed(tmp_path, sandbox="prefer"), "strict": boxed(tmp_path, sandbox="on")}
     async with boxed_hub(tmp_path, **servers) as peer:

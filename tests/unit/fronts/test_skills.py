@@ -1,10 +1,12 @@
 import base64
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mcp_hub.app.build import App
 from mcp_hub.types import Era
 from tests.unit.fronts.asked import ask
 from tests.unit.fronts.skill_folders import digest, skill_hub, write_skill
@@ -22,6 +24,12 @@ def team(tmp_path: Path) -> Path:
     return tmp_path / "team"
 
 
+@pytest.fixture
+async def app(tmp_path: Path, team: Path) -> AsyncIterator[App]:
+    async with skill_hub(tmp_path, {"team": team}) as running:
+        yield running
+
+
 def uris(result: Any, key: str = "skills") -> list[str]:
     return [own["uri"] for own in result[key]]
 
@@ -31,19 +39,18 @@ def files_of(team: Path) -> dict[str, bytes]:
     return {path.relative_to(team).as_posix(): path.read_bytes() for path in team.rglob("pdf/**/*.md")}
 
 
-async def test_a_folder_of_skills_is_listed_with_the_digest_of_every_file(tmp_path: Path, team: Path) -> None:
-    async with skill_hub(tmp_path, {"team": team}) as app:
-        listed = await ask(app, "skills/list")
-        assert uris(listed) == ["skill://acme/refunds/SKILL.md", "skill://pdf/SKILL.md", "skill://pdf/scan/SKILL.md"]
-        assert (listed["ttlMs"], listed["cacheScope"], listed["resultType"]) == (5000, "private", "complete")
-        pdf = listed["skills"][1]
-        assert pdf["frontmatter"] == {"name": "pdf", "description": "Does it"}
-        assert pdf["_meta"] == {SERVER: "team"}
-        files = files_of(team)
-        expected = [{"uri": f"skill://{path}", "digest": digest(raw), "size": len(raw)} for path, raw in files.items()]
-        assert sorted(pdf["resources"], key=lambda own: own["uri"]) == sorted(expected, key=lambda own: str(own["uri"]))
-        got = await ask(app, "skills/get", {"uri": "skill://pdf/SKILL.md"})
-        assert got == {"resultType": "complete", "skill": pdf, "ttlMs": 5000, "cacheScope": "private"}
+async def test_a_folder_of_skills_is_listed_with_the_digest_of_every_file(app: App, team: Path) -> None:
+    listed = await ask(app, "skills/list")
+    assert uris(listed) == ["skill://acme/refunds/SKILL.md", "skill://pdf/SKILL.md", "skill://pdf/scan/SKILL.md"]
+    assert (listed["ttlMs"], listed["cacheScope"], listed["resultType"]) == (5000, "private", "complete")
+    pdf = listed["skills"][1]
+    assert pdf["frontmatter"] == {"name": "pdf", "description": "Does it"}
+    assert pdf["_meta"] == {SERVER: "team"}
+    files = files_of(team)
+    expected = [{"uri": f"skill://{path}", "digest": digest(raw), "size": len(raw)} for path, raw in files.items()]
+    assert sorted(pdf["resources"], key=lambda own: own["uri"]) == sorted(expected, key=lambda own: str(own["uri"]))
+    got = await ask(app, "skills/get", {"uri": "skill://pdf/SKILL.md"})
+    assert got == {"resultType": "complete", "skill": pdf, "ttlMs": 5000, "cacheScope": "private"}
 
 
 async def test_files_and_folders_are_read_with_the_name_of_their_server(tmp_path: Path, team: Path) -> None:
@@ -80,24 +87,20 @@ async def test_files_and_folders_are_read_with_the_name_of_their_server(tmp_path
         ("skills/get", None),
     ],
 )
-async def test_what_is_not_there_is_an_invalid_parameter(
-    tmp_path: Path, team: Path, method: str, uri: str | None
-) -> None:
-    async with skill_hub(tmp_path, {"team": team}) as app:
-        assert (await ask(app, method, {"uri": uri}))["code"] == -32602
+async def test_what_is_not_there_is_an_invalid_parameter(app: App, method: str, uri: str | None) -> None:
+    assert (await ask(app, method, {"uri": uri}))["code"] == -32602
 
 
-async def test_handshake_clients_get_the_files_as_resources(tmp_path: Path, team: Path) -> None:
-    async with skill_hub(tmp_path, {"team": team}) as app:
-        for method in ("skills/list", "skills/get", "resources/directory/read"):
-            refused = await ask(app, method, {"uri": "skill://pdf/SKILL.md"}, era=Era.HANDSHAKE)
-            assert refused["code"] == -32601
-        listed = await ask(app, "resources/list", era=Era.HANDSHAKE)
-        main = next(own for own in listed["resources"] if own["uri"] == "skill://acme/refunds/SKILL.md")
-        assert (main["name"], main["description"]) == ("refunds", "Pays back")
-        assert "skill://pdf/templates/eu/invoice.md" in uris(listed, "resources")
-        read = await ask(app, "resources/read", {"uri": "skill://pdf/forms.md"}, era=Era.HANDSHAKE)
-        assert read["contents"][0]["text"] == "# Forms\n"
+async def test_handshake_clients_get_the_files_as_resources(app: App) -> None:
+    for method in ("skills/list", "skills/get", "resources/directory/read"):
+        refused = await ask(app, method, {"uri": "skill://pdf/SKILL.md"}, era=Era.HANDSHAKE)
+        assert refused["code"] == -32601
+    listed = await ask(app, "resources/list", era=Era.HANDSHAKE)
+    main = next(own for own in listed["resources"] if own["uri"] == "skill://acme/refunds/SKILL.md")
+    assert (main["name"], main["description"]) == ("refunds", "Pays back")
+    assert "skill://pdf/templates/eu/invoice.md" in uris(listed, "resources")
+    read = await ask(app, "resources/read", {"uri": "skill://pdf/forms.md"}, era=Era.HANDSHAKE)
+    assert read["contents"][0]["text"] == "# Forms\n"
 
 
 async def test_the_later_servers_skill_of_the_same_place_moves_with_all_its_files(tmp_path: Path, team: Path) -> None:
@@ -168,29 +171,27 @@ async def test_a_changed_skill_is_held_back_until_a_person_approves_it(tmp_path:
         assert "contents" in read
 
 
-async def test_a_changed_file_is_read_as_it_is_now_where_nothing_needs_approval(tmp_path: Path, team: Path) -> None:
-    async with skill_hub(tmp_path, {"team": team}) as app:
-        before = await ask(app, "skills/list")
-        (team / "pdf/forms.md").write_text("# More forms\n")
-        read = await ask(app, "resources/read", {"uri": "skill://pdf/forms.md"})
-        assert read["contents"][0]["text"] == "# More forms\n"
-        assert (await ask(app, "skills/list"))["skills"][1] != before["skills"][1]
-        (team / "pdf/forms.md").unlink()
-        assert (await ask(app, "resources/read", {"uri": "skill://pdf/forms.md"}))["code"] == -32602
+async def test_a_changed_file_is_read_as_it_is_now_where_nothing_needs_approval(app: App, team: Path) -> None:
+    before = await ask(app, "skills/list")
+    (team / "pdf/forms.md").write_text("# More forms\n")
+    read = await ask(app, "resources/read", {"uri": "skill://pdf/forms.md"})
+    assert read["contents"][0]["text"] == "# More forms\n"
+    assert (await ask(app, "skills/list"))["skills"][1] != before["skills"][1]
+    (team / "pdf/forms.md").unlink()
+    assert (await ask(app, "resources/read", {"uri": "skill://pdf/forms.md"}))["code"] == -32602
 
 
-async def test_a_link_that_takes_the_place_of_a_file_is_not_followed(tmp_path: Path, team: Path) -> None:
+async def test_a_link_that_takes_the_place_of_a_file_is_not_followed(app: App, tmp_path: Path, team: Path) -> None:
     secret = tmp_path / "secret"
     secret.mkdir()
     (secret / "forms.md").write_text("secret")
-    async with skill_hub(tmp_path, {"team": team}) as app:
-        await ask(app, "skills/list")
-        (team / "pdf/forms.md").unlink()
-        (team / "pdf/forms.md").symlink_to(secret / "forms.md")
-        assert (await ask(app, "resources/read", {"uri": "skill://pdf/forms.md"}))["code"] == -32602
-        os.rename(team / "pdf", team / "gone")
-        (team / "pdf").symlink_to(secret)
-        assert "contents" not in await ask(app, "resources/read", {"uri": "skill://pdf/forms.md"})
+    await ask(app, "skills/list")
+    (team / "pdf/forms.md").unlink()
+    (team / "pdf/forms.md").symlink_to(secret / "forms.md")
+    assert (await ask(app, "resources/read", {"uri": "skill://pdf/forms.md"}))["code"] == -32602
+    os.rename(team / "pdf", team / "gone")
+    (team / "pdf").symlink_to(secret)
+    assert "contents" not in await ask(app, "resources/read", {"uri": "skill://pdf/forms.md"})
 
 
 async def test_a_folder_that_is_not_there_fails_by_a_code_and_comes_up_when_it_is(tmp_path: Path) -> None:

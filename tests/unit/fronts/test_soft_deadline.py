@@ -72,9 +72,7 @@ def test_who_has_a_deadline(caller: Caller, era: Era, name: Any, capabilities: A
         ("claude-code", {"unknown": ClientSettings(partials="off")}, None),
     ],
 )
-def test_who_is_shown_partial_content_as_messages(
-    name: str, clients: dict[str, ClientSettings], form: str | None
-) -> None:
+def test_partial_content_is_shown_as_messages(name: str, clients: dict[str, ClientSettings], form: str | None) -> None:
     session = Session("s", STDIO, H, "2025-11-25", {}, {"name": name})
     current = Current(Settings(hub=HubSettings(clients=clients)))
     assert ClientKinds(current.client, current.soft_deadline, ())(session).partials == form
@@ -95,8 +93,7 @@ def test_no_name_is_too_long_to_be_looked_up() -> None:
 
 @in_virtual_time
 async def test_a_call_that_takes_too_long_is_answered_with_what_there_is(hub: SoftHub) -> None:
-    await hub.hello()
-    sent = await hub.tool("slow")
+    sent = await hub.calls()
     await hub.running.happens(delta("one, "), delta("two\n"))
     await sleep(DEADLINE - 1)
     assert not sent.is_answered
@@ -112,8 +109,7 @@ async def test_a_call_that_takes_too_long_is_answered_with_what_there_is(hub: So
 
 @in_virtual_time
 async def test_a_call_that_is_over_in_time_is_an_ordinary_one(hub: SoftHub) -> None:
-    await hub.hello()
-    sent = await hub.tool("slow")
+    sent = await hub.calls()
     await sleep(DEADLINE - 1)
     await hub.running.ends(text("quick"))
     assert said(sent) == "quick"
@@ -123,8 +119,7 @@ async def test_a_call_that_is_over_in_time_is_an_ordinary_one(hub: SoftHub) -> N
 
 @in_virtual_time
 async def test_messages_of_progress_stand_in_for_content(hub: SoftHub) -> None:
-    await hub.hello()
-    sent = await hub.tool("slow")
+    sent = await hub.calls()
     assert hub.running.call.wants_progress, "though the client gave no token"
     for step, message in enumerate(["compiling", "compiling", "linking"], 1):
         await hub.running.says(step, message)
@@ -135,8 +130,7 @@ async def test_messages_of_progress_stand_in_for_content(hub: SoftHub) -> None:
 
 @in_virtual_time
 async def test_content_goes_before_progress_and_only_the_end_of_it(hub: SoftHub) -> None:
-    await hub.hello()
-    sent = await hub.tool("slow")
+    sent = await hub.calls()
     await hub.running.says(1, "unseen")
     await hub.running.happens(delta("é" * 5000), delta("the end"), delta("beside", channel="aux"))
     await sleep(DEADLINE)
@@ -147,8 +141,7 @@ async def test_content_goes_before_progress_and_only_the_end_of_it(hub: SoftHub)
 
 @in_virtual_time
 async def test_a_call_that_asks_is_answered_in_time_and_its_question_withdrawn_first(hub: SoftHub) -> None:
-    await hub.hello(elicitation={})
-    sent = await hub.tool("slow")
+    sent = await hub.calls(elicitation={})
     await hub.running.asks("sure?\x1b[2J")
     await sleep(DEADLINE)
     question, off, answer = hub.sent_to_client[-3:]
@@ -160,8 +153,7 @@ async def test_a_call_that_asks_is_answered_in_time_and_its_question_withdrawn_f
 
 @in_virtual_time
 async def test_an_answer_that_comes_after_the_early_one_counts(hub: SoftHub) -> None:
-    await hub.hello(elicitation={})
-    sent = await hub.tool("slow")
+    sent = await hub.calls(elicitation={})
     await hub.running.asks()
     question = hub.sent_to_client[-1]
     await sleep(DEADLINE + 1)
@@ -179,8 +171,7 @@ async def test_an_answer_that_comes_after_the_early_one_counts(hub: SoftHub) -> 
 @pytest.mark.parametrize("answer", [{"error": {"code": 0, "message": "cancelled"}}, {"result": {"action": "cancel"}}])
 @in_virtual_time
 async def test_a_client_that_confirms_the_withdrawal_has_not_answered(hub: SoftHub, answer: Any) -> None:
-    await hub.hello(elicitation={})
-    sent = await hub.tool("slow")
+    sent = await hub.calls(elicitation={})
     await hub.running.asks()
     question = hub.sent_to_client[-1]
     await sleep(DEADLINE + 1)
@@ -224,8 +215,7 @@ async def test_so_many_questions_that_are_off_may_still_be_answered(hub: SoftHub
 
 @in_virtual_time
 async def test_one_call_too_many_without_a_client_waits_for_its_result(hub: SoftHub) -> None:
-    await hub.hello()
-    calls = [await hub.tool("slow") for _ in range(4)]  # three may be detached
+    calls = [await hub.calls() for _ in range(4)]  # three may be detached
     await sleep(DEADLINE * 2)
     assert [sent.is_answered for sent in calls] == [True, True, True, False]
     await hub.running.ends(text("at last"))
@@ -241,8 +231,7 @@ async def test_a_modern_client_gets_an_answer_of_its_era(hub: SoftHub) -> None:
 
 @in_virtual_time
 async def test_a_client_that_cancels_before_the_answer_ends_the_call_and_not_after_it(hub: SoftHub) -> None:
-    await hub.hello()
-    before = await hub.tool("slow")
+    before = await hub.calls()
     before.leave()
     after = await hub.tool("slow")
     await sleep(DEADLINE)
@@ -255,7 +244,6 @@ async def test_a_client_that_cancels_before_the_answer_ends_the_call_and_not_aft
 @pytest.mark.slow
 @in_virtual_time
 async def test_a_call_that_nobody_asks_after_ends_within_the_hour(hub: SoftHub) -> None:
-    await hub.hello()
     stream = await hub.softly()
     await sleep(3500)
     await hub.tool("hub_wait", {"stream": stream})
@@ -357,8 +345,7 @@ async def test_a_client_of_the_extension_gets_events_and_no_messages_made_of_the
 @in_virtual_time
 async def test_a_wait_shows_progress_and_partial_content_like_the_call(hub: SoftHub, extension: Any) -> None:
     hub.port._client_kind = lambda session: TALKING
-    await hub.hello(**extension)
-    sent = await hub.tool("slow")
+    sent = await hub.calls(**extension)
     await hub.running.happens(Progressed(1, 9), delta("old\n"))
     await sleep(DEADLINE)
     mark = soft(sent)

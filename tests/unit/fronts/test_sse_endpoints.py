@@ -18,6 +18,7 @@ from mcp_hub.fronts.legacy_sse import LegacySse
 from mcp_hub.sessions.session import Caller
 from tests.e2e.client import SseEvent, SseParser
 from tests.unit.fronts.local_hub import Tools, hello
+from tests.unit.fronts.rest_peer import Response, exchange, http_scope
 from tests.upstreams.child import until
 from tests.upstreams.messages import modern
 
@@ -41,29 +42,13 @@ class Site:
 
     async def request(
         self, method: str, target: str, body: bytes = b"", *, token: str = "alice", **headers: str
-    ) -> tuple[int, dict[bytes, bytes], bytes]:
-        """Status, headers and body of a whole answer."""
-        sent: list[AsgiEvent] = []
-
-        pending = [body]
-
-        async def receive() -> AsgiEvent:
-            if not pending:
-                await anyio.sleep_forever()
-            return {"type": "http.request", "body": pending.pop()}
-
-        async def send(event: AsgiEvent) -> None:
-            sent.append(event)
-
-        with anyio.fail_after(240):
-            await self.endpoints(scope(method, target, token, headers), receive, send)
-        return sent[0]["status"], dict(sent[0]["headers"]), b"".join(event["body"] for event in sent[1:])
+    ) -> Response:
+        return await exchange(self.endpoints, target, head(token, headers), method, body)
 
     async def post(self, target: str, message: Any, token: str = "alice") -> tuple[int, Message]:
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
-        headers = {"content_type": "application/json"}
-        status, _, answer = await self.request("POST", target, body, token=token, **headers)
-        return status, json.loads(answer or b"{}")
+        response = await self.request("POST", target, body, token=token, content_type="application/json")
+        return response.status, json.loads(response.body or b"{}")
 
     @asynccontextmanager
     async def stream(self, token: str = "alice") -> AsyncIterator["Reader"]:
@@ -83,11 +68,9 @@ class Site:
             yield reader
 
 
-def scope(method: str, target: str, token: str, headers: Mapping[str, str]) -> AsgiEvent:
-    path, _, query = target.partition("?")
+def head(token: str, headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     named = {"host": "localhost", "authorization": f"Bearer {token}", **headers}
-    raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in named.items()]
-    return {"type": "http", "method": method, "path": path, "query_string": query.encode(), "headers": raw}
+    return [(name.replace("_", "-").encode(), value.encode()) for name, value in named.items()]
 
 
 class Reader:
@@ -107,7 +90,7 @@ class Reader:
 
     async def run(self) -> None:
         with anyio.fail_after(240):
-            await self.site.endpoints(scope("GET", "/sse", self.token, {}), self._receive, self._send)
+            await self.site.endpoints(http_scope("GET", "/sse", head(self.token, {})), self._receive, self._send)
         self.has_returned = True
 
     async def _receive(self) -> AsgiEvent:
@@ -211,9 +194,7 @@ async def test_client_that_asks_without_reading_is_kept_waiting(hub: tuple[App, 
         await until(lambda: len(reader.answered) == asked + 2)
 
 
-async def test_reader_that_does_not_come_back_is_disconnected_and_its_calls_are_cancelled(
-    hub: tuple[App, Tools],
-) -> None:
+async def test_reader_that_does_not_come_back_is_cut_off_and_its_calls_end(hub: tuple[App, Tools]) -> None:
     app, tools = hub
     site = Site(app, stalled=0.2)
     async with site.session() as reader:
@@ -280,7 +261,7 @@ async def test_stream_ends_after_the_last_answer_when_the_hub_stops(hub: tuple[A
         await until(lambda: busy.has_returned)
         assert "stopping" in busy.messages[-1]["error"]["message"]
         assert busy.writes[-1] == b""
-        assert (await site.request("GET", "/sse"))[0] == 503
+        assert (await site.request("GET", "/sse")).status == 503
 
 
 @pytest.mark.slow
@@ -299,9 +280,9 @@ async def test_as_many_streams_as_configured_and_no_more(hub: tuple[App, Tools])
     site = Site(hub[0], max_sessions=2)
     async with site.stream():
         async with site.stream("bob"):
-            status, headers, body = await site.request("GET", "/sse")
-            assert (status, headers[b"retry-after"]) == (503, b"5")
-            assert "max_sessions" in json.loads(body)["error"]["message"]
+            refused = await site.request("GET", "/sse")
+            assert (refused.status, refused.headers["retry-after"]) == (503, "5")
+            assert "max_sessions" in refused.json["error"]["message"]
         await anyio.wait_all_tasks_blocked()
         async with site.stream("bob") as reader:
             assert reader.status == 200
@@ -341,7 +322,7 @@ async def test_post_is_checked_as_http_first(site: Site, monkeypatch: pytest.Mon
     monkeypatch.setattr("mcp_hub.fronts.http.body._DISCARD", 0.01)
     async with site.session() as reader:
         ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
-        assert (await site.request("POST", reader.endpoint, ping, content_type="text/plain"))[0] == 415
+        assert (await site.request("POST", reader.endpoint, ping, content_type="text/plain")).status == 415
         assert (await site.post(reader.endpoint, ping + b" " * LIMIT))[0] == 413
         assert reader.answered == [0]
 
@@ -351,12 +332,12 @@ async def test_post_is_checked_as_http_first(site: Site, monkeypatch: pytest.Mon
 async def test_each_path_has_one_method(site: Site, path: str, allowed: str, method: str) -> None:
     if method == allowed:
         return
-    status, headers, _ = await site.request(method, path)
-    assert (status, headers[b"allow"].decode()) == (405, allowed)
+    refused = await site.request(method, path)
+    assert (refused.status, refused.headers["allow"]) == (405, allowed)
 
 
 async def test_stream_is_for_who_takes_event_streams(site: Site) -> None:
-    assert (await site.request("GET", "/sse", accept="application/json"))[0] == 406
+    assert (await site.request("GET", "/sse", accept="application/json")).status == 406
 
 
 async def test_modern_envelope_is_refused_with_the_right_path(site: Site) -> None:

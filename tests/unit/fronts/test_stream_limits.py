@@ -35,34 +35,24 @@ async def test_a_call_continues_for_a_while_without_a_client(tool: str, seconds:
 @pytest.mark.parametrize(("policy", "is_cancelled"), [("cancel", True), ("finish", False), (5.0, True), (9e5, False)])
 @virtual
 async def test_what_is_configured_for_the_tool_comes_first(policy: str | float, is_cancelled: bool) -> None:
-    world = World(rules=CallRules(orphan=policy))  # type: ignore[arg-type]
-    call = MadeCall(world, world.client())
+    call = MadeCall(World(rules=CallRules(orphan=policy)))  # type: ignore[arg-type]
     await call.progresses(1)
     await call.drops()
-    assert bool(world.cancelled) == (policy == "cancel")
+    assert bool(call.world.cancelled) == (policy == "cancel")
     await sleep(OTHERS * 2)
-    assert bool(world.cancelled) == is_cancelled
+    assert bool(call.world.cancelled) == is_cancelled
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("takes_sse", [True, False])
+@pytest.mark.parametrize(("takes_sse", "is_cut"), [(True, False), (False, False), (True, True)])
 @virtual
-async def test_a_call_whose_client_left_before_it_knew_of_a_stream_continues_as_long(takes_sse: bool) -> None:
-    world = World()
-    client = world.client()
-    call = MadeCall(world, client, takes_sse=takes_sse)
-    await call.drops()
-    await sleep(OTHERS - 2)
-    assert world.cancelled == [] and client.has_open(1)
-    await sleep(8)
-    assert world.cancelled == [call.record] and client.requests == {}
-
-
-@virtual
-async def test_a_call_whose_connection_ends_at_once_continues_as_long() -> None:
-    call = MadeCall(World())
-    await sleep(0.01)
-    call.post.task.cancel()
+async def test_call_whose_client_left_before_its_stream_continues_as_long(takes_sse: bool, is_cut: bool) -> None:
+    call = MadeCall(World(), takes_sse=takes_sse)
+    if is_cut:
+        await sleep(0.01)
+        call.post.task.cancel()
+    else:
+        await call.drops()
     await sleep(OTHERS - 2)
     assert call.world.cancelled == [] and call.client.has_open(1)
     await sleep(8)

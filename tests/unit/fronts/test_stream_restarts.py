@@ -8,11 +8,9 @@ import msgspec
 from mcp_hub.call import StreamInfo
 from mcp_hub.events import BY_CLIENT, Log, Progressed
 from mcp_hub.fronts.http.resume import ClientCalls
-from mcp_hub.protocol.jsonrpc import envelope
-from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.sessions.session import Caller
 from tests.unit.calls.virtual_time import sleep, virtual
-from tests.unit.fronts.http_peer import Connection, MadeCall, Neighbour, World
+from tests.unit.fronts.http_peer import Connection, MadeCall, Neighbour, World, reply
 
 RESTARTED = 1006
 
@@ -77,17 +75,6 @@ async def test_after_a_restart_nobody_else_can_come_back_either() -> None:
 # -- beside another hub
 
 
-def asked(connection: Connection) -> list[Any]:
-    return [message for message in connection.messages if "method" in message and "id" in message]
-
-
-async def answers(world: World, client: ClientCalls, id_: int, result: str) -> None:
-    message = envelope.decode(b'{"jsonrpc":"2.0","id":%d,"result":%s}' % (id_, result.encode()))
-    assert isinstance(message, Envelope)
-    client.questions.take(message)
-    await world.resumption.forward_answers(client)
-
-
 @virtual
 async def test_a_call_of_another_hub_is_followed_asked_about_and_cancelled_through_the_store() -> None:
     call = MadeCall(World(), key=7)
@@ -96,9 +83,10 @@ async def test_a_call_of_another_hub_is_followed_asked_about_and_cancelled_throu
     beside = call.world.beside()
     client = await accepted_again(beside)
     resumed = await beside.get(client, call.place(2))
-    (question,) = asked(resumed)
+    (question,) = resumed.questions
     assert client.has_open(7)
-    await answers(beside, client, question["id"], '{"action":"decline"}')
+    reply(client, question["id"])
+    await beside.resumption.forward_answers(client)
     (message,) = [each for each in await call.world.store.inbox.take() if each.kind != "touch"]
     assert (message.stream, message.kind) == (call.record.call.id, "input")
     assert json.loads(message.body) == {"key": "q1", "result": {"action": "decline"}}
@@ -106,14 +94,14 @@ async def test_a_call_of_another_hub_is_followed_asked_about_and_cancelled_throu
     assert [bytes(answer) for answer in call.answers] == [b'{"action":"decline"}']
     await call.asks()
     await sleep(1)
-    assert len(asked(resumed)) == 2 and asked(resumed)[1]["id"] != question["id"]
+    assert len(resumed.questions) == 2 and resumed.questions[1]["id"] != question["id"]
     await beside.resumption.cancel(client, 7, BY_CLIENT)
     (message,) = [each for each in await call.world.store.inbox.take() if each.kind != "touch"]
     assert (message.kind, message.body) == ("cancel", BY_CLIENT.encode())
     call.world.streams._take(message)
     await sleep(5)
     assert call.world.cancelled == [call.record] and resumed.is_complete
-    assert resumed.messages[-1]["params"] == {"requestId": asked(resumed)[1]["id"]}
+    assert resumed.messages[-1]["params"] == {"requestId": resumed.questions[1]["id"]}
 
 
 @virtual
@@ -124,7 +112,7 @@ async def test_what_was_settled_elsewhere_is_not_asked_again() -> None:
     await sleep(0.1)
     beside = call.world.beside()
     resumed = await beside.get(await accepted_again(beside), call.place(0))
-    assert len(asked(resumed)) == 1 and resumed.ids[-1] == 4
+    assert len(resumed.questions) == 1 and resumed.ids[-1] == 4
     await call.ends()
     await sleep(1)
     assert "result" in resumed.messages[-1] and resumed.messages[-2]["method"] == "notifications/cancelled"

@@ -1,8 +1,6 @@
 """A client of a background hub that vanishes amid many calls: which of them continue, and what stays of them."""
 
-import gc
 import weakref
-from collections.abc import Iterator
 
 import pytest
 
@@ -18,15 +16,6 @@ RUNNING, WAITING = 3, 7
 def attached(port: HubPort) -> ClientBond:
     """The bond of a client of a background hub."""
     return AttachedBond(port, {}, lambda id_, stream: b"")
-
-
-@pytest.fixture
-def without_collector() -> Iterator[None]:
-    """Memory is free only where nothing refers to it: an idle hub allocates nothing, so its collector never runs."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def records(hub: TaskHub) -> "list[weakref.ref[CallRecord]]":

@@ -9,7 +9,6 @@ from typing import Any, Final
 import msgspec
 
 CANARY: Final = "canary-of-alice"
-MODERN: Final = "2026-07-28"
 
 
 class Ids(msgspec.Struct):
@@ -58,7 +57,7 @@ _INPUT: Final = {"key": "{question}", "action": "accept", "content": {}}
 _PRODUCER: Final = {"producer-epoch": "1", "producer-seq": "1"}
 _TOOL: Final = {"name": "tool_{mine}", "inputSchema": {"type": "object"}}
 _MODELS_CALL: Final = {"id": "k1", "type": "function", "function": {"name": "echo", "arguments": "{}"}}
-_MARK: Final = {"x-mcp-hub": "1"}
+MARK: Final = {"x-mcp-hub": "1"}
 
 REST: Final[dict[str, list[Ask]]] = {
     # before calls of its own that have the ids of the first among their arguments
@@ -97,7 +96,7 @@ REST: Final[dict[str, list[Ask]]] = {
     ],
     "POST /v1/streams/{id}/input": _stream("/input", _INPUT),
     "DELETE /v1/executors/{id}": [("/executors/{executor}", None, {})],
-    "GET /v1/executors/{id}/calls": [("/executors/{executor}/calls?epoch=1&wait=0", None, _MARK)],
+    "GET /v1/executors/{id}/calls": [("/executors/{executor}/calls?epoch=1&wait=0", None, MARK)],
     "POST /v1/tool-results/stream": [
         ("/tool-results/stream", {"tool_call_id": "{call}", "content": "forged", "complete": True}, {}),
         ("/tool-results/stream", {"tool_call_id": "{call}", "events": [], "complete": True}, _PRODUCER),

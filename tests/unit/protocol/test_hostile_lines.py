@@ -73,9 +73,18 @@ def test_an_id_is_searched_at_both_ends_of_a_long_line_only() -> None:
     assert salvage_id(b'{"id":7,"result":"' + filling + b'","id":8}') is None
 
 
-@pytest.mark.parametrize("id_", [rb'"\q"', rb'"\ud800"', b"01", b"-007", b'"\xff"'])
-def test_an_id_that_no_reader_would_take_is_not_echoed(id_: bytes) -> None:
-    assert salvage_id(b'{"jsonrpc":"2.0","id":%b,"result":' % id_) is None
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(b'{"jsonrpc":"2.0","id":%b,"result":' % id_ for id_ in (rb'"\q"', rb'"\ud800"', b"01", b"-007", b'"\xff"')),
+        b'{"jsonrpc":"2.0","result":{"rows":[{"id":1},{"x":NaN,"id":2}',
+        b'{"id":7,"result":{"x":NaN},"jsonrpc":"2.0","id":8}',
+        b'{"jsonrpc":"2.0","id":7,"id":8,"result":{"x":NaN}}',
+        b'{"jsonrpc":"2.0","result":{"rows":[{"id":1},{"id":2}],"x":"%s","id":3}}' % (b"y" * 5000),
+    ],
+)
+def test_an_id_that_no_reader_would_take_or_that_may_be_of_the_payload_is_not_echoed(line: bytes) -> None:
+    assert salvage_id(line) is None
 
 
 def test_a_lone_surrogate_is_repaired_among_escapes_of_every_sort() -> None:

@@ -256,9 +256,7 @@ PARAMS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("method", "sent", "read"), PARAMS)
-def test_params_of_questions_and_notices_lose_nothing_and_are_read(
-    method: str, sent: dict[str, Any], read: dict[str, Any]
-) -> None:
+def test_params_of_questions_and_notices_are_repaired(method: str, sent: dict[str, Any], read: dict[str, Any]) -> None:
     members = {name: msgspec.Raw(json.dumps(value).encode()) for name, value in sent.items()}
     repaired = repaired_params(method, members)
     assert json.loads(msgspec.json.encode(repaired)) == read

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from mcp_hub import errors, events
+from mcp_hub.calls.metering import is_tool_error
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
 from mcp_hub.protocol.shape.stream_events import decoded, encoded, start_data
 from mcp_hub.types import CallId, Era, JsonObject
@@ -74,21 +75,27 @@ def test_a_line_is_as_the_design_has_it_and_comes_back(event: events.CallEvent, 
 
 
 @pytest.mark.parametrize(
-    ("result", "outcome"),
+    ("result", "is_error"),
     [
-        (b'{"isError":true}', "tool_error"),
-        (b'{"content":[], "isError" :\ttrue }', "tool_error"),
-        (b'{"isError":false}', "ok"),
-        (b'{"isError":"true"}', "ok"),
-        (b'{"content":[{"isError":true}]}', "ok"),
-        (b'{"content":[{"isError":false}],"isError":true}', "tool_error"),
-        (b'{"text":"\\"isError\\":true"}', "ok"),
-        (b'{"a":"isError","isError":null}', "ok"),
-        (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b',"isError":true}', "ok"),
+        (b'{"isError":true}', True),
+        (b'{"content":[],"isError":true}', True),
+        *((b'{"content":[],"isError"%b}' % rest, True) for rest in (b" :\ttrue ", b" : \n true")),
+        (b'{"content":[{"isError":false}],"isError":true}', True),
+        *((b'{"content":[],"isError":%b}' % value, False) for value in (b"false", b"null", b'"true"')),
+        (b'{"content":[]}', False),
+        (b'{"content":[{"isError":true}]}', False),
+        (b'{"structuredContent":{"isError":true},"content":[]}', False),
+        (b'{"structuredContent":{"isError":true},"isError":false}', False),
+        (b'{"content":[{"type":"text","text":"\\"isError\\":true"}]}', False),
+        (b'{"a":"isError","isError":null}', False),
+        (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b',"isError":true}', False),
+        (b'{"isError":true', False),
     ],
 )
-def test_a_result_that_says_so_at_its_top_is_a_tools_error(result: bytes, outcome: str) -> None:
-    assert b'"data":{"outcome":"%b","result":' % outcome.encode() in line(events.Completed(result))
+def test_a_result_that_says_so_at_its_top_is_a_tools_error(result: bytes, is_error: bool) -> None:
+    outcome = b"tool_error" if is_error else b"ok"
+    assert b'"data":{"outcome":"%b","result":' % outcome in line(events.Completed(result))
+    assert is_tool_error(result) is is_error
 
 
 def test_a_large_result_with_huge_numbers_and_unknown_fields_survives_byte_for_byte() -> None:
@@ -148,7 +155,7 @@ ERRORS: list[tuple[errors.RpcError, str, str, bool]] = [
 
 
 @pytest.mark.parametrize(("error", "code", "group", "is_retryable"), ERRORS)
-def test_an_error_says_whose_it_is_and_whether_to_try_again(
+def test_error_says_whose_it_is_and_if_to_retry(
     error: errors.RpcError, code: str, group: str, is_retryable: bool
 ) -> None:
     shown = data(events.Failed(error))
@@ -156,9 +163,7 @@ def test_an_error_says_whose_it_is_and_whether_to_try_again(
     assert shown.get("outcome") == (error.data or {}).get("outcome")
     assert shown["detail"] == error.message
     assert shown["jsonrpc"] == json.loads(bytes(error.encoded()))
-    _, again = decoded(line(events.Failed(error)))
-    assert isinstance(again, events.Failed) and type(again.error) is type(error)
-    assert bytes(again.error.encoded()) == bytes(error.encoded())
+    assert bytes(again(error).encoded()) == bytes(error.encoded())
 
 
 def test_every_error_that_can_reach_a_client_has_a_code_of_its_own() -> None:
@@ -177,26 +182,28 @@ def test_a_class_of_error_that_nobody_named_counts_as_what_it_is_derived_from() 
     assert data(events.Failed(Odd("x")))["code"] == "busy"
 
 
+def again(error: errors.RpcError) -> errors.RpcError:
+    """The error as it is read from its line."""
+    _, event = decoded(line(events.Failed(error)))
+    assert isinstance(event, events.Failed) and type(event.error) is type(error)
+    return event.error
+
+
 def test_an_upstreams_error_comes_back_as_its_bytes() -> None:
     raw = b'{ "code":-32000,"message":"no","data":{"n":123456789012345678901234567890,"x":1.10},"more":[1e999]}'
-    _, event = decoded(line(events.Failed(from_wire(raw))))
-    assert isinstance(event, events.Failed) and event.error.raw is not None
-    assert bytes(event.error.raw) == raw and (event.error.message, event.error.code) == ("no", -32000)
+    error = again(from_wire(raw))
+    assert (bytes(error.raw or b""), error.message, error.code) == (raw, "no", -32000)
 
 
 def test_a_number_that_no_float_can_hold_does_not_make_an_error_unreadable() -> None:
     error = errors.RpcError("no", data={"n": msgspec.Raw(b"1e999"), "upstream": {"server": "git"}})
-    _, event = decoded(line(events.Failed(error)))
-    assert isinstance(event, events.Failed) and event.error.encoded() == error.encoded()
-    assert event.error.data is not None and event.error.data["upstream"] == {"server": "git"}
+    assert again(error).encoded() == error.encoded() and again(error).about_upstream == {"server": "git"}
 
 
 def test_what_an_error_tells_of_a_refusal_or_of_lost_events_is_there_again() -> None:
     told = ((errors.HttpRefused("a", 429, "HTTP 429"), "status", 429), (errors.EventsGone(17), "earliest", 17))
     for error, name, value in told:
-        _, event = decoded(line(events.Failed(error)))
-        assert isinstance(event, events.Failed) and type(event.error) is type(error)
-        assert getattr(event.error, name) == value
+        assert getattr(again(error), name) == value
 
 
 def test_the_detail_of_an_error_is_short_and_its_message_whole() -> None:

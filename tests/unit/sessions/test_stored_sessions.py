@@ -91,9 +91,7 @@ async def test_nobody_else_finds_it(caller: Caller, sessions: SessionStore) -> N
     assert await sessions.find("se_" + "1" * 26, ALICE) is None
 
 
-async def test_it_lives_as_long_as_the_last_stream_and_is_seldom_written(
-    sessions: SessionStore, store: Records, now: list[float]
-) -> None:
+async def test_session_lives_as_long_as_its_streams(sessions: SessionStore, store: Records, now: list[float]) -> None:
     session = kept()
     for _ in range(100):
         await sessions.keep(session, 500)
@@ -188,9 +186,7 @@ async def test_a_store_that_fails_costs_the_record_and_nothing_else(sessions: Se
         b'{"version":"2025-11-25","capabilities":{"a":' + b"[" * 5000 + b"]" * 5000 + b"}}",
     ],
 )
-async def test_a_record_that_cannot_be_used_is_as_good_as_none(
-    body: bytes, sessions: SessionStore, store: Records
-) -> None:
+async def test_record_that_cannot_be_used_counts_as_none(body: bytes, sessions: SessionStore, store: Records) -> None:
     await store.put(SessionRow(ID, "alice", body, 2e9))
     assert await sessions.find(ID, ALICE) is None
 
@@ -230,9 +226,7 @@ async def test_a_level_that_was_set_here_last_stays_beside_the_change_of_another
     assert b'"debug"' in here.encoded()
 
 
-async def test_news_of_a_foreign_session_or_in_an_unreadable_record_is_ignored(
-    sessions: SessionStore, store: Records
-) -> None:
+async def test_news_of_a_foreign_or_unreadable_record_is_ignored(sessions: SessionStore, store: Records) -> None:
     here, heard = kept(), []
     await sessions.keep(here, 10)
     assert here.record is not None

@@ -1,13 +1,26 @@
-"""One turn of the event loop: order, bounds, and one pipe's fault that is nobody else's."""
+"""The loop, notices, ids and the clock: order, bounds, and one fault that is nobody elses."""
 
 import asyncio
 import contextvars
+import itertools
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
 from collections.abc import Callable
 
 import anyio
+import anyio.lowlevel
 import pytest
 
+from mcp_hub import notices as module
 from mcp_hub.aio import Turn, named_loop
+from mcp_hub.clock import SystemClock, process_start
+from mcp_hub.ids import ids, new_call_id, new_session_id
+from mcp_hub.notices import Notices
+
+pytestmark = pytest.mark.anyio
 
 
 class Pipe:
@@ -151,3 +164,110 @@ def _outcome(work: Callable[[], float]) -> object:
         return work()
     except RuntimeError as error:
         return error
+
+
+A, B = ("s", "x:a"), ("s", "x:b")
+
+
+def test_a_reader_gets_what_was_noted_after_its_place_once_for_each_uri() -> None:
+    changes = Notices()
+    changes.note(A, "x:a", b'{"n":1}')
+    place = changes.noted
+    assert changes.notices(A, 0) == [("x:a", b'{"n":1}')]
+    assert changes.notices(A, place) == changes.notices(B, 0) == []
+    changes.note(A, "x:a", b'{"n":2}')
+    changes.note(A, "x:a", b'{"n":3}')
+    changes.note(B, "x:b")
+    assert changes.notices(A, place) == changes.notices(A, 0) == [("x:a", b'{"n":3}')]
+    assert changes.notices(B, place) == [("x:b", b"{}")]
+
+
+def test_params_too_long_are_left_out_and_parts_distinguished_up_to_a_limit() -> None:
+    changes = Notices()
+    for part in range(module._MOST_PARTS):
+        changes.note(A, f"x:a/{part}")
+    place = changes.noted
+    changes.note(A, "x:a/0")
+    assert [uri for uri, _ in changes.notices(A, 0)] == [f"x:a/{n}" for n in (*range(1, module._MOST_PARTS), 0)]
+    assert changes.notices(A, place) == [("x:a/0", b"{}")]
+    changes.note(A, "x:a/more", b'{"n":1}')
+    assert changes.notices(A, 0) == changes.notices(A, place) == [("x:a", b"{}")]
+    changes = Notices()
+    changes.note(A, "x:a", b" " * (module._MOST_BYTES + 1))
+    assert changes.notices(A, 0) == [("x:a", b"{}")]
+
+
+def test_a_reader_that_fell_behind_takes_everything_for_updated() -> None:
+    changes = Notices()
+    changes.note(A, "x:a")
+    place = changes.noted
+    changes.note(B, "x:b")
+    for number in range(module._MOST_RESOURCES):
+        changes.note(("s", f"x:{number}"), f"x:{number}")
+    assert changes.notices(A, place) == [("x:a", b"{}")]
+    assert changes.notices(("s", "x:never"), 0) == [("x:never", b"{}")]
+    assert changes.notices(A, place + 1) == changes.notices(B, place + 1) == [], "what was lost, this one has read"
+    assert len(changes._notices) == module._MOST_RESOURCES
+
+
+async def test_each_waiter_is_woken_by_what_it_waits_for() -> None:
+    changes = Notices()
+    woken: list[str] = []
+
+    async def lists() -> None:
+        await changes.wait(0)
+        woken.append("lists")
+
+    async def anything(name: str, version: int, noted: int) -> None:
+        await changes.wait_any(version, noted)
+        woken.append(name)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lists)
+        tasks.start_soon(anything, "first notice", 1, 0)
+        tasks.start_soon(anything, "second notice", 1, 1)
+        tasks.start_soon(anything, "version", 0, 9)
+        one: Callable[[], None] = lambda: changes.note(A, "x:a")  # noqa: E731  so that it has a type
+        for change in (one, one, changes.bump):
+            await anyio.wait_all_tasks_blocked()
+            change()
+            await anyio.wait_all_tasks_blocked()
+            woken.append("|")
+    assert woken[:4] == ["first notice", "|", "second notice", "|"]
+    assert sorted(woken[4:]) == ["lists", "version", "|"]
+
+
+def test_ids_are_crockford_base32_with_five_bits_of_the_random_source_each() -> None:
+    assert re.fullmatch(r"st_[0-9A-HJKMNP-TV-Z]{26}", new_call_id())
+    assert re.fullmatch(r"se_[0-9A-HJKMNP-TV-Z]{26}", new_session_id())
+    asked: list[int] = []
+
+    def random(count: int) -> bytes:
+        asked.append(count)
+        return bytes([len(asked)]) * count
+
+    first = list(itertools.islice(ids(random), 257))
+    assert asked == [256 * 26] * 2
+    assert first[0] != first[256]  # the second refill
+    every = "".join(itertools.islice(ids(lambda count: (bytes(range(256)) * count)[:count]), 256))
+    assert set(Counter(every).values()) == {len(every) // 32}
+
+
+AGE = """
+import time
+from mcp_hub.clock import process_start
+print(time.process_time(), time.monotonic() - process_start())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows it")
+@pytest.mark.processes
+def test_a_process_knows_how_long_it_has_run() -> None:
+    began = time.monotonic()
+    said = subprocess.run([sys.executable, "-c", AGE], capture_output=True, check=True, timeout=240).stdout
+    busy, age = map(float, said.split())
+    assert busy <= age <= time.monotonic() - began + 0.02, "the system counts in hundredths"
+
+
+def test_a_process_has_started_before_now() -> None:
+    assert process_start() <= SystemClock.now()

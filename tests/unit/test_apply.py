@@ -114,7 +114,7 @@ async def test_lists_follow_their_rules_and_sessions_hear_once_of_another_list(t
             raise AssertionError(await announcer.next())
 
 
-async def test_a_session_is_listed_what_another_exposure_means(tmp_path: Path) -> None:
+async def test_exposures_limits_and_whole_results_for_programs_hold_at_once(tmp_path: Path) -> None:
     async with changing(tmp_path) as hub:
         session = hub.session(name="special")
         assert "a_echo" in hub.names(session)
@@ -126,14 +126,17 @@ async def test_a_session_is_listed_what_another_exposure_means(tmp_path: Path) -
         await hub.to(hub={"clients": {"special": {"soft_deadline": "9s"}}})
         hub.names(session)
         assert hub.app.hub._facts(session).deadline == 9
-
-
-async def test_a_program_gets_every_tool_and_whole_results_after_a_reload_too(tmp_path: Path) -> None:
     async with changing(tmp_path) as hub:
         await hub.to(hub={"expose": "search", "max_result_tokens": 100})
         session = rest_session(Caller(), "s1")
         assert {"a_echo", "a_hold"} <= set(hub.names(session))
         assert hub.app.hub._facts(session).result_tokens == 0
+    async with changing(tmp_path) as hub:
+        assert hub.app.operations.applier.current.limits["a"][0].silence == 1800
+        await hub.to(defaults={"timeout": "5s"}, servers={"a": LOCAL, "b": {**LOCAL, "timeout": "7s"}})
+        limits = hub.app.operations.applier.current.limits
+        assert [limits[name][0].silence for name in ("a", "b", "virtual")] == [5, 7, 5]
+        assert hub.app.settings.defaults.timeout == 5
 
 
 async def test_who_has_a_profile_that_is_gone_is_listed_nothing(tmp_path: Path) -> None:
@@ -159,32 +162,6 @@ async def test_calls_at_functions_go_on_when_their_server_is_removed(tmp_path: P
         go.set()
         await until(lambda: ended)
         assert ended == ["completed"]
-
-
-async def test_limits_of_calls_hold_at_once(tmp_path: Path) -> None:
-    async with changing(tmp_path) as hub:
-        assert hub.app.operations.applier.current.limits["a"][0].silence == 1800
-        await hub.to(defaults={"timeout": "5s"}, servers={"a": LOCAL, "b": {**LOCAL, "timeout": "7s"}})
-        limits = hub.app.operations.applier.current.limits
-        assert [limits[name][0].silence for name in ("a", "b", "virtual")] == [5, 7, 5]
-        assert hub.app.settings.defaults.timeout == 5
-
-
-async def test_a_server_cannot_take_the_name_of_tools_that_clients_execute(tmp_path: Path) -> None:
-    async with changing(tmp_path) as hub:
-        await hub.to(servers={"a": LOCAL, "virtual": LOCAL}, errors="servers.virtual")
-        assert hub.names(hub.session()) == ["a_echo", "a_hold"]
-        assert list(hub.app.settings.servers) == ["a"]
-
-
-async def test_a_server_that_is_disabled_and_enabled_comes_back(tmp_path: Path) -> None:
-    async with changing(tmp_path) as hub:
-        await hub.to(servers={"a": {**LOCAL, "enabled": False}})
-        assert hub.names(hub.session()) == []
-        (status,) = [status for status in hub.app.hub.statuses() if status.server == "a"]
-        assert status.state is UpstreamState.DISABLED
-        await hub.to()
-        assert hub.names(hub.session()) == ["a_echo", "a_hold"]
 
 
 @pytest.mark.processes
@@ -299,12 +276,23 @@ async def test_restart_reads_nothing_of_a_file_that_has_changed_itself(tmp_path:
             assert hub.app.settings.servers["far"].url == server.url
 
 
-async def test_the_order_of_the_file_is_that_of_the_lists(tmp_path: Path) -> None:
+async def test_lists_follow_the_order_of_the_file_and_servers_that_come_back(tmp_path: Path) -> None:
     async with changing(tmp_path, servers={"a": LOCAL, "b": LOCAL}) as hub:
         assert hub.names(hub.session())[0] == "a_echo"
         await hub.to(servers={"b": LOCAL, "a": LOCAL})
         assert hub.names(hub.session())[0] == "b_echo"
         assert list(hub.app.upstreams) == ["b", "a", "virtual"]
+    async with changing(tmp_path) as hub:
+        await hub.to(servers={"a": {**LOCAL, "enabled": False}})
+        assert hub.names(hub.session()) == []
+        (status,) = [status for status in hub.app.hub.statuses() if status.server == "a"]
+        assert status.state is UpstreamState.DISABLED
+        await hub.to()
+        assert hub.names(hub.session()) == ["a_echo", "a_hold"]
+    async with changing(tmp_path) as hub:
+        await hub.to(servers={"a": LOCAL, "virtual": LOCAL}, errors="servers.virtual")
+        assert hub.names(hub.session()) == ["a_echo", "a_hold"]
+        assert list(hub.app.settings.servers) == ["a"]
 
 
 async def test_warnings_of_unmatched_patterns_follow_the_file(

@@ -47,21 +47,24 @@ def keys(tmp_path: Path) -> Path:
     return path
 
 
-async def test_without_anything_everybody_on_this_machine_is_local() -> None:
+async def test_guard_follows_settings_for_local_callers_tokens_and_the_host_of_the_resource() -> None:
     assert await who(HttpAuthFactory(None).for_settings(settings())) == Caller()
     assert await who(HttpAuthFactory("p").for_settings(settings())) == Caller(profile="p")
-
-
-async def test_a_change_of_tokens_holds_with_the_next_guard() -> None:
     door = HttpAuthFactory(None)
     first = door.for_settings(settings(tokens=TOKENS))
     assert await who(first, b"s3cret-of-alice") == Caller("alice")
     second = door.for_settings(settings(tokens=[{"token": "another-secret", "principal": "bob", "profile": "p"}]))
     assert await who(second, b"s3cret-of-alice") == 401
     assert await who(second, b"another-secret") == Caller("bob", "p")
+    door = HttpAuthFactory(None)
+    assert await who(door.for_settings(settings(Path("none"))), host=b"hub.example.com") == 401
+    assert await who(door.for_settings(settings()), host=b"hub.example.com") == 421
 
 
-async def test_keys_outlive_a_change_of_the_configuration(keys: Path) -> None:
+async def test_keys_outlive_a_change_of_the_configuration_and_a_removed_issuer_lets_nobody_in(keys: Path) -> None:
+    door = HttpAuthFactory(None)
+    assert isinstance(await who(door.for_settings(settings(keys)), SHOWN), Caller)
+    assert await who(door.for_settings(settings(tokens=TOKENS)), SHOWN) == 401
     door = HttpAuthFactory("p")
     assert door.key_states() == []
     first = door.for_settings(settings(keys))
@@ -71,12 +74,6 @@ async def test_keys_outlive_a_change_of_the_configuration(keys: Path) -> None:
     assert await who(later, SHOWN) == Caller(f"{ISSUER}#alice", "p"), "known, though the file is gone"
     assert await who(later, b"s3cret-of-alice") == Caller("alice", "p")
     assert len(door.key_states()) == 1
-
-
-async def test_an_issuer_that_is_taken_out_lets_nobody_in_any_more(keys: Path) -> None:
-    door = HttpAuthFactory(None)
-    assert isinstance(await who(door.for_settings(settings(keys)), SHOWN), Caller)
-    assert await who(door.for_settings(settings(tokens=TOKENS)), SHOWN) == 401
 
 
 async def test_keys_are_read_in_the_background_from_the_first_issuer_on(keys: Path) -> None:
@@ -91,21 +88,14 @@ async def test_keys_are_read_in_the_background_from_the_first_issuer_on(keys: Pa
     assert isinstance(await who(guard, SHOWN), Caller)
 
 
-async def test_the_host_of_the_resource_is_one_of_the_hubs() -> None:
-    door = HttpAuthFactory(None)
-    assert await who(door.for_settings(settings(Path("none"))), host=b"hub.example.com") == 401
-    assert await who(door.for_settings(settings()), host=b"hub.example.com") == 421
-
-
-def test_who_has_tokens_or_issuers_knows_who_comes() -> None:
+def test_authenticated_settings_know_who_comes_and_share_no_lists() -> None:
     assert is_authenticated(settings(tokens=TOKENS)) and is_authenticated(settings(Path("k")))
     assert not is_authenticated(settings()) and not is_authenticated(settings(allow_public=True))
-
-
-def test_lists_of_distinguished_principals_are_for_no_shared_cache() -> None:
     assert view_rules(Settings())[None].shared
     oauth = settings(Path("k")).model_copy(update={"profiles": {}})
     assert not view_rules(oauth)[None].shared
+    guard = HttpAuthFactory(None).for_settings(settings(tokens=TOKENS))
+    assert "s3cret" not in repr(vars(guard)) and hashlib.sha256(b"s3cret-of-alice").digest() in guard._callers
 
 
 async def test_metadata_is_published_with_an_issuer_only() -> None:
@@ -136,11 +126,6 @@ def test_tokens_issuers_or_a_word_of_the_owner_open_a_public_address(
     with pytest.raises(SystemExit):
         serve._listen(settings(**own), "192.0.2.1", 0)
     assert "Cannot listen on 192.0.2.1" in capsys.readouterr().err
-
-
-def test_a_guard_of_settings_holds_no_token() -> None:
-    guard = HttpAuthFactory(None).for_settings(settings(tokens=TOKENS))
-    assert "s3cret" not in repr(vars(guard)) and hashlib.sha256(b"s3cret-of-alice").digest() in guard._callers
 
 
 async def test_a_file_of_keys_that_others_can_write_lets_nobody_in(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:

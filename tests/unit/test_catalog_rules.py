@@ -41,12 +41,9 @@ def rules(text: str = TEXT) -> dict[str | None, ViewRules]:
     return view_rules(settings(text))
 
 
-def test_a_server_may_be_without_apps() -> None:
+def test_servers_say_what_is_listed_of_them_and_how() -> None:
     every = rules()[None].servers
     assert every["git"].apps and not every["virtual"].apps
-
-
-def test_servers_say_what_is_listed_of_them_and_how() -> None:
     git = rules()[None].servers["git"]
     assert (git.expose, git.compact, git.rename) == ("full", False, {"log": "history"})
     assert git.tools == Filter(("get_*", Selector("x", "t")), (Selector(destructive=True), "plain"))
@@ -56,25 +53,19 @@ def test_servers_say_what_is_listed_of_them_and_how() -> None:
         "drop": Override(hide=True, supplied=Supplied({"n": msgspec.Raw(b"1.5")}, {"key": msgspec.Raw(b"[null]")})),
         "look": Override(hints=HintClaims(True, open_world=False)),
     }
-
-
-def test_empty_allow_is_no_missing_one() -> None:
     text = "servers: {a: {command: x, tools: {allow: []}, resources: {allow: }}}\nprofiles: {p: {prompts: {allow: []}}}"
     a, p = rules(text)[None].servers["a"], rules(text)["p"]
     assert (a.tools, a.resources, a.prompts) == (Filter(()), Filter(), Filter())
     assert (p.tools, p.resources, p.prompts) == (Filter(), Filter(), Filter(()))
 
 
-def test_hub_says_what_holds_for_everybody() -> None:
+def test_hub_says_what_holds_for_everybody_and_a_profile_otherwise() -> None:
     every = rules()[None]
     assert (every.expose, every.budget, every.compact) == ("auto", 900, True)
     assert (every.pinned, every.max_result_tokens, every.max_name_length) == (("git_*",), 0, 20)
     assert list(every.servers) == ["git", "virtual", "virtual2"] and every.servers["virtual2"] == ServerRules(
         yields=True
     )
-
-
-def test_profile_says_it_otherwise_or_leaves_it_to_the_hub() -> None:
     small, same = rules()["small"], rules()["same"]
     assert (small.expose, small.budget, small.compact, small.pinned) == ("names", 300, False, ())
     assert (small.max_result_tokens, list(small.servers)) == (50, ["git"])
@@ -82,16 +73,13 @@ def test_profile_says_it_otherwise_or_leaves_it_to_the_hub() -> None:
     assert (same.max_result_tokens, list(same.servers)) == (0, ["git", "virtual", "virtual2"])
     assert (same.prompts, same.resources) == (Filter(("a",)), Filter(deny=("x:*",)))
     assert same.tools == Filter(deny=(Selector(read_only=False),))
+    assert executor_server(settings(TEXT)) == "virtual2"
 
 
 def test_lists_are_shared_only_where_there_are_neither_profiles_nor_tokens() -> None:
     assert [view.shared for view in rules().values()] == [False, False, False]
     assert rules("servers: {a: {command: x}}")[None].shared
     assert not rules("servers: {a: {command: x}}\nhub: {tokens: [{token: t, principal: p}]}")[None].shared
-
-
-def test_tools_of_clients_get_a_name_that_no_server_has() -> None:
-    assert executor_server(settings(TEXT)) == "virtual2"
 
 
 @pytest.mark.parametrize("off", ["off", '"off"', "false", "no"])

@@ -107,7 +107,7 @@ def codes_of(call: ast.Call) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_every_code_that_is_raised_is_in_the_table() -> None:
+def test_every_code_that_is_raised_is_in_the_table_and_every_code_of_it_is_used() -> None:
     unknown = [
         f"{path}:{node.lineno}: {code}"
         for path, tree in modules()
@@ -117,10 +117,6 @@ def test_every_code_that_is_raised_is_in_the_table() -> None:
         if code not in CODES
     ]
     assert not unknown, "\n".join(unknown)
-
-
-@pytest.mark.slow
-def test_every_code_that_a_server_can_fail_with_is_in_the_table_of_servers() -> None:
     found = {
         code: f"{path}:{node.lineno}"
         for path, tree in modules()
@@ -131,10 +127,6 @@ def test_every_code_that_a_server_can_fail_with_is_in_the_table_of_servers() -> 
     }
     assert len(found) > 20
     assert {code: place for code, place in found.items() if code not in SERVERS} == {}
-
-
-@pytest.mark.slow
-def test_every_code_in_the_table_is_used() -> None:
     words = {
         node.value
         for _, tree in modules()
@@ -187,8 +179,13 @@ def test_advice_names_commands_settings_and_values_that_exist() -> None:
             assert getattr(entry, name) == yaml.safe_load(value), text
 
 
-def test_the_page_of_codes_is_up_to_date() -> None:
+def test_page_of_codes_is_up_to_date_and_no_advice_names_one_way_of_installing() -> None:
     assert PAGE.read_text() == page(), "write it anew: python -m tests.unit.test_codes"
+    sources = {path: path.read_text() for path in (ROOT / "mcp_hub").rglob("*.py")}
+    advice = re.compile(r"(pip|pipx|uv|tool) install|install .{0,3}mcp-hub\[")
+    assert [path.name for path, text in sources.items() if advice.search(text)] == ["extras.py"]
+    pages = {path: path.read_text() for path in (ROOT / "docs").glob("*.md")}
+    assert not [path.name for path, text in pages.items() if re.search(r"pip install .?mcp-hub\[", text)]
 
 
 if __name__ == "__main__":
@@ -215,14 +212,6 @@ def test_an_extra_is_added_in_the_way_in_which_the_hub_was_installed(
         file.write_text('{"url": "file:///a%20b/hub"}' if is_local else "{}")
     done = with_extra("otel", str(tmp_path), package)
     assert re.fullmatch(command.replace("PREFIX", re.escape(str(tmp_path))), done), done
-
-
-def test_no_advice_names_a_way_of_installing_that_may_not_be_this_one() -> None:
-    sources = {path: path.read_text() for path in (ROOT / "mcp_hub").rglob("*.py")}
-    advice = re.compile(r"(pip|pipx|uv|tool) install|install .{0,3}mcp-hub\[")
-    assert [path.name for path, text in sources.items() if advice.search(text)] == ["extras.py"]
-    pages = {path: path.read_text() for path in (ROOT / "docs").glob("*.md")}
-    assert not [path.name for path, text in pages.items() if re.search(r"pip install .?mcp-hub\[", text)]
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,12 @@ def test_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
         read_file(tmp_path / "gone", 8)
     with pytest.raises(OSError, match="no name can"):
         read_file(tmp_path / "a\0b", 8)
+    place = tmp_path / "mcp.json"
+    entries = {"a": {"command": "x"}}
+    place.write_text(json.dumps({"mcpServers": entries, "history": ["y" * 900] * 12_000}, indent=1))
+    assert LARGEST_OWN < place.stat().st_size < LARGEST_OF_CLIENTS
+    (server,) = of_file(place, Where("linux", tmp_path / "home", {}), PLACES).servers
+    assert (server.name, server.entry) == ("a", {"command": "x", "cwd": str(tmp_path)})
 
 
 def test_file_that_does_not_arrive_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,15 +213,6 @@ def test_file_that_is_made_to_use_up_time_or_memory_is_an_error(
     (tmp_path / name).write_text(BOMBS[name])
     with pytest.raises(ConfigError):
         read(tmp_path / name)
-
-
-def test_file_of_a_client_is_read_up_to_its_bound(tmp_path: Path) -> None:
-    place = tmp_path / "mcp.json"
-    entries = {"a": {"command": "x"}}
-    place.write_text(json.dumps({"mcpServers": entries, "history": ["y" * 900] * 12_000}, indent=1))
-    assert LARGEST_OWN < place.stat().st_size < LARGEST_OF_CLIENTS
-    (server,) = of_file(place, Where("linux", tmp_path / "home", {}), PLACES).servers
-    assert (server.name, server.entry) == ("a", {"command": "x", "cwd": str(tmp_path)})
 
 
 @pytest.mark.parametrize("is_missing", [False, True])

@@ -121,13 +121,10 @@ async def test_a_server_that_wants_a_login_says_so_and_comes_up_when_there_is_on
     assert [request.headers["authorization"] for request in calls] == ["Bearer a-1"]
 
 
-async def test_a_stored_login_is_there_at_the_next_start(tmp_path: Path) -> None:
+async def test_stored_login_is_there_at_the_next_start_and_stays_when_limits_change(tmp_path: Path) -> None:
     async with hub(Authorization(valid={"a-1": ""}), tmp_path, a_grant, auth="oauth") as it:
         await it.until(UpstreamState.READY)
     assert it.sent == {"Bearer a-1"}
-
-
-async def test_limits_that_change_leave_the_login_of_an_open_connection_alone(tmp_path: Path) -> None:
     async with hub(Authorization(valid={"a-1": ""}), tmp_path, a_grant, auth="oauth") as it:
         await it.until(UpstreamState.READY)
         far, access, settings = it.far, it.app.logins._access_of["far"], it.loaded.settings
@@ -313,13 +310,10 @@ async def test_a_refusal_that_would_come_again_is_final_for_who_logs_in_by_itsel
         assert "issuer mismatch" in await it.until(UpstreamState.FAILED)
 
 
-async def test_credentials_of_the_configuration_are_sent_and_no_login(tmp_path: Path) -> None:
+async def test_credentials_of_the_configuration_are_sent_and_a_bare_refusal_names_both_ways_in(tmp_path: Path) -> None:
     async with hub(Authorization(), tmp_path, a_grant, bearer="wrong-token") as it:
         assert 'credentials of "bearer" or "headers"' in await it.until(UpstreamState.FAILED)
     assert it.sent == {"Bearer wrong-token"}
-
-
-async def test_a_refusal_that_says_nothing_more_names_both_ways_in(tmp_path: Path) -> None:
     async with hub(answering(403), tmp_path) as it:
         reason = await it.until(UpstreamState.FAILED)
     assert reason.endswith(f'wants credentials: {ADVICE}, or set "bearer" or "headers" (HTTP 403)')
@@ -336,14 +330,12 @@ class GuardedOld(OldMcp):
             await self.say(id=request.message["id"], result={"tools": []})
 
 
-async def test_the_deprecated_transport_takes_logins_as_well(tmp_path: Path) -> None:
+async def test_deprecated_transport_takes_logins_and_is_tried_again_while_nobody_can_renew(tmp_path: Path) -> None:
     async with hub(GuardedOld(), tmp_path, type="sse") as it:
         assert ADVICE in await it.until(UpstreamState.FAILED)
         grant_store(tmp_path).save(key_of(it.server.url), a_grant("https://auth.example"))
         await it.until(UpstreamState.READY)
 
-
-async def test_a_server_of_the_deprecated_transport_is_tried_again_while_nobody_can_renew(tmp_path: Path) -> None:
     def nowhere(base: str) -> Grant:
         return a_grant("http://127.0.0.1:1", "a-0", expires_at=1.0)
 

@@ -3,15 +3,18 @@
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from click.testing import CliRunner
 
 from mcp_hub.cli import main
 from mcp_hub.upstreams.process import commands
+from tests import fork_server
 
 ROOT = Path(__file__).parents[2]
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
@@ -25,11 +28,14 @@ def recipe(target: str, venv: Path) -> str:
 
 
 @needs_make
-def test_running_installs_the_hub_with_uvx_and_no_tool_of_development(tmp_path: Path) -> None:
+def test_targets_install_what_they_need_and_leave_out_what_takes_long(tmp_path: Path) -> None:
     said = recipe("run", tmp_path / "venv")
     assert "--no-compile --editable '.[uvx]'" in said and "mcp-hub serve --http" in said
     assert "--group" not in said
     assert "--group dev" in recipe("test", tmp_path / "venv")
+    said = recipe("test-fast", tmp_path / "venv")
+    marks = re.findall(r"not (\w+)", said)
+    assert marks == ["processes", "proof", "data", "slow"] and "EXAMPLES=few" in said
 
 
 @needs_make
@@ -46,13 +52,6 @@ def test_the_types_of_other_systems_are_checked_with_the_tests(tmp_path: Path) -
         assert bool(done.returncode) == bool(bad)
         assert calls == [f"--platform {name} --cache-dir .mypy_cache/{name} --package mcp_hub" for name in systems]
     assert "mypy --platform $system" in recipe("test", tmp_path / "venv")
-
-
-@needs_make
-def test_the_fast_tests_leave_out_what_takes_long(tmp_path: Path) -> None:
-    said = recipe("test-fast", tmp_path / "venv")
-    marks = re.findall(r"not (\w+)", said)
-    assert marks == ["processes", "proof", "data", "slow"] and "EXAMPLES=few" in said
 
 
 def test_tests_without_their_data_are_one_line_of_the_report() -> None:
@@ -73,3 +72,29 @@ def test_without_uvx_the_check_names_the_extra_that_has_it(tmp_path: Path, monke
         monkeypatch.setenv(name, str(tmp_path))
     checked = CliRunner().invoke(main, ["check", "--no-start", "-c", str(tmp_path / "servers.yaml")])
     assert "[command_not_found]" in checked.output and "[uvx]" in checked.output
+
+
+STAND_IN = Path(fork_server.__file__).with_name("forked_command.py")
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(sys.platform == "win32", reason="commands are not forked")
+@pytest.mark.parametrize("code", [0, 2])
+def test_command_that_ends_before_its_stand_in_is_ready_has_its_exit_code(tmp_path: Path, code: int) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path := str(tmp_path / "s"))
+        listener.listen()
+        listener.settimeout(60)
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                socket.recv_fds(connection, 1 << 20, 3)
+                connection.shutdown(socket.SHUT_RD)
+                connection.sendall(b"1\n%d\n" % (code << 8))
+
+        server = Thread(target=serve)
+        server.start()
+        line = [sys.executable, "-I", "-S", str(STAND_IN), path, "--version"]
+        assert subprocess.run(line, timeout=240, env={}).returncode == code
+        server.join()

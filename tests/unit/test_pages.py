@@ -17,17 +17,10 @@ from bench.picture import PICTURES
 from mcp_hub.cli import main
 from mcp_hub.codes.tables import CODES
 from mcp_hub.config.load.load import parse
+from mcp_hub.config.schema import hub
 from mcp_hub.config.schema.clients import ClientSettings
 from mcp_hub.config.schema.defaults import Defaults
 from mcp_hub.config.schema.fields import Section
-from mcp_hub.config.schema.hub import (
-    HttpSettings,
-    HubSettings,
-    LogSettings,
-    StoreSettings,
-    TelemetrySettings,
-    TokenSettings,
-)
 from mcp_hub.config.schema.issuers import IssuerSettings, ResourceServerSettings
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import ProfileSettings, Settings
@@ -77,13 +70,15 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(place.read_text("utf-8")), target
 
 
-def test_the_index_names_every_page() -> None:
+def test_index_and_readme_name_pages_pictures_and_solutions() -> None:
     linked = set(LINK.findall(text("docs/README.md")))
     assert {page.relative_to(ROOT / "docs").as_posix() for page in DOCS} - {"README.md"} <= linked
-
-
-def test_the_readme_is_short() -> None:
     assert len(text("README.md").splitlines()) < 200
+    assert {f"docs/{name}.svg" for name in PICTURES} <= set(LINK.findall(text("README.md")))
+    rows = re.findall(r"\[(yes|partly|no)[^\]]*\]\(docs/solves\.md#([\w-]+)\)", text("README.md"))
+    verdicts = {next(iter(anchors(f"# {title}"))): entry for title, entry in solutions().items()}
+    assert len(rows) == 6
+    assert [anchor for verdict, anchor in rows if f"**{verdict.title()}" not in verdicts[anchor]] == []
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
@@ -105,10 +100,6 @@ def test_commands_of_the_pictures_exist_and_are_in_them(name: str) -> None:
         _, called, *args = typed.split()
         command = dict(commands())[called]
         command.make_parser(click.Context(command)).parse_args(args)
-
-
-def test_the_readme_shows_the_pictures() -> None:
-    assert {f"docs/{name}.svg" for name in PICTURES} <= set(LINK.findall(text("README.md")))
 
 
 def test_pages_about_macos_or_windows_link_what_was_shown_there() -> None:
@@ -174,10 +165,22 @@ def test_benchmarks_of_the_pages_name_cases_and_relays_that_exist(monkeypatch: p
             arguments()
 
 
-def test_the_table_of_commands_has_each_command() -> None:
+def test_commands_and_options_are_described_and_no_others() -> None:
     table = text("docs/cli.md").partition("\n## ")[0]
     listed = set(re.findall(r"\[`([a-z]+)`\]\(#", table))
     assert listed == {name for name, _ in commands() if " " not in name}
+    page = text("docs/cli.md")
+    common = section(page, "Common options")
+    for name, command in commands():
+        own = section(page, name.partition(" ")[0])
+        assert f"mcp-hub {name}" in own if " " in name else own, name
+        for option in (param for param in command.params if isinstance(param, click.Option)):
+            for spelled in option.opts:
+                rows = [line for line in common.splitlines() if f"`{spelled}" in line and f"`{name}`" in line]
+                assert rows or f"`{spelled}" in own, (name, spelled)
+    options = {opt for _, command in commands() for param in command.params for opt in param.opts}
+    described = set(re.findall(r"`(--[a-z-]+)", text("docs/cli.md")))
+    assert described - options <= {"--help", "--version"}
 
 
 def solutions() -> dict[str, str]:
@@ -228,13 +231,6 @@ def test_every_folder_of_the_state_is_on_the_page_of_files() -> None:
     assert set(STATE_FOLDERS) | {SQLITE_FILE, DOCUMENTS, "eras.json", "attach"} <= named
 
 
-def test_the_readme_shows_six_solutions_with_their_verdicts() -> None:
-    rows = re.findall(r"\[(yes|partly|no)[^\]]*\]\(docs/solves\.md#([\w-]+)\)", text("README.md"))
-    verdicts = {next(iter(anchors(f"# {title}"))): entry for title, entry in solutions().items()}
-    assert len(rows) == 6
-    assert [anchor for verdict, anchor in rows if f"**{verdict.title()}" not in verdicts[anchor]] == []
-
-
 def test_the_readme_begins_with_commands_that_need_no_published_package() -> None:
     typed = [line for block in re.findall(r"^```console\n(.*?)^```", text("README.md"), re.M | re.S)
              for line in re.findall(r"^\$ (\S+ \S+)", block, re.M)]  # fmt: skip
@@ -242,24 +238,6 @@ def test_the_readme_begins_with_commands_that_need_no_published_package() -> Non
     assert typed[:2] == ["make run", "make test"] and {"run", "test"} <= targets
     before = text("README.md").partition("Once it is published")[0]
     assert not re.search(r"(pipx|uv tool|pip) install '?mcp-hub|uvx mcp-hub", before)
-
-
-def test_every_command_and_option_is_described() -> None:
-    page = text("docs/cli.md")
-    common = section(page, "Common options")
-    for name, command in commands():
-        own = section(page, name.partition(" ")[0])
-        assert f"mcp-hub {name}" in own if " " in name else own, name
-        for option in (param for param in command.params if isinstance(param, click.Option)):
-            for spelled in option.opts:
-                rows = [line for line in common.splitlines() if f"`{spelled}" in line and f"`{name}`" in line]
-                assert rows or f"`{spelled}" in own, (name, spelled)
-
-
-def test_no_option_is_described_that_does_not_exist() -> None:
-    options = {opt for _, command in commands() for param in command.params for opt in param.opts}
-    described = set(re.findall(r"`(--[a-z-]+)", text("docs/cli.md")))
-    assert described - options <= {"--help", "--version"}
 
 
 def test_contributing_names_what_exists() -> None:
@@ -291,15 +269,15 @@ def _is_end_of_one(name: str, paths: list[str]) -> bool:
         ("configuration", "`defaults`", Defaults),
         ("configuration", "`servers.NAME.per_tool.TOOL`", ToolSettings),
         ("configuration", "`profiles.NAME`", ProfileSettings),
-        ("configuration-hub", "`hub`", HubSettings),
-        ("configuration-hub", "`hub.http`", HttpSettings),
+        ("configuration-hub", "`hub`", hub.HubSettings),
+        ("configuration-hub", "`hub.http`", hub.HttpSettings),
         ("configuration-hub", "`hub.http.oauth`", ResourceServerSettings),
         ("configuration-hub", "`hub.http.oauth`", IssuerSettings),
-        ("configuration-hub", "`hub.tokens`", TokenSettings),
-        ("configuration-hub", "`hub.log`", LogSettings),
-        ("configuration-hub", "`hub.store`", StoreSettings),
+        ("configuration-hub", "`hub.tokens`", hub.TokenSettings),
+        ("configuration-hub", "`hub.log`", hub.LogSettings),
+        ("configuration-hub", "`hub.store`", hub.StoreSettings),
         ("configuration-hub", "`hub.clients.NAME`", ClientSettings),
-        ("configuration-hub", "`hub.telemetry`", TelemetrySettings),
+        ("configuration-hub", "`hub.telemetry`", hub.TelemetrySettings),
     ],
 )
 def test_every_key_is_described(page: str, title: str, settings: type[Section]) -> None:
@@ -316,10 +294,10 @@ def test_every_key_is_described(page: str, title: str, settings: type[Section]) 
     [
         ("configuration", "`defaults`", Defaults),
         ("configuration", "`servers.NAME.per_tool.TOOL`", ToolSettings),
-        ("configuration-hub", "`hub`", HubSettings),
-        ("configuration-hub", "`hub.http`", HttpSettings),
-        ("configuration-hub", "`hub.log`", LogSettings),
-        ("configuration-hub", "`hub.store`", StoreSettings),
+        ("configuration-hub", "`hub`", hub.HubSettings),
+        ("configuration-hub", "`hub.http`", hub.HttpSettings),
+        ("configuration-hub", "`hub.log`", hub.LogSettings),
+        ("configuration-hub", "`hub.store`", hub.StoreSettings),
     ],
 )
 def test_defaults_of_the_pages_are_those_of_the_schema(page: str, title: str, settings: type[Section]) -> None:
@@ -332,7 +310,7 @@ def test_defaults_of_the_pages_are_those_of_the_schema(page: str, title: str, se
     assert rows
 
 
-def test_the_yaml_of_the_pages_is_a_configuration() -> None:
+def test_yaml_and_python_of_the_pages_work_and_are_those_of_the_examples() -> None:
     found = 0
     for page, block in blocks("yaml"):
         data = yaml.safe_load(block)
@@ -343,18 +321,12 @@ def test_the_yaml_of_the_pages_is_a_configuration() -> None:
             Settings.model_validate(json.loads(text))
             found += 1
     assert found > 15
-
-
-def test_the_python_of_the_pages_makes_tools() -> None:
     for _, block in blocks("python"):
         if "registry = Registry()" in block:
             names: dict[str, object] = {}
             exec(compile(block, "example", "exec"), names)
             registry = names["registry"]
             assert isinstance(registry, Registry) and registry.tools
-
-
-def test_the_python_of_the_pages_about_providers_is_that_of_the_examples() -> None:
     examples = [path.read_text("utf-8") for path in (ROOT / "examples").glob("*.py")]
     shown = [block for page, block in blocks("python") if page in PROVIDERS]
     assert len(shown) > 5
@@ -362,12 +334,9 @@ def test_the_python_of_the_pages_about_providers_is_that_of_the_examples() -> No
         assert any(block in example for example in examples), block
 
 
-def test_entry_for_a_tunnel_is_a_tool_of_the_responses_api() -> None:
+def test_examples_are_listed_short_and_tools_of_their_api() -> None:
     (entry,) = [json.loads(block) for page, block in blocks("json") if page == "chatgpt-tunnel.md"]
     assert fits(RESPONSES, "ToolParam", entry, exclude_unset=True)
-
-
-def test_each_example_is_listed_and_of_less_than_a_hundred_lines() -> None:
     files = {path.name for path in (ROOT / "examples").iterdir() if path.is_file()} - {"README.md"}
     assert files <= set(LINK.findall(text("examples/README.md")))
     assert [name for name in files if len(text(f"examples/{name}").splitlines()) >= 100] == []

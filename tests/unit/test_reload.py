@@ -140,16 +140,15 @@ async def test_a_file_that_cannot_be_used_changes_nothing_and_says_why(tmp_path:
     assert (await reloader.reload("file")).is_applied  # nothing is stuck
 
 
-async def test_every_finding_is_reported_up_to_a_bound(tmp_path: Path) -> None:
+async def test_every_finding_is_reported_up_to_a_bound_and_a_check_refuses_what_a_hub_cannot_have(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "servers.yaml"
     reloader, _ = made(path)
     path.write_text("servers:\n" + "".join(f"  s{n}: {{command: x, wrong: 1}}\n" for n in range(80)))
     done = await reloader.reload("file")
     assert len(done.errors) == 51 and done.errors[-1] == "… and 30 more findings"
     assert "s0" in done.errors[0] and "s1" in done.errors[1]
-
-
-async def test_a_check_refuses_what_this_hub_cannot_have(tmp_path: Path) -> None:
     path = tmp_path / "servers.yaml"
     reloader, hub = made(path)
 
@@ -179,18 +178,13 @@ async def test_what_was_prepared_is_put_in_place_with_the_settings_or_not_at_all
     assert (await reloader.reload("file")).is_applied and told == [(reloader.settings, 1)]
 
 
-async def test_servers_that_were_given_up_are_tried_again_others_are_not(tmp_path: Path) -> None:
+async def test_servers_and_sessions_that_were_given_up_are_tried_again_and_no_others(tmp_path: Path) -> None:
     path = tmp_path / "servers.yaml"
     reloader, hub = made(path)
     hub.states["b"] = UpstreamState.FAILED
     done = await reloader.reload("signal")
     assert done.revived == ("b",) and hub.applied[0][2] == ("b",)
     assert hub.applied[0][1] == Plan(kept=tuple(reloader.settings.servers))
-
-
-async def test_sessions_whose_process_was_given_up_are_revived_without_a_restart_of_their_server(
-    tmp_path: Path,
-) -> None:
     path = tmp_path / "servers.yaml"
     reloader, hub = made(path)
     hub.failed_sessions = {"a", "gone"}
@@ -212,7 +206,7 @@ async def test_reading_that_takes_for_ever_is_given_up(tmp_path: Path, monkeypat
             os.close(os.open(tmp_path / "pipe", os.O_WRONLY))  # lets the thread go
 
 
-async def test_a_file_that_an_editor_replaced_is_read(tmp_path: Path) -> None:
+async def test_file_that_an_editor_replaced_is_read_also_between_reading_and_watching(tmp_path: Path) -> None:
     path = tmp_path / "servers.yaml"
     reloader, hub = made(path)
     async with watching(reloader):
@@ -220,6 +214,11 @@ async def test_a_file_that_an_editor_replaced_is_read(tmp_path: Path) -> None:
             written(path, f"servers: {{{name}: {{command: x}}}}")
             await has_adopted(hub, name)
     assert len(hub.applied) == 2
+    path = tmp_path / "servers.yaml"
+    reloader, hub = made(path)
+    written(path, "servers: {}")
+    async with watching(reloader):
+        await until(lambda: hub.applied)
 
 
 async def test_links_are_followed_wherever_one_is_turned(tmp_path: Path) -> None:
@@ -288,14 +287,6 @@ async def test_a_reload_by_signal_is_not_repeated_for_the_same_file(tmp_path: Pa
         await reloader.reload("signal")
         await anyio.sleep(0.2)
         assert reloader.failed == 1
-
-
-async def test_what_was_written_between_reading_and_watching_counts(tmp_path: Path) -> None:
-    path = tmp_path / "servers.yaml"
-    reloader, hub = made(path)
-    written(path, "servers: {}")
-    async with watching(reloader):
-        await until(lambda: hub.applied)
 
 
 async def test_the_overrides_beside_the_file_are_watched_too(tmp_path: Path) -> None:

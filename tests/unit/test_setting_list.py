@@ -19,16 +19,13 @@ SETTINGS = Settings.model_validate({
 })  # fmt: skip
 
 
-def test_no_value_that_may_be_secret_is_listed() -> None:
+def test_settings_are_listed_with_their_origin_and_without_a_secret() -> None:
     listed = setting_list(SETTINGS, {})
     assert SECRET not in msgspec.json.encode(listed).decode()
     values = {one.path: one.value for one in listed}
     assert values["servers.git.env"] == '{"KEY": "***"}' and values["servers.git.args"] == "***"
     assert values["servers.web.headers"] == '{"X-Key": "***"}'
     assert values["servers.git.command"] == "git" and values["profiles.few.servers"] == '["git"]'
-
-
-def test_each_value_has_its_origin() -> None:
     found = {one.path: one.origin for one in setting_list(SETTINGS, {"git": {"push": {"hide": True}}})}
     assert (found["hub.budget"], found["hub.compact"]) == ("file", "default")
     assert found["servers.git.per_tool.push.hide"] == "overrides"

@@ -200,10 +200,14 @@ def run(recorder: Recorder, seconds: float = 5, needed: float = 0) -> int:
     return windows.run_program("C:\\x.exe", ["a"], {}, "C:\\", seconds, calls=recorder, start=start)
 
 
-def test_a_program_is_in_its_job_before_it_runs_and_ends_with_it() -> None:
+def test_program_is_in_its_job_before_it_runs_and_ends_with_it_even_late() -> None:
     recorder = Recorder()
     assert run(recorder) == 3
     assert recorder.calls == [JOB, START, ("assign", 7, 99), ("resume", 99), ("close", 7)]
+    recorder = Recorder()
+    with pytest.raises(subprocess.TimeoutExpired):
+        run(recorder, seconds=1, needed=2)
+    assert recorder.calls[-2:] == [("kill",), ("close", 7)]
 
 
 @pytest.mark.parametrize("fails", ["assign", "resume"])
@@ -211,13 +215,6 @@ def test_a_program_that_cannot_be_in_its_job_never_runs_on(fails: str) -> None:
     recorder = Recorder(fails=fails)
     with pytest.raises(OSError, match=fails):
         run(recorder)
-    assert recorder.calls[-2:] == [("kill",), ("close", 7)]
-
-
-def test_a_program_that_takes_too_long_ends_with_its_job() -> None:
-    recorder = Recorder()
-    with pytest.raises(subprocess.TimeoutExpired):
-        run(recorder, seconds=1, needed=2)
     assert recorder.calls[-2:] == [("kill",), ("close", 7)]
 
 

@@ -40,7 +40,7 @@ def env(state: Path) -> dict[str, str]:
     return {"XDG_RUNTIME_DIR": "", "MCP_HUB_STATE_DIR": str(state), "HOME": "/home/ann", "TOKEN": "a"}
 
 
-def test_scopes_differ_by_configuration_values_key_and_home(env: dict[str, str]) -> None:
+def test_scopes_differ_by_configuration_named_values_key_and_home(env: dict[str, str]) -> None:
     scopes = [
         scope_of("/a", ["TOKEN"], env, KEY),
         scope_of("/b", ["TOKEN"], env, KEY),
@@ -51,10 +51,9 @@ def test_scopes_differ_by_configuration_values_key_and_home(env: dict[str, str])
         scope_of("/a", ["TOKEN"], env, bytes(31) + b"k"),
     ]
     assert len(set(scopes)) == len(scopes) and {len(scope) for scope in scopes} == {16}
-
-
-def test_values_that_the_configuration_does_not_name_make_no_difference(env: dict[str, str]) -> None:
     assert scope_of("/a", [], env, KEY) == scope_of("/a", [], {**env, "TOKEN": "b", "PATH": "/x", "TERM": "y"}, KEY)
+    one = scope_of("/a", ["A", "B"], {**env, "A": "x", "B": "y"}, KEY)
+    assert one != scope_of("/a", ["A", "B"], {**env, "A": "x2:B=y", "B": ""}, KEY)
 
 
 @pytest.mark.parametrize(
@@ -105,11 +104,6 @@ def test_hubs_of_one_configuration_are_apart_by_names_of_variables_never_by_valu
     assert different_variables(found[0], newer) == []
 
 
-def test_values_cannot_be_shifted_between_names(env: dict[str, str]) -> None:
-    one = scope_of("/a", ["A", "B"], {**env, "A": "x", "B": "y"}, KEY)
-    assert one != scope_of("/a", ["A", "B"], {**env, "A": "x2:B=y", "B": ""}, KEY)
-
-
 def test_the_folder_is_private_and_the_same_each_time(env: dict[str, str]) -> None:
     found = hub_folder("/a", ["TOKEN"], env)
     assert found == hub_folder("/a", ["TOKEN"], env)
@@ -134,15 +128,14 @@ def test_a_folder_that_may_be_another_users_is_refused(
         hub_folder("/a", [], env)
 
 
-def test_a_base_that_others_may_write_is_passed_over(env: dict[str, str], state: Path) -> None:
-    state.chmod(0o777)
-    assert hub_folder("/a", [], env).startswith(f"{folders.SHORT}/mcp-hub-{os.geteuid()}/")
-
-
-def test_a_path_that_is_too_long_for_a_socket_is_passed_over(env: dict[str, str], tmp_path: Path) -> None:
+def test_base_that_others_may_write_or_that_is_too_long_for_a_socket_is_passed_over(
+    env: dict[str, str], tmp_path: Path, state: Path
+) -> None:
     long = tmp_path / ("x" * 90)
     found = hub_folder("/a", [], {**env, "MCP_HUB_STATE_DIR": str(long)})
     assert found.startswith(f"{folders.SHORT}/mcp-hub-{os.geteuid()}/") and not long.exists()
+    state.chmod(0o777)
+    assert hub_folder("/a", [], env).startswith(f"{folders.SHORT}/mcp-hub-{os.geteuid()}/")
 
 
 @pytest.mark.parametrize("damage", ["mode", "link", "file"])

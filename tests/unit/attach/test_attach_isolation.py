@@ -40,11 +40,18 @@ def test_browsers_and_servers_of_a_working_directory_are_isolated(
     assert default_scope(server, asks=False) == ("session" if isolated else None)
 
 
-def test_a_server_with_a_working_directory_of_its_own_is_shared() -> None:
+def test_server_with_a_folder_of_its_own_is_shared_and_the_root_of_a_project_seen_to_begin(home: Path) -> None:
     assert (
         default_scope(ServerSettings.model_validate({"command": "x", "args": ["."], "cwd": "/srv"}), asks=False) is None
     )
     assert default_scope(ServerSettings.model_validate({"url": "https://playwright.example"}), asks=True) is None
+    folder = home / "plain/deep"
+    folder.mkdir()
+    assert project_of(str(folder)) == str(folder)
+    (home / "plain/.git").mkdir()
+    assert project_of(str(folder)) == str(home / "plain")
+    (home / "plain/.git").rmdir()
+    assert project_of(str(folder)) == str(folder)
 
 
 @pytest.mark.parametrize(("era", "scope"), [("follow", "session"), ("handshake", "session"), ("modern", None)])
@@ -165,13 +172,3 @@ def test_escaped_and_inserted_placeholders_of_a_client_stay_literal(home: Path) 
     assert args == list(filled.values()) == list(texts.values())
     escaped = parse('servers: {a: {command: x, args: ["$${client.cwd}"]}}', "servers.yaml", {}, home).settings
     assert default_scope(escaped.servers["a"], asks=False) is None, "it does not depend on its client"
-
-
-def test_root_of_a_project_is_seen_to_begin_and_to_end(home: Path) -> None:
-    folder = home / "plain/deep"
-    folder.mkdir()
-    assert project_of(str(folder)) == str(folder)
-    (home / "plain/.git").mkdir()
-    assert project_of(str(folder)) == str(home / "plain")
-    (home / "plain/.git").rmdir()
-    assert project_of(str(folder)) == str(folder)

@@ -119,9 +119,14 @@ def test_nobody_starts_a_hub_where_one_was_started_meanwhile(tmp_path: Path, sta
     assert not _started(str(tmp_path), start, time.monotonic() + 5)
 
 
-def test_a_hub_that_does_not_answer_is_never_replaced(tmp_path: Path, started: list[FakeHub]) -> None:
-    started.append(FakeHub(tmp_path, "silent"))
-    with pytest.raises(NotJoined, match="does not answer"):
+@pytest.mark.parametrize(
+    ("status", "kind", "reason"), [("silent", NotJoined, "does not answer"), ("busy", OlderHub, "older")]
+)
+def test_a_hub_that_does_not_answer_or_is_busy_is_never_replaced(
+    tmp_path: Path, started: list[FakeHub], status: str, kind: type[NotJoined], reason: str
+) -> None:
+    started.append(FakeHub(tmp_path, status))
+    with pytest.raises(kind, match=reason):
         join(str(tmp_path), SAID, starting(tmp_path, started, "ok"), patience=0.2)
     assert len(started) == 1
 
@@ -164,14 +169,7 @@ def test_a_hub_that_ends_before_it_has_the_pipes_is_followed_by_another(tmp_path
     assert [len(hub.hellos) for hub in started] == [1, 1]
 
 
-def test_a_busy_older_hub_stays(tmp_path: Path, started: list[FakeHub]) -> None:
-    started.append(FakeHub(tmp_path, "busy"))
-    with pytest.raises(OlderHub, match="older"):
-        join(str(tmp_path), SAID, starting(tmp_path, started, "ok"))
-    assert len(started) == 1
-
-
-def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
+def test_start_that_fails_and_a_request_to_nobody_say_why(tmp_path: Path) -> None:
     def start(until: float) -> None:
         raise NotJoined("no interpreter")
 
@@ -179,9 +177,6 @@ def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
     with pytest.raises(NotJoined, match="no interpreter"):
         join(str(tmp_path), SAID, start)
     assert time.monotonic() - before < 5
-
-
-def test_a_request_to_nobody_fails(tmp_path: Path) -> None:
     with pytest.raises(NotJoined, match="nobody listens"):
         request(str(tmp_path), "stop")
 

@@ -21,18 +21,13 @@ def unclear(tmp_path: Path) -> HubWanted:
     return HubWanted(["serve"], str(place), None, None, None)
 
 
-def test_a_client_that_cannot_join_gets_a_hub_of_its_own_and_one_line(
+def test_client_that_cannot_join_gets_a_hub_of_its_own_and_one_line_where_auto_attaches(
     unclear: HubWanted, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serve, "why_not", lambda env: None)
     assert serve_attached(unclear, "auto") is False
     said = capfd.readouterr().err
     assert said.count("\n") == 1 and unclear.config in said
-
-
-def test_where_auto_is_not_to_attach_nothing_is_said(
-    unclear: HubWanted, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr(serve, "why_not", lambda env: "this is CI")
     assert serve_attached(unclear, "auto") is False
     assert serve_attached(unclear, "never") is False

@@ -1,5 +1,7 @@
 """Fixtures for tests of the commands."""
 
+from pathlib import Path
+
 import pytest
 
 from mcp_hub.sandbox.confinement import ABI_LIMIT
@@ -9,3 +11,15 @@ from mcp_hub.sandbox.confinement import ABI_LIMIT
 def no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
     """A system without a sandbox, so that `add` and `import` start nothing. Tests about sandboxes take it back."""
     monkeypatch.setenv(ABI_LIMIT, "0")
+
+
+@pytest.fixture
+def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of a person who works in it: `servers.yaml` there is the configuration; no variable leads out of it."""
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("MCP_HUB_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("MCP_HUB_CONFIG", str(tmp_path / "servers.yaml"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

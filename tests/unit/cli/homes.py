@@ -68,6 +68,13 @@ def make_home(home: Path) -> None:
         path.write_text(text, encoding="utf-8")
 
 
+def run(*args: str, code: int = 0, answers: str | None = None) -> Result:
+    """The command, run to its end in this process; its output holds no canary."""
+    done = CliRunner().invoke(main, args, input=answers)
+    assert done.exit_code == code and not any(canary in done.output for canary in CANARIES), done.output
+    return done
+
+
 class Moved:
     """A home whose four clients have moved into the hub, and the bytes of their files before."""
 
@@ -82,11 +89,9 @@ class Moved:
 
     def run(self, *args: str, code: int = 0, stdin: str | None = None) -> Result:
         try:
-            done = CliRunner().invoke(main, args, input=stdin)
+            return run(*args, code=code, answers=stdin)
         finally:
             masking.forget()
-        assert done.exit_code == code and not any(canary in done.output for canary in CANARIES), done.output
-        return done
 
     def edit(self, number: int, old: str, new: str) -> None:
         path = self.folder / [*FILES][number]
@@ -134,11 +139,9 @@ class WindowsDrive:
 
     def cli(self, *args: str, code: int = 0) -> Result:
         try:
-            done = CliRunner().invoke(main, list(args))
+            return run(*args, code=code)
         finally:
             masking.forget()
-        assert done.exit_code == code and CANARIES[0] not in done.output, done.output
-        return done
 
     def contents(self) -> dict[str, bytes]:
         return {str(path): path.read_bytes() for path in self.root.rglob("*") if path.is_file()}

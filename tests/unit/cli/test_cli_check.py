@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_check_counts_and_names_every_override_and_shows_no_value(folder: Path) -> None:
+def test_check_counts_overrides_and_names_their_file_and_shows_no_value(folder: Path) -> None:
     done = hub(folder, "check", "--no-start")
     assert done.returncode == 0
     assert ": ok, 2 servers, 1 profile, 0 tokens, 4 overrides, 1 warning\n" in done.stdout
@@ -46,6 +46,15 @@ def test_check_counts_and_names_every_override_and_shows_no_value(folder: Path) 
     ]
     assert "hub.budget: less than the 350 tokens" in done.stderr
     assert places(done.stderr.splitlines(), folder) == [], "nothing was started"
+    (folder / "servers.overrides.yaml").write_text("servers: {jobs: {per_tool: {wait: {pin: true}}}}")
+    done = hub(folder, "check", "--no-start")
+    assert f"  with {folder / 'servers.overrides.yaml'}, which the dashboard writes\n" in done.stdout
+    assert "    wait: changed hide, pin" in done.stdout.splitlines()
+    found = json.loads(hub(folder, "check", "--no-start", "--json").stdout)
+    assert found["overrides_file"] == str(folder / "servers.overrides.yaml")
+    (folder / "servers.overrides.yaml").write_text("servers: {jobs: {command: x}}")
+    done = hub(folder, "check", "--no-start")
+    assert done.returncode == 2 and "servers.overrides.yaml:1: servers.jobs.command: unknown key" in done.stderr
 
 
 EXPECTED = [
@@ -111,15 +120,12 @@ def test_address_that_serve_refuses_is_a_warning_of_check(tmp_path: Path) -> Non
     assert done.stderr.endswith("[public_without_tokens]\n") and served.stderr.endswith("[public_without_tokens]\n")
 
 
-def test_misspelt_name_in_a_module_is_a_finding(folder: Path) -> None:
+def test_finding_of_a_server_has_its_line_and_serve_starts_the_rest(folder: Path) -> None:
     (folder / "servers.yaml").write_text("servers:\n  jobs:\n    local: mcp_hub.examples.jobs:registri\n")
     done = hub(folder, "check")
     assert f"{folder}/servers.yaml:3: servers.jobs.local: module mcp_hub.examples.jobs does not have" in done.stderr
     assert 'Did you mean "registry"? [registry_not_found]' in done.stderr
     assert "1 server cannot start" in done.stdout
-
-
-def test_bad_server_is_an_error_of_check_and_serve_starts_the_rest(folder: Path) -> None:
     bad = "servers:\n  bad: {comand: x}\n  jobs: {local: mcp_hub.examples.jobs:registry}\n"
     (folder / "servers.yaml").write_text(bad)
     assert hub(folder, "check").returncode == 2
@@ -129,18 +135,6 @@ def test_bad_server_is_an_error_of_check_and_serve_starts_the_rest(folder: Path)
     served = hub(folder, "serve", stdin=json.dumps(ask) + "\n")
     assert served.returncode == 0 and "jobs_count_words" in served.stdout
     assert "servers.bad.comand" in served.stderr and "(the server has failed)" in served.stderr
-
-
-def test_check_names_the_overrides_file_and_what_it_changes(folder: Path) -> None:
-    (folder / "servers.overrides.yaml").write_text("servers: {jobs: {per_tool: {wait: {pin: true}}}}")
-    done = hub(folder, "check", "--no-start")
-    assert f"  with {folder / 'servers.overrides.yaml'}, which the dashboard writes\n" in done.stdout
-    assert "    wait: changed hide, pin" in done.stdout.splitlines()
-    found = json.loads(hub(folder, "check", "--no-start", "--json").stdout)
-    assert found["overrides_file"] == str(folder / "servers.overrides.yaml")
-    (folder / "servers.overrides.yaml").write_text("servers: {jobs: {command: x}}")
-    done = hub(folder, "check", "--no-start")
-    assert done.returncode == 2 and "servers.overrides.yaml:1: servers.jobs.command: unknown key" in done.stderr
 
 
 def test_check_runs_the_commands_of_values_and_names_those_that_give_none(tmp_path: Path) -> None:

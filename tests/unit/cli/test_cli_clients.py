@@ -109,11 +109,13 @@ FILES: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("client", WRITTEN, ids=lambda client: client.name)
-def test_each_client_gets_the_entry_that_it_documents(client: Client) -> None:
+def test_each_client_gets_the_entry_that_it_documents_in_its_file_on_each_system(client: Client) -> None:
     layout = layout_of(None, client.places[-1])
     stdio, http = ENTRIES[client.name]
     assert filled(layout.stdio, HUB) == stdio
     assert (layout.http and filled(layout.http, Endpoint(URL))) == http
+    for system, path in zip(SYSTEMS, FILES[client.name], strict=True):
+        assert [file.path for file in hub_files(client, Where(system, HOME, {}))] == [HOME / path], system
 
 
 @pytest.mark.parametrize(
@@ -128,13 +130,6 @@ def test_token_of_the_hub_is_a_variable_in_the_way_of_the_client(name: str, entr
     client = CLIENTS[name]
     template = client.places[-1].layouts[-1].http
     assert template is not None and filled(template, Endpoint(URL, client.token)) == entry
-
-
-@pytest.mark.parametrize("system", SYSTEMS)
-@pytest.mark.parametrize("client", WRITTEN, ids=lambda client: client.name)
-def test_file_of_each_client_on_each_system(client: Client, system: System) -> None:
-    found = hub_files(client, Where(system, HOME, {}))
-    assert [file.path for file in found] == [HOME / FILES[client.name][SYSTEMS.index(system)]]
 
 
 @pytest.mark.parametrize(
@@ -164,15 +159,12 @@ def paths(client: str, system: System, home: Path) -> list[str]:
     return [str(file.path.relative_to(home)) for file in hub_files(CLIENTS[client], Where(system, home, {}))]
 
 
-def test_desktop_app_of_the_store_has_a_file_of_its_own(tmp_path: Path) -> None:
+def test_file_that_the_client_has_is_preferred(tmp_path: Path) -> None:
     store = "AppData/Local/Packages/Claude_pzs8sxrjxfjjc/LocalCache/Roaming/Claude/claude_desktop_config.json"
     made(tmp_path, store)
     assert paths("claude-desktop", "windows", tmp_path) == [store]
     made(tmp_path, "AppData/Roaming/Claude/claude_desktop_config.json")
     assert len(paths("claude-desktop", "windows", tmp_path)) == 2
-
-
-def test_file_that_the_client_reads_is_preferred(tmp_path: Path) -> None:
     made(tmp_path, ".config/opencode/opencode.json")
     assert paths("opencode", "linux", tmp_path) == [".config/opencode/opencode.json"]
     made(tmp_path, ".config/opencode/opencode.jsonc", ".codeium/windsurf/mcp_config.json")
@@ -188,19 +180,13 @@ def test_client_is_there_when_its_folder_is(tmp_path: Path) -> None:
     assert [client.name for client in CLIENTS.values() if is_present(client, where)] == ["claude-code", "cursor"]
 
 
-def test_older_and_project_files_are_known() -> None:
+def test_table_knows_older_files_aliases_and_kinds() -> None:
     where = Where("linux", HOME, {})
     assert HOME / ".aws/amazonq/mcp.json" in [file.path for file in client_files(CLIENTS["kiro"], where)]
     assert [file.path for file in project_files(CLIENTS["codex"], Path("/p"))] == [Path("/p/.codex/config.toml")]
-
-
-def test_names_and_aliases() -> None:
     assert find_client("Windsurf") is CLIENTS["devin"] and find_client("nothing") is None
     names = [name for client in CLIENTS.values() for name in (client.name, *client.aliases)]
     assert len(names) == len(set(names))
-
-
-def test_every_kind_that_is_written_is_built_in() -> None:
     assert [client.name for client in WRITTEN if client.client_kind not in BUILT_IN_CLIENTS] == []
 
 
@@ -252,25 +238,16 @@ def test_servers_are_read_without_the_hub(name: str, file: str, text: str) -> No
     assert read_servers(text, file, CLIENTS[name].places[-1]) == ONE
 
 
-def test_servers_in_a_list_are_read_by_name() -> None:
+def test_texts_of_clients_are_read_as_data_or_refused() -> None:
     text = "mcpServers:\n- name: one\n  command: x\n"
     assert read_servers(text, "config.yaml", CLIENTS["continue"].places[0]) == {"one": {"name": "one", "command": "x"}}
-
-
-def test_text_without_data_has_no_servers() -> None:
     for text in ("", " \n", "// nothing\n", "\ufeff"):
         assert read_servers(text, "mcp.json", CLIENTS["cursor"].places[0]) == {}
-
-
-def test_broken_file_is_refused_with_its_line() -> None:
     with pytest.raises(ConfigError) as caught:
         read_data('{\n  "a": }', "mcp.json")
     assert (caught.value.findings[0].code, caught.value.findings[0].line) == ("invalid_json", 2)
     with pytest.raises(ConfigError):
         read_data("[" * 100_000, "mcp.json")
-
-
-def test_strings_that_look_like_comments_stay() -> None:
     text = json.dumps({"a": "// x /* y */ ,}", "b": 'q"//'})
     assert read_data(text, "x.json") == json.loads(text)
 

@@ -57,29 +57,33 @@ def test_file_is_replaced_with_its_mode_and_restored(file: Path, done: Acts) -> 
     assert done.undo() is None
 
 
-def test_new_file_is_private_and_removed_again(tmp_path: Path, done: Acts) -> None:
+def test_new_file_is_private_and_a_removed_one_comes_back(tmp_path: Path, done: Acts, file: Path) -> None:
     path = tmp_path / "a" / "b.json"
     done.do("test", [FileChange(path, to(b"new"))])
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"new", 0o600)
     assert [one.name for one in path.parent.iterdir()] == ["b.json"]
     done.undo()
     assert not path.exists()
-
-
-def test_removed_file_comes_back(file: Path, done: Acts) -> None:
     done.do("test", [FileChange(file, to(None))])
     assert not file.exists()
     done.undo()
     assert file.read_bytes() == b"before"
 
 
-def test_link_is_followed_and_stays(file: Path, done: Acts) -> None:
+def test_links_are_followed_and_stay(file: Path, done: Acts) -> None:
     link = file.with_name("link.json")
     link.symlink_to("mcp.json")
     done.do("test", [FileChange(link, to(b"after"))])
     assert link.is_symlink() and os.readlink(link) == "mcp.json" and file.read_bytes() == b"after"
     done.undo()
     assert link.is_symlink() and file.read_bytes() == b"before"
+    links = [file.with_name(name) for name in ("one.json", "two.json")]
+    for link in links:
+        link.symlink_to(file)
+    done.do("test", [FileChange(link, partial(added, link.name.encode())) for link in links])
+    assert file.read_bytes() == b"beforeone.jsontwo.json"
+    done.undo()
+    assert file.read_bytes() == b"before"
 
 
 def test_link_that_a_person_put_in_place_of_the_file_stays(file: Path, done: Acts) -> None:
@@ -90,16 +94,6 @@ def test_link_that_a_person_put_in_place_of_the_file_stays(file: Path, done: Act
     undone = done.undo()
     assert undone is not None and undone.files[0].path == file
     assert file.is_symlink() and moved.read_bytes() == b"before"
-
-
-def test_two_links_to_one_file_are_undone_together(file: Path, done: Acts) -> None:
-    links = [file.with_name(name) for name in ("one.json", "two.json")]
-    for link in links:
-        link.symlink_to(file)
-    done.do("test", [FileChange(link, partial(added, link.name.encode())) for link in links])
-    assert file.read_bytes() == b"beforeone.jsontwo.json"
-    done.undo()
-    assert file.read_bytes() == b"before"
 
 
 def refused(call: Callable[[], object]) -> str:

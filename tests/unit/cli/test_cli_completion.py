@@ -2,13 +2,11 @@
 
 import shlex
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.shell_completion import BashComplete
 
-from mcp_hub import masking
 from mcp_hub.app.upstream_factory import last_lists, list_file
 from mcp_hub.cli import main
 from mcp_hub.cli.completion import VARIABLE
@@ -28,13 +26,10 @@ hub: {clients: {my-agent: {matches: [x]}}}
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setenv("MCP_HUB_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("MCP_HUB_CONFIG", str(tmp_path / "servers.yaml"))
+def folder(person: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(VARIABLE, "bash_complete")
-    (tmp_path / "servers.yaml").write_text(CONFIG)
-    yield tmp_path
-    masking.forget()
+    (person / "servers.yaml").write_text(CONFIG)
+    return person
 
 
 def offered(*line: str) -> list[str]:
@@ -80,12 +75,9 @@ def test_names_are_offered_where_they_belong(folder: Path, line: tuple[str, ...]
     assert offered(*line) == expected
 
 
-def test_tools_are_those_of_the_last_lists_under_the_names_of_clients(folder: Path) -> None:
+def test_tools_are_those_of_the_last_lists_and_another_configuration_on_the_line_is_used(folder: Path) -> None:
     remember(folder)
     assert offered("call", "") == ["git_diff", "history"]
-
-
-def test_another_configuration_on_the_line_is_used(folder: Path) -> None:
     (folder / "other.yaml").write_text("servers: {other: {command: x}}")
     assert offered("logs", "--config", str(folder / "other.yaml"), "") == ["other"]
 

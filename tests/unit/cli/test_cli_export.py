@@ -29,16 +29,11 @@ WRITTEN = [client.name for client in CLIENTS.values() if client.is_written]
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("MCP_HUB_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("MCP_HUB_CONFIG", str(tmp_path / "servers.yaml"))
+def home(person: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GH", "gh-s3cret-canary")
     monkeypatch.setenv("FAR", "far-s3cret-canary")
-    (tmp_path / "servers.yaml").write_text(CONFIG)
-    return tmp_path
+    (person / "servers.yaml").write_text(CONFIG)
+    return person
 
 
 def run(*args: str) -> Result:
@@ -49,7 +44,7 @@ def run(*args: str) -> Result:
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_every_client_gets_its_own_form_without_a_secret(home: Path, name: str) -> None:
+def test_every_client_gets_its_own_form_without_a_secret_and_reads_it_back(home: Path, name: str) -> None:
     done = run(name)
     assert done.exit_code == 0 and "canary" not in done.output
     layout = CLIENTS[name].places[-1].layouts[-1]
@@ -62,6 +57,26 @@ def test_every_client_gets_its_own_form_without_a_secret(home: Path, name: str) 
     assert sorted(names) == [*far, "files", *(["off"] if stays_off else [])]
     assert stays_off == (layout.keys.off is not None)
     assert "funcs: not exported, only the hub runs Python functions" in said
+    # Each key comes back or is said to be left out: the client's row and its `CONVENTIONS` fit each other.
+    layout = CLIENTS[name].places[-1].layouts[-1]
+    process = {**LIMITED, "enabled": layout.keys.off is None, "args": ["a"], "env": {"GH": "${GH}", "A": "b"}}
+    remote = {"url": "https://example.com/mcp", "headers": {"X-A": "b"}, "timeout": "1500s"}
+    notation = Notation(name, {"GH": "g"}, {}, {}, None, ask=str, keep=lambda *_: "", note=lambda *_: None)
+    for own in (process, remote) if layout.http else (process,):
+        made = exported(CLIENTS[name], layout, "x", own)
+        assert made.entry is not None
+        there = notation.server(limited(translated(flat(made.entry), name, lambda *_: None), name, lambda *_: None))
+        if passed := there.pop("pass_env", []):
+            there["env"] |= {key: f"${{{key}}}" for key in passed}
+        there.setdefault("enabled", True)
+        left = {key for note in made.notes if note.startswith("left out: ") for key in note[10:].split(", ")}
+        left |= {"headers"} if any("takes no headers" in note for note in made.notes) else set()
+        assert {key: there.get(key) for key in own.keys() - left} == {key: own[key] for key in own.keys() - left}
+    client = CLIENTS[name]
+    for place in client.places:
+        for layout in place.layouts:
+            made = exported(client, layout, "x", {"command": "x"})
+            assert made.entry is not None and not any("timeout" in key for key in made.entry)
 
 
 @pytest.mark.parametrize("args", [(), ("unheard-of",)])
@@ -131,25 +146,6 @@ def test_limits_come_back_as_they_were_when_the_client_has_them(name: str, carri
     )
 
 
-@pytest.mark.parametrize("name", WRITTEN)
-def test_exported_servers_are_read_back_as_they_were(name: str) -> None:
-    """Each key comes back or is said to be left out: the client's row and its `CONVENTIONS` fit each other."""
-    layout = CLIENTS[name].places[-1].layouts[-1]
-    process = {**LIMITED, "enabled": layout.keys.off is None, "args": ["a"], "env": {"GH": "${GH}", "A": "b"}}
-    remote = {"url": "https://example.com/mcp", "headers": {"X-A": "b"}, "timeout": "1500s"}
-    notation = Notation(name, {"GH": "g"}, {}, {}, None, ask=str, keep=lambda *_: "", note=lambda *_: None)
-    for own in (process, remote) if layout.http else (process,):
-        made = exported(CLIENTS[name], layout, "x", own)
-        assert made.entry is not None
-        there = notation.server(limited(translated(flat(made.entry), name, lambda *_: None), name, lambda *_: None))
-        if passed := there.pop("pass_env", []):
-            there["env"] |= {key: f"${{{key}}}" for key in passed}
-        there.setdefault("enabled", True)
-        left = {key for note in made.notes if note.startswith("left out: ") for key in note[10:].split(", ")}
-        left |= {"headers"} if any("takes no headers" in note for note in made.notes) else set()
-        assert {key: there.get(key) for key in own.keys() - left} == {key: own[key] for key in own.keys() - left}
-
-
 @pytest.mark.parametrize(
     ("box", "is_boxed", "note"),
     [
@@ -174,15 +170,6 @@ def test_a_sandbox_comes_back_to_vs_code_where_it_is_not_narrower_there(box: obj
     other = exported(CLIENTS["cursor"], CLIENTS["cursor"].places[-1].layouts[-1], "a", own)
     assert other.entry is not None and "sandboxEnabled" not in other.entry
     assert ("left out: sandbox" in other.notes) is bool(note)
-
-
-@pytest.mark.parametrize("name", WRITTEN)
-def test_server_without_limits_gets_none_of_the_hubs_own(name: str) -> None:
-    client = CLIENTS[name]
-    for place in client.places:
-        for layout in place.layouts:
-            made = exported(client, layout, "x", {"command": "x"})
-            assert made.entry is not None and not any("timeout" in key for key in made.entry)
 
 
 @pytest.mark.parametrize(
@@ -233,10 +220,14 @@ def test_folder_of_a_server_is_absolute(home: Path, cwd: str, path: str) -> None
     assert json.loads(run("vscode").stdout)["servers"]["x"]["cwd"] == path.format(home)
 
 
-def test_codex_gets_variables_by_their_names(home: Path) -> None:
+def test_forms_are_data_whatever_a_name_is_and_name_the_variables_of_codex(home: Path) -> None:
     made = tomllib.loads(run("codex").stdout)["mcp_servers"]
     assert made["files"]["env_vars"] == ["GH"] and "GH" not in made["files"]["env"]
     assert made["far"]["bearer_token_env_var"] == "FAR" and "command" not in made["far"]
+    name = 'a "b"; rm -rf & é\\'
+    (home / "servers.yaml").write_text(json.dumps({"servers": {name: {"command": "x y"}}}))
+    assert json.loads(run("cursor").stdout)["mcpServers"][name]["command"] == "x y"
+    assert tomllib.loads(run("codex").stdout)["mcp_servers"][name]["command"] == "x y"
 
 
 def test_servers_are_written_beside_those_that_are_there_and_the_change_can_be_undone(home: Path) -> None:
@@ -295,7 +286,7 @@ def test_output_of_a_command_is_written_if_the_configuration_may_run_it(home: Pa
     assert "${cmd:cat key}" in read.stdout and "does not fill these in, set them yourself" in read.stderr
 
 
-def test_a_file_that_cannot_be_edited_is_left_alone(home: Path) -> None:
+def test_client_that_is_unknown_or_cannot_be_edited_is_refused(home: Path) -> None:
     file = home / ".cursor" / "mcp.json"
     file.parent.mkdir()
     file.write_text('{"mcpServers": [')
@@ -303,15 +294,5 @@ def test_a_file_that_cannot_be_edited_is_left_alone(home: Path) -> None:
     assert done.exit_code != 0 and file.read_text() == '{"mcpServers": ['
     refused = run("continue", "--write")
     assert refused.exit_code == 1 and "client_file_unclear" in refused.output
-
-
-def test_an_unknown_client_is_a_mistake(home: Path) -> None:
     done = run("curser")
     assert done.exit_code == 2 and 'Did you mean "cursor"?' in done.output
-
-
-def test_printed_entries_are_data_whatever_a_name_is(home: Path) -> None:
-    name = 'a "b"; rm -rf & é\\'
-    (home / "servers.yaml").write_text(json.dumps({"servers": {name: {"command": "x y"}}}))
-    assert json.loads(run("cursor").stdout)["mcpServers"][name]["command"] == "x y"
-    assert tomllib.loads(run("codex").stdout)["mcp_servers"][name]["command"] == "x y"

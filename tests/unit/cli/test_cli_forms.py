@@ -1,12 +1,16 @@
-"""The fields of a form: which text becomes which value, what is refused, and which defaults count."""
+"""Questions: which text becomes which value of a form, and the conversation with a person who types."""
 
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_hub.cli.questions.answering import elicited
 from mcp_hub.cli.questions.form import Unfit, fields_of
+
+pytestmark = pytest.mark.anyio
 
 TITLED = [{"const": "#f00", "title": "Red"}, {"const": "#0f0", "title": "Green"}]
 ONE = {"type": "string", "oneOf": TITLED}
@@ -89,9 +93,7 @@ def test_text_that_does_not_fit_is_refused_with_the_reason(schema: dict[str, Any
         ({**MANY, "default": ["#0f0"]}, ["#0f0"]),
         ({"type": "integer", "default": "many"}, None),
         ({"type": "string", "minLength": 3, "default": "a"}, None),
-        ({**ONE, "default": "#00f"}, None),
-        ({**MANY, "default": 1}, None),
-        ({**MANY, "default": [1]}, None),
+        *((schema, None) for schema in ({**ONE, "default": "#00f"}, {**MANY, "default": 1}, {**MANY, "default": [1]})),
     ],
 )
 def test_default_counts_if_it_is_a_value_of_the_field(schema: dict[str, Any], default: object) -> None:
@@ -116,3 +118,98 @@ def test_no_schema_breaks_a_form(schema: dict[str, Any], required: Any, text: st
         except Unfit:
             pass
     assert fields_of(required) == [] or isinstance(required, dict)
+
+
+class Person:
+    """Types these lines, one for each prompt; then the input ends."""
+
+    def __init__(self, *lines: str) -> None:
+        self.lines = list(lines)
+        self.shown: list[str] = []
+
+    def tell(self, text: str) -> None:
+        self.shown.append(text)
+
+    async def ask(self, prompt: str) -> str:
+        self.shown.append(prompt)
+        if not self.lines:
+            raise EOFError
+        return self.lines.pop(0)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.shown)
+
+
+def form(*required: str, message: str = "Please", **properties: Any) -> dict[str, Any]:
+    return {"message": message, "requestedSchema": {"properties": properties, "required": list(required)}}
+
+
+NAME = {"type": "string", "title": "Your name", "description": "the full one"}
+
+
+async def test_each_field_is_asked_for_until_it_fits_and_the_answer_is_shown() -> None:
+    person = Person("", "Ann", "old", "7", "y")
+    asked = form("name", name=NAME, age={"type": "integer"})
+    assert await elicited(person, "fix_form", asked) == ("accept", {"name": "Ann", "age": 7})
+    assert "It is required." in person.shown and "It has to be a whole number." in person.shown
+    assert person.shown[0].startswith("fix_form asks") and "│ Please" in person.shown
+    assert "│ Your name: the full one" in person.shown
+    assert person.shown[-4:-1] == ["The answer:", "  Your name: Ann", "  age: 7"]
+    assert person.lines == []
+
+
+async def test_answer_may_be_the_default_and_is_edited_before_it_is_sent() -> None:
+    person = Person("", "", "")
+    asked = form("a", a={"type": "string", "default": "x"}, b={"type": "string"})
+    assert await elicited(person, "t", asked) == ("accept", {"a": "x"})
+    assert "a [x]: " in person.shown and "  b: (left out)" in person.shown
+    person = Person("Anm", "7", "e", "Ann", "", "")
+    asked = form("name", name=NAME, age={"type": "integer"})
+    assert await elicited(person, "t", asked) == ("accept", {"name": "Ann", "age": 7})
+    assert "age [7]: " in person.shown
+
+
+@pytest.mark.parametrize("lines", [[], ["Ann"], ["Ann", "d"]])
+async def test_end_of_input_and_d_decline(lines: list[str]) -> None:
+    assert await elicited(Person(*lines), "t", form("name", name=NAME)) == ("decline", None)
+
+
+async def test_consent_and_a_url_are_agreed_to_or_declined() -> None:
+    assert await elicited(Person("", "y"), "t", form()) == ("accept", {})
+    assert await elicited(Person("d"), "t", form()) == ("decline", None)
+    assert await elicited(Person("d"), "t", {"mode": "url", "url": "https://a"}) == ("decline", None)
+
+
+HOSTILE = "\x1b[2J\x9b1m\x07\u202e\rSend it?"
+
+
+async def test_no_text_of_a_server_commands_the_terminal() -> None:
+    choices = {"type": "string", "oneOf": [{"const": "a", "title": HOSTILE}], "default": "a"}
+    text = {"type": "string", "title": HOSTILE, "description": HOSTILE, "pattern": HOSTILE, "default": HOSTILE}
+    person = Person("", "", "d")
+    await elicited(person, HOSTILE, form(message=f"{HOSTILE}\nCtrl-C", **{HOSTILE: choices, "b": text}))
+    await elicited(person, HOSTILE, {"mode": "url", "url": f"https://a/{HOSTILE}", "message": HOSTILE})
+    assert person.shown and not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", person.text)
+    assert "│ Ctrl-C" in person.text
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://example.org/a?b=c", "example.org"),
+        ("https://bank.example@evil.example/", "evil.example"),
+        ("https://ex\u0430mple.org/", "xn--exmple-4nf.org"),
+        ("http://example.org", "example.org (not encrypted)"),
+        ("https://evil.example\\@bank.example/", "(this is not a web address)"),
+        *((url, "(this is not a web address)") for url in ("javascript:alert(1)", "https://[", "")),
+        ("file://host/etc/passwd", "host (this is not a web address: file)"),
+    ],
+)
+async def test_url_is_shown_whole_with_its_host_and_never_opened(url: str, host: str) -> None:
+    person = Person("what", "y")
+    asked = {"mode": "url", "url": url, "message": "Log in"}
+    assert await elicited(person, "t", asked) == ("accept", None)
+    assert f"│ Host: {host}" in person.shown
+    [shown] = [line for line in person.shown if line.startswith("│ URL:")]
+    assert shown.isascii() or shown[1:].isascii()

@@ -1,8 +1,10 @@
 """Placeholders in files of other clients: a file of a stranger reads no files and no keyring of the user."""
 
 import json
+import sys
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ from click.testing import CliRunner, Result
 
 from mcp_hub.cli import main
 from mcp_hub.config.load.interpolate import Reference, split_text
+from mcp_hub.errors import ConfigError
+from mcp_hub.onboarding.servers_file.kept_secrets import KeptSecrets, may_open_dialog
 
 LOOKUPS = (
     "cmd:touch hit",
@@ -23,14 +27,10 @@ LOOKUPS = (
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("XDG_CONFIG_HOME", "CODEX_HOME", "MY_VAR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("MCP_HUB_CONFIG", str(tmp_path / "hub" / "servers.yaml"))
-    monkeypatch.setenv("MCP_HUB_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def home(person: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("MY_VAR", raising=False)
+    monkeypatch.setenv("MCP_HUB_CONFIG", str(person / "hub" / "servers.yaml"))
+    return person
 
 
 def imported(home: Path, source: str, text: str) -> tuple[Any, Result]:
@@ -244,3 +244,48 @@ def test_double_key_is_not_taken_and_a_limit_that_cannot_be_read_neither(home: P
         assert [*servers] == ["e"]
         assert done.stderr.count("duplicate key") >= 2 and done.stderr.count("so the server is disabled") >= 2
         (home / "hub" / "servers.yaml").unlink()
+
+
+KINDS = {"linux": "SecretService", "darwin": "macOS", "win32": "Windows"}
+"""The module of each backend of `keyring`."""
+
+
+@pytest.fixture(params=KINDS)
+def calls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """The calls of a keyring that holds nothing, of a system that this is taken to be."""
+    noted: list[tuple[str, ...]] = []
+    backend = type("Keyring", (), {"priority": 5, "__module__": f"keyring.backends.{KINDS[request.param]}"})
+    module = SimpleNamespace(
+        get_keyring=backend,
+        get_password=lambda service, name: noted.append(("get", service, name)),
+        set_password=lambda service, name, value: noted.append(("set", service, name, value)),
+    )
+    bus = SimpleNamespace(close=lambda: None)
+    collection = SimpleNamespace(is_locked=lambda: False)
+    service = SimpleNamespace(dbus_init=lambda: bus, get_collection_by_alias=lambda *about: collection)
+    monkeypatch.setitem(sys.modules, "keyring", module)
+    monkeypatch.setitem(sys.modules, "secretstorage", service)
+    monkeypatch.setattr(sys, "platform", request.param)
+    return noted
+
+
+def test_a_value_is_looked_for_once_and_written_when_all_are_known(
+    calls: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    kept = KeptSecrets(tmp_path, keyring=True)
+    assert kept.keep("git", "TOKEN", "a value of the test") == "${keyring:mcp-hub/git.TOKEN}"
+    assert calls == [("get", "mcp-hub", "git.TOKEN")] and list(tmp_path.iterdir()) == []
+    kept.store({})
+    assert calls[-1] == ("set", "mcp-hub", "git.TOKEN", "a value of the test")
+
+
+def test_only_the_keychain_of_macos_may_ask_and_is_refused_where_nobody_answers(
+    calls: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    assert may_open_dialog() == (sys.platform == "darwin")
+    if sys.platform == "darwin":
+        with pytest.raises(ConfigError, match="opens no dialog"):
+            KeptSecrets(tmp_path, keyring=True, asks=False)
+    else:
+        KeptSecrets(tmp_path, keyring=True, asks=False)
+    assert calls == []

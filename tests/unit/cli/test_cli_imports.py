@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from mcp_hub import masking
-from mcp_hub.cli import main
 from mcp_hub.cli.commands.clients.install import Options, install_into, moved_servers
 from mcp_hub.config.load.load import load
 from mcp_hub.edit import entries as edit
@@ -21,29 +20,19 @@ from mcp_hub.onboarding.imports import plan
 from mcp_hub.onboarding.imports.found import FoundServer
 from mcp_hub.onboarding.imports.plan import merged
 from mcp_hub.onboarding.servers_file import kept_secrets, servers_file
-from tests.unit.cli.homes import CANARIES, FILES, make_home
+from tests.unit.cli.homes import CANARIES, FILES, make_home, run
 
 ODD = "we\"ird' & ;   $(x) é"
 NAMES = ["time", "github", ODD, "github-cursor", "team", "db", "broken", "everything", "remote", "jobs"]
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    make_home(tmp_path)
-    for name in ("XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "GH2", "GEM_KEY", "VISUAL", "EDITOR"):
+def home(person: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    make_home(person)
+    for name in ("GH2", "GEM_KEY", "VISUAL", "EDITOR"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("MCP_HUB_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("MCP_HUB_CONFIG", str(tmp_path / "hub" / "servers.yaml"))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def run(*args: str, code: int = 0) -> Result:
-    done = CliRunner().invoke(main, list(args))
-    assert done.exit_code == code, done.output
-    assert not any(canary in done.output for canary in CANARIES)
-    return done
+    monkeypatch.setenv("MCP_HUB_CONFIG", str(person / "hub" / "servers.yaml"))
+    return person
 
 
 def import_all(*more: str, code: int = 0) -> Result:
@@ -58,46 +47,29 @@ def snapshot(home: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in home.rglob("*") if path.is_file() and path.suffix != ".lock"}
 
 
-def test_four_clients_with_twelve_servers_give_ten(home: Path) -> None:
+def test_four_clients_with_twelve_servers_give_ten_with_their_secrets_in_files(home: Path) -> None:
     done = import_all()
     assert "10 servers from 4 sources, 2 doubles merged, 2 not taken" in done.stderr
     found = servers(home)
     assert list(found) == NAMES
     assert found["github-cursor"] == {"command": "npx", "args": ["-y", "@x/github"], "env": {"GITHUB_TOKEN": "${GH2}"}}
     assert found["everything"] == {"command": "npx", "args": ["-y", "everything"], "env": {"K": "${GEM_KEY}"}}
-    assert found["remote"] == {"url": "https://r.example.com/mcp"} and found["jobs"] == {
-        "command": "jobs-server",
-        "timeout": "60s",
-    }
+    assert found["remote"] == {"url": "https://r.example.com/mcp"}
+    assert found["jobs"] == {"command": "jobs-server", "timeout": "60s"}
     assert found[ODD]["args"] == ["-c", "echo 'a \"b\"'; x & é"]
-    for said in (
-        "not taken: off (Cursor)",
-        "not taken: left-out (Gemini CLI)",
-        "everything: the hub",
-        "GH2",
-        "GEM_KEY",
-    ):
-        assert said in done.stderr
+    left_out = ("not taken: off (Cursor)", "not taken: left-out (Gemini CLI)", "everything: the hub", "GH2", "GEM_KEY")
+    assert [line for line in left_out if line not in done.stderr] == []
     assert "clock" in done.stdout and "mcp-hub" not in found
-
-
-def test_secrets_are_in_files_of_their_own_and_the_hub_reads_them(home: Path) -> None:
-    import_all()
     text = (home / "hub" / "servers.yaml").read_text()
     assert not any(canary in text for canary in CANARIES)
     kept = list((home / "hub" / "secrets").iterdir())
     assert {path.stat().st_mode & 0o777 for path in (*kept, home / "hub" / "servers.yaml")} == {0o600}
     holding = [path for path, content in snapshot(home).items() if any(one.encode() in content for one in CANARIES)]
     assert sorted(holding) == sorted([*map(str, kept), *(str(home / name) for name in list(FILES)[:3])])
-    loaded = load(home / "hub" / "servers.yaml", {"GH2": "g", "GEM_KEY": "k"})
-    found = loaded.settings.servers
-    assert found["github"].env == {"GITHUB_TOKEN": CANARIES[0]}
-    assert found["team"].sent_headers() == {"Authorization": f"Bearer {CANARIES[1]}"}
-    assert found["db"].args == ["db-mcp", "--password", CANARIES[2]]
-
-
-def test_second_import_takes_nothing(home: Path) -> None:
-    import_all()
+    loaded = load(home / "hub" / "servers.yaml", {"GH2": "g", "GEM_KEY": "k"}).settings.servers
+    assert loaded["github"].env == {"GITHUB_TOKEN": CANARIES[0]}
+    assert loaded["team"].sent_headers() == {"Authorization": f"Bearer {CANARIES[1]}"}
+    assert loaded["db"].args == ["db-mcp", "--password", CANARIES[2]]
     before = snapshot(home)
     done = import_all()
     assert "0 servers" in done.stderr and "the hub has it already, as github-cursor" in done.stderr
@@ -298,14 +270,12 @@ def test_server_of_the_user_gets_nothing_that_only_the_file_of_somebody_else_ask
         ({"a": {"command": "x"}}, "No server is new to the hub: those that move are in "),
     ],
 )
-def test_move_of_no_server_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, servers: Any, said: str) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    (tmp_path / ".cursor").mkdir()
-    (tmp_path / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
-    (tmp_path / "servers.yaml").write_text("servers: {a: {command: x}}")
+def test_move_of_no_server_says_why(person: Path, servers: Any, said: str) -> None:
+    (person / ".cursor").mkdir()
+    (person / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    (person / "servers.yaml").write_text("servers: {a: {command: x}}")
     files = [*client_files(CLIENTS["cursor"], Where.here(os.environ))]
-    assert moved_servers(files, tmp_path / "servers.yaml").lines[0].startswith(said)
+    assert moved_servers(files, person / "servers.yaml").lines[0].startswith(said)
 
 
 def test_many_servers_are_imported_with_a_few_reads(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

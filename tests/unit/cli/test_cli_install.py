@@ -152,13 +152,10 @@ def test_clients_are_refused_one_by_one(home: Home) -> None:
     assert "mcp-hub" in kiro.read_text() and lost_entries(home.folder / "state") == []
 
 
-def test_snippet_is_printed_for_what_cannot_be_edited(home: Home) -> None:
+def test_client_that_cannot_be_edited_gets_a_snippet(home: Home) -> None:
     home.write(".codex/config.toml", f'mcp_servers = {{ one = {{ command = "{CANARY}" }} }}\n')
     result = home.install("codex")
     assert result.exit_code == 1 and "[mcp_servers.mcp-hub]" in result.stderr and str(home.config) in result.stderr
-
-
-def test_client_that_is_only_imported_from_gets_a_snippet(home: Home) -> None:
     result = home.install("amp")
     assert result.exit_code == 1 and "[client_import_only]" in result.stderr
     assert json.loads(result.stdout)["amp.mcpServers"]["mcp-hub"]["args"][-1] == "unknown"
@@ -264,15 +261,11 @@ def test_command_of_the_client_writes_its_file(home: Home) -> None:
 
 
 @pytest.mark.processes
-def test_command_that_lies_is_noticed(home: Home) -> None:
+def test_command_that_lies_is_noticed_and_one_that_fails_replaced(home: Home) -> None:
     with_claude(home, "lies")
     result = home.install("claude-code")
     assert result.exit_code == 1 and "[client_cli_failed]" in result.stderr
     assert home.run("install", "--undo").exit_code == 0
-
-
-@pytest.mark.processes
-def test_editor_does_what_the_command_of_the_client_cannot(home: Home) -> None:
     path = with_claude(home, "fails")
     assert home.install("claude-code").exit_code == 0
     assert set(json.loads(path.read_text())["mcpServers"]) == {"one", "mcp-hub"}

@@ -31,16 +31,13 @@ PATHS = [*FILES]
 
 
 @pytest.fixture
-def moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Moved:
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "MCP_HUB_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
+def moved(person: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Moved:
+    monkeypatch.delenv("MCP_HUB_CONFIG")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     bases = [str(tmp_path / name / "mcp-hub") for name in ("run", "short", "open")]
     monkeypatch.setattr(paths_command, "base_folders", lambda env: bases)
     monkeypatch.setenv("MCP_HUB_STATE_DIR", str(tmp_path / "state/mcp-hub"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(programs, "_names", lambda system: iter(()))
     monkeypatch.setattr(install_command, "_start_once", lambda *args: None)  # the servers are not there
     monkeypatch.setattr(leave_command, "stop_service", lambda: None)  # that of the machine stays
@@ -83,19 +80,6 @@ def test_leave_after_more_acts_than_are_kept_and_after_changes_of_clients(
         for number, (name, text) in enumerate(moved.before.items())
     }
     assert moved.contents() == expected
-
-
-def test_leave_purges_nothing_while_a_client_is_not_restored(moved: Moved) -> None:
-    path = moved.folder / PATHS[2]
-    path.write_text("[broken\n")
-    said = moved.run("leave", "--purge", "--yes", code=1)
-    assert f"{path}: line 1" in said.output and "Nothing is removed" in said.output and moved.config.exists()
-    assert "To take this back: mcp-hub install --undo" in said.output
-    assert moved.contents() == {**moved.before, PATHS[2]: b"[broken\n"}
-    path.unlink()
-    for output in (said.output, moved.run("leave", code=1).output):
-        saved = re.search(r"from before is in (\S+)", output)
-        assert saved is not None and Path(saved[1]).read_bytes() == moved.before[PATHS[2]] and not path.exists()
 
 
 def test_purge_after_the_folder_or_the_file_of_a_client_was_removed(moved: Moved) -> None:
@@ -170,11 +154,21 @@ def test_purge_removes_only_files_that_are_the_hubs_alone(moved: Moved) -> None:
     assert not dead.exists() and not other_base.parent.exists() and strange.exists(), "others can use it"
 
 
-def test_purge_without_a_terminal_needs_yes_and_lists_what_it_would_remove(moved: Moved) -> None:
+def test_leave_purges_nothing_without_yes_or_while_a_client_is_not_restored(moved: Moved) -> None:
     before = moved.contents()
     refused = moved.run("leave", "--purge", code=2)
     assert "needs --yes" in refused.stderr and "To be removed:" in refused.stdout
     assert f"  {moved.config} (" in refused.stdout and moved.contents() == before and moved.config.exists()
+    path = moved.folder / PATHS[2]
+    path.write_text("[broken\n")
+    said = moved.run("leave", "--purge", "--yes", code=1)
+    assert f"{path}: line 1" in said.output and "Nothing is removed" in said.output and moved.config.exists()
+    assert "To take this back: mcp-hub install --undo" in said.output
+    assert moved.contents() == {**moved.before, PATHS[2]: b"[broken\n"}
+    path.unlink()
+    for output in (said.output, moved.run("leave", code=1).output):
+        saved = re.search(r"from before is in (\S+)", output)
+        assert saved is not None and Path(saved[1]).read_bytes() == moved.before[PATHS[2]] and not path.exists()
 
 
 def test_leave_with_nothing_to_do_says_so_and_does_not_ask(moved: Moved, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,16 +337,7 @@ def test_uninstall_says_what_would_be_lost(moved: Moved, answer: str, comes_back
     assert moved.contents() == installed
 
 
-def test_hub_is_found_without_a_configuration(moved: Moved) -> None:
-    moved.run("stop", code=3)
-    with recorded(str(moved.config), "http://127.0.0.1:9/mcp", os.environ):
-        moved.config.unlink()
-        shown = moved.run("status").stdout
-        (hub,) = json.loads(moved.run("status", "--json").stdout)["hubs"]
-    assert f"{moved.config}, which is gone" in shown and hub["config"] == str(moved.config)
-
-
-def test_paths_name_every_place_of_the_hub(moved: Moved) -> None:
+def test_hub_and_every_place_of_it_are_named_also_without_a_configuration(moved: Moved) -> None:
     found = json.loads(moved.run("paths", "--json").stdout)
     assert {name: one["path"] for name, one in found.items()} == {
         "configuration": str(moved.config),
@@ -366,6 +351,12 @@ def test_paths_name_every_place_of_the_hub(moved: Moved) -> None:
     shown = moved.run("paths").stdout
     assert str(moved.config) in shown and "not there yet" in shown and shown.count("\n") == len(found)
     assert json.loads(moved.run("status", "--json", code=3).stdout)["paths"]["configuration"] == str(moved.config)
+    moved.run("stop", code=3)
+    with recorded(str(moved.config), "http://127.0.0.1:9/mcp", os.environ):
+        moved.config.unlink()
+        shown = moved.run("status").stdout
+        (hub,) = json.loads(moved.run("status", "--json").stdout)["hubs"]
+    assert f"{moved.config}, which is gone" in shown and hub["config"] == str(moved.config)
 
 
 def test_export_writes_what_came_from_the_client_with_the_values_of_its_secrets(moved: Moved) -> None:

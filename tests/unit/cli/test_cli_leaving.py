@@ -1,4 +1,4 @@
-"""Standard streams that are not there: closed before the start, or read by nobody any more."""
+"""The edges of a process: standard streams that are not there, and a SIGHUP that comes while a hub still starts."""
 
 import json
 import os
@@ -67,39 +67,82 @@ def test_command_whose_reader_has_left_ends_quietly(tmp_path: Path, command: str
     assert (done.returncode, done.stderr) == (1, b"")
 
 
-@pytest.mark.parametrize("command", ["--help", "call jobs_wait --arg seconds=0"])
-def test_output_that_is_closed_cannot_be_written(tmp_path: Path, command: str) -> None:
-    line = f"{shlex.join(COMMAND)} {command} >&-"
-    done = subprocess.run(line, shell=True, capture_output=True, env=command_env(tmp_path), timeout=SECONDS)
-    assert (done.returncode, done.stderr) == (1, b"Cannot write the output: Bad file descriptor.\n")
+needs_full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+CLOSED, FULL = "Bad file descriptor", "No space left on device"
 
 
-def test_hub_without_a_standard_output_serves(tmp_path: Path) -> None:
-    line = f"exec {shlex.join(COMMAND)} serve --http --port 0 --log-level error >&-"
-    with subprocess.Popen(line, shell=True, stderr=subprocess.PIPE, env=command_env(tmp_path)) as hub:
-        assert hub.stderr is not None
-        assert hub.stderr.readline().startswith(b"mcp-hub serves 1 server (jobs) at http://127.0.0.1:")
-        hub.terminate()
-        assert (hub.wait(SECONDS), hub.stderr.read()) == (0, b"")
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 @pytest.mark.parametrize(
-    ("command", "unbuffered"), [("list --json", "1"), ("call jobs_wait --arg seconds=0", "1"), ("check", "")]
+    ("command", "output", "unbuffered", "reason"),
+    [
+        ("--help", "&-", "", CLOSED),
+        ("call jobs_wait --arg seconds=0", "&-", "", CLOSED),
+        pytest.param("list --json", "/dev/full", "1", FULL, marks=needs_full),
+        pytest.param("call jobs_wait --arg seconds=0", "/dev/full", "1", FULL, marks=needs_full),
+        pytest.param("check", "/dev/full", "", FULL, marks=needs_full),
+    ],
 )
-def test_output_that_cannot_be_written_is_one_line_on_stderr(tmp_path: Path, command: str, unbuffered: str) -> None:
+def test_output_that_cannot_be_written_is_one_line_on_stderr(
+    tmp_path: Path, command: str, output: str, unbuffered: str, reason: str
+) -> None:
     env = command_env(tmp_path, PYTHONUNBUFFERED=unbuffered)
-    with open("/dev/full", "wb") as full:
-        line = [*COMMAND, *command.split()]
-        done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, env=env, timeout=SECONDS)
-    assert (done.returncode, done.stderr) == (1, b"Cannot write the output: No space left on device.\n")
+    line = f"{shlex.join(COMMAND)} {command} >{output}"
+    done = subprocess.run(line, shell=True, capture_output=True, env=env, timeout=SECONDS)
+    assert (done.returncode, done.stderr.decode()) == (1, f"Cannot write the output: {reason}.\n")
 
 
-def test_a_hub_without_a_terminal_says_once_where_it_serves(tmp_path: Path) -> None:
-    line = [*COMMAND, "serve", "--http", "--port", "0", "--log-level", "error"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(line, stdout=pipe, stderr=subprocess.STDOUT, env=command_env(tmp_path)) as hub:
-        assert hub.stdout is not None
-        assert hub.stdout.readline().startswith(b"mcp-hub serves 1 server (jobs) at http://127.0.0.1:")
+@pytest.mark.parametrize("has_output", [True, False])
+def test_a_hub_without_a_terminal_says_once_where_it_serves(tmp_path: Path, has_output: bool) -> None:
+    line = f"exec {shlex.join(COMMAND)} serve --http --port 0 --log-level error {'2>&1' if has_output else '>&-'}"
+    pipes: dict[str, Any] = {"stdout" if has_output else "stderr": subprocess.PIPE}
+    with subprocess.Popen(line, shell=True, env=command_env(tmp_path), **pipes) as hub:
+        pipe = hub.stdout if has_output else hub.stderr
+        assert pipe is not None
+        assert pipe.readline().startswith(b"mcp-hub serves 1 server (jobs) at http://127.0.0.1:")
         hub.terminate()
-        assert (hub.wait(SECONDS), hub.stdout.read()) == (0, b"")
+        assert (hub.wait(SECONDS), pipe.read()) == (0, b"")
+
+
+START = """
+import os, signal, anyio
+from mcp_hub.cli import main
+from mcp_hub.cli.signals import received_signals
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where the tests run under nohup
+
+async def serve():
+    async with received_signals() as signals:
+        with anyio.fail_after(240):
+            await signals.reload_wanted()
+        assert not signals.stopped.is_set()
+
+def hang_up():
+    os.kill(os.getpid(), signal.SIGHUP)
+"""
+
+
+IMPORTING = """
+import importlib, mcp_hub.cli as cli
+
+def imported(name):
+    hang_up()
+    return importlib.import_module(name)
+cli.import_module = imported
+main.get_command(None, "serve")
+anyio.run(serve)
+"""
+IGNORING = """
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+main.get_command(None, "serve")
+assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "code"),
+    [(IMPORTING, 0), (IGNORING, 0), ("main.get_command(None, 'list'); hang_up()", -1)],
+    ids=["remembered from before the import", "ignored stays so", "ends other commands"],
+)
+def test_hang_up_before_a_hub_serves_does_not_end_it(then: str, code: int) -> None:
+    line = [sys.executable, "-c", START + then]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=SECONDS, start_new_session=True)
+    assert done.returncode == code, done

@@ -1,35 +1,18 @@
-"""What people and programs are shown of events and results."""
+"""What people and programs are shown of events and results, and `--output DIR`: no server places or names its files."""
 
 import json
+import os
+import stat
+from base64 import b64encode
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from mcp_hub.cli.render.results import (
-    ShownResult,
-    content_text,
-    error_line,
-    event_line,
-    log_text,
-    message_of,
-    result_line,
-    urls_of,
-)
+from mcp_hub import events
+from mcp_hub.cli.render import results
 from mcp_hub.errors import RpcError, UpstreamLost
-from mcp_hub.events import (
-    Attempt,
-    CallEvent,
-    Delta,
-    InputReceived,
-    InputRequired,
-    Log,
-    Progressed,
-    Reset,
-    Started,
-    ToolCall,
-    ToolResult,
-)
 from mcp_hub.masking import visible
 
 TEXT = {"type": "text", "text": "hello"}
@@ -56,96 +39,84 @@ def encoded(value: object) -> bytes:
     ],
 )
 def test_result_reads_as_text(result: dict[str, Any], text: str) -> None:
-    assert ShownResult.of(encoded(result)).text == text
+    assert results.ShownResult.of(encoded(result)).text == text
 
 
-def test_result_that_cannot_be_read_is_shown_raw() -> None:
-    assert ShownResult.of(b"{nonsense").text == "{nonsense"
-
-
-def test_only_true_is_an_error() -> None:
-    assert ShownResult.of(b'{"isError":true}').is_error
-    assert not ShownResult.of(b'{"isError":"yes"}').is_error
-
-
-def test_content_of_a_delta_is_text_without_added_line_breaks() -> None:
-    assert content_text(encoded([TEXT, TEXT])) == "hellohello"
-    assert content_text(b"[oops") == "[oops"
+def test_odd_results_and_deltas_are_shown_as_far_as_they_can_be_read() -> None:
+    assert results.ShownResult.of(b"{nonsense").text == "{nonsense"
+    assert results.ShownResult.of(b'{"isError":true}').is_error
+    assert not results.ShownResult.of(b'{"isError":"yes"}').is_error
+    assert results.content_text(encoded([TEXT, TEXT])) == "hellohello"
+    assert results.content_text(b"[oops") == "[oops"
 
 
 def test_terminal_gets_no_control_characters() -> None:
     assert visible("a\x1b[2Jb\r\nc\td\x07\x9b\n") == "a\\x1b[2Jb\nc\td\\x07\\x9b\n"
 
 
-def test_log_reads_level_logger_and_data() -> None:
-    assert log_text(Log("info", b'{"level":"info","logger":"db","data":"slow"}')) == "info db: slow"
-    assert log_text(Log("error", b'{"level":"error","data":{"a":1}}')) == 'error: {"a":1}'
-    assert log_text(Log("error", b"[]")) == "error: null"
-
-
-def test_message_of_progress_is_its_text_if_it_is_one() -> None:
-    assert message_of(Progressed(1, members={"message": msgspec.Raw(b'"half"')})) == "half"
-    assert message_of(Progressed(1, members={"message": msgspec.Raw(b"5")})) == ""
-    assert message_of(Progressed(1)) == ""
+def test_logs_and_progress_read_as_text() -> None:
+    assert results.log_text(events.Log("info", b'{"level":"info","logger":"db","data":"slow"}')) == "info db: slow"
+    assert results.log_text(events.Log("error", b'{"level":"error","data":{"a":1}}')) == 'error: {"a":1}'
+    assert results.log_text(events.Log("error", b"[]")) == "error: null"
+    assert results.message_of(events.Progressed(1, members={"message": msgspec.Raw(b'"half"')})) == "half"
+    assert results.message_of(events.Progressed(1, members={"message": msgspec.Raw(b"5")})) == ""
+    assert results.message_of(events.Progressed(1)) == ""
 
 
 @pytest.mark.parametrize(
     ("event", "line"),
     [
         (
-            Progressed(1, 2, {"message": msgspec.Raw(b'"m"'), "type": msgspec.Raw(b"0")}, skipped=3),
+            events.Progressed(1, 2, {"message": msgspec.Raw(b'"m"'), "type": msgspec.Raw(b"0")}, skipped=3),
             {"type": "progress", "progress": 1, "total": 2, "message": "m", "skipped": 3},
         ),
-        (Progressed(0.5), {"type": "progress", "progress": 0.5}),
-        (Delta(encoded([TEXT]), 1), {"type": "delta", "index": 1, "content": [TEXT]}),
-        (Delta(b"[]", 0, "aux"), {"type": "delta", "channel": "aux", "index": 0, "content": []}),
-        (ToolCall("c", "a", b'{"x":1}'), {"type": "tool-call", "call": "c", "name": "a", "arguments": {"x": 1}}),
-        (ToolResult("c", b"[]", True), {"type": "tool-result", "call": "c", "isError": True, "content": []}),
+        (events.Progressed(0.5), {"type": "progress", "progress": 0.5}),
+        (events.Delta(encoded([TEXT]), 1), {"type": "delta", "index": 1, "content": [TEXT]}),
+        (events.Delta(b"[]", 0, "aux"), {"type": "delta", "channel": "aux", "index": 0, "content": []}),
+        (events.ToolCall("c", "a", b'{"x":1}'), {"type": "tool-call", "call": "c", "name": "a", "arguments": {"x": 1}}),
+        (events.ToolResult("c", b"[]", True), {"type": "tool-result", "call": "c", "isError": True, "content": []}),
         (
-            InputRequired("q", "roots/list", b"{}"),
+            events.InputRequired("q", "roots/list", b"{}"),
             {"type": "input-required", "key": "q", "method": "roots/list", "params": {}},
         ),
-        (InputReceived("q"), {"type": "input-received", "key": "q"}),
-        (InputReceived("q", 1, "accept"), {"type": "input-received", "key": "q", "action": "accept"}),
-        (Log("info", b'{"data":[1],"level":"info"}'), {"type": "log", "level": "info", "data": [1]}),
+        (events.InputReceived("q"), {"type": "input-received", "key": "q"}),
+        (events.InputReceived("q", 1, "accept"), {"type": "input-received", "key": "q", "action": "accept"}),
+        (events.Log("info", b'{"data":[1],"level":"info"}'), {"type": "log", "level": "info", "data": [1]}),
         (
-            Attempt(2, "lost", 0.5, "gone"),
+            events.Attempt(2, "lost", 0.5, "gone"),
             {"type": "attempt", "attempt": 2, "reason": "lost", "after": 0.5, "detail": "gone"},
         ),
-        (Reset(2, "lost", 3), {"type": "reset", "attempt": 2, "reason": "lost", "discard_from": 3}),
-        (Started(), None),
-        (Progressed(1, server_value=0.5, is_hubs=True), None),
+        (events.Reset(2, "lost", 3), {"type": "reset", "attempt": 2, "reason": "lost", "discard_from": 3}),
+        (events.Started(), None),
+        (events.Progressed(1, server_value=0.5, is_hubs=True), None),
     ],
 )
-def test_event_becomes_a_line(event: CallEvent, line: object) -> None:
-    made = event_line(event)
+def test_event_becomes_a_line(event: events.CallEvent, line: object) -> None:
+    made = results.event_line(event)
     assert line == (None if made is None else json.loads(made))
     assert made is None or made.endswith(b"\n")
 
 
-def test_result_line_holds_the_result_as_sent() -> None:
-    line = result_line(ShownResult.of(b'{"content":[], "isError":true, "x":1.0}'))
+def test_lines_of_an_ending_hold_the_result_or_the_error() -> None:
+    line = results.result_line(results.ShownResult.of(b'{"content":[], "isError":true, "x":1.0}'))
     assert line == b'{"type":"end","outcome":"tool_error","result":{"content":[], "isError":true, "x":1.0}}\n'
-
-
-def test_error_line_has_code_message_and_data() -> None:
     own = {"type": "error", "code": 1002, "message": "gone", "data": {"code": "upstream_crashed"}}
-    assert json.loads(error_line(UpstreamLost("gone"))) == own
+    assert json.loads(results.error_line(UpstreamLost("gone"))) == own
     raw = b'{"code":-5,"message":"no","data":{"a":1},"type":"theirs"}'
-    relayed = json.loads(error_line(RpcError("no", code=-5, raw=raw)))
+    relayed = json.loads(results.error_line(RpcError("no", code=-5, raw=raw)))
     assert relayed == {"type": "error", "code": -5, "message": "no", "data": {"a": 1}}
 
 
 def test_pages_that_a_call_requires_are_found_in_its_error() -> None:
     data = {"elicitations": [{"mode": "url", "url": "https://a/b", "message": "m"}, {"mode": "url"}]}
-    assert urls_of(RpcError("first a page", code=-32042, data=data)) == ["https://a/b"]
-    assert urls_of(RpcError("other", code=-5, data=data)) == []
+    assert results.urls_of(RpcError("first a page", code=-32042, data=data)) == ["https://a/b"]
+    assert results.urls_of(RpcError("other", code=-5, data=data)) == []
     for odd in (None, {"elicitations": 5}, {"elicitations": [1]}):
-        assert urls_of(RpcError("odd", code=-32042, data=odd)) == []
+        assert results.urls_of(RpcError("odd", code=-32042, data=odd)) == []
 
 
-def shown(method: str, **result: object) -> ShownResult:
-    return ShownResult.of(msgspec.json.encode(result), method)
+def shown(method: str, **result: object) -> results.ShownResult:
+    return results.ShownResult.of(msgspec.json.encode(result), method)
 
 
 def test_prompt_is_shown_as_its_messages() -> None:
@@ -170,4 +141,55 @@ def test_prompt_is_shown_as_its_messages() -> None:
 def test_resource_is_shown_as_its_text_or_kept_as_its_bytes(contents: object, text: str, data: bytes | None) -> None:
     found = shown("resources/read", contents=contents)
     assert (found.text, found.data) == (text, data)
-    assert ShownResult.of(found.raw, "resources/read", is_saved=True).data is None
+    assert results.ShownResult.of(found.raw, "resources/read", is_saved=True).data is None
+
+
+PNG = b"\x89PNG\r\n"
+
+
+def block(kind: str = "image", mime: object = "image/png", data: bytes = PNG) -> dict[str, object]:
+    return {"type": kind, "mimeType": mime, "data": b64encode(data).decode()}
+
+
+def test_each_binary_block_is_a_file_named_by_position_and_type(tmp_path: Path) -> None:
+    blob = {"uri": "x://../../a", "mimeType": "application/pdf", "blob": b64encode(b"%PDF").decode()}
+    blocks: list[object] = [
+        {"type": "text", "text": "a"},
+        block(),
+        block("audio", "audio/wav", b"RIFF"),
+        {"type": "resource", "resource": blob},
+        {"type": "resource", "resource": {"uri": "x://b", "text": "text"}},
+        "odd",
+        block(mime="image/../../../evil"),
+        block(mime=None),
+    ]
+    said = list(results.saved(blocks, tmp_path))
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
+        **{"2.png": PNG, "3.wav": b"RIFF", "4.pdf": b"%PDF"},
+        **{"7.bin": PNG, "8.bin": PNG},
+    }
+    assert said[0] == f"saved {tmp_path / '2.png'} (image/png, 6 bytes)"
+    assert len(said) == 5
+
+
+def test_files_are_their_owners_and_replace_nothing(tmp_path: Path) -> None:
+    folder, outside = tmp_path / "out", tmp_path / "outside"
+    folder.mkdir()
+    (folder / "1.png").write_bytes(b"mine")
+    (folder / "1-2.png").symlink_to(outside)
+    assert list(results.saved([block()], folder)) == [f"saved {folder / '1-3.png'} (image/png, 6 bytes)"]
+    assert (folder / "1.png").read_bytes() == b"mine" and not outside.exists()
+    folder = tmp_path / "a" / "b"
+    results.make_media_folder(folder)
+    list(results.saved([block()], folder))
+    assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
+    assert stat.S_IMODE(os.stat(folder / "1.png").st_mode) == 0o600
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError):
+        results.make_media_folder(tmp_path / "file")
+
+
+def test_data_that_are_not_base64_are_said_so(tmp_path: Path) -> None:
+    spoilt = {"type": "image", "mimeType": "image/png", "data": "%%%"}
+    assert list(results.saved([spoilt], tmp_path)) == ["block 1 (image/png) is not saved: its data are not Base64"]
+    assert list(tmp_path.iterdir()) == []

@@ -94,13 +94,17 @@ def test_windows_gets_a_task_of_the_user() -> None:
     assert made.removes == [(tasks, "/Delete", "/TN", "mcp-hub", "/F")]
 
 
-@pytest.mark.parametrize("config", ["C:\\%TEMP%\\a.yaml", "C:\\$(Arg0)\\a.yaml", "C:\\a\nb"])
-def test_nothing_in_a_path_means_anything_to_the_task_scheduler(config: str) -> None:
-    with pytest.raises(ValueError):
-        plan("win32", own(config), 0)
-
-
-def test_other_systems_have_none() -> None:
+@pytest.mark.parametrize(
+    ("systems", "config"),
+    [
+        *((["win32"], config) for config in ("C:\\%TEMP%\\a.yaml", "C:\\$(Arg0)\\a.yaml", "C:\\a\nb")),
+        *((["linux", "darwin"], config) for config in ("/a\nExecStart=/bin/evil", "/a\0b", "/a\rb")),
+    ],
+)
+def test_nothing_in_a_path_means_anything_to_the_system(systems: list[str], config: str) -> None:
+    for system in systems:
+        with pytest.raises(ValueError):
+            plan(system, own(config), 1000)
     assert plan("sunos5", own(), 0) is None
 
 
@@ -140,13 +144,6 @@ def test_nothing_in_a_path_means_anything_to_systemd() -> None:
     assert made is not None
     (start,) = [line for line in made.text.decode().splitlines() if line.startswith("ExecStart=")]
     assert start.endswith(r'"/home/ann/my \"50%%\" $$HOME \\ servers; rm -rf & é.yaml"')
-
-
-@pytest.mark.parametrize("config", ["/a\nExecStart=/bin/evil", "/a\0b", "/a\rb"])
-def test_a_line_break_never_gets_into_a_file(config: str) -> None:
-    for system in ("linux", "darwin"):
-        with pytest.raises(ValueError):
-            plan(system, own(config), 1000)
 
 
 @pytest.mark.processes
@@ -224,10 +221,17 @@ def test_without_a_managed_session_the_file_is_written_and_the_commands_are_show
     assert run("uninstall").exit_code == 0 and not unit(home).exists()
 
 
-def test_a_dry_run_changes_nothing(home: Path) -> None:
+def test_nothing_is_installed_by_a_dry_run_a_broken_configuration_or_without_services(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done = run("install", "--dry-run")
     assert done.exit_code == 0 and "ExecStart=" in done.output and "systemctl" in done.output
-    assert not unit(home).exists()
+    (home / "servers.yaml").write_text("servers: {a: {comand: x}}")
+    assert run("install").exit_code == 2 and not unit(home).exists()
+    (home / "servers.yaml").write_text("servers: {}")
+    monkeypatch.setattr(sys, "platform", "sunos5")
+    done = run("install")
+    assert done.exit_code == 2 and "[no_service]" in done.output
 
 
 def test_a_file_of_somebody_else_is_left_alone(home: Path) -> None:
@@ -246,14 +250,3 @@ def test_a_refusal_of_the_system_is_passed_on(home: Path) -> None:
     said = " ".join(done.output.split())
     assert done.exit_code == 3 and "enable --now mcp-hub.service failed: no enable." in said
     assert "[service_failed]" in said
-
-
-def test_a_broken_configuration_is_not_installed(home: Path) -> None:
-    (home / "servers.yaml").write_text("servers: {a: {comand: x}}")
-    assert run("install").exit_code == 2 and not unit(home).exists()
-
-
-def test_a_system_without_services_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "sunos5")
-    done = run("install")
-    assert done.exit_code == 2 and "[no_service]" in done.output

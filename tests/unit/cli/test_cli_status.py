@@ -2,28 +2,31 @@
 
 import json
 import os
+import stat
 from pathlib import Path
+from typing import Final
 
 import pytest
 from click.testing import CliRunner, Result
 
 from mcp_hub import __version__
-from mcp_hub.cli import main
+from mcp_hub.cli import _GROUPS, main
 from mcp_hub.cli.access.running import HubRecord, recorded, running_hub
 from mcp_hub.cli.commands.running.status import HubReport, report_data, report_lines
+from mcp_hub.config.trust import OVERRIDE
+from mcp_hub.errors import ConfigError
+from mcp_hub.library.hub import Hub
 from mcp_hub.protocol.rest.overview import ClientSummary
 from mcp_hub.protocol.rest.servers import SandboxInfo, ServerInfo
 from mcp_hub.sessions.clients import HubUse, PresentClient
 from mcp_hub.types import Era
+from tests.unit.cli.command import hub
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("MCP_HUB_ATTACH", "never")
-    monkeypatch.setenv("MCP_HUB_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("MCP_HUB_CONFIG", str(tmp_path / "servers.yaml"))
-    (tmp_path / "servers.yaml").write_text("servers: {broken: ")
-    return str(tmp_path / "servers.yaml")
+def place(person: Path) -> str:
+    (person / "servers.yaml").write_text("servers: {broken: ")
+    return str(person / "servers.yaml")
 
 
 def run(*args: str) -> Result:
@@ -59,7 +62,7 @@ def test_a_background_hub_and_clients_that_do_not_join_it_are_one_truth() -> Non
     assert said in lines and not any(line.startswith("clients:") for line in lines)
 
 
-def test_servers_are_counted_by_state_and_those_given_up_are_named() -> None:
+def test_report_counts_servers_and_names_those_given_up() -> None:
     servers = [ServerInfo(server=name, state="ready", restarts=0) for name in ("a", "b")]
     servers.append(ServerInfo(server="c", state="failed", restarts=5, code="crashed"))
     servers.append(ServerInfo("d", "ready", 0, sandbox=SandboxInfo("on", "hosts", 2)))
@@ -75,9 +78,6 @@ def test_servers_are_counted_by_state_and_those_given_up_are_named() -> None:
     data = report_data(report, 8200.0)
     assert data["hubs"][0]["uptime"] == 7200 and data["servers"][2]["code"] == "crashed"
     assert [server.get("refused") for server in data["servers"]] == [None, None, None, 2]
-
-
-def test_a_hub_that_does_not_answer_runs_all_the_same() -> None:
     report = HubReport("/x.yaml", [HubRecord("http://h/mcp", 7)], problem="wrong token [unauthorized]")
     assert ("servers: unknown: wrong token [unauthorized]", "yellow") in report_lines(report, 0.0)
 
@@ -155,3 +155,96 @@ def test_the_clients_of_a_hub_over_http_are_named_but_for_those_that_have_gone()
     ]
     data = report_data(report, 1000.0)["hubs"]
     assert [own["calls"] for own in data[0]["clients"]] == [12, 1, 1] and data[1]["clients"] is None
+
+
+@pytest.fixture
+def state(person: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The state folder of a configuration without servers, with a folder of logins, and a folder for the store."""
+    folder = person / "state"
+    monkeypatch.delenv(OVERRIDE, raising=False)
+    (person / "servers.yaml").write_text(f"servers: {{}}\nhub: {{store: {{path: {person / 'streams'}}}}}\n")
+    for place in (folder, folder / "oauth", person / "streams"):
+        place.mkdir(mode=0o700)
+    return folder
+
+
+def open_to(folder: Path, more: int) -> Path:
+    folder.chmod(stat.S_IMODE(folder.stat().st_mode) | more)
+    return folder
+
+
+@pytest.mark.processes
+def test_folders_that_the_hub_makes_are_private(state: Path) -> None:
+    streams = state.parent / "streams"
+    streams.rmdir()
+    assert hub(state.parent, "doctor").returncode == hub(state.parent, "doctor").returncode == 0
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (streams, streams / "instances")} == {0o700}
+
+
+def test_folder_is_used_where_others_may_only_read_it_or_are_trusted(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_to(state, 0o055)
+    assert run("check", "--no-start").exit_code == 0
+    open_to(state, 0o077)
+    monkeypatch.setenv(OVERRIDE, "1")
+    assert run("check", "--no-start").exit_code == 0
+
+
+_COMMANDS: Final = [
+    *(("check", "--no-start"), ("install", "--undo"), ("open", "--print"), ("add", "x", "--command", "x")),
+    *((name,) for group in _GROUPS.values() for name in group if name not in ("schema", "completion")),
+]
+_PLACES: Final = ["state/oauth", "state/hubs", "state/clients/acts", "streams"]
+
+
+@pytest.mark.parametrize(
+    ("place", "command"),
+    [*(("state", command) for command in _COMMANDS), *((place, _COMMANDS[0]) for place in _PLACES)],
+)
+def test_a_folder_that_others_may_write_is_refused_with_the_fix(
+    state: Path, place: str, command: tuple[str, ...]
+) -> None:
+    (state.parent / place).mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = open_to(state.parent / place, 0o077)
+    refused = run(*command)
+    said = " ".join(refused.output.split())
+    assert refused.exit_code == 2 and "[state_untrusted]" in said
+    assert f"{folder}: can be written by everybody on this machine" in said and "mcp-hub doctor --fix" in said
+
+
+@pytest.mark.parametrize("command", [("schema",), ("install", "--help"), ("--help",), ("--version",)])
+def test_a_command_that_uses_no_state_runs_beside_an_open_folder(state: Path, command: tuple[str, ...]) -> None:
+    open_to(state, 0o077)
+    assert run(*command).exit_code == 0
+
+
+@pytest.mark.processes
+def test_doctor_fixes_what_is_fixed_by_the_right_mode(state: Path) -> None:
+    folders = [open_to(folder, 0o077) for folder in (state, state / "oauth", state.parent / "streams")]
+    fixed = hub(state.parent, "doctor", "--fix")
+    assert fixed.returncode == 0 and all(f"+ {folder}: mode 0755" in fixed.stderr for folder in folders)
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in folders] == [0o755] * 3
+    again = hub(state.parent, "doctor", "--fix")
+    assert again.returncode == 0 and "fixed" not in again.stderr
+
+
+@pytest.mark.anyio
+async def test_a_hub_in_a_program_refuses_it_too(state: Path) -> None:
+    open_to(state, 0o077)
+    with pytest.raises(ConfigError) as caught:
+        async with Hub.from_config():
+            pass
+    assert caught.value.code == "state_untrusted" and str(state) in str(caught.value)
+
+
+@pytest.mark.processes
+def test_store_that_cannot_be_used_is_named_in_a_sentence(state: Path) -> None:
+    (state.parent / "streams/streams.db").mkdir()
+    (state.parent / "servers.yaml").write_text(
+        (state.parent / "servers.yaml").read_text().replace("{}", '{t: {local: "mcp_hub.examples.jobs:registry"}}', 1)
+    )
+    done = hub(state.parent, "list")
+    assert done.returncode == 0 and done.stderr.startswith("Calls of this command are not stored")
+    assert f"{state.parent}/streams/streams.db" in done.stderr and "Check the permissions" in done.stderr
+    assert "store_failed" not in done.stderr and "durable=" not in done.stderr and done.stderr.count("\n") == 1

@@ -3,25 +3,40 @@
 import io
 import json
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import cast
 
+import anyio
 import msgspec
 import pytest
+from msgspec import UNSET
 from rich.console import Console
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mcp_hub.app.dashboard.past_calls import loss_text
+from mcp_hub.app.http import HttpFront
+from mcp_hub.call import StreamInfo
 from mcp_hub.cli.access.following import followed
+from mcp_hub.cli.access.local_streams import LocalStreams
 from mcp_hub.cli.commands.running.history import _lines, _notes
+from mcp_hub.cli.commands.serve import _stop_when
 from mcp_hub.cli.commands.streams import rest_text, stream_table, waiting_text
+from mcp_hub.cli.http_server import http_server
 from mcp_hub.cli.render.renderers import JsonLines, PlainText
 from mcp_hub.cli.render.tables import age, print_table
 from mcp_hub.client import HubStream
-from mcp_hub.errors import HubRestarted
+from mcp_hub.clock import SystemClock
+from mcp_hub.errors import HubRestarted, StoreError
 from mcp_hub.events import CallEvent, Cancelled, Completed, Failed, InputRequired, Progressed, Started
 from mcp_hub.protocol.rest.history import HistoryCall, HistoryLoss, HistoryPage
 from mcp_hub.protocol.rest.streams import StreamList, StreamStatus
+from mcp_hub.protocol.shape.stream_events import encoded
+from mcp_hub.stores.base import Change, Chunk, EventStore, StoreLimits
 from mcp_hub.stores.history.base import LostCalls
-from mcp_hub.types import plural
+from mcp_hub.stores.recovery.failsafe import failsafe_on_file
+from mcp_hub.types import CallId, Status, plural
+from tests.unit.fronts.local_hub import local_hub
+from tests.upstreams.child import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -54,9 +69,6 @@ def test_table_has_what_a_person_looks_for_and_nothing_that_a_terminal_would_obe
     assert [str(column.header) for column in made.columns] == ["stream", "tool", "status", "age", "message"]
     assert cells[:4] == [["st_1"] * 2, ["job"] * 2, ["working", "failed"], ["1 h"] * 2]
     assert cells[4] == ["half \\x1b[2Jdone", "x" * 79 + "…"]
-
-
-def test_a_call_that_waits_says_for_which_call_and_for_how_long() -> None:
     since = "2026-11-20T11:59:48.000Z"
     row = status(waits_for="helpdesk_ask of Cur\x1bsor", waits_since=since, message="said before")
     assert (
@@ -184,7 +196,7 @@ async def shown(*events: CallEvent) -> tuple[int | None, list[str]]:
     return code, [f"{line['type']} {line['seq']}" for line in lines]
 
 
-async def test_call_is_followed_to_its_ending_and_no_further(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_call_is_followed_to_its_ending_and_questions_are_said(capsys: pytest.CaptureFixture[str]) -> None:
     done = Completed(b'{"content":[]}')
     assert await shown(Started(), Progressed(1), done, Progressed(2)) == (0, ["progress 2", "end 3"])
     assert await shown(Completed(b'{"content":[],"isError":true}')) == (1, ["end 1"])
@@ -193,23 +205,20 @@ async def test_call_is_followed_to_its_ending_and_no_further(capsys: pytest.Capt
     capsys.readouterr()
     assert await shown(Cancelled("enough"), done) == (130, ["end 1"])
     assert capsys.readouterr().err == "The call was cancelled: enough.\n"
-
-
-async def test_question_is_shown_and_said(capsys: pytest.CaptureFixture[str]) -> None:
     asked = InputRequired("q", "roots/list", b"{}")
     assert await shown(asked, Cancelled(None)) == (130, ["input-required 1", "end 2"])
     assert capsys.readouterr().err == "asked roots/list\nThe call was cancelled.\n"
+    out = io.BytesIO()
+    assert await followed(given(Progressed(1), Cancelled("\x1b[2J")), PlainText(out), said) == 130
+    assert (out.getvalue(), capsys.readouterr().err) == (b"", "The call was cancelled: \\x1b[2J.\n")
 
 
-async def test_progress_of_the_hub_has_no_line_and_other_progress_the_value_of_the_server() -> None:
+async def test_lines_have_the_numbers_of_events_and_the_values_of_the_server() -> None:
     out = io.BytesIO()
     beat = Progressed(3 + 1e-6, 9, server_value=3, is_hubs=True)
     await followed(given(Progressed(3, 9), beat, Progressed(3 + 2e-6, 9, server_value=3)), JsonLines(out), said)
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [(line["seq"], line["progress"]) for line in lines] == [(1, 3), (3, 3)]
-
-
-async def test_error_that_is_no_event_has_no_number() -> None:
     out = io.BytesIO()
     show = JsonLines(out)
     await followed(given(Progressed(1)), show, said)
@@ -217,7 +226,113 @@ async def test_error_that_is_no_event_has_no_number() -> None:
     assert [json.loads(line).get("seq") for line in out.getvalue().splitlines()] == [1, None]
 
 
-async def test_pipe_gets_no_word_of_a_cancelled_call(capsys: pytest.CaptureFixture[str]) -> None:
-    out = io.BytesIO()
-    assert await followed(given(Progressed(1), Cancelled("\x1b[2J")), PlainText(out), said) == 130
-    assert (out.getvalue(), capsys.readouterr().err) == (b"", "The call was cancelled: \\x1b[2J.\n")
+ID = CallId("st_" + "0" * 26)
+SECONDS = 240
+
+
+async def opened(folder: Path) -> EventStore:
+    store = failsafe_on_file(folder, StoreLimits(), SystemClock())
+    await store.open()
+    assert store.log.is_durable
+    return store
+
+
+class Owner:
+    """Writes one stream, each event when it is told to."""
+
+    def __init__(self, store: EventStore, continuation: bytes | None = None) -> None:
+        self._store = store
+        self._continuation = continuation
+        self._last = 0
+
+    async def write(self, event: CallEvent, status: Status = "working", kind: str | None = None) -> None:
+        """`kind` stands for the event's own type."""
+        seq = self._last = self._last + 1
+        line = encoded(ID, seq, "2026-11-20T11:02:03.412Z", event)
+        if kind is not None:
+            line = line.replace(b'"type":"end"', b'"type":"%b"' % kind.encode())
+        written, errors = anyio.Event(), list[StoreError | None]()
+
+        def done(error: StoreError | None) -> None:
+            errors.append(error)
+            written.set()
+
+        if seq == 1:
+            owner, point = self._store.log.instance, self._continuation
+            row = StreamInfo(ID, "local", owner, "jobs", "tools/call", "job", 1.0, 1.0, last=1, continuation=point)
+            self._store.log.create(row, Chunk(1, (line,)), done)
+        else:
+            self._store.log.append(ID, 1, Chunk(seq, (line,)), Change(2.0, status), done)
+        await written.wait()
+        assert errors == [None]
+
+
+@pytest.mark.parametrize("kind", [None, "finish"], ids=["known", "unknown"])
+async def test_follower_sees_what_another_process_writes_and_its_end(kind: str | None, tmp_path: Path) -> None:
+    with anyio.fail_after(SECONDS):
+        here, there = await opened(tmp_path), await opened(tmp_path)
+        owner, access = Owner(there), LocalStreams(here)
+        await owner.write(Started())
+        seen: list[tuple[int, CallEvent]] = []
+        async with access.resume(ID) as stream:
+            async for event in stream:
+                seen.append((stream.cursor, event))
+                if isinstance(event, Started):
+                    await owner.write(Progressed(1))
+                elif isinstance(event, Progressed):
+                    await owner.write(Cancelled(None), "cancelled", kind)
+            assert stream.cursor == 3
+        ending = [] if kind else [(3, Cancelled(None))]
+        assert seen == [(1, Started()), (2, Progressed(1)), *ending]
+        [status] = await access.streams(9)
+        assert (status.status, status.last) == ("cancelled", 3)
+        for store in (here, there):
+            await store.close()
+
+
+async def test_cancel_is_a_message_to_the_owner(tmp_path: Path) -> None:
+    with anyio.fail_after(SECONDS):
+        here, there = await opened(tmp_path), await opened(tmp_path)
+        await Owner(there).write(Started())
+        assert (await LocalStreams(here).cancel(ID)).status == "working"
+        [message] = await there.inbox.take()
+        assert (message.stream, message.kind) == (ID, "cancel")
+        for store in (here, there):
+            await store.close()
+
+
+@pytest.mark.parametrize(("continuation", "status", "says"), [
+    (None, "failed", "Its hub has ended. The outcome of the call is unknown."),
+    (b"{}", "working", "Its hub has ended. The next one continues the call."),
+])  # fmt: skip
+async def test_call_of_a_hub_that_is_gone_does_not_seem_to_run(
+    continuation: bytes | None, status: Status, says: str, tmp_path: Path
+) -> None:
+    with anyio.fail_after(SECONDS):
+        here, there = await opened(tmp_path), await opened(tmp_path)
+        await Owner(there, continuation).write(Started())
+        access = LocalStreams(here)
+        [runs] = await access.streams(9)
+        assert (runs.status, runs.message) == ("working", UNSET) and await access.status(ID) == runs
+        await there.close()
+        [orphan] = await access.streams(9)
+        assert (orphan.status, orphan.message) == (status, says) and await access.status(ID) == orphan
+        row = await here.log.find(ID)
+        assert row is not None and not row.has_ended, "a look changes nothing"
+        await here.close()
+
+
+async def test_readiness_ends_before_calls_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+    async with local_hub(tmp_path) as (app, _):
+        front = HttpFront(app, None, is_local=lambda settings: True)
+        health, metrics = front.health, front.metrics
+        assert health.reasons() == [] and b"mcp_hub_ready 1.0" in metrics.rendered(None)[0]
+        monkeypatch.setattr(front.mcp, "close", lambda: seen.append([reason.code for reason in health.reasons()]))
+        stopped = anyio.Event()
+        server = http_server(front.endpoints, HttpToolsProtocol)
+        stopped.set()
+        with anyio.fail_after(WAIT):
+            await _stop_when(stopped, app, server, front)
+        assert seen == [["stopping"]] and server.should_exit
+        assert b"mcp_hub_ready 0.0" in metrics.rendered(None)[0]

@@ -1,10 +1,15 @@
 """States of servers for people: reasons without doubled output, protocols, no secrets."""
 
+from collections.abc import Sequence
+
+import anyio
 import pytest
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from mcp_hub import errors
 from mcp_hub.app.readiness import has_settled, not_ready
+from mcp_hub.cli.access import waiting
 from mcp_hub.cli.access.following import exit_code
 from mcp_hub.cli.access.waiting import starting_text
 from mcp_hub.cli.commands.clients.import_dialog import saving
@@ -12,22 +17,11 @@ from mcp_hub.cli.render.notices import notices
 from mcp_hub.cli.render.servers import server_data, server_table, status_of
 from mcp_hub.cli.render.tables import print_outcome, protocol, reason, reasons
 from mcp_hub.cli.trials import MeasuredCosts
-from mcp_hub.errors import (
-    DeadlineExceeded,
-    EventsGone,
-    ExecutorLost,
-    HubRestarted,
-    HubStopping,
-    InvalidParams,
-    RpcError,
-    UnknownEntry,
-    UnknownStream,
-    UpstreamLost,
-    UpstreamUnavailable,
-)  # fmt: skip
 from mcp_hub.masking import learn
 from mcp_hub.protocol.rest.servers import FlagInfo, RefusedInfo, SandboxInfo, ServerInfo, UnapprovedInfo
 from mcp_hub.types import Era, LogFlow, UpstreamState, UpstreamStatus
+
+pytestmark = pytest.mark.anyio
 
 READY = UpstreamStatus("git", UpstreamState.READY)
 DOWN = UpstreamStatus("fs", UpstreamState.FAILED, "command not found: npx")
@@ -191,7 +185,7 @@ def test_refusals_of_a_sandbox_are_a_notice_with_the_line_to_add_and_the_command
     assert server_data(ServerInfo("a", "ready", 0, sandbox=BOXED))["sandbox"]["latest"][0]["target"] == "/home/a/k"
 
 
-def test_list_says_in_the_row_which_servers_are_in_a_sandbox() -> None:
+def test_columns_of_sandboxes_and_skills_are_there_where_a_server_has_some() -> None:
     states: list[SandboxInfo | UnsetType] = [
         BOXED, SandboxInfo("absent", "any", 0), SandboxInfo("pending", "any", 0), UNSET
     ]  # fmt: skip
@@ -199,16 +193,17 @@ def test_list_says_in_the_row_which_servers_are_in_a_sandbox() -> None:
     (column,) = [column for column in server_table(servers).columns if column.header == "sandbox"]
     assert [*map(str, column.cells)] == ["on", "absent", "pending", ""]
     assert "sandbox" not in [column.header for column in server_table(servers[3:]).columns]
+    few, none = ServerInfo("folder", "ready", 0, offered={"skill": 3}), ServerInfo("git", "ready", 0)
+    (skills,) = [column for column in server_table([few, none]).columns if column.header == "skills"]
+    assert list(skills.cells) == ["3", "0"]
+    assert "skills" not in [column.header for column in server_table([none]).columns]
 
 
-def test_server_has_settled_once_its_first_start_is_over() -> None:
+def test_server_is_ready_or_has_settled_once_its_first_start_is_over() -> None:
     again = UpstreamStatus("s", UpstreamState.STARTING, restarts=1)
     assert [has_settled(status) for status in (READY, DOWN, YOUNG, again)] == [True, True, False, True]
     assert starting_text([READY, YOUNG]) == "starting db …"
     assert starting_text([READY]) == ""
-
-
-def test_enabled_server_that_is_down_is_not_ready() -> None:
     disabled = UpstreamStatus("s", UpstreamState.DISABLED)
     assert not_ready([READY, disabled, DOWN]) == [DOWN]
 
@@ -216,21 +211,45 @@ def test_enabled_server_that_is_down_is_not_ready() -> None:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (UnknownEntry("x"), 2),
-        (UnknownStream(), 2),
-        *((kind("x"), 3) for kind in (UpstreamUnavailable, UpstreamLost, DeadlineExceeded)),
-        *((kind("x"), 3) for kind in (HubStopping, HubRestarted, ExecutorLost)),
-        (RpcError("x", code=-5), 1),
-        (InvalidParams("x"), 1),
-        (EventsGone(3), 1),
+        (errors.UnknownEntry("x"), 2),
+        (errors.UnknownStream(), 2),
+        *((kind("x"), 3) for kind in (errors.UpstreamUnavailable, errors.UpstreamLost, errors.DeadlineExceeded)),
+        *((kind("x"), 3) for kind in (errors.HubStopping, errors.HubRestarted, errors.ExecutorLost)),
+        *((error, 1) for error in (errors.RpcError("x", code=-5), errors.InvalidParams("x"), errors.EventsGone(3))),
     ],
 )
-def test_exit_code_says_whose_error_it_is(error: RpcError, code: int) -> None:
+def test_exit_code_says_whose_error_it_is(error: errors.RpcError, code: int) -> None:
     assert exit_code(error) == code
 
 
-def test_skills_have_a_column_where_a_server_has_some() -> None:
-    few, none = ServerInfo("folder", "ready", 0, offered={"skill": 3}), ServerInfo("git", "ready", 0)
-    (skills,) = [column for column in server_table([few, none]).columns if column.header == "skills"]
-    assert list(skills.cells) == ["3", "0"]
-    assert "skills" not in [column.header for column in server_table([none]).columns]
+UP = ServerInfo("a", "ready", 0)
+FIRST = ServerInfo("a", "starting", 0)
+TURN = ServerInfo("a", "starting", 1, reason="its first caller speaks the other era", code="restarted")
+AGAIN = ServerInfo("a", "starting", 1, reason="exited with code 1", code="start_crashed")
+
+
+@pytest.mark.parametrize(
+    ("states", "questions"),
+    [
+        ([UP], 1),
+        ([FIRST, UP], 2),
+        ([FIRST, TURN, UP], 3),
+        ([TURN, AGAIN], 2),
+        ([AGAIN], 1),
+        ([FIRST], 0),
+    ],
+)
+async def test_server_on_its_way_up_is_waited_for(
+    states: Sequence[ServerInfo], questions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[ServerInfo] = []
+
+    async def statuses() -> list[ServerInfo]:
+        asked.append(states[min(len(asked), len(states) - 1)])
+        return [UP, asked[-1]]
+
+    monkeypatch.setattr(waiting, "_SHORTEST", 0.0)
+    monkeypatch.setattr(waiting, "_RUNNING", 0.5)
+    with anyio.fail_after(240):
+        await waiting.settle_running(statuses)
+    assert len(asked) == questions or not questions

@@ -111,7 +111,7 @@ async def test_a_token_that_the_hub_refuses_ends_it_with_the_reason(tmp_path: Pa
         assert "needs a token" in str(one.return_value)
 
 
-def test_texts_of_servers_are_neither_markup_nor_obeyed() -> None:
+def test_rows_are_neither_markup_nor_obeyed_and_a_waiting_call_says_for_which() -> None:
     evil = ServerInfo("[red]x", "failed", 0, reason="a\x1b[2J\nb" + "c" * 1000)
     row = server_row(evil)
     assert all(isinstance(cell, Text) for cell in row) and str(row[0]) == "[red]x"
@@ -119,6 +119,10 @@ def test_texts_of_servers_are_neither_markup_nor_obeyed() -> None:
     assert "\x1b" not in str(next(needs([evil], [])))
     boxed = ServerInfo("a", "ready", 0, sandbox=SandboxInfo("on", "hosts", 2))
     assert str(server_row(boxed)[4]) == "its sandbox refused 2 attempts: mcp-hub sandbox a"
+    about = {"message": "said before", "waits_for": "helpdesk_ask of Cur\x1bsor", "waits_since": 88.0}
+    call = CallSummary("st_1", "helpdesk", "b", "tools/call", "local", "waiting", 90.0, 0.0, **about)  # type: ignore[arg-type]
+    cells = [str(cell) for cell in call_row(call, 100.0)]
+    assert (cells[1], cells[4]) == ("waiting", "waits for helpdesk_ask of Cur\\x1bsor, 12 s")
 
 
 @pytest.mark.parametrize(
@@ -139,13 +143,6 @@ def test_where_it_cannot_run_it_says_why(
 def test_a_question_is_shown_with_the_command_that_answers_it(text: str, said: str) -> None:
     call = CallSummary("st_1", "a", "ask", "tools/call", "p", "input_required", 0, 0, questions=1, question=text)
     assert [line.plain for line in needs([], [call])] == [f"{said}Answer: mcp-hub resume st_1"]
-
-
-def test_a_call_that_waits_says_for_which_call_and_for_how_long() -> None:
-    about = {"message": "said before", "waits_for": "helpdesk_ask of Cur\x1bsor", "waits_since": 88.0}
-    call = CallSummary("st_1", "helpdesk", "b", "tools/call", "local", "waiting", 90.0, 0.0, **about)  # type: ignore[arg-type]
-    cells = [str(cell) for cell in call_row(call, 100.0)]
-    assert (cells[1], cells[4]) == ("waiting", "waits for helpdesk_ask of Cur\\x1bsor, 12 s")
 
 
 async def test_clients_of_a_hub_over_http_are_listed_to_its_operator_alone(tmp_path: Path) -> None:

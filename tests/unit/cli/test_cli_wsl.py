@@ -95,7 +95,7 @@ def test_program_in_the_working_directory_is_not_asked(windows: WindowsDrive, mo
     assert windows.asked == [("cmd.exe", windows.root / "c")]  # that of System32
 
 
-def test_interop_that_is_off_starts_no_program_of_windows(windows: WindowsDrive) -> None:
+def test_windows_is_looked_for_with_the_settings_and_programs_of_wsl(windows: WindowsDrive) -> None:
     for text in (
         "[interop]\nenabled=false\n[automount]\nroot=/win\n",
         '[INTEROP]\nEnabled = "False"\n[automount]\nroot=/win',
@@ -103,6 +103,8 @@ def test_interop_that_is_off_starts_no_program_of_windows(windows: WindowsDrive)
         (windows.folder / "etc/wsl.conf").write_text(text)
         side = windows.side()
         assert isinstance(side, WindowsSide) and side.home == windows.profile and not windows.asked
+    text = '# x\n[Automount] # y\nROOT = "/a b/#" # z\nroot=/late\nenabled\n[boot]\ncommand = x "y z" \\"\r\n'
+    assert wsl_settings(text) == {"automount.root": "/a b/#", "boot.command": 'x y z "'}
 
 
 def test_linux_that_is_not_wsl_and_odd_settings(windows: WindowsDrive) -> None:
@@ -126,11 +128,6 @@ def test_linux_that_is_not_wsl_and_odd_settings(windows: WindowsDrive) -> None:
     assert "/mnt/c" in str(windows.side(WSL_DISTRO_NAME="x"))
 
 
-def test_settings_of_wsl_are_read_as_wsl_does() -> None:
-    text = '# x\n[Automount] # y\nROOT = "/a b/#" # z\nroot=/late\nenabled\n[boot]\ncommand = x "y z" \\"\r\n'
-    assert wsl_settings(text) == {"automount.root": "/a b/#", "boot.command": 'x y z "'}
-
-
 @pytest.mark.parametrize(
     ("text", "place"),
     [
@@ -142,11 +139,7 @@ def test_settings_of_wsl_are_read_as_wsl_does() -> None:
         (r"\\?\C:\x", "/mnt/c/x"),
         (r"\\wsl.localhost\ubuntu\home\me", "/home/me"),
         (r"\\WSL$\Ubuntu", "/"),
-        (r"\\wsl$\Debian\home", None),
-        (r"\\server\share\x", None),
-        ("C:x", None),
-        ("/home/me", None),
-        ("C:\\a\0b", None),
+        *((text, None) for text in (r"\\wsl$\Debian\home", r"\\server\share\x", "C:x", "/home/me", "C:\\a\0b")),
     ],
 )
 def test_path_of_windows_has_its_name_in_linux(text: str, place: str | None) -> None:

@@ -8,15 +8,17 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from mcp_hub import masking
 from mcp_hub.cli import main
 from mcp_hub.config.load.load import load
+from tests.unit.cli.homes import CANARIES, run
 
-CANARY = "sk-CANARYcanary0123456789"
+CANARY = CANARIES[0]
 BEFORE = """\ufeff# top
 servers: # all
     time: {command: uvx, args: [mcp-server-time]} # the clock
@@ -31,20 +33,11 @@ hub: {log: {level: info}} # end
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("MCP_HUB_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("MCP_HUB_CONFIG", str(tmp_path / "servers.yaml"))
-    path = tmp_path / "servers.yaml"
+def file(person: Path) -> Path:
+    path = person / "servers.yaml"
     path.write_bytes(BEFORE.replace("\n", "\r\n").encode())
     path.chmod(0o640)
     return path
-
-
-def run(*args: str, code: int = 0) -> Result:
-    done = CliRunner().invoke(main, list(args))
-    assert done.exit_code == code, done.output
-    assert CANARY not in done.output
-    return done
 
 
 def text(file: Path) -> str:
@@ -98,13 +91,10 @@ def test_switching_a_server_off_and_on_gives_every_byte_back(file: Path) -> None
     assert "Nothing to do" in run("disable", "git").stderr
     run("enable", "time", "git")
     assert file.read_bytes() == before
-
-
-def test_comment_beside_the_switch_stays(file: Path) -> None:
-    text = "servers:\n  a:\n    command: x\n    enabled: false # slow\n  b: {command: y, disabled: true}\n"
-    file.write_text(text)
+    plain = "servers:\n  a:\n    command: x\n    enabled: false # slow\n  b: {command: y, disabled: true}\n"
+    file.write_text(plain)
     run("enable", "a", "b")
-    assert file.read_text() == text.replace("false", "true").replace(", disabled: true", "")
+    assert file.read_text() == plain.replace("false", "true").replace(", disabled: true", "")
 
 
 @pytest.mark.parametrize("name", ["a'b\"c", "x & y; z", "$(rm)", "-x", "ünï ✓", "n: #", "true", "1.5"])
@@ -230,7 +220,6 @@ def server_json(**more: object) -> dict[str, object]:
 @pytest.fixture
 def registry() -> Any:
     """A registry on this machine that has one server."""
-    import msgspec
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -307,15 +296,12 @@ def test_document_gets_a_variable_that_is_set_only_if_the_person_names_it(
     assert servers(file)["b"]["headers"] == {"X": "${MY_VAR}"}
 
 
-def test_value_that_a_document_declares_secret_is_kept_whatever_it_looks_like(file: Path) -> None:
+def test_server_of_a_stranger_reads_nothing_and_keeps_what_it_declares_secret(file: Path) -> None:
     variables = [{"name": "WORKSPACE", "isSecret": True}, {"name": "TEAM"}]
     source = document(file, server_json(environmentVariables=variables))
     shown = run("add", source, "--yes", "--set", "WORKSPACE=rosebud", "--set", "TEAM=some-team")
     assert servers(file)["weather"]["env"] == {"WORKSPACE": "${file:secrets/weather.WORKSPACE}", "TEAM": "some-team"}
     assert "rosebud" not in shown.output and load(file, {}).settings.servers["weather"].env["WORKSPACE"] == "rosebud"
-
-
-def test_server_of_a_stranger_reads_nothing_of_this_machine(file: Path) -> None:
     value = server_json(packageArguments=[{"type": "positional", "value": "${file:/etc/passwd}"}])
-    run("add", document(file, value), "--yes")
+    run("add", document(file, value), "--yes", "--replace")
     assert load(file, {}).settings.servers["weather"].args == ["-y", "@x/y@1.2.3", "${file:/etc/passwd}"]

@@ -151,11 +151,16 @@ async def test_stream_continues_by_its_id_behind_the_last_event() -> None:
     assert {asked.path for asked in hub.asked[1:]} == {f"/v1/streams/{STREAM}/events"}
 
 
-async def test_gap_is_never_given_out_but_asked_for() -> None:
+async def test_gap_is_never_given_out_and_an_unknown_ending_is_an_error() -> None:
     torn = events_answer(sse([*STORED[:2], *STORED[3:]]) + CLOSED)
     hub, _, found = await answered([torn, events_answer(sse(STORED[2:]))])
     assert found == EVENTS
     assert hub.whats == ["POST call", "GET events?after=2"]
+    hub, _, found = await answered([events_answer(sse([*STORED[:5], UNREADABLE]) + CLOSED)])
+    assert found[:-1] == EVENTS[:5]
+    assert isinstance(found[-1], UpstreamLost)
+    assert f"ended {STREAM} in a way that this version does not know" in str(found[-1])
+    assert len(hub.asked) == 1
 
 
 @pytest.mark.parametrize("passing", [(502, b""), (503, b""), (504, b"<html>"), (429, b"")])
@@ -217,16 +222,11 @@ async def test_problem_on_the_way_comes_behind_the_events_before_it() -> None:
     assert hub.whats[1:] == ["GET events?after=2"]
 
 
-async def test_resuming_at_the_end_brings_nothing() -> None:
+async def test_resuming_at_the_end_brings_nothing_and_an_absent_stream_is_not_waited_for() -> None:
     hub, _, found = await answered([events_answer(CLOSED)], "resumed", 6)
     assert (found, hub.whats) == ([], ["GET events?after=6"])
-
-
-async def test_ending_that_is_not_known_is_an_error() -> None:
-    hub, _, found = await answered([events_answer(sse([*STORED[:5], UNREADABLE]) + CLOSED)])
-    assert found[:-1] == EVENTS[:5]
-    assert isinstance(found[-1], UpstreamLost)
-    assert f"ended {STREAM} in a way that this version does not know" in str(found[-1])
+    hub, _, [error] = await answered([SILENCE], "resumed")
+    assert type(error) is UpstreamLost
     assert len(hub.asked) == 1
 
 
@@ -236,12 +236,6 @@ async def test_hub_that_is_not_there_is_not_waited_for(free_tcp_port: int) -> No
             for stream in (called(client, Waits(math.inf)), resumed(client, 0, Waits(math.inf))):
                 with pytest.raises(UpstreamUnavailable, match="No hub answers at .*mcp-hub serve --http"):
                     await taken(stream)
-
-
-async def test_stream_that_cannot_be_had_to_begin_with_is_not_waited_for() -> None:
-    hub, _, [error] = await answered([SILENCE], "resumed")
-    assert type(error) is UpstreamLost
-    assert len(hub.asked) == 1
 
 
 async def test_lost_stream_names_the_place_to_go_on_from() -> None:
@@ -271,15 +265,12 @@ async def test_connections_that_bring_nothing_are_not_tried_for_ever() -> None:
 OK = json_answer(202, {"stream": STREAM, "status": "working"})
 
 
-async def test_leaving_is_only_a_disconnect() -> None:
+async def test_leaving_is_a_disconnect_and_cancel_names_the_stream_of_the_call() -> None:
     async with connected([events_answer(sse(STORED[:2]))]) as (hub, client):
         async with called(client) as stream:
             assert await anext(stream) == EVENTS[0]
         assert (stream.stream, stream.cursor) == (STREAM, 1)
     assert hub.whats == ["POST call"]
-
-
-async def test_cancel_names_the_stream_of_the_call() -> None:
     async with connected([events_answer(sse(STORED[:2])), OK]) as (hub, client):
         async with called(client) as stream:
             await anext(stream)

@@ -1,23 +1,28 @@
-"""What a client asks of a hub about streams: one request each, and what comes of it."""
+"""One request and its answer: of streams, of a hub in the same process, and with a certificate that nobody signed."""
 
+import asyncio
 import re
+import ssl
+from collections.abc import Awaitable, Callable, MutableMapping
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
+from mcp_hub import errors
 from mcp_hub.client import StreamInterrupted
-from mcp_hub.client.http import connect
-from mcp_hub.errors import (
-    Busy,
-    ConfigError,
-    HubError,
-    InvalidParams,
-    UnknownStream,
-    UpstreamLost,
-    UpstreamUnavailable,
-)
+from mcp_hub.client.http import HttpTransport, connect
+from mcp_hub.client.in_process import AsgiTransport
+from mcp_hub.client.transport import ConnectionLost, NotConnected
 from mcp_hub.events import Started
 from mcp_hub.protocol.rest.streams import ErrorBody, InputBody
-from tests.unit.client.scripted_peer import STREAM, connected, events_answer, json_answer, lines, problem, sse
+from tests.unit.client.scripted_peer import SECONDS, STREAM, connected, events_answer, json_answer, lines, problem, sse
 
 pytestmark = pytest.mark.anyio
 
@@ -70,18 +75,18 @@ async def test_each_call_has_a_key_of_its_own() -> None:
 
 async def test_detached_call_that_is_refused_or_never_answered_is_an_error(free_tcp_port: int) -> None:
     async with connected([problem(503, "busy")]) as (hub, client):
-        with pytest.raises(Busy):
+        with pytest.raises(errors.Busy):
             await client.start("job")
     assert len(hub.asked) == 1
     async with connected([b""], patience=0) as (hub, client):
         with pytest.raises(StreamInterrupted, match="whether the call was made is unknown"):
             await client.start("job")
     async with connect(f"http://127.0.0.1:{free_tcp_port}") as client:
-        with pytest.raises(UpstreamUnavailable, match="No hub answers"):
+        with pytest.raises(errors.UpstreamUnavailable, match="No hub answers"):
             await client.start("job")
 
 
-async def test_state_list_and_cancel_are_one_request_each() -> None:
+async def test_state_list_cancel_and_answers_are_one_request_each() -> None:
     answers = [json_answer(200, ROW), json_answer(200, {"streams": [ROW, ROW]}), json_answer(202, ROW)]
     async with connected(answers) as (hub, client):
         assert (await client.status(STREAM)).name == "job"
@@ -92,9 +97,6 @@ async def test_state_list_and_cancel_are_one_request_each() -> None:
         ("GET", "/v1/streams", {"limit": "7"}),
         ("DELETE", f"/v1/streams/{STREAM}", {}),
     ]
-
-
-async def test_question_is_refused_with_an_error() -> None:
     async with connected([json_answer(202, ROW)]) as (hub, client):
         await client.answer(STREAM, InputBody("q", error=ErrorBody(-5, "no")))
     [asked] = hub.asked
@@ -106,32 +108,134 @@ async def test_question_is_refused_with_an_error() -> None:
 async def test_refusals_are_errors_by_what_they_name() -> None:
     answers = [problem(404, "unknown_stream"), problem(404, "unknown_question"), b""]
     async with connected(answers) as (hub, client):
-        with pytest.raises(UnknownStream):
+        with pytest.raises(errors.UnknownStream):
             await client.status("st_nope")
-        with pytest.raises(InvalidParams, match="said unknown_question"):
+        with pytest.raises(errors.InvalidParams, match="said unknown_question"):
             await client.answer(STREAM, InputBody("q", action="decline"))
-        with pytest.raises(UpstreamLost, match="lost the connection"):
+        with pytest.raises(errors.UpstreamLost, match="lost the connection"):
             await client.cancel(STREAM)
     assert len(hub.asked) == 3
 
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: %s\r\ntransfer-encoding: chunked\r\n\r\n"
-BROKEN: list[tuple[bytes, type[HubError]]] = [
-    (b"SSH-2.0-OpenSSH_9.9\r\n", UpstreamLost),
-    (b"", UpstreamLost),
-    (HEAD % b"text/event-stream" + b"5\r\n: hi\n\r\n", UpstreamLost),
-    (HEAD % b"text/event-stream" + b"0\r\n\r\n", ConfigError),
-    (HEAD % b"application/json" + b"9\r\n{\"result\"\r\n", UpstreamLost),
-    (b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n", ConfigError),
-    (b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n", UpstreamUnavailable),
+BROKEN: list[tuple[bytes, type[errors.HubError]]] = [
+    (b"SSH-2.0-OpenSSH_9.9\r\n", errors.UpstreamLost),
+    (b"", errors.UpstreamLost),
+    (HEAD % b"text/event-stream" + b"5\r\n: hi\n\r\n", errors.UpstreamLost),
+    (HEAD % b"text/event-stream" + b"0\r\n\r\n", errors.ConfigError),
+    (HEAD % b"application/json" + b"9\r\n{\"result\"\r\n", errors.UpstreamLost),
+    (b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n", errors.ConfigError),
+    (b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n", errors.UpstreamUnavailable),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("answer", "kind"), BROKEN)
 async def test_server_that_is_not_a_hub_or_breaks_off_is_an_error_with_its_url(
-    answer: bytes, kind: type[HubError]
+    answer: bytes, kind: type[errors.HubError]
 ) -> None:
     async with connected([answer]) as (hub, client):
         with pytest.raises(kind) as found:
             await client.tools()
     assert hub.url.removesuffix("/mcp") in str(found.value)
+
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+BEGINNING = {"type": "http.response.start", "status": 201, "headers": [(b"Content-Type", b"x/y")]}
+
+
+def part(body: bytes, *, more: bool = True) -> Message:
+    return {"type": "http.response.body", "body": body, "more_body": more}
+
+
+async def test_chunk_is_handed_on_before_the_application_ends() -> None:
+    go_on = anyio.Event()
+
+    async def application(scope: Message, receive: Receive, send: Send) -> None:
+        asked = scope["method"], scope["raw_path"], scope["query_string"], scope["headers"], (await receive())["body"]
+        await send(BEGINNING)
+        await send(part(repr(asked).encode()))
+        await go_on.wait()
+        await send(part(b"last", more=False))
+
+    with anyio.fail_after(SECONDS):
+        async with AsgiTransport(application) as transport:
+            answer = await transport.send("POST", "http://hub/a%2Fb?c=d", {"Accept": "e"}, b"body")
+            chunks = answer.chunks()
+            assert (answer.status, answer.headers) == (201, {"content-type": "x/y"})
+            assert await anext(chunks) == repr(("POST", b"/a%2Fb", b"c=d", [(b"accept", b"e")], b"body")).encode()
+            go_on.set()
+            assert [chunk async for chunk in chunks] == [b"last"]
+            await answer.aclose()
+
+
+async def test_application_waits_for_a_client_that_does_not_read() -> None:
+    sent: list[int] = []
+
+    async def application(scope: Message, receive: Receive, send: Send) -> None:
+        await send(BEGINNING)
+        for number in range(1000):
+            await send(part(b"x"))
+            sent.append(number)
+
+    with anyio.fail_after(SECONDS):
+        async with AsgiTransport(application) as transport:
+            answer = await transport.send("GET", "http://hub/", {}, None)
+            await anyio.wait_all_tasks_blocked()
+            assert len(sent) < 100
+            assert len([chunk async for chunk in answer.chunks()]) == 1000
+            await answer.aclose()
+
+
+async def test_client_that_leaves_is_a_disconnect() -> None:
+    ended = anyio.Event()
+
+    async def application(scope: Message, receive: Receive, send: Send) -> None:
+        await receive()
+        await send(BEGINNING)
+        assert (await receive())["type"] == "http.disconnect"
+        await send(part(b"nobody reads it"))
+        ended.set()
+
+    with anyio.fail_after(SECONDS):
+        async with AsgiTransport(application) as transport:
+            answer = await transport.send("GET", "http://hub/", {}, None)
+            await answer.aclose()
+            await ended.wait()
+
+
+async def test_application_without_an_answer_is_a_lost_connection() -> None:
+    async def application(scope: Message, receive: Receive, send: Send) -> None:
+        """Answers nothing."""
+
+    with anyio.fail_after(SECONDS):
+        async with AsgiTransport(application) as transport:
+            with pytest.raises(ConnectionLost):
+                await transport.send("GET", "http://hub/", {}, None)
+
+
+def unsigned(root: Path) -> ssl.SSLContext:
+    """A server's, with a certificate of 127.0.0.1 that no authority has signed."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    made = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + timedelta(days=1))
+    host = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    certificate = made.add_extension(host, critical=False).sign(key, hashes.SHA256())
+    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    file = root / "server.pem"
+    file.write_bytes(certificate.public_bytes(pem))
+    with file.open("ab") as more:
+        more.write(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    return context
+
+
+async def test_a_hub_on_this_machine_with_a_certificate_that_nobody_signed_is_refused(tmp_path: Path) -> None:
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=unsigned(tmp_path))
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+    with anyio.fail_after(240):
+        async with server, HttpTransport(url, None) as transport:
+            with pytest.raises(NotConnected, match="(?i)certificate"):
+                await transport.send("POST", url, {}, b"{}")

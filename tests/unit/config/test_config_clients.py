@@ -70,12 +70,9 @@ def test_entries_of_the_file_go_before_the_built_in_ones(client_name: str, secon
     assert settings(OWN).client_table.rules(client_name, None).soft_deadline == seconds
 
 
-def test_entry_with_an_empty_list_drops_the_built_in_names() -> None:
+def test_unknown_clients_and_dropped_names_have_what_the_file_says() -> None:
     found = settings(" {claude-desktop: {soft_deadline: 9, matches: []}}").client_table.rules("claude-ai", None)
     assert found.soft_deadline == 45.0
-
-
-def test_unknown_clients_can_be_given_another_patience_or_all_of_it() -> None:
     assert settings(" {unknown: {soft_deadline: 20s}}").client_table.rules("else", None).soft_deadline == 20.0
     assert settings(" {Unknown: {soft_deadline: never}}").client_table.rules(None, None).soft_deadline is None
 

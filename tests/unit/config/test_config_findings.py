@@ -116,19 +116,13 @@ def test_bad_section_is_found_where_it_stands(text: str, finding: str) -> None:
     assert found.startswith(f"servers.yaml:{finding}")
 
 
-def test_profile_of_unknown_server_names_the_nearest() -> None:
+def test_name_of_an_unknown_server_or_profile_has_the_nearest() -> None:
     text = "servers: {git: {command: x}}\nprofiles:\n  review:\n    servers:\n      - git\n      - gti\n"
     assert findings(text) == ["servers.yaml:6: profiles.review.servers[1] [unknown_server]"]
     assert '"git"' in messages(text)[0]
-
-
-def test_token_of_unknown_profile_names_the_nearest() -> None:
     text = "hub:\n  tokens:\n    - {token: abc, principal: a, profile: revew}\nprofiles: {review: {}}\n"
     assert findings(text) == ["servers.yaml:3: hub.tokens[0].profile [unknown_profile]"]
     assert '"review"' in messages(text)[0]
-
-
-def test_token_given_twice_is_refused_without_showing_it() -> None:
     text = "hub:\n  tokens:\n    - {token: s3cr3t, principal: a}\n    - {token: s3cr3t, principal: b}\n"
     assert findings(text) == ["servers.yaml:4: hub.tokens[1].token [duplicate_token]"]
 
@@ -169,9 +163,6 @@ def test_findings_use_the_words_of_the_file() -> None:
     assert findings('{\n "mcpServers": {\n  "git": {"command": "", "env": {"A=": 1}}}}', "c.json") == [
         "c.json:3: mcpServers.git [missing_key]"
     ]
-
-
-def test_servers_under_both_names_are_refused() -> None:
     assert findings("servers: {a: {command: x}}\nmcpServers: {b: {command: x}}") == [
         "servers.yaml:2: mcpServers [conflicting_keys]"
     ]

@@ -101,21 +101,20 @@ def test_a_key_of_librechat_becomes_a_header(kind: str, header: dict[str, str]) 
     assert read({**U, "apiKey": key}).sent_headers() == header
 
 
-def test_scopes_beside_the_login_of_codex_belong_to_it() -> None:
+def test_scopes_users_and_headers_belong_to_the_login_as_written() -> None:
     assert read({**U, "oauth": {"client_id": "c"}, "scopes": ["a"]}).oauth.scopes == ["a"]
-
-
-def test_variables_of_another_machine_are_not_passed() -> None:
-    text = '[mcp_servers.a]\ncommand="x"\nenv_vars=["A", {name="B", source="remote"}, {name="C", source="local"}]\n'
-    assert parse(text, "c.toml", {}, Path("/b")).settings.servers["a"].pass_env == ["A", "C"]
-
-
-def test_a_user_in_the_url_becomes_a_header_and_numbers_and_spaces_of_headers_are_taken() -> None:
     assert read({"url": "https://u:p%40@h.example/mcp"}).sent_headers() == {"Authorization": "Basic dTpwQA=="}
     headers = {"A": 5, "B": " ${TOK}", "Content-Type": "x"}
     found = read({**U, "headers": headers}, TOK="tok-1234567 ")
     assert found.sent_headers() == {"A": "5", "B": "tok-1234567"}
     assert read({**U, "headers": [{"name": "A", "value": "b"}]}).sent_headers() == {"A": "b"}
+
+
+def test_tables_of_codex_pass_no_variable_of_another_machine_and_deny_tools() -> None:
+    text = '[mcp_servers.a]\ncommand="x"\nenv_vars=["A", {name="B", source="remote"}, {name="C", source="local"}]\n'
+    assert parse(text, "c.toml", {}, Path("/b")).settings.servers["a"].pass_env == ["A", "C"]
+    text = '[mcp_servers.a]\ncommand="x"\n[mcp_servers.a.tools.rm]\nenabled=false\n[mcp_servers.a.tools.ls]\n'
+    assert [one.name for one in parse(text, "c.toml", {}, Path("/b")).settings.servers["a"].tools.deny] == ["rm"]
 
 
 LIMITS: Final[list[dict[str, Any]]] = [
@@ -339,8 +338,3 @@ def test_the_entry_of_the_hub_is_not_started_and_parts_of_a_client_are_no_server
     assert not found.settings.servers["a"].enabled and any("it is this hub" in one.message for one in found.warnings)
     text = "extensions:\n  dev: {type: builtin, bundled: true}\n  py: {type: inline_python, code: x}\n  a: {cmd: x}\n"
     assert [*parse(text, "config.yaml", {}, Path("/base")).settings.servers] == ["a"]
-
-
-def test_tools_that_codex_switches_off_are_denied() -> None:
-    text = '[mcp_servers.a]\ncommand="x"\n[mcp_servers.a.tools.rm]\nenabled=false\n[mcp_servers.a.tools.ls]\n'
-    assert [one.name for one in parse(text, "c.toml", {}, Path("/b")).settings.servers["a"].tools.deny] == ["rm"]

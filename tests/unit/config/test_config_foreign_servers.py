@@ -10,7 +10,7 @@ import pytest
 from mcp_hub.config.load.load import Loaded, parse
 from mcp_hub.errors import ConfigError
 from mcp_hub.types import JsonObject
-from tests.unit.config.faults import shown, shown_all
+from tests.unit.config.faults import findings, shown, shown_all
 
 ENV = {"HOME": "/home/alice", "API_KEY": "k-123456", "TOKEN": "t-123456"}
 
@@ -45,20 +45,20 @@ def test_servers_are_found_and_findings_name_their_place_as_written(tree: JsonOb
     assert shown(warning) == f"c.json:1: {f'{path}.' if path else ''}a.oddity [ignored_key]"
 
 
-def test_mcp_json_is_vs_code_s_also_without_inputs() -> None:
+def test_workspace_is_above_the_folder_of_a_client_and_mcp_json_is_vs_codes() -> None:
     tree = {"servers": {"a": {**X, "dev": {}}}}
     assert [shown(own) for own in loaded(tree, "/p/.vscode/mcp.json").warnings] == [
         "/p/.vscode/mcp.json:1: servers.a.dev [ignored_key]"
     ]
+    tree = {"servers": {"a": {**X, "cwd": "${workspaceFolder}"}}}
+    assert loaded(tree, "/p/.vscode/mcp.json", Path("/p/.vscode")).settings.servers["a"].cwd == "/p"
 
 
 @pytest.mark.parametrize("oddity", ["note", "mcpservers", "tools", "envFile"])
 def test_unknown_key_never_changes_the_class_of_a_file(oddity: str) -> None:
     found = loaded({"mcpServers": {"a": X}, oddity: {"command": "y"}})
     assert [*found.settings.servers] == ["a"] and [own.code for own in found.warnings] == ["ignored_key"]
-    with pytest.raises(ConfigError) as caught:
-        loaded({"servers": {"a": X}, oddity: {"command": "y"}})
-    assert shown_all(caught) == [f"c.json:1: {oddity} [unknown_key]"]
+    assert findings(loaded, {"servers": {"a": X}, oddity: {"command": "y"}}) == [f"c.json:1: {oddity} [unknown_key]"]
 
 
 def test_toml_of_codex_is_read() -> None:
@@ -93,9 +93,7 @@ odd = 1
 
 @pytest.mark.parametrize(("text", "place"), [("a = ]", "1:5"), ("a = 1\nb = [", "")])
 def test_wrong_toml_is_an_error_with_its_place(text: str, place: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        loaded(text, "c.toml")
-    assert shown_all(caught) == [f"c.toml{f':{place}' if place else ''} [invalid_toml]"]
+    assert findings(loaded, text, "c.toml") == [f"c.toml{f':{place}' if place else ''} [invalid_toml]"]
 
 
 @pytest.mark.parametrize(
@@ -133,11 +131,6 @@ def test_references_of_others_are_filled_in(written: str, value: str) -> None:
     found = loaded({"servers": {"a": {**X, "env": {"A": written}}}, "inputs": inputs})
     assert found.settings.servers["a"].env == {"A": value}
     assert found.secrets == ({"k-123456"} if value == "k-123456" else set())
-
-
-def test_workspace_is_above_the_folder_of_a_client() -> None:
-    tree = {"servers": {"a": {**X, "cwd": "${workspaceFolder}"}}}
-    assert loaded(tree, "/p/.vscode/mcp.json", Path("/p/.vscode")).settings.servers["a"].cwd == "/p"
 
 
 @pytest.mark.parametrize(
@@ -253,3 +246,102 @@ def test_tab_in_yaml_is_named(indent: str, line: str) -> None:
         loaded(f"servers:\n  a:\n    command: x\n{indent}{line}\n    cwd: x", "servers.yaml")
     assert caught.value.findings[0].line == 4 and "tab" in caught.value.findings[0].message
     assert "Check the indentation" not in str(caught.value)
+
+
+DESKTOP = """{
+  // other settings of the application
+  "globalShortcut": "Ctrl+Space",
+  "preferences": {"servers": {"legacy": "${NOPE}"}},
+  "inputs": [],
+  "mcpServers": {
+    "git": {
+      "command": "npx", "args": ["-y", "git"], "timeout": 60,
+      "autoApprove": ["status"],
+      "alwaysAllow": [],
+      "disabledTools": ["push"], "comand": "x",
+    },
+    "far": {"serverUrl": "https://mcp.example/mcp", "envFile": ".env"},
+  },
+}"""
+VS_CODE = (
+    '{"servers": {"git": {"type": "stdio", "command": "git-mcp", "dev": {"watch": "src"}}}, "inputs": [{"id": "x"}]}'
+)
+
+
+def test_foreign_keys_are_left_out_with_a_warning_each_and_words_with_a_meaning_are_read() -> None:
+    found = loaded(DESKTOP)
+    assert list(found.settings.servers) == ["git", "far"]
+    places = [shown(warning).removesuffix(" [ignored_key]") for warning in found.warnings]
+    assert places == [
+        "c.json:3: globalShortcut",
+        "c.json:4: preferences",
+        "c.json:5: inputs",
+        "c.json:9: mcpServers.git.autoApprove",
+        "c.json:10: mcpServers.git.alwaysAllow",
+        "c.json:11: mcpServers.git.comand",
+        "c.json:13: mcpServers.far.envFile",
+    ]
+    assert not any('"command"' in warning.message for warning in found.warnings[:5]), "they are not slips"
+    assert '"command"' in found.warnings[5].message
+    servers = loaded(DESKTOP).settings.servers
+    assert [entry.name for entry in servers["git"].tools.deny] == ["push"]
+    assert (servers["git"].timeout, servers["far"].url) == (60.0, "https://mcp.example/mcp")
+    found = loaded(VS_CODE)
+    assert found.settings.servers["git"].command == "git-mcp"
+    assert [warning.path for warning in found.warnings] == ["inputs", "servers.git.dev"]
+
+
+@pytest.mark.parametrize(
+    ("written", "allowed", "denied"),
+    [
+        ('"disabled_tools": ["a"], "tools": {"deny": ["b"]}', [], ["b", "a"]),
+        ('"includeTools": ["a"], "excludeTools": ["b"]', ["a"], ["b"]),
+        ('"tools": ["*"]', ["*"], []),
+        ('"tools": []', [], ["*"]),
+    ],
+)
+def test_lists_of_tools_become_filters(written: str, allowed: list[str], denied: list[str]) -> None:
+    found = loaded(f'{{"mcpServers": {{"a": {{"type": "local", "command": "x", {written}}}}}}}')
+    tools = found.settings.servers["a"].tools
+    assert ([own.name for own in tools.allow or []], [own.name for own in tools.deny]) == (allowed, denied)
+    assert found.warnings == ()
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '"disabledTools": "a"',
+        '"disabledTools": [1]',
+        '"enabledTools": ["a"], "tools": {"allow": ["b"]}',
+        '"enabledTools": ["a"], "tools": {"allow": []}',
+    ],
+)
+def test_list_of_tools_that_does_not_fit_is_left_out(written: str) -> None:
+    (warning,) = loaded(f'{{"mcpServers": {{"a": {{"command": "x", {written}}}}}}}').warnings
+    assert warning.code == "ignored_key" and "tools.allow" in warning.message and "tools.deny" in warning.message
+
+
+def test_slip_in_a_key_is_reported_with_the_error_that_it_leads_to() -> None:
+    problem, slip = findings(loaded, '{\n "mcpServers": {\n  "git": {\n   "commnd": "x"}}}')
+    assert problem.startswith("c.json:3: mcpServers.git [missing_key]")
+    assert slip == "c.json:4: mcpServers.git.commnd [unknown_key]"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('{"mcpServers": {"a": {"command": "x", "autoApprove": []}}}', "servers.yaml"),
+        ('{"hub": {}, "mcpServers": {"a": {"command": "x", "autoApprove": []}}}', "c.json"),
+        ('{"servers": {"a": {"command": "x", "autoApprove": []}}}', "c.json"),
+    ],
+)
+def test_files_of_our_own_stay_strict(text: str, name: str) -> None:
+    (found,) = findings(loaded, text, name)
+    assert "autoApprove [unknown_key]" in found
+
+
+def test_input_of_vs_code_that_is_not_in_the_environment_is_an_error_that_names_the_variable() -> None:
+    text = '{"servers": {"a": {"command": "x", "env": {"KEY": "${input:other-key}"}}}, "inputs": []}'
+    assert findings(loaded, text) == ["c.json:1: servers.a.env.KEY [variable_not_set]"]
+    with pytest.raises(ConfigError, match="OTHER_KEY"):
+        loaded(text)

@@ -1,13 +1,18 @@
 """From files to `Loaded`: shapes that are accepted, secrets, warnings, and where files are looked for."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from mcp_hub.config.load.load import Loaded, find_config, load, parse
+from mcp_hub.edit import entries
+from mcp_hub.edit.splices import CannotEdit
+from mcp_hub.edit.writing import Manner
 from mcp_hub.errors import ConfigError
-from tests.unit.config.faults import shown, shown_all
+from mcp_hub.onboarding.servers_file.servers_file import pasted
+from tests.unit.config.faults import findings, shown, shown_all
 
 ENV = {"TOKEN": "s3cr3t-token", "OFF": "false", "PORT": "9000", "HOME": "/home/alice"}
 SHIPPED = Path(__file__).parents[3] / "servers.yaml"
@@ -17,16 +22,13 @@ def loaded(text: str, name: str = "servers.yaml") -> Loaded:
     return parse(text, name, ENV, Path("/base"))
 
 
-def test_shipped_file_loads_without_any_variable_set() -> None:
+def test_shipped_file_and_its_commented_examples_load() -> None:
     found = load(SHIPPED, {})
     assert list(found.settings.servers) == ["time", "everything", "files", "jobs"]
     assert found.settings.servers["files"].args[-1] == "."
     assert found.settings.servers["jobs"].local == "mcp_hub.examples.jobs:registry"
     assert found.warnings == ()
     assert found.path == SHIPPED
-
-
-def test_commented_examples_of_the_shipped_file_load_too() -> None:
     lines = SHIPPED.read_text().splitlines()
     examples = [line.replace("# ", "", 1) if line.lstrip().startswith("# ") else line for line in lines]
     prose = ("Clock", "The ", "Files", "Python", "A ", "Values", "Durations", "yaml-language-server")
@@ -46,17 +48,14 @@ def test_json_of_other_clients_is_the_same_configuration() -> None:
     assert as_json.settings == as_yaml.settings
 
 
-def test_section_with_nothing_in_it_is_the_default() -> None:
+def test_empty_sections_and_no_servers_are_the_default_with_a_warning() -> None:
     empty = loaded("hub:\nservers: {a: {command: x, timeout: , tools: , url: , type: }}\ndefaults:\nprofiles:\n")
     assert empty.settings == loaded("servers: {a: {command: x}}").settings
-
-
-def test_file_without_servers_is_a_warning() -> None:
     (warning,) = loaded("hub: {name: x}").warnings
     assert shown(warning) == "servers.yaml:1 [no_servers]"
 
 
-def test_interpolated_texts_take_the_type_of_their_key() -> None:
+def test_interpolated_texts_take_the_type_of_their_key_and_others_are_literal() -> None:
     found = loaded(
         "hub: {http: {port: '${PORT}', allow_public: '${OFF}'}}\n"
         "servers: {a: {command: x, enabled: '${OFF}', timeout: '${T:-30m}', restart: {intensity: '${N:-2}'}}}\n"
@@ -66,9 +65,6 @@ def test_interpolated_texts_take_the_type_of_their_key() -> None:
     assert (server.enabled, server.timeout) == (False, 1800.0)
     assert server.restart is not None
     assert server.restart.intensity == 2
-
-
-def test_text_outside_servers_http_and_tokens_is_taken_literally() -> None:
     found = loaded("hub: {name: 'a ${TOKEN}', instructions: '${UNSET}'}\nservers: {a: {command: x}}")
     assert (found.settings.hub.name, found.settings.hub.instructions) == ("a ${TOKEN}", "${UNSET}")
 
@@ -111,21 +107,17 @@ def test_secrets_are_remembered_and_not_shown() -> None:
     assert "s3cr3t" not in repr(found)
 
 
-def test_missing_file_is_named_with_a_way_to_make_one(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load(tmp_path / "none.yaml", {})
-    assert shown_all(caught) == [f"{tmp_path}/none.yaml [config_not_found]"]
-
-
-def test_unreadable_file_says_why(tmp_path: Path) -> None:
+def test_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    assert findings(load, tmp_path / "none.yaml", {}) == [f"{tmp_path}/none.yaml [config_not_found]"]
     with pytest.raises(ConfigError, match="cannot be read: it is a directory"):
         load(tmp_path, {})
-
-
-def test_file_that_is_not_utf8_names_the_line(tmp_path: Path) -> None:
     path = tmp_path / "servers.yaml"
     path.write_bytes(b"servers:\n  a: {command: \xff}\n")
     with pytest.raises(ConfigError, match=r"servers\.yaml:2: the text is not UTF-8"):
+        load(path, {})
+    path = tmp_path / "servers.yaml"
+    path.write_bytes(b"#" * (1 << 20) + b"\n")
+    with pytest.raises(ConfigError, match="larger than 1048576 bytes"):
         load(path, {})
 
 
@@ -138,16 +130,7 @@ def test_file_that_is_not_utf8_names_the_line(tmp_path: Path) -> None:
     ],
 )
 def test_escapes_that_make_half_of_a_character_are_named(text: str, where: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        loaded(text, "servers.json")
-    assert shown_all(refused) == [f"servers.json:1: {where} [invalid_text]"]
-
-
-def test_file_of_absurd_size_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "servers.yaml"
-    path.write_bytes(b"#" * (1 << 20) + b"\n")
-    with pytest.raises(ConfigError, match="larger than 1048576 bytes"):
-        load(path, {})
+    assert findings(loaded, text, "servers.json") == [f"servers.json:1: {where} [invalid_text]"]
 
 
 def test_file_reference_is_relative_to_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,3 +166,136 @@ def test_file_of_the_user_is_found_last(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "servers.yaml").write_text("a repository's own")
     assert find_config("@user", tmp_path, {}) == place
     assert find_config("@user", tmp_path, {"MCP_HUB_CONFIG": "/home/alice/b.yaml"}) == Path("/home/alice/b.yaml")
+
+
+put, remove = partial(entries.put, manner=Manner.HUB), partial(entries.remove, manner=Manner.HUB)
+ON: dict[str, object] = {"command": "x"}
+OFF = ("servers", "a", "enabled")
+
+
+B = "  b:\n    command: x\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", f"servers:\n{B}"),
+        ("# none\n", f"# none\nservers:\n{B}"),
+        ("hub: {}", f"hub: {{}}\nservers:\n{B}"),
+        ("servers: # mine\nhub: {}\n", f"servers: # mine\n{B}hub: {{}}\n"),
+        ("servers: {} # mine\n", f"servers: # mine\n{B}"),
+        ("servers:\n  a: {} # 1\n  # 2\n\n# end\n", f"servers:\n  a: {{}} # 1\n  # 2\n{B}\n# end\n"),
+        ("servers:\r\n a: {}\r\n", "servers:\r\n a: {}\r\n b:\r\n  command: x\r\n"),
+        ("servers:\n    a: {}\n", "servers:\n    a: {}\n    b:\n        command: x\n"),
+        ("servers: {a: {}, } # c\n", "servers: {a: {}, b: {command: x}, } # c\n"),
+        ("servers:\n  a:\n    args: [\n      y]\nhub: {}\n", f"servers:\n  a:\n    args: [\n      y]\n{B}hub: {{}}\n"),
+        ("\ufeffservers:\n  a: {}\n...\n", f"\ufeffservers:\n  a: {{}}\n{B}...\n"),
+        ("servers:\n  a:\n    k: |+\n      t\n\nhub: {}\n", f"servers:\n  a:\n    k: |+\n      t\n\n{B}hub: {{}}\n"),
+    ],
+)
+def test_new_server_stands_behind_the_others_in_their_style(before: str, after: str) -> None:
+    assert put(before, "servers.yaml", ("servers", "b"), ON) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('{"servers": {"a": {}}}', '{"servers": {"a": {}, "b": {"command": "x"}}}'),
+        (
+            '{\n\t"servers": {\n\t\t"a": {} // why\n\t}\n}\n',
+            '{\n\t"servers": {\n\t\t"a": {}, // why\n\t\t"b": {"command": "x"}\n\t}\n}\n',
+        ),
+        ('{"servers": {\n  "a": {}, // c\n}}', '{"servers": {\n  "a": {}, // c\n  "b": {"command": "x"},\n}}'),
+        ("{}", '{"servers": {"b": {"command": "x"}}}'),
+        (
+            r'{"servers": {"a": {"url": "https:\/\/a"}}}',
+            r'{"servers": {"a": {"url": "https:\/\/a"}, "b": {"command": "x"}}}',
+        ),
+    ],
+)
+def test_json_with_comments_is_edited_as_json(before: str, after: str) -> None:
+    assert put(before, "servers.json", ("servers", "b"), ON) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("servers:\n  a: {url: u} # c\n", "servers:\n  a: {url: u, enabled: false} # c\n"),
+        (
+            "servers:\n  a:\n    url: u # c\n    # d\n  # e\n",
+            "servers:\n  a:\n    url: u # c\n    # d\n    enabled: false\n  # e\n",
+        ),
+        ("servers:\n  a:\n    enabled: yes # c\n    url: u\n", "servers:\n  a:\n    enabled: false # c\n    url: u\n"),
+        (
+            "x: &b {y: u}\nservers:\n  a:\n    <<: *b\n",
+            "x: &b {y: u}\nservers:\n  a:\n    <<: *b\n    enabled: false\n",
+        ),
+    ],
+)
+def test_one_member_is_set_and_comments_stay(before: str, after: str) -> None:
+    assert put(before, "servers.yaml", OFF, False) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("servers:\n  # one\n  a: {} # gone\n  # two\n  b: {}\n", "servers:\n  # one\n  # two\n  b: {}\n"),
+        ("servers: {a: {x: 1}, b: {}}\n", "servers: {b: {}}\n"),
+        ("servers: {b: {}, a: {x: 1}}\n", "servers: {b: {}}\n"),
+        ("servers: {a: {x: 1},}\n", "servers: {}\n"),
+        ("servers: {\n  b: {}, # b\n  a: {x: 1} # a\n  # end\n}\n", "servers: {\n  b: {} # b\n  # end\n}\n"),
+        ("servers: {\n  a: {x: 1}, # a\n  # b\n  b: {}}\n", "servers: {\n  # b\n  b: {}}\n"),
+        ("servers:\n  a:\n    t: |\n      x\n\nhub: {}\n", "servers:\n\nhub: {}\n"),
+        ("x: &x {url: u}\nservers:\n  a: *x\n  b: *x\n", "x: &x {url: u}\nservers:\n  b: *x\n"),
+    ],
+)
+def test_removed_server_takes_its_own_lines_only(before: str, after: str) -> None:
+    assert remove(before, "servers.yaml", ("servers", "a")) == after
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("x: &x {url: u}\nservers:\n  a: *x\n", OFF),  # would change x, too
+        ("servers:\n  a: &a {url: u}\n  b: *a\n", OFF),
+        ("servers:\n  a: {url: u}\n  a: {url: v}\n", OFF),
+        ("servers: [1]\n", OFF),
+        ("servers:\n  ? a\n  : {}\n", ("servers", "b")),
+    ],
+)
+def test_text_that_cannot_be_edited_surely_is_refused_with_lines_to_paste(text: str, path: tuple[str, ...]) -> None:
+    with pytest.raises(CannotEdit):
+        put(text, "servers.yaml", path, False)
+    snippet = pasted("servers.yaml", path, False)
+    assert snippet.startswith("servers:\n  ") and snippet.endswith(": false")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "servers:\n  a: &a {}\n  b: *a\n",
+        "servers: {a: {}, # of a, or of b\n  b: {}}\n",
+        "x: &x {a: {}}\nservers:\n  <<: *x\n",
+    ],
+)
+def test_removal_that_would_take_more_is_refused(text: str) -> None:
+    with pytest.raises(CannotEdit):
+        remove(text, "servers.yaml", ("servers", "a"))
+
+
+def test_value_that_is_there_changes_no_byte_and_a_missing_server_is_not_removed() -> None:
+    text = "servers:\n  a: {n: 1}\n"
+    assert put(text, "servers.yaml", ("servers", "a", "n"), 1) == text
+    assert put(text, "servers.yaml", ("servers", "a", "n"), True) == "servers:\n  a: {n: true}\n"
+    assert put(text, "servers.yaml", ("servers", "b"), {}) == f"{text}  b: {{}}\n"
+    with pytest.raises(KeyError):
+        remove("servers: {}\n", "servers.yaml", ("servers", "a"))
+
+
+@pytest.mark.parametrize("text", ["...", "---", "~", "null", "1e3", "0x1F", "2020-01-01", "--", ".", ":"])
+def test_text_that_yaml_takes_for_something_else_is_quoted(text: str) -> None:
+    done = put(
+        "servers: {}\n", "servers.yaml", ("servers", "b"), {"command": text, "args": [text], "env": {text: text}}
+    )
+    data = entries.read_data(done, "servers.yaml")
+    assert data == {"servers": {"b": {"command": text, "args": [text], "env": {text: text}}}}

@@ -34,12 +34,12 @@ CURSOR, OPENCODE = "/p/.cursor/mcp.json", "/p/opencode.json"
         (GEMINI, "a-$KEY", "a-v"),
         (GEMINI, "%KEY%/b", "v/b"),
         (GEMINI, "${KEY:-d}", "v"),
-        (GEMINI, "pa$word 50%OFF%", "pa$word 50%OFF%"),
         (CODE, "${KEY}", "v"),
+        (CURSOR, "${env:KEY}", "v"),
+        (GEMINI, "pa$word 50%OFF%", "pa$word 50%OFF%"),
         (CODE, "${NOT_SET:-d}", "d"),
         (CODE, "$KEY", "$KEY"),
         (CODE, "${CLAUDE_PROJECT_DIR:-.}/x", "/p/x"),
-        (CURSOR, "${env:KEY}", "v"),
         (CURSOR, "${workspaceFolder}${/}x", "/p/x"),
         (CURSOR, "${userHome}/x", f"{HOME}/x"),
         (DESKTOP, "Authorization:${NOT_SET}", "Authorization:${NOT_SET}"),
@@ -82,26 +82,19 @@ def test_names_of_editors_and_extensions_stand_for_their_folders(file: str, text
     assert cause is None or cause.code == "workspace_unknown"
 
 
-def test_goose_fills_in_headers_and_nothing_else() -> None:
+def test_notations_of_goose_windsurf_and_opencode_read_their_files(tmp_path: Path) -> None:
     text = (
         "extensions:\n  a: {uri: 'https://h.example/mcp', headers: {A: Bearer $TOK}, env_keys: [TOK]}\n"
         "  b: {cmd: x, args: [$TOK]}\n"
     )
-    found = parse(text, "config.yaml", {"TOK": "t-1"}, Path("/h/.config/goose")).settings.servers
-    assert (found["a"].sent_headers(), found["b"].args) == ({"A": "Bearer t-1"}, ["$TOK"])
-
-
-def test_notation_of_windsurf_and_its_files(tmp_path: Path) -> None:
+    goose = parse(text, "config.yaml", {"TOK": "t-1"}, Path("/h/.config/goose")).settings.servers
+    assert (goose["a"].sent_headers(), goose["b"].args) == ({"A": "Bearer t-1"}, ["$TOK"])
     (tmp_path / "key").write_text("from-a-file\n")
     file = tmp_path / ".codeium" / "windsurf" / "mcp_config.json"
     server = {"serverUrl": "https://h.example/mcp", "headers": {"A": "${file:~/key}", "B": f"${{file:{tmp_path}/key}}"}}
     text = json.dumps({"mcpServers": {"a": server}})
     found = parse(text, str(file), {"HOME": str(tmp_path)}, file.parent).settings.servers["a"]
     assert found.sent_headers() == {"A": "from-a-file", "B": "from-a-file"}
-
-
-def test_notation_of_opencode_and_its_files(tmp_path: Path) -> None:
-    (tmp_path / "key").write_text("from-a-file\n")
     server = {"type": "local", "command": ["x", "{env:KEY}"], "environment": {"F": "{file:./key}"}}
     found = loaded(str(tmp_path / "opencode.json"), server, "mcp", KEY="v").settings.servers["a"]
     assert (found.args, found.env) == (["v"], {"F": "from-a-file"})
@@ -168,9 +161,7 @@ def test_a_file_of_the_user_has_no_workspace_and_no_working_directory(file: str)
     [
         (f"{HOME}/work/.cursor/mcp.json", f"{HOME}/work"),
         (f"{HOME}/work/.kiro/settings/mcp.json", f"{HOME}/work"),
-        ("/p/.vscode/mcp.json", "/p"),
-        ("/p/.mcp.json", "/p"),
-        ("/p/mcp.json", "/p"),
+        *((file, "/p") for file in ("/p/.vscode/mcp.json", "/p/.mcp.json", "/p/mcp.json")),
         ("/p/claude_desktop_config.json", "/p"),
         (f"{HOME}/.cache/p/.vscode/mcp.json", f"{HOME}/.cache/p"),
         (f"{HOME}/.cache/p/.mcp.json", f"{HOME}/.cache/p"),

@@ -23,19 +23,24 @@ def loaded(text: str, base: Path = Path("/base")) -> Loaded:
     return parse(text, "s", ENV, base)
 
 
-def test_what_is_named_like_a_secret_is_one_though_the_file_holds_it() -> None:
+def test_names_decide_what_is_secret_of_env_urls_and_headers() -> None:
     found = loaded(
         "servers:\n"
         "  a: {command: x, env: {API_KEY: literal-key, DB_PASSWORD: literal-pass, REGION: europe-west, TOKEN: abc}}\n"
         "  b: {url: 'https://x.example/mcp?api_key=literal-query&region=europe-west&sig=literal-sig'}\n"
     )
     assert found.secrets == {"literal-key", "literal-pass", "abc", "literal-query", "literal-sig"}
-
-
-def test_values_under_pass_env_are_secrets_unless_they_are_public() -> None:
     found = loaded("servers: {a: {command: x, pass_env: [TOKEN, HOME, MODE, MISSING]}}")
     assert found.secrets == {"s3cr3t-token"}
     assert found.settings.servers["a"].pass_env == ["TOKEN", "HOME", "MODE", "MISSING"]
+    headers = {
+        "X-Tenant": "tenant-17-berlin",
+        "Accept-Language": "de-CH, fr",
+        "X-Key": "abcd",
+        "X-Mode": "production-eu",
+    }
+    server = {"url": "https://x.example/mcp", "headers": headers, "bearer": "zyxw"}
+    assert loaded(json.dumps({"servers": {"a": server}})).secrets == {"abcd", "zyxw"}
 
 
 @pytest.mark.parametrize("entry", ["{url: 'https://x.example', pass_env: [A]}", "{command: x, pass_env: ['A=b']}"])
@@ -120,21 +125,12 @@ def with_env(name: str, value: str) -> frozenset[str]:
     return loaded(json.dumps({"servers": {"a": {"command": "x", "env": {name: value}}}})).secrets
 
 
-def test_the_rules_for_env_hold_for_headers() -> None:
-    headers = {
-        "X-Tenant": "tenant-17-berlin",
-        "Accept-Language": "de-CH, fr",
-        "X-Key": "abcd",
-        "X-Mode": "production-eu",
-    }
-    server = {"url": "https://x.example/mcp", "headers": headers, "bearer": "zyxw"}
-    assert loaded(json.dumps({"servers": {"a": server}})).secrets == {"abcd", "zyxw"}
-
-
-def test_the_parts_of_what_came_from_outside_are_secret_wherever_it_stands() -> None:
+def test_what_came_from_outside_is_secret_wherever_it_stands() -> None:
     env = {"DATABASE": "postgres://u:PW12@h/db"}
     found = parse("servers: {a: {command: x, args: ['${DATABASE}']}}", "s", env, Path("/base"))
     assert found.secrets == {"postgres://u:PW12@h/db", "PW12"}
+    found = loaded("servers: {b: {url: 'https://x.example/${TOKEN}/mcp'}}")
+    assert found.secrets == {"s3cr3t-token"} and "s3cr3t" not in repr(found)
 
 
 def test_paths_flags_and_public_names_from_outside_stay_readable() -> None:
@@ -153,19 +149,11 @@ def test_paths_flags_and_public_names_from_outside_stay_readable() -> None:
     assert [said.split(" ")[1] for said in map(shown, found.notes)] == ["servers.a.args[0]"]
 
 
-def test_what_came_from_outside_is_secret_in_urls_too() -> None:
-    found = loaded("servers: {b: {url: 'https://x.example/${TOKEN}/mcp'}}")
-    assert found.secrets == {"s3cr3t-token"} and "s3cr3t" not in repr(found)
-
-
-def test_a_file_that_is_loaded_makes_its_secrets_known_to_the_whole_process(tmp_path: Path) -> None:
+def test_a_file_that_is_loaded_makes_its_secrets_known_and_shows_none(tmp_path: Path) -> None:
     path = tmp_path / "servers.yaml"
     path.write_text("servers: {a: {command: x, env: {KEY: '${TOKEN}'}}}")
     load(path, ENV)
     assert masking.hide("a s3cr3t-token b") == "a *** b"
-
-
-def test_settings_that_are_printed_show_no_secret_wherever_it_stands(tmp_path: Path) -> None:
     path = tmp_path / "servers.yaml"
     path.write_text("servers: {a: {command: x, description: 'of ${TOKEN}', rename: {x: '${TOKEN}'}}}")
     found = load(path, ENV)
@@ -173,11 +161,16 @@ def test_settings_that_are_printed_show_no_secret_wherever_it_stands(tmp_path: P
     assert "'of ***'" in repr(found.settings)
 
 
-def test_secrets_in_arguments_are_a_note_for_check() -> None:
+def test_secrets_in_arguments_and_guessable_tokens_are_notes_for_check() -> None:
     found = loaded("servers:\n  a:\n    command: x\n    args: ['${HOME}/w', '--key=${TOKEN}', '${MODE}', -v]\n")
     (note,) = found.notes
     assert shown(note) == "s:4: servers.a.args[1] [secret_in_arguments]"
     assert found.warnings == () and "s3cr3t" not in str(note)
+    args = [f"API_KEY=hunter{number}" for number in range(12)]
+    found = loaded(json.dumps({"servers": {"a": {"command": "x", "args": args}}}))
+    assert [shown(note).split(" ")[1] for note in found.notes] == [f"servers.a.args[{index}]" for index in range(12)]
+    found = loaded("hub: {tokens: [{token: tooshort, principal: a}, {token: 0123456789abcdef, principal: b}]}")
+    assert shown_all(found.notes) == ["s:1: hub.tokens[0].token [guessable_token]"]
 
 
 @pytest.mark.parametrize(
@@ -211,12 +204,6 @@ def test_a_secret_that_the_file_gives_as_an_argument_is_masked_and_a_note_for_ch
     assert secret not in Mask(found.secrets)(" ".join(args))
 
 
-def test_notes_about_arguments_stand_in_their_order() -> None:
-    args = [f"API_KEY=hunter{number}" for number in range(12)]
-    found = loaded(json.dumps({"servers": {"a": {"command": "x", "args": args}}}))
-    assert [shown(note).split(" ")[1] for note in found.notes] == [f"servers.a.args[{index}]" for index in range(12)]
-
-
 @pytest.mark.parametrize(
     "args",
     [
@@ -239,11 +226,6 @@ def test_notes_about_arguments_stand_in_their_order() -> None:
 def test_usual_arguments_are_not_secret(args: list[str]) -> None:
     found = loaded(json.dumps({"servers": {"a": {"command": "x", "args": args}}}))
     assert found.notes == () and found.secrets == set()
-
-
-def test_tokens_that_can_be_guessed_are_a_note_for_check() -> None:
-    found = loaded("hub: {tokens: [{token: tooshort, principal: a}, {token: 0123456789abcdef, principal: b}]}")
-    assert shown_all(found.notes) == ["s:1: hub.tokens[0].token [guessable_token]"]
 
 
 def test_a_variable_that_is_not_set_is_named_with_its_place_and_no_value() -> None:
@@ -278,13 +260,11 @@ def test_an_entry_needs_service_and_name(text: str) -> None:
         resolve(text, {}, Path("/"))
 
 
-def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keyring_that_is_missing_or_fails_says_how_and_nothing_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)
     with pytest.raises(Unresolved, match=r"pip install .*\[keyring\]"):
         resolve("${keyring:a/b}", {}, Path("/"))
 
-
-def test_a_keyring_that_fails_says_how_and_nothing_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     def locked(service: str, name: str) -> str:
         raise RuntimeError("the password is s3cr3t")
 

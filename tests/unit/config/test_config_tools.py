@@ -1,18 +1,29 @@
 """What holds for one tool's calls: `task`, `orphan` and `idempotent` of tool, server and defaults."""
 
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_hub.app.upstream_factory import UpstreamFactory, _list_key, supervisor_rules
+from mcp_hub.clock import SystemClock
 from mcp_hub.config.load.load import parse
 from mcp_hub.config.schema.defaults import RetrySettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.tools import ToolRules
 from mcp_hub.errors import ConfigError
 from mcp_hub.globs import first_match
-from tests.unit.config.faults import shown, shown_all
+from mcp_hub.notices import Notices
+from mcp_hub.types import Era, LogFlow
+from mcp_hub.upstreams.peer.era_cache import EraCache, server_key
+from mcp_hub.upstreams.process.watchdog import Watchdog
+from mcp_hub.upstreams.supervision.both_eras import BothEras
+from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
+from mcp_hub.upstreams.supervision.scoped import Scoped
+from tests.unit.config.faults import refused, shown
 
 SERVER = """
   ci:
@@ -32,23 +43,19 @@ def settings(servers: str, rest: str = "", env: dict[str, str] | None = None) ->
     return parse(f"servers:{servers}\n{rest}", "servers.yaml", env or {}, Path("/base")).settings
 
 
-def findings(body: str) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        settings(f"\n  git:\n    {body}\n    command: x\n")
-    return shown_all(caught)
+def finding(body: str) -> str:
+    return refused(settings, f"\n  git:\n    {body}\n    command: x\n")
 
 
-def test_tool_of_which_nothing_is_said_leaves_everything_to_the_hub() -> None:
+def test_rules_are_those_of_the_tool_else_of_the_server_else_of_the_defaults() -> None:
     assert settings(" {a: {command: x}}").tool_rules("a", "t") == ToolRules("auto", None, False)
-
-
-def test_defaults_hold_for_servers_that_say_nothing() -> None:
     assert settings(" {a: {command: x}}", DEFAULTS).tool_rules("a", "t") == ToolRules("required", 90.0, True)
-
-
-def test_key_of_the_server_goes_before_the_default_even_if_it_is_false() -> None:
     own = settings(" {a: {command: x, idempotent: false, task: auto}}", DEFAULTS)
     assert own.tool_rules("a", "t") == ToolRules("auto", 90.0, False)
+    own = settings(" {a: {command: x, idempotent: true, per_tool: {t: {idempotent: false}}}}", DEFAULTS)
+    assert own.tool_rules("a", "t") == ToolRules("required", 90.0, False)
+    rules = settings(SERVER, "defaults: {idempotent: true}").effective("ci")
+    assert (rules.task, rules.orphan, rules.idempotent) == ("never", "finish", True)
 
 
 @pytest.mark.parametrize(
@@ -64,11 +71,6 @@ def test_key_of_the_server_goes_before_the_default_even_if_it_is_false() -> None
 )
 def test_exact_name_wins_over_globs_and_these_go_in_written_order(tool: str, rules: ToolRules) -> None:
     assert settings(SERVER).tool_rules("ci", tool) == rules
-
-
-def test_key_that_a_tool_says_goes_before_the_server_even_if_it_is_false() -> None:
-    own = settings(" {a: {command: x, idempotent: true, per_tool: {t: {idempotent: false}}}}", DEFAULTS)
-    assert own.tool_rules("a", "t") == ToolRules("required", 90.0, False)
 
 
 def test_rules_are_found_once_and_bounded_in_number() -> None:
@@ -88,11 +90,6 @@ def test_copy_with_other_servers_forgets_the_old_rules() -> None:
         assert old.model_copy(update={"servers": new.servers}, deep=deep).tool_rules("a", "t").task == "always"
 
 
-def test_effective_settings_of_a_server_include_its_rules() -> None:
-    own = settings(SERVER, "defaults: {idempotent: true}").effective("ci")
-    assert (own.task, own.orphan, own.idempotent) == ("never", "finish", True)
-
-
 def test_interpolated_texts_take_the_type_of_their_key() -> None:
     env = {"TASK": "always", "ORPHAN": "5m", "SAFE": "true"}
     body = " {a: {command: x, orphan: '${WORD:-cancel}', per_tool: {t: {orphan: '${ORPHAN}', idempotent: '${SAFE}'}}}}"
@@ -107,12 +104,8 @@ def test_interpolated_texts_take_the_type_of_their_key() -> None:
         ("taks: auto", "taks [unknown_key]"),
         ("per_tol: {}", "per_tol [unknown_key]"),
         ("task: sometimes", "task [invalid_value]"),
-        ("orphan: forget", "orphan [invalid_value]"),
-        ("orphan: never", "orphan [invalid_value]"),
-        ("orphan: [cancel]", "orphan [invalid_value]"),
-        ("orphan: 0", "orphan [invalid_value]"),
-        ("orphan: -1", "orphan [invalid_value]"),
-        ("orphan: 400d", "orphan [invalid_value]"),
+        *((body, "orphan [invalid_value]") for body in ("orphan: forget", "orphan: never", "orphan: [cancel]")),
+        *((body, "orphan [invalid_value]") for body in ("orphan: 0", "orphan: -1", "orphan: 400d")),
         ("idempotent: perhaps", "idempotent [wrong_type]"),
         ("per_tool: [a]", "per_tool [wrong_type]"),
         ("per_tool: {a: always}", "per_tool.a [wrong_type]"),
@@ -138,14 +131,14 @@ def test_interpolated_texts_take_the_type_of_their_key() -> None:
     ],
 )
 def test_bad_value_is_found_where_it_stands(body: str, said: str) -> None:
-    assert findings(body) == [f"servers.yaml:3: servers.git.{said}"]
+    assert finding(body) == f"servers.yaml:3: servers.git.{said}"
 
 
 @pytest.mark.parametrize(
     ("rename", "said"), [("{a: c}", "rename [conflicting_keys]"), ("{c: b}", "rename [duplicate_name]")]
 )
 def test_name_is_said_once_by_rename_or_per_tool(rename: str, said: str) -> None:
-    assert findings(f"rename: {rename}\n    per_tool: {{a: {{name: b}}}}") == [f"servers.yaml:3: servers.git.{said}"]
+    assert finding(f"rename: {rename}\n    per_tool: {{a: {{name: b}}}}") == f"servers.yaml:3: servers.git.{said}"
 
 
 def test_values_of_arguments_are_kept_out_of_what_is_printed_and_masked_in_what_is_logged() -> None:
@@ -214,17 +207,118 @@ def test_retries_are_those_of_the_tool_else_of_the_server_else_of_the_defaults()
     "retry", ["{attempts: 0}", "{attempts: 11}", "{attempts: true}", "{on: [always]}", "{on: lost}", "{retries: 2}"]
 )
 def test_a_wrong_rule_for_retries_is_a_finding(retry: str) -> None:
-    (found,) = findings(f"retry: {retry}")
-    assert "servers.git.retry" in found
+    assert "servers.git.retry" in finding(f"retry: {retry}")
 
 
-def test_name_that_two_tools_are_given_is_a_warning() -> None:
+def test_name_that_is_given_twice_is_a_warning() -> None:
     text = "servers:\n  a: {command: x, rename: {p: n}}\n  b:\n    command: x\n    per_tool: {q: {name: n}}\n"
     (warning,) = parse(text, "s", {}, Path("/base")).warnings
     assert shown(warning) == "s:5: servers.b.per_tool.q.name [duplicate_name]" and '"a"' in warning.message
-
-
-def test_name_that_is_renamed_twice_is_a_warning() -> None:
     text = "servers:\n  a:\n    command: x\n    rename: {p: n}\n    per_tool: {n: {name: m}}\n"
     (warning,) = parse(text, "s", {}, Path("/base")).warnings
     assert shown(warning) == "s:5: servers.a.per_tool.n.name [duplicate_name]" and "rename" in warning.message
+
+
+def supervised(server: str, defaults: str = "{}") -> Settings:
+    text = f"servers: {{a: {server}}}\ndefaults: {defaults}"
+    return parse(text, "servers.yaml", {"LAZY": "lazy", "REST": "5m"}, Path("/base")).settings
+
+
+def made(server: str, defaults: str = "{}", memory: EraCache | None = None) -> Any:
+    clock = SystemClock()
+    sources = UpstreamFactory({}, "/base", memory or EraCache(None), clock, Notices(), Watchdog(clock))
+    return sources.make(supervised(server, defaults), "a")
+
+
+@pytest.mark.parametrize(
+    ("server", "defaults", "lazy", "idle"),
+    [
+        ("{command: x}", "{}", False, None),
+        ("{command: x, start: lazy}", "{}", True, 600.0),
+        ("{command: x, start: lazy, idle_stop: never}", "{}", True, None),
+        ("{command: x, start: lazy, idle_stop: 0}", "{}", True, None),
+        ("{command: x, start: lazy, idle_stop: 0s}", "{}", True, None),
+        ("{command: x, idle_stop: 90s}", "{}", False, 90.0),
+        ("{command: x}", "{start: lazy, idle_stop: 1h}", True, 3600.0),
+        ("{command: x, start: eager}", "{start: lazy}", False, None),
+        ("{command: x, start: eager, idle_stop: never}", "{start: lazy, idle_stop: 1h}", False, None),
+        ("{url: 'https://x.example/mcp', start: lazy}", "{}", True, 600.0),
+        ("{command: x, start: '${LAZY}', idle_stop: '${REST}'}", "{}", True, 300.0),
+    ],
+)
+def test_rules_of_a_server(server: str, defaults: str, lazy: bool, idle: float | None) -> None:
+    rules = supervisor_rules(supervised(server, defaults), "a")
+    assert (rules.lazy, rules.idle_stop) == (lazy, idle)
+
+
+@pytest.mark.parametrize(
+    ("more", "first", "members"),
+    [("", None, 600.0), (", idle_stop: 90s", 90.0, 90.0), (", idle_stop: never", None, math.inf)],
+)
+def test_processes_of_a_scope_have_the_same_rule(more: str, first: float | None, members: float) -> None:
+    upstream = made(f"{{command: x, scope: session{more}}}")
+    assert isinstance(upstream, Scoped)
+    assert (upstream._listed.state.rules.idle_stop, upstream._listed.state.rules.part_idle) == (first, members)
+    member = upstream._process_for(Era.MODERN, Notices())
+    assert member.state.rules.idle_stop is None and not member.state.rules.lazy, "they are ended, not put to rest"
+
+
+@pytest.mark.parametrize(
+    ("server", "said"),
+    [
+        ("{command: x, start: later}", 'servers.a.start: expected "eager" or "lazy"'),
+        ("{command: x, idle_stop: soon}", 'servers.a.idle_stop: expected a duration such as "30m"'),
+        ("{command: x, idle_stop: -1}", "servers.a.idle_stop: "),
+        ("{local: 'm:r', start: lazy}", "servers.a.start: does not apply to Python functions"),
+        ("{local: 'm:r', idle_stop: 5m}", "servers.a.idle_stop: does not apply to Python functions"),
+        ("{command: x, logs: all}", 'servers.a.logs: expected "hub", "shared" or "turns"'),
+        ("{local: 'm:r', logs: shared}", "servers.a.logs: does not apply to Python functions"),
+    ],
+)
+def test_mistakes_are_named(server: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        supervised(server)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "more", ["command: x", "command: x, era: handshake", "command: x, scope: session", "url: 'http://x'"]
+)
+def test_a_server_and_all_its_connections_go_by_its_rule_for_logs(more: str) -> None:
+    default, upstream = made(f"{{{more}}}"), made(f"{{{more}, logs: shared}}")
+    assert (default.status().logs, upstream.status().logs) == (LogFlow("hub"), LogFlow("shared"))
+    inner = [upstream._first, upstream._second] if isinstance(upstream, BothEras) else []
+    if isinstance(upstream, Scoped):
+        inner = [upstream._listed, *(upstream._process_for(era, Notices()) for era in Era)]
+    assert all(one.state.logs is inner[0].state.logs for one in inner)
+    upstream.lifecycle.adjust(supervisor_rules(supervised(f"{{{more}, logs: turns}}"), "a"))
+    assert upstream.status().logs == LogFlow("turns"), "a reload changes it at once"
+
+
+def test_functions_take_no_notice_of_the_defaults() -> None:
+    assert supervised("{local: 'm:r'}", "{start: lazy, idle_stop: 5m}").effective("a").start == "lazy"
+
+
+def test_a_list_belongs_to_what_is_run_and_not_to_the_values_of_its_secrets() -> None:
+    def key(server: str, name: str = "a") -> str:
+        return _list_key(name, supervised(server).servers["a"])
+
+    plain = key("{command: x, args: [y], env: {TOKEN: one}}")
+    assert plain == key("{command: x, args: [y], env: {TOKEN: two}, timeout: 5s, tools: {deny: [z]}}")
+    others = (
+        "{command: y, args: [y], env: {TOKEN: one}}",
+        "{command: x, args: [z], env: {TOKEN: one}}",
+        "{command: x, args: [y], env: {KEY: one}}",
+        "{command: x, args: [y], env: {TOKEN: one}, cwd: /tmp}",
+        "{command: x, args: [y], env: {TOKEN: one}, apps: off}",
+        "{url: 'https://x.example/mcp'}",
+    )
+    assert len({plain, key("{command: x, args: [y], env: {TOKEN: one}}", "b"), *map(key, others)}) == len(others) + 2
+
+
+@pytest.mark.parametrize(("era", "takes_turns"), [("handshake", True), ("modern", False)])
+def test_sessions_take_turns_at_a_pinned_server_that_asks_unless_it_is_modern(era: str, takes_turns: bool) -> None:
+    memory = EraCache(None)
+    memory.put_interactive(server_key("x", []))
+    upstream = made(f"{{command: x, era: {era}}}", memory=memory)
+    assert isinstance(upstream, ManagedUpstream) and upstream.state.turns._is_on is takes_turns

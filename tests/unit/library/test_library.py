@@ -1,6 +1,8 @@
 """The public Hub over Python functions: tools, calls, streams, life."""
 
+import ast
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ import anyio
 import pytest
 from mcp_types import TextContent
 
+import mcp_hub
 from mcp_hub import (
     CallCancelled,
     CallEvent,
@@ -60,30 +63,24 @@ async def hub(tmp_path: Path) -> AsyncIterator[Hub]:
             yield opened
 
 
-async def test_tools_are_models_or_the_json_they_were_made_from(hub: Hub) -> None:
+async def test_tools_results_and_hits_are_models_or_their_json(hub: Hub) -> None:
     tools = await hub.list_tools()
     raws = [json.loads(raw) for raw in await hub.list_tools(raw=True)]
     assert [tool.name for tool in tools] == ["jobs_run_job", "jobs_count_words", "jobs_wait"]
     assert [raw["name"] for raw in raws] == [tool.name for tool in tools]
     assert tools[1].input_schema == raws[1]["inputSchema"]
-
-
-async def test_search_gives_the_best_tool_first(hub: Hub) -> None:
     assert [tool.name for tool in await hub.search("count the words of a text")][:1] == ["jobs_count_words"]
     (raw,) = await hub.search("count the words of a text", limit=1, raw=True)
     assert json.loads(raw)["name"] == "jobs_count_words"
-
-
-async def test_a_result_is_a_model_or_the_json_of_the_server(hub: Hub) -> None:
     result = await hub.call_tool("jobs_count_words", {"text": "one two"})
     assert result.structured_content == {"words": 2, "lines": 1, "characters": 7} and not result.is_error
     raw = await hub.call_tool("jobs_count_words", {"text": "one two"}, raw=True)
     assert json.loads(raw)["structuredContent"] == result.structured_content and b"resultType" not in raw
-
-
-async def test_the_failure_of_a_tool_is_a_result(hub: Hub) -> None:
     result = await hub.call_tool("jobs_count_words", {"text": 1})
     assert result.is_error and isinstance(result.content[0], TextContent) and "text" in result.content[0].text
+    with pytest.raises(UnknownEntry) as caught:
+        await hub.call_tool("jobs_count_word")
+    assert caught.value.code == -32602 and "jobs_count_words" in str(caught.value)
 
 
 async def test_events_are_handed_over_in_order_and_waited_for(hub: Hub) -> None:
@@ -111,12 +108,6 @@ async def test_what_on_event_raises_ends_the_call(hub: Hub) -> None:
 
     with pytest.raises(KeyError, match="mine"):
         await hub.call_tool("jobs_run_job", {"steps": 900, "seconds": 60}, on_event=on_event)
-
-
-async def test_an_unknown_tool_is_named_with_the_nearest_ones(hub: Hub) -> None:
-    with pytest.raises(UnknownEntry) as caught:
-        await hub.call_tool("jobs_count_word")
-    assert caught.value.code == -32602 and "jobs_count_words" in str(caught.value)
 
 
 async def test_the_tool_of_a_server_that_failed_says_so(tmp_path: Path) -> None:
@@ -148,14 +139,11 @@ async def test_a_call_continues_after_its_follower_has_left(hub: Hub) -> None:
     assert json.loads(result)["structuredContent"]["status"] == "done"
 
 
-async def test_a_stream_needs_no_block_when_it_is_read_to_the_end(hub: Hub) -> None:
+async def test_stream_needs_no_block_and_ends_when_it_is_cancelled(hub: Hub) -> None:
     stream = hub.stream_tool("jobs_count_words", {"text": "a"})
     assert stream.id is None and stream.cursor == 0
     assert [type(event) async for event in stream] == [Completed]
     assert [event async for event in stream] == []
-
-
-async def test_a_stream_that_is_cancelled_ends_with_that(hub: Hub) -> None:
     async with hub.stream_tool("jobs_wait", {"seconds": 600}) as stream:
         await stream.cancel()
         assert isinstance([event async for event in stream][-1], Cancelled)
@@ -221,15 +209,12 @@ async def test_calls_that_run_when_the_hub_closes_get_an_ending(tmp_path: Path) 
 # -- life
 
 
-async def test_a_hub_that_is_not_open_says_so_with_a_code(tmp_path: Path) -> None:
+async def test_a_hub_is_opened_once_at_a_time_and_says_so_while_it_is_not_open(tmp_path: Path) -> None:
     hub = hub_of(tmp_path)
     for use in (hub.list_tools, lambda: hub.call_tool("a"), hub.stream_tool("a").result, hub.connect().__aenter__):
         with pytest.raises(HubMisuse) as caught:
             await use()
         assert caught.value.code == "hub_not_open"
-
-
-async def test_a_hub_is_opened_once_at_a_time_and_can_be_opened_again(tmp_path: Path) -> None:
     hub = hub_of(tmp_path)
     async with hub:
         with pytest.raises(HubMisuse) as caught:
@@ -254,15 +239,12 @@ async def test_a_hub_closes_in_the_task_that_opened_it(tmp_path: Path) -> None:
         assert codes == ["hub_other_task"] and await hub.list_tools()
 
 
-async def test_two_hubs_of_one_program_know_nothing_of_each_other(tmp_path: Path) -> None:
+async def test_two_hubs_of_one_program_know_nothing_of_each_other_and_mask_while_open(tmp_path: Path) -> None:
     async with hub_of(tmp_path / "a") as one:
         async with hub_of(tmp_path / "b", ODD) as two:
             assert {tool.name.partition("_")[0] for tool in await one.list_tools()} == {"jobs"}
             assert {tool.name.partition("_")[0] for tool in await two.list_tools()} == {"odd"}
         assert not (await one.call_tool("jobs_count_words", {"text": "a"})).is_error
-
-
-async def test_secrets_are_masked_as_long_as_the_hub_is_open(tmp_path: Path) -> None:
     tokens = [{"token": "library-canary-4711", "principal": "alice"}]
     one = hub_of(tmp_path, {**CONFIG, "hub": {"store": "memory", "tokens": tokens}})
     said = "said library-canary-4711"
@@ -296,3 +278,23 @@ async def test_a_file_is_read_and_a_profile_restricts_what_is_seen(tmp_path: Pat
         assert [tool.name for tool in await hub.list_tools()] == ["jobs_wait"]
         with pytest.raises(UnknownEntry):
             await hub.call_tool("jobs_count_words", {"text": "a"})
+
+
+PAGE = (Path(__file__).parents[3] / "docs/library.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
+def test_each_block_compiles_and_imports_public_names_only(block: str) -> None:
+    for node in ast.walk(ast.parse(block)):
+        if isinstance(node, ast.ImportFrom) and node.module == "mcp_hub":
+            assert {alias.name for alias in node.names} <= set(mcp_hub.__all__)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("hub", "stream"):
+            own = mcp_hub.Hub if node.value.id == "hub" else mcp_hub.ToolStream
+            assert hasattr(own, node.attr), node.attr
+
+
+def test_each_error_and_event_that_the_page_names_is_public() -> None:
+    assert {name for name in re.findall(r"^\| `(\w+)`", PAGE, re.MULTILINE) if name[0].isupper()} <= set(
+        mcp_hub.__all__
+    )

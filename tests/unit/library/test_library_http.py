@@ -1,4 +1,4 @@
-"""The hub's HTTP front below somebody else's routes: paths, places, guards, life."""
+"""The hub in another's program: its HTTP front below other routes, and a client of the official SDK."""
 
 import json
 from collections.abc import AsyncIterator
@@ -9,13 +9,17 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
+from anyio.abc import TaskStatus
+from mcp import Client, MCPError
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
+from mcp_hub import Hub
 from mcp_hub.client.in_process import AsgiTransport
 from mcp_hub.fronts.prefix import behind_proxy
+from tests.unit.library import odd_tools
 from tests.unit.library.test_library import CONFIG, WAIT, hub_of
 
 pytestmark = pytest.mark.anyio
@@ -60,16 +64,13 @@ async def test_every_endpoint_is_below_the_mount(tmp_path: Path, prefix: str) ->
         assert (await http.get(f"{prefix}/absent")).status_code == 404
 
 
-async def test_public_address_is_that_of_connectors_and_an_accepted_host(tmp_path: Path) -> None:
+async def test_mounted_hub_names_places_and_public_addresses_that_can_be_reached(tmp_path: Path) -> None:
     async with mounted(tmp_path, "/hub", http={"public_url": "https://hub.example.com/hub"}) as http:
         for host, status in (("hub.example.com", 200), ("other.example.com", 421)):
             answer = await http.get("/hub/v1/tools?format=openai-mcp", headers={"host": host})
             assert answer.status_code == status
             if status == 200:
                 assert answer.json()["tools"][0]["server_url"] == "https://hub.example.com/hub/mcp"
-
-
-async def test_places_that_the_hub_names_can_be_reached(tmp_path: Path) -> None:
     async with mounted(tmp_path) as http:
         body = {"arguments": {"seconds": 0.01}}
         call = await http.post("/tools/hub/v1/tools/jobs_wait/call", json=body, headers={"prefer": "respond-async"})
@@ -165,7 +166,7 @@ async def test_the_guard_of_the_hub_stays_in_front(tmp_path: Path) -> None:
         assert (await http.get("/tools/hub/v1/tools", headers=foreign)).status_code == 403
 
 
-async def test_a_hub_that_is_not_open_is_not_available(tmp_path: Path) -> None:
+async def test_hub_that_is_not_open_is_not_available_and_its_front_sees_its_profile(tmp_path: Path) -> None:
     hub = hub_of(tmp_path)
     transport = httpx2.ASGITransport(Starlette(routes=[Mount("/hub", hub.asgi())]), client=HERE)
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
@@ -174,6 +175,11 @@ async def test_a_hub_that_is_not_open_is_not_available(tmp_path: Path) -> None:
         async with hub:
             assert (await http.get("/hub/v1/tools")).status_code == 200
         assert (await http.get("/hub/v1/tools")).status_code == 503
+    profiles = {"few": {"tools": {"allow": ["jobs_wait"]}}}
+    hub = hub_of(tmp_path, {**CONFIG, "profiles": profiles}, profile="few")
+    transport = httpx2.ASGITransport(Starlette(routes=[Mount("/", hub.asgi())]), client=HERE)
+    async with hub, httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
+        assert [tool["name"] for tool in json.loads((await http.get("/v1/tools")).text)["tools"]] == ["jobs_wait"]
 
 
 async def test_a_server_that_runs_the_application_itself_may_begin_and_end_it(tmp_path: Path) -> None:
@@ -192,9 +198,70 @@ async def test_a_server_that_runs_the_application_itself_may_begin_and_end_it(tm
     assert sent[2:] == ["websocket.close"]
 
 
-async def test_the_http_front_sees_the_profile_of_the_hub(tmp_path: Path) -> None:
-    profiles = {"few": {"tools": {"allow": ["jobs_wait"]}}}
-    hub = hub_of(tmp_path, {**CONFIG, "profiles": profiles}, profile="few")
-    transport = httpx2.ASGITransport(Starlette(routes=[Mount("/", hub.asgi())]), client=HERE)
-    async with hub, httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
-        assert [tool["name"] for tool in json.loads((await http.get("/v1/tools")).text)["tools"]] == ["jobs_wait"]
+BOTH = {"jobs": CONFIG["servers"]["jobs"], "odd": {"local": "tests.unit.library.odd_tools"}}  # type: ignore[index]
+
+
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[Hub]:
+    with anyio.fail_after(WAIT):
+        async with hub_of(tmp_path, {"servers": BOTH, "hub": {"store": "memory", "expose": "full"}}) as opened:
+            yield opened
+
+
+@pytest.mark.parametrize(("mode", "version"), [("legacy", "2025-11-25"), ("auto", "2026-07-28")])
+async def test_it_lists_and_calls_in_either_era(hub: Hub, mode: str, version: str) -> None:
+    reports: list[float] = []
+
+    async def progressed(progress: float, total: float | None, message: str | None) -> None:
+        reports.append(progress)
+
+    async with hub.connect(mode=mode) as client:
+        assert client.protocol_version == version
+        assert "jobs_run_job" in [tool.name for tool in (await client.list_tools()).tools]
+        result = await client.call_tool("jobs_run_job", {"steps": 3, "seconds": 0}, progress_callback=progressed)
+        assert result.structured_content == {"steps": 3, "seconds": 0, "status": "done"}
+        assert reports == [1, 2, 3]
+        with pytest.raises(MCPError):
+            await client.call_tool("absent", {})
+
+
+async def test_a_client_that_leaves_has_its_calls_cancelled(hub: Hub) -> None:
+    odd_tools.begun, odd_tools.ended = anyio.Event(), anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        async with hub.connect() as client:
+            tasks.start_soon(client.call_tool, "odd_endless")
+            await odd_tools.begun.wait()
+            tasks.cancel_scope.cancel()
+    await odd_tools.ended.wait()
+
+
+async def test_a_hub_that_closes_first_ends_what_its_clients_wait_for(tmp_path: Path) -> None:
+    hub = hub_of(tmp_path, {"servers": BOTH, "hub": {"store": "memory"}})
+    stopping, has_closed, has_failed = anyio.Event(), anyio.Event(), anyio.Event()
+    codes: list[int] = []
+    odd_tools.begun = anyio.Event()
+
+    async def live(*, task_status: TaskStatus[None]) -> None:
+        async with hub:
+            task_status.started()
+            await stopping.wait()
+        has_closed.set()
+
+    async def call(client: Client) -> None:
+        with pytest.raises(MCPError) as caught:
+            await client.call_tool("odd_endless")
+        codes.append(caught.value.error.code)
+        await has_closed.wait()
+        with pytest.raises(MCPError):
+            await client.list_tools()
+        has_failed.set()
+
+    with anyio.fail_after(WAIT):
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(live)
+            async with hub.connect(mode="legacy") as client:
+                tasks.start_soon(call, client)
+                await odd_tools.begun.wait()
+                stopping.set()
+                await has_failed.wait()
+    assert codes == [1005]

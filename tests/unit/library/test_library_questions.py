@@ -59,12 +59,9 @@ async def test_a_question_is_answered_while_events_go_on(hub: Hub, form: Any) ->
     ]
 
 
-async def test_a_question_may_be_declined(hub: Hub) -> None:
+async def test_question_may_be_declined_and_without_anybody_the_server_gets_an_error(hub: Hub) -> None:
     raw = await hub.call_tool("a_ask_form", {}, on_question=lambda question: None, raw=True)
     assert answers(raw) == {"form": {"result": {"action": "decline"}}}
-
-
-async def test_without_somebody_to_answer_the_server_gets_an_error(hub: Hub) -> None:
     result = await hub.call_tool("a_ask_form", {})
     assert isinstance(result.content[0], TextContent)
     said = result.content[0].text

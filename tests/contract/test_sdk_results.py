@@ -138,6 +138,8 @@ def test_the_answer_to_initialize(asked: str, instructions: str | None) -> None:
     assert answer["protocolVersion"] == session.version == (asked if era_of(asked) is Era.HANDSHAKE else "2025-11-25")
     assert answer.get("instructions") == instructions
     assert not {"resultType", "ttlMs", "cacheScope"} & answer.keys()
+    assert answer["serverInfo"]["name"] == "hub" and answer["capabilities"]["tools"] == {"listChanged": True}
+    assert ("completions" in answer["capabilities"]) == (asked != "2024-11-05")
 
 
 @pytest.mark.parametrize("instructions", ["do", None])

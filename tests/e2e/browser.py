@@ -10,13 +10,16 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
+import pytest
 
+from rigs.clients.install import NotInstalled, node_package
 from tests.e2e.client import Hub
 from tests.upstreams.child import WAIT
 
@@ -116,6 +119,7 @@ EXEC = "import os, sys; a, b, *argv = sys.argv[1:]; os.dup2(int(a), 3); os.dup2(
 FOCUSED = """(({activeElement: one}) =>
     one.getAttribute('aria-label') ?? one.labels?.[0]?.innerText.trim() ?? one.innerText.trim())(document)"""
 POLL = 0.05
+AXE = "axe-core@4.14.1"
 _MOST_TABS = 120
 
 
@@ -257,6 +261,11 @@ class Page:
         await self.ask("Input.dispatchKeyEvent", **down)
         await self.ask("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
 
+    async def activate(self, text: str) -> None:
+        """Presses Enter at the control with this text or label, which the keyboard alone reaches."""
+        await self.tab_to(text)
+        await self.press("Enter")
+
     async def tab_to(self, text: str) -> None:
         """Moves the focus by the keyboard alone to the control with this text or label; each Tab moves it once."""
         for _ in range(_MOST_TABS):
@@ -264,6 +273,31 @@ class Page:
                 return
             await self.press("Tab")
         raise AssertionError(f"the keyboard does not reach {text!r}")
+
+    async def wide(self, scheme: str, width: int) -> None:
+        """Shows the page `light` or `dark`, in a window of so many pixels."""
+        await self.scheme(scheme)
+        await self.ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
+
+    async def is_sound(self) -> None:
+        """Asserts that the screen does not scroll sideways, that nothing is cut, and that its borders can be seen."""
+        await self.until(f"!({TOO_WIDE}).length")  # tables become cards a moment after the width
+        assert await self.js(TOO_WIDE) == [] == await self.js(PALE) == await self.js(CUT)
+
+    async def findings(self, places: Mapping[str, str]) -> list[Any]:
+        """What axe-core finds on these screens, each with a text on it; skips where it cannot be installed."""
+        try:
+            package = await anyio.to_thread.run_sync(node_package, AXE)
+        except NotInstalled as why:
+            pytest.skip(f"no {AXE}: {why}")
+        axe = await anyio.Path(package / "axe.min.js").read_text()
+        findings: list[Any] = []
+        for place, text in places.items():
+            await self.go(place, text)
+            await self.js(f"{axe}; 0")
+            findings += [(place, one) for one in await self.js(FINDINGS)]
+            await self.is_sound()
+        return findings
 
     async def scheme(self, name: str) -> None:
         """`light` or `dark`."""

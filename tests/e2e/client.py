@@ -1,12 +1,15 @@
-"""Raw clients over HTTP for tests, without the SDK; every wait ends after `WAIT` seconds unless told otherwise."""
+"""Raw clients over HTTP, without the SDK, and servers in a thread; every wait ends after `WAIT` seconds by default."""
 
 import base64
 import json
 import re
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import BaseRequestHandler
 from typing import Any, Self
 
 import anyio
@@ -294,6 +297,35 @@ class HttpClient:
         name = params.get(NAMED_BY.get(method, ""))
         named = {} if name is None else {"mcp-name": _header_value(str(name))}
         return {**accept, "mcp-protocol-version": str(version), "mcp-method": _header_value(method), **named}
+
+
+@contextmanager
+def threaded(handler: Callable[..., BaseRequestHandler], port: int = 0) -> Iterator[str]:
+    """A server on 127.0.0.1 in a thread of its own, which answers by this handler; its URL."""
+    with ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class Silent(BaseHTTPRequestHandler):
+    """A handler that logs nothing."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing."""
+
+    def answer(self, status: int, body: bytes = b"", **headers: str) -> None:
+        """Sends a whole response."""
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
 
 class Hub(Child):

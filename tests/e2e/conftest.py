@@ -1,15 +1,19 @@
 """Fixtures that several modules of end-to-end tests share."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.e2e.background import Background, background
 from tests.e2e.bad_input import ALICE, LIMIT, TOKENS
+from tests.e2e.browser import Page, base, browsed
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.raw_wire import UPSTREAMS, Wire, config
-from tests.interaction.fronts import ERAS, FRONTS, connected, http_hub, replica_count, stdio_hub
+from tests.e2e.rest_client import RestClient
+from tests.interaction.fronts import ERAS, FRONTS, connected, http_hub, replica_count, stdio_session
 from tests.interaction.hub_process import without_sandbox
 from tests.interaction.replicas import SINGLE
 from tests.upstreams.launch import argv, servers_yaml
@@ -60,8 +64,7 @@ async def wire_hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
         async with http_hub(config(root), root) as running:
             yield running, root
         return
-    async with stdio_hub(config(root), root) as client:
-        await client.initialize()
+    async with stdio_session(config(root), root) as client:
         yield client, root
         assert client.noise == []
         assert await client.close() == 0
@@ -73,6 +76,37 @@ async def wire(request: pytest.FixtureRequest, wire_hub: Any) -> AsyncIterator[W
     async with connected(running, request.param) as peer:
         await peer.names()
         yield Wire(peer, "stdio" if isinstance(running, StdioClient) else "http", root)
+
+
+@pytest.fixture(scope="module")
+async def browser(hub: Hub, root: Path) -> AsyncIterator[Page]:
+    """A browser at the dashboard of a module's hub, whose state is in `root`."""
+    async with browsed() as page:
+        await page.enter(hub, root)
+        yield page
+
+
+@pytest.fixture
+async def page(browser: Page, hub: Hub) -> AsyncIterator[Page]:
+    """A page with a token, at the overview; in the end it has thrown nothing and kept to its policy."""
+    await browser.go("#/overview", "Needs you")
+    yield browser
+    await browser.ask("Emulation.clearDeviceMetricsOverride")
+    assert browser.errors == []
+    assert await browser.js("window.violations") == []
+    assert browser.hosts == {base(hub)}
+
+
+@pytest.fixture
+async def rest(hub: Hub) -> AsyncIterator[RestClient]:
+    async with RestClient(hub) as client:
+        yield client
+
+
+@pytest.fixture
+def hubs(tmp_path: Path) -> Iterator[Background]:
+    with background(tmp_path) as hubs:
+        yield hubs
 
 
 @pytest.fixture(params=list(UPSTREAMS))

@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from anyio.abc import TaskGroup
+
 from tests.e2e.client import Hub
-from tests.interaction.fronts import stdio_hub
+from tests.interaction.fronts import stdio_session
 from tests.interaction.hub_process import in_sandbox
 from tests.upstreams.child import until
 from tests.upstreams.launch import entry, events
@@ -52,8 +54,7 @@ class File:
 @asynccontextmanager
 async def running(file: File) -> AsyncIterator[StdioClient]:
     """A hub over stdio that has listed all tools; how often it announced them until then depends on the machine."""
-    async with stdio_hub(file.text, file.root) as client:
-        await client.initialize()
+    async with stdio_session(file.text, file.root) as client:
         await until(lambda: client.stderr.count('"upstream_ready"') >= len(file.servers))
         await client.request("tools/list")
         client.transcript.clear()
@@ -69,6 +70,24 @@ async def reloaded(hub: StdioClient | Hub, count: int = 1) -> dict[str, Any]:
     """What the hub says of its last reload, once it has had so many."""
     await until(lambda: len(told(hub, "config_reloaded")) >= count)
     return told(hub, "config_reloaded")[-1]
+
+
+async def applied(file: File, hub: StdioClient | Hub, count: int = 1) -> dict[str, Any]:
+    """Writes the file and has it reloaded; as for `reloaded`."""
+    file.write()
+    reload(hub)
+    return await reloaded(hub, count)
+
+
+def begun(tasks: TaskGroup, client: StdioClient, tool: str, **arguments: Any) -> list[dict[str, Any]]:
+    """The answer to a call that is made now, once it has come."""
+    answers: list[dict[str, Any]] = []
+
+    async def call() -> None:
+        answers.append(await client.request("tools/call", params(tool, **arguments)))
+
+    tasks.start_soon(call)
+    return answers
 
 
 def told(hub: StdioClient | Hub, event: str) -> list[dict[str, Any]]:

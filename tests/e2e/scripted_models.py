@@ -6,12 +6,11 @@ each call, and no call of a tool that the model has not been shown.
 
 import json
 import secrets
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, TypeAlias
 
+from tests.e2e.client import Silent, threaded
 from tests.unit.formats.sdk_types import ANTHROPIC, GEMINI, OPENAI, RESPONSES, adapter_of, sdk_type
 
 Json: TypeAlias = dict[str, Any]
@@ -298,7 +297,7 @@ def serving(model: ScriptedModel) -> Iterator[dict[str, str]]:
     """The model's server; gives the variables by which the SDKs find it. Raises what was wrong with a request."""
     wrong: list[Exception] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Silent):
         def do_POST(self) -> None:
             try:
                 answer = model.respond(self.path, self.rfile.read(int(self.headers["content-length"])))
@@ -313,28 +312,14 @@ def serving(model: ScriptedModel) -> Iterator[dict[str, str]]:
                 self._send(200, "application/json", json.dumps(answer.body))
 
         def _send(self, status: int, kind: str, text: str) -> None:
-            self.send_response(status)
-            self.send_header("content-type", kind)
-            self.end_headers()
-            self.wfile.write(text.encode())
+            self.answer(status, text.encode(), content_type=kind)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with threaded(Handler) as url:
         yield {
             "ANTHROPIC_BASE_URL": f"{url}/anthropic",
             "OPENAI_BASE_URL": f"{url}/openai/v1",
             "GOOGLE_GEMINI_BASE_URL": f"{url}/gemini",
             **dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"), "key"),
         }
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
     if wrong:
         raise wrong[0]

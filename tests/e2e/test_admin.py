@@ -13,7 +13,7 @@ import anyio.to_thread
 import pytest
 
 from tests.e2e.client import HttpClient
-from tests.e2e.reloads import File, reload, reloaded
+from tests.e2e.reloads import File, applied
 from tests.e2e.rest_client import RestClient
 from tests.fork_server import forked_command
 from tests.interaction.fronts import HANDSHAKE, children, connected, http_hub, is_alive
@@ -38,9 +38,7 @@ async def test_tokens_and_profiles_of_the_http_front_follow_the_file(tmp_path: P
                 alive = [pid for pid in file.pids("a") if is_alive(pid)]
                 file.hub["tokens"] = [BOB]
                 file.more["profiles"] = {"q": {"tools": {"deny": ["a_echo"]}}}
-                file.write()
-                reload(hub)
-                await reloaded(hub)
+                await applied(file, hub)
                 assert isinstance(alice.wire, HttpClient)
                 refused = await alice.wire.request("tools/list")
                 assert (refused.status, refused.headers["www-authenticate"][:6]) == (401, "Bearer")

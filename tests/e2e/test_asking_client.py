@@ -83,23 +83,6 @@ async def test_twenty_reads_ask_nothing_and_a_delete_asks_once(peer: Peer, tmp_p
     assert sorted(calls) == ["delete_note", *["show_note"] * 10, *["show_page"] * 10]
 
 
-async def test_what_is_listed_of_a_tool_are_the_hints_that_count(tmp_path: Path) -> None:
-    text = json.loads(config(tmp_path))
-    text["hub"]["expose"] = "full"
-    async with stdio_hub(json.dumps(text), tmp_path) as wire:
-        await wire.initialize()
-        listed = (await Peer(wire, HANDSHAKE).request("tools/list")).result["tools"]
-    hints = {
-        tool["name"]: tool.get("annotations") for tool in listed if "_note" in tool["name"] or "_page" in tool["name"]
-    }
-    assert hints == {
-        "notes_show_note": READS,
-        "notes_delete_note": None,
-        "liar_show_page": READS,
-        "liar_delete_page": None,
-    }
-
-
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_process_that_lists_the_tool_otherwise_by_now_does_not_get_the_call(era: str, tmp_path: Path) -> None:
     text = json.loads(config(tmp_path))

@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import socket
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from mcp_hub.attach import hello
 from mcp_hub.attach import join as joining
 from mcp_hub.attach.join import HubPipes, join
 from tests.e2e import held_tools
-from tests.e2e.background import Background, background
+from tests.e2e.background import Background
 from tests.e2e.held_tools import Held
 from tests.upstreams.child import WAIT, until
 from tests.upstreams.launch import argv, entry, events, servers_yaml
@@ -27,12 +26,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.processes, pytest.mark.slow]
 RESTARTED = 1006
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 HANDSHAKE = [rpc("initialize", HELLO, id=0), rpc("notifications/initialized", None)]
-
-
-@pytest.fixture
-def hubs(tmp_path: Path) -> Iterator[Background]:
-    with background(tmp_path) as found:
-        yield found
 
 
 async def test_clients_that_start_at_once_share_one_hub_and_one_set_of_servers(hubs: Background) -> None:
@@ -131,17 +124,6 @@ async def test_hub_whose_folder_was_removed_leaves_the_sockets_of_the_next_hub_a
             await until(lambda: not Path(f"/proc/{pid}").exists())  # it looks at its sockets four times until then
             assert {path: path.lstat().st_ino for path in folder.iterdir() if path.is_socket()} == sockets
             assert "result" in await second.call("a_echo", {"text": "hello"})
-
-
-async def test_stop_ends_the_hub_and_the_next_message_of_a_client_starts_another(hubs: Background) -> None:
-    text = servers_yaml({"a": argv(name="a", era="handshake")})
-    async with hubs.client(text) as client:
-        await client.initialize()
-        first = hubs.record()["pid"]
-        hubs.signal(signal.SIGTERM)
-        await hubs.gone()
-        assert "result" in await client.call("a_echo", {"text": "again"})
-        assert hubs.record()["pid"] != first
 
 
 async def test_a_server_that_is_bound_to_a_working_directory_has_a_process_there_for_each_client(

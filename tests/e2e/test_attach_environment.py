@@ -3,14 +3,14 @@
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from rigs.attacks.outside import hub_environment_is_read
-from tests.e2e.background import Background, background
+from tests.e2e.background import Background
 from tests.interaction.hub_process import written
 from tests.upstreams.launch import argv, servers_yaml
 from tests.upstreams.stdio_client import StdioClient
@@ -46,12 +46,6 @@ CLIENTS: dict[str, dict[str, str]] = {
 }  # fmt: skip
 GIVEN = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "MCP_HUB_CHILD", "MCP_HUB_INSTANCE"}
 """The variables that the hub itself gives a server."""
-
-
-@pytest.fixture
-def hubs(tmp_path: Path) -> Iterator[Background]:
-    with background(tmp_path) as found:
-        yield found
 
 
 @asynccontextmanager

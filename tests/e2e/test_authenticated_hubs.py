@@ -4,14 +4,17 @@ import json
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.interaction.fronts import HANDSHAKE, Peer, children, connected, http_hub, is_alive, stdio_hub
+from tests.interaction.fronts import HANDSHAKE, Peer, children, connected, http_hub, is_alive, stdio_session
 from tests.upstreams.child import Child, until
 from tests.upstreams.launch import argv, events, received, servers_yaml
+from tests.upstreams.stdio_client import StdioClient
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="there is a guard on Linux only")]
 
@@ -37,8 +40,7 @@ def command(pid: int) -> bytes:
 
 
 async def test_output_of_a_killed_stdio_hub_ends_and_nothing_is_left(tmp_path: Path) -> None:
-    async with stdio_hub(servers_yaml({"a": argv(mode="ignore-term"), "b": argv()}), tmp_path) as client:
-        await client.initialize()
+    async with stdio_session(servers_yaml({"a": argv(mode="ignore-term"), "b": argv()}), tmp_path) as client:
         async with connected(client, HANDSHAKE) as peer:
             await client.wait_stderr('"upstream": "a".*upstream_ready')
             await client.wait_stderr('"upstream": "b".*upstream_ready')
@@ -62,13 +64,19 @@ async def test_killed_command_leaves_nothing(tmp_path: Path) -> None:
         await until(lambda: not any(map(is_alive, pids)))
 
 
-async def test_hub_under_a_hub_takes_its_servers_along_when_the_outer_one_is_killed(tmp_path: Path) -> None:
-    inner, journal = tmp_path / "inner.yaml", tmp_path / "journal"
+@asynccontextmanager
+async def hub_under_a_hub(root: Path) -> AsyncIterator[StdioClient]:
+    """A client of the outer one; the server of the inner one, which ignores SIGTERM, runs."""
+    inner, journal = root / "inner.yaml", root / "journal"
     inner.write_text(servers_yaml({"a": argv(mode="ignore-term", journal=journal)}))
     hub = [sys.executable, "-m", "mcp_hub", "serve", "--client", "mcp-hub", "--config", str(inner)]
-    async with stdio_hub(servers_yaml({"inner": hub}), tmp_path) as client:
-        await client.initialize()
+    async with stdio_session(servers_yaml({"inner": hub}), root) as client:
         await until(lambda: events(journal, "start"))
+        yield client
+
+
+async def test_hub_under_a_hub_takes_its_servers_along_when_the_outer_one_is_killed(tmp_path: Path) -> None:
+    async with hub_under_a_hub(tmp_path) as client:
         await until(lambda: len(guards(children(client.pid))) == 2)
         pids = children(client.pid)
         os.kill(client.pid, signal.SIGKILL)
@@ -77,13 +85,8 @@ async def test_hub_under_a_hub_takes_its_servers_along_when_the_outer_one_is_kil
 
 async def test_hub_under_a_hub_leaves_the_outer_one_no_zombies(tmp_path: Path) -> None:
     """The servers of a killed inner hub are adopted by the outer one, which did not start them."""
-    inner, journal = tmp_path / "inner.yaml", tmp_path / "journal"
-    inner.write_text(servers_yaml({"a": argv(mode="ignore-term", journal=journal)}))
-    hub = [sys.executable, "-m", "mcp_hub", "serve", "--client", "mcp-hub", "--config", str(inner)]
-    async with stdio_hub(servers_yaml({"inner": hub}), tmp_path) as client:
-        await client.initialize()
-        await until(lambda: events(journal, "start"))
-        (server,) = [event["pid"] for event in events(journal, "start")]
+    async with hub_under_a_hub(tmp_path) as client:
+        (server,) = [event["pid"] for event in events(tmp_path / "journal", "start")]
         os.kill(parent(server), signal.SIGKILL)
         await until(lambda: not is_there(server))
         assert await client.close() == 0
@@ -101,8 +104,7 @@ async def test_hub_without_servers_of_its_own_has_no_guard(tmp_path: Path) -> No
 
 
 async def test_zombies_of_a_running_hub_are_reaped(tmp_path: Path) -> None:
-    async with stdio_hub(servers_yaml({"a": argv()}), tmp_path) as client:
-        await client.initialize()
+    async with stdio_session(servers_yaml({"a": argv()}), tmp_path) as client:
         async with connected(client, HANDSHAKE) as peer:
             left = [await spawned(peer, "a_spawn", new_session=True) for _ in range(3)]
             for pid in left:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e.bad_input import ALICE, BAD, LIMIT, PARAMS, line
 from tests.e2e.client import Hub
-from tests.interaction.fronts import ERAS, Peer, connected, stdio_hub
+from tests.interaction.fronts import ERAS, Peer, connected, stdio_session
 from tests.upstreams.launch import argv, servers_yaml
 from tests.upstreams.stdio_client import StdioClient
 
@@ -17,8 +17,7 @@ pytestmark = pytest.mark.anyio
 async def stdio(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[StdioClient]:
     root = tmp_path_factory.mktemp("stdio")
     servers = {"a": argv(name="a", journal=root / "journal")}
-    async with stdio_hub(servers_yaml(servers, hub={"limits": {"line": LIMIT}}), root) as client:
-        await client.initialize()
+    async with stdio_session(servers_yaml(servers, hub={"limits": {"line": LIMIT}}), root) as client:
         await client.request("tools/list")
         yield client
         assert client.noise == []

@@ -7,10 +7,8 @@ import anyio.lowlevel
 import pytest
 
 from tests.e2e.bad_upstreams import AT_ONCE, LOST, UNAVAILABLE, echoes, listed
-from tests.e2e.client import HttpClient
-from tests.interaction.fronts import FRONTS, HANDSHAKE, Peer, connected, http_hub, stdio_hub
-from tests.upstreams.child import until
-from tests.upstreams.launch import argv, events, received, servers_yaml
+from tests.interaction.fronts import FRONTS, HANDSHAKE, Peer, connected, http_hub, stdio_hub, stdio_session
+from tests.upstreams.launch import argv, events, servers_yaml
 from tests.upstreams.stdio_client import StdioClient
 
 pytestmark = pytest.mark.anyio
@@ -24,6 +22,7 @@ pytestmark = pytest.mark.anyio
 async def test_hanging_crashing_and_missing_servers_delay_nobody(front: str, tmp_path: Path) -> None:
     servers = {
         "hang": argv(mode="hang-start"),
+        "lists": argv(mode="hang-list"),
         "crash": argv(mode="crash-start"),
         "missing": ["/no/such/program"],
         "good": argv(name="good"),
@@ -103,8 +102,7 @@ async def test_call_to_a_server_that_stays_down_names_state_and_reason(tmp_path:
 
 async def test_all_running_calls_of_a_crashed_server_end_at_once_and_only_those(tmp_path: Path) -> None:
     servers = {"bad": argv(name="bad"), "good": argv(name="good")}
-    async with stdio_hub(servers_yaml(servers), tmp_path) as client:
-        await client.initialize()
+    async with stdio_session(servers_yaml(servers), tmp_path) as client:
         await listed(Peer(client, HANDSHAKE), *servers)
         slow = {"name": "good_slow", "arguments": {"seconds": 1}}
         await client.send_request("tools/call", slow, id="good")
@@ -120,98 +118,4 @@ async def test_all_running_calls_of_a_crashed_server_end_at_once_and_only_those(
         assert len(answers) == len(set(answers)) == 21
 
 
-@pytest.mark.parametrize("front", FRONTS)
-@pytest.mark.first(1)
-async def test_list_changed_arrives_when_a_slow_server_is_ready(front: str, tmp_path: Path) -> None:
-    servers = {"good": argv(name="good"), "slow": argv("--start-delay", "5", name="slow")}
-    text = servers_yaml(servers, hub={"first_list_wait": "0.5s"})
-    async with (stdio_hub if front == "stdio" else http_hub)(text, tmp_path) as running:
-        if isinstance(running, StdioClient):
-            await running.initialize()
-            position = len(running.transcript)
-            await listed(Peer(running, HANDSHAKE), "good")
-            await _changed_until(running, position)
-            return
-        async with HttpClient(running.url) as client:
-            await client.initialize()
-            peer = Peer(client, HANDSHAKE)
-            async with client.listen() as stream:
-                with anyio.fail_after(AT_ONCE):
-                    assert "slow_echo" not in await peer.names()
-                await running.wait_stderr('"slow".*upstream_ready')
-                while "slow_echo" not in await peer.names():
-                    await stream.wait_for(
-                        lambda message: message["method"] == "notifications/tools/list_changed", AT_ONCE
-                    )
-
-
-async def _changed_until(client: StdioClient, position: int) -> None:
-    """Every list is asked for because of a notification; the slow server is there after one of them."""
-    tools: list[str] = []
-    while "slow_echo" not in tools:
-        await client.wait_for(
-            lambda m: m.get("method") == "notifications/tools/list_changed", after=position, seconds=AT_ONCE
-        )
-        position = len(client.transcript)
-        tools = await Peer(client, HANDSHAKE).names()
-
-
 # -- starting
-
-
-async def test_server_that_never_answers_lists_does_not_hold_up_the_others(tmp_path: Path) -> None:
-    text = servers_yaml({"bad": argv(mode="hang-list"), "good": argv(name="good")}, hub={"first_list_wait": "5s"})
-    async with stdio_hub(text, tmp_path) as client:
-        with anyio.fail_after(AT_ONCE):
-            await client.initialize()
-        peer = Peer(client, HANDSHAKE)
-        with anyio.fail_after(AT_ONCE):
-            assert {tool.partition("_")[0] for tool in await peer.names()} == {"good"}
-        for _ in range(10):
-            await echoes(peer, "good")
-        with anyio.fail_after(AT_ONCE):
-            assert len(await peer.names()) > 10
-
-
-@pytest.mark.parametrize("discover", ["exit", "silent"])
-@pytest.mark.first(1)
-async def test_server_that_cannot_stand_the_probe_is_ready_and_probed_once_only(discover: str, tmp_path: Path) -> None:
-    log = tmp_path / "journal"
-    text = servers_yaml(
-        {"a": argv(name="a", era="handshake", discover=discover, journal=log)}, hub={"first_list_wait": "9s"}
-    )
-    probes = []
-    for _ in range(2):
-        async with stdio_hub(text, tmp_path) as client:
-            await client.initialize()
-            peer = Peer(client, HANDSHAKE)
-            await listed(peer, "a")
-            await echoes(peer, "a")
-            assert await client.close() == 0
-        probes.append(len(received(log, "server/discover")))
-    assert probes == [1, 1]
-    assert len(received(log, "initialize")) == 2
-
-
-async def test_era_that_was_remembered_wrongly_is_found_out_again(tmp_path: Path) -> None:
-    """The same command line speaks another era after an update."""
-    script = tmp_path / "server.sh"
-    for era in ("handshake", "modern", "handshake"):
-        script.write_text("#!/bin/sh\nexec " + " ".join(f"'{part}'" for part in argv(name="a", era=era)) + "\n")
-        script.chmod(0o755)
-        async with stdio_hub(servers_yaml({"a": [str(script)]}), tmp_path) as client:
-            await client.initialize()
-            peer = Peer(client, HANDSHAKE)
-            await listed(peer, "a")
-            await echoes(peer, "a")
-
-
-async def test_memory_of_eras_that_cannot_be_used_changes_nothing(tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    state.mkdir()
-    (state / "eras.json").write_text("{not json")
-    log = tmp_path / "journal"
-    async with stdio_hub(servers_yaml({"a": argv(name="a", journal=log)}), tmp_path) as client:
-        await client.initialize()
-        await listed(Peer(client, HANDSHAKE), "a")
-    await until(lambda: events(log, "eof"))

@@ -13,18 +13,14 @@ import pytest
 from tests.e2e.terminal import terminal
 from tests.fork_server import forked_command
 from tests.unit.cli.command import JOBS, SECONDS, command_env, hub
-from tests.upstreams.launch import argv, events, received
+from tests.upstreams.launch import entry, events, received
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A configuration with the fixture server, the example jobs, and a server that never starts."""
-    fixture = argv(journal=tmp_path / "journal")
-    servers = {
-        "fix": {"command": fixture[0], "args": fixture[1:]},
-        "jobs": JOBS,
-        "gone": {"command": "no-such-program-anywhere"},
-    }
+    gone = {"command": "no-such-program-anywhere"}
+    servers = {"fix": entry(journal=tmp_path / "journal"), "jobs": JOBS, "gone": gone}
     (tmp_path / "servers.yaml").write_text(json.dumps({"servers": servers}))
     return tmp_path
 
@@ -72,8 +68,7 @@ def test_server_that_is_down_ends_with_3(folder: Path) -> None:
 
 def test_call_does_not_wait_for_other_servers(folder: Path) -> None:
     settings = json.loads((folder / "servers.yaml").read_text())
-    hanging = argv(mode="hang-start")
-    settings["servers"]["slow"] = {"command": hanging[0], "args": hanging[1:], "start_timeout": "10m"}
+    settings["servers"]["slow"] = {**entry(mode="hang-start"), "start_timeout": "10m"}
     (folder / "servers.yaml").write_text(json.dumps(settings))
     done = hub(folder, "call", "fix_echo", "--arg", "text=5", "--wait", "600")
     assert (done.returncode, done.stdout) == (0, '{"text": "5"}\n')

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,10 @@ SCHEMA = {
 }
 
 
+Lines = Sequence[tuple[str, str]]
+"""What a person types, each behind the text that is waited for."""
+
+
 class Place:
     """A hub, and terminals with its configuration and state."""
 
@@ -46,6 +50,24 @@ class Place:
         more = {"running": ["--url", self.hub.url], "own": ["--local"]}[where]
         return terminal(self.root, *args, *more)
 
+    async def typed(
+        self, where: str, *args: str, lines: Lines = (), code: int = 0, entered: anyio.Event | None = None
+    ) -> str:
+        """What a terminal shows in the end; the hub is not kept waiting. `entered` is set once all is typed."""
+
+        def work() -> str:
+            with self.terminal(where, *args) as person:
+                for prompt, text in lines:
+                    person.until(prompt)
+                    person.type(text)
+                if entered is not None:
+                    anyio.from_thread.run_sync(entered.set)
+                assert person.end() == code
+                return person.text
+
+        with anyio.fail_after(3 * SECONDS):
+            return await anyio.to_thread.run_sync(work)
+
 
 @pytest.fixture(scope="module")
 async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
@@ -53,12 +75,6 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
     servers = {"fix": entry(journal=root / "journal")}
     async with http_hub(json.dumps({"servers": servers, "hub": {"first_list_wait": "20s"}}), root) as hub:
         yield Place(hub, root)
-
-
-async def typed(work: Callable[[], str]) -> str:
-    """What a terminal shows in the end; the hub is not kept waiting for the person."""
-    with anyio.fail_after(3 * SECONDS):
-        return await anyio.to_thread.run_sync(work)
 
 
 def answers(shown: str) -> dict[str, Any]:
@@ -72,109 +88,55 @@ WHERE = pytest.mark.parametrize("where", ["running", "own"])
 
 @WHERE
 async def test_form_is_filled_in_at_the_terminal(place: Place, where: str) -> None:
-    def work() -> str:
-        given = json.dumps({"schema": SCHEMA, "message": "Hello\n\x1b]0;evil\x07"})
-        with place.terminal(where, "call", "fix_ask_form", "--args-json", given) as person:
-            person.until("fix_ask_form asks")
-            person.answer("Your name: ", "A")
-            person.until("at least 2 characters.")
-            person.answer("Your name: ", "Änn")
-            person.answer("age [30]: ", "")
-            person.answer("share: ", "0.5")
-            person.answer("color: ", "2")
-            person.answer("level: ", "high")
-            person.answer("parts: ", "1, c")
-            person.answer("sure: ", "y")
-            person.answer("mail: ", "")
-            person.answer("ecline: ", "")
-            assert person.end() == 0
-            return person.text
-
-    shown = await typed(work)
+    given = json.dumps({"schema": SCHEMA, "message": "Hello\n\x1b]0;evil\x07"})
+    lines = [
+        *(("fix_ask_form asks", ""), ("Your name: ", "A\n"), ("at least 2 characters.", ""), ("Your name: ", "Änn\n")),
+        *(("age [30]: ", "\n"), ("share: ", "0.5\n"), ("color: ", "2\n"), ("level: ", "high\n")),
+        *(("parts: ", "1, c\n"), ("sure: ", "y\n"), ("mail: ", "\n"), ("ecline: ", "\n")),
+    ]
+    shown = await place.typed(where, "call", "fix_ask_form", "--args-json", given, lines=lines)
     assert "│ \\x1b]0;evil\\x07" in shown and "\x1b]0;" not in shown
-    content = {
-        "name": "Änn",
-        "age": 30,
-        "share": 0.5,
-        "color": "#0f0",
-        "level": "high",
-        "parts": ["a", "c"],
-        "sure": True,
-    }
-    assert answers(shown) == {"form": {"action": "accept", "content": content}}
+    content = {"name": "Änn", "age": 30, "share": 0.5, "color": "#0f0", "level": "high", "parts": ["a", "c"]}
+    assert answers(shown) == {"form": {"action": "accept", "content": {**content, "sure": True}}}
+
+
+PAGE = "https://example.org/\u202elogin"
+SHOWN = (("URL:  https://example.org/%E2%80%AElogin", ""), ("Host: example.org", ""))
 
 
 @WHERE
 async def test_url_is_shown_and_agreed_to_or_declined(place: Place, where: str) -> None:
-    def work(answer: str) -> str:
-        with place.terminal(where, "call", "fix_ask_url", "url=https://example.org/\u202elogin") as person:
-            person.until("URL:  https://example.org/%E2%80%AElogin")
-            person.until("Host: example.org")
-            person.answer("ecline: ", answer)
-            assert person.end() == 0
-            return person.text
-
-    assert answers(await typed(lambda: work("y"))) == {"url": {"action": "accept"}}
-    assert answers(await typed(lambda: work("d"))) == {"url": {"action": "decline"}}
+    for answer, action in (("y", "accept"), ("d", "decline")):
+        lines = (*SHOWN, ("ecline: ", f"{answer}\n"))
+        shown = await place.typed(where, "call", "fix_ask_url", f"url={PAGE}", lines=lines)
+        assert answers(shown) == {"url": {"action": action}}
 
 
 async def test_page_that_a_call_requires_is_shown_with_the_error(place: Place) -> None:
-    pages = {"elicitations": [{"mode": "url", "message": "m", "url": "https://example.org/\u202elogin"}]}
+    pages = {"elicitations": [{"mode": "url", "message": "m", "url": PAGE}]}
     given = json.dumps({"code": -32042, "message": "first a page", "data": pages})
-
-    def work() -> str:
-        with place.terminal("own", "call", "fix_error", "--args-json", given) as person:
-            person.until("-32042")
-            person.until("URL:  https://example.org/%E2%80%AElogin")
-            person.until("Host: example.org")
-            assert person.end() == 1
-            return person.text
-
-    await typed(work)
+    await place.typed("own", "call", "fix_error", "--args-json", given, lines=(("-32042", ""), *SHOWN), code=1)
 
 
 @WHERE
 async def test_two_questions_at_once_are_asked_one_after_the_other(place: Place, where: str) -> None:
-    def work() -> str:
-        with place.terminal(where, "call", "fix_ask_both") as person:
-            for text in ("1", "2"):
-                person.answer("answer: ", text)
-                person.answer("ecline: ", "y")
-            assert person.end() == 0
-            return person.text
-
-    found = answers(await typed(work))
+    lines = [("answer: ", "1\n"), ("ecline: ", "y\n"), ("answer: ", "2\n"), ("ecline: ", "y\n")]
+    found = answers(await place.typed(where, "call", "fix_ask_both", lines=lines))
     assert {key: own["content"]["answer"] for key, own in found.items()} == {"first": "1", "second": "2"}
 
 
 async def test_ctrl_d_declines_and_sampling_is_refused_with_the_reason(place: Place) -> None:
-    def work() -> str:
-        with place.terminal("running", "call", "fix_ask_form") as person:
-            person.until("answer: ")
-            person.type("\x04")
-            assert person.end() == 0
-            return person.text
-
-    assert answers(await typed(work)) == {"form": {"action": "decline"}}
-
-    def sample() -> str:
-        with place.terminal("running", "call", "fix_ask_sampling") as person:
-            assert person.end() == 0
-            return person.text
-
-    assert "sampling/createMessage (the command does not have a model to sample)" in await typed(sample)
+    shown = await place.typed("running", "call", "fix_ask_form", lines=[("answer: ", "\x04")])
+    assert answers(shown) == {"form": {"action": "decline"}}
+    said = "sampling/createMessage (the command does not have a model to sample)"
+    assert said in await place.typed("running", "call", "fix_ask_sampling")
 
 
 @WHERE
 async def test_ctrl_c_at_a_question_cancels_the_call(place: Place, where: str) -> None:
-    def work() -> str:
-        with place.terminal(where, "call", "fix_ask_form", f"nonce={where}") as person:
-            person.until("answer: ")
-            person.type("\x03")
-            assert person.end() == 130
-            return person.text
-
-    found = re.search(r"\r\n(?:\x1b\[2m)?cancelled \(stream (st_\w+)\)", await typed(work))
+    question = [("answer: ", "\x03")]
+    shown = await place.typed(where, "call", "fix_ask_form", f"nonce={where}", lines=question, code=130)
+    found = re.search(r"\r\n(?:\x1b\[2m)?cancelled \(stream (st_\w+)\)", shown)
     assert found is not None
     if where == "running":
         async with RestClient(place.hub) as client:
@@ -183,14 +145,6 @@ async def test_ctrl_c_at_a_question_cancels_the_call(place: Place, where: str) -
 
 async def test_question_that_is_answered_elsewhere_is_taken_away(place: Place) -> None:
     entered = anyio.Event()
-
-    def work() -> str:
-        with place.terminal("running", "call", "fix_ask_form", "nonce=elsewhere") as person:
-            person.until("answer: ")
-            anyio.from_thread.run_sync(entered.set)
-            assert person.end() == 0
-            return person.text
-
     async with RestClient(place.hub) as client, anyio.create_task_group() as tasks:
 
         async def answer() -> None:
@@ -202,7 +156,8 @@ async def test_question_that_is_answered_elsewhere_is_taken_away(place: Place) -
             assert (await client.ask("POST", f"/streams/{stream}/input", body)).status_code == 202
 
         tasks.start_soon(answer)
-        shown = await typed(work)
+        call = ("call", "fix_ask_form", "nonce=elsewhere")
+        shown = await place.typed("running", *call, lines=[("answer: ", "")], entered=entered)
     assert "The question is not open any more." in shown
     assert answers(shown) == {"form": {"action": "accept", "content": {"answer": "there"}}}
 
@@ -210,23 +165,9 @@ async def test_question_that_is_answered_elsewhere_is_taken_away(place: Place) -
 async def test_question_of_a_detached_call_is_answered_by_resume(place: Place) -> None:
     async with RestClient(place.hub) as client:
         stream = await client.started("fix_ask_form", {"nonce": "later"})
-
-    def work() -> str:
-        with place.terminal("running", "resume", stream) as person:
-            person.answer("answer: ", "now")
-            person.answer("ecline: ", "y")
-            assert person.end() == 0
-            return person.text
-
-    assert answers(await typed(work)) == {"form": {"action": "accept", "content": {"answer": "now"}}}
-    shown = await typed(lambda: _resumed(place, stream))
-    assert "answer: " not in shown  # it is not asked again
+    shown = await place.typed("running", "resume", stream, lines=[("answer: ", "now\n"), ("ecline: ", "y\n")])
+    assert answers(shown) == {"form": {"action": "accept", "content": {"answer": "now"}}}
+    assert "answer: " not in await place.typed("running", "resume", stream), "it is not asked again"
     line = [*forked_command(), "resume", stream, "--json", "--url", place.hub.url]
     said = (await anyio.run_process(line)).stderr
     assert b"is not open any more." in said and b"waits for an answer" not in said
-
-
-def _resumed(place: Place, stream: str) -> str:
-    with place.terminal("running", "resume", stream) as person:
-        assert person.end() == 0
-        return person.text

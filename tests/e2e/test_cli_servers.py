@@ -7,16 +7,13 @@ import select
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mcp_hub.codes.tables import CODES
+from tests.e2e.client import Silent, threaded
 from tests.e2e.terminal import terminal
 from tests.unit.cli.command import COMMAND, JOBS, SECONDS, command_env, hub
 from tests.upstreams.launch import argv, events
@@ -208,33 +205,19 @@ DOCTORED = {
 }
 
 
-class _Broken(BaseHTTPRequestHandler):
+class _Broken(Silent):
+    """Answers everything with HTTP 500."""
+
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
         self.send_error(500)
-
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
-
-
-@contextmanager
-def broken_server() -> Iterator[str]:
-    """A remote server that answers everything with HTTP 500."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Broken) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/mcp"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def test_doctor_finds_what_is_wrong_with_each(tmp_path: Path) -> None:
     (tmp_path / "tools.json").write_text(json.dumps(UNFIT))
     odd = command(*argv(tools_json=tmp_path / "tools.json"))
-    with broken_server() as url:
-        broken = {"url": url, "type": "http", "era": "handshake"}
+    with threaded(_Broken) as url:
+        broken = {"url": f"{url}/mcp", "type": "http", "era": "handshake"}
         configure(tmp_path, odd=odd, broken=broken, **{name: server for name, (server, _) in DOCTORED.items()})
         done = hub(tmp_path, "doctor", "--json")
     assert done.returncode == 3
@@ -249,17 +232,13 @@ def test_doctor_finds_what_is_wrong_with_each(tmp_path: Path) -> None:
     assert all(server["fix"] == ("" if server["ok"] else CODES[server["code"]].fix) for server in found.values())
 
 
-def test_doctor_starts_only_the_servers_that_are_named(tmp_path: Path) -> None:
+def test_doctor_starts_only_the_servers_that_are_named_and_says_how_to_fix_them(tmp_path: Path) -> None:
     mixed(tmp_path)
     done = hub(tmp_path, "doctor", "jobs")
     assert done.returncode == 0
     assert done.stdout.startswith("jobs: ok, handshake, 0.0 s\n")
     assert done.stdout.endswith("1 server, all fine\n")
     assert hub(tmp_path, "doctor", "nobody").returncode == 2
-
-
-def test_doctor_tells_people_how_to_fix_it(tmp_path: Path) -> None:
-    mixed(tmp_path)
     done = hub(tmp_path, "doctor", "crashing")
     assert done.returncode == 3
     head, program, problem, fix, output, _ = done.stdout.splitlines()

@@ -17,7 +17,7 @@ from tests.fork_server import forked_command
 from tests.interaction.fronts import http_hub
 from tests.unit.cli.command import SECONDS
 from tests.upstreams.child import until
-from tests.upstreams.launch import argv, received
+from tests.upstreams.launch import entry, received
 
 pytestmark = pytest.mark.anyio
 
@@ -35,11 +35,10 @@ async def hub(journal: Path) -> AsyncIterator[Hub]:
     """Wants a token; what reaches its server `fix` is in the journal."""
     odd = [{"name": "in", "inputSchema": REGION}, {"name": "unfit", "inputSchema": WRONG}]
     (journal.parent / "tools.json").write_text(json.dumps(odd))
-    fix, own, doomed = argv(journal=journal), argv(tools_json=journal.parent / "tools.json"), argv()
     servers: dict[str, Any] = {
-        "fix": {"command": fix[0], "args": fix[1:]},
-        "own": {"command": own[0], "args": own[1:]},
-        "doomed": {"command": doomed[0], "args": doomed[1:]},
+        "fix": entry(journal=journal),
+        "own": entry(tools_json=journal.parent / "tools.json"),
+        "doomed": entry(),
         "jobs": {"local": "mcp_hub.examples.jobs:registry"},
     }
     (journal.parent / "own.yaml").write_text(json.dumps({"servers": servers}))
@@ -242,15 +241,8 @@ async def test_interrupt_cancels_the_call_upstream(hub: Hub, journal: Path, numb
 async def test_hub_that_stops_answers_the_call_first(tmp_path: Path) -> None:
     servers = {"jobs": {"local": "mcp_hub.examples.jobs:registry"}}
     async with http_hub(json.dumps({"servers": servers}), tmp_path) as running:
-        command = [
-            *forked_command(),
-            "call",
-            "jobs_run_job",
-            "--json",
-            '{"steps": 100, "seconds": 600}',
-            "--url",
-            running.url,
-        ]
+        job = ["jobs_run_job", "--json", '{"steps": 100, "seconds": 600}', "--url", running.url]
+        command = [*forked_command(), "call", *job]
         with anyio.fail_after(SECONDS):
             async with await anyio.open_process(command, env=environment(None)) as process:
                 assert process.stdout is not None

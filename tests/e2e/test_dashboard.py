@@ -15,8 +15,7 @@ import pytest
 import yaml
 
 from mcp_hub.onboarding.changes.written import WrittenEntries, WrittenEntry
-from rigs.clients.install import NotInstalled, node_package
-from tests.e2e.browser import BROWSER, CUT, FINDINGS, PALE, TOO_WIDE, WHY_NOT, Page, base, browsed
+from tests.e2e.browser import BROWSER, WHY_NOT, Page, base, browsed
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.hostile_texts import BOXED, BOXED_RULE, EVERYWHERE, EVIL, HASHES, HOSTILE, OBJECTS
 from tests.e2e.rest_client import RestClient
@@ -28,7 +27,6 @@ from tests.upstreams.launch import argv
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason=WHY_NOT)]
 
-AXE = "axe-core@4.14.1"
 MOST_ROWS = 80
 SCREENS = {
     "#/overview": "Needs you", "#/server/a": "Log: stderr, and what the hub says", "#/server/bad": "Fix: Install it",
@@ -69,29 +67,6 @@ async def hub(root: Path) -> AsyncIterator[Hub]:
             yield running
 
 
-@pytest.fixture(scope="module")
-async def browser(hub: Hub, root: Path) -> AsyncIterator[Page]:
-    async with browsed() as page:
-        await page.enter(hub, root)
-        yield page
-
-
-@pytest.fixture
-async def page(browser: Page, hub: Hub) -> AsyncIterator[Page]:
-    """A page with a token, at the overview."""
-    await browser.go("#/overview", "Needs you")
-    yield browser
-    assert browser.errors == []
-    assert await browser.js("window.violations") == []
-    assert browser.hosts == {base(hub)}
-
-
-@pytest.fixture
-async def rest(hub: Hub) -> AsyncIterator[RestClient]:
-    async with RestClient(hub) as client:
-        yield client
-
-
 async def test_the_token_leaves_the_address_at_once_and_survives_a_reload(page: Page, hub: Hub) -> None:
     assert await page.js("location.href") == f"{base(hub)}/#/overview"
     assert not await page.js("document.cookie") and await page.js("localStorage.length") == 0
@@ -103,15 +78,12 @@ async def test_every_screen_in_both_schemes_and_on_a_phone(page: Page, rest: Res
     stream = await rest.started("jobs_run_job", {"steps": 100, "seconds": 60})
     colours = set()
     for scheme, width in (("light", 1280), ("dark", 390)):
-        await page.scheme(scheme)
-        await page.ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
+        await page.wide(scheme, width)
         for place, text in SCREENS.items():
             await page.go(place.format(stream), text)
-            assert await page.js(TOO_WIDE) == [] == await page.js(PALE) == await page.js(CUT), (place, width, scheme)
+            await page.is_sound()
         colours.add(await page.js("getComputedStyle(document.body).backgroundColor"))
     assert len(colours) == 2
-    await page.ask("Emulation.clearDeviceMetricsOverride")
-    await page.scheme("light")
     await rest.ask("DELETE", f"/streams/{stream}")
 
 
@@ -370,18 +342,10 @@ async def test_without_a_token_the_page_says_how_to_get_one(hub: Hub, page: Page
 async def test_accessibility_has_no_serious_finding(page: Page, rest: RestClient, scheme: str) -> None:
     stream = await rest.started("a_ask_form", {"nonce": "n2", "message": "Which branch?"})
     await page.scheme(scheme)
-    found: list[Any] = []
-    try:
-        package = await anyio.to_thread.run_sync(node_package, AXE)
-    except NotInstalled as why:
-        pytest.skip(f"no {AXE}: {why}")
-    axe = await anyio.Path(package / "axe.min.js").read_text()
-    for place, text in {**SCREENS, f"#/stream/{stream}": "Which branch?"}.items():
-        await page.go(place.format(stream), text if "{}" not in place else "Which branch?")
-        await page.js(f"{axe}; 0")
-        found += [(place, one) for one in await page.js(FINDINGS) if one["impact"] in ("serious", "critical")]
+    places = {place: text for place, text in SCREENS.items() if "{}" not in place}
+    found = await page.findings({**places, f"#/stream/{stream}": "Which branch?"})
     await rest.ask("DELETE", f"/streams/{stream}")
-    assert found == []
+    assert [one for one in found if one[1]["impact"] in ("serious", "critical")] == []
 
 
 @pytest.mark.proof

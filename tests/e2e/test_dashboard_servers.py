@@ -9,13 +9,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import anyio
-import anyio.to_thread
 import pytest
 import yaml
 
-from rigs.clients.install import NotInstalled, node_package
-from tests.e2e.browser import ANSWERS, BROWSER, CUT, FINDINGS, PALE, TOO_WIDE, WHY_NOT, Page, base, browsed
+from tests.e2e.browser import ANSWERS, BROWSER, WHY_NOT, Page, base, browsed
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.hostile_texts import EVIL
 from tests.e2e.rest_client import RestClient
@@ -24,7 +21,6 @@ from tests.upstreams.launch import entry
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason=WHY_NOT)]
 
-AXE = "axe-core@4.14.1"
 SCREENS = {
     "#/servers": "Select all", "#/edit": "Its entry in the configuration", "#/edit/far": "Secrets are shown as ***",
     "#/server/far": "What it is", "#/offers": "a_greet", "#/prompt/a_greet": "Whom to greet.", "#/tools": "Select all",
@@ -70,37 +66,8 @@ async def hub(root: Path) -> AsyncIterator[Hub]:
         yield running
 
 
-@pytest.fixture(scope="module")
-async def browser(hub: Hub, root: Path) -> AsyncIterator[Page]:
-    async with browsed() as page:
-        await page.enter(hub, root)
-        yield page
-
-
-async def wide(page: Page, scheme: str, width: int) -> None:
-    await page.scheme(scheme)
-    await page.ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
-
-
-async def sound(page: Page) -> None:
-    """Asserts that the screen does not scroll sideways, that nothing is cut, and that its borders can be seen."""
-    await page.until(f"!({TOO_WIDE}).length")  # tables become cards a moment after the width
-    assert await page.js(TOO_WIDE) == [] == await page.js(PALE) == await page.js(CUT)
-
-
-@pytest.fixture
-async def page(browser: Page, hub: Hub) -> AsyncIterator[Page]:
-    """A page with a token, at the overview. The hub was there before, and made two calls then."""
-    await browser.go("#/overview", "Needs you")
-    yield browser
-    await browser.ask("Emulation.clearDeviceMetricsOverride")
-    assert browser.errors == []
-    assert await browser.js("window.violations") == []
-    assert browser.hosts == {base(hub)}
-
-
 async def test_phone_is_used_by_the_keyboard_alone(page: Page) -> None:
-    await wide(page, "dark", 390)
+    await page.wide("dark", 390)
     assert await page.js("!document.querySelector('nav').offsetParent"), "behind a button"
     await page.js("document.querySelector('.menu').focus()")
     await page.press("Enter")
@@ -129,7 +96,7 @@ async def test_long_words_neither_are_cut_nor_make_a_screen_scroll(page: Page, h
         failed = await rest.started("a_error", {"code": -32000, "message": f"No such ticket: {WORD}"})
         asks = await rest.started("a_ask_form", {"nonce": "n", "message": WORD, "schema": {"properties": ASKS}})
         for scheme, width in (("light", 1280), ("light", 760), ("dark", 390)):
-            await wide(page, scheme, width)
+            await page.wide(scheme, width)
             for place, text in (
                 ("#/tools", "a_add_prompt"), (f"#/server/{NAME}", "The server is disabled."),
                 ("#/server/far", "silence of a call 30 min, a whole"),
@@ -138,14 +105,14 @@ async def test_long_words_neither_are_cut_nor_make_a_screen_scroll(page: Page, h
                 ("#/overview", "Running now"),
             ):  # fmt: skip
                 await page.go(place, text)
-                await sound(page)
+                await page.is_sound()
         await page.go(f"#/stream/{failed}", "Arguments")
         assert (await page.js("document.querySelector('.panel p').innerText")).startswith("No such ticket: Donau")
         await page.go("#/tools?q=text_", "text_add")
         for name in ("Choose text_add", "Hide"):
             await page.click(name)
         await page.until("!!document.querySelector('details.panel:last-of-type')?.toggleAttribute('open', true)")
-        await sound(page)
+        await page.is_sound()
         await page.click("Show add again")
         await rest.ask("DELETE", f"/streams/{asks}")
     costs = ["5464 : 4,924 saved in each session", "0 ", "0 : 263 more than all tools as they are"]
@@ -170,10 +137,9 @@ async def test_screens_say_what_could_not_be_loaded(page: Page) -> None:
 async def test_remote_server_is_added_edited_and_removed_by_the_keyboard(
     page: Page, root: Path, scheme: str, width: int
 ) -> None:
-    await wide(page, scheme, width)
+    await page.wide(scheme, width)
     await page.go("#/servers", "Add a server")
-    await page.tab_to("Add a server")
-    await page.press("Enter")
+    await page.activate("Add a server")
     await page.sees("Its entry in the configuration")
     await page.tab_to("Name")
     await page.ask("Input.insertText", text=f"new{width}")
@@ -184,29 +150,25 @@ async def test_remote_server_is_added_edited_and_removed_by_the_keyboard(
     await page.until("document.querySelector('#entry-text').value.endsWith('\\nstart: ')")
     await page.ask("Input.insertText", text="wrong")
     await page.sees("line 2:")
-    await sound(page)
+    await page.is_sound()
     for _ in range(5):
         await page.press("Backspace")
     await page.ask("Input.insertText", text="la")
     await page.until("document.querySelector('.options')?.innerText.includes('lazy')")
     await page.press("Enter")
     await page.sees("It holds at once.")
-    await page.tab_to("Add")
-    await page.press("Enter")
+    await page.activate("Add")
     await page.sees("What it is")
     assert yaml.safe_load((root / "servers.yaml").read_text())["servers"][f"new{width}"]["start"] == "lazy"
-    await sound(page)
-    await page.tab_to("Disable")
-    await page.press("Enter")
+    await page.is_sound()
+    await page.activate("Disable")
     await page.press("Enter")
     await page.until("document.querySelector('h1 + .badge').innerText === 'disabled'")
-    await page.tab_to("Edit")
-    await page.press("Enter")
+    await page.activate("Edit")
     await page.sees(f"Edit new{width}")
     await page.until("document.querySelector('#entry-text').value.includes('lazy')")
     await page.go(f"#/server/new{width}", "What it is")
-    await page.tab_to("Remove")
-    await page.press("Enter")
+    await page.activate("Remove")
     await page.press("Enter")
     await page.sees(f"new{width} is removed.")
     assert f"new{width}" not in yaml.safe_load((root / "servers.yaml").read_text())["servers"]
@@ -216,7 +178,7 @@ async def test_remote_server_is_added_edited_and_removed_by_the_keyboard(
 async def test_command_is_only_proposed_and_the_page_shows_the_line_to_copy(
     page: Page, root: Path, scheme: str, width: int
 ) -> None:
-    await wide(page, scheme, width)
+    await page.wide(scheme, width)
     before = (root / "servers.yaml").read_text()
     await page.go("#/edit/far", "Secrets are shown as ***")
     await page.until("document.querySelector('#entry-text').value.includes('***')")
@@ -225,18 +187,16 @@ async def test_command_is_only_proposed_and_the_page_shows_the_line_to_copy(
     await page.fill("#entry-text", f"command: sh\nargs: [-c, {evil}]\ndescription: {evil}")
     await page.sees("starts nothing until you approve it on a terminal")
     await page.sees("it changes command, args")
-    await sound(page)
-    await page.tab_to("Propose")
-    await page.press("Enter")
+    await page.is_sound()
+    await page.activate("Propose")
     await page.sees("Nothing is started or changed yet.")
     assert f"mcp-hub approve --config {root / 'servers.yaml'} far" in await page.text()
     await page.go("#/overview", "far: an edit waits for you on a terminal")
     await page.go("#/server/far", "An edit waits for you on a terminal:")
     await page.go("#/servers?show=edits", "1 edit waiting for you on a terminal")
-    await sound(page)
+    await page.is_sound()
     assert await page.js("window.pwned") is None and (root / "servers.yaml").read_text() == before
-    await page.tab_to("Withdraw the edit of far")
-    await page.press("Enter")
+    await page.activate("Withdraw the edit of far")
     await page.misses("1 edit waiting")
 
 
@@ -245,16 +205,14 @@ async def test_prompts_and_resources_are_got_by_their_forms_and_the_keyboard(pag
         added = await rest.call("a_add_prompt", {"name": EVIL, "text": EVIL})
         assert added.status_code == 200, added.text
     for width in (1280, 390):
-        await wide(page, "light", width)
+        await page.wide("light", width)
         await page.go("#/offers", "test://a/item/{id}")
-        await sound(page)
-    await page.tab_to("a_greet")
-    await page.press("Enter")
+        await page.is_sound()
+    await page.activate("a_greet")
     await page.sees("Whom to greet.")
     await page.tab_to("Get")
     await page.fill("#offer-who", EVIL)
-    await page.tab_to("Get")
-    await page.press("Enter")
+    await page.activate("Get")
     await page.sees("mcp-hub resume st_")
     await page.sees(EVIL)
     await page.go(f"#/resource/{quote('test://a/item/{id}', safe='')}", "Read it")
@@ -266,7 +224,7 @@ async def test_prompts_and_resources_are_got_by_their_forms_and_the_keyboard(pag
     await page.sees("Get it")
     await page.go("#/resource/test:nothing", "No server offers this now.")
     await page.go("#/profiles", "Without a profile")
-    await sound(page)
+    await page.is_sound()
     assert EVIL in await page.text() and await page.js("window.pwned") is None
     await page.fill("#filter", "a_echo")
     await page.until("document.querySelectorAll('.list.cols a').length === 2")
@@ -275,8 +233,7 @@ async def test_prompts_and_resources_are_got_by_their_forms_and_the_keyboard(pag
 @pytest.mark.proof
 async def test_raw_messages_of_a_server_are_recorded_masked_and_only_text(page: Page, hub: Hub) -> None:
     await page.go("#/server/a", "Record for five minutes")
-    await page.tab_to("Record for five minutes")
-    await page.press("Enter")
+    await page.activate("Record for five minutes")
     await page.sees("Stop recording")
     async with RestClient(hub) as rest:
         await rest.call("a_echo", {"text": f"{EVIL} Bearer abcdef0123456789"})
@@ -285,10 +242,9 @@ async def test_raw_messages_of_a_server_are_recorded_masked_and_only_text(page: 
     await page.sees(EVIL.replace('"', '\\"'))
     await page.sees("Bearer ***")
     for scheme, width in (("light", 1280), ("dark", 390)):
-        await wide(page, scheme, width)
-        await sound(page)
-    await page.tab_to("Stop recording")
-    await page.press("Enter")
+        await page.wide(scheme, width)
+        await page.is_sound()
+    await page.activate("Stop recording")
     await page.sees("Record for five minutes")
     text = await page.text()
     assert "abcdef0123456789" not in text and await page.js("window.pwned") is None
@@ -303,49 +259,34 @@ async def test_calls_of_an_earlier_start_are_there_with_their_arguments_and_are_
         };
     } 0""")
     for scheme, width in (("light", 1280), ("dark", 390)):
-        await wide(page, scheme, width)
+        await page.wide(scheme, width)
         await page.go("#/calls?server=a", "a_tool_error")
-        await sound(page)
-    await page.tab_to("Export as JSONL")
-    await page.press("Enter")
+        await page.is_sound()
+    await page.activate("Export as JSONL")
     await page.sees("exported.")
     lines = [json.loads(line) for line in (await page.until("window.exported")).splitlines()]
     assert {"text": f"before {EVIL}"} in [line.get("arguments") for line in lines]
     await page.go("#/calls?server=a&tool=a_echo&state=completed&client=Editor&time=3600", "a_echo")
-    await page.tab_to("a_echo")
-    await page.press("Enter")
+    await page.activate("a_echo")
     await page.sees(f"before {EVIL}")
     await page.sees("Arguments")
-    await sound(page)
-    await page.tab_to("Call it again")
-    await page.press("Enter")
+    await page.is_sound()
+    await page.activate("Call it again")
     await page.press("Enter")
     await page.sees("mcp-hub resume st_")
     await page.sees(f"before {EVIL}")
     await page.go("#/figures?span=1h", "a: echo")
-    await page.tab_to("a week")
-    await page.press("Enter")
+    await page.activate("a week")
     await page.until("location.hash.includes('span=7d') && !!document.querySelector('.spark.small rect')")
-    await sound(page)
+    await page.is_sound()
     assert await page.js("window.pwned") is None
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 async def test_accessibility_of_these_screens_has_no_finding(page: Page, scheme: str, width: int) -> None:
-    try:
-        package = await anyio.to_thread.run_sync(node_package, AXE)
-    except NotInstalled as why:
-        pytest.skip(f"no {AXE}: {why}")
-    axe = await anyio.Path(package / "axe.min.js").read_text()
-    await wide(page, scheme, width)
-    findings = []
-    for place, text in SCREENS.items():
-        await page.go(place, text)
-        await page.js(f"{axe}; 0")
-        findings += [(place, one) for one in await page.js(FINDINGS)]
-        await sound(page)
-    assert findings == []
+    await page.wide(scheme, width)
+    assert await page.findings(SCREENS) == []
 
 
 ALICE, BOB = "alice-0123456789", "bob-0123456789abc"
@@ -376,7 +317,7 @@ async def test_person_who_is_not_the_operator_reads_why_something_is_refused(
             job = await bob.started("jobs_run_job", {"steps": 100, "seconds": 300})
             quick = (await bob.call("jobs_count_words", {"text": "words of bob"})).json()["stream"]
             await alice.call("jobs_count_words", {"text": "words of alice"})
-            await wide(page, scheme, width)
+            await page.wide(scheme, width)
             await page.open(f"{base(hub)}/#token={ALICE}")
             for place, (text, missing) in NOT_HERS.items():
                 await page.go(place.format(job=job, quick=quick), text)
@@ -386,7 +327,7 @@ async def test_person_who_is_not_the_operator_reads_why_something_is_refused(
                     "[...document.querySelectorAll('main :is(button, .button)')].map((one) => one.innerText.trim())"
                 )
                 assert not ACTIONS & set(await page.js(buttons)), place
-                await sound(page)
+                await page.is_sound()
             await page.js("document.querySelector('.menu').offsetParent && document.querySelector('.menu').click()")
             await page.sees("your calls only")
             screens = "[...document.querySelectorAll('nav a')].map((one) => one.textContent.trim())"

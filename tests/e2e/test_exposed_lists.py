@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.client import HttpClient
 from tests.e2e.sse_client import SseClient
-from tests.interaction.fronts import HANDSHAKE, MODERN, Peer, http_hub, stdio_hub
+from tests.interaction.fronts import HANDSHAKE, MODERN, Peer, http_hub, stdio_session
 from tests.upstreams.child import WAIT
 from tests.upstreams.held_start import __file__ as HELD_START
 from tests.upstreams.launch import argv
@@ -50,8 +50,7 @@ class Slow:
 
 @asynccontextmanager
 async def over_stdio(slow: Slow, client: str | None = "claude-code", **hub: Any) -> AsyncIterator[StdioClient]:
-    async with stdio_hub(slow.config(**hub), slow.root, client=client) as running:
-        await running.initialize()
+    async with stdio_session(slow.config(**hub), slow.root, client=client) as running:
         yield running
         assert running.noise == [] and await running.close() == 0
 

@@ -2,11 +2,9 @@
 
 import json
 import re
-import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,7 +18,7 @@ from mcp_hub.fronts.http.oauth.tokens import WELL_KNOWN
 from mcp_hub.fronts.http.streamable import StreamableHttp
 from mcp_hub.fronts.legacy_sse import LegacySse
 from tests.e2e.bad_input import ALICE, TOKENS
-from tests.e2e.client import HttpClient, Hub
+from tests.e2e.client import HttpClient, Hub, Silent, threaded
 from tests.e2e.rest_client import RestClient
 from tests.interaction.fronts import http_hub
 from tests.unit.fronts.oauth_tokens import jwk, rsa_key, token
@@ -63,29 +61,15 @@ def running_issuer(*names: str) -> Iterator[FakeIssuer]:
     """Serves the keys of these issuers on a free port of 127.0.0.1."""
     found: list[FakeIssuer] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Silent):
         def do_GET(self) -> None:
             issuer, who = found[0], self.path.split("/")[1]
             issuer.reads.append(who)
-            body = b"" if who in issuer.broken else issuer.keys(who)
-            self.send_response(200 if body else 500)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(*((500,) if who in issuer.broken else (200, issuer.keys(who))))
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Says nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    found.append(FakeIssuer(f"http://127.0.0.1:{server.server_port}", names))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
+    with threaded(Handler) as url:
+        found.append(FakeIssuer(url, names))
         yield found[0]
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @pytest.fixture(scope="module")

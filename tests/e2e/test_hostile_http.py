@@ -222,17 +222,6 @@ async def test_upgrade_is_answered_as_if_it_were_none(beside: Site) -> None:
 # -- several at once on one connection
 
 
-async def test_pipelined_requests_are_answered_in_order(beside: Site) -> None:
-    async with through("handshake", beside.url, ALICE) as door:
-        assert isinstance(door, HttpDoor)
-        bodies = [door.call("echo", {"text": f"{i}"}, id=i) for i in range(10)]
-        async with opened(beside.url) as socket:
-            await socket.send(b"".join(map(door.request, bodies)))
-            for i in range(10):
-                response = await socket.response()
-                assert response is not None and response.json["id"] == i
-
-
 async def test_garbage_behind_a_request_costs_its_sender_the_connection_only(beside: Site) -> None:
     async with through("handshake", beside.url, ALICE) as door:
         assert isinstance(door, HttpDoor)

@@ -21,17 +21,15 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(scope="module")
-async def front(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Hub, Path]]:
-    root = tmp_path_factory.mktemp("resumption")
-    servers = {"a": argv(journal=root / "journal"), "asks": argv(era="handshake")}
-    async with http_hub(servers_yaml(servers), root) as running:
-        yield running, root / "journal"
+async def front(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hub]:
+    async with http_hub(servers_yaml({"a": argv()}), tmp_path_factory.mktemp("resumption")) as running:
+        yield running
 
 
 @pytest.fixture
-async def client(front: tuple[Hub, Path]) -> AsyncIterator[HttpClient]:
-    async with HttpClient(front[0].url) as client:
-        await client.initialize(capabilities={"elicitation": {}})
+async def client(front: Hub) -> AsyncIterator[HttpClient]:
+    async with HttpClient(front.url) as client:
+        await client.initialize()
         await client.request("tools/list")
         yield client
 
@@ -57,7 +55,7 @@ async def read(stream: SseStream, count: int) -> bool:
     return True
 
 
-async def test_a_client_that_does_not_read_delays_nobody(client: HttpClient, front: tuple[Hub, Path]) -> None:
+async def test_a_client_that_does_not_read_delays_nobody(client: HttpClient, front: Hub) -> None:
     """More waits for it than the machine's own buffers hold; it may come back for all of it.
 
     How much of it is merged depends on when the others are served; each value is there or is counted.
@@ -70,9 +68,9 @@ async def test_a_client_that_does_not_read_delays_nobody(client: HttpClient, fro
     lines = [f"{name}: {value}" for name, value in {**head, "content-length": str(len(body))}.items()]
     with socket.socket() as stalled:
         stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        stalled.connect(("127.0.0.1", urlsplit(front[0].url).port))
+        stalled.connect(("127.0.0.1", urlsplit(front.url).port))
         stalled.sendall("\r\n".join(["POST /mcp HTTP/1.1", *lines, "", ""]).encode() + body)
-        async with HttpClient(front[0].url) as other:
+        async with HttpClient(front.url) as other:
             await other.initialize()
             for same in (client, other):
                 with anyio.fail_after(240):

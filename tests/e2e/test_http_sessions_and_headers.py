@@ -183,11 +183,6 @@ async def test_header_of_an_argument_that_comes_twice_is_a_mismatch(hub: Hub, al
         assert status == 200 or answer.json()["error"]["code"] == -32020
 
 
-async def test_unknown_method_is_404_in_the_modern_era(alice: HttpClient) -> None:
-    answer = await alice.request("tools/nothing", modern())
-    assert (answer.status, answer.last["error"]["code"]) == (404, -32601)
-
-
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "PATCH", "OPTIONS", "HEAD"])
 async def test_only_post_exists_in_the_modern_era(hub: Hub, method: str) -> None:
     answer = await send(hub, method, bearer(mcp_protocol_version=VERSION, accept=BOTH))

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.interaction.fronts import is_alive, stdio_hub
+from tests.interaction.fronts import is_alive, stdio_session
 from tests.unit.cli.command import hub as command
 from tests.upstreams.child import until
 from tests.upstreams.launch import argv, events, servers_yaml
@@ -66,15 +66,13 @@ def tools(root: Path, *offered: str) -> Path:
 async def test_a_lazy_server_is_listed_without_a_process_and_started_by_its_first_call(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     text = config({"a": argv(journal=journal, tools_json=tools(tmp_path, "old"))}, a={"start": "lazy"})
-    async with stdio_hub(text, tmp_path) as client:
-        await client.initialize()
+    async with stdio_session(text, tmp_path) as client:
         assert await names(client) == ["a_old"]
         assert len(pids(journal)) == 1, "it was started once, to be listed"
         await remembered(tmp_path, 1)
         assert await client.close() == 0
     tools(tmp_path, "old", "new")
-    async with stdio_hub(text, tmp_path) as client:
-        await client.initialize()
+    async with stdio_session(text, tmp_path) as client:
         assert await names(client) == ["a_old"]
         assert len(pids(journal)) == 1
         assert (await client.call("a_old", {"n": 1}))["result"]["structuredContent"] == {"n": 1}
@@ -92,8 +90,7 @@ async def test_idle_servers_are_stopped_started_again_and_not_cut_while_they_wor
     lazy, eager = tmp_path / "lazy", tmp_path / "eager"
     own = {"idle_stop": "400ms"}
     servers = {"a": argv(journal=lazy), "b": argv(journal=eager)}
-    async with stdio_hub(config(servers, a={"start": "lazy", **own}, b=own), tmp_path) as client:
-        await client.initialize()
+    async with stdio_session(config(servers, a={"start": "lazy", **own}, b=own), tmp_path) as client:
         offered = await names(client)
         coming_up = client.notifications("notifications/tools/list_changed")
         for journal, tool in ((lazy, "a"), (eager, "b")):
@@ -109,33 +106,17 @@ async def test_idle_servers_are_stopped_started_again_and_not_cut_while_they_wor
         assert await client.close() == 0
 
 
-async def test_without_a_list_that_can_be_read_a_lazy_server_is_started_once(tmp_path: Path) -> None:
-    journal = tmp_path / "journal"
-    text = config({"a": argv(journal=journal)}, a={"start": "lazy"})
-    async with stdio_hub(text, tmp_path) as client:
-        await client.initialize()
-        offered = await names(client)
-        (file,) = await remembered(tmp_path, 1)
-    file.write_bytes(file.read_bytes()[:-1])
-    async with stdio_hub(text, tmp_path) as client:
-        await client.initialize()
-        assert await names(client) == offered
-        assert len(pids(journal)) == 2
-
-
 async def test_a_server_that_starts_slowly_or_not_at_all_is_listed_as_it_was(tmp_path: Path) -> None:
     gate, journal = tmp_path / "gate", tmp_path / "journal"
     gate.touch()
     fails = ["sh", "-c", f'test -e {gate} && exec "$@"; echo no gate >&2; exit 3', "sh", *argv()]
     servers = {"slow": [*HELD, str(gate), *argv(journal=journal)], "bad": fails}
     text = config(servers, bad={"restart": {"intensity": 0}})
-    async with stdio_hub(text, tmp_path) as client:
-        await client.initialize()
+    async with stdio_session(text, tmp_path) as client:
         offered = await names(client)
         await remembered(tmp_path, 2)
     gate.unlink()
-    async with stdio_hub(text, tmp_path) as client:
-        await client.initialize()
+    async with stdio_session(text, tmp_path) as client:
         assert await names(client) == offered, "nobody waits for a server whose list is known"
         bad = await client.call("bad_echo")
         assert bad["error"]["code"] == 1001 and '"bad"' in str(bad) and "no gate" in str(bad)
@@ -150,12 +131,10 @@ async def test_processes_of_a_session_end_by_the_same_rule(tmp_path: Path) -> No
     journal = tmp_path / "journal"
     own = {"start": "lazy", "scope": "session", "idle_stop": "400ms"}
     text = config({"a": argv(journal=journal)}, a=own)
-    async with stdio_hub(text, tmp_path) as client:
-        await client.initialize()
+    async with stdio_session(text, tmp_path) as client:
         offered = await names(client)
         await remembered(tmp_path, 1)
-    async with stdio_hub(text, tmp_path) as client:
-        await client.initialize()
+    async with stdio_session(text, tmp_path) as client:
         assert await names(client) == offered
         assert len(pids(journal)) == 1
         assert "result" in await client.call("a_echo")
@@ -193,8 +172,7 @@ async def test_a_warmed_hub_lists_all_servers_while_none_has_started(tmp_path: P
     done = await anyio.to_thread.run_sync(partial(command, tmp_path, "serve", "--warm"))
     assert done.returncode == 3 and "3 of 4 servers ready" in done.stderr and done.stdout.startswith("d ")
     gate.unlink()
-    async with stdio_hub(text, tmp_path) as client:
-        await client.initialize()
+    async with stdio_session(text, tmp_path) as client:
         assert await names(client) == ["a_one", "b_one", "c_one"]
         assert await client.close() == 0
 
@@ -202,8 +180,7 @@ async def test_a_warmed_hub_lists_all_servers_while_none_has_started(tmp_path: P
 async def test_call_without_a_list_waits_for_its_server_on_its_first_way_up(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     text = servers_yaml({"a": argv(), "b": [*HELD, str(gate), *argv(name="b")]}, hub={"first_list_wait": 0})
-    async with stdio_hub(text, tmp_path) as client:
-        await client.initialize()
+    async with stdio_session(text, tmp_path) as client:
         calls: list[tuple[str, dict[str, Any]]] = [
             ("tools/call", {"name": "b_echo", "arguments": {"n": 1}}),
             ("tools/call", {"name": "run_tool", "arguments": {"name": "b_echo", "arguments": {"n": 1}}}),

@@ -15,7 +15,6 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.sse import sse_client
 
-from tests.e2e.answers import Answers, form
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.sse_client import SseClient, sse_url
 from tests.interaction.fronts import http_hub
@@ -79,19 +78,6 @@ async def test_every_handshake_version_is_served(hub: Hub, version: str) -> None
         assert {"h_echo", "m_echo"} <= {
             tool["name"] for tool in (await client.request("tools/list"))["result"]["tools"]
         }
-
-
-async def test_question_goes_to_the_session_whose_call_asks_and_to_no_other(hub: Hub) -> None:
-    async with AsyncExitStack() as stack:
-        ann, bob = [await stack.enter_async_context(SseClient.connect(hub.url)) for _ in range(2)]
-        for client, name in ((ann, "ann"), (bob, "bob")):
-            client.answers = Answers({"elicitation/create": form(answer=name)})
-            await client.initialize("2025-11-25")
-        for client, name in ((ann, "ann"), (bob, "bob"), (ann, "ann")):
-            answer = (await client.call("q_ask_form", {"nonce": name}))["result"]["structuredContent"]
-            assert answer["answers"]["form"]["result"] == {"action": "accept", "content": {"answer": name}}
-        assert ann.answers is not None and bob.answers is not None
-        assert (len(ann.answers.asked), len(bob.answers.asked)) == (2, 1)
 
 
 async def open_without_reading(url: str) -> tuple[anyio.abc.SocketStream, str]:

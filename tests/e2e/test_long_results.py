@@ -15,7 +15,16 @@ from mcp_hub.catalog.tokens import estimate
 from tests.e2e.bad_input import ALICE, BOB, TOKENS
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.rest_client import RestClient
-from tests.interaction.fronts import ERAS, FRONTS, HANDSHAKE, MODERN, Peer, connected, http_hub, stdio_hub
+from tests.interaction.fronts import (
+    ERAS,
+    FRONTS,
+    HANDSHAKE,
+    MODERN,
+    Peer,
+    connected,
+    http_hub,
+    stdio_session,
+)
 from tests.upstreams import large_results as large
 from tests.upstreams.messages import PREFIX, Message, modern
 from tests.upstreams.stdio_client import StdioClient
@@ -38,8 +47,7 @@ def config(**hub: Any) -> str:
 
 @pytest.fixture(scope="module")
 async def stdio(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[StdioClient]:
-    async with stdio_hub(config(), tmp_path_factory.mktemp("stdio"), client="claude-code") as client:
-        await client.initialize()
+    async with stdio_session(config(), tmp_path_factory.mktemp("stdio"), client="claude-code") as client:
         await client.request("tools/list")
         yield client
         assert client.noise == [] and await client.close() == 0
@@ -118,13 +126,6 @@ async def everything(peer: Peer, id_: str, limit: int = LIMIT, **how: Any) -> st
 
 
 # -- what the model sees
-
-
-async def test_every_byte_can_be_read(stdio: StdioClient) -> None:
-    peer = Peer(stdio, HANDSHAKE)
-    notice = NOTICE.search(text_of((await peer.call("log")).result))
-    assert notice is not None
-    assert digest(await everything(peer, notice["id"])) == digest(large.log(5_000_000))
 
 
 def kept(root: Path) -> Iterator[Path]:
@@ -236,8 +237,7 @@ async def test_replays_and_tasks_bring_the_same_bytes_as_the_first_delivery(hub:
 async def test_who_is_answered_before_the_end_gets_the_cut_result_too(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     clients = {"claude-desktop": {"soft_deadline": "300ms"}}
-    async with stdio_hub(config(clients=clients), tmp_path, client="claude-desktop") as client:
-        await client.initialize()
+    async with stdio_session(config(clients=clients), tmp_path, client="claude-desktop") as client:
         peer = Peer(client, HANDSHAKE)
         assert "hub_wait" in await peer.names()
         result = (await peer.call("structured", {"gate": str(gate)})).result

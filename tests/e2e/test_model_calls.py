@@ -26,12 +26,6 @@ async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hub]:
         yield hub
 
 
-@pytest.fixture
-async def client(hub: Hub) -> AsyncIterator[RestClient]:
-    async with RestClient(hub) as client:
-        yield client
-
-
 def body(into: Format, *calls: tuple[str, dict[str, Any]]) -> Any:
     return write_calls([ModelCall(f"c{at}", name, given) for at, (name, given) in enumerate(calls)], into)
 
@@ -39,39 +33,30 @@ def body(into: Format, *calls: tuple[str, dict[str, Any]]) -> Any:
 @pytest.mark.parametrize("into", list(Format))
 @pytest.mark.first(2)
 async def test_calls_go_to_servers_of_both_eras_and_one_that_dies_takes_no_other_with_it(
-    client: RestClient, into: Format
+    rest: RestClient, into: Format
 ) -> None:
     calls = [(f"{era}_{tool}", given) for era in ERAS for tool, given in [("tool_error", {"text": f"bad {era}"})]]
     calls += [("modern_crash", {}), ("handshake_echo", {"text": "alive"}), ("handshake_nothing", {})]
-    answer = (await client.ask("POST", f"/tools/call?format={into}", body(into, *calls))).json()
+    answer = (await rest.ask("POST", f"/tools/call?format={into}", body(into, *calls))).json()
     statuses = [one["status"] for one in answer["calls"]]
     assert statuses == ["tool_error", "tool_error", "failed", "completed", "refused"]
     assert answer["calls"][2]["problem"]["outcome"] == "unknown"
     found = outcomes(into, answer["messages"])
     assert [is_error for _, _, is_error in found] == [True, True, True, False, True]
     assert [f"bad {era}" in text for era, (_, text, _) in zip(ERAS, found, strict=False)] == [True, True]
-    narrowed = await client.ask("POST", f"/tools/call?format={into}&server=modern", body(into, *calls[:2]))
+    narrowed = await rest.ask("POST", f"/tools/call?format={into}&server=modern", body(into, *calls[:2]))
     assert [one["status"] for one in narrowed.json()["calls"]] == ["refused", "tool_error"]
 
 
-async def test_images_of_a_server_are_images_for_the_model(client: RestClient) -> None:
-    raw = '{"content":[{"type":"image","data":"iVBORw0KGgo=","mimeType":"image/png"}]}'
-    calls = body(Format.ANTHROPIC, *((f"{era}_raw", {"json": raw}) for era in ERAS))
-    answer = (await client.ask("POST", "/tools/call?format=anthropic", calls)).json()
-    source = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
-    for block in answer["messages"][0]["content"]:
-        assert block["content"] == [{"type": "image", "source": source}]
-
-
 async def test_questions_of_several_calls_are_answered_by_their_streams_while_the_events_come(
-    client: RestClient,
+    rest: RestClient,
 ) -> None:
     calls = body(Format.OPENAI, *((f"{era}_ask_form", {"nonce": era}) for era in ERAS))
-    async with client.events("/tools/call?format=openai", body=calls) as stream:
+    async with rest.events("/tools/call?format=openai", body=calls) as stream:
         for _ in ERAS:
             event = await stream.wait_for(lambda event: event["type"] == "input-required")
             said = {"key": event["data"]["key"], "action": "accept", "content": {"answer": event["call"]}}
-            assert (await client.ask("POST", f"/streams/{event['stream']}/input", said)).status_code == 202
+            assert (await rest.ask("POST", f"/streams/{event['stream']}/input", said)).status_code == 202
         *_, closed = (await stream.rest()).events
     assert closed.event == "closed"
     for id_, text, is_error in outcomes(Format.OPENAI, closed.message["messages"]):

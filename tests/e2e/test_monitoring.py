@@ -3,11 +3,9 @@
 import json
 import signal
 import sys
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from gzip import decompress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +17,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.e2e.client import Hub
+from tests.e2e.client import Hub, Silent, threaded
 from tests.e2e.rest_client import RestClient
 from tests.e2e.sse_client import SseClient
 from tests.fork_server import forked_command
-from tests.interaction.fronts import HANDSHAKE, MODERN, connected, http_hub, stdio_hub
+from tests.interaction.fronts import HANDSHAKE, MODERN, connected, http_hub, stdio_session
 from tests.upstreams.child import WAIT
 from tests.upstreams.launch import argv, entry, servers_yaml
 
@@ -170,7 +168,7 @@ class Collector:
         self.headers: list[str | None] = []
         collector = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(Silent):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 body = decompress(body) if self.headers.get("content-encoding") == "gzip" else body
@@ -182,23 +180,10 @@ class Collector:
                 elif self.path == "/v1/metrics":
                     for each in ExportMetricsServiceRequest.FromString(body).resource_metrics:
                         collector.metrics |= {own.name for scope in each.scope_metrics for own in scope.metrics}
-                self.send_response(200)
-                self.end_headers()
+                self.answer(200)
 
-            def log_message(self, *args: object) -> None:
-                """Nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-
-    def __enter__(self) -> "Collector":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self.handler = Handler
+        self.url = ""
 
     def check(self, trace: str, span: str, sent_on: str) -> None:
         """The trace has two hops below the client's span; the server got the second one."""
@@ -211,8 +196,9 @@ class Collector:
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    with Collector() as running:
-        yield running
+    collector = Collector()
+    with threaded(collector.handler) as collector.url:
+        yield collector
 
 
 def traced_config(collector: Collector) -> str:
@@ -250,8 +236,7 @@ async def test_a_trace_continues_over_http_whatever_the_front(collector: Collect
 
 async def test_a_trace_continues_over_stdio_in_both_eras(collector: Collector, tmp_path: Path) -> None:
     got: dict[int, str] = {}
-    async with stdio_hub(traced_config(collector), tmp_path) as client:
-        await client.initialize()
+    async with stdio_session(traced_config(collector), tmp_path) as client:
         for number, era in enumerate((HANDSHAKE, MODERN), 1):
             async with connected(client, era) as peer:
                 await peer.names()

@@ -6,7 +6,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import pytest
 
 from mcp_hub.stores.history.base import RUNNING
 from mcp_hub.stores.history.file import FILE
-from tests.e2e.background import Background, background
+from tests.e2e.background import Background
 from tests.fork_server import forked_command
 from tests.upstreams.child import until
 from tests.upstreams.launch import servers_yaml
@@ -32,12 +31,6 @@ pytestmark = [
 ECHO = Path(__file__).parents[2] / "bench" / "echo_server.py"
 CONFIG = servers_yaml({"e": [sys.executable, "-S", "-E", str(ECHO)]}, hub={"attach_idle": "400ms", "prefix": "never"})
 IN_FLIGHT = 100
-
-
-@pytest.fixture
-def hubs(tmp_path: Path) -> Iterator[Background]:
-    with background(tmp_path) as hubs:
-        yield hubs
 
 
 async def called(client: StdioClient, first: int, count: int) -> None:

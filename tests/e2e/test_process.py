@@ -92,18 +92,16 @@ async def test_exit_code_is_reported_and_no_zombie_stays() -> None:
         assert is_gone(child.pid)
 
 
-@pytest.mark.parametrize("with_pidfd", [True, False], ids=["pidfd", "thread"])
-async def test_grandchild_dies_when_the_leader_exits_by_itself(with_pidfd: bool) -> None:
-    async with running(WITH_CHILD, with_pidfd=with_pidfd) as child, grandchild(child) as orphan:
-        assert await child.wait() == 0
-        await anyio.wait_readable(orphan)
+WATCHED = pytest.mark.parametrize("with_pidfd", [True, False], ids=["pidfd", "thread"])
 
 
-@pytest.mark.parametrize("with_pidfd", [True, False], ids=["pidfd", "thread"])
-async def test_grandchild_dies_when_the_leader_is_killed(with_pidfd: bool) -> None:
-    async with running(WITH_CHILD + SLEEPER, with_pidfd=with_pidfd) as child, grandchild(child) as orphan:
-        os.kill(child.pid, signal.SIGKILL)
-        assert await child.wait() == -signal.SIGKILL
+@WATCHED
+@pytest.mark.parametrize(("program", "end"), [("", 0), (SLEEPER, -signal.SIGKILL)], ids=["by itself", "killed"])
+async def test_grandchild_dies_when_the_leader_ends(with_pidfd: bool, program: str, end: int) -> None:
+    async with running(WITH_CHILD + program, with_pidfd=with_pidfd) as child, grandchild(child) as orphan:
+        if program:
+            os.kill(child.pid, signal.SIGKILL)
+        assert await child.wait() == end
         await anyio.wait_readable(orphan)
 
 
@@ -114,26 +112,24 @@ async def test_grandchild_dies_on_close_of_a_polite_leader() -> None:
         await anyio.wait_readable(orphan)
 
 
-async def test_sigterm_goes_to_a_leader_that_ignores_end_of_file() -> None:
-    async with running("print('ready', flush=True)\n" + SLEEPER) as child:
+@pytest.mark.parametrize(
+    ("program", "times", "end", "is_stopped"),
+    [
+        ("print('ready', flush=True)\n" + SLEEPER, (0, 10), signal.SIGTERM, False),
+        (STUBBORN, (0.05, 0.05), signal.SIGKILL, False),
+        (POLITE, (0.05, 0.05), signal.SIGKILL, True),
+    ],
+    ids=["ignores the end of file", "ignores SIGTERM, too", "is stopped"],
+)
+async def test_leader_that_does_not_go_is_ended(
+    program: str, times: tuple[float, float], end: signal.Signals, is_stopped: bool
+) -> None:
+    async with running(program) as child:
         await line(child)
-        await child.close(0, 10)
-        assert child.returncode == -signal.SIGTERM
-
-
-async def test_leader_that_ignores_end_of_file_and_sigterm_is_killed() -> None:
-    async with running(STUBBORN) as child:
-        await line(child)
-        await child.close(0.05, 0.05)
-        assert child.returncode == -signal.SIGKILL
-
-
-async def test_stopped_leader_is_killed() -> None:
-    async with running(POLITE) as child:
-        await line(child)
-        os.kill(child.pid, signal.SIGSTOP)
-        await child.close(0.05, 0.05)
-        assert child.returncode == -signal.SIGKILL
+        if is_stopped:
+            os.kill(child.pid, signal.SIGSTOP)
+        await child.close(*times)
+        assert child.returncode == -end
 
 
 async def test_close_ends_the_child_when_the_caller_is_cancelled() -> None:
@@ -162,7 +158,7 @@ async def test_kill_is_immediate_and_wait_reaps() -> None:
         await anyio.wait_readable(orphan)
 
 
-@pytest.mark.parametrize("with_pidfd", [True, False], ids=["pidfd", "thread"])
+@WATCHED
 async def test_every_waiter_gets_the_code_and_a_cancelled_one_harms_nobody(with_pidfd: bool) -> None:
     codes: list[int] = []
 

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.rest_client import RestClient
 from tests.e2e.sse_client import SseClient
-from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, Peer, connected, http_hub, stdio_hub
+from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, Peer, connected, http_hub, stdio_session
 from tests.upstreams.child import WAIT
 from tests.upstreams.launch import entry, received
 
@@ -27,7 +27,6 @@ PROFILES = {
         "prompts": {"deny": ["*_fixed"]},
     },
     "re ad": {"tools": {"allow": [{"readOnlyHint": True}]}},
-    "closed": {"tools": {"allow": []}, "resources": {"allow": []}, "prompts": {"allow": []}},
 }
 PER_TOOL = {
     "slow": {"tags": ["slow"]},
@@ -101,18 +100,6 @@ async def test_url_narrows_every_list_and_what_it_hides_cannot_be_used(hub: Hub,
         ref = {"type": "ref/prompt", "name": "a_fixed"}
         completion = {"ref": ref, "argument": {"name": "x", "value": ""}}
         assert (await peer.request("completion/complete", completion)).error["code"] == -32602
-
-
-@pytest.mark.parametrize("era", ERAS)
-async def test_profile_that_allows_nothing_has_nothing_to_list_or_to_use(hub: Hub, era: str) -> None:
-    async with peer_at(f"{hub.url}/p/closed", era) as peer:
-        assert await tools_of(peer) == []
-        assert (await peer.call("a_echo", {"text": "x"})).error["code"] == -32602
-        assert await peer.names("resources/list", "resources", "uri") == []
-        for uri in (README, f"hub://a/{README}"):
-            assert (await peer.request("resources/read", {"uri": uri})).error["code"] in (-32002, -32602)
-        assert await peer.names("prompts/list", "prompts") == []
-        assert (await peer.request("prompts/get", {"name": "a_fixed"})).error["code"] == -32602
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -213,8 +200,7 @@ async def test_flag_binds_everybody(tmp_path: Path) -> None:
             async with connected(running, era) as peer:
                 assert await tools_of(peer) == ["a_echo", "a_slow"]
             assert (await status_at(f"{running.url}/p/re%20ad", era))[0] == 404
-    async with stdio_hub(config(tmp_path), tmp_path, "--profile", "re ad") as client:
-        await client.initialize()
+    async with stdio_session(config(tmp_path), tmp_path, "--profile", "re ad") as client:
         assert await tools_of(Peer(client, HANDSHAKE)) == READING
         assert (await Peer(client, HANDSHAKE).call("a_slow", {"seconds": 0})).error["code"] == -32602
         assert await client.close() == 0

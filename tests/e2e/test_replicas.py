@@ -17,11 +17,9 @@ from tests.interaction.fronts import http_hub
 from tests.redis_server import shared_server
 from tests.upstreams.child import WAIT, until
 from tests.upstreams.launch import argv, events, received, servers_yaml
-from tests.upstreams.messages import PREFIX, Message, modern
+from tests.upstreams.messages import Message, modern
 
 pytestmark = pytest.mark.anyio
-
-TASKS: Message = {"extensions": {PREFIX + "tasks": {}}}
 
 
 class Client(HttpClient):
@@ -61,16 +59,6 @@ async def moved(client: Client, to: Hub) -> Client:
     return client
 
 
-async def test_a_session_continues_at_the_other_replica(replicas: Replicas) -> None:
-    async with Client(replicas.a.url) as client:
-        await client.initialize()
-        for hub in (replicas.b, replicas.a, replicas.b):
-            await moved(client, hub)
-            answer = await client.request("tools/call", {"name": "x_echo", "arguments": {"text": "hi"}})
-            assert answer.status == 200 and "result" in answer.last, answer.text
-        assert (await client.delete()).status == 204
-
-
 async def test_a_session_s_own_process_stays_at_its_replica(replicas: Replicas) -> None:
     async with Client(replicas.a.url) as client:
         await client.initialize()
@@ -90,20 +78,6 @@ async def test_a_session_of_nobody_is_unknown_at_both(replicas: Replicas) -> Non
         client.session, client.version = "se_" + "0" * 26, "2025-11-25"
         for hub in (replicas.a, replicas.b):
             assert (await (await moved(client, hub)).request("tools/list")).status == 404
-
-
-async def test_the_rest_of_a_stream_comes_from_the_other_replica(replicas: Replicas) -> None:
-    async with Client(replicas.a.url) as client:
-        await client.initialize()
-        params = {"name": "x_progress", "arguments": {"n": 30, "delay": 0.03}, "_meta": {"progressToken": "t"}}
-        async with client.stream(client.message("tools/call", params)) as stream:
-            first = await stream.wait_for(lambda message: "progress" in str(message.get("method")))
-            last = stream.last_id
-        await moved(client, replicas.b)
-        async with client.listen(last) as rest:
-            messages = (await rest.rest()).messages
-        progress = [message["params"]["progress"] for message in [first, *messages] if "params" in message]
-        assert progress == sorted(set(progress)) and "result" in messages[-1]
 
 
 async def test_the_other_replica_answers_and_cancels_over_rest(replicas: Replicas) -> None:
@@ -155,22 +129,6 @@ async def test_a_retry_with_input_reaches_its_call_wherever_it_comes(
         asking = {"name": f"{server}_{tool}", "arguments": {"own_process": True}}
         response, rounds = await follow_input(send, asking, answers)
     assert len(rounds) == asked and "Ada" in str(response["result"])
-
-
-async def test_a_task_is_read_and_cancelled_at_the_other_replica(replicas: Replicas) -> None:
-    async with Client(replicas.a.url) as client:
-
-        async def ask(method: str, params: Any) -> Message:
-            return (await client.request(method, modern(params, capabilities=TASKS))).last
-
-        arguments = {"n": 1000, "delay": 0.1}
-        task = (await ask("tools/call", {"name": "x_progress", "arguments": arguments}))["result"]["taskId"]
-        await moved(client, replicas.b)
-        assert (await ask("tasks/get", {"taskId": task}))["result"]["status"] == "working"
-        assert "result" in await ask("tasks/cancel", {"taskId": task})
-        async with RestClient(replicas.a) as rest:
-            await rest.until(task, "cancelled")
-        assert (await ask("tasks/get", {"taskId": task}))["result"]["status"] == "cancelled"
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""The REST front over real sockets: dropped connections, hubs that are killed, several hubs on one store, questions."""
+"""The REST front over real sockets: dropped connections, hubs that are killed, two hubs that are asked at once."""
 
 import signal
 from collections.abc import AsyncIterator
@@ -10,9 +10,7 @@ import pytest
 
 from tests.e2e.client import Hub
 from tests.e2e.rest_client import RestClient, cut, lines
-from tests.interaction.fronts import ERAS, http_hub
-from tests.upstreams.launch import argv, servers_yaml
-from tests.upstreams.messages import Message
+from tests.interaction.fronts import http_hub
 
 pytestmark = pytest.mark.anyio
 
@@ -21,27 +19,21 @@ SLOW = {"steps": 1000, "seconds": 3600}
 
 
 @pytest.fixture(scope="module")
-async def jobs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hub]:
+async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hub]:
     async with http_hub(JOBS, tmp_path_factory.mktemp("rest")) as hub:
         yield hub
 
 
-@pytest.fixture
-async def client(jobs: Hub) -> AsyncIterator[RestClient]:
-    async with RestClient(jobs) as client:
-        yield client
-
-
-async def test_clients_that_do_not_speak_mcp_need_nothing_but_urls(client: RestClient) -> None:
-    listed = (await client.ask("GET", "/tools")).json()["tools"]
+async def test_clients_that_do_not_speak_mcp_need_nothing_but_urls(rest: RestClient) -> None:
+    listed = (await rest.ask("GET", "/tools")).json()["tools"]
     assert [tool["name"] for tool in listed] == ["run_job", "count_words", "wait"]
-    answer = await client.call("count_words", {"text": "a b c"})
+    answer = await rest.call("count_words", {"text": "a b c"})
     assert answer.json()["result"]["structuredContent"]["words"] == 3
-    described = (await client.ask("GET", "/openapi.json")).json()
+    described = (await rest.ask("GET", "/openapi.json")).json()
     assert "/v1/tools/{name}/call" in described["paths"]
-    head = await client.ask("HEAD", "/tools")
+    head = await rest.ask("HEAD", "/tools")
     assert (head.status_code, head.content) == (200, b"") and int(head.headers["content-length"]) > 0
-    encoded = await client.ask("POST", "/tools/no%2Fsuch/call", {})
+    encoded = await rest.ask("POST", "/tools/no%2Fsuch/call", {})
     assert (encoded.status_code, encoded.json()["detail"]) == (404, "Unknown tool: no/such")
 
 
@@ -103,42 +95,3 @@ async def test_one_of_two_hubs_that_are_asked_at_once_with_one_key_makes_the_cal
             assert len({answer.text for answer in answers}) == 1, [answer.text for answer in answers]
             assert answers[0].status_code == 200
         assert len((await first.ask("GET", "/streams")).json()["streams"]) == 10
-
-
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.first(1)
-async def test_question_of_a_server_waits_for_its_answer_from_any_hub(tmp_path: Path, era: str) -> None:
-    config = servers_yaml({"asks": argv(era=era)}, hub={"prefix": "never"})
-    async with (
-        http_hub(config, tmp_path) as one,
-        http_hub(config, tmp_path) as two,
-        RestClient(one) as owner,
-        RestClient(two) as other,
-    ):
-        id_ = await owner.started("ask_form", {"nonce": "n"})
-        (question,) = (await other.until(id_, "input_required"))["questions"]
-        assert question["method"] == "elicitation/create" and question["params"]["message"] == "form n"
-        unknown = await other.ask("POST", f"/streams/{id_}/input", {"key": "x", "action": "accept"})
-        assert (unknown.status_code, unknown.json()["code"]) == (404, "unknown_question")
-        answer = {"key": question["key"], "action": "accept", "content": {"name": "Ada"}}
-        assert (await other.ask("POST", f"/streams/{id_}/input", answer)).status_code == 202
-        known = await owner.until(id_, "completed")
-        answers = known["result"]["structuredContent"]["answers"]
-        assert answers["form"]["result"] == {"action": "accept", "content": {"name": "Ada"}}
-
-
-async def test_worker_executes_calls_over_real_sockets(client: RestClient) -> None:
-    tool = {"name": "shout", "inputSchema": {"type": "object"}}
-    registered = await client.ask("PUT", "/executors/w", {"tools": [tool], "lease": "60s"})
-    assert registered.json() == {"epoch": 1}
-    id_ = await client.started("shout", {"text": "hi"})
-    async with client.events("/executors/w/calls?epoch=1") as stream:
-        offer = (await stream.next_event()).message
-    assert (offer["name"], offer["arguments"]) == ("shout", {"text": "hi"})
-    posts: list[Message] = [{"content": "HI"}, {"content": "!", "complete": True}]
-    for seq, more in enumerate(posts, 1):
-        post = {"tool_call_id": offer["tool_call_id"], **more}
-        taken = await client.ask("POST", "/tool-results/stream", post, producer_epoch="1", producer_seq=str(seq))
-        assert taken.status_code == 200
-    assert (await client.until(id_, "completed"))["result"]["content"] == [{"type": "text", "text": "HI!"}]
-    assert (await client.ask("DELETE", "/executors/w")).status_code == 204

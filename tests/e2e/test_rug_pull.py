@@ -13,7 +13,7 @@ import pytest
 from mcp_hub.types import Kind
 from rigs.attacks.site import entry, write_scripts
 from tests.e2e.rest_client import RestClient
-from tests.interaction.fronts import HANDSHAKE, Peer, connected, http_hub, stdio_hub
+from tests.interaction.fronts import HANDSHAKE, Peer, connected, http_hub, stdio_session
 from tests.unit.cli.command import hub as command_line
 from tests.unit.fronts.dashboard_peer import dashboard_hub
 from tests.upstreams.child import WAIT
@@ -73,8 +73,7 @@ async def waiting(root: Path, *names: str) -> list[Message]:
 
 
 async def test_a_changed_tool_is_gone_until_it_is_approved_and_comes_back_changed(tmp_path: Path) -> None:
-    async with stdio_hub(config(tmp_path, "block"), tmp_path) as wire:
-        await wire.initialize()
+    async with stdio_session(config(tmp_path, "block"), tmp_path) as wire:
         peer = Peer(wire, HANDSHAKE)
         first = await tools(peer)
         assert (await peer.call("shop_echo", {"text": "1"})).text
@@ -112,8 +111,7 @@ async def test_a_changed_tool_is_gone_until_it_is_approved_and_comes_back_change
     assert [call["arguments"]["text"] for call in calls if call["name"] == "echo"] == ["1", "3"]
 
     # the server, started anew, has the old tool again: that is no longer the approved one, and the next hub knows
-    async with stdio_hub(config(tmp_path, "block"), tmp_path) as wire:
-        await wire.initialize()
+    async with stdio_session(config(tmp_path, "block"), tmp_path) as wire:
         peer = Peer(wire, HANDSHAKE)
         with anyio.fail_after(WAIT):
             while "shop_echo" in await tools(peer):  # the hub may list what it knows until the server has started
@@ -125,8 +123,7 @@ async def test_a_changed_tool_is_gone_until_it_is_approved_and_comes_back_change
 
 
 async def test_a_changed_tool_is_passed_on_and_logged_by_default(tmp_path: Path) -> None:
-    async with stdio_hub(config(tmp_path, ""), tmp_path) as wire:
-        await wire.initialize()
+    async with stdio_session(config(tmp_path, ""), tmp_path) as wire:
         peer = Peer(wire, HANDSHAKE)
         await tools(peer)
         after = len(wire.transcript)

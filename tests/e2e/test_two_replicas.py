@@ -107,23 +107,6 @@ async def test_a_stream_of_another_principal_is_unknown_on_every_replica(pair: R
         assert stream not in (await bob.ask("GET", "/streams")).text
 
 
-async def test_a_call_is_cancelled_through_the_other_replica(pair: Replicas, a: RestClient, b: RestClient) -> None:
-    stream = await a.started("wait_cancel", {"nonce": "rest"})
-    await called(pair, "rest")
-    assert (await b.ask("DELETE", f"/streams/{stream}")).status_code in (200, 202)
-    assert (await b.until(stream, "cancelled"))["status"] == "cancelled"
-    await until(lambda: cancelled(pair, "rest"))
-
-
-async def test_an_answer_through_the_other_replica_reaches_the_call(a: RestClient, b: RestClient) -> None:
-    stream = await a.started("ask_form", {"nonce": "rest"})
-    (question,) = (await b.until(stream, "input_required"))["questions"]
-    answered = await b.ask("POST", f"/streams/{stream}/input", {"key": question["key"], **ACCEPTED})
-    assert answered.status_code == 202
-    result = (await b.until(stream, "completed"))["result"]
-    assert json.loads(result["content"][0]["text"])["answers"] == {"form": {"result": ACCEPTED}}
-
-
 async def test_a_repeated_request_joins_its_call_on_the_other_replica(a: RestClient, b: RestClient) -> None:
     first = await a.started("run_job", {"steps": 3, "seconds": 0.5}, idempotency_key="same")
     again = await b.call("run_job", {"steps": 3, "seconds": 0.5}, idempotency_key="same", prefer="wait=20")
@@ -163,21 +146,6 @@ async def test_a_task_is_read_answered_and_cancelled_on_the_other_replica(pair: 
         assert await ask("tasks/cancel", taskId=waiting) == {"resultType": "complete"}
         await reached(waiting, "cancelled")
         await until(lambda: cancelled(pair, "task"))
-
-
-async def test_a_call_that_asks_is_retried_with_the_answer_at_the_other_replica(pair: Replicas) -> None:
-    can: Message = {"elicitation": {}}
-    async with HttpClient(pair.hubs[0].url, ALICE) as at_a, HttpClient(pair.hubs[1].url, ALICE) as at_b:
-        call: Message = {"name": "ask_form", "arguments": {"nonce": "retried"}}
-        asked = (await at_a.request("tools/call", modern(call, capabilities=can))).last["result"]
-        assert asked["resultType"] == "input_required", asked
-        state = {
-            "requestState": asked["requestState"],
-            "inputResponses": dict.fromkeys(asked["inputRequests"], ACCEPTED),
-        }
-        answer = (await at_b.request("tools/call", modern({**call, **state}, capabilities=can))).last
-        told = json.loads(answer["result"]["content"][0]["text"])
-        assert told == {"nonce": "retried", "answers": {"form": {"result": ACCEPTED}}}
 
 
 async def test_a_handshake_session_is_that_of_every_replica(pair: Replicas) -> None:

@@ -8,11 +8,9 @@ import re
 import subprocess
 import sys
 import tarfile
-import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 import anyio
@@ -25,7 +23,7 @@ from rigs.followers.followed import log_of
 from rigs.followers.node import SOURCE, node_follower
 from rigs.followers.rig import followers
 from tests.e2e.browser import BROWSER, WHY_NOT, browsed
-from tests.e2e.client import Hub
+from tests.e2e.client import Hub, threaded
 from tests.e2e.cutting_proxy import cutter
 from tests.interaction.fronts import http_hub
 from tests.upstreams.launch import free_port
@@ -166,20 +164,6 @@ async def test_cuts_and_kills_cost_neither_client_an_event(project: Path) -> Non
     assert outcome.kills and outcome.cuts and outcome.rounds.total() == 9
 
 
-@contextmanager
-def served(folder: Path, origin: str) -> Iterator[None]:
-    """The files of a folder, at this origin."""
-    handler = partial(_Quiet, directory=str(folder))
-    with ThreadingHTTPServer(("127.0.0.1", int(origin.rpartition(":")[2])), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 class _Quiet(SimpleHTTPRequestHandler):
     extensions_map = {**SimpleHTTPRequestHandler.extensions_map, ".mjs": "text/javascript"}
 
@@ -194,7 +178,9 @@ async def test_a_page_of_another_origin_follows_a_call(project: Path, hub: tuple
     place = "/consumer/node_modules/mcp-hub-streams"
     (project / "page.html").write_text(PAGE % imports.replace("/node_modules/mcp-hub-streams", place))
     other = f"http://127.0.0.1:{free_port()}"
-    with served(project, origin), served(project, other):
+    handler = partial(_Quiet, directory=str(project))
+    ports = [int(place.rpartition(":")[2]) for place in (origin, other)]
+    with threaded(handler, ports[0]), threaded(handler, ports[1]):
         async with browsed() as page:
             await page.open(f"{origin}/page.html")
             await page.until("!!window.follow")

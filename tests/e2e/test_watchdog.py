@@ -16,7 +16,6 @@ import pytest
 from mcp_hub.clock import SystemClock
 from mcp_hub.upstreams.process import reaper
 from mcp_hub.upstreams.process import watchdog as module
-from mcp_hub.upstreams.process import watchdog as watchdog_module
 from mcp_hub.upstreams.process.child import Child
 from mcp_hub.upstreams.process.watchdog import CHILD, Watchdog, _WatchdogProcess
 from mcp_hub.upstreams.process.watchdog_program import INSTANCE
@@ -380,7 +379,7 @@ async def test_guard_that_cannot_run_is_tried_a_few_times_and_servers_run_all_th
         started.append(real(instance, lines))
         return started[-1]
 
-    monkeypatch.setattr(watchdog_module, "_WatchdogProcess", counted)
+    monkeypatch.setattr(module, "_WatchdogProcess", counted)
     async with guarding() as watchdog, shell(watchdog, "echo here; cat") as child:
         await until(lambda: len(started) == 5 and watchdog.process_pid is None, 10)
         assert await lines(child, 1) == ["here"]

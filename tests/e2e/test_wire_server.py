@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,12 @@ import pytest
 
 from tests.e2e.client import HttpClient
 from tests.e2e.raw_wire import UPSTREAMS, Wire
-from tests.interaction.fronts import ERAS, FRONTS, HANDSHAKE, MODERN, Peer, connected, http_hub, stdio_hub
+from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, Peer, connected, http_hub, stdio_session
 from tests.upstreams.launch import argv, servers_yaml
 from tests.upstreams.messages import modern
 
 pytestmark = pytest.mark.anyio
 
-HANDSHAKES = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 INFO = "io.modelcontextprotocol/serverInfo"
 
 
@@ -85,34 +83,6 @@ async def test_incomplete_envelope_is_invalid_params(wire_hub: Any) -> None:
             assert error["code"] == -32602, error
 
 
-@pytest.mark.parametrize("version", [*HANDSHAKES, "1999-01-01", "2026-07-28"])
-@pytest.mark.parametrize("front", FRONTS)
-@pytest.mark.first(4)
-async def test_initialize_settles_on_a_handshake_version(
-    front: str, version: str, one_hub: dict[str, Any], tmp_path: Path
-) -> None:
-    if front == "http":
-        async with HttpClient(one_hub["http"].url) as client:
-            answer = (await client.initialize(version)).last
-    else:
-        async with stdio_hub(servers_yaml({}), tmp_path) as stdio:
-            answer = await stdio.initialize(version)
-            assert (await stdio.request("tools/list"))["result"] == {"tools": []}
-            assert await stdio.close() == 0
-    result = answer["result"]
-    assert result["protocolVersion"] == (version if version in HANDSHAKES else "2025-11-25")
-    assert result["serverInfo"]["name"] == "mcp-hub"
-    assert result["capabilities"]["tools"] == {"listChanged": True}
-    assert ("completions" in result["capabilities"]) == (version != "2024-11-05")
-
-
-@pytest.fixture(scope="module")
-async def one_hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, Any]]:
-    root = tmp_path_factory.mktemp("empty")
-    async with http_hub(servers_yaml({}), root) as running:
-        yield {"http": running}
-
-
 async def test_instructions_say_what_servers_are_for_as_soon_as_they_are_ready(tmp_path: Path) -> None:
     servers = {"a": argv(instructions="I do sums. More."), "b": argv(instructions="I do not.")}
     settings = json.loads(servers_yaml(servers))
@@ -130,8 +100,7 @@ async def test_instructions_say_what_servers_are_for_as_soon_as_they_are_ready(t
 
 async def test_requests_of_both_eras_interleave_on_one_pipe(tmp_path: Path) -> None:
     servers = {name: argv(name=name, era=era) for name, era in UPSTREAMS.items()}
-    async with stdio_hub(servers_yaml(servers), tmp_path) as client:
-        await client.initialize()
+    async with stdio_session(servers_yaml(servers), tmp_path) as client:
         await client.request("tools/list")
         for i in range(200):
             upstream = "hm"[i // 2 % 2]
@@ -192,17 +161,3 @@ async def _check_cursors(peer: Peer, method: str, key: str) -> None:
         second = [(await peer.request(method, {"cursor": first["nextCursor"]})).result for _ in range(2)]
         assert second[0] == second[1]
         assert first[key] != second[0][key]
-
-
-async def test_definitions_come_byte_for_byte(tmp_path: Path) -> None:
-    schema = '{"type":"object","$defs":{"a":{"$anchor":"x"}},"properties":{"n":{"minimum":1.50,"maximum":1e400}}}'
-    file = tmp_path / "tools.json"
-    file.write_text(f'[{{"name":"t","inputSchema":{schema},"x-new":[1.0]}},{{"description":"nameless"}},7]')
-    async with http_hub(servers_yaml({"a": argv(tools_json=file)}), tmp_path) as hub, HttpClient(hub.url) as client:
-        await client.initialize()
-        answer = await client.request("tools/list")
-        assert schema in answer.text
-        assert '"x-new":[1.0]' in answer.text
-        assert [tool["name"] for tool in answer.last["result"]["tools"]] == ["a_t"]
-        called = await client.request("tools/call", {"name": "a_t", "arguments": {"k": 1}})
-        assert called.last["result"]["structuredContent"] == {"k": 1}

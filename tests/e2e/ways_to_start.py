@@ -191,10 +191,7 @@ def over_stdio(end: str, *, is_modern: bool) -> Start:
                 return "_meta" in message.get("params", {}) and step_of(partials([message])[-1]) >= step
 
             last = await client.wait_for(is_there)
-            await ENDS[end](client)
-            seen = [message for message in client.transcript if message.get("method") == "notifications/progress"]
-            shown: list[Shown] = [*partials(seen[: seen.index(last) + 1])]
-            yield Begun(last["params"]["_meta"][STREAMS]["stream"], shown)
+            yield await _left(client, end, last)
 
     return start
 
@@ -212,10 +209,15 @@ async def asked_over_stdio(fleet: Fleet, end: str) -> AsyncIterator[Begun]:
             return "_meta" in message.get("params", {}) and partials([message])[-1]["type"] == "input-required"
 
         last = await client.wait_for(is_asked)
-        await ENDS[end](client)
-        seen = [message for message in client.transcript if message.get("method") == "notifications/progress"]
-        shown: list[Shown] = [*partials(seen[: seen.index(last) + 1])]
-        yield Begun(last["params"]["_meta"][STREAMS]["stream"], shown)
+        yield await _left(client, end, last)
+
+
+async def _left(client: StdioClient, end: str, last: Message) -> Begun:
+    """The job once its client is gone in that way, which has seen it up to this notification."""
+    await ENDS[end](client)
+    seen = [message for message in client.transcript if message.get("method") == "notifications/progress"]
+    shown: list[Shown] = [*partials(seen[: seen.index(last) + 1])]
+    return Begun(last["params"]["_meta"][STREAMS]["stream"], shown)
 
 
 async def _is_gone(client: StdioClient) -> None:

@@ -165,6 +165,14 @@ async def stdio_hub(
         yield running
 
 
+@asynccontextmanager
+async def stdio_session(config_text: str, root: Path, *args: str, **more: Any) -> AsyncIterator[StdioClient]:
+    """A hub over stdio as `stdio_hub`, past the handshake of its client."""
+    async with stdio_hub(config_text, root, *args, **more) as running:
+        await running.initialize()
+        yield running
+
+
 def relaying_all(config_text: str) -> str:
     """The same configuration with what makes the hub a mere relay for clients that it does not know.
 

@@ -17,15 +17,12 @@ from tests.redis_server import RedisServer
 SINGLE: dict[str, str] = {
     **dict.fromkeys(
         (
-            "test_any_hub_on_the_same_store_serves_a_task",
             "test_killed_hub_s_call_ends_with_hub_restarted_and_its_key_stays_taken",
             "test_one_of_two_hubs_that_are_asked_at_once_with_one_key_makes_the_call",
-            "test_question_of_a_server_waits_for_its_answer_from_any_hub",
             "test_the_session_of_a_killed_hub_is_as_its_client_left_it_and_ends_with_it",
         ),
         "is about hubs that share a folder",
     ),
-    "test_worker_executes_calls_over_real_sockets": "a worker registers at each replica",
     "test_the_hub_passes_over_sse": "the POSTs of an SSE connection belong to its replica",
     "test_an_id_in_use_is_refused_also_while_its_call_waits_for_a_server": "each knows its own requests",
     **dict.fromkeys(

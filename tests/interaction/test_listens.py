@@ -30,7 +30,6 @@ async def hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 over_http = pytest.mark.parametrize("hub", ["http"], indirect=True)
-over_stdio = pytest.mark.parametrize("hub", ["stdio"], indirect=True)
 
 
 @pytest.mark.parametrize("id", [0, 70007, -1, 1 << 70, "70007", "ä", "", "x" * 300])
@@ -110,18 +109,6 @@ async def test_one_listen_too_many_is_refused_with_the_limit_and_the_others_go_o
         tasks.cancel_scope.cancel()
     async with hub.client(MODERN) as peer, hearing(peer, [], "tools", id="again"):
         pass
-
-
-@over_stdio
-async def test_a_cancelled_listen_gets_no_answer_and_hears_no_more(hub: Running) -> None:
-    async with hub.client(MODERN) as peer:
-        assert isinstance(peer.wire, StdioClient)
-        async with hearing(peer, ["test://h/readme"], id="gone") as gone:
-            pass
-        async with hearing(peer, ["test://h/readme"], id="there") as there:
-            await fence(peer, there, "h")
-        assert [message["method"] for message in gone.heard] == [ACKNOWLEDGED]
-        assert "gone" not in [message.get("id") for message in peer.wire.transcript]
 
 
 @pytest.mark.parametrize("front", FRONTS)

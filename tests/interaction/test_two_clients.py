@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from tests.e2e.client import HttpClient, Hub
-from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, connected, http_hub
+from tests.interaction.fronts import HANDSHAKE, MODERN, connected, http_hub
 from tests.upstreams.child import until
 from tests.upstreams.launch import argv, received, servers_yaml, starts
 from tests.upstreams.messages import Message
@@ -37,38 +37,6 @@ async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[H
 
 def logs_in(messages: list[Message]) -> list[Any]:
     return [m["params"]["data"] for m in messages if m.get("method") == "notifications/message"]
-
-
-@pytest.mark.parametrize("eras", [*itertools.product(ERAS, repeat=2)], ids="-".join)
-@pytest.mark.parametrize("upstream", UPSTREAMS)
-async def test_log_messages_reach_their_own_client_or_nobody(
-    hub: tuple[Hub, Path], upstream: str, eras: tuple[str, str]
-) -> None:
-    heard: list[list[Any]] = [[], []]
-    nonces = [f"log-{next(EXAMPLES)}-{i}" for i in range(2)]
-    alone: list[list[Any]] = [[], []]
-
-    async with connected(hub[0], eras[0]) as first, connected(hub[0], eras[1]) as second:
-        peers = (first, second)
-
-        async def talk(i: int, into: list[list[Any]]) -> None:
-            peer = peers[i]
-            for n in (1, 20, 200):
-                arguments = {"level": "error", "data": nonces[i], "n": n}
-                level = {"log_level": "debug"} if peer.era == MODERN else {}
-                into[i] += logs_in((await peer.call(f"{upstream}_calm_log", arguments, **level)).before)
-
-        for peer in peers:
-            if peer.era == HANDSHAKE:
-                await peer.request("logging/setLevel", {"level": "debug"})
-        for i in range(2):
-            await talk(i, alone)
-        async with anyio.create_task_group() as tasks:
-            for i in range(2):
-                tasks.start_soon(talk, i, heard)
-    assert alone == [[nonce] * 221 for nonce in nonces]
-    for nonce, data in zip(nonces, heard, strict=True):
-        assert set(data) <= {nonce}
 
 
 @pytest.mark.parametrize("upstream", UPSTREAMS)

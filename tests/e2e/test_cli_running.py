@@ -217,7 +217,10 @@ def test_record_that_cannot_be_written_stops_no_hub(tmp_path: Path) -> None:
         pass
 
 
-async def test_open_finds_the_dashboard_of_the_running_hub_and_no_log_has_its_token(tmp_path: Path) -> None:
+async def test_open_finds_the_dashboard_and_hands_the_browser_a_file_and_no_token(tmp_path: Path) -> None:
+    shown, browser, hubs = tmp_path / "shown", tmp_path / "browser", tmp_path / "state" / "hubs"
+    browser.write_text(f'#!/bin/sh\necho "$@" > {shown}.new\nmv {shown}.new {shown}\n')
+    browser.chmod(0o755)
     text = 'servers: {jobs: {local: "mcp_hub.examples.jobs:registry"}}'
     (tmp_path / "servers.yaml").write_text(text)
     none = await run(tmp_path, "open", "--print")
@@ -226,30 +229,19 @@ async def test_open_finds_the_dashboard_of_the_running_hub_and_no_log_has_its_to
         done = await run(tmp_path, "open", "--print")
         page, _, token = done.stdout.strip().partition("#token=")
         assert page == hub.url.removesuffix("mcp") and len(token) == 43
-        (record,) = (tmp_path / "state" / "hubs").glob("*.json")
-        assert record.stat().st_mode & 0o077 == 0
-        assert token not in hub.stderr and "dashboard:" not in hub.stderr, "stderr is not a terminal"
-    assert not record.exists()
-
-
-async def test_open_hands_the_browser_a_file_and_no_token(tmp_path: Path) -> None:
-    shown = tmp_path / "shown"
-    browser = tmp_path / "browser"
-    browser.write_text(f'#!/bin/sh\necho "$@" > {shown}.new\nmv {shown}.new {shown}\n')
-    browser.chmod(0o755)
-    text = 'servers: {jobs: {local: "mcp_hub.examples.jobs:registry"}}'
-    async with http_hub(text, tmp_path):
+        (record,) = hubs.glob("*.json")
+        assert record.stat().st_mode & 0o077 == 0 and json.loads(record.read_text())["operator"] == token
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("BROWSER", str(browser))
             done = await run(tmp_path, "open")
         assert done.returncode == 0, done.stderr
         await until(shown.exists)
-        (record,) = (tmp_path / "state" / "hubs").glob("*.json")
-        token = json.loads(record.read_text())["operator"]
-        (place,) = (tmp_path / "state" / "hubs").glob("open.html")
+        (place,) = hubs.glob("open.html")
         assert shown.read_text().strip() == place.as_uri()
         assert token not in shown.read_text() + done.stdout + done.stderr
         assert f"#token={token}" in place.read_text() and place.stat().st_mode & 0o077 == 0
+        assert token not in hub.stderr and "dashboard:" not in hub.stderr, "stderr is not a terminal"
+    assert not record.exists()
 
 
 async def test_open_says_that_the_dashboard_is_off(tmp_path: Path) -> None:

@@ -140,10 +140,7 @@ def test_tools_are_one_on_a_line_and_full_shows_all_of_them(tmp_path: Path) -> N
     (tmp_path / "tools.json").write_text(json.dumps([long, {"name": "short", "inputSchema": schema}]))
     configure(tmp_path, own=command(*argv(tools_json=tmp_path / "tools.json")))
     lines = hub(tmp_path, "tools", "--server", "own").stdout.splitlines()
-    assert [line.split() for line in lines if "own_" in line][-2:] == [
-        ["own_long", "own", "One"],
-        ["own_short", "own"],
-    ]
+    assert [line.split() for line in lines if "own_" in line][-2:] == [["own_long", "own", "One"], ["own_short", "own"]]
     full = hub(tmp_path, "tools", "--server", "own", "--full").stdout
     assert "own_long (own)\n  One\\x1b[2J. More." in full and "\n  And more.\n" in full
     assert "own_short (own)\n    a:str: An a\n" in full

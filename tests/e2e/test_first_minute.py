@@ -33,11 +33,7 @@ for line in sys.stdin:
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}), flush=True)
 """
 """A server that starts in milliseconds, with one tool that is named after its key."""
-GREETING = {
-    "protocolVersion": "2025-11-25",
-    "capabilities": {},
-    "clientInfo": {"name": "t", "version": "1"},
-}
+GREETING = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 REQUESTS = [
     {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": GREETING},
     {"jsonrpc": "2.0", "method": "notifications/initialized"},

@@ -15,16 +15,7 @@ from mcp_hub.catalog.tokens import estimate
 from tests.e2e.bad_input import ALICE, BOB, TOKENS
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.rest_client import RestClient
-from tests.interaction.fronts import (
-    ERAS,
-    FRONTS,
-    HANDSHAKE,
-    MODERN,
-    Peer,
-    connected,
-    http_hub,
-    stdio_session,
-)
+from tests.interaction.fronts import ERAS, FRONTS, HANDSHAKE, MODERN, Peer, connected, http_hub, stdio_session
 from tests.upstreams import large_results as large
 from tests.upstreams.messages import PREFIX, Message, modern
 from tests.upstreams.stdio_client import StdioClient

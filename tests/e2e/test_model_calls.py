@@ -48,9 +48,7 @@ async def test_calls_go_to_servers_of_both_eras_and_one_that_dies_takes_no_other
     assert [one["status"] for one in narrowed.json()["calls"]] == ["refused", "tool_error"]
 
 
-async def test_questions_of_several_calls_are_answered_by_their_streams_while_the_events_come(
-    rest: RestClient,
-) -> None:
+async def test_questions_of_several_calls_are_answered_by_their_streams_while_the_events_come(rest: RestClient) -> None:
     calls = body(Format.OPENAI, *((f"{era}_ask_form", {"nonce": era}) for era in ERAS))
     async with rest.events("/tools/call?format=openai", body=calls) as stream:
         for _ in ERAS:

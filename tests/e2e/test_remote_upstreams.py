@@ -210,10 +210,7 @@ async def mortals(root: Path, *names: str) -> AsyncIterator[tuple[dict[str, Mort
             tasks.start_soon(server.live)
         await each(servers, Mortal.switch)
         settings = config({name: {"url": server.url, **MORTALS[name][1]} for name, server in servers.items()})
-        async with (
-            http_hub(settings, root) as started,
-            HttpClient(started.url, seconds=30) as client,
-        ):
+        async with http_hub(settings, root) as started, HttpClient(started.url, seconds=30) as client:
             for name in servers:
                 assert text(await call(client, f"{name}_echo", text="a")) == "a"
             yield servers, client

@@ -281,12 +281,7 @@ async def test_a_hub_that_logs_in_by_itself_tries_again_where_the_authorization_
 
 
 @pytest.mark.parametrize(
-    ("place", "answer"),
-    [
-        ("_metadata", (200, b"<html>down")),
-        ("_metadata", (404, {})),
-        ("_resource", (503, {})),
-    ],
+    ("place", "answer"), [("_metadata", (200, b"<html>down")), ("_metadata", (404, {})), ("_resource", (503, {}))]
 )
 async def test_metadata_that_cannot_be_had_now_is_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, answer: tuple[int, Any]

@@ -231,13 +231,10 @@ def pieces(spelling: str) -> list[str]:
     return [spelling[at : at + 5] for at in range(len("Bearer "), len(spelling) - 5)]
 
 
-def test_a_mark_is_within_the_limit_and_only_where_something_is_missing() -> None:
+def test_cut_has_a_mark_within_the_limit_and_masks_a_long_secret_first() -> None:
     assert hide_head("abcdef", 6, "…") == "abcdef" and hide_head("abcdefg", 6, "…") == "abcde…"
     assert hide_tail("abcdef", 6, "…") == "abcdef" and hide_tail("abcdefg", 6, "…") == "…cdefg"
     assert hide_head(b"abcdefg", 0, "…") == "…" and hide_head("", 5, "…") == "" and hide_tail("", 5, "…") == ""
-
-
-def test_a_long_secret_is_masked_before_a_long_text_is_cut() -> None:
     secret = "long-s3cret " * 1000
     masking.learn([secret])
     assert hide_head(f"a {secret}!", 10) == f"a {MASK}!" == hide_tail(f"a {secret}!", 10)

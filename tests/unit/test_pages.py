@@ -70,7 +70,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(place.read_text("utf-8")), target
 
 
-def test_index_and_readme_name_pages_pictures_and_solutions() -> None:
+def test_index_and_readme_name_pages_pictures_solutions_and_first_commands() -> None:
     linked = set(LINK.findall(text("docs/README.md")))
     assert {page.relative_to(ROOT / "docs").as_posix() for page in DOCS} - {"README.md"} <= linked
     assert len(text("README.md").splitlines()) < 200
@@ -79,6 +79,12 @@ def test_index_and_readme_name_pages_pictures_and_solutions() -> None:
     verdicts = {next(iter(anchors(f"# {title}"))): entry for title, entry in solutions().items()}
     assert len(rows) == 6
     assert [anchor for verdict, anchor in rows if f"**{verdict.title()}" not in verdicts[anchor]] == []
+    typed = [line for block in re.findall(r"^```console\n(.*?)^```", text("README.md"), re.M | re.S)
+             for line in re.findall(r"^\$ (\S+ \S+)", block, re.M)]  # fmt: skip
+    targets = set(re.findall(r"^([a-z-]+):", text("Makefile"), re.MULTILINE))
+    assert typed[:2] == ["make run", "make test"] and {"run", "test"} <= targets
+    before = text("README.md").partition("Once it is published")[0]
+    assert not re.search(r"(pipx|uv tool|pip) install '?mcp-hub|uvx mcp-hub", before)
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
@@ -229,15 +235,6 @@ def test_messages_and_codes_of_the_symptoms_exist() -> None:
 def test_every_folder_of_the_state_is_on_the_page_of_files() -> None:
     named = set(re.findall(r"`([\w./-]+)`", section(text("docs/files.md"), "The state folder")))
     assert set(STATE_FOLDERS) | {SQLITE_FILE, DOCUMENTS, "eras.json", "attach"} <= named
-
-
-def test_the_readme_begins_with_commands_that_need_no_published_package() -> None:
-    typed = [line for block in re.findall(r"^```console\n(.*?)^```", text("README.md"), re.M | re.S)
-             for line in re.findall(r"^\$ (\S+ \S+)", block, re.M)]  # fmt: skip
-    targets = set(re.findall(r"^([a-z-]+):", text("Makefile"), re.MULTILINE))
-    assert typed[:2] == ["make run", "make test"] and {"run", "test"} <= targets
-    before = text("README.md").partition("Once it is published")[0]
-    assert not re.search(r"(pipx|uv tool|pip) install '?mcp-hub|uvx mcp-hub", before)
 
 
 def test_contributing_names_what_exists() -> None:

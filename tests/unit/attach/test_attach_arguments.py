@@ -214,12 +214,7 @@ def test_the_mode_is_read_where_it_is_certain(text: str, mode: str | None) -> No
 
 @pytest.mark.parametrize(
     ("path", "more", "found"),
-    [
-        ("/a:/b", "/b:/a", "/a:/b"),
-        ("/a", "/c:/a:/c:/b", "/a:/c:/b"),
-        ("/a", "bin:.::/b", "/a:/b"),
-        ("/a", "", "/a"),
-    ],
+    [("/a:/b", "/b:/a", "/a:/b"), ("/a", "/c:/a:/c:/b", "/a:/c:/b"), ("/a", "bin:.::/b", "/a:/b"), ("/a", "", "/a")],
 )
 def test_only_what_is_new_and_absolute_comes_behind(path: str, more: str, found: str) -> None:
     assert widened(path, more) == found

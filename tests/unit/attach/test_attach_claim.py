@@ -192,12 +192,9 @@ def test_the_answer_follows_from_builds_and_wishes(hub: str, is_idle: bool, more
     assert reply.get("build") == (hub if status in ("busy", "ok") else None), "a busy hub that is older says so"
 
 
-def test_a_hub_takes_a_bounded_number_of_clients() -> None:
+def test_hello_names_open_streams_and_a_hub_takes_a_bounded_number_of_clients() -> None:
     replies = [greeting(Hello.of(FIELDS), "1.0", SETTINGS, clients=n, is_idle=False) for n in (255, 256)]
     assert [reply["status"] for reply in replies] == ["ok", "busy"] and "build" not in replies[1]
-
-
-def test_a_hello_names_the_streams_of_open_requests() -> None:
     hello = Hello.of({**FIELDS, "streams": '3 st_A\n"x y" st_B'})
     assert hello.streams == {3: "st_A", "x y": "st_B"}
     assert hello.caller.directory == "/home/ann"

@@ -38,10 +38,7 @@ ENTRIES: dict[str, tuple[Any, Any]] = {
     "zed": ({**ENTRY, "env": {}}, {"url": URL}),
     "codex": ({**ENTRY, "startup_timeout_sec": 30, "tool_timeout_sec": 3600}, {"url": URL}),
     "gemini": (ENTRY, {"url": URL, "type": "http"}),
-    "cline": (
-        {"transport": {"type": "stdio", **ENTRY}},
-        {"transport": {"type": "streamableHttp", "url": URL}},
-    ),
+    "cline": ({"transport": {"type": "stdio", **ENTRY}}, {"transport": {"type": "streamableHttp", "url": URL}}),
     "continue": (
         {"name": "mcp-hub", "type": "stdio", **ENTRY},
         {"name": "mcp-hub", "type": "streamable-http", "url": URL},
@@ -180,7 +177,7 @@ def test_client_is_there_when_its_folder_is(tmp_path: Path) -> None:
     assert [client.name for client in CLIENTS.values() if is_present(client, where)] == ["claude-code", "cursor"]
 
 
-def test_table_knows_older_files_aliases_and_kinds() -> None:
+def test_tables_and_the_page_name_every_client_with_its_aliases_and_kinds() -> None:
     where = Where("linux", HOME, {})
     assert HOME / ".aws/amazonq/mcp.json" in [file.path for file in client_files(CLIENTS["kiro"], where)]
     assert [file.path for file in project_files(CLIENTS["codex"], Path("/p"))] == [Path("/p/.codex/config.toml")]
@@ -188,17 +185,19 @@ def test_table_knows_older_files_aliases_and_kinds() -> None:
     names = [name for client in CLIENTS.values() for name in (client.name, *client.aliases)]
     assert len(names) == len(set(names))
     assert [client.name for client in WRITTEN if client.client_kind not in BUILT_IN_CLIENTS] == []
-
-
-KNOWN_BY_FORM = ("vscode-insiders", "lm-studio", "warp", "jetbrains-ai", "kimi", "pi")
-"""Clients whose files have the paths of others, or forms that say enough."""
-
-
-def test_every_client_has_conventions_by_which_its_files_are_read() -> None:
     assert [name for name in CLIENTS if name not in CONVENTIONS] == []
     assert [name for name in CLIENTS if not CONVENTIONS[name].files] == [
         name for name in CLIENTS if name in KNOWN_BY_FORM
     ]
+    page = (Path(__file__).parents[3] / "docs" / "install.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall("`([^`]*)`", row.split("|")[1])}
+    assert named == {name for client in WRITTEN for name in (client.name, *client.aliases)}
+    assert all(f"`{name}`" in page for name in CLIENTS)
+
+
+KNOWN_BY_FORM = ("vscode-insiders", "lm-studio", "warp", "jetbrains-ai", "kimi", "pi")
+"""Clients whose files have the paths of others, or forms that say enough."""
 
 
 @pytest.mark.parametrize("name", CLIENTS)
@@ -250,11 +249,3 @@ def test_texts_of_clients_are_read_as_data_or_refused() -> None:
         read_data("[" * 100_000, "mcp.json")
     text = json.dumps({"a": "// x /* y */ ,}", "b": 'q"//'})
     assert read_data(text, "x.json") == json.loads(text)
-
-
-def test_page_about_clients_names_each_of_them() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "install.md").read_text()
-    rows = [line for line in page.splitlines() if line.startswith("| `")]
-    named = {name for row in rows for name in re.findall("`([^`]*)`", row.split("|")[1])}
-    assert named == {name for client in WRITTEN for name in (client.name, *client.aliases)}
-    assert all(f"`{name}`" in page for name in CLIENTS)

@@ -96,11 +96,17 @@ def test_hub_reads_the_values_that_were_meant(folder: Path, monkeypatch: pytest.
     assert found.warnings == () and {"s3cr3t-of-file", "k-123456"} <= found.secrets
 
 
+class Terminal(io.BytesIO):
+    """The standard input of a person who types these bytes."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 def ask(monkeypatch: pytest.MonkeyPatch, *more: str, answers: str) -> Result:
     """The import with a person who agrees to it and then types these answers."""
     monkeypatch.setattr(import_dialog, "is_anybody_there", lambda: True)
-    stdin = io.BytesIO(f"y\n{answers}".encode())
-    stdin.isatty = lambda: True  # type: ignore[method-assign]
+    stdin = Terminal(f"y\n{answers}".encode())
     return CliRunner().invoke(main, ["import", ".vscode/mcp.json", "--no-count", *more], input=stdin)
 
 
@@ -242,10 +248,6 @@ def test_variables_that_a_known_command_wants_are_proposed(folder: Path, monkeyp
 
 
 def test_proposed_variables_are_written_once_a_person_agrees(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.BytesIO):
-        def isatty(self) -> bool:
-            return True
-
     for name in withheld(os.environ):
         monkeypatch.delenv(name)
     monkeypatch.setenv("DOCKER_HOST", "value-of-it")
@@ -347,10 +349,6 @@ def test_file_of_somebody_else_gets_variables_that_are_set_only_if_the_person_na
 def test_question_about_a_file_of_somebody_else_has_no_as_the_answer_of_an_empty_line(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Terminal(io.BytesIO):
-        def isatty(self) -> bool:
-            return True
-
     monkeypatch.setenv("GH_SECRET", "value-of-GH_SECRET")
     for name, ends in (("codex", 1), ("plain", 0)):
         (folder / "other.json").write_text(json.dumps({"mcpServers": {name: STRANGE[name]}}))

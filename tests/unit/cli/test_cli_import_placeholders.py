@@ -79,11 +79,16 @@ def test_project_of_opencode_reads_no_file_and_the_user_hears_of_it(home: Path) 
     assert "reads no files of yours" in done.stderr
 
 
-def test_own_configuration_of_opencode_reads_its_files_where_it_has_them(home: Path) -> None:
+def test_own_files_of_a_client_and_of_a_project_are_read(home: Path) -> None:
     server = {"type": "remote", "url": "https://x.example", "headers": {"A": "{file:./key}", "B": "{file:~/key}"}}
     servers, _ = imported(home, ".config/opencode/opencode.json", json.dumps({"mcp": {"o": server}}))
     folder = home / ".config" / "opencode"
     assert servers["o"]["headers"] == {"A": f"${{file:{folder / 'key'}}}", "B": "${file:~/key}"}
+    (home / "work").mkdir()
+    (home / "work" / ".env").write_text("KEY=CANARY0123456789\n")
+    server = {"command": "x", "envFile": "${workspaceFolder}/.env"}
+    servers, _ = imported(home, "work/.vscode/mcp.json", json.dumps({"servers": {"a": server}}))
+    assert servers["a"]["env"] == {"KEY": "${file:secrets/a.KEY}"}
 
 
 @pytest.mark.parametrize("env_file", ["~/secret.env", "../secret.env", "${workspaceFolder}/../secret.env", "link.env"])
@@ -106,14 +111,6 @@ def test_project_reads_no_file_of_variables_outside_of_it(home: Path, env_file: 
         _, done = imported(home, source, json.dumps(text))
         assert "file_unreadable" in done.stderr
         assert not [path for path in home.rglob("*") if path.is_file() and path.name.startswith("a.KEY")]
-
-
-def test_project_reads_its_own_file_of_variables(home: Path) -> None:
-    (home / "work").mkdir()
-    (home / "work" / ".env").write_text("KEY=CANARY0123456789\n")
-    server = {"command": "x", "envFile": "${workspaceFolder}/.env"}
-    servers, _ = imported(home, "work/.vscode/mcp.json", json.dumps({"servers": {"a": server}}))
-    assert servers["a"]["env"] == {"KEY": "${file:secrets/a.KEY}"}
 
 
 @pytest.mark.parametrize("folder", ["${HOME}", "x${file:y}", "{HOME}$", "a$"])

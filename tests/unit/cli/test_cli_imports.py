@@ -76,14 +76,11 @@ def test_four_clients_with_twelve_servers_give_ten_with_their_secrets_in_files(h
     assert snapshot(home) == before
 
 
-def test_dry_run_writes_nothing_and_shows_the_exact_command(home: Path) -> None:
+def test_dry_run_and_json_show_the_plan_and_write_nothing_unasked(home: Path) -> None:
     before = snapshot(home)
     done = run("import", "--all", "--dry-run")
     assert "uvx db-mcp --password '${file:secrets/db.arg2}'" in done.stdout
     assert snapshot(home) == before and not (home / "hub").exists()
-
-
-def test_json_has_the_plan_and_says_whether_it_was_written(home: Path) -> None:
     found = json.loads(run("import", "codex", "--dry-run", "--json").stdout)
     assert (found["written"], found["doubles"], found["tokens"]) == (False, 0, None)
     assert [one["name"] for one in found["servers"]] == ["team", "db", "broken"]
@@ -105,15 +102,12 @@ def test_import_keeps_the_comments_and_servers_of_the_configuration(home: Path) 
     assert servers(home)["time-claude-desktop"] == {"command": "uvx", "args": ["mcp-server-time"]}
 
 
-def test_one_client_is_imported_alone_and_others_are_named_in_errors(home: Path) -> None:
+def test_one_client_is_imported_alone_and_a_broken_file_stops_no_other(home: Path) -> None:
     run("import", "gemini", "--yes", "--no-count")
     assert list(servers(home)) == ["everything", "remote", "jobs"]
     assert "[unknown_client]" in run("import", "gemeni", code=2).stderr
     assert "[no_terminal]" in run("import", "cursor", code=2).stderr
     run("import", code=2)
-
-
-def test_broken_file_of_a_client_does_not_stop_the_others(home: Path) -> None:
     (home / ".cursor" / "mcp.json").write_text("{")
     done = import_all()
     assert "[invalid_json]" in done.stderr and "github" in servers(home)

@@ -104,12 +104,17 @@ def test_all_clients_get_the_hub_and_every_step_is_taken_back(home: Home, system
     assert home.run("install", "--undo").exit_code == 1
 
 
-def test_entry_names_the_configuration_and_the_kind(home: Home) -> None:
+def test_entry_names_configuration_and_kind_and_an_old_one_is_replaced_unshown(home: Home) -> None:
     path = home.write(".cursor/mcp.json", "")
     home.install("cursor")
     entry = json.loads(path.read_text())["mcpServers"]["mcp-hub"]
     assert os.path.isabs(entry["command"])
     assert entry["args"][-5:] == ["serve", "--config", str(home.config), "--client", "cursor"]
+    old = {"command": "old", "env": {"KEY": CANARY}, "headers": {"X": CANARY}}
+    path = home.write(".cursor/mcp.json", json.dumps({"mcpServers": {"mcp-hub": old}}))
+    result = home.install("cursor")
+    assert '- "command": "old"' in result.output.replace("   ", " ").replace("  ", " ")
+    assert set(json.loads(path.read_text())["mcpServers"]["mcp-hub"]) == {"command", "args"}
 
 
 @pytest.mark.processes
@@ -174,19 +179,6 @@ def test_client_that_cannot_be_edited_gets_a_snippet(home: Home) -> None:
 def test_wrong_arguments_are_usage_errors(home: Home, args: list[str], code: str) -> None:
     result = home.install(*args)
     assert result.exit_code == 2 and f"[{code}]" in result.stderr
-
-
-def test_configuration_must_exist(home: Home) -> None:
-    home.config.unlink()
-    assert home.install("cursor").exit_code == 2 and not (home.folder / ".cursor").exists()
-
-
-def test_old_entry_is_replaced_and_its_secrets_are_not_shown(home: Home) -> None:
-    old = {"command": "old", "env": {"KEY": CANARY}, "headers": {"X": CANARY}}
-    path = home.write(".cursor/mcp.json", json.dumps({"mcpServers": {"mcp-hub": old}}))
-    result = home.install("cursor")
-    assert '- "command": "old"' in result.output.replace("   ", " ").replace("  ", " ")
-    assert set(json.loads(path.read_text())["mcpServers"]["mcp-hub"]) == {"command", "args"}
 
 
 def test_lost_entry_is_noticed(home: Home) -> None:
@@ -362,8 +354,10 @@ def test_servers_of_four_clients_move_into_the_hub_and_back(home: Home, monkeypa
     assert home.contents() == before
 
 
-def test_links_are_printed_without_a_change(home: Home) -> None:
+def test_links_are_printed_without_a_change_and_a_configuration_must_exist(home: Home) -> None:
     before = home.contents()
     result = home.install("--link")
     assert result.exit_code == 0 and len(result.stdout.splitlines()) == 5 and home.contents() == before
     assert home.install("zed", "--link").exit_code == 2
+    home.config.unlink()
+    assert home.install("cursor").exit_code == 2 and not (home.folder / ".cursor").exists()

@@ -176,11 +176,17 @@ def test_entry_that_would_become_wider_is_refused(
     assert (home.folder / FILES[client][0]).read_bytes() == before
 
 
-def test_entry_of_a_hub_over_http_keeps_its_headers(home: Home) -> None:
+def test_entry_over_http_keeps_its_headers_and_servers_beside_a_refused_entry_stay(home: Home) -> None:
     entry_of(home, "cursor", {"url": "http://localhost:1/mcp", "headers": {"A": CANARY}, "disabled": True})
     assert home.install("cursor", "--http").exit_code == 0
     new = {"url": "http://127.0.0.1:8765/mcp", "headers": {"A": CANARY}, "disabled": True}
     assert entry_of(home, "cursor") == new
+    path = home.write(".cursor/mcp.json", "{}")
+    entry = {"command": "firejail", "args": ["mcp-hub", "serve"]}
+    path.write_text(json.dumps({"mcpServers": {"mcp-hub": entry, "new": {"command": "/nowhere/new"}}}))
+    before = home.contents()
+    result = home.install("cursor", "--import")
+    assert result.exit_code == 1 and "[client_entry_differs]" in result.stderr and home.contents() == before
 
 
 def test_configuration_that_is_gone_or_was_written_by_the_hub_gives_way(home: Home) -> None:
@@ -233,15 +239,6 @@ def test_entry_of_a_person_comes_back_into_a_file_that_was_rewritten(home: Home)
     assert json.loads(path.read_text()) == {"mine": 1, "mcpServers": {}}
     assert home.run("install", "--undo").exit_code == 0 and home.run("leave", "--yes").exit_code == 0
     assert entry_of(home, "cursor") == old
-
-
-def test_servers_beside_a_refused_entry_stay(home: Home) -> None:
-    path = home.write(".cursor/mcp.json", "{}")
-    entry = {"command": "firejail", "args": ["mcp-hub", "serve"]}
-    path.write_text(json.dumps({"mcpServers": {"mcp-hub": entry, "new": {"command": "/nowhere/new"}}}))
-    before = home.contents()
-    result = home.install("cursor", "--import")
-    assert result.exit_code == 1 and "[client_entry_differs]" in result.stderr and home.contents() == before
 
 
 @pytest.mark.parametrize("flag", [{"disabled": True}, {"enabled": False}])

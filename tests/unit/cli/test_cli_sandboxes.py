@@ -63,6 +63,17 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
+@pytest.fixture
+def confined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system with a sandbox again."""
+    monkeypatch.delenv(ABI_LIMIT)
+
+
+def sandbox_repairs(home: Path) -> list[str]:
+    found = found_repairs(home.parent / "hub" / "servers.yaml", os.environ)
+    return [repair.problem for repair in found if repair.code == "sandbox_off"]
+
+
 def run(*args: str, code: int = 0, answers: str | None = None) -> Result:
     stdin = io.BytesIO((answers or "").encode())
     stdin.isatty = lambda: answers is not None  # type: ignore[method-assign]
@@ -81,12 +92,10 @@ def entry(home: Path, *args: str, **env: str) -> dict[str, Any]:
 
 
 @needs_sandbox()
+@pytest.mark.usefixtures("confined")
 @pytest.mark.processes
 @pytest.mark.slow
-def test_an_import_puts_servers_that_start_into_a_sandbox_and_breaks_none(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv(ABI_LIMIT)
+def test_an_import_puts_servers_that_start_into_a_sandbox_and_breaks_none(home: Path) -> None:
     found = {
         "good": entry(home, str(home / "data"), API_KEY="k-1"),
         "needs": entry(home, NEEDED=str(home / "canary")),
@@ -118,12 +127,10 @@ def test_an_import_puts_servers_that_start_into_a_sandbox_and_breaks_none(
 
 
 @needs_sandbox()
+@pytest.mark.usefixtures("confined")
 @pytest.mark.processes
 @pytest.mark.slow
-def test_a_server_that_is_refused_is_added_without_a_sandbox_and_gets_one_when_it_starts(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv(ABI_LIMIT)
+def test_a_server_that_is_refused_is_added_without_a_sandbox_and_gets_one_when_it_starts(home: Path) -> None:
     canary = home / "canary"
     line = [sys.executable, "-S", str(home.parent / "server.py")]
     done = run("add", "s", "--env", f"NEEDED={canary}", "--", *line)
@@ -145,22 +152,18 @@ def test_a_server_that_is_refused_is_added_without_a_sandbox_and_gets_one_when_i
     run("sandbox", "--all", "off")
     assert servers(home)["s"]["sandbox"] is False
     assert "says on or off already. To change one: " in run("sandbox", "--all", "on").stderr
-    assert not [
-        one for one in found_repairs(home.parent / "hub" / "servers.yaml", os.environ) if one.code == "sandbox_off"
-    ]
+    assert not sandbox_repairs(home)
 
 
 @needs_sandbox()
-def test_a_person_who_says_no_is_asked_once_and_not_again(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(ABI_LIMIT)
+@pytest.mark.usefixtures("confined")
+def test_a_person_who_says_no_is_asked_once_and_not_again(home: Path) -> None:
     found = {"a": entry(home), "b": entry(home, "b"), "far": {"url": "https://mcp.example/mcp"}}
     (home / "client.json").write_text(json.dumps({"mcpServers": found}))
     done = run("import", str(home / "client.json"), "--no-count", answers="y\nn\n")
     assert done.stderr.count("Run these 2 servers in a sandbox? [Y/n]") == 1
     assert {name: own.get("sandbox") for name, own in servers(home).items()} == {"a": False, "b": False, "far": None}
-    assert not [
-        one for one in found_repairs(home.parent / "hub" / "servers.yaml", os.environ) if one.code == "sandbox_off"
-    ]
+    assert not sandbox_repairs(home)
     (home.parent / "hub" / "servers.yaml").unlink()
     done = run("import", str(home / "client.json"), "--no-count", "--no-sandbox", answers="y\n")
     assert "in a sandbox?" not in done.stderr and servers(home)["a"]["sandbox"] is False
@@ -182,14 +185,12 @@ def test_a_system_without_a_sandbox_gets_none_and_is_told_once(home: Path) -> No
     run("add", "u", "https://mcp.example/mcp", "--sandbox", code=2)
     run("add", "u", "https://mcp.example/mcp")
     assert "[misplaced_key]" in run("sandbox", "u", "off", code=2).stderr
-    assert not [
-        one for one in found_repairs(home.parent / "hub" / "servers.yaml", os.environ) if one.code == "sandbox_off"
-    ]
+    assert not sandbox_repairs(home)
 
 
 @needs_sandbox()
-def test_a_sandbox_of_defaults_holds_for_new_servers(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(ABI_LIMIT)
+@pytest.mark.usefixtures("confined")
+def test_a_sandbox_of_defaults_holds_for_new_servers(home: Path) -> None:
     (home.parent / "hub").mkdir()
     (home.parent / "hub" / "servers.yaml").write_text("servers: {}\ndefaults: {sandbox: on}\n")
     assert "The sandbox of `defaults` is for a, too" in run("add", "a", "--", "prog").stderr
@@ -246,10 +247,8 @@ def test_rows_of_the_command_show_the_whole_rule_and_each_refusal() -> None:
 
 
 @needs_sandbox()
-def test_a_server_without_a_sandbox_is_shown_with_that_which_it_would_have(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv(ABI_LIMIT)
+@pytest.mark.usefixtures("confined")
+def test_a_server_without_a_sandbox_is_shown_with_that_which_it_would_have(home: Path) -> None:
     run("add", "--no-sandbox", "a", "--", sys.executable, str(home / "data"))
     shown = run("sandbox", "a").stdout
     assert shown.startswith("a has no sandbox. With sandbox: on it would have this one:\n")
@@ -260,10 +259,8 @@ def test_a_server_without_a_sandbox_is_shown_with_that_which_it_would_have(
 
 
 @needs_sandbox()
-def test_doctor_names_servers_of_add_and_import_that_could_have_a_sandbox(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv(ABI_LIMIT)
+@pytest.mark.usefixtures("confined")
+def test_doctor_names_servers_of_add_and_import_that_could_have_a_sandbox(home: Path) -> None:
     path, plain = home.parent / "hub" / "servers.yaml", {"command": "prog"}
     path.parent.mkdir()
     own = {
@@ -279,7 +276,7 @@ def test_doctor_names_servers_of_add_and_import_that_could_have_a_sandbox(
     ]  # fmt: skip
     for document, lines in rows:
         path.write_text(json.dumps(document))
-        repairs = [one.problem for one in found_repairs(path, os.environ) if one.code == "sandbox_off"]
+        repairs = sandbox_repairs(home)
         assert len(repairs) == len(lines) and all(map(str.__contains__, repairs, lines)), repairs
 
 
@@ -323,6 +320,7 @@ def test_a_removed_server_leaves_its_private_home_which_purge_removes(
 
 
 @needs_sandbox()
+@pytest.mark.usefixtures("confined")
 @pytest.mark.parametrize(
     ("waits", "taken", "limits", "late"),
     [
@@ -334,7 +332,6 @@ def test_trials_have_a_time_for_each_eight_servers_and_twice_that_for_all(
     waits: bool | None, taken: float, limits: list[float], late: int, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`waits`: a person at a terminal; None: `mcp-hub sandbox --all on`."""
-    monkeypatch.delenv(ABI_LIMIT)
     clock, seen = HandClock(), list[float]()
 
     def started(loaded: object, names: Collection[str], longest: float) -> dict[str, str]:
@@ -354,11 +351,11 @@ def test_trials_have_a_time_for_each_eight_servers_and_twice_that_for_all(
 
 
 @needs_sandbox()
+@pytest.mark.usefixtures("confined")
 @pytest.mark.processes
 def test_servers_that_never_answer_end_an_import_without_a_terminal_soon(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(ABI_LIMIT)
     monkeypatch.setattr(trials, "UNATTENDED", 1.5)
     silent = {f"silent{number}": {"command": "sleep", "args": [str(600 + number)]} for number in range(2)}
     (home / "claude.json").write_text(json.dumps({"mcpServers": silent}))

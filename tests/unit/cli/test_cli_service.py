@@ -51,11 +51,15 @@ def own(config: str = "/home/ann/servers.yaml", home: str = "/home/ann") -> HubS
     return HubService(["/opt/hub/bin/python", "-m", "mcp_hub"], config, "/opt/hub/bin:/usr/bin", home)
 
 
-def test_linux_gets_a_unit_of_the_user() -> None:
+def test_linux_gets_a_unit_of_the_user_in_which_nothing_of_a_path_means_anything() -> None:
     made = plan("linux", own(), 1000)
     assert made is not None and made.text.decode() == UNIT
     assert made.file == Path("/home/ann/.config/systemd/user/mcp-hub.service")
     assert made.starts[-1] == ("systemctl", "--user", "enable", "--now", "mcp-hub.service")
+    made = plan("linux", own(ODD), 1000)
+    assert made is not None
+    (start,) = [line for line in made.text.decode().splitlines() if line.startswith("ExecStart=")]
+    assert start.endswith(r'"/home/ann/my \"50%%\" $$HOME \\ servers; rm -rf & é.yaml"')
 
 
 def test_macos_gets_an_agent_of_the_user() -> None:
@@ -137,13 +141,6 @@ def test_each_system_is_asked_before_it_is_told(name: str, home: Path, monkeypat
     again = [made.reaches, *([made.asks, *made.yields] if made.yields else ()), *made.starts]
     assert calls == [*first, *again, made.reaches, made.asks, *made.stops, *made.removes]
     assert not made.file.exists()
-
-
-def test_nothing_in_a_path_means_anything_to_systemd() -> None:
-    made = plan("linux", own(ODD), 1000)
-    assert made is not None
-    (start,) = [line for line in made.text.decode().splitlines() if line.startswith("ExecStart=")]
-    assert start.endswith(r'"/home/ann/my \"50%%\" $$HOME \\ servers; rm -rf & é.yaml"')
 
 
 @pytest.mark.processes

@@ -41,13 +41,22 @@ def test_reason_comes_without_the_output(text: str | None, said: str) -> None:
     assert reason(UpstreamStatus("s", UpstreamState.FAILED, text)) == said
 
 
-def test_protocol_names_version_and_era() -> None:
+def test_data_of_a_server_are_those_of_rest_and_count_what_clients_get() -> None:
     assert (
         protocol(UpstreamStatus("s", UpstreamState.READY, era=Era.MODERN, version="2026-07-28"))
         == "2026-07-28 (modern)"
     )
     assert protocol(UpstreamStatus("s", UpstreamState.READY, era=Era.HANDSHAKE)) == "handshake"
     assert protocol(DOWN) == ""
+    own = ServerInfo("git", "ready", 0, entries={"tool": 3, "prompt": 1})
+    assert [server_data(own)[kind] for kind in ("tools", "prompts", "resources")] == [3, 1, 0]
+    assert server_data(replace(own, offered={"tool": 2}))["tools"] == 2
+    assert server_data(replace(own, offered={}))["tools"] == 0
+    listed = "2026-11-20T11:00:00.000Z"
+    own = ServerInfo("git", "failed", 2, reason="x", code="y", era="modern", version="z", pid=7, listed=listed)
+    assert status_of(own) == UpstreamStatus(
+        "git", UpstreamState.FAILED, "x", Era.MODERN, "z", restarts=2, pid=7, listed_at=1795172400.0, code="y"
+    )
 
 
 def test_reasons_hold_neither_secrets_nor_control_characters() -> None:
@@ -56,12 +65,17 @@ def test_reasons_hold_neither_secrets_nor_control_characters() -> None:
     assert reasons([status]) == [("s has failed: bad key ***", ""), ("  | \\x1b[31m***", "dim")]
 
 
-def test_a_hub_that_ends_promises_no_restart() -> None:
+def test_hub_that_ends_promises_no_restart_and_its_servers_have_failed() -> None:
     down = UpstreamStatus("s", UpstreamState.BACKING_OFF, "exited. Read its log.", code="start_crashed", listed_at=1)
     ((line, _),) = reasons([down])
     assert line.startswith("s is restarted soon: exited. Read its log. [start_crashed] Its list is from ")
     assert line.endswith(" ago.")
     assert reasons([down], ends=True)[0][0].startswith("s has failed: exited.")
+    servers = [ServerInfo("a", "backing_off", 0, reason="exited"), ServerInfo("b", "starting", 0)]
+    states = [column for column in server_table(servers, ends=True).columns if column.header == "state"]
+    assert [str(cell) for cell in states[0].cells] == ["failed", "starting"]
+    (state,) = [column for column in server_table(servers).columns if column.header == "state"]
+    assert [str(cell) for cell in state.cells] == ["backing_off", "starting"]
 
 
 def test_outcome_names_each_server_that_does_not_work_and_promises_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,22 +110,12 @@ def test_outcome_names_each_server_that_does_not_work_and_promises_nothing(capsy
             "s cost 16,708 tokens in every session; through the hub 674",
         ),
         (MeasuredCosts(21, 4143, 4392, budget=8000), " 4,392: up to 8,000 it lists all of them in full."),
-        (
-            MeasuredCosts(1, 90, 536, mode="names"),
-            "1 tool costs 90 tokens in every session; through the hub 536, ",
-        ),
+        (MeasuredCosts(1, 90, 536, mode="names"), "1 tool costs 90 tokens in every session; through the hub 536, "),
         (MeasuredCosts(2, 9000, 9100, expose="full"), "has it list all of them (expose: full)."),
     ],
 )
 def test_saving_is_one_sentence_also_where_nothing_is_saved(costs: MeasuredCosts, said: str) -> None:
     assert said in saving(costs) and saving(costs).count(". ") == 0
-
-
-def test_data_of_a_server_counts_what_clients_get_if_the_hub_says_so() -> None:
-    own = ServerInfo("git", "ready", 0, entries={"tool": 3, "prompt": 1})
-    assert [server_data(own)[kind] for kind in ("tools", "prompts", "resources")] == [3, 1, 0]
-    assert server_data(replace(own, offered={"tool": 2}))["tools"] == 2
-    assert server_data(replace(own, offered={}))["tools"] == 0
 
 
 @pytest.mark.parametrize(
@@ -122,22 +126,6 @@ def test_a_row_names_the_rule_for_logs_and_counts_what_was_kept(logs: LogFlow | 
     made = server_table([ServerInfo("git", "ready", 0, logs=logs)])
     (column,) = (column for column in made.columns if column.header == "logs")
     assert list(column.cells) == [shown]
-
-
-def test_server_that_nothing_restarts_has_failed() -> None:
-    servers = [ServerInfo("a", "backing_off", 0, reason="exited"), ServerInfo("b", "starting", 0)]
-    states = [column for column in server_table(servers, ends=True).columns if column.header == "state"]
-    assert [str(cell) for cell in states[0].cells] == ["failed", "starting"]
-    (state,) = [column for column in server_table(servers).columns if column.header == "state"]
-    assert [str(cell) for cell in state.cells] == ["backing_off", "starting"]
-
-
-def test_state_over_rest_is_the_state() -> None:
-    listed = "2026-11-20T11:00:00.000Z"
-    own = ServerInfo("git", "failed", 2, reason="x", code="y", era="modern", version="z", pid=7, listed=listed)
-    assert status_of(own) == UpstreamStatus(
-        "git", UpstreamState.FAILED, "x", Era.MODERN, "z", restarts=2, pid=7, listed_at=1795172400.0, code="y"
-    )
 
 
 def test_of_many_notices_about_a_server_ten_are_shown() -> None:
@@ -230,14 +218,7 @@ AGAIN = ServerInfo("a", "starting", 1, reason="exited with code 1", code="start_
 
 @pytest.mark.parametrize(
     ("states", "questions"),
-    [
-        ([UP], 1),
-        ([FIRST, UP], 2),
-        ([FIRST, TURN, UP], 3),
-        ([TURN, AGAIN], 2),
-        ([AGAIN], 1),
-        ([FIRST], 0),
-    ],
+    [([UP], 1), ([FIRST, UP], 2), ([FIRST, TURN, UP], 3), ([TURN, AGAIN], 2), ([AGAIN], 1), ([FIRST], 0)],
 )
 async def test_server_on_its_way_up_is_waited_for(
     states: Sequence[ServerInfo], questions: int, monkeypatch: pytest.MonkeyPatch

@@ -36,6 +36,7 @@ def test_what_a_terminal_obeys_is_spelled_out() -> None:
     assert seen.startswith("\\x1b[2J") and "\\u202e" in seen and "\\U000e0041" in seen and "\\ud800" in seen
     assert seen.endswith(" plain é 中 \U0001f600\n\ttab")
     assert visible(seen) == seen
+    assert visible("a\x1b[2Jb\r\nc\td\x07\x9b\n") == "a\\x1b[2Jb\nc\td\\x07\\x9b\n"
 
 
 UNSEEN = (

@@ -172,11 +172,15 @@ def test_options_that_do_not_fit_are_refused(file: Path, args: tuple[str, ...]) 
     assert text(file) == BEFORE
 
 
-def test_text_that_cannot_be_edited_gets_the_lines_to_paste_without_the_secret(file: Path) -> None:
+def test_first_server_makes_a_private_file_and_what_cannot_be_edited_gets_lines_to_paste(file: Path) -> None:
     file.write_text("servers:\n  ? time\n  : {command: x}\n")
     done = run("add", "s", "--env", f"API_KEY={CANARY}", "--", "prog", code=2)
     assert "[not_editable]" in done.stderr and "command: prog" in done.stdout
     assert not (file.parent / "secrets").exists()
+    file.unlink()
+    run("add", "a", "--cwd", "~", "--", "prog")
+    assert servers(file) == {"a": {"command": "prog", "cwd": os.path.expanduser("~")}}
+    assert file.stat().st_mode & 0o777 == 0o600
 
 
 def test_link_is_followed_and_stays(file: Path) -> None:
@@ -187,13 +191,6 @@ def test_link_is_followed_and_stays(file: Path) -> None:
     target.unlink()
     assert "[dangling_link]" in run("add", "a", "--", "x", code=2).stderr
     assert file.is_symlink() and not target.exists()
-
-
-def test_first_server_makes_the_file_for_nobody_elses_eyes(file: Path) -> None:
-    file.unlink()
-    run("add", "a", "--cwd", "~", "--", "prog")
-    assert servers(file) == {"a": {"command": "prog", "cwd": os.path.expanduser("~")}}
-    assert file.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.processes

@@ -321,10 +321,14 @@ def test_list_of_tools_that_does_not_fit_is_left_out(written: str) -> None:
     assert warning.code == "ignored_key" and "tools.allow" in warning.message and "tools.deny" in warning.message
 
 
-def test_slip_in_a_key_is_reported_with_the_error_that_it_leads_to() -> None:
+def test_slip_or_unset_input_is_reported_with_the_error_that_it_leads_to() -> None:
     problem, slip = findings(loaded, '{\n "mcpServers": {\n  "git": {\n   "commnd": "x"}}}')
     assert problem.startswith("c.json:3: mcpServers.git [missing_key]")
     assert slip == "c.json:4: mcpServers.git.commnd [unknown_key]"
+    text = '{"servers": {"a": {"command": "x", "env": {"KEY": "${input:other-key}"}}}, "inputs": []}'
+    assert findings(loaded, text) == ["c.json:1: servers.a.env.KEY [variable_not_set]"]
+    with pytest.raises(ConfigError, match="OTHER_KEY"):
+        loaded(text)
 
 
 @pytest.mark.parametrize(
@@ -338,10 +342,3 @@ def test_slip_in_a_key_is_reported_with_the_error_that_it_leads_to() -> None:
 def test_files_of_our_own_stay_strict(text: str, name: str) -> None:
     (found,) = findings(loaded, text, name)
     assert "autoApprove [unknown_key]" in found
-
-
-def test_input_of_vs_code_that_is_not_in_the_environment_is_an_error_that_names_the_variable() -> None:
-    text = '{"servers": {"a": {"command": "x", "env": {"KEY": "${input:other-key}"}}}, "inputs": []}'
-    assert findings(loaded, text) == ["c.json:1: servers.a.env.KEY [variable_not_set]"]
-    with pytest.raises(ConfigError, match="OTHER_KEY"):
-        loaded(text)

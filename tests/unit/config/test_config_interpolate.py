@@ -67,24 +67,19 @@ def test_file_comes_without_one_trailing_newline(tmp_path: Path, content: str, r
     assert filled("${file:key}", tmp_path) == result
 
 
-def test_file_that_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Unresolved, match=f"cannot read file {tmp_path}/none: No such file"):
-        filled("${file:none}", tmp_path)
-
-
 @pytest.mark.parametrize(
-    ("content", "message"), [(b"x" * 65537, "larger than 65536 bytes"), (b"\xff\xfe", "not UTF-8 text")]
+    ("name", "content", "message"),
+    [
+        ("none", b"", "cannot read file {}/none: No such file"),
+        ("key", b"x" * 65537, "larger than 65536 bytes"),
+        ("key", b"\xff\xfe", "not UTF-8 text"),
+        *((name, b"", "not a regular file") for name in ("/dev/zero", ".")),
+    ],
 )
-def test_file_that_is_no_short_text_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+def test_file_that_is_no_short_text_is_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / "key").write_bytes(content)
-    with pytest.raises(Unresolved, match=message):
-        filled("${file:key}", tmp_path)
-
-
-@pytest.mark.parametrize("name", ["/dev/zero", "."])
-def test_what_is_no_regular_file_is_never_read(tmp_path: Path, name: str) -> None:
-    with pytest.raises(Unresolved, match="not a regular file"):
-        filled("${file:" + name + "}", tmp_path)
+    with pytest.raises(Unresolved, match=message.format(tmp_path)):
+        filled(f"${{file:{name}}}", tmp_path)
 
 
 def test_values_from_outside_are_secret_but_for_home_and_short_words(tmp_path: Path) -> None:

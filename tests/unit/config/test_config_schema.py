@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
 from types import UnionType
@@ -70,80 +70,51 @@ def test_defaults_are_the_documented_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"),
+    ("parse", "text", "number"),
     [
-        ("30m", 1800.0),
-        ("2s", 2.0),
-        ("250ms", 0.25),
-        ("6h", 21600.0),
-        ("1h30m", 5400.0),
-        ("1.5s", 1.5),
-        (" 7 ", 7.0),
-        (3, 3.0),
-        (0.5, 0.5),
-        (0, 0.0),
+        (parse_duration, "30m", 1800.0),
+        (parse_duration, "2s", 2.0),
+        (parse_duration, "250ms", 0.25),
+        (parse_duration, "6h", 21600.0),
+        (parse_duration, "1h30m", 5400.0),
+        (parse_duration, "1.5s", 1.5),
+        (parse_duration, " 7 ", 7.0),
+        (parse_duration, 3, 3.0),
+        (parse_duration, 0.5, 0.5),
+        (parse_duration, 0, 0.0),
+        (parse_size, "32MiB", 32 << 20),
+        (parse_size, "1MB", 10**6),
+        (parse_size, "4 kb", 4000),
+        (parse_size, "1.5KiB", 1536),
+        (parse_size, "2GiB", 2 << 30),
+        (parse_size, "12B", 12),
+        (parse_size, "7", 7),
+        (parse_size, 9, 9),
     ],
 )
-def test_duration_is_read_as_seconds(text: object, seconds: float) -> None:
-    assert parse_duration(text) == seconds
+def test_duration_is_read_as_seconds_and_a_size_as_bytes(
+    parse: Callable[[object], object], text: object, number: float
+) -> None:
+    assert parse(text) == number
+
+
+NOT_READ: list[tuple[Callable[[object], object], str, tuple[object, ...]]] = [
+    (parse_duration, "expected a duration", ("", "m", "30 minutes", "1h 30m", "-1s", "9" * 65, "٣s", True, None, [])),
+    (parse_duration, "expected a duration", (-1, -(10**400), float("nan"), float("inf"))),
+    (parse_duration, "longer than the limit of 366 days", (LONGEST + 1, "367d", 10**400, "9" * 60 + "h")),
+    (parse_size, "expected a size", ("", "MiB", "1 MiBs", "-1", 0, -5, "0.1B", True, 1.5, None)),
+    (parse_size, "larger than the limit of 1 TiB", ("1025GiB",)),
+]
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "m",
-        "30 minutes",
-        "1h 30m",
-        "-1s",
-        -1,
-        -(10**400),
-        True,
-        None,
-        [],
-        float("nan"),
-        float("inf"),
-        "9" * 65,
-        "٣s",
-    ],
+    ("parse", "said", "text"), [(parse, said, text) for parse, said, texts in NOT_READ for text in texts]
 )
-def test_what_is_no_duration_is_refused(text: object) -> None:
-    with pytest.raises(ValueError, match="expected a duration"):
-        parse_duration(text)
-
-
-@pytest.mark.parametrize("text", [LONGEST + 1, "367d", 10**400, "9" * 60 + "h"])
-def test_duration_beyond_the_limit_is_refused(text: object) -> None:
-    with pytest.raises(ValueError, match="longer than the limit of 366 days"):
-        parse_duration(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("32MiB", 32 << 20),
-        ("1MB", 10**6),
-        ("4 kb", 4000),
-        ("1.5KiB", 1536),
-        ("2GiB", 2 << 30),
-        ("12B", 12),
-        ("7", 7),
-        (9, 9),
-    ],
-)
-def test_size_is_read_as_bytes(text: object, size: int) -> None:
-    assert parse_size(text) == size
-
-
-@pytest.mark.parametrize("text", ["", "MiB", "1 MiBs", "-1", 0, -5, "0.1B", True, 1.5, None])
-def test_what_is_no_size_is_refused(text: object) -> None:
-    with pytest.raises(ValueError, match="expected a size"):
-        parse_size(text)
-
-
-def test_size_beyond_the_limit_is_refused() -> None:
-    with pytest.raises(ValueError, match="larger than the limit of 1 TiB"):
-        parse_size("1025GiB")
+def test_what_is_no_quantity_or_beyond_its_limit_is_refused(
+    parse: Callable[[object], object], said: str, text: object
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        parse(text)
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_exact_name_wins_over_globs_and_these_go_in_written_order(tool: str, rul
     assert settings(SERVER).tool_rules("ci", tool) == rules
 
 
-def test_rules_are_found_once_and_bounded_in_number() -> None:
+def test_rules_are_found_once_bounded_in_number_and_forgotten_by_a_copy() -> None:
     own = settings(SERVER)
     first = own.tool_rules("ci", "run_tests")
     assert own.tool_rules("ci", "run_tests") is first
@@ -81,9 +81,6 @@ def test_rules_are_found_once_and_bounded_in_number() -> None:
         own.tool_rules("ci", f"t{number}")
     again = own.tool_rules("ci", "run_tests")
     assert again == first and again is not first
-
-
-def test_copy_with_other_servers_forgets_the_old_rules() -> None:
     old, new = settings(" {a: {command: x, task: never}}"), settings(" {a: {command: x, task: always}}")
     assert old.tool_rules("a", "t").task == "never"
     for deep in (False, True):
@@ -163,14 +160,11 @@ def test_entry_tells_by_which_of_its_keys_lists_differ(entry: str, changed: tupl
     assert own.changed() == changed
 
 
-def test_bad_default_is_found_where_it_stands() -> None:
+def test_bad_default_is_found_where_it_stands_and_shows_nothing_put_in() -> None:
     with pytest.raises(ConfigError, match=r"^servers\.yaml:2: defaults\.orphan: .*\[invalid_value\]$"):
         settings(" {a: {command: x}}", "defaults: {orphan: 0}")
     with pytest.raises(ConfigError, match=r"^servers\.yaml:2: defaults\.per_tool: .*\[unknown_key\]$"):
         settings(" {a: {command: x}}", "defaults: {per_tool: {}}")
-
-
-def test_finding_does_not_show_what_was_put_in() -> None:
     env = {"WORD": "s3cr3t-word"}
     with pytest.raises(ConfigError) as caught:
         settings(

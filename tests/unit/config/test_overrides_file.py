@@ -185,9 +185,11 @@ def test_a_file_of_somebody_else_is_not_and_the_error_says_how_to_fix_it() -> No
     assert problem is not None and "belongs to user 4343" in problem and "chown" in problem and OVERRIDE in problem
 
 
-def test_root_runs_nobody_elses_commands_either() -> None:
+def test_root_and_those_who_trust_others_say_whose_file_is_believed() -> None:
     assert problem_of_config(file_of(OTHER, 0o600), {}, 0) is not None
     assert problem_of_config(file_of(0, 0o600), {}, 0) is None
+    for value, is_trusted in (("1", True), ("0", False), ("", False)):
+        assert (problem_of_config(file_of(OTHER, 0o666), {OVERRIDE: value}, ME) is None) is is_trusted
 
 
 @pytest.mark.parametrize(("mode", "who"), [(0o664, "its group"), (0o646, "everybody"), (0o666, "everybody")])
@@ -208,11 +210,6 @@ def test_a_group_of_the_owner_alone_is_nobody_else(monkeypatch: pytest.MonkeyPat
     crowded = grp.struct_group((root.pw_name, "x", root.pw_gid, ["root", "alice"]))
     monkeypatch.setattr(grp, "getgrgid", lambda gid: crowded)
     assert problem_of_config(own, {}, 0) is not None
-
-
-def test_who_trusts_others_can_say_so_but_not_in_the_file() -> None:
-    for value, is_trusted in (("1", True), ("0", False), ("", False)):
-        assert (problem_of_config(file_of(OTHER, 0o666), {OVERRIDE: value}, ME) is None) is is_trusted
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])

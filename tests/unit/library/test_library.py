@@ -110,16 +110,20 @@ async def test_what_on_event_raises_ends_the_call(hub: Hub) -> None:
         await hub.call_tool("jobs_run_job", {"steps": 900, "seconds": 60}, on_event=on_event)
 
 
-async def test_the_tool_of_a_server_that_failed_says_so(tmp_path: Path) -> None:
+async def test_failed_server_and_a_result_without_a_model_say_so(tmp_path: Path) -> None:
     config = {"servers": {"bad": {"local": "absent_module_of_test:registry"}}, "hub": {"store": "memory"}}
     async with hub_of(tmp_path, config) as hub:
         assert [(status.server, status.state.value) for status in hub.servers()] == [("bad", "failed")]
         with pytest.raises(UpstreamUnavailable, match="absent_module_of_test"):
             await hub.call_tool("bad_tool")
+    async with hub_of(tmp_path, ODD) as hub:
+        with pytest.raises(ModelMismatch, match="raw=True"):
+            await hub.call_tool("odd_block")
+        assert b'"type":"hologram"' in await hub.call_tool("odd_block", raw=True)
 
 
 @pytest.mark.slow
-async def test_a_stream_continues_behind_any_event_without_gap_or_repeat(hub: Hub) -> None:
+async def test_a_stream_continues_behind_any_event_and_after_its_follower_has_left(hub: Hub) -> None:
     async with hub.stream_tool("jobs_run_job", {"steps": 4, "seconds": 0.2}) as stream:
         whole = [(stream.cursor, shown(event)) async for event in stream]
         assert (await stream.result()).structured_content == {"steps": 4, "seconds": 0.2, "status": "done"}
@@ -127,10 +131,6 @@ async def test_a_stream_continues_behind_any_event_without_gap_or_repeat(hub: Hu
     for cursor, _ in whole[:-1]:
         async with hub.resume(stream.id, after=cursor) as again:
             assert [(again.cursor, shown(event)) async for event in again] == [own for own in whole if own[0] > cursor]
-
-
-@pytest.mark.slow
-async def test_a_call_continues_after_its_follower_has_left(hub: Hub) -> None:
     async with hub.stream_tool("jobs_run_job", {"steps": 5, "seconds": 0.3}) as stream:
         async for _ in stream:
             break
@@ -155,13 +155,6 @@ async def test_stream_needs_no_block_and_ends_when_it_is_cancelled(hub: Hub) -> 
 async def test_an_unknown_stream_is_refused(hub: Hub, id_: str) -> None:
     with pytest.raises(UnknownStream):
         await anext(hub.resume(id_))
-
-
-async def test_a_result_that_fits_no_model_can_be_had_raw(tmp_path: Path) -> None:
-    async with hub_of(tmp_path, ODD) as hub:
-        with pytest.raises(ModelMismatch, match="raw=True"):
-            await hub.call_tool("odd_block")
-        assert b'"type":"hologram"' in await hub.call_tool("odd_block", raw=True)
 
 
 async def test_calls_of_other_tools_that_a_function_shows_are_in_the_stream_of_its_call(tmp_path: Path) -> None:

@@ -75,12 +75,12 @@ class Balancer:
                 self._open.discard(scope)
 
     async def _relay(self, near: SocketStream, begun: bytes) -> None:
-        far = await self._connected()
-        if far is None:
+        connected = await self._connected()
+        if connected is None:
             await near.send(_NOBODY)
             return
+        far, place = connected
         head, end, rest = begun.partition(b"\r\n\r\n")
-        place = far.extra(SocketAttribute.remote_address)
         self.taken.append((head.partition(b" ")[0].decode("ascii", "replace"), f"http://{place[0]}:{place[1]}"))
         request = _CONNECTION.sub(b"", head) + b"\r\nConnection: close" + end + rest
         count = None
@@ -92,14 +92,14 @@ class Balancer:
             if count == 0:
                 await near.send(_LOST)
 
-    async def _connected(self) -> SocketStream | None:
-        """A connection to the next replica that accepts one."""
+    async def _connected(self) -> tuple[SocketStream, tuple[str, int]] | None:
+        """A connection to the next replica that accepts one, and its address: one that was killed has none any more."""
         first = next(self._turn)
         for number in range(first, first + len(self._replicas)):
             replica = self._replicas[number % len(self._replicas)]
             if replica not in self._unhealthy:
                 with suppress(OSError, TimeoutError), anyio.fail_after(_PATIENCE):
-                    return await anyio.connect_tcp(*replica)
+                    return await anyio.connect_tcp(*replica), replica
         return None
 
     async def _check(self, replica: tuple[str, int]) -> None:

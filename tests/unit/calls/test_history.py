@@ -29,6 +29,7 @@ from mcp_hub.stores.history.base import (
 from mcp_hub.stores.history.file import HistoryFile
 from mcp_hub.stores.history.reading import texts_of
 from tests.unit.calls.past import Lists, arguments_in, end, history_file, keep, kept, new_journal, past_call
+from tests.unit.wire.raw_lines import group
 
 pytestmark = pytest.mark.anyio
 
@@ -306,13 +307,12 @@ async def test_calls_are_written_once_that_works_though_no_other_call_comes(monk
     journal = new_journal(store)
     store.full = True
     await keep(journal, past_call())
-    async with anyio.create_task_group() as tasks:
+    async with group() as tasks:
         tasks.start_soon(journal.run)
         store.full = False
         with anyio.fail_after(240):
             while not await kept(store):
                 await anyio.lowlevel.checkpoint()
-        tasks.cancel_scope.cancel()
     assert journal.failing == ""
 
 

@@ -25,6 +25,7 @@ from mcp_hub.upstreams.supervision.server import Handover, SupervisorRules
 from tests.unit.calls.virtual_time import LoopClock
 from tests.unit.upstreams.function_calls import Recorder, request
 from tests.unit.upstreams.toy_servers import ToyConnection, Toys
+from tests.unit.wire.raw_lines import group
 
 
 @dataclass
@@ -179,8 +180,7 @@ async def following(
     )  # fmt: skip
     if known is not None:
         upstream.lifecycle.inherit(known)
-    async with anyio.create_task_group() as tasks:
+    async with group() as tasks:
         tasks.start_soon(upstream.lifecycle.run)
         yield Followed(toys, upstream, eras, tasks)
-        tasks.cancel_scope.cancel()
     assert toys.running == [] and toys.alive == 0

@@ -23,6 +23,7 @@ from mcp_hub.upstreams.executors.upstream import ExecutorUpstream, _Posted
 from tests.unit.calls.virtual_time import named_like
 from tests.unit.fakes import Channel
 from tests.unit.upstreams.function_calls import request
+from tests.unit.wire.raw_lines import group
 
 STEP = b'{"type":"progress","data":{"progress":1}}'
 ASK = b'{"type":"input-required","data":{"key":"mine","method":"elicitation/create","params":{"message":"?"}}}'
@@ -112,9 +113,8 @@ def played(**limits: Any) -> Callable[[Callable[..., Awaitable[None]]], Callable
             upstream = ExecutorUpstream("virtual", changes, clock, bounds, after)
             upstream.register("p", "e", [tool("t")])
             with anyio.fail_after(240):
-                async with anyio.create_task_group() as tasks:
+                async with group() as tasks:
                     await script(Hub(upstream, clock, changes, Calls(upstream, tasks)), **given)
-                    tasks.cancel_scope.cancel()
 
         return named_like(script, test)
 

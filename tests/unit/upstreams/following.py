@@ -13,7 +13,7 @@ from mcp_hub.upstreams.peer.state import Observer, ServerLogs
 from mcp_hub.upstreams.peer.subscriptions import ServerSubscriptions
 from tests.unit.upstreams.function_calls import request
 from tests.unit.upstreams.scripted import Script, Server, talking, together
-from tests.unit.wire.raw_lines import WAIT
+from tests.unit.wire.raw_lines import WAIT, group
 
 UPDATED = "notifications/resources/updated"
 
@@ -60,11 +60,10 @@ class Following(Observer):
     async def connected(self, script: Script | None = None, **capabilities: Any) -> AsyncIterator[Server]:
         """A connection on which the lists may be read; `script` is what the server does until then."""
         async with talking(self.era, observer=self, **capabilities) as (self.peer, server):
-            async with anyio.create_task_group() as tasks:
+            async with group() as tasks:
                 starting = tasks.start(self.subscriptions.follow, self.peer, self.timeout)
                 await (starting if script is None else together(script(server), starting))
                 yield server
-                tasks.cancel_scope.cancel()
 
 
 async def silent(server: Server) -> None:

@@ -18,7 +18,7 @@ from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.server import SupervisorRules
 from tests.unit.upstreams.scripted import DISCOVERED, INITIALIZED
 from tests.unit.wire.http_server import HttpServer, Reply, Request, Script
-from tests.unit.wire.raw_lines import WAIT, within
+from tests.unit.wire.raw_lines import WAIT, group, within
 from tests.upstreams.child import HttpUpstream
 
 Answering = Callable[[Request, Reply], Awaitable[None]]
@@ -81,13 +81,12 @@ async def connection(
 ) -> AsyncIterator[tuple[HttpConnection, Peer]]:
     """An open connection. What goes wrong is in an `ExceptionGroup`."""
     made = HttpConnection("far", HttpSpec(**{"url": server.url, **spec}), memory or unknown(), None, wanted)
-    async with anyio.create_task_group() as tasks:
+    async with group() as tasks:
         try:
             peer = await within(made.open(tasks))
             yield made, peer
         finally:
             await made.close()
-        tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
@@ -98,10 +97,9 @@ async def supervised(server: HttpServer | HttpUpstream, **spec: Any) -> AsyncIte
     supervisor = ManagedUpstream(
         "far", lambda: HttpConnection("far", made, memory), SupervisorRules(), clock=SystemClock(), changes=changes
     )
-    async with anyio.create_task_group() as tasks:
+    async with group() as tasks:
         tasks.start_soon(supervisor.lifecycle.run)
         yield supervisor
-        tasks.cancel_scope.cancel()
 
 
 async def ready(supervisor: ManagedUpstream, restarts: int = 0) -> None:

@@ -19,7 +19,7 @@ from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from tests.unit.upstreams.scripted import Server, talking
-from tests.unit.wire.raw_lines import WAIT
+from tests.unit.wire.raw_lines import WAIT, group
 from tests.upstreams.child import until
 
 ALL: JsonObject = {"roots": {}, "sampling": {}, "elicitation": {}}
@@ -119,14 +119,6 @@ class Running:
             for event in self._progress.take()
             if isinstance(event, Progressed)
         ]
-
-
-@asynccontextmanager
-async def group() -> AsyncIterator[anyio.abc.TaskGroup]:
-    """A task group that is cancelled in the end."""
-    async with anyio.create_task_group() as tasks:
-        yield tasks
-        tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager

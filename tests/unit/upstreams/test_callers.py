@@ -21,7 +21,8 @@ from mcp_hub.upstreams.peer.tasks import ServerTasks, _ModernTask
 from mcp_hub.wire.base import Pending
 from tests.unit.upstreams.function_calls import Recorder
 from tests.unit.upstreams.scripted import Server, talking
-from tests.unit.upstreams.task_calls import call, group
+from tests.unit.upstreams.task_calls import call
+from tests.unit.wire.raw_lines import group
 
 pytestmark = pytest.mark.anyio
 

@@ -25,6 +25,7 @@ from mcp_hub.upstreams.executors.upstream import _Posted
 from tests.unit.fakes import Channel
 from tests.unit.upstreams.executor_workers import ASK, STEP, Hub, can_elicit, listed, played, refusing, tool
 from tests.unit.upstreams.function_calls import request
+from tests.unit.wire.raw_lines import group
 
 pytestmark = pytest.mark.anyio
 
@@ -146,10 +147,9 @@ async def test_the_watch_sweeps_by_itself(hub: Hub, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("mcp_hub.upstreams.executors.upstream._SWEEP", 0)
     version = hub.changes.version
     hub.clock.time = 60
-    async with anyio.create_task_group() as tasks:
+    async with group() as tasks:
         tasks.start_soon(hub.upstream.lifecycle.run)
         await hub.changes.wait(version)
-        tasks.cancel_scope.cancel()
     assert listed(hub) == ()
 
 

@@ -16,7 +16,7 @@ from mcp_hub.types import JsonObject
 from mcp_hub.upstreams.functions import upstream
 from mcp_hub.upstreams.functions.registry import Context, Progress, Result
 from tests.unit.upstreams.function_calls import Behind, Recorder, run, text
-from tests.unit.wire.raw_lines import within
+from tests.unit.wire.raw_lines import group, within
 
 pytestmark = pytest.mark.anyio
 
@@ -33,10 +33,9 @@ async def cancel_once(started: anyio.Event, function: Callable[..., object], cha
     async def call() -> None:
         results.append(await run(function, {}, channel))
 
-    async with anyio.create_task_group() as tasks:
+    async with group() as tasks:
         tasks.start_soon(call)
         await within(started.wait())
-        tasks.cancel_scope.cancel()
     assert not results
 
 

@@ -15,7 +15,7 @@ from tests.unit.upstreams.remote import Remote, answering, connection, unknown
 from tests.unit.upstreams.scripted import INITIALIZED
 from tests.unit.wire.http_server import HttpServer, Reply, Request, Script, serving
 from tests.unit.wire.http_wires import OldServer
-from tests.unit.wire.raw_lines import WAIT
+from tests.unit.wire.raw_lines import WAIT, group
 
 pytestmark = pytest.mark.anyio
 
@@ -31,11 +31,10 @@ def remembering(era: Era) -> ServerEras:
 async def failing(server: HttpServer, **spec: Any) -> tuple[StartFailed, bool]:
     """Why it cannot be reached, and whether another attempt may help."""
     made = HttpConnection("far", HttpSpec(**{"url": server.url, **spec}), unknown())
-    async with anyio.create_task_group() as tasks:
+    async with group() as tasks:
         with pytest.raises(StartFailed) as caught, anyio.fail_after(WAIT):
             await made.open(tasks)
         await made.close()
-        tasks.cancel_scope.cancel()
     return caught.value, made.can_retry
 
 
@@ -106,11 +105,10 @@ async def test_an_era_is_forgotten_when_a_start_takes_too_long_and_not_when_the_
         await reply.gone()
 
     memory = remembering(HANDSHAKE)
-    async with serving(Remote(does={"initialize": silent})) as server, anyio.create_task_group() as tasks:
+    async with serving(Remote(does={"initialize": silent})) as server, group() as tasks:
         made = HttpConnection("far", HttpSpec(server.url), memory)
         tasks.start_soon(made.open, tasks)
         await server.until("initialize")
-        tasks.cancel_scope.cancel()
     assert memory.known_eras.speaks == {HANDSHAKE}
     await made.last_words(Cause("start_timeout", "it was not ready"))
     assert memory.known_eras == KnownEras()

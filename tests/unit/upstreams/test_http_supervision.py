@@ -19,7 +19,7 @@ from mcp_hub.upstreams.supervision.server import SupervisorRules
 from tests.unit.upstreams.function_calls import Recorder, request
 from tests.unit.upstreams.remote import Remote, answering, ready, supervised, tool
 from tests.unit.wire.http_server import Reply, Request, serving
-from tests.unit.wire.raw_lines import WAIT, within
+from tests.unit.wire.raw_lines import WAIT, group, within
 
 pytestmark = pytest.mark.anyio
 
@@ -196,10 +196,9 @@ async def test_what_is_cancelled_reaches_the_server_in_the_words_of_its_era() ->
 
         async with serving(Remote(modern=modern, does={"tools/call": slow})) as server, supervised(server) as far:
             await ready(far)
-            async with anyio.create_task_group() as tasks:
+            async with group() as tasks:
                 tasks.start_soon(run, far)
                 await server.until("tools/call")
-                tasks.cancel_scope.cancel()
             await within(gone.wait())
             if not modern:
                 await server.until("notifications/cancelled")

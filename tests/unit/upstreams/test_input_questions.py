@@ -20,13 +20,12 @@ from tests.unit.upstreams.task_calls import (
     asks,
     call,
     cancelled,
-    group,
     record_of,
     running,
     state,
     updated,
 )
-from tests.unit.wire.raw_lines import WAIT
+from tests.unit.wire.raw_lines import WAIT, group
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick_polls")]
 

@@ -16,7 +16,7 @@ from mcp_hub.upstreams.lists.list_reader import ListLimits
 from mcp_hub.upstreams.lists.list_state import ListState, _ListAges, _Pacer
 from mcp_hub.upstreams.peer.peer import Peer
 from tests.unit.upstreams.scripted import Server, talking
-from tests.unit.wire.raw_lines import WAIT
+from tests.unit.wire.raw_lines import WAIT, group
 
 pytestmark = pytest.mark.anyio
 
@@ -157,12 +157,11 @@ async def following(
     """Lists that were read once and are followed."""
     changes = Notices()
     with anyio.fail_after(WAIT):
-        async with talking(tools={}) as (peer, server), anyio.create_task_group() as tasks:
+        async with talking(tools={}) as (peer, server), group() as tasks:
             lists = ListState("git", limits, changes)
             await first_reading(lists, peer, server, tools=list(tools))
             tasks.start_soon(lists.follow, peer, 60.0)
             yield lists, peer, server, changes
-            tasks.cancel_scope.cancel()
 
 
 def names(lists: ListState) -> list[bytes]:

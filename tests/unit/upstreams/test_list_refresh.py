@@ -14,7 +14,7 @@ from mcp_hub.upstreams.lists.list_state import ListState
 from mcp_hub.upstreams.lists.list_union import ListUnion, settled
 from mcp_hub.upstreams.peer.peer import Peer
 from tests.unit.upstreams.scripted import Server, talking, together
-from tests.unit.wire.raw_lines import WAIT
+from tests.unit.wire.raw_lines import WAIT, group
 
 pytestmark = pytest.mark.anyio
 
@@ -92,7 +92,7 @@ async def test_lists_that_another_replica_has_otherwise_are_read_again_and_it_is
             await server.answer("tools/list", {"tools": [tool], "ttlMs": 0, "cacheScope": "public"})
 
         with anyio.fail_after(WAIT):
-            async with anyio.create_task_group() as tasks:
+            async with group() as tasks:
                 tasks.start_soon(lists.read, peer, set(Kind))
                 await answer("a")
                 await anyio.wait_all_tasks_blocked()
@@ -112,7 +112,6 @@ async def test_lists_that_another_replica_has_otherwise_are_read_again_and_it_is
                 await answer("d")
                 while lists.snapshot is None or b'"d"' not in lists.snapshot.lists[Kind.TOOL][0]:
                     await anyio.lowlevel.checkpoint()
-                tasks.cancel_scope.cancel()
     assert len(sent) == 2
 
 

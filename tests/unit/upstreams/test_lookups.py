@@ -16,6 +16,7 @@ from mcp_hub.masking import forget, hide
 from mcp_hub.upstreams.process.lookups import LARGEST, CommandOutputs
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from tests.interaction.fronts import is_alive
+from tests.unit.wire.raw_lines import group
 from tests.upstreams.child import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes]
@@ -109,10 +110,9 @@ async def test_program_and_all_that_it_started_end_at_the_time_limit(tmp_path: P
 
 
 async def test_program_and_all_that_it_started_end_when_nobody_waits_for_it(tmp_path: Path) -> None:
-    async with reading(tmp_path) as outputs, anyio.create_task_group() as tasks:
+    async with reading(tmp_path) as outputs, group() as tasks:
         tasks.start_soon(outputs.read, shell(FAMILY), "git")
         await until(lambda: (tmp_path / "self").exists() and (tmp_path / "self").read_text() != "")
-        tasks.cancel_scope.cancel()
     for name in ("child", "far", "self"):
         assert not is_alive(int((tmp_path / name).read_text()))
 

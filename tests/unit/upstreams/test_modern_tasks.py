@@ -14,8 +14,8 @@ from mcp_hub.upstreams.peer import task_poll
 from mcp_hub.upstreams.peer.task_poll import ServerTask, TaskHandle
 from tests.unit.upstreams import task_calls
 from tests.unit.upstreams.scripted import EXTENSIONS, talking
-from tests.unit.upstreams.task_calls import BORN, DONE, META, Running, asks, cancelled, created, group, running, state
-from tests.unit.wire.raw_lines import WAIT
+from tests.unit.upstreams.task_calls import BORN, DONE, META, Running, asks, cancelled, created, running, state
+from tests.unit.wire.raw_lines import WAIT, group
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick_polls")]
 

@@ -19,7 +19,7 @@ from mcp_hub.wire.base import WireClosed
 from mcp_hub.wire.pipe import Pipe
 from tests.unit.upstreams.function_calls import Recorder
 from tests.unit.upstreams.scripted import EXTENSIONS, Server, talking, together
-from tests.unit.wire.raw_lines import within
+from tests.unit.wire.raw_lines import group, within
 
 pytestmark = pytest.mark.anyio
 
@@ -59,10 +59,9 @@ class Calls:
 @asynccontextmanager
 async def in_flight(**more: Any) -> AsyncIterator[tuple[Server, Recorder, int]]:
     """A call whose request the server has: its channel and its id."""
-    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+    async with talking() as (peer, server), group() as tasks:
         channel = Calls(peer, tasks).start(call(**more))
         yield server, channel, (await server.expect("tools/call"))["id"]
-        tasks.cancel_scope.cancel()
 
 
 async def asked(server: Server, asking: Awaitable[object]) -> JsonObject:
@@ -203,7 +202,7 @@ async def test_a_server_that_does_not_read_gets_no_more_calls() -> None:
 
 
 async def test_progress_reaches_the_call_that_its_token_names() -> None:
-    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+    async with talking() as (peer, server), group() as tasks:
         calls = Calls(peer, tasks)
         one, two = (calls.start(call(wants_progress=True)) for _ in range(2))
         first, second = await server.expect("tools/call"), await server.expect("tools/call")
@@ -214,7 +213,6 @@ async def test_progress_reaches_the_call_that_its_token_names() -> None:
         await server.flush()
         assert one.sent == [Progressed(7, None, raws({"y": None}))]
         assert two.sent == [Progressed(1, 2.5, raws({"message": "m", "x": {"y": 1}}))]
-        tasks.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("form", ["{}.0", "{}e0", '"{}"', "{}.000"])
@@ -283,7 +281,7 @@ MESSAGE = {"level": "warning", "logger": "l", "data": {"x": [1]}}
     ids=["one call", "calls of one session", "two sessions", "two of three", "no call"],
 )
 async def test_a_log_message_goes_to_whom_it_must_belong_or_to_nobody(sessions: str, receivers: list[int]) -> None:
-    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+    async with talking() as (peer, server), group() as tasks:
         calls = Calls(peer, tasks)
         channels = []
         for session in sessions:
@@ -299,11 +297,10 @@ async def test_a_log_message_goes_to_whom_it_must_belong_or_to_nobody(sessions: 
             (event,) = channels[place].sent
             assert isinstance(event, Log) and event.level == "warning"
             assert json.loads(bytes(event.params)) == MESSAGE
-        tasks.cancel_scope.cancel()
 
 
 async def test_what_a_call_that_was_given_up_still_says_reaches_nobody_else() -> None:
-    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+    async with talking() as (peer, server), group() as tasks:
         calls = Calls(peer, tasks)
         one, two = calls.start(call("a")), calls.start(call("b"))
         first = await server.expect("tools/call")
@@ -317,7 +314,6 @@ async def test_what_a_call_that_was_given_up_still_says_reaches_nobody_else() ->
         await server.send(method="notifications/message", params=MESSAGE)
         await server.flush()
         assert one.sent == [] and len(two.sent) == 1
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_ping_is_answered_and_any_other_request_refused_under_its_own_id() -> None:

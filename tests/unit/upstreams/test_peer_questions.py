@@ -16,7 +16,8 @@ from mcp_hub.types import Era, JsonObject
 from mcp_hub.upstreams.peer.peer import Peer
 from tests.unit.upstreams.function_calls import Recorder
 from tests.unit.upstreams.scripted import Server, answering, talking, together
-from tests.unit.upstreams.task_calls import HANDSHAKE, Running, call, calling, group
+from tests.unit.upstreams.task_calls import HANDSHAKE, Running, call, calling
+from tests.unit.wire.raw_lines import group
 from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import anyio
 import msgspec
 import pytest
 import structlog
@@ -21,6 +20,7 @@ from mcp_hub.upstreams.peer.peer import Peer
 from tests.unit.upstreams.function_calls import Doubting
 from tests.unit.upstreams.scripted import Server, talking, together
 from tests.unit.upstreams.task_calls import call
+from tests.unit.wire.raw_lines import group
 
 pytestmark = pytest.mark.anyio
 
@@ -30,13 +30,12 @@ CALL = Call(CallId("st_1"), "git", "tools/call", {"name": msgspec.Raw(b'"x"')}, 
 @asynccontextmanager
 async def two_calls() -> AsyncIterator[tuple[Peer, Server, list[Doubting], list[int]]]:
     """Two calls that the server has not answered yet, and the ids of their requests."""
-    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+    async with talking() as (peer, server), group() as tasks:
         channels, ids = [Doubting(), Doubting()], []
         for channel in channels:
             tasks.start_soon(peer.call, CALL, channel)
             ids.append((await server.expect("tools/call"))["id"])
         yield peer, server, channels, ids
-        tasks.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize(
@@ -199,7 +198,6 @@ def params(**members: object) -> dict[str, msgspec.Raw]:
     return {name: msgspec.Raw(json.dumps(value).encode()) for name, value in members.items()}
 
 
-@pytest.mark.anyio
 async def test_what_a_server_says_between_calls_is_in_the_hubs_log(told: list[Any]) -> None:
     async with talking() as (_, server):
         message = {"level": "critical", "logger": "db", "data": "the disk is full"}
@@ -217,13 +215,11 @@ async def test_what_a_server_says_between_calls_is_in_the_hubs_log(told: list[An
     }
 
 
-@pytest.mark.anyio
 async def test_what_is_no_warning_is_for_debugging(told: list[Any]) -> None:
     StrayMessages("s").log("notice", params(data={"rows": 3}))
     assert [(entry["log_level"], entry["data"]) for entry in told] == [("debug", '{"rows": 3}')]
 
 
-@pytest.mark.anyio
 async def test_it_is_short_and_shows_neither_secrets_nor_escapes(told: list[Any]) -> None:
     masking.learn(["s3cr3t-value"])
     try:
@@ -234,7 +230,6 @@ async def test_it_is_short_and_shows_neither_secrets_nor_escapes(told: list[Any]
     assert entry["data"].startswith('"\\u001b[31m*** xxx') and len(entry["data"]) == 500
 
 
-@pytest.mark.anyio
 async def test_a_long_secret_is_masked_as_a_whole(told: list[Any]) -> None:
     secret, strays = "s3cr3t" * 2000, StrayMessages("s")
     masking.learn([secret])
@@ -246,7 +241,6 @@ async def test_a_long_secret_is_masked_as_a_whole(told: list[Any]) -> None:
     assert told[0]["data"] == '"cannot use ***!"' and strays.lines == ["stdout: cannot use ***!"]
 
 
-@pytest.mark.anyio
 async def test_a_flood_is_logged_once(told: list[Any]) -> None:
     asides = StrayMessages("s")
     for _ in range(1000):

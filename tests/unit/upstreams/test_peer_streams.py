@@ -2,7 +2,6 @@
 
 import json
 
-import anyio
 import pytest
 
 from mcp_hub.events import Delta, Log, Progressed, ToolCall, ToolResult
@@ -10,6 +9,7 @@ from mcp_hub.types import CallId, JsonObject
 from tests.unit.upstreams.function_calls import Recorder
 from tests.unit.upstreams.scripted import talking
 from tests.unit.upstreams.test_peer import Calls, call, in_flight, raws
+from tests.unit.wire.raw_lines import group
 
 pytestmark = pytest.mark.anyio
 
@@ -90,7 +90,7 @@ async def test_a_log_message_that_came_as_an_event_is_not_passed_on_again(messag
 
 
 async def test_the_same_message_of_another_call_is_its_own() -> None:
-    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+    async with talking() as (peer, server), group() as tasks:
         calls = Calls(peer, tasks)
         first = calls.start(call(wants_progress=True))
         id_ = (await server.expect("tools/call"))["id"]
@@ -102,5 +102,4 @@ async def test_the_same_message_of_another_call_is_its_own() -> None:
         await server.expect("tools/call")
         await server.send(method="notifications/message", params=LOG)
         await server.flush()
-        tasks.cancel_scope.cancel()
     assert logs(first) == logs(second) == [LOG]

@@ -14,8 +14,9 @@ from mcp_hub.upstreams.supervision import lifecycle, supervisor
 from mcp_hub.upstreams.supervision.server import SupervisorRules
 from tests.unit.upstreams.remote import Remote, ready, supervised
 from tests.unit.upstreams.scripted import INITIALIZED
-from tests.unit.upstreams.task_calls import BORN, FORM, Running, call, created, group, resumed, state
+from tests.unit.upstreams.task_calls import BORN, FORM, Running, call, created, resumed, state
 from tests.unit.wire.http_server import Reply, Request, serving
+from tests.unit.wire.raw_lines import group
 from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio

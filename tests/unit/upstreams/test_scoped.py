@@ -24,6 +24,7 @@ from mcp_hub.upstreams.supervision.server import SupervisorRules
 from tests.unit.calls.virtual_time import LoopClock, virtual
 from tests.unit.upstreams.function_calls import Recorder, request
 from tests.unit.upstreams.toy_servers import Toys
+from tests.unit.wire.raw_lines import group
 
 
 @dataclass
@@ -86,21 +87,19 @@ async def shared(toys: Toys, **options: Any) -> AsyncIterator[tuple[ManagedUpstr
     """The process that all sessions have shared until now, which runs in this group."""
     rules, clock = SupervisorRules(), LoopClock()
     upstream = ManagedUpstream("toy", toys.connect, rules, clock=clock, changes=Notices(), **options)
-    async with anyio.create_task_group() as tasks:
+    async with group() as tasks:
         tasks.start_soon(upstream.lifecycle.run)
         yield upstream, tasks
-        tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
 async def sessions(toys: Toys | None = None, idle: float = 600.0, *, asks: bool = False) -> AsyncIterator[Sessions]:
     toys = toys or Toys()
-    async with anyio.create_task_group() as tasks:
+    async with group() as tasks:
         scoped = made(toys, idle=idle, asks=asks)
         tasks.start_soon(scoped.lifecycle.run)
         await anyio.sleep(1)
         yield Sessions(toys, scoped, tasks)
-        tasks.cancel_scope.cancel()
     assert toys.alive == 0
 
 

@@ -10,7 +10,7 @@ from tests.unit.calls.virtual_time import virtual
 from tests.unit.upstreams.function_calls import Recorder, request
 from tests.unit.upstreams.test_scoped import Sessions, made, sessions, shared
 from tests.unit.upstreams.toy_servers import Toys
-from tests.unit.wire.raw_lines import within
+from tests.unit.wire.raw_lines import group, within
 
 URI = "toy://r"
 
@@ -105,7 +105,7 @@ async def test_messages_for_a_session_come_from_its_own_process() -> None:
 async def test_a_process_of_a_single_call_has_no_subscriptions_and_no_lists() -> None:
     toys = Toys()
     scoped = made(toys, scope="call")
-    async with anyio.create_task_group() as tasks:
+    async with group() as tasks:
         tasks.start_soon(scoped.lifecycle.run)
         await anyio.sleep(1)
         assert scoped.apart(of("s")) is None
@@ -113,7 +113,6 @@ async def test_a_process_of_a_single_call_has_no_subscriptions_and_no_lists() ->
         assert toys.starts == 1, "it is watched by the listed process"
         await scoped.call(of("s"), Recorder())
         scoped.unsubscribe(URI, of("s"))
-        tasks.cancel_scope.cancel()
 
 
 def attached(session: str) -> Call:

@@ -20,6 +20,7 @@ from mcp_hub.upstreams.peer.server_eras import EraWish, ServerEras, wish
 from mcp_hub.upstreams.peer.state import PeerInfo
 from mcp_hub.upstreams.process.stdio import StdioConnection, StdioSpec
 from mcp_hub.upstreams.process.watchdog import Watchdog
+from tests.unit.wire.raw_lines import group
 from tests.upstreams.child import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes]
@@ -120,14 +121,13 @@ async def test_a_modern_server_that_ends_at_its_start_fails_and_is_found_out_ane
     eras.learn(MODERN, True)
     eras.learn(HANDSHAKE, False)
     with anyio.fail_after(WAIT):
-        async with Watchdog(SystemClock()) as watchdog, anyio.create_task_group() as tasks:
+        async with Watchdog(SystemClock()) as watchdog, group() as tasks:
             for processes in (1, 2):
                 starts = Starts(speaks, eras, wish(wanted), watchdog)
                 with pytest.raises(StartFailed):
                     await starts.open(tasks)
                 await starts.close()
                 assert starts.started == processes and MODERN not in eras.known_eras.speaks
-            tasks.cancel_scope.cancel()
 
 
 async def test_a_server_in_another_version_is_asked_again_what_it_speaks() -> None:
@@ -142,11 +142,10 @@ async def test_a_server_in_another_version_is_asked_again_what_it_speaks() -> No
 async def starting(eras: ServerEras, process: int = 1) -> AsyncIterator[StdioConnection]:
     """A connection whose server, this process of it, has not answered `initialize` when the hub gives it up."""
     with anyio.fail_after(WAIT):
-        async with Watchdog(SystemClock()) as watchdog, anyio.create_task_group() as tasks:
+        async with Watchdog(SystemClock()) as watchdog, group() as tasks:
             starts = Starts("deaf", eras, wish(HANDSHAKE), watchdog)
             tasks.start_soon(starts.open, tasks)
             await until(lambda: starts.started == process and asked(starts.last) == ["initialize"])
-            tasks.cancel_scope.cancel()
     assert starts.last is not None
     yield starts.last
     await starts.close()

@@ -10,7 +10,8 @@ from mcp_hub.types import RawJson
 from mcp_hub.upstreams.peer import task_poll
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from tests.unit.upstreams.remote import supervised
-from tests.unit.upstreams.task_calls import HANDSHAKE, Running, call, group, resumed
+from tests.unit.upstreams.task_calls import HANDSHAKE, Running, call, resumed
+from tests.unit.wire.raw_lines import group
 from tests.upstreams.child import HttpUpstream, until
 from tests.upstreams.launch import events, received
 

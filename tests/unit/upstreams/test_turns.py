@@ -5,7 +5,7 @@ import pytest
 
 from mcp_hub.errors import Busy
 from mcp_hub.upstreams.supervision.turns import Turns
-from tests.unit.wire.raw_lines import within
+from tests.unit.wire.raw_lines import group, within
 
 pytestmark = pytest.mark.anyio
 
@@ -80,13 +80,12 @@ async def test_as_many_as_may_wait_of_one_principal_leave_room_for_another(monke
     monkeypatch.setattr("mcp_hub.upstreams.supervision.turns._MOST", 1)
     turns = on()
     turns.enter_now("x")
-    async with anyio.create_task_group() as tasks:
+    async with group() as tasks:
         for principal in ("alice", "bob"):
             tasks.start_soon(turns.enter, principal, principal)
             await anyio.wait_all_tasks_blocked()
         with pytest.raises(Busy, match="too many calls wait"):
             await turns.enter("a", "alice")
-        tasks.cancel_scope.cancel()
     turns.leave("x")
     assert turns.is_empty
 
@@ -108,11 +107,10 @@ async def test_a_call_that_is_cancelled_as_its_turn_comes_gives_it_back() -> Non
         await turns.enter("b")
         turns.leave("b")
 
-    async with anyio.create_task_group() as tasks:
+    async with group() as tasks:
         tasks.start_soon(call)
         await anyio.wait_all_tasks_blocked()
         turns.leave("a")
-        tasks.cancel_scope.cancel()
     assert turns.enter_now("c")
 
 

@@ -21,6 +21,7 @@ from mcp_hub.upstreams.supervision.server import SupervisorRules
 from mcp_hub.wire.base import Pending, Requests, WireClosed
 from tests.unit.calls.virtual_time import LoopClock
 from tests.unit.upstreams.function_calls import Recorder, request
+from tests.unit.wire.raw_lines import group
 
 OFFERS: JsonObject = {"tools": {}, "logging": {}, "resources": {"subscribe": True}}
 
@@ -253,10 +254,9 @@ async def kept(toys: Toys | None = None, **rules: Any) -> AsyncIterator[Kept]:
     toys = toys or Toys()
     limits = SupervisorRules(**rules)
     supervisor = ManagedUpstream("toy", toys.connect, limits, clock=LoopClock(), changes=Notices(), jitter=lambda: 0.0)
-    async with anyio.create_task_group() as tasks:
+    async with group() as tasks:
         tasks.start_soon(supervisor.lifecycle.run)
         yield Kept(toys, supervisor, tasks)
-        tasks.cancel_scope.cancel()
     assert toys.alive == 0 and toys.most_alive <= 1
 
 

@@ -13,7 +13,7 @@ from mcp_hub.types import Era
 from mcp_hub.wire.base import Pending
 from mcp_hub.wire.http import HttpWire
 from tests.unit.wire.http_server import HttpServer, Reply, Request, Script, Stream, serving
-from tests.unit.wire.raw_lines import Told, within
+from tests.unit.wire.raw_lines import Told, group, within
 
 LIMIT = 1 << 16
 
@@ -62,7 +62,7 @@ async def wired(
     script: Script, era: Era = Era.HANDSHAKE, limit: int = LIMIT, still_modern: Callable[[HttpWire], Any] | None = None
 ) -> AsyncIterator[Talk]:
     spoken = (era, "2026-07-28" if era is Era.MODERN else "2025-06-18")
-    async with serving(script) as server, anyio.create_task_group() as tasks:
+    async with serving(script) as server, group() as tasks:
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
         async with httpx2.AsyncClient(timeout=None, limits=limits, trust_env=False, verify=False) as http:
             told = Sourced()
@@ -77,7 +77,6 @@ async def wired(
                 wire.close()
                 with anyio.CancelScope(shield=True):
                     await anyio.wait_all_tasks_blocked()
-        tasks.cancel_scope.cancel()
 
 
 @dataclass

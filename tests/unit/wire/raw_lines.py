@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import anyio
 import anyio.lowlevel
+from anyio.abc import TaskGroup
 
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope
 from mcp_hub.wire.base import WireHandler
@@ -22,6 +23,14 @@ async def within(waiting: Awaitable[T]) -> T:
     """What it comes to, within the bound of every wait."""
     with anyio.fail_after(WAIT):
         return await waiting
+
+
+@asynccontextmanager
+async def group() -> AsyncIterator[TaskGroup]:
+    """A task group that is cancelled in the end."""
+    async with anyio.create_task_group() as tasks:
+        yield tasks
+        tasks.cancel_scope.cancel()
 
 
 class Told:

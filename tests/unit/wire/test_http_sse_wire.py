@@ -19,7 +19,7 @@ from mcp_hub.wire.remote import AT_ONCE
 from mcp_hub.wire.sse import SseWire
 from tests.unit.wire.http_server import HttpServer, Reply, Request, Script, serving
 from tests.unit.wire.http_wires import LIMIT, OldServer, Sourced, says
-from tests.unit.wire.raw_lines import WAIT, within
+from tests.unit.wire.raw_lines import WAIT, group, within
 from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 @asynccontextmanager
 async def opened(script: Script, url: str | None = None) -> AsyncIterator[tuple[SseWire, Sourced, HttpServer]]:
-    async with serving(script) as server, anyio.create_task_group() as tasks:
+    async with serving(script) as server, group() as tasks:
         async with httpx2.AsyncClient(timeout=None, trust_env=False, verify=False) as http:
             told = Sourced()
             wire = SseWire(told, http, tasks, server="old", url=url or server.url, limit=LIMIT)
@@ -36,7 +36,6 @@ async def opened(script: Script, url: str | None = None) -> AsyncIterator[tuple[
                 yield wire, told, server
             finally:
                 wire.close()
-        tasks.cancel_scope.cancel()
 
 
 def is_over(wire: SseWire, key: int) -> bool:
@@ -89,10 +88,9 @@ async def test_answers_find_their_requests_in_any_order() -> None:
 async def test_a_request_that_is_given_up_is_cancelled_by_name() -> None:
     async with opened(OldServer()) as (wire, _, server):
         pending = wire.request("tools/call", b"{}")
-        async with anyio.create_task_group() as tasks:
+        async with group() as tasks:
             tasks.start_soon(wire.answer, pending, lambda id_: envelope.notification_frame("cancelled", b"%d" % id_))
             await server.until("tools/call")
-            tasks.cancel_scope.cancel()
         (told,) = await server.until("cancelled")
         assert told.message["params"] == pending.id and told.path == "/messages?session_id=1"
 

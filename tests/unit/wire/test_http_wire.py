@@ -14,7 +14,7 @@ from mcp_hub.wire.base import WireClosed
 from mcp_hub.wire.remote import AT_ONCE
 from tests.unit.wire.http_server import Reply, Request
 from tests.unit.wire.http_wires import echo, refuses, says, wired, with_session
-from tests.unit.wire.raw_lines import WAIT, within
+from tests.unit.wire.raw_lines import WAIT, group, within
 from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio
@@ -210,10 +210,9 @@ async def test_a_modern_request_that_is_given_up_has_its_stream_closed_and_that_
 
 
 async def _give_up(talk: Any) -> None:
-    async with anyio.create_task_group() as tasks:
+    async with group() as tasks:
         tasks.start_soon(talk.wire.answer, talk.wire.request("tools/call", b"{}"), cancellation)
         await talk.server.until("tools/call")
-        tasks.cancel_scope.cancel()
 
 
 async def test_notifications_leave_one_after_the_other_and_a_refused_one_holds_none_up() -> None:

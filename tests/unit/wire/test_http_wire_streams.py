@@ -11,7 +11,7 @@ from mcp_hub.types import Era
 from mcp_hub.wire import http
 from tests.unit.wire.http_server import Reply, Request, Stream, serving
 from tests.unit.wire.http_wires import Talk, bare_not_found, says, wired, with_session
-from tests.unit.wire.raw_lines import WAIT, within
+from tests.unit.wire.raw_lines import WAIT, group, within
 from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio
@@ -281,7 +281,6 @@ async def test_a_late_answer_on_the_stream_is_reported_as_one() -> None:
 
 
 async def give_up(talk: Talk) -> None:
-    async with anyio.create_task_group() as tasks:
+    async with group() as tasks:
         tasks.start_soon(talk.wire.answer, talk.wire.request("tools/call", b"{}"), None)
         await talk.server.until("tools/call")
-        tasks.cancel_scope.cancel()

@@ -102,6 +102,7 @@ async def test_progress_increases_over_all_attempts() -> None:
     await sleep(10)
     values = [event.progress for event in call.finish() if isinstance(event, Progressed)]
     assert len(values) == 5 and values == sorted(set(values)) and (values[0], values[-1]) == (1, 6)
+    assert not any(isinstance(event, Reset) for event in call.finish()), "without content nothing is discarded"
 
 
 @virtual
@@ -179,13 +180,6 @@ async def test_partial_content_is_taken_back_if_it_can_be_discarded(members: dic
     ]
     first = follower.events.index(TEXT) + 1 if TEXT in follower.events else 3
     assert first == 3, "the number of the first partial content"
-
-
-@virtual
-async def test_without_partial_content_there_is_nothing_to_discard() -> None:
-    call = begun(script([sent(Progressed(1)), LOST], [DONE]))
-    await sleep(10)
-    assert not any(isinstance(event, Reset) for event in call.finish())
 
 
 LATER = 10_000.0

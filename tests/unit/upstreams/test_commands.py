@@ -23,22 +23,10 @@ def find(command: str, root: Path, env_path: str | None = None) -> str:
     return resolve(command, env_path or str(root / "bin"), str(root / "home"), str(root / "work"))
 
 
-def test_path_is_searched_before_the_usual_places(tmp_path: Path) -> None:
-    program(tmp_path / "home/.local/bin/frob")
-    expected = program(tmp_path / "bin/frob")
-    assert find("frob", tmp_path) == expected
-
-
 @pytest.mark.parametrize("place", HOME_PLACES)
 def test_places_that_desktop_applications_miss_are_searched(tmp_path: Path, place: str) -> None:
     expected = program(tmp_path / "home" / place / "frob")
     assert find("frob", tmp_path) == expected
-
-
-def test_newest_nvm_version_wins_by_number_not_by_text(tmp_path: Path) -> None:
-    for version in ("v9.11.2", "v20.11.1", "v20.9.0"):
-        program(tmp_path / "home/.nvm/versions/node" / version / "bin/frob")
-    assert find("frob", tmp_path) == str(tmp_path / "home/.nvm/versions/node/v20.11.1/bin/frob")
 
 
 MOVED = {

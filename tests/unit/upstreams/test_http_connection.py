@@ -221,12 +221,6 @@ async def test_an_era_that_led_nowhere_is_not_remembered() -> None:
     assert memory.known_eras == KnownEras()
 
 
-async def test_an_endpoint_elsewhere_is_refused_with_its_address() -> None:
-    async with serving(OldMcp("http://evil.example/x")) as server:
-        error, _ = await failing(server, transport="sse")
-        assert error.code == "endpoint_elsewhere" and "http://evil.example" in str(error)
-
-
 @pytest.mark.parametrize(("status", "transport"), [(401, None), (403, "http"), (401, "sse")])
 async def test_server_that_wants_credentials_is_asked_once_a_way_and_named(status: int, transport: str | None) -> None:
     async with serving(answering(status)) as server:

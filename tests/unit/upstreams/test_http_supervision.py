@@ -38,20 +38,6 @@ def any_session_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper, "_SESSION", 0.0)
 
 
-async def test_forgotten_session_begins_anew_at_once(any_session_counts: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "_BASE", 4 * WAIT)  # the pause after a failure is longer than anybody waits here
-    monkeypatch.setattr(lifecycle, "_CAP", 4 * WAIT)
-    remote = Remote()
-    async with serving(remote) as server, supervised(server) as far:
-        await ready(far)
-        remote.session = "s-2"
-        async with anyio.create_task_group() as tasks:
-            for _ in range(20):
-                tasks.start_soon(run, far)
-        assert len(server.of("initialize")) == 2 and far.status().restarts == 1
-        assert not server.of("DELETE"), "there is nothing to end"
-
-
 NO_SESSION = {"error": {"code": -32000, "message": "Bad Request: No valid session ID provided"}}
 NOT_FOUND = {"error": {"code": -32001, "message": "Session not found"}}
 

@@ -96,13 +96,6 @@ def test_other_files_are_ignored_with_a_word(
     assert "last_list_unread" in said and file.key in said
 
 
-def test_the_list_of_another_server_under_this_name_is_not_taken(tmp_path: Path) -> None:
-    one, other = place(tmp_path), place(tmp_path, "mail")
-    one.write(last())
-    other.path.write_bytes(one.path.read_bytes())
-    assert other.read() is None
-
-
 def test_list_over_the_bound_goes_with_the_older_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = place(tmp_path, most_bytes=2000)
     file.write(last())

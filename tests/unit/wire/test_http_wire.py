@@ -174,39 +174,28 @@ async def test_a_modern_request_repeats_method_and_name_in_headers(method: str, 
         assert "mcp-session-id" not in headers
 
 
-async def test_a_handshake_request_that_is_given_up_is_cancelled_by_name() -> None:
+@pytest.mark.parametrize("era", Era)
+async def test_request_that_is_given_up_has_its_stream_closed_and_is_cancelled_by_name_by_its_era(era: Era) -> None:
     gone = anyio.Event()
 
     async def script(request: Request, reply: Reply) -> None:
         if request.rpc == "tools/call":
-            await reply.stream()
+            if era is Era.HANDSHAKE:
+                await reply.stream()
             await reply.gone()
             gone.set()
         else:
             await echo(request, reply)
 
-    async with wired(script) as talk:
+    async with wired(script, era) as talk:
         await _give_up(talk)
-        (told,) = await talk.server.until("notifications/cancelled")
-        assert told.message["params"] == {"requestId": talk.server.seen[0].message["id"]}
         await within(gone.wait())
-
-
-async def test_a_modern_request_that_is_given_up_has_its_stream_closed_and_that_is_all() -> None:
-    gone = anyio.Event()
-
-    async def script(request: Request, reply: Reply) -> None:
-        if request.rpc == "tools/call":
-            await reply.gone()
-            gone.set()
+        if era is Era.HANDSHAKE:
+            (told,) = await talk.server.until("notifications/cancelled")
+            assert told.message["params"] == {"requestId": talk.server.seen[0].message["id"]}
         else:
-            await echo(request, reply)
-
-    async with wired(script, Era.MODERN) as talk:
-        await _give_up(talk)
-        await within(gone.wait())
-        await talk.ask("tools/list", b"{}")
-        assert [request.rpc for request in talk.server.seen] == ["tools/call", "tools/list"]
+            await talk.ask("tools/list", b"{}")
+            assert [request.rpc for request in talk.server.seen] == ["tools/call", "tools/list"]
 
 
 async def _give_up(talk: Any) -> None:

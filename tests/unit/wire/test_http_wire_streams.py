@@ -54,21 +54,6 @@ async def test_a_stream_with_ids_is_followed_from_where_it_broke_off_until_the_a
         assert [request.method for request in talk.server.seen] == ["POST", *["GET"] * 7]
 
 
-async def test_the_place_is_kept_over_a_connection_that_brings_nothing() -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        part = len(talk.server.seen)
-        stream = await reply.stream()
-        if part == 1:
-            await stream.event(id="here", retry=SOON)
-        elif part == 3:
-            await stream.answer(1, {})
-        await stream.end()
-
-    async with wired(script) as talk:
-        assert (await talk.ask()).kind == "result"
-        assert [request.headers.get("last-event-id") for request in talk.server.seen] == [None, "here", "here"]
-
-
 @pytest.mark.slow
 async def test_the_servers_pause_is_kept() -> None:
     pause = 300
@@ -103,33 +88,35 @@ async def test_a_stream_that_brings_nothing_new_is_given_up_at_last(monkeypatch:
         assert len(talk.server.of("GET")) == 5
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("status", [429, 502, 503, 504])
-async def test_a_server_that_restarts_is_asked_again_for_its_stream(status: int) -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        if request.method == "GET" and len(talk.server.seen) == 2:
-            return await reply.status(status)
+class Resumed:
+    """The stream of a POST has an id and ends; each GET gets the next of these: a status, the answer, or nothing."""
+
+    def __init__(self, *gets: int | str) -> None:
+        self.steps = ["begins", *gets]
+
+    async def __call__(self, request: Request, reply: Reply) -> None:
+        step = self.steps.pop(0)
+        if isinstance(step, int):
+            return await reply.status(step)
         stream = await reply.stream()
-        if request.method == "GET":
-            return await stream.answer(1, {})
-        await stream.event(id="1", retry=SOON)
+        if step == "begins":
+            await stream.event(id="here", retry=SOON)
+        elif step == "answer":
+            await stream.answer(1, {})
         await stream.end()
 
-    async with wired(script) as talk:
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", ["nothing", 429, 502, 503, 504])
+async def test_stream_is_asked_for_again_at_its_place_after_nothing_or_a_restart(first: int | str) -> None:
+    async with wired(Resumed(first, "answer")) as talk:
         assert (await talk.ask()).kind == "result"
-        assert [request.headers.get("last-event-id") for request in talk.server.seen] == [None, "1", "1"]
+        assert [request.headers.get("last-event-id") for request in talk.server.seen] == [None, "here", "here"]
 
 
 @pytest.mark.parametrize("status", [405, 404, 400])
 async def test_a_server_that_does_not_resume_says_so_and_the_request_is_lost(status: int) -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        if request.method == "GET":
-            return await reply.status(status)
-        stream = await reply.stream()
-        await stream.event(id="1", retry=SOON)
-        await stream.end()
-
-    async with wired(with_session(script)) as talk:
+    async with wired(with_session(Resumed(status))) as talk:
         await talk.begin()
         with pytest.raises(UpstreamLost, match=f"did not resume it: HTTP {status}") as caught:
             await talk.ask()
@@ -229,14 +216,7 @@ async def test_a_stream_that_is_open_again_may_have_missed_something() -> None:
 
 
 async def test_a_stream_that_is_unknown_after_it_was_there_is_a_lost_session() -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        if len(talk.server.of("GET")) > 1:
-            return await reply.status(404)
-        stream = await reply.stream()
-        await stream.event(id="1", retry=SOON)
-        await stream.end()
-
-    async with wired(with_session(script)) as talk:
+    async with wired(with_session(Resumed(404))) as talk:  # its first stream is that of no request
         await talk.begin()
         await talk.wire.listen()
         assert await talk.told.until("reasons") == ["the server no longer knows the session"]

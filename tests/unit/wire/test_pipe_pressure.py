@@ -182,6 +182,25 @@ class Seen(io.FileIO):
         super().close()
 
 
+class Ends:
+    """A pipe over files that note their closing; until `close` both must have been open."""
+
+    def __init__(self) -> None:
+        its_read, our_write = os.pipe()
+        our_read, its_write = os.pipe()
+        self.files = Seen(our_read, "rb"), Seen(our_write, "wb")
+        self.pipe = Pipe(Told(), line_limit=1 << 20)
+        self._others = its_read, its_write
+
+    async def close(self) -> None:
+        self.pipe.close()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        for descriptor in self._others:
+            os.close(descriptor)
+        assert [file.was_open for file in self.files] == [True, True]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_a_descriptor_is_not_closed_by_its_number_once_it_may_be_another_files() -> None:
     uvloop = pytest.importorskip("uvloop")
@@ -189,17 +208,9 @@ def test_a_descriptor_is_not_closed_by_its_number_once_it_may_be_another_files()
     async def check() -> None:
         counts = []
         for _ in range(2):  # with the first pipe the loop opens descriptors of its own
-            its_read, our_write = os.pipe()
-            our_read, its_write = os.pipe()
-            read, write = Seen(our_read, "rb"), Seen(our_write, "wb")
-            pipe = Pipe(Told(), line_limit=1 << 20)
-            await pipe.open(read, write)
-            pipe.close()
-            for _ in range(5):
-                await asyncio.sleep(0)
-            os.close(its_read)
-            os.close(its_write)
-            assert (read.was_open, write.was_open) == (True, True)
+            ends = Ends()
+            await ends.pipe.open(*ends.files)
+            await ends.close()
             counts.append(len(os.listdir("/proc/self/fd")))
         assert counts[0] == counts[1], "nothing is left open"
 
@@ -211,20 +222,12 @@ def test_a_descriptor_is_not_closed_by_its_number_once_it_may_be_another_files()
 @pytest.mark.parametrize("passes", [1, 2, 3])
 def test_pipe_that_is_cancelled_while_it_opens_leaves_nothing_open(passes: int) -> None:
     async def check() -> None:
-        its_read, our_write = os.pipe()
-        our_read, its_write = os.pipe()
-        read, write = Seen(our_read, "rb"), Seen(our_write, "wb")
-        pipe = Pipe(Told(), line_limit=1 << 20)
-        opening = asyncio.ensure_future(pipe.open(read, write))
+        ends = Ends()
+        opening = asyncio.ensure_future(ends.pipe.open(*ends.files))
         for _ in range(passes):
             await asyncio.sleep(0)
         opening.cancel()
         await asyncio.wait([opening])
-        pipe.close()
-        for _ in range(5):
-            await asyncio.sleep(0)
-        os.close(its_read)
-        os.close(its_write)
-        assert (read.was_open, write.was_open) == (True, True)
+        await ends.close()
 
     asyncio.run(check())

@@ -180,11 +180,11 @@ def status(hub: DurableHub, id_: str) -> str:
     return row_of(hub, id_).status
 
 
-async def one_call(hub: DurableHub | None = None) -> "tuple[DurableHub, DurableCall]":
-    """A hub with a call that has been durable for some time."""
+async def one_call(hub: DurableHub | None = None, seconds: float = 1) -> "tuple[DurableHub, DurableCall]":
+    """A hub with a call that began so long ago; after a second it is durable."""
     hub = hub or DurableHub()
     call = hub.call()
-    await sleep(1)
+    await sleep(seconds)
     return hub, call
 
 

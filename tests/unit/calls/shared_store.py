@@ -9,14 +9,7 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.errors import StoreError
 from mcp_hub.stores.base import Change, Chunk, EventPage, Message, StoreLimits
 from mcp_hub.stores.locks import new_instance_id
-from mcp_hub.stores.memory import (
-    MemoryInbox,
-    MemoryLog,
-    MemorySessions,
-    MemoryStore,
-    MemoryStreams,
-    _MemoryLeases,
-)
+from mcp_hub.stores.memory import MemoryInbox, MemoryLog, MemorySessions, MemoryStore, MemoryStreams, _MemoryLeases
 from mcp_hub.types import CallId
 
 

@@ -10,7 +10,7 @@ from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.events import Log, Progressed
 from tests.unit.calls.call_scripts import DONE, TICK, handle_of
-from tests.unit.calls.durable_hub import DurableHub
+from tests.unit.calls.durable_hub import DurableHub, one_call
 from tests.unit.calls.virtual_time import CoarseLoop, LoopClock, VirtualLoop, run, sleep, virtual
 
 
@@ -51,9 +51,7 @@ def test_an_alarm_rings_at_its_time_while_the_call_runs(loop: type[VirtualLoop],
 
 @virtual
 async def test_an_alarm_that_is_set_late_rings_in_time_too() -> None:
-    hub = DurableHub()
-    call = hub.call()
-    await sleep(100)
+    hub, call = await one_call(seconds=100)
     bell = Bell(call.record, 3)
     await sleep(3.1)
     assert bell.rung == [3]

@@ -36,9 +36,7 @@ async def test_all_that_a_call_says_is_committed_in_order_with_its_one_ending(de
         Log("info", b'{"level":"info","data":1}'),
         ToolCall("c", "t", b"{}"),
     ]
-    hub = DurableHub(HubStore(delay=None if delay is None else lambda: delay))
-    call = hub.call()
-    await sleep(0)
+    hub, call = await one_call(DurableHub(HubStore(delay=None if delay is None else lambda: delay)), seconds=0)
     call.says(*said)
     call.ends()
     await sleep(2)
@@ -48,9 +46,7 @@ async def test_all_that_a_call_says_is_committed_in_order_with_its_one_ending(de
 
 @virtual
 async def test_a_short_quiet_call_never_gets_to_the_store() -> None:
-    hub = DurableHub()
-    call = hub.call()
-    await sleep(0.2)
+    hub, call = await one_call(seconds=0.2)
     call.ends()
     await sleep(10)
     call.says(Progressed(1), Log("info", b"{}"))  # of which nothing follows either: the call has ended
@@ -78,9 +74,7 @@ async def test_a_call_becomes_durable_with_its_first_event_or_question_or_after_
 
 @virtual
 async def test_one_append_is_under_way_at_a_time_and_what_comes_meanwhile_goes_with_the_next() -> None:
-    hub = DurableHub(HubStore(delay=lambda: 1.0))
-    call = hub.call()
-    await sleep(0)
+    hub, call = await one_call(DurableHub(HubStore(delay=lambda: 1.0)), seconds=0)
     for number in range(20):
         call.says(ToolCall(f"c{number}", "t", b"{}"))
         await sleep(0.1)
@@ -109,9 +103,7 @@ async def test_nothing_is_published_before_it_is_committed() -> None:
 @virtual
 async def test_progress_that_nobody_follows_is_kept_whole_up_to_fifty_a_second(at_once: int, pause: float) -> None:
     said = [Progressed(number) for number in range(200)]
-    hub = DurableHub()
-    call = hub.call()
-    await sleep(0)
+    hub, call = await one_call(seconds=0)
     for first in range(0, 200, at_once):
         call.says(*said[first : first + at_once])
         await sleep(pause)
@@ -121,9 +113,7 @@ async def test_progress_that_nobody_follows_is_kept_whole_up_to_fifty_a_second(a
 
 @virtual
 async def test_progress_that_nobody_follows_is_thinned_out_above_that_but_its_last_value_stays() -> None:
-    hub = DurableHub()
-    call = hub.call()
-    await sleep(0)
+    hub, call = await one_call(seconds=0)
     for number in range(1, 2001):
         call.says(Progressed(number, skipped=2))
         await sleep(0.001)

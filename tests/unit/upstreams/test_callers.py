@@ -95,9 +95,7 @@ class Scene:
 @pytest.mark.parametrize("era", Era)
 @pytest.mark.parametrize(("rule", "heard", "kept"), [("hub", "", 1), ("shared", "ab", 0), ("turns", "", 1)])
 async def test_message_while_two_sessions_call_goes_by_the_rule(era: Era, rule: LogRule, heard: str, kept: int) -> None:
-    async with acting(rule, era) as scene:
-        await scene.begin("a", session="a")
-        await scene.begin("b", session="b")
+    async with acting(rule, "ab", era) as scene:
         assert await scene.hear() == heard
         assert scene.logs.flow() == LogFlow(rule, sent=1 - kept, kept=kept)
         for channel in scene.channels.values():
@@ -132,9 +130,7 @@ async def test_a_session_gets_it_once_at_its_newest_call_that_asked() -> None:
 
 
 async def test_calls_of_two_principals_share_nothing() -> None:
-    async with acting("shared") as scene:
-        await scene.begin("a", session="a")
-        await scene.begin("b", session="b")
+    async with acting("shared", "ab") as scene:
         assert await scene.hear() == "ab"
         await scene.begin("x", session="x", principal="q", log_level=None)
         assert await scene.hear() == "", "also if theirs did not ask for any"
@@ -144,9 +140,7 @@ async def test_calls_of_two_principals_share_nothing() -> None:
 
 
 async def test_what_a_call_that_was_given_up_still_says_is_shared_with_its_own_principal_only() -> None:
-    async with acting("shared") as scene:
-        await scene.begin("a", session="a")
-        await scene.begin("b", session="b")
+    async with acting("shared", "ab") as scene:
         await scene.give_up("a")
         assert await scene.hear() == "b"
         await scene.give_up("b")
@@ -155,10 +149,14 @@ async def test_what_a_call_that_was_given_up_still_says_is_shared_with_its_own_p
 
 
 @asynccontextmanager
-async def acting(rule: LogRule, era: Era = Era.HANDSHAKE) -> AsyncIterator[Scene]:
+async def acting(rule: LogRule, sessions: str = "", era: Era = Era.HANDSHAKE) -> AsyncIterator[Scene]:
+    """Beside a call of each of these sessions, by its name."""
     owner = Owner(rule)
     async with talking(era, observer=owner) as (peer, server), group() as tasks:
-        yield Scene(peer, server, tasks, owner)
+        scene = Scene(peer, server, tasks, owner)
+        for name in sessions:
+            await scene.begin(name, session=name)
+        yield scene
 
 
 @asynccontextmanager
@@ -254,9 +252,7 @@ async def test_a_call_that_its_server_runs_as_a_task_is_in_flight_too() -> None:
 
 
 async def test_a_rule_that_changes_holds_at_once() -> None:
-    async with acting("hub") as scene:
-        await scene.begin("a", session="a")
-        await scene.begin("b", session="b")
+    async with acting("hub", "ab") as scene:
         assert await scene.hear() == ""
         scene.owner.rule = "shared"
         assert await scene.hear() == "ab"

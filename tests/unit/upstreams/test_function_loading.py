@@ -1,4 +1,4 @@
-"""Finding the registry that `module:attribute` names."""
+"""Finding the registry that `module:attribute` names, and what the source of a module says of it without a run."""
 
 import json
 import sys
@@ -10,6 +10,7 @@ import pytest
 from mcp_hub.config.trust import OVERRIDE
 from mcp_hub.errors import StartFailed, UpstreamUnavailable
 from mcp_hub.types import UpstreamState
+from mcp_hub.upstreams.functions.source import check_reference
 from mcp_hub.upstreams.functions.upstream import LocalUpstream, load_registry
 from tests.unit.upstreams.function_calls import Recorder, request, text
 from tests.unit.wire.raw_lines import within
@@ -127,3 +128,69 @@ def test_a_module_that_others_can_write_is_not_run(folder: Path, name: str) -> N
     file.write_text(GOOD)
     file.chmod(0o644)
     assert "one" in load_registry(reference, str(folder), {}).tools
+
+
+SOURCE = """
+import os.path as place, sys
+from a import b as c
+raise SystemExit("not to be run")
+registry = Registry()
+first, *rest = x
+if True:
+    inside = 1
+with y as opened:
+    pass
+def function():
+    global shared
+    shared = hidden = 1
+class Kind:
+    member = 1
+"""
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> str:
+    (tmp_path / "own_tools.py").write_text(SOURCE)
+    package = tmp_path / "own_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit('not to be run')")
+    (package / "part.py").write_text("registry = 1")
+    (tmp_path / "dynamic_tools.py").write_text("def __getattr__(name): ...")
+    (tmp_path / "starred_tools.py").write_text("from x import *")
+    (tmp_path / "broken_tools.py").write_text("def")
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "own_tools",
+        *(f"own_tools:{name}" for name in "place sys c registry first rest inside opened function Kind shared".split()),
+        "own_tools:registry.member",
+        "own_package.part:registry",
+        "own_package:part.registry",
+        *(f"{module}_tools:anything" for module in ("dynamic", "starred", "broken")),
+        "mcp_hub.examples.jobs:registry",
+        "math:pi",
+    ],
+)
+def test_name_that_is_there_or_may_be_there_passes(sources: str, reference: str) -> None:
+    check_reference(reference, sources)
+
+
+@pytest.mark.parametrize(
+    ("reference", "code", "said"),
+    [
+        ("own_tools:registri", "registry_not_found", '"registry"'),
+        ("own_tools:hidden", "registry_not_found", "hidden"),
+        ("own_tools:member", "registry_not_found", "member"),
+        ("own_package:registry", "registry_not_found", "registry"),
+        ("own_package.parts:registry", "module_not_found", "own_package.parts"),
+        ("own_tools.part:registry", "module_not_found", "own_tools.part"),
+        ("mcp_hub.examples.jobs:registri", "registry_not_found", '"registry"'),
+    ],
+)
+def test_name_that_is_surely_not_there_is_refused(sources: str, reference: str, code: str, said: str) -> None:
+    with pytest.raises(StartFailed, match=said) as caught:
+        check_reference(reference, sources)
+    assert caught.value.code == code

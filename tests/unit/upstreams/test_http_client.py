@@ -101,11 +101,7 @@ def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
 @pytest.mark.parametrize(
     ("variable", "value", "said"),
     [
-        (
-            "ALL_PROXY",
-            "socks5://user:s3cr3t@127.0.0.1:9",
-            r"ALL_PROXY names a SOCKS proxy.* pip install .*\[socks\]",
-        ),
+        ("ALL_PROXY", "socks5://user:s3cr3t@127.0.0.1:9", r"ALL_PROXY names a SOCKS proxy.* pip install .*\[socks\]"),
         ("all_proxy", "socks://127.0.0.1:9/", r"all_proxy names a SOCKS proxy.*\[socks\]"),
         (
             "HTTP_PROXY",

@@ -66,6 +66,10 @@ def changed(**members: object) -> Callable[[Path], None]:
     return damage
 
 
+def of_another_server(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b'"server":"git"', b'"server":"mail"'))
+
+
 def link(path: Path) -> None:
     path.rename(path.with_suffix(".moved"))
     path.symlink_to(path.with_suffix(".moved"))
@@ -82,14 +86,15 @@ def folder(path: Path) -> None:
         *(partial(Path.write_bytes, data=text) for text in GARBLED),
         *(changed(format=1), changed(key="0" * 32), changed(lists={"tool": "x"}), changed(lists={"gadget": []})),
         changed(more=1),
-        *(link, folder),
+        *(of_another_server, link, folder),
     ],
 )
 def test_other_files_are_ignored_with_a_word(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: Callable[[Path], None]
 ) -> None:
     file = place(tmp_path)
-    file.write(last())
+    file.write(last(b'{"name":"c"}'))
+    assert file.read() is not None and not "".join(capsys.readouterr())
     damage(file.path)
     assert file.read() is None
     said = "".join(capsys.readouterr())

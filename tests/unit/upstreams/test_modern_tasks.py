@@ -52,10 +52,7 @@ async def test_every_request_about_the_task_says_what_its_caller_can_answer_and_
     async with running(log_level="debug") as (_, server, made):
         for _ in range(2):
             look = await server.answer("tasks/get", state())
-            assert look["params"]["_meta"][META + "clientCapabilities"] == {
-                **task_calls.ALL,
-                **EXTENSIONS,
-            }
+            assert look["params"]["_meta"][META + "clientCapabilities"] == {**task_calls.ALL, **EXTENSIONS}
             assert META + "logLevel" not in look["params"]["_meta"]
         assert not made.has_ended
 

@@ -67,8 +67,7 @@ async def settled(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "known"),
-    [(None, None), (MODERN, None), (None, speaking(MODERN)), (None, speaking(MODERN, HANDSHAKE))],
+    ("wanted", "known"), [(None, None), (MODERN, None), (None, speaking(MODERN)), (None, speaking(MODERN, HANDSHAKE))]
 )
 async def test_a_server_that_answers_the_probe_is_modern(wanted: Era | None, known: KnownEras | None) -> None:
     async def script(server: Server) -> None:

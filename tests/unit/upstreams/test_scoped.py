@@ -71,14 +71,7 @@ def made(
     if asks:
         eras.put_interactive()
     return Scoped(
-        "toy",
-        lambda wish: toys.connect(),
-        rules,
-        scope,
-        eras,
-        clock=clock,
-        changes=changes,
-        jitter=lambda: 0.0,
+        "toy", lambda wish: toys.connect(), rules, scope, eras, clock=clock, changes=changes, jitter=lambda: 0.0
     )
 
 

@@ -128,10 +128,7 @@ E = TypeVar("E", bound=OtherEnd)
 
 @asynccontextmanager
 async def connected_to(
-    end: type[E],
-    handler: WireHandler | None,
-    kind: Callable[..., Pipe] = Pipe,
-    **options: Any,
+    end: type[E], handler: WireHandler | None, kind: Callable[..., Pipe] = Pipe, **options: Any
 ) -> AsyncIterator[tuple[Pipe, E]]:
     """A pipe, and its other end as raw lines."""
     its_read, our_write = os.pipe()

@@ -183,8 +183,7 @@ async def test_why_the_stream_is_given_up_does_not_name_the_server_whose_connect
 
 
 @pytest.mark.parametrize(
-    "endpoint",
-    ["http://127.0.0.1:1/x", "//evil.example/x", "https://127.0.0.1/x", "http://localhost/x", "ftp://x/"],
+    "endpoint", ["http://127.0.0.1:1/x", "//evil.example/x", "https://127.0.0.1/x", "http://localhost/x", "ftp://x/"]
 )
 async def test_an_endpoint_elsewhere_is_refused(endpoint: str) -> None:
     error = await failing(OldServer(endpoint))

@@ -56,23 +56,22 @@ async def test_redirect_within_the_origin_is_followed_with_method_and_body(statu
         assert server.of("DELETE")[-1].path.startswith("/mcp/")
 
 
+ELSEWHERE = ["http://localhost:{port}/mcp/", "https://127.0.0.1:{port}/mcp/", "http://127.0.0.1:{other}/mcp/", ""]
+
+
 @pytest.mark.parametrize(
-    "target", ["http://localhost:{port}/mcp/", "https://127.0.0.1:{port}/mcp/", "http://127.0.0.1:{other}/mcp/", ""]
+    ("target", "status"),
+    [*((target, 307) for target in ELSEWHERE), *(("/mcp/", status) for status in (301, 302, 303))],
+    ids=["name", "scheme", "port", "nothing", "301", "302", "303"],
 )
-async def test_redirect_to_another_origin_is_not_followed(target: str) -> None:
+async def test_redirect_to_another_origin_is_not_followed(target: str, status: int) -> None:
+    """Nor one that would change the method."""
     remote = Moved()
+    remote.status = status
     async with serving(Remote()) as other, serving(remote) as server:
         remote.target = target.format(port=server.port, other=other.port)
         await refused(server, "no_endpoint", "is not followed")
         assert not other.seen and all(request.path == "/mcp" for request in server.seen)
-
-
-@pytest.mark.parametrize("status", [301, 302, 303])
-async def test_redirect_that_changes_the_method_is_not_followed(status: int) -> None:
-    remote = Moved()
-    remote.status = status
-    async with serving(remote) as server:
-        await refused(server, "no_endpoint", "is not followed")
 
 
 async def test_redirects_in_a_circle_end() -> None:

@@ -9,7 +9,7 @@ import pytest
 from mcp_hub.errors import StartFailed, UpstreamLost
 from mcp_hub.types import Cause, Era
 from mcp_hub.upstreams.peer.era_cache import KnownEras
-from mcp_hub.upstreams.peer.server_eras import ServerEras, wish
+from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras, wish
 from mcp_hub.upstreams.remote.connection import HttpConnection, HttpSpec
 from tests.unit.upstreams.remote import Remote, answering, connection, unknown
 from tests.unit.upstreams.scripted import INITIALIZED
@@ -115,17 +115,6 @@ async def test_an_era_is_forgotten_when_a_start_takes_too_long_and_not_when_the_
     await made.close()
 
 
-async def test_a_server_that_has_become_modern_is_found_out_again() -> None:
-    async def refused(request: Request, reply: Reply) -> None:
-        await reply.error(request, -32020)
-
-    memory = remembering(HANDSHAKE)
-    async with serving(Remote(modern=True, does={"initialize": refused})) as server:
-        async with connection(server, memory) as (_, peer):
-            assert peer.info.era is MODERN
-    assert memory.known_eras == KnownEras(frozenset((MODERN,)), frozenset((HANDSHAKE,)))
-
-
 async def test_a_server_of_both_eras_is_initialised_after_the_probe_for_callers_of_that_era() -> None:
     memory = unknown()
     async with serving(Remote(modern=True)) as server, connection(server, memory, wish(HANDSHAKE)) as (_, peer):
@@ -134,14 +123,23 @@ async def test_a_server_of_both_eras_is_initialised_after_the_probe_for_callers_
     assert memory.known_eras.are_both
 
 
-@pytest.mark.parametrize(("code", "is_certain"), [(-32601, True), (-32022, True), (-32603, False)])
-async def test_a_server_that_refuses_the_handshake_after_the_probe_stays_modern(code: int, is_certain: bool) -> None:
+@pytest.mark.parametrize(
+    ("known", "wanted", "code", "is_certain"),
+    [
+        (HANDSHAKE, ANY_ERA, -32020, True),
+        *((None, wish(HANDSHAKE), code, code != -32603) for code in (-32601, -32022, -32603)),
+    ],
+    ids=["it has become modern", "no method", "no version", "passing error"],
+)
+async def test_server_that_refuses_the_handshake_is_modern(
+    known: Era | None, wanted: EraWish, code: int, is_certain: bool
+) -> None:
     async def refused(request: Request, reply: Reply) -> None:
         await reply.error(request, code)
 
-    memory = unknown()
+    memory = unknown() if known is None else remembering(known)
     async with serving(Remote(modern=True, does={"initialize": refused})) as server:
-        async with connection(server, memory, wish(HANDSHAKE)) as (_, peer):
+        async with connection(server, memory, wanted) as (_, peer):
             assert peer.info.era is MODERN and peer.mirrors is not None
             await peer.answer(peer.send("tools/list"))
     assert memory.known_eras == KnownEras(frozenset((MODERN,)), frozenset((HANDSHAKE,) if is_certain else ()))

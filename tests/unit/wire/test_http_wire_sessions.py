@@ -1,5 +1,7 @@
 """Sessions of the handshake era: how they begin, are lost and are ended."""
 
+from contextlib import nullcontext
+
 import anyio
 import pytest
 
@@ -74,17 +76,14 @@ async def test_a_notification_to_an_unknown_session_ends_it_too() -> None:
         assert talk.wire.session.is_forgotten
 
 
-async def test_a_modern_server_that_drops_the_version_has_forgotten_the_hub() -> None:
+@pytest.mark.parametrize(("method", "is_forgotten"), [("tools/call", True), ("server/discover", False)])
+async def test_modern_server_that_drops_the_version_has_forgotten_the_hub_unless_probed(
+    method: str, is_forgotten: bool
+) -> None:
     async with wired(refuses(-32022, "no", 1), Era.MODERN) as talk:
-        with pytest.raises(NotSent):
-            await talk.ask()
-        assert talk.wire.session.is_forgotten
-
-
-async def test_a_modern_probe_that_is_refused_by_version_is_answered() -> None:
-    async with wired(refuses(-32022, "no", 1), Era.MODERN) as talk:
-        assert (await talk.ask("server/discover")).kind == "error"
-        assert not talk.wire.session.is_forgotten
+        with pytest.raises(NotSent) if is_forgotten else nullcontext():
+            assert (await talk.ask(method)).kind == "error"
+        assert talk.wire.session.is_forgotten is is_forgotten
 
 
 @pytest.mark.parametrize("is_modern", [True, False])

@@ -23,6 +23,7 @@ from mcp_hub.types import JsonObject
 from tests.unit.calls.call_scripts import DONE, LONG, Watched, new_call, new_registry
 from tests.unit.calls.durable_hub import DurableHub, written
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
+from tests.unit.fakes import HandClock
 
 LOST = UpstreamLost("gone", data={"upstream": {"server": "git"}, "outcome": "unknown"})
 NOT_SENT = UpstreamUnavailable("no connection", data={"upstream": {"server": "git"}})
@@ -193,21 +194,12 @@ LATER = 10_000.0
 LIMITED, SOON = HttpRefused("git", 429, "HTTP 429"), HttpRefused("git", 503, "HTTP 503", 7)
 
 
-class Clock:
-    """Stands still until a test moves it."""
-
-    time = 0.0
-
-    def now(self) -> float:
-        return self.time
-
-
 def unavailable(state: str) -> UpstreamUnavailable:
     return UpstreamUnavailable("not up", data={"upstream": {"server": "git", "state": state}})
 
 
-def retries(rule: RetryRule | None = None, jitter: float = 0.5, calls: int = 0, clock: Clock | None = None) -> Retries:
-    return Retries(lambda call: rule or RetryRule(), lambda server: calls, clock or Clock(), lambda: jitter)
+def retries(rule: RetryRule | None = None, jitter: float = 0.5, calls: int = 0) -> Retries:
+    return Retries(lambda call: rule or RetryRule(), lambda server: calls, HandClock(0.0), lambda: jitter)
 
 
 def pause(

@@ -14,15 +14,7 @@ from mcp_hub.calls.runner import CallRecord, new_record
 from mcp_hub.errors import UnknownState
 from mcp_hub.ids import new_call_id
 from mcp_hub.types import Era
-from tests.unit.fakes import unused
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.time = 100.0
-
-    def now(self) -> float:
-        return self.time
+from tests.unit.fakes import HandClock, unused
 
 
 def call(arguments: str = '{"a":1,"b":[2]}', **differs: Any) -> Call:
@@ -35,7 +27,7 @@ class Waiting:
     """A pending_input with one call in it."""
 
     def __init__(self, seconds: float = 600) -> None:
-        self.clock = Clock()
+        self.clock = HandClock()
         self.cancelled: list[tuple[CallRecord, str]] = []
         self.pending_input = PendingInput(self.clock, seconds, lambda record, why: self.cancelled.append((record, why)))
         self.record = self.made()
@@ -148,7 +140,7 @@ def test_hubs_with_one_key_know_each_others_states_and_it_is_asked_for_once() ->
         asked.append(1)
         return b"k" * 32
 
-    one, two = (PendingInput(Clock(), 1, lambda record, why: None, key) for _ in range(2))
+    one, two = (PendingInput(HandClock(), 1, lambda record, why: None, key) for _ in range(2))
     assert not asked
     for own in ("a", "b"):
         assert two.unmark(call(), one.mark(call(), own)) == own

@@ -6,7 +6,7 @@ from typing import cast
 import msgspec
 import pytest
 
-from mcp_hub.call import Call, CallChannel, CallingClient
+from mcp_hub.call import Call, CallingClient
 from mcp_hub.calls.coalesce import LAG
 from mcp_hub.calls.history.recent import RecentCalls, RunningCalls, shown_principal
 from mcp_hub.calls.metering import Meters, MethodFigures, Outcome, outcome_of
@@ -18,7 +18,7 @@ from mcp_hub.events import Cancelled, Completed, Ending, Failed, Log, Progressed
 from mcp_hub.ids import new_call_id
 from mcp_hub.masking import learn
 from mcp_hub.types import Era
-from tests.unit.calls.virtual_time import LoopClock
+from tests.unit.fakes import HandClock, unused
 
 
 def begun(name: str, principal: str = "p", session: str = "s") -> CallRecord:
@@ -27,7 +27,7 @@ def begun(name: str, principal: str = "p", session: str = "s") -> CallRecord:
         new_call_id(), "a", "tools/call", {}, {}, session, principal, Era.MODERN, {}, exported_name=asked,
         client=CallingClient(session.capitalize()),
     )  # fmt: skip
-    record = new_record(call, cast("object", None), TimeLimits(1, 1), FixedClock())  # type: ignore[arg-type]  # never run
+    record = new_record(call, cast("object", None), TimeLimits(1, 1), HandClock(5.0))  # type: ignore[arg-type]  # never run
     record.log.begin()
     return record
 
@@ -36,13 +36,6 @@ def ended(name: str = "echo", ending: Ending | None = None, principal: str = "p"
     record = begun(name, principal)
     record.log.append(ending or Completed(b"{}"))
     return record
-
-
-class FixedClock(LoopClock):
-    """Stands still."""
-
-    def now(self) -> float:
-        return 5.0
 
 
 def test_endings_are_read_behind_a_number_and_bounded_in_number() -> None:
@@ -153,18 +146,9 @@ def test_a_call_that_waits_is_shown_as_waiting_with_the_reason_however_it_waits(
     assert since == 12
 
 
-class StillClock:
-    def now(self) -> float:
-        return 0.0
-
-
-async def nothing(call: Call, channel: CallChannel) -> Completed:
-    raise AssertionError("not called")
-
-
 def metered_call() -> CallRecord:
     call = Call(new_call_id(), "a", "tools/call", {}, {}, "s", "p", Era.MODERN, {})
-    record = new_record(call, nothing, TimeLimits(1, 1), StillClock())
+    record = new_record(call, unused, TimeLimits(1, 1), HandClock(0.0))
     record.log.append(Started())
     return record
 

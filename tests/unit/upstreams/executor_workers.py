@@ -21,7 +21,7 @@ from mcp_hub.upstreams.executors.posts import ExecutorLimits
 from mcp_hub.upstreams.executors.registry import CallOffer
 from mcp_hub.upstreams.executors.upstream import ExecutorUpstream, _Posted
 from tests.unit.calls.virtual_time import named_like
-from tests.unit.fakes import Channel
+from tests.unit.fakes import Channel, HandClock
 from tests.unit.upstreams.function_calls import request
 from tests.unit.wire.raw_lines import group
 
@@ -38,14 +38,6 @@ def refusing(code: str, match: str | None = None) -> Iterator[pytest.ExceptionIn
     with pytest.raises(PostRefused, match=match) as caught:
         yield caught
     assert caught.value.code == code
-
-
-@dataclass
-class Clock:
-    time: float = 0.0
-
-    def now(self) -> float:
-        return self.time
 
 
 class Calls:
@@ -82,7 +74,7 @@ class Calls:
 @dataclass
 class Hub:
     upstream: ExecutorUpstream
-    clock: Clock
+    clock: HandClock
     changes: Notices
     calls: Calls
 
@@ -107,7 +99,7 @@ def played(**limits: Any) -> Callable[[Callable[..., Awaitable[None]]], Callable
 
     def decorate(script: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
         async def test(**given: Any) -> None:
-            clock, changes = Clock(), Notices()
+            clock, changes = HandClock(0.0), Notices()
             epochs: dict[tuple[str, str], Iterator[int]] = defaultdict(lambda: itertools.count(1))
             bounds, after = ExecutorLimits(catch_up=0, **limits), lambda *who: next(epochs[who[:2]])
             upstream = ExecutorUpstream("virtual", changes, clock, bounds, after)

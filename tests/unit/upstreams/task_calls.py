@@ -18,6 +18,7 @@ from mcp_hub.ids import new_call_id
 from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
+from tests.unit.fakes import unused
 from tests.unit.upstreams.scripted import Server, talking
 from tests.unit.wire.raw_lines import WAIT, group
 from tests.upstreams.child import until
@@ -53,9 +54,6 @@ def call(name: str = "x", arguments: JsonObject | None = None, **differs: Any) -
 
 
 def record_of(made: Call) -> CallRecord:
-    async def unused(call: Call, channel: object) -> Completed:
-        raise NotImplementedError
-
     record = new_record(made, unused, TimeLimits(9, 9), SystemClock())
     record.log.append(Started())
     return record

@@ -52,6 +52,12 @@ class Talk:
         """What it comes to, within the bound of every wait."""
         return await within(self.wire.answer(pending, None))
 
+    async def give_up(self, cancellation: Callable[[int], bytes] | None = None) -> None:
+        """A call that the server has, and no more."""
+        async with group() as tasks:
+            tasks.start_soon(self.wire.answer, self.wire.request("tools/call", b"{}"), cancellation)
+            await self.server.until("tools/call")
+
     async def begin(self) -> None:
         """`initialize`, for the session id that the answer brings."""
         await self.ask("initialize", b"{}")

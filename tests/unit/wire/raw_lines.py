@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope
+from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, notification_frame
 from mcp_hub.wire.base import WireHandler
 from mcp_hub.wire.pipe import Pipe
 
@@ -31,6 +31,10 @@ async def group() -> AsyncIterator[TaskGroup]:
     async with anyio.create_task_group() as tasks:
         yield tasks
         tasks.cancel_scope.cancel()
+
+
+def cancellation(id_: int) -> bytes:
+    return notification_frame("notifications/cancelled", b'{"requestId":%d}' % id_)
 
 
 class Told:

@@ -14,16 +14,12 @@ from mcp_hub.wire.base import WireClosed
 from mcp_hub.wire.remote import AT_ONCE
 from tests.unit.wire.http_server import Reply, Request
 from tests.unit.wire.http_wires import echo, refuses, says, wired, with_session
-from tests.unit.wire.raw_lines import WAIT, group, within
+from tests.unit.wire.raw_lines import WAIT, cancellation, within
 from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio
 
 MODERN = "2026-07-28"
-
-
-def cancellation(id_: int) -> bytes:
-    return envelope.notification_frame("notifications/cancelled", b'{"requestId":%d}' % id_)
 
 
 async def test_a_json_answer_comes_as_its_bytes() -> None:
@@ -188,7 +184,7 @@ async def test_request_that_is_given_up_has_its_stream_closed_and_is_cancelled_b
             await echo(request, reply)
 
     async with wired(script, era) as talk:
-        await _give_up(talk)
+        await talk.give_up(cancellation)
         await within(gone.wait())
         if era is Era.HANDSHAKE:
             (told,) = await talk.server.until("notifications/cancelled")
@@ -196,12 +192,6 @@ async def test_request_that_is_given_up_has_its_stream_closed_and_is_cancelled_b
         else:
             await talk.ask("tools/list", b"{}")
             assert [request.rpc for request in talk.server.seen] == ["tools/call", "tools/list"]
-
-
-async def _give_up(talk: Any) -> None:
-    async with group() as tasks:
-        tasks.start_soon(talk.wire.answer, talk.wire.request("tools/call", b"{}"), cancellation)
-        await talk.server.until("tools/call")
 
 
 async def test_notifications_leave_one_after_the_other_and_a_refused_one_holds_none_up() -> None:

@@ -10,8 +10,8 @@ from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.types import Era
 from mcp_hub.wire import http
 from tests.unit.wire.http_server import Reply, Request, Stream, serving
-from tests.unit.wire.http_wires import Talk, bare_not_found, says, wired, with_session
-from tests.unit.wire.raw_lines import WAIT, group, within
+from tests.unit.wire.http_wires import bare_not_found, says, wired, with_session
+from tests.unit.wire.raw_lines import WAIT, within
 from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio
@@ -254,13 +254,7 @@ async def test_a_late_answer_on_the_stream_is_reported_as_one() -> None:
             await reply.gone()
 
     async with wired(script) as talk:
-        await give_up(talk)
+        await talk.give_up()
         await talk.wire.listen()
         await talk.told.until("notifications")
         assert talk.told.late == [1] and talk.wire.counts["stray"] == 2
-
-
-async def give_up(talk: Talk) -> None:
-    async with group() as tasks:
-        tasks.start_soon(talk.wire.answer, talk.wire.request("tools/call", b"{}"), None)
-        await talk.server.until("tools/call")

@@ -8,18 +8,14 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_hub.protocol.jsonrpc.envelope import Envelope, notification_frame
+from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.protocol.jsonrpc.repair import Placeholder
 from mcp_hub.wire.base import Pending, WireClosed
 from mcp_hub.wire.pipe import Pipe
 from mcp_hub.wire.server_pipe import ServerPipe
-from tests.unit.wire.raw_lines import Told, connected, within
+from tests.unit.wire.raw_lines import Told, cancellation, connected, within
 
 pytestmark = pytest.mark.anyio
-
-
-def cancellation(id_: int) -> bytes:
-    return notification_frame("notifications/cancelled", b'{"requestId":%d}' % id_)
 
 
 async def answer(pipe: Pipe, pending: Pending) -> Any:

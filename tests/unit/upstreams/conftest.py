@@ -1,9 +1,10 @@
-"""Fixtures for tests of tasks that servers run."""
+"""Fixtures for tests of tasks that servers run, and of sessions that they lose."""
 
 import pytest
 
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.upstreams.peer import task_poll
+from mcp_hub.upstreams.supervision import supervisor as keeper
 
 
 @pytest.fixture
@@ -19,3 +20,9 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     times: list[None] = []
     monkeypatch.setattr(CallRecord, "touch", lambda _: times.append(None))
     return times
+
+
+@pytest.fixture
+def any_session_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session need not have lasted for its loss to be no failure."""
+    monkeypatch.setattr(keeper, "_SESSION", 0.0)

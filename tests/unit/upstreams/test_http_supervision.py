@@ -12,7 +12,6 @@ from mcp_hub.errors import RpcError, UpstreamLost, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.types import Cause, Era, Kind, UpstreamState
 from mcp_hub.upstreams.supervision import lifecycle
-from mcp_hub.upstreams.supervision import supervisor as keeper
 from mcp_hub.upstreams.supervision.lifecycle import Life
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.server import SupervisorRules
@@ -30,12 +29,6 @@ def call(name: str = "x", **arguments: object) -> Call:
 
 async def run(far: ManagedUpstream, name: str = "x", **arguments: object) -> Completed:
     return await within(far.call(call(name, **arguments), Recorder()))
-
-
-@pytest.fixture
-def any_session_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A session need not have lasted for its loss to be no failure."""
-    monkeypatch.setattr(keeper, "_SESSION", 0.0)
 
 
 NO_SESSION = {"error": {"code": -32000, "message": "Bad Request: No valid session ID provided"}}

@@ -1,6 +1,6 @@
 """Sessions that a remote server has lost, each in the way in which servers of the field say so."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,27 +16,18 @@ from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.peer import state as peer_state
 from mcp_hub.upstreams.remote import session_check
 from mcp_hub.upstreams.supervision import lifecycle, liveness
-from mcp_hub.upstreams.supervision import supervisor as keeper
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.server import SupervisorRules
 from tests.unit.upstreams.function_calls import Doubting, request
 from tests.unit.upstreams.remote import Remote, ready, supervised
-from tests.unit.wire.http_server import HttpServer, Reply, Request, serving
+from tests.unit.wire.http_server import HttpServer, Reply, Request, Script, serving
+from tests.unit.wire.http_wires import says
 from tests.unit.wire.raw_lines import WAIT
 
-pytestmark = pytest.mark.anyio
-
-Refuse = Callable[[Request, Reply], Awaitable[None]]
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("any_session_counts")]
 
 
-def plain(status: int, body: bytes = b"Bad Request: No valid session ID provided", kind: str = "text/plain") -> Refuse:
-    async def refuse(request: Request, reply: Reply) -> None:
-        await reply.status(status, body, kind)
-
-    return refuse
-
-
-def error(status: int, code: int, message: str, id_: object = "own") -> Refuse:
+def error(status: int, code: int, message: str, id_: object = "own") -> Script:
     async def refuse(request: Request, reply: Reply) -> None:
         about = request.message["id"] if id_ == "own" else id_
         await reply.json({"jsonrpc": "2.0", "id": about, "error": {"code": code, "message": message}}, status)
@@ -44,7 +35,7 @@ def error(status: int, code: int, message: str, id_: object = "own") -> Refuse:
     return refuse
 
 
-def on_stream(code: int, message: str, id_: object = None, **before: Any) -> Refuse:
+def on_stream(code: int, message: str, id_: object = None, **before: Any) -> Script:
     async def refuse(request: Request, reply: Reply) -> None:
         stream = await reply.stream()
         about = request.message["id"] if id_ == "own" else id_
@@ -54,56 +45,57 @@ def on_stream(code: int, message: str, id_: object = None, **before: Any) -> Ref
     return refuse
 
 
+async def cut(request: Request, reply: Reply) -> None:
+    reply.cut()
+
+
 async def empty_stream(request: Request, reply: Reply) -> None:
     await (await reply.stream()).end()
 
 
-async def reset(request: Request, reply: Reply) -> None:
-    reply.cut()
-
-
-SENT_AGAIN: dict[str, Refuse] = {
-    "404": plain(404, b""),
-    "404 text": plain(404, b"Not Found"),
+NO_SESSION = b"Bad Request: No valid session ID provided"
+SENT_AGAIN: dict[str, Script] = {
+    "404": says(404, b"", "text/plain"),
+    "404 text": says(404, b"Not Found", "text/plain"),
     "404 json": error(404, -32001, "Session not found", None),
-    "400 text": plain(400),
-    "400 nothing": plain(400, b"", ""),
+    "400 text": says(400, NO_SESSION, "text/plain"),
+    "400 nothing": says(400, b"", ""),
     "400 nameless": error(400, -32000, "Bad Request: No valid session ID provided", None),
     "400 not initialized": error(400, -32000, "Bad Request: Server not initialized", None),
     "400 own id": error(400, -32000, "Bad Request: invalid session"),
     "400 other id": error(400, -32600, "Bad Request: Missing session ID", "server-error"),
-    "400 html": plain(400, b"<html>", "text/html"),
-    "400 not json": plain(400, b"{", "application/json"),
+    "400 html": says(400, b"<html>", "text/html"),
+    "400 not json": says(400, b"{", "application/json"),
 }
-UNSURE: dict[str, Refuse] = {
-    "401": plain(401, b"session expired"),
-    "403": plain(403, b"no such session"),
-    "405": plain(405, b""),
-    "409": plain(409, b"conflict"),
-    "410": plain(410, b"gone"),
-    "412": plain(412, b""),
+UNSURE: dict[str, Script] = {
+    "401": says(401, b"session expired", "text/plain"),
+    "403": says(403, b"no such session", "text/plain"),
+    "405": says(405, b"", "text/plain"),
+    "409": says(409, b"conflict", "text/plain"),
+    "410": says(410, b"gone", "text/plain"),
+    "412": says(412, b"", "text/plain"),
     "422": error(422, -32602, "session id", None),
-    "500": plain(500, b"Internal Server Error"),
+    "500": says(500, b"Internal Server Error", "text/plain"),
     "500 json": error(500, -32603, "Internal server error", None),
-    "502": plain(502, b"Bad Gateway"),
-    "503": plain(503, b"Service Unavailable"),
+    "502": says(502, b"Bad Gateway", "text/plain"),
+    "503": says(503, b"Service Unavailable", "text/plain"),
     "200 own id": error(200, -32001, "Session not found"),
     "200 params": error(200, -32602, "Invalid request parameters"),
     "200 method": error(200, -32601, "Method not found"),
     "200 nameless": error(200, -32600, "Invalid Request: unknown session", None),
     "200 other id": error(200, -32600, "Invalid Request", "server-error"),
-    "200 html": plain(200, b"<html>", "text/html"),
-    "200 nothing": plain(200, b"", ""),
-    "200 object": plain(200, b"{}", "application/json"),
-    "200 null": plain(200, b"null", "application/json"),
-    "200 array": plain(200, b'[{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"x"}}]', "application/json"),
-    "202": plain(202, b"", ""),
-    "204": plain(204, b"", ""),
+    "200 html": says(200, b"<html>", "text/html"),
+    "200 nothing": says(200, b"", ""),
+    "200 object": says(200, b"{}", "application/json"),
+    "200 null": says(200, b"null", "application/json"),
+    "200 array": says(200, b'[{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"x"}}]', "application/json"),
+    "202": says(202, b"", ""),
+    "204": says(204, b"", ""),
     "stream nameless": on_stream(-32000, "Bad Request: Server not initialized"),
     "stream own id": on_stream(-32000, "Bad Request: Server not initialized", "own"),
     "stream other id": on_stream(-32000, "no session", "server-error"),
     "stream nothing": empty_stream,
-    "reset": reset,
+    "reset": cut,
 }
 FORMS = SENT_AGAIN | UNSURE
 
@@ -115,8 +107,8 @@ class Restarting(Remote):
     `answers` are refusals in a session that it knows, by method. Without a `ping` it refuses that, too.
     """
 
-    refuse: Refuse = SENT_AGAIN["404"]
-    answers: dict[str, Refuse] = field(default_factory=dict)
+    refuse: Script = SENT_AGAIN["404"]
+    answers: dict[str, Script] = field(default_factory=dict)
     pings: bool = True
     ran: list[Any] = field(default_factory=list)
 
@@ -141,12 +133,6 @@ class Restarting(Remote):
 async def run(far: ManagedUpstream, n: int = 0, seconds: float = WAIT) -> None:
     with anyio.fail_after(seconds):
         await far.call(msgspec.structs.replace(request("x", {"n": n}), upstream="far"), Doubting())
-
-
-@pytest.fixture(autouse=True)
-def any_session_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A session need not have lasted for its loss to be no failure."""
-    monkeypatch.setattr(keeper, "_SESSION", 0.0)
 
 
 @asynccontextmanager

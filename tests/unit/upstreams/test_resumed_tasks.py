@@ -16,6 +16,7 @@ from tests.unit.upstreams.remote import Remote, ready, supervised
 from tests.unit.upstreams.scripted import INITIALIZED
 from tests.unit.upstreams.task_calls import BORN, FORM, Running, call, created, resumed, state
 from tests.unit.wire.http_server import Reply, Request, serving
+from tests.unit.wire.http_wires import says
 from tests.unit.wire.raw_lines import group
 from tests.upstreams.child import until
 
@@ -71,13 +72,6 @@ class Tasking(Remote):
 
     async def _note(self, request: Request, reply: Reply) -> None:
         await reply.result(request, {"resultType": "complete"})
-
-
-def refusing(status: int) -> Any:
-    async def step(request: Request, reply: Reply) -> None:
-        await reply.status(status)
-
-    return step
 
 
 def ended(era: Era) -> JsonObject:
@@ -200,7 +194,7 @@ async def test_a_look_that_misses_is_repeated(era: Era) -> None:
         await reply.json(b"{", 200)
 
     remote = Tasking(era, state(), ended(era))
-    remote.before = {1: refusing(503), 2: refusing(429), 4: cut, 5: garbled}
+    remote.before = {1: says(503), 2: says(429), 4: cut, 5: garbled}
     async with serving(remote) as server, supervised(server) as far, group() as tasks:
         made = Running(tasks, far.call, call())
         assert await made.result() == DONE
@@ -210,7 +204,7 @@ async def test_a_look_that_misses_is_repeated(era: Era) -> None:
 @pytest.mark.parametrize("status", [401, 403, 404, 410])
 async def test_a_poll_that_is_refused_permanently_is_not(status: int) -> None:
     remote = Tasking(Era.MODERN, ended(Era.MODERN))
-    remote.before = {1: refusing(status)}
+    remote.before = {1: says(status)}
     async with serving(remote) as server, supervised(server) as far, group() as tasks:
         assert str(status) in (await Running(tasks, far.call, call()).error()).message
         assert remote.looks == 1
@@ -219,7 +213,7 @@ async def test_a_poll_that_is_refused_permanently_is_not(status: int) -> None:
 async def test_looks_do_not_miss_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_poll, "_MISSES", 2)
     remote = Tasking(Era.MODERN, state())
-    remote.does["tasks/get"] = refusing(503)
+    remote.does["tasks/get"] = says(503)
     async with serving(remote) as server, supervised(server) as far, group() as tasks:
         assert "503" in (await Running(tasks, far.call, call()).error()).message
         assert len(server.of("tasks/get")) == 3

@@ -30,6 +30,7 @@ from mcp_hub.protocol.rest.overview import RawBody
 from mcp_hub.sessions.session import LOCAL, ClientOffer, Session
 from mcp_hub.types import ClientKind, Era, Kind, RawObject, UpstreamState, UpstreamStatus
 from mcp_hub.wire.base import Tapped, watch
+from tests.unit.fakes import HandClock
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import ALICE, RestPeer, problem, rest_hub
 from tests.unit.wire.http_server import Reply, Request
@@ -217,16 +218,6 @@ async def test_a_collector_that_is_gone_disturbs_no_call(tmp_path: Path) -> None
 SECRET = "Bearer abcdef0123456789"
 
 
-class Time:
-    """A clock that stands still."""
-
-    def __init__(self) -> None:
-        self.value = 1000.0
-
-    def now(self) -> float:
-        return self.value
-
-
 @pytest.fixture
 async def peer(tmp_path: Path) -> AsyncIterator[DashboardPeer]:
     servers: dict[str, Any] = {"a": {**entry(name="a"), "per_tool": {"echo": {"name": "echoes"}}}}
@@ -264,8 +255,8 @@ async def test_messages_are_recorded_on_request_masked_and_for_operators_alone(p
 
 @pytest.mark.processes
 async def test_messages_are_bounded_and_forgotten_after_five_minutes(peer: DashboardPeer) -> None:
-    time = Time()
-    raw = RawMessages(peer.app.current, peer.app.upstream_set, time)
+    clock = HandClock()
+    raw = RawMessages(peer.app.current, peer.app.upstream_set, clock)
     raw.switch(RawBody("a", "start"))
     (wire,) = [one.wire for one in peer.app.upstream_set.upstreams["a"].lifecycle.peers or ()]
     assert isinstance(wire, Tapped) and wire.tap is not None
@@ -282,7 +273,7 @@ async def test_messages_are_bounded_and_forgotten_after_five_minutes(peer: Dashb
     assert len(large) <= 64 and {one.size for one in large} == {16_370 + len(SECRET) + 200_000}
     assert {one.cut for one in large} == {True} and not any(one.cut for one in kept)
     assert all(len(one.text) <= 16 << 10 and "abcdef" not in one.text for one in large)
-    time.value += SECONDS + 1
+    clock.time += SECONDS + 1
     await echo(peer)
     assert (await raw.read("a", 0)).messages == [] and (await raw.read("a", 0)).left == 0
     assert wire.tap is None, "nothing is on the way of a message any more"

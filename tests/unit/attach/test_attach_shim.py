@@ -251,25 +251,18 @@ def test_after_three_failures_the_client_gets_a_hub_of_its_own(client: Client) -
     client.leave(own)
 
 
-def test_a_client_that_must_have_a_background_hub_is_left_without_one_after_three_failures() -> None:
-    client = Client(gets_own=False)
+@pytest.mark.parametrize(("gets_own", "warning"), [(False, "[not_attached]"), (True, "doctor")])
+def test_a_client_is_left_without_a_hub_after_three_failures_where_its_own_ends_or_is_not_wanted(
+    gets_own: bool, warning: str
+) -> None:
+    client = Client(gets_own=gets_own)
     hub = client.begin()
     client.failures = 3
     hub.die()
+    if gets_own:
+        client.hub().die()
     client.thread.join(WAIT)
-    assert client.private == 0 and client.code == 3 and "[not_attached]" in client.warnings[-1]
-    os.close(client.write)
-    client.close()
-
-
-def test_a_client_whose_own_hub_ends_at_once_is_left_without_one(client: Client) -> None:
-    hub = client.begin()
-    client.failures = 3
-    hub.die()
-    own = client.hub()
-    own.die()
-    client.thread.join(WAIT)
-    assert client.private == 1 and client.code == 3 and "doctor" in client.warnings[-1]
+    assert client.private == gets_own and client.code == 3 and warning in client.warnings[-1]
     os.close(client.write)
     client.close()
 

@@ -42,6 +42,11 @@ def _note_processes(event: str, arguments: tuple[object, ...]) -> None:
 sys.addaudithook(_note_processes)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Every async test is run by anyio, so that no file has to say so."""
+    config.option.anyio_mode = "auto"
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leaves the cases of a test behind the `first` of them to `make proof`."""
@@ -72,8 +77,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(autouse=True)
 def loop_is_named(request: pytest.FixtureRequest) -> Iterator[None]:
     """As in a hub: what a test has without one works where `sniffio` is installed, too."""
-    is_marked = request.node.get_closest_marker("anyio") is not None
-    with named_loop() if is_marked and iscoroutinefunction(request.function) else nullcontext():
+    with named_loop() if iscoroutinefunction(request.function) else nullcontext():
         yield
 
 

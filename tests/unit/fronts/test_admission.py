@@ -9,8 +9,6 @@ from mcp_hub.errors import Busy
 from mcp_hub.fronts.http.admission import Admission, AdmissionLimits, Rate, TooFast
 from tests.unit.fakes import HandClock
 
-pytestmark = pytest.mark.anyio
-
 
 def taken(rate: Rate, principal: str = "a") -> int:
     """How many may come now."""

@@ -14,8 +14,6 @@ from mcp_hub.types import JsonObject, Kind
 from tests.unit.fronts.small_hub import Hub
 from tests.unit.wire.raw_lines import WAIT
 
-pytestmark = pytest.mark.anyio
-
 ID = "io.modelcontextprotocol/subscriptionId"
 A, B = ("git", "x:a"), ("git", "x:b")
 

@@ -24,8 +24,6 @@ from tests.unit.fronts.rest_peer import (
 )
 from tests.upstreams.child import WAIT
 
-pytestmark = pytest.mark.anyio
-
 UNKNOWN = "st_00000000000000000000000000"
 
 

@@ -16,8 +16,6 @@ from mcp_hub.fronts.http.connections import ConnectionLimits, affordable, bounde
 from mcp_hub.fronts.http.response import respond
 from tests.upstreams.child import until
 
-pytestmark = pytest.mark.anyio
-
 WAIT = 240.0
 LARGE = b"x" * 30_000_000
 PART = 1_000_000

@@ -12,8 +12,6 @@ from mcp_hub.fronts.rest.api import by_path
 from tests.unit.fronts.dashboard_peer import BROWSER, DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import ALICE, BOB, NARROW, OPERATOR, problem
 
-pytestmark = pytest.mark.anyio
-
 CHANGES = [
     ("POST", "/v1/tools/echo/call", {"arguments": {"text": "x"}}),
     ("POST", "/v1/servers/local/restart", {}),

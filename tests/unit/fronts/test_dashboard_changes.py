@@ -15,8 +15,6 @@ from tests.unit.fronts.rest_peer import ALICE, NARROW, OPERATOR, SSE, problem
 from tests.upstreams.child import WAIT, until
 from tests.upstreams.messages import rpc
 
-pytestmark = pytest.mark.anyio
-
 
 def place(full: DashboardPeer) -> Path:
     return full.app.seen.config.with_name("servers.overrides.yaml")
@@ -51,26 +49,24 @@ async def test_overrides_hold_at_once_and_are_in_a_file_beside_the_configuration
     }
 
 
-@pytest.mark.parametrize("tools", [
-    {"echo": {"fixed": {"text": "x"}}},
-    {"echo": {"arguments": {}}},
-    {"echo": {"name": "not a name"}},
-    {"echo": {"annotations": {"readOnlyHint": True, "destructiveHint": True}}},
-    {"echo": {"annotations": {"title": "Evil"}}},
-    {"echo": {"name": "big"}, "big": {"name": "big"}},
-])  # fmt: skip
-async def test_what_is_not_an_override_leaves_everything_as_it_was(full: DashboardPeer, tools: Any) -> None:
-    await override(full, hold={"pin": True})
-    before = place(full).read_bytes()
-    response = await full.post("/overrides", {"servers": {"local": tools}})
-    assert response.status in (400, 422), response.body
-    assert place(full).read_bytes() == before and "echo" in await names(full)
-
-
-async def test_the_first_override_that_cannot_be_used_leaves_no_file(full: DashboardPeer) -> None:
+async def test_what_is_not_an_override_leaves_everything_as_it_was(full: DashboardPeer) -> None:
     response = await full.post("/overrides", {"servers": {"local": {"echo": {"name": "x"}, "big": {"name": "x"}}}})
     problem(response, 422, "invalid_configuration")
-    assert not place(full).exists()
+    assert not place(full).exists(), "the first one leaves no file"
+    await override(full, hold={"pin": True})
+    before = place(full).read_bytes()
+    wrong: list[dict[str, Any]] = [
+        {"echo": {"fixed": {"text": "x"}}},
+        {"echo": {"arguments": {}}},
+        {"echo": {"name": "not a name"}},
+        {"echo": {"annotations": {"readOnlyHint": True, "destructiveHint": True}}},
+        {"echo": {"annotations": {"title": "Evil"}}},
+        {"echo": {"name": "big"}, "big": {"name": "big"}},
+    ]
+    for tools in wrong:
+        response = await full.post("/overrides", {"servers": {"local": tools}})
+        assert response.status in (400, 422), response.body
+        assert place(full).read_bytes() == before and "echo" in await names(full), tools
 
 
 async def test_an_unknown_server_and_a_file_that_cannot_be_used_are_named(full: DashboardPeer) -> None:

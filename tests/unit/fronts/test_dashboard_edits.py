@@ -20,7 +20,6 @@ from mcp_hub.protocol.rest.overview import EditBody
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import ALICE, problem
 
-pytestmark = pytest.mark.anyio
 FAR = "http://127.0.0.1:9/mcp"
 SECRET = "q7w8e9r0t1y2u3i4"
 SERVERS: dict[str, Any] = {

@@ -26,8 +26,6 @@ from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import ALICE, BOB, NARROW, OPERATOR, Response, problem
 from tests.upstreams.child import WAIT, until
 
-pytestmark = pytest.mark.anyio
-
 
 def batches(response: Response) -> list[Any]:
     return [json.loads(event.data) for event in response.events if event.event == "batch"]

@@ -15,8 +15,6 @@ from tests.unit.upstreams.remote import Remote
 from tests.unit.wire.http_server import serving
 from tests.upstreams.child import until
 
-pytestmark = pytest.mark.anyio
-
 OTHERS: dict[str, Any] = {
     "near": {"command": "no-such"},
     "own": {"url": "https://127.0.0.1:1/mcp", "bearer": "token"},

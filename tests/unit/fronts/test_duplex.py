@@ -22,8 +22,6 @@ from tests.unit.fronts.local_hub import Tools, hello, local_hub
 from tests.upstreams.child import until
 from tests.upstreams.messages import CLIENT, modern
 
-pytestmark = pytest.mark.anyio
-
 Message = dict[str, Any]
 GAP = 0.1
 

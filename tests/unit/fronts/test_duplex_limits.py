@@ -15,8 +15,6 @@ from tests.unit.fronts.local_hub import Tools, hello, local_hub
 from tests.unit.fronts.test_duplex import Message, Wire, serving
 from tests.upstreams.child import until
 
-pytestmark = pytest.mark.anyio
-
 DEPTH, BATCH, OPEN = 12, 3, 5
 BATCHING = "2025-03-26"
 

@@ -16,8 +16,6 @@ from mcp_hub.fronts.http.response import HttpExchange, Scope, respond
 from mcp_hub.sessions.session import Caller
 from tests.unit.fronts.rest_peer import exchange
 
-pytestmark = pytest.mark.anyio
-
 TOKENS = {"free": Caller("free"), "bound": Caller("bound", "small")}
 
 

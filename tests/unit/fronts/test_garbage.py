@@ -13,8 +13,6 @@ from mcp_hub.fronts.mcp.responder import CallResponder
 from tests.unit.fronts.rest_peer import RestPeer, modern_request
 from tests.upstreams.messages import rpc
 
-pytestmark = pytest.mark.anyio
-
 CALLS = 30
 ECHO = {"name": "echo", "arguments": {"text": "x"}}
 

@@ -14,8 +14,6 @@ from mcp_hub.sessions.session import Caller
 from mcp_hub.types import StoreState, UpstreamState
 from tests.unit.fronts.rest_peer import exchange
 
-pytestmark = pytest.mark.anyio
-
 READY, FAILED, OLD = UpstreamState.READY, UpstreamState.FAILED, UpstreamState.INCOMPATIBLE
 BACKING_OFF, STOPPED = UpstreamState.BACKING_OFF, UpstreamState.STOPPED
 PATHS = ("/livez", "/healthz", "/readyz")

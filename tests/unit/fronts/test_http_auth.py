@@ -243,7 +243,6 @@ def test_with_a_verifier_alone_nobody_comes_in_without_a_token() -> None:
     assert challenged(guard, b"Bearer a.b.c.d.e") == (401, b"Bearer error"), "an encrypted one neither"
 
 
-@pytest.mark.anyio
 async def test_what_nobody_checks_is_refused() -> None:
     refusal = await HttpAuth({"s3cret": ALICE}).verified(Unverified(b"a.b.c", b""))
     assert isinstance(refusal, Refusal) and refusal.status == 401

@@ -9,8 +9,6 @@ from tests.unit.fronts.http_peer import Connection
 from tests.unit.wire.raw_lines import WAIT
 from tests.upstreams.child import until
 
-pytestmark = pytest.mark.anyio
-
 
 class Numbers:
     """A source that always has something, and then nothing any more; `client` stops reading at the third."""

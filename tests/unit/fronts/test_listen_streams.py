@@ -9,7 +9,6 @@ import pytest
 
 from mcp_hub.call import Call
 from mcp_hub.errors import Busy
-from mcp_hub.fronts.mcp import subscriptions as listening_module
 from mcp_hub.fronts.mcp import subscriptions as module
 from mcp_hub.fronts.mcp.binding import Binding, Identity, modern_session
 from mcp_hub.fronts.mcp.duplex import Duplex
@@ -22,8 +21,6 @@ from tests.unit.fakes import KeptWire
 from tests.unit.fronts.small_hub import Hub
 from tests.unit.wire.raw_lines import WAIT
 from tests.upstreams.messages import modern, rpc
-
-pytestmark = pytest.mark.anyio
 
 A = ("git", "x:a")
 
@@ -131,7 +128,7 @@ async def test_a_handshake_session_ends_with_its_connection(hub: Hub) -> None:
 
 
 async def test_server_that_accepts_too_late_is_not_acknowledged(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening_module, "_PATIENCE", 0.01)
+    monkeypatch.setattr(module, "_PATIENCE", 0.01)
 
     async def subscribe(uri: str, call: Call) -> None:
         hub.source.subscribed.append(uri)

@@ -17,8 +17,6 @@ from mcp_hub.sessions.session import Caller
 from tests.unit.fronts.rest_peer import RestPeer, exchange, rest_hub
 from tests.upstreams.child import WAIT
 
-pytestmark = pytest.mark.anyio
-
 Key = tuple[str, frozenset[tuple[str, str]]]
 
 

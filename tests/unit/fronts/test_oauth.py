@@ -29,8 +29,6 @@ from tests.unit.fronts.oauth_tokens import (
     token,
 )
 
-pytestmark = pytest.mark.anyio
-
 OTHER = "https://other.example.com"
 SECRET = b"a-shared-key-of-more-than-32-bytes!"
 

@@ -12,8 +12,6 @@ from mcp_hub.fronts.http.oauth.keys import KeyRing, KeySet, KeySource, SharedKey
 from tests.unit.fakes import HandClock
 from tests.unit.fronts.oauth_tokens import ec_key, ed_key, jwk, key_set, private_jwk, rsa_key
 
-pytestmark = pytest.mark.anyio
-
 BOTH = frozenset(("RS256", "ES256"))
 
 
@@ -36,6 +34,13 @@ class Source:
 
 def key_ids(found: KeySet) -> list[str]:
     return [kid for kid in ("one", "two") if found.find(kid, "RS256")]
+
+
+async def loaded(source: Source, clock: HandClock | None = None) -> KeySet:
+    """A set that was read once."""
+    keys = KeySet("x", source, BOTH, clock or HandClock())
+    await keys.refresh()
+    return keys
 
 
 ONE, TWO = jwk(rsa_key()), jwk(rsa_key("two"), "two")
@@ -99,20 +104,16 @@ def test_of_a_set_without_end_only_the_first_hundred_keys_are_looked_at() -> Non
 
 
 async def test_a_key_is_found_by_its_id_or_as_the_only_one() -> None:
-    found = KeySet("x", Source(key_set(ONE, jwk(ec_key(), "ec"))), BOTH, HandClock())
-    await found.refresh()
+    found = await loaded(Source(key_set(ONE, jwk(ec_key(), "ec"))))
     assert found.find("one", "RS256") and found.find("ec", "ES256")
     assert not found.find("one", "ES256") and not found.find("two", "RS256")
     assert found.find(None, "RS256") == found.find("one", "RS256")
-    two = KeySet("x", Source(key_set(ONE, TWO)), BOTH, HandClock())
-    await two.refresh()
-    assert not two.find(None, "RS256"), "any of them could be meant"
+    assert not (await loaded(Source(key_set(ONE, TWO)))).find(None, "RS256"), "any of them could be meant"
 
 
 async def test_unknown_keys_are_looked_for_again_but_not_all_the_time() -> None:
     clock, source = HandClock(), Source(key_set(ONE))
-    found = KeySet("x", source, BOTH, clock)
-    await found.refresh()
+    found = await loaded(source, clock)
     source.body, first = key_set(TWO), found.version
     for _ in range(100):
         await found.refresh()
@@ -124,8 +125,7 @@ async def test_unknown_keys_are_looked_for_again_but_not_all_the_time() -> None:
 
 async def test_a_set_that_is_the_same_again_changes_nothing() -> None:
     clock = HandClock()
-    found = KeySet("x", Source(key_set(ONE)), BOTH, clock)
-    await found.refresh()
+    found = await loaded(Source(key_set(ONE)), clock)
     clock.time += 3600
     assert found.is_due
     first = found.version
@@ -164,8 +164,7 @@ async def test_without_keys_nothing_is_found_and_the_reason_is_reported() -> Non
 @pytest.mark.parametrize("broken", [None, b"<html>", key_set()])
 async def test_keys_that_were_read_hold_for_a_day_while_they_cannot_be_read_again(broken: bytes | None) -> None:
     clock, source = HandClock(), Source(key_set(ONE))
-    found = KeySet("x", source, BOTH, clock)
-    await found.refresh()
+    found = await loaded(source, clock)
     source.body = broken
     clock.time += 86399
     await found.refresh()

@@ -26,8 +26,6 @@ from tests.unit.fronts.rest_peer import ALICE, BOB, BOTH, SSE, Response, modern_
 from tests.unit.fronts.walked_routes import CANARY, MARK, UNKNOWN, Ids, filled
 from tests.upstreams.child import WAIT
 
-pytestmark = pytest.mark.anyio
-
 CAROL: Final = "carol-token"
 KEY: Final = "a key of at least thirty-two bytes"
 ISSUER: Final = {"issuer": "https://auth.example.com", "shared_key": KEY}

@@ -4,15 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from mcp_hub.app.http import HttpAuthFactory
 from mcp_hub.sessions.session import Caller
 from tests.unit.fronts.dashboard_peer import TOKENS, DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import ALICE, OPERATOR
 from tests.unit.test_auth_settings import settings, who
-
-pytestmark = pytest.mark.anyio
 
 TOOL = {"name": "build", "inputSchema": {"type": "object"}}
 

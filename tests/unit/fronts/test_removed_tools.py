@@ -33,9 +33,6 @@ class Client:
         return answer
 
 
-pytestmark = pytest.mark.anyio
-
-
 @pytest.fixture
 async def hub() -> Hub:
     """Has listed three tools, of which one is gone."""

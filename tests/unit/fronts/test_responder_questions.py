@@ -35,8 +35,6 @@ from tests.unit.fakes import LoneReplicas, ResponderPort, unused
 from tests.unit.fronts.small_hub import Hub
 from tests.upstreams.child import WAIT
 
-pytestmark = pytest.mark.anyio
-
 FORM: JsonObject = {"message": "name?", "requestedSchema": {"type": "object"}}
 
 
@@ -84,6 +82,14 @@ async def settle() -> None:
         await anyio.lowlevel.checkpoint()
 
 
+def asking() -> tuple[Client, Any]:
+    """A handshake client with a question that it has got."""
+    client = Client(Era.HANDSHAKE)
+    client.asked()
+    (question,) = client.gets()
+    return client, question
+
+
 async def test_a_handshake_client_is_asked_in_order_and_its_answer_counts_once() -> None:
     client = Client(Era.HANDSHAKE)
     client.record.send(Progressed(1))
@@ -115,9 +121,7 @@ NO_RESULTS: list[object] = [[], "x", None, 7]
 async def test_an_error_answer_keeps_its_data_and_what_is_no_answer_is_an_error_of_the_client(
     answer: dict[str, Any], message: str, data: object
 ) -> None:
-    client = Client(Era.HANDSHAKE)
-    client.asked()
-    (question,) = client.gets()
+    client, question = asking()
     client.answers_with(id=question["id"], **answer)
     await settle()
     (error,) = client.answers
@@ -126,9 +130,7 @@ async def test_an_error_answer_keeps_its_data_and_what_is_no_answer_is_an_error_
 
 
 async def test_an_answer_to_nothing_is_dropped() -> None:
-    client = Client(Era.HANDSHAKE)
-    client.asked()
-    (question,) = client.gets()
+    client, question = asking()
     for id_ in (question["id"] + 1, "x", None, 1.5, [1]):
         client.answers_with(id=id_, result={})
     await settle()
@@ -145,9 +147,7 @@ ENDINGS: list[Callable[[CallRecord], object]] = [
 
 @pytest.mark.parametrize("end", ENDINGS)
 async def test_a_question_that_is_off_is_taken_back_before_the_answer(end: Callable[[CallRecord], object]) -> None:
-    client = Client(Era.HANDSHAKE)
-    client.asked()
-    (question,) = client.gets()
+    client, question = asking()
     end(client.record)
     (notice,) = client.gets()
     assert notice["method"] == "notifications/cancelled" and notice["params"] == {"requestId": question["id"]}
@@ -157,9 +157,7 @@ async def test_a_question_that_is_off_is_taken_back_before_the_answer(end: Calla
 
 
 async def test_reading_the_log_again_repeats_an_open_question_under_its_id_and_skips_a_settled_one() -> None:
-    client = Client(Era.HANDSHAKE)
-    client.asked()
-    (question,) = client.gets()
+    client, question = asking()
     client.responder = client.follow()
     assert client.gets() == [question]
     client.answers_with(id=question["id"], result={})

@@ -19,8 +19,6 @@ from tests.unit.fronts.local_hub import TOOLS
 from tests.unit.fronts.rest_peer import BOB, BOTH, NARROW, SSE, RestPeer, problem, rest_hub
 from tests.upstreams.child import WAIT
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_every_tool_is_listed_as_it_is_defined_and_always_in_the_same_bytes(peer: RestPeer) -> None:
     first = await peer.ask("GET", "/v1/tools")
@@ -230,21 +228,25 @@ async def test_what_is_asked_for_again_after_its_end_stays_cancelled(peer: RestP
     assert cancelled["stream"] == id_
 
 
-async def test_key_of_a_call_that_was_never_made_is_free_again(peer: RestPeer) -> None:
-    key = {"idempotency-key": "k"}
-    peer.tools.refusals.append(UpstreamUnavailable("not up yet"))
-    refused = problem(await peer.call("refuse", {"text": "a"}, headers=key).ended(), 503, "upstream_unavailable")
-    assert refused["retryable"] is True
-    made, again = [await peer.call("refuse", {"text": "a"}, headers=key).ended() for _ in range(2)]
-    assert made.status == 200 and made.json["stream"] != refused["stream"] and again.json == made.json
-
-
-async def test_key_of_a_call_that_may_have_been_made_is_kept_and_nobody_is_asked_to_come_again(peer: RestPeer) -> None:
-    key = {"idempotency-key": "k"}
-    peer.tools.refusals.append(UpstreamUnavailable("gone", data={"outcome": "unknown"}))
-    first, again = [await peer.call("refuse", {"text": "a"}, headers=key).ended() for _ in range(2)]
-    lost = problem(first, 502, "upstream_unavailable")
-    assert lost["retryable"] is False and again.json == lost and "retry-after" not in first.headers
+@pytest.mark.parametrize(
+    ("refusal", "status", "is_free"),
+    [
+        (UpstreamUnavailable("not up yet"), 503, True),
+        (UpstreamUnavailable("gone", data={"outcome": "unknown"}), 502, False),
+    ],
+    ids=["never made", "may have been made"],
+)
+async def test_key_is_free_again_where_the_call_was_never_made(
+    peer: RestPeer, refusal: UpstreamUnavailable, status: int, is_free: bool
+) -> None:
+    peer.tools.refusals.append(refusal)
+    first, *others = [
+        await peer.call("refuse", {"text": "a"}, headers={"idempotency-key": "k"}).ended() for _ in range(3)
+    ]
+    refused = problem(first, status, "upstream_unavailable")
+    assert refused["retryable"] is is_free and ("retry-after" in first.headers) is is_free
+    assert [answer.status for answer in others] == [200 if is_free else 502] * 2 and others[0].json == others[1].json
+    assert (others[0].json["stream"] != refused["stream"]) is is_free and (is_free or others[0].json == refused)
 
 
 @pytest.mark.parametrize("key", ["", " ", "a" * 256, "\x7f", "é"])

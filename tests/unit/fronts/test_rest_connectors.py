@@ -9,8 +9,6 @@ from tests.unit.fronts.local_hub import TOOLS
 from tests.unit.fronts.rest_peer import ALICE, NARROW, RestPeer, mcp_hub, problem, rest_hub
 from tests.upstreams.messages import rpc
 
-pytestmark = pytest.mark.anyio
-
 PUBLIC = "https://hub.example.com"
 
 

@@ -10,7 +10,6 @@ from mcp_hub.fronts.rest import executors
 from mcp_hub.upstreams.executors.posts import ExecutorLimits
 from tests.unit.fronts.rest_peer import ALICE, BOB, NARROW, SSE, Response, RestPeer, problem, rest_hub
 
-pytestmark = pytest.mark.anyio
 BUILD = {"name": "build", "inputSchema": {"type": "object"}}
 FORM = {"message": "sure?", "requestedSchema": {"type": "object", "properties": {}}}
 

@@ -12,8 +12,6 @@ from tests.unit.fronts.format_calls import ModelCalls, call, fits_sdk, outcomes,
 from tests.unit.fronts.rest_peer import BOTH, NARROW, SSE, RestPeer, rest_hub
 from tests.upstreams.child import WAIT
 
-pytestmark = pytest.mark.anyio
-
 FORMATS = list(Format)
 
 

@@ -7,9 +7,6 @@ from mcp_hub.formats.providers import Format
 from tests.unit.fronts.format_calls import ModelCalls, call, outcomes
 from tests.unit.fronts.rest_peer import RestPeer, problem
 
-pytestmark = pytest.mark.anyio
-
-
 KEY = {"idempotency-key": "k"}
 TWO: ModelCalls = ("c1", "hold", {"nonce": "a"}), ("c2", "hold", {"nonce": "b"})
 

@@ -12,8 +12,6 @@ from mcp_hub.fronts.rest.formats.tools import KeptExports
 from tests.unit.fronts.local_hub import TOOLS
 from tests.unit.fronts.rest_peer import ELSEWHERE, NARROW, RestPeer, problem
 
-pytestmark = pytest.mark.anyio
-
 
 async def listed(peer: RestPeer, query: str, **options: Any) -> list[dict[str, Any]]:
     response = await peer.ask("GET", f"/v1/tools?{query}", **options)

@@ -6,8 +6,6 @@ import pytest
 
 from tests.unit.fronts.rest_peer import ELSEWHERE, NARROW, RestPeer, problem
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_search_gives_the_tools_that_fit_with_their_scores(peer: RestPeer) -> None:
     found = (await peer.ask("GET", "/v1/search?q=hold")).json

@@ -16,8 +16,6 @@ from mcp_hub.fronts.rest.pages import docs
 from mcp_hub.fronts.rest.routes import ROUTES
 from tests.unit.fronts.rest_peer import CALLERS, Response, RestPeer, rest_hub
 
-pytestmark = pytest.mark.anyio
-
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 

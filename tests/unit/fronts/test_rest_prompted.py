@@ -9,8 +9,6 @@ from mcp_hub.formats.calls import MAX_CALLS
 from mcp_hub.formats.prompted import FORMATS
 from tests.unit.fronts.rest_peer import NARROW, SSE, Response, RestPeer, problem
 
-pytestmark = pytest.mark.anyio
-
 ECHO = {"text": "hi"}
 PLAIN = {"content-type": "text/plain", "x-mcp-hub": "1"}
 

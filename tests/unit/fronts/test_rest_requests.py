@@ -17,8 +17,6 @@ from mcp_hub.protocol.rest.problems import FailedCall
 from mcp_hub.protocol.shape.stream_events import decoded, error_data
 from tests.unit.fronts.rest_peer import RestPeer, problem, rest_hub
 
-pytestmark = pytest.mark.anyio
-
 ECHO = "/v1/tools/echo/call"
 BUILD = {"name": "build", "inputSchema": {"type": "object"}}
 USE = {"type": "tool_use", "id": "c", "name": "echo", "input": {"text": "x"}}

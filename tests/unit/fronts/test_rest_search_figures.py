@@ -22,7 +22,7 @@ from tests.unit.catalog.offers import Listing
 from tests.unit.fronts.local_hub import Tools
 from tests.unit.fronts.rest_peer import RestPeer
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, needs_lists, needs_queries]
+pytestmark = [pytest.mark.slow, needs_lists, needs_queries]
 
 MOST = 5
 

@@ -13,8 +13,6 @@ from mcp_hub.sessions.session import Caller
 from tests.unit.fronts.local_hub import TOOLS
 from tests.unit.fronts.rest_peer import NARROW, Response, RestPeer, problem, rest_hub
 
-pytestmark = pytest.mark.anyio
-
 
 def account(response: Response) -> TokenAccount:
     assert response.status == 200, response.body

@@ -7,7 +7,6 @@ from mcp_hub.fronts.http.auth import HttpAuth
 from mcp_hub.sessions.session import Caller
 from tests.unit.fronts.rest_peer import ALICE, BOB, CALLERS, SSE, Response, RestPeer, modern_request
 
-pytestmark = pytest.mark.anyio
 OTHERS = {token: caller for token, caller in CALLERS.items() if token != ALICE}
 
 

@@ -19,7 +19,7 @@ from tests.unit.fronts.rest_peer import ALICE, ELSEWHERE, NARROW, OPERATOR
 from tests.unit.sandbox.confined import needs_sandbox
 from tests.upstreams.child import WAIT
 
-pytestmark = [pytest.mark.anyio, pytest.mark.processes, needs_sandbox()]
+pytestmark = [pytest.mark.processes, needs_sandbox()]
 
 SERIES = ("mcp_hub_server_sandboxed", "mcp_hub_sandbox_refusals_total")
 PLACES = ("/v1/servers", "/v1/servers/boxed", "/api/v1/servers", "/api/state")

@@ -11,8 +11,6 @@ from mcp_hub.types import Era
 from tests.unit.fronts.asked import ask
 from tests.unit.fronts.skill_folders import digest, skill_hub, write_skill
 
-pytestmark = pytest.mark.anyio
-
 SERVER = "dev.mcp-hub/server"
 
 

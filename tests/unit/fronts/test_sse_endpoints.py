@@ -22,8 +22,6 @@ from tests.unit.fronts.rest_peer import Response, exchange, http_scope
 from tests.upstreams.child import until
 from tests.upstreams.messages import modern
 
-pytestmark = pytest.mark.anyio
-
 Message = dict[str, Any]
 AsgiEvent = MutableMapping[str, Any]
 

@@ -13,8 +13,6 @@ from mcp_hub.sessions.subscriptions import MOST_SUBSCRIPTIONS, SessionSubscripti
 from mcp_hub.types import Era
 from tests.unit.fakes import IdleUpstream
 
-pytestmark = pytest.mark.anyio
-
 A = ("git", "x:a")
 
 

@@ -17,9 +17,7 @@ from mcp_hub.types import Era
 from tests.unit.fakes import LoneReplicas
 from tests.unit.fronts.rest_peer import Response, mcp_hub
 from tests.upstreams.child import WAIT
-from tests.upstreams.messages import CLIENT
-
-pytestmark = pytest.mark.anyio
+from tests.upstreams.messages import rpc
 
 ALICE = Caller("alice", "work")
 ID = "se_" + "0" * 26
@@ -125,14 +123,11 @@ async def test_what_is_still_being_written_is_waited_for_by_everybody(sessions: 
 
 async def test_a_client_hears_of_a_change_that_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with mcp_hub(tmp_path) as peer:
-        headers: dict[str, str | None] = {"accept": "application/json, text/event-stream"}
+        headers = await peer.session()
 
         def send(method: str, **params: Any) -> Response:
-            message = {"jsonrpc": "2.0", "id": method, "method": method, "params": params}
-            return peer.start("POST", "/mcp", message, headers)
+            return peer.start("POST", "/mcp", rpc(method, params, id=method), headers)
 
-        begun = await send("initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=CLIENT).ended()
-        headers["mcp-session-id"] = id_ = begun.headers["mcp-session-id"]
         peer.tools.go.set()
         await send("tools/call", name="steps", arguments={"n": 2}, _meta={"progressToken": 1}).ended()
         records, may_write, is_writing = peer.app.streams.store.sessions, anyio.Event(), anyio.Event()
@@ -151,7 +146,7 @@ async def test_a_client_hears_of_a_change_that_is_stored(tmp_path: Path, monkeyp
         assert not answer.status
         may_write.set()
         assert (await answer.ended()).json["result"] == {}
-        row = await records.find(id_)
+        row = await records.find(headers["mcp-session-id"])
         assert row is not None and b'"log_level":"error"' in row.body
 
 

@@ -15,6 +15,8 @@ from mcp_hub.clock import SystemClock
 from mcp_hub.errors import MethodNotFound
 from mcp_hub.events import CallEvent, Completed
 from mcp_hub.notices import SharedLists
+from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.sessions.session import Session
 from mcp_hub.stores.base import LiveSessions
 from mcp_hub.types import RawJson, Snapshot, UpstreamState, UpstreamStatus
@@ -168,6 +170,13 @@ class KeptWire:
 
     def soon(self, callback: Callable[[], object]) -> None:
         asyncio.get_running_loop().call_soon(callback)
+
+
+def enveloped(message: Any) -> Envelope:
+    """A JSON-RPC message as a front decodes it."""
+    decoded = envelope.decode(json.dumps(message, separators=(",", ":")).encode())
+    assert isinstance(decoded, Envelope)
+    return decoded
 
 
 async def unused(call: Call, channel: CallChannel) -> Completed:

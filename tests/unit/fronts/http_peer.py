@@ -1,8 +1,7 @@
 """A client of the HTTP front in memory, one call of it at a time in virtual time; no server and no upstream runs."""
 
 import asyncio
-import json
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
@@ -16,8 +15,6 @@ from mcp_hub.calls.plan import CallPlan, CallRules, SessionRules, StreamLimits, 
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.runner import QUIET, CallRecord
 from mcp_hub.calls.streams.table import StreamTable
-from mcp_hub.catalog.catalog import Catalog
-from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Progressed, Started
 from mcp_hub.fronts.http.endpoints import respond_error
 from mcp_hub.fronts.http.replay import Origin
@@ -27,7 +24,6 @@ from mcp_hub.fronts.http.resume import ClientCalls, Resumption
 from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_call_id
 from mcp_hub.notices import Notices
-from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.protocol.sse import Cursor
 from mcp_hub.sessions.session import LOCAL, Session
@@ -36,56 +32,17 @@ from mcp_hub.stores.base import EventStore, Message, StoreLimits, StreamLog
 from mcp_hub.stores.locks import new_instance_id
 from mcp_hub.stores.memory import MemoryInbox, MemoryLog, MemoryStore, _MemoryLeases
 from mcp_hub.types import CallId, Era, Kind, PartialForm
-from tests.e2e.client import SseEvent, SseParser
 from tests.unit.calls.call_scripts import LoneOwner
 from tests.unit.calls.virtual_time import LoopClock, sleep
-from tests.unit.fronts.small_hub import Source
+from tests.unit.fakes import enveloped
+from tests.unit.fronts.rest_peer import Response
+from tests.unit.fronts.small_hub import Source, catalog_of
 
 
-class Connection:
-    """One HTTP exchange: what the front sends, and a client that may stop reading or leave, as uvicorn shows them."""
+class Connection(Response):
+    """One HTTP exchange whose request has been read: what the front sends, as uvicorn shows it."""
 
-    def __init__(self) -> None:
-        self.status: int | None = None
-        self.headers: dict[bytes, bytes] = {}
-        self.body = b""
-        self.is_complete = False
-        self.task: asyncio.Task[None]
-        self._gone = asyncio.Event()
-        self._reads = asyncio.Event()
-        self._reads.set()
-
-    async def receive(self) -> MutableMapping[str, Any]:
-        await self._gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(self, message: MutableMapping[str, Any]) -> None:
-        await self._reads.wait()
-        if self._gone.is_set():
-            return
-        assert not self.is_complete, "nothing may follow the end of a response"
-        if message["type"] == "http.response.start":
-            assert self.status is None
-            self.status = message["status"]
-            self.headers = dict(message["headers"])
-        else:
-            assert self.status is not None
-            self.body += message["body"]
-            self.is_complete = not message.get("more_body")
-
-    def stall(self) -> None:
-        self._reads.clear()
-
-    def go_on(self) -> None:
-        self._reads.set()
-
-    def leave(self) -> None:
-        self._gone.set()
-        self._reads.set()
-
-    @property
-    def events(self) -> list[SseEvent]:
-        return SseParser().feed(self.body)
+    task: asyncio.Task[None]
 
     @property
     def messages(self) -> list[Any]:
@@ -98,10 +55,6 @@ class Connection:
     @property
     def questions(self) -> list[Any]:
         return [message for message in self.messages if "method" in message and "id" in message]
-
-    @property
-    def error(self) -> Any:
-        return json.loads(self.body)
 
 
 class WindowLog:
@@ -168,14 +121,12 @@ class World:
         source = Source(changes)
         source.offers(Kind.TOOL, "runs")
         source.adds_tool({"name": "reads", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}})
-        view: dict[str | None, ViewRules] = {None: ViewRules({"git": ServerRules(prefix=None)})}
-        catalog = Catalog({"git": source}, view, changes, clock, 0)
         self.owner = Owner(self)
         self.pending_input = PendingInput(clock, 1, self.cancel)
         given = rules or CallRules()
         registry = cast(CallRegistry, self)
         self.hub = HubPort(
-            catalog,
+            catalog_of(source, changes, clock),
             registry,
             {},
             {},
@@ -382,8 +333,6 @@ def values(connection: Connection) -> list[Any]:
     return [m["params"]["progress"] if "method" in m else "answer" for m in connection.messages]
 
 
-def reply(client: ClientCalls, id_: int, result: bytes = b'{"action":"decline"}') -> None:
-    """The client answers a question."""
-    message = envelope.decode(b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (id_, result))
-    assert isinstance(message, Envelope)
-    client.questions.take(message)
+def reply(client: ClientCalls, id_: int) -> None:
+    """The client declines what it is asked."""
+    client.questions.take(enveloped({"jsonrpc": "2.0", "id": id_, "result": {"action": "decline"}}))

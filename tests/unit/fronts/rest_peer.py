@@ -43,17 +43,22 @@ def http_scope(method: str, path: str, headers: Iterable[tuple[bytes, bytes]]) -
 
 
 class Response:
-    """One exchange, as a server would drive it; the client may look at it while it lasts, stop reading, or leave."""
+    """One exchange, as a server would drive it; the client may look at it while it lasts, stop reading, or leave.
 
-    def __init__(self, body: bytes) -> None:
+    `body` is that of the request; None if somebody else has read it.
+    """
+
+    def __init__(self, body: bytes | None = None) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.body = b""
         self.is_complete = False
-        self.is_stalled = False
         self.done = anyio.Event()
-        self._parts = [body[at : at + 1000] for at in range(0, len(body), 1000)] or [b""]
+        parts = [] if body is None else [body[at : at + 1000] for at in range(0, len(body), 1000)] or [b""]
+        self._parts = parts
         self._gone = anyio.Event()
+        self._reads = anyio.Event()
+        self._reads.set()
         self._news = anyio.Event()
 
     async def receive(self) -> MutableMapping[str, Any]:
@@ -64,27 +69,34 @@ class Response:
         return {"type": "http.disconnect"}
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
+        is_head = message["type"] == "http.response.start"
+        if not is_head and not self._reads.is_set():
+            await self._reads.wait()
+        if self._gone.is_set():
+            return
         assert not self.is_complete, "nothing may follow the end of a response"
-        if message["type"] == "http.response.start":
-            assert not self.status
+        assert bool(self.status) is not is_head, "a head, and then its body"
+        if is_head:
             self.status = message["status"]
             self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
         else:
-            assert self.status, "a body before its head"
-            if self.is_stalled:
-                await anyio.sleep_forever()
             self.body += message["body"]
             self.is_complete = not message.get("more_body")
         self._news.set()
         self._news = anyio.Event()
 
+    def stall(self) -> None:
+        """The client takes no more of the body."""
+        self._reads = anyio.Event()
+
+    def leave(self) -> None:
+        self._gone.set()
+        self._reads.set()
+
     async def run(self, endpoints: Endpoints, method: str, path: str, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """The request with exactly these headers, until it is answered."""
         await endpoints(http_scope(method, path, headers), self.receive, self.send)
         self.done.set()
-
-    def leave(self) -> None:
-        self._gone.set()
 
     async def has(self, text: bytes) -> None:
         """Returns once the body has this text."""

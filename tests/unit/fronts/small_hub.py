@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from mcp_hub.call import Call
+from mcp_hub.call import Call, Upstream
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.plan import CallLimits, SessionRules, StreamLimits
 from mcp_hub.calls.registry import CallRegistry
@@ -11,7 +11,7 @@ from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.offers.filters import EVERYTHING, Filter
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
-from mcp_hub.clock import SystemClock
+from mcp_hub.clock import Clock, SystemClock
 from mcp_hub.hub import HubPort
 from mcp_hub.notices import Notices
 from mcp_hub.sessions.session import LOCAL, Session
@@ -59,14 +59,19 @@ def _definition(kind: Kind, id_: str) -> bytes:
     return json.dumps({KEYS[kind]: id_, "name": id_, "inputSchema": {"type": "object"}}).encode()
 
 
+def catalog_of(server: Upstream, changes: Notices, clock: Clock, rules: ServerRules | None = None) -> Catalog:
+    """All that the server `git` offers, under its own names unless the rules say otherwise."""
+    views: dict[str | None, ViewRules] = {None: ViewRules({"git": rules or ServerRules(prefix=None)})}
+    return Catalog({"git": server}, views, changes, clock, 0)
+
+
 class Hub:
     """`port` and what it is made of."""
 
     def __init__(self, resources: Filter = EVERYTHING) -> None:
         clock, self.changes = SystemClock(), Notices()
         self.source = Source(self.changes)
-        rules: dict[str | None, ViewRules] = {None: ViewRules({"git": ServerRules(resources=resources)})}
-        catalog = Catalog({"git": self.source}, rules, self.changes, clock, 0)
+        catalog = catalog_of(self.source, self.changes, clock, ServerRules(resources=resources))
         registry = CallRegistry(clock, CallLimits(1, 1))
         streams = StreamTable(MemoryStore(), clock, StreamLimits())
         pending_input = PendingInput(clock, 1, registry.cancel)

@@ -8,10 +8,9 @@ from typing import Any
 
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
 from mcp_hub.events import Delta
-from mcp_hub.protocol.jsonrpc import envelope
-from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.types import PROGRAM, ClientKind, Kind, Snapshot
 from tests.unit.calls.virtual_time import named_like, run, sleep
+from tests.unit.fakes import enveloped
 from tests.unit.fronts.task_hub import Sent, Server, TaskHub
 from tests.upstreams.messages import rpc
 
@@ -77,10 +76,8 @@ class SoftHub(TaskHub):
 
     def replied(self, question: Any, answer: Any) -> None:
         """The same with a result or an error."""
-        message = envelope.decode(json.dumps({"jsonrpc": "2.0", "id": question["id"], **answer}).encode())
-        assert isinstance(message, Envelope)
         pending = self._pipe.requests.pending.pop(question["id"])
-        pending.settle(message)
+        pending.settle(enveloped({"jsonrpc": "2.0", "id": question["id"], **answer}))
 
     @property
     def waits_for(self) -> list[int]:

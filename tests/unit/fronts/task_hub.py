@@ -14,8 +14,6 @@ from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.plan import CallLimits, CallRules, SessionRules, StreamLimits, TimeLimits
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.streams.table import StreamTable
-from mcp_hub.catalog.catalog import Catalog
-from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.events import CallEvent, Completed, Progressed
 from mcp_hub.fronts.http.request import Housekeeper, HttpRequest
 from mcp_hub.fronts.http.streamable import ModernHttp
@@ -24,15 +22,14 @@ from mcp_hub.fronts.mcp.bonds import ClientBond, OwnHubBond
 from mcp_hub.fronts.mcp.duplex import Duplex
 from mcp_hub.hub import HubPort
 from mcp_hub.notices import Notices
-from mcp_hub.protocol.jsonrpc import envelope
-from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.sessions.session import Caller
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import Era, Kind, RawJson, Snapshot
 from mcp_hub.upstreams.peer.input_questions import follow_up
 from tests.unit.calls.virtual_time import LoopClock, named_like, run, sleep
-from tests.unit.fakes import IdleUpstream, KeptWire
+from tests.unit.fakes import IdleUpstream, KeptWire, enveloped
 from tests.unit.fronts.http_peer import Connection
+from tests.unit.fronts.small_hub import catalog_of
 from tests.upstreams.messages import PREFIX, modern, rpc
 
 Scenario = Callable[..., Coroutine[Any, Any, None]]
@@ -163,10 +160,9 @@ class TaskHub:
         self.registry = CallRegistry(self.clock, CallLimits(running, 9), on_durable=self.streams.begin)
         upstreams: dict[str, Upstream] = {"git": self.server}
         changes = Notices()
-        rules: dict[str | None, ViewRules] = {None: ViewRules({"git": ServerRules(prefix=None)})}
         limits = TimeLimits(9e9, 9e9)
         self.port = HubPort(
-            Catalog(upstreams, rules, changes, self.clock, 0),
+            catalog_of(self.server, changes, self.clock),
             self.registry,
             upstreams,
             {"git": (limits, limits)},
@@ -246,13 +242,13 @@ class TaskHub:
 
     def _write(self, message: Any) -> Sent:
         id_, start = message["id"], len(self._pipe.sent)
-        self._duplex.on_request(_decoded(message))
+        self._duplex.on_request(enveloped(message))
 
         def received() -> list[Any]:
             return [each for each in self._pipe.sent[start:] if "method" in each or each.get("id") == id_]
 
         def leave() -> None:
-            self._duplex.on_notification(_decoded(rpc("notifications/cancelled", {"requestId": id_})))
+            self._duplex.on_notification(enveloped(rpc("notifications/cancelled", {"requestId": id_})))
 
         return Sent(leave, received, lambda: None)
 
@@ -268,7 +264,7 @@ class TaskHub:
         raw = [(name.encode(), value.encode()) for name, value in all_headers.items() if value is not None]
         scope = {"headers": raw}
         request = HttpRequest(
-            scope, dict(raw), Caller(principal), connection.receive, connection.send, _decoded(message), takes_sse=True
+            scope, dict(raw), Caller(principal), connection.receive, connection.send, enveloped(message), takes_sse=True
         )
         connection.task = asyncio.create_task(self._http.post(request))
 
@@ -278,12 +274,6 @@ class TaskHub:
             return connection.messages
 
         return Sent(connection.leave, received, lambda: connection.status)
-
-
-def _decoded(message: Any) -> Envelope:
-    decoded = envelope.decode(json.dumps(message).encode())
-    assert isinstance(decoded, Envelope)
-    return decoded
 
 
 def on_each_front(scenario: Scenario) -> Callable[..., None]:

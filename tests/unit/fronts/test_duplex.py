@@ -17,10 +17,10 @@ from mcp_hub.protocol.eras import HANDSHAKE_VERSIONS
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.sessions.session import LOCAL, Session
-from tests.unit.fakes import KeptWire
+from tests.unit.fakes import KeptWire, enveloped
 from tests.unit.fronts.local_hub import Tools, hello, local_hub
 from tests.upstreams.child import until
-from tests.upstreams.messages import CLIENT, modern
+from tests.upstreams.messages import CLIENT, modern, rpc
 
 Message = dict[str, Any]
 GAP = 0.1
@@ -50,10 +50,7 @@ class Wire(KeptWire):
         self.duplex.on_closed("gone", "connection_lost")
 
     def receive(self, method: str, params: Any = None, id: Any = None) -> None:
-        message = {"jsonrpc": "2.0", "method": method}
-        message |= {} if params is None else {"params": params}
-        decoded = envelope.decode(json.dumps(message if id is None else {**message, "id": id}).encode())
-        assert isinstance(decoded, envelope.Envelope)
+        decoded = enveloped(rpc(method, params, **({} if id is None else {"id": id})))
         (self.duplex.on_notification if id is None else self.duplex.on_request)(decoded)
 
     def call(self, id: Any, name: str, token: Any = None, **arguments: Any) -> None:

@@ -14,6 +14,7 @@ from mcp_hub.protocol.jsonrpc import envelope
 from tests.unit.fronts.local_hub import Tools, hello, local_hub
 from tests.unit.fronts.test_duplex import Message, Wire, serving
 from tests.upstreams.child import until
+from tests.upstreams.messages import rpc
 
 DEPTH, BATCH, OPEN = 12, 3, 5
 BATCHING = "2025-03-26"
@@ -36,7 +37,7 @@ def array(wire: Wire, *messages: Any) -> None:
 
 
 def call(id_: Any, name: str = "echo", **arguments: Any) -> Message:
-    return {"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
+    return rpc("tools/call", {"name": name, "arguments": arguments}, id=id_)
 
 
 async def test_array_is_answered_message_by_message_in_the_version_that_has_them(hub: tuple[Any, Tools]) -> None:

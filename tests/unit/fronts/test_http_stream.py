@@ -43,7 +43,7 @@ async def test_everything_is_sent_in_order_and_the_last_word_ends_the_response()
         await anyio.wait_all_tasks_blocked()
         assert not client.is_complete and source.told_of == 3
         scope.cancel()
-    assert (client.status, client.headers[b"content-type"]) == (200, b"text/event-stream")
+    assert (client.status, client.headers["content-type"]) == (200, "text/event-stream")
     assert client.messages == [{"n": 1}, {"n": 2}, {"n": 3}, {"id": 1}] and client.is_complete
 
 

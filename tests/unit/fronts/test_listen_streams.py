@@ -1,6 +1,7 @@
 """`subscriptions/listen` on a connection that carries everything: what comes first, what comes last, who is slow."""
 
-import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -13,19 +14,19 @@ from mcp_hub.fronts.mcp import subscriptions as module
 from mcp_hub.fronts.mcp.binding import Binding, Identity, modern_session
 from mcp_hub.fronts.mcp.duplex import Duplex
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams
-from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.notifications import ListenFilter
 from mcp_hub.sessions.session import LOCAL, Caller, Session
 from mcp_hub.types import Era, Kind
-from tests.unit.fakes import KeptWire
+from tests.unit.fronts import test_duplex as duplex
+from tests.unit.fronts.local_hub import hello
 from tests.unit.fronts.small_hub import Hub
 from tests.unit.wire.raw_lines import WAIT
-from tests.upstreams.messages import modern, rpc
+from tests.upstreams.messages import modern
 
 A = ("git", "x:a")
 
 
-class Wire(KeptWire):
+class Wire(duplex.Wire):
     @property
     def methods(self) -> list[str]:
         return [message.get("method", "").rpartition("/")[2] for message in self.sent]
@@ -49,25 +50,21 @@ async def hub() -> Hub:
     return hub
 
 
-def served(hub: Hub) -> tuple[Duplex, Wire]:
+@asynccontextmanager
+async def served(hub: Hub) -> AsyncIterator[Wire]:
     binding = Binding(hub.port, Identity({"name": "hub", "version": "1"}, lambda profile: None))
-    return Duplex(hub.port, binding, LOCAL, lambda meta: modern_session(LOCAL, meta, "m")), Wire()
+    wire = Wire(Duplex(hub.port, binding, LOCAL, lambda meta: modern_session(LOCAL, meta, "m")))
+    async with wire.duplex.serving(wire):
+        yield wire
 
 
-def request(duplex: Duplex, method: str, params: Any, **id_: Any) -> None:
-    message = envelope.decode(json.dumps(rpc(method, params, **id_)).encode())
-    assert isinstance(message, envelope.Envelope)
-    (duplex.on_request if id_ else duplex.on_notification)(message)
-
-
-def listen(duplex: Duplex, *uris: str, id: Any = "l", **lists: bool) -> None:
-    request(duplex, "subscriptions/listen", modern({"notifications": {**lists, "resourceSubscriptions": uris}}), id=id)
+def listen(wire: Wire, *uris: str, id: Any = "l", **lists: bool) -> None:
+    wire.receive("subscriptions/listen", modern({"notifications": {**lists, "resourceSubscriptions": uris}}), id)
 
 
 async def test_nothing_is_pulled_for_a_client_that_does_not_read(hub: Hub) -> None:
-    duplex, wire = served(hub)
-    async with duplex.serving(wire):
-        listen(duplex, "x:a", toolsListChanged=True)
+    async with served(hub) as wire:
+        listen(wire, "x:a", toolsListChanged=True)
         await wire.until(1)
         wire.is_congested = True
         hub.changes.note(A, "x:a")
@@ -79,21 +76,20 @@ async def test_nothing_is_pulled_for_a_client_that_does_not_read(hub: Hub) -> No
         await anyio.sleep(0.02)
         assert wire.methods == ["acknowledged", "updated"]
         wire.is_congested = False
-        duplex.on_writable()
+        wire.duplex.on_writable()
         await wire.until(4)
         assert wire.methods[2:] == ["list_changed", "updated"]
 
 
 async def test_a_cancelled_listen_is_not_answered_and_its_place_is_free_at_once(hub: Hub) -> None:
-    duplex, wire = served(hub)
-    async with duplex.serving(wire):
+    async with served(hub) as wire:
         for number in range(64):
-            listen(duplex, "x:a", id=number)
+            listen(wire, "x:a", id=number)
         await wire.until(64)
-        listen(duplex, "x:a", id="more")
+        listen(wire, "x:a", id="more")
         assert wire.sent[-1]["error"]["code"] == Busy.code and "64" in wire.sent[-1]["error"]["message"]
-        request(duplex, "notifications/cancelled", {"requestId": 7})
-        listen(duplex, "x:a", id="more")
+        wire.receive("notifications/cancelled", {"requestId": 7})
+        listen(wire, "x:a", id="more")
         await wire.until(64 + 2)
         assert wire.methods[-1] == "acknowledged"
         assert 7 not in [message.get("id") for message in wire.sent]
@@ -101,10 +97,9 @@ async def test_a_cancelled_listen_is_not_answered_and_its_place_is_free_at_once(
 
 
 async def test_when_serving_ends_every_listen_is_answered_and_nothing_stays_subscribed(hub: Hub) -> None:
-    duplex, wire = served(hub)
-    async with duplex.serving(wire):
-        listen(duplex, "x:a", id=1)
-        listen(duplex, id="two")
+    async with served(hub) as wire:
+        listen(wire, "x:a", id=1)
+        listen(wire, id="two")
         await wire.until(2)
     ends = {message["id"]: message["result"] for message in wire.sent[2:]}
     stamp = "io.modelcontextprotocol/subscriptionId"
@@ -113,15 +108,13 @@ async def test_when_serving_ends_every_listen_is_answered_and_nothing_stays_subs
 
 
 async def test_a_handshake_session_ends_with_its_connection(hub: Hub) -> None:
-    duplex, wire = served(hub)
-    async with duplex.serving(wire):
-        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-        request(duplex, "initialize", hello, id=1)
-        request(duplex, "resources/subscribe", {"uri": "x:a"}, id=2)
-        request(duplex, "resources/unsubscribe", {"uri": "x:a"}, id=3)
+    async with served(hub) as wire:
+        wire.receive("initialize", hello("2025-11-25"), 1)
+        wire.receive("resources/subscribe", {"uri": "x:a"}, 2)
+        wire.receive("resources/unsubscribe", {"uri": "x:a"}, 3)
         await wire.until(3)
         assert hub.source.subscribed == [], "requests that come together are served in their order"
-        request(duplex, "resources/subscribe", {"uri": "x:a"}, id=4)
+        wire.receive("resources/subscribe", {"uri": "x:a"}, 4)
         await wire.until(4)
         assert hub.source.subscribed == ["x:a"]
     assert hub.source.subscribed == []
@@ -135,9 +128,8 @@ async def test_server_that_accepts_too_late_is_not_acknowledged(hub: Hub, monkey
         await anyio.sleep_forever()
 
     monkeypatch.setattr(hub.source, "subscribe", subscribe)
-    duplex, wire = served(hub)
-    async with duplex.serving(wire):
-        listen(duplex, "x:a", promptsListChanged=True)
+    async with served(hub) as wire:
+        listen(wire, "x:a", promptsListChanged=True)
         await wire.until(1)
         assert wire.sent[0]["params"]["notifications"] == {"promptsListChanged": True}
         assert hub.source.subscribed == []

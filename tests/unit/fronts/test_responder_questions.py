@@ -23,15 +23,13 @@ from mcp_hub.fronts.mcp.client_requests import ClientRequests
 from mcp_hub.fronts.mcp.responder import CallResponder, ResponderState
 from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_call_id
-from mcp_hub.protocol.jsonrpc import envelope
-from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.protocol.meta import take_params
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.stores.base import Appended, Chunk, EventStore
 from mcp_hub.stores.memory import MemoryLog, MemoryStore, MemoryStreams
 from mcp_hub.types import Era, JsonObject, RawJson
 from tests.unit.calls.call_scripts import handle_of
-from tests.unit.fakes import LoneReplicas, ResponderPort, unused
+from tests.unit.fakes import LoneReplicas, ResponderPort, enveloped, unused
 from tests.unit.fronts.small_hub import Hub
 from tests.upstreams.child import WAIT
 
@@ -71,9 +69,7 @@ class Client:
 
     def answers_with(self, **members: Any) -> None:
         assert self.asking is not None
-        message = envelope.decode(json.dumps({"jsonrpc": "2.0", **members}).encode())
-        assert isinstance(message, Envelope)
-        self.asking.take(message)
+        self.asking.take(enveloped({"jsonrpc": "2.0", **members}))
 
 
 async def settle() -> None:

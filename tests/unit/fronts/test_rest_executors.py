@@ -183,7 +183,7 @@ async def test_worker_that_comes_back_waits_for_no_stalled_one(peer: RestPeer, m
     await register(peer)
     old = peer.start("GET", "/v1/executors/w1/calls?epoch=1", headers=SSE)
     await anyio.wait_all_tasks_blocked()
-    old.is_stalled = True
+    old.stall()
     peer.call("build", {"n": 1})
     await anyio.wait_all_tasks_blocked()
     new = peer.start("GET", "/v1/executors/w1/calls?epoch=1", headers=SSE)

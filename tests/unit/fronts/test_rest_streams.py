@@ -150,7 +150,7 @@ async def test_follower_that_takes_nothing_is_disconnected(peer: RestPeer, monke
     monkeypatch.setattr("mcp_hub.fronts.http.response._STALLED", 0.01)
     id_ = await peer.detached("steps", {"n": 2})
     response = peer.start("GET", f"/v1/streams/{id_}/events", headers=SSE)
-    response.is_stalled = True
+    response.stall()
     await response.ended()
     assert response.status == 200 and not response.is_complete
     writer = peer.app.streams.owned(CallId(id_))

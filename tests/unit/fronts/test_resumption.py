@@ -58,7 +58,7 @@ async def test_keep_alive_comments_carry_no_place() -> None:
 async def test_a_call_that_ends_quietly_is_answered_with_json_and_leaves_nothing() -> None:
     call = MadeCall(World())
     await call.ends()
-    assert call.post.error["result"] == {"content": []}
+    assert call.post.json["result"] == {"content": []}
     assert (await call.comes_back(0)).status == 400 and call.client.requests == {}
     assert call.world.window.log.writes == 0 and await call.world.store.sessions.find("s") is None
 
@@ -74,12 +74,12 @@ async def test_a_call_that_was_cancelled_before_it_said_anything_gives_no_place_
 async def test_a_client_that_takes_no_stream_is_given_no_place() -> None:
     call = MadeCall(World(), takes_sse=False)
     await sleep(1)
-    assert call.record.stream is not None and call.post.status is None
+    assert call.record.stream is not None and not call.post.status
     assert (await call.comes_back(1)).status == 400
     await call.progresses(1)
     await sleep(60)
     await call.ends()
-    assert call.post.error["id"] == 1 and call.post.error["result"]["content"] == []
+    assert call.post.json["id"] == 1 and call.post.json["result"]["content"] == []
     assert (await call.comes_back(0)).status == 400
 
 
@@ -147,7 +147,7 @@ async def test_an_older_connection_that_does_not_read_is_given_up() -> None:
     call.post.stall()
     await call.progresses(2)
     resumed = await call.comes_back(2)
-    assert (resumed.status, call.post.task.done()) == (None, False), "nothing goes out on two connections at once"
+    assert (resumed.status, call.post.task.done()) == (0, False), "nothing goes out on two connections at once"
     await sleep(2)
     assert values(resumed) == [2] and call.post.task.done()
     call.post.leave()
@@ -191,7 +191,7 @@ async def test_unknown_foreign_and_malformed_places_look_alike() -> None:
     named = [f"{new_call_id()}:1", call.place(4), call.place(2)[:-1], f"{call.place(2)}x", "", "nonsense", "é"]
     refused = [await call.world.get(call.client, text) for text in named]
     assert {(peer.status, peer.body) for peer in [foreign, *refused]} == {(400, foreign.body)}
-    assert foreign.error == {
+    assert foreign.json == {
         "jsonrpc": "2.0",
         "error": {"code": -32600, "message": "unknown event id", "data": {"code": "unknown_event"}},
     }
@@ -208,7 +208,7 @@ async def test_a_place_behind_which_events_were_let_go_is_gone() -> None:
     row = await call.world.store.log.find(call.record.call.id)
     assert row is not None and 1 < row.first
     gone = await call.comes_back(row.first - 2)
-    assert gone.status == 410 and "id" not in gone.error and gone.error["error"]["code"] == -32600
+    assert gone.status == 410 and "id" not in gone.json and gone.json["error"]["code"] == -32600
     kept = await call.comes_back(row.first - 1)
     assert kept.status == 200 and kept.ids[1:] == list(range(row.first, row.last + 1))
 
@@ -221,7 +221,7 @@ async def test_more_followers_than_a_stream_may_have_are_asked_to_wait() -> None
     stream = await call.world.streams.open("local", call.record.call.id)
     others = [call.world.streams.follow(stream, lambda: None, 0) for _ in range(2)]
     refused = await call.comes_back(2)
-    assert refused.status == 503 and refused.headers[b"retry-after"] == b"1" and "id" not in refused.error
+    assert refused.status == 503 and refused.headers["retry-after"] == "1" and "id" not in refused.json
     others[0].close()
     assert (await call.comes_back(2)).status == 200
 

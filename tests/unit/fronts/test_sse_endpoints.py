@@ -20,7 +20,7 @@ from tests.e2e.client import SseEvent, SseParser
 from tests.unit.fronts.local_hub import Tools, hello
 from tests.unit.fronts.rest_peer import Response, exchange, http_scope
 from tests.upstreams.child import until
-from tests.upstreams.messages import modern
+from tests.upstreams.messages import modern, rpc
 
 Message = dict[str, Any]
 AsgiEvent = MutableMapping[str, Any]
@@ -122,9 +122,7 @@ class Reader:
             self.takes = anyio.Event()
 
     async def post(self, method: str, params: Any = None, id: Any = None) -> None:
-        message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}
-        if id is None:
-            del message["id"]
+        message = rpc(method, params or {}, **({} if id is None else {"id": id}))
         assert await self.site.post(self.endpoint, message, self.token) == (202, {})
 
     async def call(self, id: Any, name: str, **arguments: Any) -> None:

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +44,9 @@ async def recover(store: FailsafeStore, clock: HandClock) -> None:
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Another process writes to the file meanwhile, and never commits."""
-    db = sqlite3.connect(path, isolation_level=None)
-    try:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("BEGIN IMMEDIATE")
         yield
-    finally:
-        db.close()
 
 
 async def fill_disk(store: FailsafeStore) -> None:
@@ -66,13 +63,17 @@ def _limit_pages(db: sqlite3.Connection) -> None:
     db.execute(f"PRAGMA max_page_count = {count}").fetchall()
 
 
+def rows_of(path: Path, *statements: str) -> list[tuple[Any, ...]]:
+    """Executes statements in a database as another process does; the rows of the last one."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        return [db.execute(statement).fetchall() for statement in statements][-1]
+
+
 def damage(folder: Path, table: str) -> None:
     """Overwrites the first page of a table of a file that nobody has open."""
     path = folder / FILE
-    with sqlite3.connect(path) as db:
-        (page,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
-        (size,) = db.execute("PRAGMA page_size").fetchone()
-    db.close()
+    [(page,)] = rows_of(path, f"SELECT rootpage FROM sqlite_master WHERE name = '{table}'")
+    [(size,)] = rows_of(path, "PRAGMA page_size")
     with path.open("r+b") as file:
         file.seek((page - 1) * size)
         file.write(b"\xff" * size)
@@ -88,9 +89,7 @@ async def damage_under(store: FailsafeStore, folder: Path, table: str) -> None:
     """Damages a table of the file that the store has open, and lets it notice that the file has changed."""
     await in_use(store)._links.writer.ask(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
     damage(folder, table)
-    db = sqlite3.connect(folder / FILE)
-    db.execute(f"PRAGMA user_version = {STREAMS.version}")
-    db.close()
+    rows_of(folder / FILE, f"PRAGMA user_version = {STREAMS.version}")
 
 
 def said(logs: list[Any], level: str = "error") -> list[str]:

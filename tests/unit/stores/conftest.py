@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from mcp_hub.stores.base import StoreLimits, StreamStore
+from mcp_hub.stores.redis.store import RedisStore
 from tests.unit.stores.broken_files import HandClock
 from tests.unit.stores.event_stores import SMALL, opened
-from tests.unit.stores.redis_stores import EVERY_KIND, SERVERS
+from tests.unit.stores.redis_stores import EVERY_KIND, SERVERS, new_redis
 
 _KINDS = [
     pytest.param(kind, marks=pytest.mark.processes) if kind.partition(",")[0] in SERVERS else kind
@@ -36,3 +37,10 @@ async def store(kind: str, tmp_path: Path) -> AsyncIterator[StreamStore]:
 async def large(kind: str, tmp_path: Path) -> AsyncIterator[StreamStore]:
     async with opened(EVERY_KIND[kind](tmp_path, StoreLimits())) as store:
         yield store
+
+
+@pytest.fixture
+async def pair(tmp_path: Path) -> AsyncIterator[tuple[RedisStore, RedisStore]]:
+    """Two replicas on one server."""
+    async with opened(one := new_redis(tmp_path)), opened(two := new_redis(tmp_path)):
+        yield one, two

@@ -15,6 +15,7 @@ from mcp_hub.stores.history.base import HistoryLimits, HistoryStore, LostCalls
 from mcp_hub.stores.history.file import FILE, HistoryFile
 from mcp_hub.stores.history.reading import CallFilter, PastFigures, by_id, newest, pages, percentile, within
 from tests.unit.calls.past import arguments_in, history_file, keep, kept, new_journal, past_call
+from tests.unit.stores.broken_files import rows_of
 
 pytestmark = pytest.mark.anyio
 
@@ -111,10 +112,8 @@ async def test_damaged_file_is_set_aside_and_the_history_says_so(tmp_path: Path,
         await store._worker.ask(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
         with (tmp_path / FILE).open("r+b") as file:
             file.write(b"\xff" * (tmp_path / FILE).stat().st_size)
-        other = sqlite3.connect(tmp_path / FILE)  # which makes the hub look again
         with pytest.raises(sqlite3.Error):
-            other.execute("PRAGMA user_version = 1")
-        other.close()
+            rows_of(tmp_path / FILE, "PRAGMA user_version = 1")  # which makes the hub look again
         await store._stop()
     journal = new_journal(store, hub="in_b")
     await keep(journal, past_call(arguments={"n": 99}))
@@ -131,10 +130,11 @@ async def test_damaged_record_is_left_out_and_the_history_says_so(tmp_path: Path
     for start in (0, 10, 20):
         await keep(journal, *(past_call(arguments={"n": n}) for n in range(start, start + 10)))
     await store.close()
-    with sqlite3.connect(tmp_path / FILE) as db:
-        db.execute("UPDATE heads SET head = substr(head, 1, 200) || zeroblob(40) WHERE number = 2")
-        db.execute("UPDATE texts SET body = 'no blob' WHERE place >= 3 << 16")
-    db.close()
+    rows_of(
+        tmp_path / FILE,
+        "UPDATE heads SET head = substr(head, 1, 200) || zeroblob(40) WHERE number = 2",
+        "UPDATE texts SET body = 'no blob' WHERE place >= 3 << 16",
+    )
     store = history_file(tmp_path, "in_b")
     assert await arguments_in(store) == [*(f'{{"n":{n}}}' for n in range(10)), *[""] * 10]
     assert [(loss.kind, loss.count) for loss in await store.losses()] == [("damaged", 10)]
@@ -150,12 +150,10 @@ ODD_LOSSES = ("'killed', -1e300, 'x', 1, ''", "'dropped', 'abc', 'x', 1, ''", "'
 async def test_rows_that_no_hub_writes_are_left_out(tmp_path: Path) -> None:
     store = await filled(tmp_path)
     await store.close()
-    with sqlite3.connect(tmp_path / FILE) as db:
-        for row in ODD_BATCHES:
-            db.execute(f"INSERT INTO batches (hub, base, first, last, calls) VALUES ({row})")
-        for row in ODD_LOSSES:
-            db.execute(f"INSERT INTO losses (kind, at, hub, count, reason) VALUES ({row})")
-    db.close()
+    for row in ODD_BATCHES:
+        rows_of(tmp_path / FILE, f"INSERT INTO batches (hub, base, first, last, calls) VALUES ({row})")
+    for row in ODD_LOSSES:
+        rows_of(tmp_path / FILE, f"INSERT INTO losses (kind, at, hub, count, reason) VALUES ({row})")
     store = history_file(tmp_path, "in_b")
     assert await numbers_in(store) == [*range(10)]
     assert await within(store, HistoryLimits(calls=10), 1e9) == 1e9 - HistoryLimits().keep, "they count as no calls"
@@ -174,10 +172,8 @@ ODDER_BATCHES = [
 
 async def filled_with_odd_rows(folder: Path) -> None:
     await (await filled(folder)).close()
-    with sqlite3.connect(folder / FILE) as db:
-        for row in ODDER_BATCHES:
-            db.execute(f"INSERT INTO batches (number, hub, base, first, last, calls) VALUES ({row})")
-    db.close()
+    for row in ODDER_BATCHES:
+        rows_of(folder / FILE, f"INSERT INTO batches (number, hub, base, first, last, calls) VALUES ({row})")
 
 
 async def test_bounds_hold_whatever_rows_say(tmp_path: Path) -> None:
@@ -201,9 +197,7 @@ async def test_rows_that_no_hub_writes_are_not_counted_as_removed(tmp_path: Path
 
 async def test_file_of_a_newer_hub_is_left_alone(tmp_path: Path) -> None:
     await (await filled(tmp_path)).close()
-    with sqlite3.connect(tmp_path / FILE) as db:
-        db.execute("PRAGMA user_version = 99")
-    db.close()
+    rows_of(tmp_path / FILE, "PRAGMA user_version = 99")
     journal = new_journal(history_file(tmp_path, "in_b"))
     await keep(journal, past_call())
     assert "newer hub" in journal.failing and not [path for path in beside(tmp_path) if "corrupt" in path.name]

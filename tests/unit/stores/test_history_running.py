@@ -1,6 +1,5 @@
 """Running calls in the file of past calls: shown once their hub is gone, there once, bounded, by the rules of now."""
 
-import sqlite3
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -21,6 +20,7 @@ from mcp_hub.stores.history.base import HIGHEST_NUMBER, RUNNING, HistoryLimits, 
 from mcp_hub.stores.history.file import FILE, HistoryFile
 from mcp_hub.stores.history.reading import CallFilter, PastFigures, by_id, pages
 from tests.unit.calls.past import StreamOfCall, arguments_in, history_file, keep, kept, new_journal, past_call
+from tests.unit.stores.broken_files import rows_of
 from tests.unit.stores.test_history_file import beside, filled, numbers_in
 
 pytestmark = pytest.mark.anyio
@@ -234,9 +234,7 @@ IN_THE_WAY = [
 @pytest.mark.parametrize("row", IN_THE_WAY)
 async def test_row_that_no_hub_writes_keeps_no_call_out(tmp_path: Path, row: str) -> None:
     await (await filled(tmp_path, 3)).close()
-    with sqlite3.connect(tmp_path / FILE) as db:
-        db.execute(row)
-    db.close()
+    rows_of(tmp_path / FILE, row)
     journal = new_journal(history_file(tmp_path, "in_b"), hub="in_b")
     for n in range(3):
         await begin(journal, running_call(100 + n))

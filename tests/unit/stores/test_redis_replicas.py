@@ -1,7 +1,6 @@
 """Several replicas on one server, as several stores in this process: each has connections and a lease of its own."""
 
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from tests.unit.stores.event_stores import (
     append,
     create,
     events,
-    fetch,
     found,
     line,
     new_row,
@@ -36,12 +34,6 @@ from tests.unit.stores.event_stores import (
 from tests.unit.stores.redis_stores import new_redis
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes]
-
-
-@pytest.fixture
-async def pair(tmp_path: Path) -> AsyncIterator[tuple[RedisStore, RedisStore]]:
-    async with opened(one := new_redis(tmp_path)), opened(two := new_redis(tmp_path)):
-        yield one, two
 
 
 async def told(store: StreamStore) -> None:
@@ -73,17 +65,6 @@ async def is_gone(store: RedisStore, other: RedisStore) -> None:
 async def test_replicas_have_one_key_to_seal_with(pair: tuple[RedisStore, RedisStore]) -> None:
     one, two = pair
     assert one.secret is not None and one.secret == two.secret and len(one.secret) == 32
-
-
-async def test_others_read_what_one_writes_and_keys_are_given_once(pair: tuple[RedisStore, RedisStore]) -> None:
-    one, two = pair
-    row = await create(one, new_row(one, key="k"), 2)
-    assert await two.log.find(row.id) == row == await two.log.find_key("local", "k")
-    await append(one, row, 3, 5)
-    assert await replayed(two, row) == numbered(1, 7)
-    assert (await fetch(two, row, 6)).row == await found(one, row)
-    with pytest.raises(KeyTaken):
-        await create(two, new_row(two, key="k"))
 
 
 async def test_of_many_who_want_a_key_at_once_one_gets_it(pair: tuple[RedisStore, RedisStore]) -> None:
@@ -127,29 +108,6 @@ async def test_a_follower_is_told_of_new_events_and_of_no_others(pair: tuple[Red
     assert await moved(two, row, await found(two, other)) == {row.id}
     await append(one, other, 3)
     await told(two)
-
-
-async def test_a_message_wakes_the_owner_alone(pair: tuple[RedisStore, RedisStore]) -> None:
-    one, two = pair
-    row = await create(one, new_row(one))
-    await one.inbox.has_news(), await two.inbox.has_news()
-    message = Message(row.id, "cancel", b"enough\nof it")
-    assert await two.inbox.post(message)
-    await told(one)
-    assert await two.inbox.take() == []
-    assert await one.inbox.take() == [message]
-    assert await one.inbox.take() == []
-
-
-async def test_messages_whose_reader_was_cut_off_come_again(pair: tuple[RedisStore, RedisStore]) -> None:
-    one, two = pair
-    row = await create(one, new_row(one))
-    await two.inbox.post(Message(row.id, "input", b"1"))
-    await told(one)
-    with anyio.CancelScope() as scope:
-        scope.cancel()
-        await one.inbox.take()
-    assert await one.inbox.take() == [Message(row.id, "input", b"1")]
 
 
 async def test_a_silent_owner_is_fenced_and_hears_of_it(pair: tuple[RedisStore, RedisStore]) -> None:

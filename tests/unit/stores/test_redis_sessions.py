@@ -1,18 +1,26 @@
-"""Handshake sessions that several replicas have in memory: what one does to a session, the others are told."""
+"""Several replicas: sessions that they have in memory, a page whose server is lost, keys of one command in one slot."""
 
-from collections.abc import AsyncIterator
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import pytest
 from msgspec.structs import replace
+from redis.asyncio import Redis
 
-from mcp_hub.stores.base import SessionRow
+from mcp_hub.clock import SystemClock
+from mcp_hub.errors import StoreError
+from mcp_hub.stores.base import Change, Chunk, EventPage, Message, SessionRow, StoreLimits
+from mcp_hub.stores.documents import DocumentLimits
+from mcp_hub.stores.redis.link import Server
 from mcp_hub.stores.redis.store import RedisStore
-from tests.unit.stores.event_stores import opened
-from tests.unit.stores.redis_stores import new_redis
+from mcp_hub.stores.replicated import _RedisDocuments, redis_store
+from tests.redis_cluster import RedisCluster
+from tests.redis_server import NO_SERVER, RedisServer, binary
+from tests.unit.stores.event_stores import append, create, found, line, new_row, numbered, opened, replayed
+from tests.upstreams.child import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes]
 
@@ -37,12 +45,6 @@ class Heard:
             self._bell = anyio.Event()
             await self._bell.wait()
         return self.sessions.pop(0)
-
-
-@pytest.fixture
-async def pair(tmp_path: Path) -> AsyncIterator[tuple[RedisStore, RedisStore]]:
-    async with opened(one := new_redis(tmp_path)), opened(two := new_redis(tmp_path)):
-        yield one, two
 
 
 async def test_others_are_told_of_changes_and_the_end_of_sessions_that_they_know(
@@ -101,3 +103,119 @@ async def test_a_replica_that_was_cut_off_hears_of_all_that_was_changed_meanwhil
         await one.sessions.drop(id_)
     two._doorbell.start()
     assert [await other.next() for _ in ids] == [(id_, None) for id_ in ids]
+
+
+class LaterClock(SystemClock):
+    """A clock that can be put forward."""
+
+    ahead = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.ahead
+
+
+@pytest.mark.skipif(binary() is None, reason=NO_SERVER)
+async def test_events_that_only_the_lost_server_has_are_not_said_to_be_gone(tmp_path: Path) -> None:
+    clock = LaterClock()
+    with RedisServer(tmp_path) as server:
+        async with opened(redis_store(server.url, "test:", 5.0, "local", StoreLimits(), clock)) as store:
+            row = await create(store, new_row(store), 3)
+            clock.ahead = 60  # what was confirmed lately stays in memory, too
+            await append(store, row, 4)
+            pages: list[EventPage | StoreError | None] = []
+            appended: list[StoreError | None] = []
+            server.kill()
+            store.log.append(row.id, row.epoch, Chunk(5, (line(5),)), Change(2.0), appended.append)
+            for after in (0, 3):
+                store.log.fetch(row.id, after, 100, pages.append)
+            await until(lambda: len(pages) == 2 and appended)
+            assert appended == [None]
+            assert isinstance(pages[0], StoreError), pages[0]
+            assert isinstance(pages[1], EventPage) and list(pages[1].lines) == numbered(4, 5)
+            row = await found(store, row)
+            assert (row.first, row.last) == (1, 5)
+            server.start()
+
+
+EVERYWHERE = ("SCRIPT LOAD", "TIME", "INFO", "WAIT")
+
+
+class Routed:
+    """Sends each command to the server of its first key; waits for no news."""
+
+    def __init__(self, cluster: RedisCluster) -> None:
+        self._cluster = cluster
+        self._clients = {server.port: Redis(port=server.port, protocol=2) for server in cluster.servers}
+        self._queued: list[tuple[Any, ...]] = []
+        self.places: set[int] = set()
+
+    def pipeline(self, *, transaction: bool) -> "Routed":
+        assert not transaction and not self._queued
+        return self
+
+    def execute_command(self, *command: Any) -> Any:
+        if command[0] == "XREAD":
+            return anyio.sleep(0.01)
+        self._queued.append(command)
+        return None
+
+    async def execute(self, *, raise_on_error: bool) -> list[Any]:
+        queued, self._queued = self._queued, []
+        return [await self._sent(command) for command in queued]
+
+    async def _sent(self, command: Sequence[Any]) -> Any:
+        ports = list(self._clients)
+        if command[0] not in EVERYWHERE:
+            ports = [self._cluster.port_of(str(command[3 if command[0] == "EVALSHA" else 1]))]
+            self.places.update(ports)
+        try:
+            return [await self._ask(port, command) for port in ports][-1]
+        except Exception as error:  # as a pipeline that does not raise
+            return error
+
+    async def _ask(self, port: int, command: Sequence[Any]) -> Any:
+        return await self._clients[port].execute_command(*command)  # type: ignore[no-untyped-call]  # so in redis-py
+
+    async def aclose(self) -> None:
+        for client in self._clients.values():
+            await client.aclose()
+
+
+class Routing(Server, frozen=True):
+    """Names no server: its clients know the cluster."""
+
+    cluster: Any = None
+
+    def client(self, *, waits: bool = False) -> Any:
+        return Routed(self.cluster)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(binary() is None, reason=NO_SERVER)
+async def test_every_command_of_the_store_is_about_one_slot(tmp_path: Path) -> None:
+    limits = StoreLimits(stream_events=20, ended=2, sessions=3)
+    with RedisCluster(tmp_path) as cluster:
+        server = Routing("redis://127.0.0.1", lease=1, cluster=cluster)
+        async with opened(store := RedisStore(server, limits, SystemClock())):
+            for number in range(6):
+                row = await create(store, new_row(store, key=f"key {number}"), 2)
+                await append(store, row, 3, 3)
+                assert await store.log.find_key(row.principal, f"key {number}") is not None
+                assert await store.inbox.post(Message(row.id, "input", b"{}")) and await store.inbox.take()
+                if number % 2:
+                    await append(store, row, 6, 30)
+                    await append(store, row, 36, status="completed", frees_key=True)
+                assert (await store.log.find(row.id)) is not None and await replayed(store, row)
+                await store.sessions.put(SessionRow(f"se_{number}", "p", b"{}", 1e12))
+                assert await store.sessions.find(f"se_{number}") is not None
+            wide = await create(store, new_row(store), 1)
+            await append(store, wide, 2, size=2 << 20)
+            assert len(await replayed(store, wide)) == 2
+            assert await store.log.rows(None, 10) and await store.log.rows(row.principal, 10)
+            documents = _RedisDocuments(store.links, DocumentLimits(), SystemClock().now)
+            for number in range(3):
+                assert await documents.put("p", b"x" * (number + 1))
+            await store.sessions.drop("se_5")
+            await store.sweep(1e12)
+            assert await store.leases.orphans() == []
+            assert len(store._clients[0].places) == len(cluster.servers)  # type: ignore[attr-defined]

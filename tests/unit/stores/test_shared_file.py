@@ -1,8 +1,8 @@
 """Several hubs on one file, as two stores in this process: each has connections, threads and a lock of its own."""
 
-import sqlite3
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from mcp_hub.errors import Fenced, KeyTaken, StoreError
 from mcp_hub.stores.base import Change, Message
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.recovery.recovery import FIRST
+from mcp_hub.stores.redis.store import RedisStore
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 from tests.unit.stores.broken_files import HandClock, locked
 from tests.unit.stores.event_stores import (
@@ -28,6 +29,7 @@ from tests.unit.stores.event_stores import (
     opened,
     replayed,
 )
+from tests.unit.stores.redis_stores import new_redis
 
 pytestmark = pytest.mark.anyio
 
@@ -38,10 +40,22 @@ async def pair(tmp_path: Path) -> AsyncIterator[tuple[SqliteStore, SqliteStore]]
         yield one, two
 
 
-async def test_others_read_what_one_writes(pair: tuple[SqliteStore, SqliteStore]) -> None:
-    one, two = pair
+Sharing = tuple[SqliteStore | RedisStore, SqliteStore | RedisStore]
+KINDS: dict[str, Callable[[Path], SqliteStore | RedisStore]] = {"a file": SoleStore, "a server": new_redis}
+
+
+@pytest.fixture(params=["a file", pytest.param("a server", marks=pytest.mark.processes)])
+async def sharing(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Sharing]:
+    """Two stores on one file, and two on one server."""
+    new = KINDS[request.param]
+    async with opened(one := new(tmp_path)), opened(two := new(tmp_path)):
+        yield one, two
+
+
+async def test_others_read_what_one_writes_and_keys_are_given_once(sharing: Sharing) -> None:
+    one, two = sharing
     row = await create(one, new_row(one, key="k"), 2)
-    assert await two.log.find(row.id) == row
+    assert await two.log.find(row.id) == row == await two.log.find_key("local", "k")
     await append(one, row, 3, 5)
     assert await replayed(two, row) == numbered(1, 7)
     assert (await fetch(two, row, 6)).row == await found(one, row)
@@ -62,19 +76,21 @@ async def test_only_what_others_write_is_news_and_once(pair: tuple[SqliteStore, 
     assert [await one.inbox.has_news(), await two.inbox.has_news()] == [False, False]
 
 
-async def test_messages_reach_the_owner_alone(pair: tuple[SqliteStore, SqliteStore]) -> None:
-    one, two = pair
+async def test_messages_wake_and_reach_the_owner_alone(sharing: Sharing) -> None:
+    one, two = sharing
     row = await create(one, new_row(one))
-    message = Message(row.id, "cancel", b"enough")
+    await one.inbox.has_news(), await two.inbox.has_news()
+    message = Message(row.id, "cancel", b"enough\nof it")
     assert await two.inbox.post(message)
+    while not await one.inbox.has_news():
+        await one.inbox.wait(5)
     assert await two.inbox.take() == []
-    assert await one.inbox.has_news()
     assert await one.inbox.take() == [message]
     assert await one.inbox.take() == []
 
 
-async def test_messages_whose_reader_gave_up_come_next_time(pair: tuple[SqliteStore, SqliteStore]) -> None:
-    one, two = pair
+async def test_messages_whose_reader_gave_up_come_next_time(sharing: Sharing) -> None:
+    one, two = sharing
     row = await create(one, new_row(one))
     messages = [Message(row.id, "input", b"%d" % number) for number in range(5)]
     taken: list[Message] = []
@@ -112,14 +128,11 @@ async def test_the_owner_is_fenced_once_its_stream_was_claimed(tmp_path: Path) -
 async def test_reading_does_not_wait_for_writing(pair: tuple[SqliteStore, SqliteStore]) -> None:
     one, two = pair
     row = await create(one, new_row(one), 3)
-    db = sqlite3.connect(one.path, isolation_level=None)
-    db.execute("BEGIN IMMEDIATE")
     told: list[StoreError | None] = []
-    one.log.append(row.id, 1, events(4, 1), Change(5.0), told.append)
-    assert await replayed(one, row) == await replayed(two, row) == numbered(1, 3)
-    assert told == []
-    db.execute("ROLLBACK")
-    db.close()
+    with locked(one.path):
+        one.log.append(row.id, 1, events(4, 1), Change(5.0), told.append)
+        assert await replayed(one, row) == await replayed(two, row) == numbered(1, 3)
+        assert told == []
     await append(one, await found(one, row), 5)
     assert told == [None]
     assert await replayed(two, row) == numbered(1, 5)
@@ -174,14 +187,12 @@ async def test_closing_commits_what_was_asked_for(tmp_path: Path) -> None:
 
 
 async def test_closing_does_not_wait_for_a_locked_file(tmp_path: Path) -> None:
-    store = SoleStore(tmp_path, clock=HandClock())
-    async with opened(store):
-        row = await create(store, new_row(store))
-        db = sqlite3.connect(store.path, isolation_level=None)
-        db.execute("BEGIN IMMEDIATE")
-        told: list[Any] = []
-        store.log.append(row.id, 1, events(2, 1), Change(5.0), told.append)
-    db.close()
+    told: list[Any] = []
+    with ExitStack() as stack:
+        async with opened(store := SoleStore(tmp_path, clock=HandClock())):
+            row = await create(store, new_row(store))
+            stack.enter_context(locked(store.path))
+            store.log.append(row.id, 1, events(2, 1), Change(5.0), told.append)
     assert [error.fault for error in told] == ["locked"], "its patience has no end on this clock"
 
 
@@ -224,14 +235,11 @@ async def test_many_stores_may_begin_one_file_at_once(tmp_path: Path) -> None:
 
 async def test_what_cannot_be_stored_is_left_out_of_its_batch(tmp_path: Path) -> None:
     async with opened(store := SoleStore(tmp_path)):
-        db = sqlite3.connect(store.path, isolation_level=None)
-        db.execute("BEGIN IMMEDIATE")  # so that all but the first wait together
         told: list[StoreError | None] = []
         rows = [new_row(store, last=2, name="\ud800" if number % 4 == 2 else "fine") for number in range(12)]
-        for row in rows:
-            store.log.create(row, events(1, 2), told.append)
-        db.execute("ROLLBACK")
-        db.close()
+        with locked(store.path):  # so that all but the first wait together
+            for row in rows:
+                store.log.create(row, events(1, 2), told.append)
         await create(store, new_row(store))
         assert [error is None for error in told] == [number % 4 != 2 for number in range(12)]
         assert "cannot be stored" in str(told[2])

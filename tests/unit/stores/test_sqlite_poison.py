@@ -1,6 +1,7 @@
 """Records of the file that another process damaged, in a file that SQLite finds sound."""
 
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -8,14 +9,25 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from mcp_hub.clock import SystemClock
 from mcp_hub.errors import StoreError
-from mcp_hub.stores.base import Message, SessionRow, StoreLimits
+from mcp_hub.stores.base import Message, SessionRow
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.locks import Instances
-from mcp_hub.stores.recovery.failsafe import FailsafeStore, failsafe_on_file
+from mcp_hub.stores.recovery.failsafe import FailsafeStore
 from mcp_hub.stores.sqlite.quarantine import salvage
-from tests.unit.stores.event_stores import GONE, append, create, fetch, new_row, numbered, opened, replayed
+from mcp_hub.stores.sqlite.store import FILE
+from tests.unit.stores.broken_files import rows_of
+from tests.unit.stores.event_stores import (
+    GONE,
+    append,
+    create,
+    fetch,
+    new_failsafe,
+    new_row,
+    numbered,
+    opened,
+    replayed,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -46,18 +58,10 @@ EVERY: Final = [(table, column) for table, columns in COLUMNS.items() for column
 SESSION: Final = SessionRow("se_1", "target", b"{}", 9e9)
 
 
-def new_store(folder: Path) -> FailsafeStore:
-    return failsafe_on_file(folder, StoreLimits(), SystemClock())
-
-
 def change(folder: Path, statement: str) -> None:
     """As another process would; a value that the tables refuse changes nothing."""
-    with sqlite3.connect(folder / "streams.db") as db:
-        try:
-            db.execute(statement)
-        except sqlite3.IntegrityError:
-            return
-    db.close()
+    with suppress(sqlite3.IntegrityError):
+        rows_of(folder / FILE, statement)
 
 
 async def _use(store: FailsafeStore, target: Any, other: Any) -> None:
@@ -82,7 +86,7 @@ async def _use(store: FailsafeStore, target: Any, other: Any) -> None:
 
 @pytest.mark.parametrize(("table", "column"), EVERY)
 async def test_damaged_column_is_of_no_account_to_other_streams(tmp_path: Path, table: str, column: str) -> None:
-    async with opened(store := new_store(tmp_path)):
+    async with opened(store := new_failsafe(tmp_path)):
         other = await create(store, new_row(store, principal="other", owner=GONE), 3)
         with capture_logs() as logs:
             for value in VALUES.values():
@@ -97,22 +101,19 @@ async def test_damaged_column_is_of_no_account_to_other_streams(tmp_path: Path, 
                 with anyio.fail_after(240):
                     await _use(store, target, other)
         assert [entry for entry in logs if entry.get("exc_info")] == []
-    async with opened(again := new_store(tmp_path)):
+    async with opened(again := new_failsafe(tmp_path)):
         assert await replayed(again, other) == numbered(1, 3)
         fresh = await create(again, new_row(again), 2)
         assert await replayed(again, fresh) == numbered(1, 2)
 
 
 def _number(folder: Path, id_: str) -> int:
-    db = sqlite3.connect(folder / "streams.db")
-    try:
-        return int(db.execute("SELECT number FROM streams WHERE id = ?", (id_,)).fetchone()[0])
-    finally:
-        db.close()
+    [(number,)] = rows_of(folder / FILE, f"SELECT number FROM streams WHERE id = '{id_}'")
+    return int(number)
 
 
 async def test_damaged_rows_are_set_aside_and_the_newest_64_are_kept(tmp_path: Path) -> None:
-    async with opened(store := new_store(tmp_path)):
+    async with opened(store := new_failsafe(tmp_path)):
         for _ in range(70):
             await create(store, new_row(store, owner=GONE), 2)
         whole = await create(store, new_row(store, owner=GONE), 2)
@@ -121,15 +122,12 @@ async def test_damaged_rows_are_set_aside_and_the_newest_64_are_kept(tmp_path: P
         with capture_logs() as logs:
             await store.sweep(0.0)
         assert [entry["event"] for entry in logs].count("record_set_aside") == 70
-    db = sqlite3.connect(tmp_path / "streams.db")
-    assert db.execute("SELECT count(*) FROM damaged").fetchone() == (64,)
-    assert db.execute("SELECT count(*) FROM streams").fetchone() == (1,)
-    assert db.execute("SELECT count(*) FROM chunks").fetchone() == (65,)
-    db.close()
+    counts = {"damaged": 64, "streams": 1, "chunks": 65}
+    assert {table: rows_of(tmp_path / FILE, f"SELECT count(*) FROM {table}")[0][0] for table in counts} == counts
 
 
 async def test_damaged_row_of_a_process_that_lives_stays_and_its_stream_is_written_on(tmp_path: Path) -> None:
-    async with opened(store := new_store(tmp_path)):
+    async with opened(store := new_failsafe(tmp_path)):
         row = await create(store, new_row(store), 2)
         change(tmp_path, f"UPDATE streams SET name = x'00' WHERE id = '{row.id}'")
         assert await store.log.find(row.id) is None
@@ -140,7 +138,7 @@ async def test_damaged_row_of_a_process_that_lives_stays_and_its_stream_is_writt
 
 
 async def test_damaged_chunk_is_left_out_and_later_events_keep_their_numbers(tmp_path: Path) -> None:
-    async with opened(store := new_store(tmp_path)):
+    async with opened(store := new_failsafe(tmp_path)):
         row = await create(store, new_row(store), 2)
         for first in (3, 5):
             await append(store, row, first, 2)
@@ -160,9 +158,9 @@ async def test_owner_in_a_damaged_row_leads_to_no_other_file(tmp_path: Path) -> 
 
 
 async def test_salvage_keeps_whole_streams_beside_rows_of_other_types(tmp_path: Path) -> None:
-    async with opened(store := new_store(tmp_path)):
+    async with opened(store := new_failsafe(tmp_path)):
         rows = [await create(store, new_row(store), 2) for _ in range(3)]
     change(tmp_path, f"UPDATE chunks SET body = CAST(x'ff' AS TEXT) WHERE stream = {_number(tmp_path, rows[0].id)}")
     change(tmp_path, f"UPDATE streams SET first = 'x' WHERE id = '{rows[1].id}'")
-    saved = salvage(tmp_path / "streams.db", tmp_path / "new.db", lambda: False)
+    saved = salvage(tmp_path / FILE, tmp_path / "new.db", lambda: False)
     assert (saved.copied, saved.unreadable) == (1, 2)

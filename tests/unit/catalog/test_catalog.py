@@ -161,49 +161,29 @@ async def test_each_kind_of_client_waits_for_its_own_time_since_the_process_was_
     assert await listing == pytest.approx(1.0)
 
 
-async def waited_for(world: World, server: str) -> float:
-    """How long a call of a server's tool had to wait."""
-    began = LoopClock().now()
-    await world.catalog.settled(servers=(server,))
-    return LoopClock().now() - began
-
-
+@pytest.mark.parametrize("keys", [("git", "ci", "nobody"), ("a:there", "a:nowhere", "a:nowhere")], ids=["call", "read"])
 @virtual
-async def test_call_waits_for_its_own_server_alone_and_longer_than_a_list() -> None:
-    world = World()
-    await sleep(WAIT)
-    calls = [asyncio.create_task(waited_for(world, server)) for server in ("git", "ci")]
-    await sleep(WAIT + 1)
-    world.git.lists(offer("git", "log"))
-    assert await calls[0] == pytest.approx(WAIT + 1) and not calls[1].done()
-    assert await calls[1] == pytest.approx(CALL_WAIT)
-    late = asyncio.create_task(waited_for(world, "ci"))
-    await sleep(1)
-    world.ci.becomes(UpstreamState.FAILED)
-    assert await late == pytest.approx(1)
-    assert await waited_for(world, "nobody") == await waited_for(world, "git") == 0
-
-
-@virtual
-async def test_resource_waits_for_all_servers_that_start_or_until_one_has_it() -> None:
-    world = World()
+async def test_call_waits_for_its_own_server_and_a_read_for_the_one_that_has_it_longer_than_a_list(
+    keys: tuple[str, str, str],
+) -> None:
+    world, (there, missing, unknown) = World(), keys
     await sleep(WAIT)
 
-    async def waited_for_uri(uri: str) -> float:
+    async def waited_for(key: str) -> float:
         began = LoopClock().now()
-        await uri_settled(world.catalog, None, uri)
+        await (uri_settled(world.catalog, None, key) if ":" in key else world.catalog.settled(servers=(key,)))
         return LoopClock().now() - began
 
-    reads = [asyncio.create_task(waited_for_uri(uri)) for uri in ("a:there", "a:nowhere")]
+    waits = [asyncio.create_task(waited_for(key)) for key in (there, missing)]
     await sleep(WAIT + 1)
     world.git.lists(Snapshot("git", Era.HANDSHAKE, {Kind.RESOURCE: (b'{"uri":"a:there","name":"n"}',)}))
-    assert await reads[0] == pytest.approx(WAIT + 1) and not reads[1].done()
-    assert await reads[1] == pytest.approx(CALL_WAIT)
-    late = asyncio.create_task(waited_for_uri("a:nowhere"))
+    assert await waits[0] == pytest.approx(WAIT + 1) and not waits[1].done()
+    assert await waits[1] == pytest.approx(CALL_WAIT)
+    late = asyncio.create_task(waited_for(missing))
     await sleep(1)
     world.ci.becomes(UpstreamState.FAILED)
     assert await late == pytest.approx(1)
-    assert await waited_for_uri("a:nowhere") == await waited_for_uri("a:there") == 0
+    assert await waited_for(unknown) == await waited_for(there) == 0
 
 
 @virtual

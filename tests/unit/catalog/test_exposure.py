@@ -45,10 +45,18 @@ def listed(rules: ViewRules, client: ClientKind, *snapshots: Snapshot, mode: Mod
     return names(exposed(view, rules, client, mode or decided(view, rules, client)))
 
 
-@pytest.mark.parametrize(("count", "mode"), [(0, "full"), (60, "full"), (61, "search")])
-def test_auto_lists_sixty_tools_in_full_and_leaves_more_to_search(count: int, mode: str) -> None:
-    rules = rules_of("git", budget=10**6)
-    assert decided(view_of(rules, few(count)), rules, ANYBODY) == mode
+MODES = [
+    *((ANYBODY, 10**6, count, mode) for count, mode in ((0, "full"), (60, "full"), (61, "search"))),
+    *((CODE, 1, count, mode) for count, mode in ((61, "full"), (400, "full"), (401, "search"))),
+]
+
+
+@pytest.mark.parametrize(("client", "budget", "count", "mode"), MODES)
+def test_auto_lists_sixty_tools_in_full_and_all_that_it_takes_for_a_client_that_defers_tools(
+    client: ClientKind, budget: int, count: int, mode: str
+) -> None:
+    rules = rules_of("git", budget=budget)
+    assert decided(view_of(rules, few(count)), rules, client) == mode
 
 
 def test_auto_lists_in_full_what_fits_the_budget_as_it_would_be_sent() -> None:
@@ -58,12 +66,6 @@ def test_auto_lists_in_full_what_fits_the_budget_as_it_would_be_sent() -> None:
     assert decided(view, rules, ANYBODY) == "search"
     assert decided(view, replace(rules, compact=True), ANYBODY) == "full", "compacted it has no output schema"
     assert decided(view, rules, replace(ANYBODY, hub_tools=WAITING)) == "full", "nor has it for who is answered early"
-
-
-@pytest.mark.parametrize(("count", "mode"), [(61, "full"), (400, "full"), (401, "search")])
-def test_a_client_that_defers_tools_is_listed_all_it_takes(count: int, mode: str) -> None:
-    rules = rules_of("git", budget=1)
-    assert decided(view_of(rules, few(count)), rules, CODE) == mode
 
 
 def test_what_is_asked_for_is_what_is_listed_and_the_client_s_word_goes_before_the_profile_s() -> None:

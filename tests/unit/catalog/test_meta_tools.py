@@ -228,8 +228,9 @@ def test_what_is_hidden_or_unknown_is_refused_alike(name: str) -> None:
 
 
 def test_while_servers_start_an_unknown_tool_may_yet_turn_up() -> None:
-    with pytest.raises(UnknownEntry):
-        understood(b'{"name":"later"}', is_settled=False)
+    for name in (b'"run_tool"', b'"read_tool"'):
+        with pytest.raises(UnknownEntry):
+            understood(b'{"name":"later"}', name, is_settled=False)
     assert refusal(understood(b'{"name":"git_log","arguments":7}', is_settled=False))
 
 

@@ -80,20 +80,6 @@ def test_other_scripts_are_found(query: str, expected: str) -> None:
     assert found(index(*TOOLS, *tools), query)[0] == expected
 
 
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    {
-        "screnshot": "browser_take_screenshot",
-        "screen shot": "browser_take_screenshot",
-        "directry": "files_listDirectory",
-        "repositories of an organisation": "github_fork_repository",
-        "Git Hub issue creation": "github_create_issue",
-    }.items(),
-)
-def test_near_spellings_are_found(query: str, expected: str) -> None:
-    assert found(HUB, query)[0] == expected
-
-
 def test_near_duplicates_are_shown_once_and_named() -> None:
     text = "Run a query against the database and return the rows."
     twice = [tool(server, "run_query", f"{text} {server}.") for server in ("staging", "live")]
@@ -200,7 +186,13 @@ SPOKEN = [
         ("what are the notes", "notes_list_notes"),
         ("turn off the alarm", "home_disable_alarm"),
         ("turn on the alarm", "home_enable_alarm"),
+        ("screnshot", "browser_take_screenshot"),
+        ("screen shot", "browser_take_screenshot"),
+        ("directry", "files_listDirectory"),
+        ("repositories of an organisation", "github_fork_repository"),
+        ("Git Hub issue creation", "github_create_issue"),
     ],
 )
-def test_phrases_of_people_find_the_tool_that_is_named_otherwise(query: str, expected: str) -> None:
-    assert found(index(*SPOKEN), query)[0] == expected
+def test_phrases_of_people_and_near_spellings_find_the_tool(query: str, expected: str) -> None:
+    spoken = {tool.server for tool in SPOKEN}
+    assert found(index(*SPOKEN) if expected.partition("_")[0] in spoken else HUB, query)[0] == expected

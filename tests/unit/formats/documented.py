@@ -17,17 +17,7 @@ SHARED |= {"$ref", "$defs"}
 OPENAI_STRICT = SHARED | {"pattern", "format", "multipleOf", "minimum", "maximum", "exclusiveMinimum"}
 OPENAI_STRICT |= {"exclusiveMaximum", "minItems", "maxItems"}  # [O] "Supported properties"
 ANTHROPIC_STRICT = SHARED | {"const", "allOf", "default", "format", "pattern", "minItems"}  # [A] "Supported features"
-GEMINI = SHARED | {
-    "format",
-    "prefixItems",
-    "minItems",
-    "maxItems",
-    "minimum",
-    "maximum",
-    "oneOf",
-    "$id",
-    "$anchor",
-}  # [G]
+GEMINI = SHARED | set("format prefixItems minItems maxItems minimum maximum oneOf $id $anchor".split())  # [G]
 
 
 def nodes(schema: Json) -> Iterator[dict[str, Json]]:

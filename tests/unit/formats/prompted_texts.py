@@ -113,16 +113,22 @@ def short(events: Iterable[ModelEvent]) -> list[Any]:
 WEATHER: Final = '{"city": "Bern"}'
 NOW: Final = ("now", "{}")
 
+
+def plain(text: str) -> tuple[str, list[Any]]:
+    """A text without a call."""
+    return text, [text, "stop"]
+
+
 CASES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
     "function_call": [
         ('<function_call>{"name": "now", "arguments": {}}</function_call>', [NOW, "tool_calls"]),
         ('<function_call>{"name": "now"}', [NOW, "tool_calls"]),
-        ("Use <function_call> like this.", ["Use <function_call> like this.", "stop"]),
-        ("a < b <function> <function_cal", ["a < b <function> <function_cal", "stop"]),
+        plain("Use <function_call> like this."),
+        plain("a < b <function> <function_cal"),
     ],
     "hermes": [
         ("", ["stop"]),
-        ("Hello.", ["Hello.", "stop"]),
+        plain("Hello."),
         (
             'One moment.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Bern"}}\n</tool_call>\nDone.',
             ["One moment.\n", ("get_weather", WEATHER), "Done.", "tool_calls"],
@@ -155,21 +161,15 @@ CASES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
             [("thinking", '\nShall I <tool_call>{"name": "now"}</tool_call>?\n'), "No.", "stop"],
         ),
         (' <think></think><tool_call>{"name": "now"}</tool_call>', [" ", NOW, "tool_calls"]),
-        ("The tag <think> is text, </think> too.", ["The tag <think> is text, </think> too.", "stop"]),
+        plain("The tag <think> is text, </think> too."),
         (
             '```\n<tool_call>{"name": "now"}</tool_call>\n```\n<tool_call>{"name": "now"}</tool_call>',
             ['```\n<tool_call>{"name": "now"}</tool_call>\n```\n', NOW, "tool_calls"],
         ),
-        (
-            '  ~~~~ xml\n~~~\n<tool_call>{"name": "now"}\n```\n<tool_call>{"name": "now"}',
-            ['  ~~~~ xml\n~~~\n<tool_call>{"name": "now"}\n```\n<tool_call>{"name": "now"}', "stop"],
-        ),
+        plain('  ~~~~ xml\n~~~\n<tool_call>{"name": "now"}\n```\n<tool_call>{"name": "now"}'),
         ('```not a fence``` <tool_call>{"name": "now"}</tool_call>', ["```not a fence``` ", NOW, "tool_calls"]),
         ('x ``` <tool_call>{"name": "now"}</tool_call>', ["x ``` ", NOW, "tool_calls"]),
-        (
-            "`<tool_call>` begins a call, `</tool_call>` ends it.",
-            ["`<tool_call>` begins a call, `</tool_call>` ends it.", "stop"],
-        ),
+        plain("`<tool_call>` begins a call, `</tool_call>` ends it."),
         (
             '<tool_call>{"name": "nope", "arguments": {"a": "</tool_call>"}}</tool_call>ok',
             [("nope", "unknown_tool"), "ok", "stop"],
@@ -223,10 +223,7 @@ CASES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
             "<tool_call><function=now><parameter=a>1</parameter><parameter=a>2</parameter></function></tool_call>.",
             [("now", "malformed_call"), ".", "stop"],
         ),
-        (
-            "<tool_call><function=now>oops</function></tool_call>",
-            ["<tool_call><function=now>oops</function></tool_call>", "stop"],
-        ),
+        plain("<tool_call><function=now>oops</function></tool_call>"),
         (
             "<tool_call><function=now><parameter=a>1</parameter>oops</function></tool_call>.",
             [("now", "malformed_call"), ".", "stop"],
@@ -236,7 +233,7 @@ CASES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
             [("nope", "unknown_tool"), ".", "stop"],
         ),
         ("<tool_call><function=now><parameter=a>1</param", [("now", "truncated_call"), "interrupted"]),
-        ("Write `<function=name>` and `<tool_call>`.", ["Write `<function=name>` and `<tool_call>`.", "stop"]),
+        plain("Write `<function=name>` and `<tool_call>`."),
     ],
     "glm": [
         (
@@ -249,7 +246,7 @@ CASES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
             [("get_weather", '{"city": "\\nB\\n"}'), "tool_calls"],
         ),
         ("<tool_call>now\n<arg_key>a</arg_key><arg_value>1", [("now", "truncated_call"), "interrupted"]),
-        ("A <tool_call> is text.", ["A <tool_call> is text.", "stop"]),
+        plain("A <tool_call> is text."),
     ],
     "llama": [
         ('{"name": "get_weather", "parameters": {"city": "Bern"}}', [("get_weather", WEATHER), "tool_calls"]),
@@ -260,21 +257,18 @@ CASES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
         ),
         ('Sure. <|python_tag|>{"name": "now"}', ["Sure. ", NOW, "tool_calls"]),
         ('Sure:\n  {"name": "now"}\nand more', ["Sure:\n  ", NOW, "and more", "tool_calls"]),
-        ('{"name": "Bob", "age": 3}', ['{"name": "Bob", "age": 3}', "stop"]),
-        ('{"name": "Bob"}', ['{"name": "Bob"}', "stop"]),
+        plain('{"name": "Bob", "age": 3}'),
+        plain('{"name": "Bob"}'),
         ('{"name": "nope", "parameters": {"a": 1}} x', [("nope", "unknown_tool"), "x", "stop"]),
-        ('See {"name": "now", "parameters": {}}', ['See {"name": "now", "parameters": {}}', "stop"]),
-        ('{"output": "{\\"name\\": \\"now\\"}"}', ['{"output": "{\\"name\\": \\"now\\"}"}', "stop"]),
-        (
-            '```json\n{"name": "now", "parameters": {}}\n```',
-            ['```json\n{"name": "now", "parameters": {}}\n```', "stop"],
-        ),
+        plain('See {"name": "now", "parameters": {}}'),
+        plain('{"output": "{\\"name\\": \\"now\\"}"}'),
+        plain('```json\n{"name": "now", "parameters": {}}\n```'),
         ('{\n{"name": "now"}', ["{\n", NOW, "tool_calls"]),
         ('{"parameters": {"city": "Bern"}, "name": "get_weather"}', [("get_weather", WEATHER), "tool_calls"]),
         ('{"name": "now", "par', [("now", "truncated_call"), "interrupted"]),
-        ('{"name": "no', ['{"name": "no', "stop"]),
+        plain('{"name": "no'),
         ('{"name": "now", "parameters": {"a": ]}}\n.', [("now", "malformed_call"), ".", "stop"]),
-        ('{"name": "' + "n" * 2000 + '"}', ['{"name": "' + "n" * 2000 + '"}', "stop"]),
+        plain('{"name": "' + "n" * 2000 + '"}'),
     ],
     "pythonic": [
         (
@@ -298,8 +292,8 @@ CASES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
         ),
         ('[get_weather("Bern", 2)]\nThere.', [("get_weather", '{"city": "Bern", "days": 2}'), "There.", "tool_calls"]),
         ("[git.log( n = +1_0 , ) , ]", [("git.log", '{"n": 10}'), "tool_calls"]),
-        ("[x] done\n[now](http://a) [now()]", ["[x] done\n[now](http://a) [now()]", "stop"]),
-        ("[link(3)](http://a)", ["[link(3)](http://a)", "stop"]),
+        plain("[x] done\n[now](http://a) [now()]"),
+        plain("[link(3)](http://a)"),
         ("[nope(a=1), nope2(3), now()]", [("nope", "unknown_tool"), ("nope2", "unknown_tool"), NOW, "tool_calls"]),
         ('[now(a=__import__("os").system("x"))]\n.', [("now", "malformed_call"), ".", "stop"]),
         ('[now(a=f"{1}")]\n.', [("now", "malformed_call"), ".", "stop"]),
@@ -312,7 +306,7 @@ CASES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
         ("[now(a=[1)]\n.", [("now", "malformed_call"), ".", "stop"]),
         ("[now(a=1 # )\n)]\n.", [("now", "malformed_call"), ")]\n.", "stop"]),
         ('[now(a="b', [("now", "truncated_call"), "interrupted"]),
-        ("[nope(a", ["[nope(a", "stop"]),
+        plain("[nope(a"),
     ],
     "mistral": [
         (
@@ -329,7 +323,7 @@ CASES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
             '[THINK]Hm [TOOL_CALLS]now{}[/THINK][TOOL_CALLS]{"name": "now"}',
             [("thinking", "Hm [TOOL_CALLS]now{}"), NOW, "tool_calls"],
         ),
-        ("[TOOL_CALLS] is a tag, [TOOL_RESULTS] too, [x", ["[TOOL_CALLS] is a tag, [TOOL_RESULTS] too, [x", "stop"]),
+        plain("[TOOL_CALLS] is a tag, [TOOL_RESULTS] too, [x"),
         ('[TOOL_CALLS] [{"name": "now"} {"name": "now"}]', [NOW, (None, "malformed_call"), "tool_calls"]),
         ('[TOOL_CALLS]now{"a": ', [("now", "truncated_call"), "interrupted"]),
     ],
@@ -346,10 +340,7 @@ CASES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
             [("get_weather", WEATHER), NOW, "tool_calls"],
         ),
         ('<｜tool▁call▁begin｜>now<｜tool▁sep｜>{"a"', [("now", "truncated_call"), "interrupted"]),
-        (
-            "```\n<｜tool▁call▁begin｜>now<｜tool▁sep｜>{}\n``` x <｜tool",
-            ["```\n<｜tool▁call▁begin｜>now<｜tool▁sep｜>{}\n``` x <｜tool", "stop"],
-        ),
+        plain("```\n<｜tool▁call▁begin｜>now<｜tool▁sep｜>{}\n``` x <｜tool"),
     ],
     "kimi": [
         (
@@ -359,6 +350,6 @@ CASES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
             [NOW, ("get_weather", WEATHER), "tool_calls"],
         ),
         ("<|tool_call_begin|>git.log<|tool_call_argument_begin|> {}", [("git.log", "{}"), "tool_calls"]),
-        ("<|tool_call_begin|> is a tag", ["<|tool_call_begin|> is a tag", "stop"]),
+        plain("<|tool_call_begin|> is a tag"),
     ],
 }

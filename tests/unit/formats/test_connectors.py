@@ -2,11 +2,10 @@
 
 import pytest
 
-from mcp_hub.errors import FormatRefused
 from mcp_hub.formats.connectors import TOKEN, Connector, connect, endpoint
 from tests.unit.formats import sdk_types
 from tests.unit.formats.sdk_types import fits
-from tests.unit.formats.tool_lists import OWN
+from tests.unit.formats.tool_lists import OWN, refused
 
 URL = "https://hub.example.com/mcp"
 LISTING = OWN[:3]
@@ -74,6 +73,4 @@ def test_endpoint_follows_from_the_public_address(base: str, profile: str | None
     ],
 )  # fmt: skip
 def test_address_that_no_provider_can_reach_is_refused(base: str | None) -> None:
-    with pytest.raises(FormatRefused) as refused:
-        endpoint(base, None)
-    assert refused.value.code == "public_url_required" and "hub.http.public_url" in str(refused.value)
+    assert "hub.http.public_url" in refused("public_url_required", endpoint, base, None)

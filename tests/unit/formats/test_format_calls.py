@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.errors import FormatRefused
 from mcp_hub.formats.calls import MAX_CALLS, read_calls, write_calls
 from mcp_hub.formats.providers import PROVIDERS, Format
 from mcp_hub.formats.records import ModelCall
 from mcp_hub.formats.tools import export
 from tests.unit.formats import sdk_types
 from tests.unit.formats.sdk_types import fits, sdk_type
+from tests.unit.formats.tool_lists import refused
 
 Json = dict[str, Any]
 CALLER = {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}
@@ -233,35 +233,14 @@ def test_a_mebibyte_of_arguments_is_taken_and_no_more(into: Format) -> None:
 
 
 @pytest.mark.parametrize("into", Format)
-def test_64_calls_are_taken_and_no_more(into: Format) -> None:
+def test_64_calls_are_taken_and_no_more_nor_two_with_one_id_nor_what_is_no_answer(into: Format) -> None:
     many = [item(into, str(number), "add", "{}") for number in range(MAX_CALLS + 1)]
     assert len(read_calls(many[:MAX_CALLS], into)) == MAX_CALLS
-    with pytest.raises(FormatRefused) as refused:
-        read_calls(many, into)
-    assert refused.value.code == "too_many_calls"
-
-
-@pytest.mark.parametrize("into", Format)
-def test_two_calls_with_one_id_are_refused(into: Format) -> None:
-    with pytest.raises(FormatRefused) as refused:
-        read_calls([item(into, "1", "add", "{}"), item(into, "1", "echo", "{}")], into)
-    assert refused.value.code == "duplicate_call_id"
-
-
-@pytest.mark.parametrize("body", [None, 3, "x", [3], [None]])
-@pytest.mark.parametrize("into", Format)
-def test_a_body_that_is_no_answer_is_refused(into: Format, body: object) -> None:
-    with pytest.raises(FormatRefused) as refused:
-        read_calls(body, into)
-    assert refused.value.code == "invalid_calls"
-
-
-@pytest.mark.parametrize("into", Format)
-@pytest.mark.parametrize("name", [None, 3, ""])
-def test_a_call_without_a_name_is_refused(into: Format, name: Any) -> None:
-    with pytest.raises(FormatRefused) as refused:
-        read_calls(item(into, "1", name, "{}"), into)
-    assert refused.value.code == "invalid_calls"
+    refused("too_many_calls", read_calls, many, into)
+    refused("duplicate_call_id", read_calls, [item(into, "1", "add", "{}"), item(into, "1", "echo", "{}")], into)
+    names: list[Any] = [None, 3, ""]
+    for body in (None, 3, "x", [3], [None], *(item(into, "1", name, "{}") for name in names)):
+        refused("invalid_calls", read_calls, body, into)
 
 
 @pytest.mark.parametrize("into", Format)

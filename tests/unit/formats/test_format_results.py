@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.errors import FormatRefused
 from mcp_hub.formats.calls import error_result, read_calls, read_results, write_results
 from mcp_hub.formats.providers import PROVIDERS, Format
 from mcp_hub.formats.records import CallFault, ModelCall
 from tests.unit.formats import sdk_types
 from tests.unit.formats.sdk_types import fits, sdk_type
 from tests.unit.formats.test_format_calls import ANSWERS, PROGRAM, RESPONSES
+from tests.unit.formats.tool_lists import refused
 
 Json = dict[str, Any]
 PNG = "iVBORw0KGgo="
@@ -182,17 +182,11 @@ def test_media_that_a_format_carries_come_back_byte_for_byte_and_the_others_are_
 @pytest.mark.parametrize("into", Format)
 def test_a_result_for_an_unknown_call_and_a_call_without_a_result_are_refused(into: Format) -> None:
     call = ModelCall("1", "add", {})
-    with pytest.raises(FormatRefused) as refused:
-        write_results([call], {"1": TEXT, "2": TEXT}, into)
-    assert refused.value.code == "unknown_call"
-    with pytest.raises(FormatRefused) as refused:
-        write_results([call], {}, into)
-    assert refused.value.code == "missing_result"
+    refused("unknown_call", write_results, [call], {"1": TEXT, "2": TEXT}, into)
+    refused("missing_result", write_results, [call], {}, into)
 
 
 @pytest.mark.parametrize("messages", [[{}], [3], [{"role": "tool"}], [{"content": [{}]}]])
 @pytest.mark.parametrize("into", Format)
 def test_results_that_are_none_are_refused(into: Format, messages: Any) -> None:
-    with pytest.raises(FormatRefused) as refused:
-        read_results(messages, into)
-    assert refused.value.code == "invalid_results"
+    refused("invalid_results", read_results, messages, into)

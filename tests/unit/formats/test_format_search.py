@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.errors import FormatRefused
 from mcp_hub.formats.providers import Format
 from mcp_hub.formats.tools import ToolGroup, read_search, write_found
 from tests.unit.formats import sdk_types
 from tests.unit.formats.sdk_types import fits, sdk_type
-from tests.unit.formats.tool_lists import OWN
+from tests.unit.formats.tool_lists import OWN, refused
 
 ARGUMENTS = {"query": "find a page", "limit": "3"}
 TEXT = json.dumps(ARGUMENTS)
@@ -117,6 +116,4 @@ def test_search_that_finds_nothing_says_so(into: Format) -> None:
 
 @pytest.mark.parametrize("body", [{}, {"content": [CALLS[Format.ANTHROPIC], {**CALLS[Format.ANTHROPIC], "id": "c2"}]}])
 def test_anything_but_one_call_is_refused(body: dict[str, Any]) -> None:
-    with pytest.raises(FormatRefused) as refused:
-        read_search(body, Format.ANTHROPIC)
-    assert refused.value.code == "invalid_calls"
+    refused("invalid_calls", read_search, body, Format.ANTHROPIC)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.errors import FormatRefused
 from mcp_hub.formats.calls import write_calls
 from mcp_hub.formats.events import (
     ModelEvent,
@@ -26,34 +25,20 @@ from mcp_hub.formats.provider import OutputReader
 from mcp_hub.formats.providers import PROVIDERS, Format, output_reader
 from mcp_hub.protocol.sse import Event, EventParser
 from tests.unit.formats import sdk_types
+from tests.unit.formats.prompted_texts import merged, whole
 from tests.unit.formats.provider_streams import EXTRA, FIRST, SECOND, STREAMS, Cut
 from tests.unit.formats.sdk_types import adapter_of
+from tests.unit.formats.tool_lists import refused
 
 Json = dict[str, Any]
 CUTTING = [into for into in PROVIDERS if into is not Format.GEMINI]
 FIRST_VALUE = {"text": 'é \U0001f600 }{"', "n": [1, {"a": None}]}
 
 
-def whole(text: str) -> list[str]:
-    return [text]
-
-
 def read(into: Format, chunks: list[Any]) -> tuple[list[ModelEvent], OutputReader]:
     reader = output_reader(into)
     events = [event for chunk in chunks for event in reader.feed(chunk)]
     return events + reader.close(), reader
-
-
-def joined(events: list[ModelEvent]) -> list[ModelEvent]:
-    """The events with the chunks of a call in one."""
-    found: list[ModelEvent] = []
-    for event in events:
-        last = found[-1] if found else None
-        if isinstance(event, ToolCallChunk) and isinstance(last, ToolCallChunk) and last.id == event.id:
-            found[-1] = ToolCallChunk(event.id, last.arguments + event.arguments)
-        else:
-            found.append(event)
-    return found
 
 
 def expected(into: Format) -> list[ModelEvent]:
@@ -101,7 +86,7 @@ def test_arguments_cut_anywhere_are_the_same(into: Format) -> None:
     cuts += [partial(_grouped, random.Random(seed)) for seed in range(50)]
     for cut in cuts:
         events, reader = read(into, STREAMS[into](cut))
-        assert in_order(joined(events)) == expected(into)
+        assert in_order(list(merged(events))) == expected(into)
         assert reader.calls[0].arguments == FIRST_VALUE
 
 
@@ -125,7 +110,7 @@ def test_bytes_cut_anywhere_are_the_same(into: Format) -> None:
             for event in parser.events(piece):
                 assert isinstance(event, Event)
                 events += reader.feed(json.loads(event.data))
-        assert in_order(joined(events)) == expected(into)
+        assert in_order(list(merged(events))) == expected(into)
 
 
 SDK: dict[Format, tuple[str, str]] = {
@@ -262,23 +247,25 @@ def ending(into: Format, said: str) -> list[Json]:
             return [{"candidates": [{"finishReason": said}]}]
 
 
+REASONS: dict[Format, dict[str, str]] = {
+    Format.ANTHROPIC: {
+        "stop": "end_turn stop_sequence",
+        "tool_calls": "tool_use",
+        "length": "max_tokens model_context_window_exceeded",
+        "interrupted": "pause_turn refusal",
+    },
+    Format.OPENAI: {"stop": "stop", "length": "length", "interrupted": "content_filter"},
+    Format.OPENAI_RESPONSES: {"length": "max_output_tokens", "interrupted": "content_filter"},
+    Format.GEMINI: {"stop": "STOP", "length": "MAX_TOKENS", "interrupted": "SAFETY"},
+}
 ENDINGS: list[tuple[Format, list[Json], str]] = [
-    (Format.ANTHROPIC, ending(Format.ANTHROPIC, "end_turn"), "stop"),
-    (Format.ANTHROPIC, ending(Format.ANTHROPIC, "stop_sequence"), "stop"),
-    (Format.ANTHROPIC, ending(Format.ANTHROPIC, "tool_use"), "tool_calls"),
-    (Format.ANTHROPIC, ending(Format.ANTHROPIC, "max_tokens"), "length"),
-    (Format.ANTHROPIC, ending(Format.ANTHROPIC, "model_context_window_exceeded"), "length"),
-    (Format.ANTHROPIC, ending(Format.ANTHROPIC, "pause_turn"), "interrupted"),
-    (Format.ANTHROPIC, ending(Format.ANTHROPIC, "refusal"), "interrupted"),
-    (Format.OPENAI, ending(Format.OPENAI, "stop"), "stop"),
-    (Format.OPENAI, ending(Format.OPENAI, "length"), "length"),
-    (Format.OPENAI, ending(Format.OPENAI, "content_filter"), "interrupted"),
+    *(
+        (into, ending(into, said), to)
+        for into, own in REASONS.items()
+        for to, all_ in own.items()
+        for said in all_.split()
+    ),
     (Format.OPENAI_RESPONSES, [{"type": "response.completed", "response": {}}], "stop"),
-    (Format.OPENAI_RESPONSES, ending(Format.OPENAI_RESPONSES, "max_output_tokens"), "length"),
-    (Format.OPENAI_RESPONSES, ending(Format.OPENAI_RESPONSES, "content_filter"), "interrupted"),
-    (Format.GEMINI, ending(Format.GEMINI, "STOP"), "stop"),
-    (Format.GEMINI, ending(Format.GEMINI, "MAX_TOKENS"), "length"),
-    (Format.GEMINI, ending(Format.GEMINI, "SAFETY"), "interrupted"),
     (Format.GEMINI, [{"promptFeedback": {"blockReason": "SAFETY"}}], "interrupted"),
 ]
 
@@ -339,6 +326,4 @@ def test_events_are_json_with_their_type() -> None:
 
 
 def test_mcp_has_no_streams_of_output() -> None:
-    with pytest.raises(FormatRefused) as refused:
-        output_reader(Format.MCP)
-    assert refused.value.code == "unknown_format"
+    refused("unknown_format", output_reader, Format.MCP)

@@ -1,7 +1,11 @@
-"""Tools to export: some of our own with every difficulty, and the captured ones."""
+"""Tools to export: some of our own with every difficulty, and the captured ones; refusals."""
 
+from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from mcp_hub.errors import FormatRefused
 from tests.captured import captured
 
 OWN: list[dict[str, Any]] = [
@@ -113,3 +117,11 @@ def captured_tools() -> list[dict[str, Any]]:
     """All captured tools, with names that no two have."""
     tools = [tool for tools in captured().values() for tool in tools]
     return [{**tool, "name": f"t{number}_{tool['name']}"[:48]} for number, tool in enumerate(tools)]
+
+
+def refused(code: str, function: Callable[..., object], *arguments: Any, **options: Any) -> str:
+    """The message with which a call is refused; its code must be this one."""
+    with pytest.raises(FormatRefused) as raised:
+        function(*arguments, **options)
+    assert raised.value.code == code
+    return str(raised.value)

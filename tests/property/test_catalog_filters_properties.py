@@ -25,12 +25,6 @@ def test_adding_a_deny_of_any_kind_never_admits_more(
     assert before.admits(*known_as, traits=told) or not after.admits(*known_as, traits=told)
 
 
-@given(filters, globs, st.lists(names, max_size=2))
-def test_adding_a_deny_never_admits_more(before: Filter, deny: str, known_as: list[str]) -> None:
-    after = Filter(before.allow, (*before.deny, deny))
-    assert before.admits(*known_as) or not after.admits(*known_as)
-
-
 @given(filters, st.lists(names, min_size=1, max_size=2))
 def test_verdicts_are_those_of_the_standard_globs(rules: Filter, known_as: list[str]) -> None:
     def any_matches(patterns: tuple[str | Selector, ...]) -> bool:

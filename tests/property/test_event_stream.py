@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from mcp_hub.protocol import sse
 from mcp_hub.protocol.jsonrpc.framing import TooLong
 from mcp_hub.protocol.sse import Event, EventParser
+from tests.property.test_framing import chunked
 
 LIMIT = 40
 lines = st.sampled_from(
@@ -15,14 +16,6 @@ lines = st.sampled_from(
 streams = st.lists(st.tuples(lines, st.sampled_from([b"\n", b"\r", b"\r\n"])), max_size=12).map(
     lambda pairs: b"".join(line + end for line, end in pairs)
 )
-
-
-@st.composite
-def chunked(draw: st.DrawFn) -> tuple[bytes, list[bytes]]:
-    """A stream, and the same stream in pieces."""
-    stream = draw(streams)
-    cuts = sorted(draw(st.lists(st.integers(0, len(stream)), max_size=12)))
-    return stream, [stream[start:end] for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
 
 
 def parsed(*chunks: bytes, limit: int = 1000) -> list[bytes | None]:
@@ -38,7 +31,7 @@ def feed(parser: EventParser, chunk: bytes) -> list[bytes | TooLong]:
     return [event if isinstance(event, TooLong) else event.data for event in found]
 
 
-@given(chunked(), st.sampled_from([LIMIT, 10_000]))
+@given(chunked(streams), st.sampled_from([LIMIT, 10_000]))
 def test_events_are_the_same_for_every_split(case: tuple[bytes, list[bytes]], limit: int) -> None:
     stream, chunks = case
     assert parsed(*chunks, limit=limit) == parsed(stream, limit=limit)
@@ -113,7 +106,7 @@ def test_what_is_not_kept_does_not_count() -> None:
 # -- events of every type, and where a stream can go on
 
 
-@given(chunked())
+@given(chunked(streams))
 def test_the_place_to_go_on_from_is_the_same_for_every_split(case: tuple[bytes, list[bytes]]) -> None:
     stream, chunks = case
     whole, split = EventParser(1000), EventParser(1000)

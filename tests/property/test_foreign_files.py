@@ -21,21 +21,7 @@ KEYS: Final = (
     " env_http_headers requestOptions pass_env local skills per_tool rename name scope description"
 ).split()
 TEXTS: Final = (
-    *(
-        "",
-        "x",
-        "/x",
-        "~",
-        "é\n",
-        "\0",
-        "\\",
-        "'",
-        "true",
-        "60 s",
-        "https://[",
-        "https://u:p@[::1]/",
-        "https://h.example",
-    ),
+    *("", "\xe9\n", "60 s", *"x /x ~ \x00 \\ ' true https://[ https://u:p@[::1]/ https://h.example".split()),
     *("${A}", "$A", "%A%", "${env:A}", "${A:-${B}}", "${", "${:-}", "$${A}", "${input:a b}", "${{ secrets.A }}"),
     *("{env:A}", "{file:x}", "${file:x}", "${workspaceFolder}", "-c", "sh"),
 )

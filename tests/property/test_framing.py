@@ -19,7 +19,7 @@ def framed(chunks: Sequence[bytes], limit: int) -> list[bytes | TooLong]:
 
 
 @st.composite
-def chunked(draw: st.DrawFn) -> tuple[bytes, list[bytes]]:
+def chunked(draw: st.DrawFn, streams: st.SearchStrategy[bytes] = streams) -> tuple[bytes, list[bytes]]:
     """A stream, and the same stream in pieces."""
     stream = draw(streams)
     cuts = sorted(draw(st.lists(st.integers(0, len(stream)), max_size=12)))

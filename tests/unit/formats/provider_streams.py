@@ -14,14 +14,8 @@ SECOND = '{"b":2}'
 def anthropic(cut: Cut) -> list[Json]:
     def call(index: int, call_id: str, name: str, arguments: str, **extra: Any) -> list[Json]:
         block = {"type": "tool_use", "id": call_id, "name": name, "input": {}, **extra}
-        deltas = [
-            {
-                "type": "content_block_delta",
-                "index": index,
-                "delta": {"type": "input_json_delta", "partial_json": piece},
-            }
-            for piece in cut(arguments)
-        ]
+        pieces = [{"type": "input_json_delta", "partial_json": piece} for piece in cut(arguments)]
+        deltas = [{"type": "content_block_delta", "index": index, "delta": piece} for piece in pieces]
         start = {"type": "content_block_start", "index": index, "content_block": block}
         return [start, *deltas, {"type": "content_block_stop", "index": index}]
 
@@ -68,17 +62,14 @@ def openai(cut: Cut) -> list[Json]:
 def responses(cut: Cut) -> list[Json]:
     def call(index: int, call_id: str, name: str, arguments: str, **extra: Any) -> list[Json]:
         item = {"type": "function_call", "id": f"fc_{index}", "call_id": call_id, "name": name, **extra}
+        done = {**item, "arguments": arguments, "status": "completed"}
         place = {"output_index": index, "item_id": f"fc_{index}"}
         deltas = [{"type": "response.function_call_arguments.delta", **place, "delta": one} for one in cut(arguments)]
         return [
             {"type": "response.output_item.added", "output_index": index, "item": {**item, "arguments": ""}},
             *deltas,
             {"type": "response.function_call_arguments.done", **place, "arguments": arguments},
-            {
-                "type": "response.output_item.done",
-                "output_index": index,
-                "item": {**item, "arguments": arguments, "status": "completed"},
-            },
+            {"type": "response.output_item.done", "output_index": index, "item": done},
         ]
 
     events: list[Json] = [

@@ -15,102 +15,65 @@ from tests.unit.formats.tool_lists import refused
 
 Json = dict[str, Any]
 CALLER = {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}
+PROGRAM = {"type": "program", "caller_id": "prog_1"}
+ITEMS: dict[Format, list[Json]] = {
+    Format.ANTHROPIC: [
+        {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {"a": 1, "b": 2}, "caller": CALLER},
+        {"type": "tool_use", "id": "toolu_2", "name": "echo", "input": {"text": "é"}, "toolset_name": "files"},
+    ],
+    Format.OPENAI: [
+        {"type": "function", "id": "call_1", "function": {"name": "add", "arguments": '{"a":1,"b":2}'}},
+        {"type": "function", "id": "call_2", "function": {"name": "echo", "arguments": '{"text":"é"}'}},
+    ],
+    Format.OPENAI_RESPONSES: [
+        {
+            **{"type": "function_call", "call_id": "call_1", "name": "add", "arguments": '{"a":1,"b":2}'},
+            **{"id": "fc_1", "status": "completed", "caller": PROGRAM, "namespace": "math"},
+        },
+        {"type": "function_call", "call_id": "call_2", "name": "echo", "arguments": '{"text":"é"}', "id": "fc_2"},
+    ],
+    Format.GEMINI: [
+        {"functionCall": {"id": "c1", "name": "add", "args": {"a": 1, "b": 2}}, "thoughtSignature": "c2lnbmVk"},
+        {"functionCall": {"id": "c2", "name": "echo", "args": {"text": "é"}}},
+    ],
+    Format.MCP: [
+        {"id": "1", "name": "add", "arguments": {"a": 1, "b": 2}},
+        {"id": "2", "name": "echo", "arguments": {"text": "é"}},
+    ],
+}
 ANTHROPIC: Json = {
-    "id": "msg_1",
-    "type": "message",
-    "role": "assistant",
-    "model": "m",
-    "stop_reason": "tool_use",
-    "stop_sequence": None,
-    "usage": {"input_tokens": 1, "output_tokens": 1},
+    **{"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "stop_reason": "tool_use"},
+    **{"stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1}},
     "content": [
         {"type": "thinking", "thinking": "hm", "signature": "sig"},
         {"type": "text", "text": "Let me look."},
         {"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {}},
-        {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {"a": 1, "b": 2}, "caller": CALLER},
-        {"type": "tool_use", "id": "toolu_2", "name": "echo", "input": {"text": "é"}, "toolset_name": "files"},
+        *ITEMS[Format.ANTHROPIC],
     ],
 }
+MESSAGE: Json = {"role": "assistant", "content": None, "refusal": None, "tool_calls": ITEMS[Format.OPENAI]}
 OPENAI: Json = {
-    "id": "chatcmpl-1",
-    "object": "chat.completion",
-    "created": 1,
-    "model": "m",
-    "choices": [
-        {
-            "index": 0,
-            "finish_reason": "tool_calls",
-            "logprobs": None,
-            "message": {
-                "role": "assistant",
-                "content": None,
-                "refusal": None,
-                "tool_calls": [
-                    {"type": "function", "id": "call_1", "function": {"name": "add", "arguments": '{"a":1,"b":2}'}},
-                    {"type": "function", "id": "call_2", "function": {"name": "echo", "arguments": '{"text":"é"}'}},
-                ],
-            },
-        }
-    ],
+    **{"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m"},
+    "choices": [{"index": 0, "finish_reason": "tool_calls", "logprobs": None, "message": MESSAGE}],
 }
-PROGRAM = {"type": "program", "caller_id": "prog_1"}
 RESPONSES: Json = {
-    "id": "resp_1",
-    "object": "response",
-    "created_at": 1,
-    "model": "m",
+    **{"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "tools": [], "tool_choice": "auto"},
     "parallel_tool_calls": True,
-    "tool_choice": "auto",
-    "tools": [],
     "output": [
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"},
-        {
-            "type": "function_call",
-            "call_id": "call_1",
-            "name": "add",
-            "arguments": '{"a":1,"b":2}',
-            "id": "fc_1",
-            "status": "completed",
-            "caller": PROGRAM,
-            "namespace": "math",
-        },
-        {"type": "function_call", "call_id": "call_2", "name": "echo", "arguments": '{"text":"é"}', "id": "fc_2"},
+        *ITEMS[Format.OPENAI_RESPONSES],
     ],
 }
+PARTS: list[Json] = [{"text": "hm", "thought": True}, *ITEMS[Format.GEMINI]]
 GEMINI: Json = {
     "responseId": "r1",
-    "candidates": [
-        {
-            "content": {
-                "role": "model",
-                "parts": [
-                    {"text": "hm", "thought": True},
-                    {
-                        "functionCall": {"id": "c1", "name": "add", "args": {"a": 1, "b": 2}},
-                        "thoughtSignature": "c2lnbmVk",
-                    },
-                    {"functionCall": {"id": "c2", "name": "echo", "args": {"text": "é"}}},
-                ],
-            },
-            "finishReason": "STOP",
-        }
-    ],
+    "candidates": [{"content": {"role": "model", "parts": PARTS}, "finishReason": "STOP"}],
 }
 ANSWERS = {
     Format.ANTHROPIC: ANTHROPIC,
     Format.OPENAI: OPENAI,
     Format.OPENAI_RESPONSES: RESPONSES,
     Format.GEMINI: GEMINI,
-}
-ITEMS = {
-    Format.ANTHROPIC: ANTHROPIC["content"][3:],
-    Format.OPENAI: OPENAI["choices"][0]["message"]["tool_calls"],
-    Format.OPENAI_RESPONSES: RESPONSES["output"][1:],
-    Format.GEMINI: GEMINI["candidates"][0]["content"]["parts"][1:],
-    Format.MCP: [
-        {"id": "1", "name": "add", "arguments": {"a": 1, "b": 2}},
-        {"id": "2", "name": "echo", "arguments": {"text": "é"}},
-    ],
 }
 SDK: dict[Format, tuple[str, str]] = {
     Format.ANTHROPIC: (sdk_types.ANTHROPIC, "Message"),

@@ -8,109 +8,68 @@ import pytest
 from mcp_hub.errors import FormatRefused
 from tests.captured import captured
 
-OWN: list[dict[str, Any]] = [
-    {"name": "ping", "description": "Says pong.", "inputSchema": {"type": "object"}},
-    {"name": "nothing", "inputSchema": {"type": "object", "properties": {}, "additionalProperties": False}},
-    {
-        "name": "search",
-        "title": "Search",
-        "description": "Finds pages.",
-        "inputSchema": {
-            "$schema": "http://json-schema.org/draft-07/schema#",
-            "type": "object",
-            "properties": {
-                "query": {"type": "string", "minLength": 1, "description": "The words."},
-                "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 10},
-                "kind": {"const": "page"},
-                "tags": {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
-                "since": {"type": ["string", "null"], "format": "date"},
-            },
-            "required": ["query"],
-        },
-        "outputSchema": {"type": "object", "properties": {"hits": {"type": "integer"}}},
-    },
-    {
-        "name": "free",
-        "description": "Takes any headers.",
-        "inputSchema": {
-            "type": "object",
-            "properties": {"headers": {"type": "object", "additionalProperties": {"type": "string"}}},
-        },
-    },
-    {
-        "name": "odd_names",
-        "description": "Has names that few providers take.",
-        "inputSchema": {
-            "type": "object",
-            "properties": {
-                "x-id": {"type": "string"},
-                "x.id": {"type": "string"},
-                "$filter": {"type": "object", "properties": {"@type": {"type": "string"}}, "required": ["@type"]},
-                "1st": {"type": "integer"},
-                "x_id": {"type": "boolean"},
-                "a" * 70: {"type": "string"},
-            },
-            "required": ["x-id"],
-        },
-    },
-    {
-        "name": "tree",
-        "description": "Stores a tree.",
-        "inputSchema": {
-            "type": "object",
-            "properties": {"root": {"$ref": "#/definitions/Node", "description": "The top."}},
-            "required": ["root"],
-            "definitions": {
-                "Node": {
-                    "type": "object",
-                    "properties": {
-                        "value": {"type": "string"},
-                        "children": {"type": "array", "items": {"$ref": "#/definitions/Node"}},
-                    },
-                    "required": ["value"],
-                }
-            },
-        },
-    },
-    {
-        "name": "either",
-        "description": "Takes a file or an address.",
-        "inputSchema": {
-            "oneOf": [
-                {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
-                {"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"]},
-            ]
-        },
-    },
-    {
-        "name": "merged",
-        "description": "Is put together.",
-        "inputSchema": {
-            "type": "object",
-            "allOf": [{"properties": {"a": {"type": "string"}}, "required": ["a"]}],
-            "properties": {
-                "b": {"allOf": [{"type": "string", "minLength": 2}, {"maxLength": 5, "pattern": "^x"}]},
-                "c": {"$ref": "#/properties/b"},
-                "pair": {"type": "array", "items": [{"type": "string"}, {"type": "integer"}]},
-            },
-        },
-    },
-    {
-        "name": "deep",
-        "description": "Is deep.",
-        "inputSchema": {"type": "object", "properties": {"d": {}}},
-    },
-]
+TEXT = {"type": "string"}
+
+
+def an_object(properties: dict[str, Any], *required: str, **members: Any) -> dict[str, Any]:
+    """The schema of an object with these properties and further members."""
+    needs = {"required": [*required]} if required else {}
+    return {"type": "object", "properties": properties, **needs, **members}
+
+
+def _tool(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "description": description, "inputSchema": schema}
 
 
 def _deepened(levels: int) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "string"}
+    schema: dict[str, Any] = TEXT
     for _ in range(levels):
-        schema = {"type": "object", "properties": {"d": schema}}
+        schema = an_object({"d": schema})
     return schema
 
 
-OWN[-1]["inputSchema"] = _deepened(60)
+_DRAFT_07 = {"$schema": "http://json-schema.org/draft-07/schema#"}
+_QUERY = {
+    "query": {"type": "string", "minLength": 1, "description": "The words."},
+    "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 10},
+    "kind": {"const": "page"},
+    "tags": {"type": "array", "items": TEXT, "uniqueItems": True},
+    "since": {"type": ["string", "null"], "format": "date"},
+}
+_ODD_NAMES = {
+    "x-id": TEXT,
+    "x.id": TEXT,
+    "$filter": an_object({"@type": TEXT}, "@type"),
+    "1st": {"type": "integer"},
+    "x_id": {"type": "boolean"},
+    "a" * 70: TEXT,
+}
+_NODE = an_object({"value": TEXT, "children": {"type": "array", "items": {"$ref": "#/definitions/Node"}}}, "value")
+_ROOT = {"root": {"$ref": "#/definitions/Node", "description": "The top."}}
+_MERGED = {
+    "b": {"allOf": [{"type": "string", "minLength": 2}, {"maxLength": 5, "pattern": "^x"}]},
+    "c": {"$ref": "#/properties/b"},
+    "pair": {"type": "array", "items": [TEXT, {"type": "integer"}]},
+}
+OWN: list[dict[str, Any]] = [
+    _tool("ping", "Says pong.", {"type": "object"}),
+    {"name": "nothing", "inputSchema": an_object({}, additionalProperties=False)},
+    {
+        **_tool("search", "Finds pages.", an_object(_QUERY, "query", **_DRAFT_07)),
+        "title": "Search",
+        "outputSchema": an_object({"hits": {"type": "integer"}}),
+    },
+    _tool("free", "Takes any headers.", an_object({"headers": {"type": "object", "additionalProperties": TEXT}})),
+    _tool("odd_names", "Has names that few providers take.", an_object(_ODD_NAMES, "x-id")),
+    _tool("tree", "Stores a tree.", an_object(_ROOT, "root", definitions={"Node": _NODE})),
+    _tool(
+        "either",
+        "Takes a file or an address.",
+        {"oneOf": [an_object({name: TEXT}, name) for name in ("path", "url")]},
+    ),
+    _tool("merged", "Is put together.", an_object(_MERGED, allOf=[{"properties": {"a": TEXT}, "required": ["a"]}])),
+    _tool("deep", "Is deep.", _deepened(60)),
+]
 
 
 def captured_tools() -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@ import json
 from collections.abc import Sequence
 
 import msgspec
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -79,8 +79,6 @@ rules = st.builds(
     shared=st.booleans(),
 )
 views = st.builds(build, offers, rules)
-# whole catalogs are big examples; a slow machine is no failure
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def whole(view: CatalogView, kind: Kind, era: Era, size: int) -> list[bytes]:
@@ -95,7 +93,6 @@ def whole(view: CatalogView, kind: Kind, era: Era, size: int) -> list[bytes]:
         cursor = msgspec.json.decode(page["nextCursor"], type=str)
 
 
-@unhurried
 @given(offers, rules)
 def test_every_entry_resolves_to_its_upstream_and_nothing_else_resolves(
     offered: Sequence[Snapshot], given_rules: ViewRules
@@ -116,7 +113,6 @@ def test_every_entry_resolves_to_its_upstream_and_nothing_else_resolves(
         assert view.exported_uri(entry.server, entry.key) == entry.exported
 
 
-@unhurried
 @given(offers, rules)
 def test_no_road_leads_to_a_denied_resource(offered: Sequence[Snapshot], given_rules: ViewRules) -> None:
     view = build(offered, given_rules)
@@ -127,7 +123,6 @@ def test_no_road_leads_to_a_denied_resource(offered: Sequence[Snapshot], given_r
             assert not given_rules.servers[origin[0]].resources.denies(origin[1])
 
 
-@unhurried
 @given(offers, rules, st.randoms(use_true_random=False))
 def test_same_inputs_give_byte_identical_lists(
     offered: Sequence[Snapshot], given_rules: ViewRules, random: object
@@ -141,14 +136,12 @@ def test_same_inputs_give_byte_identical_lists(
     assert a.quarantined == b.quarantined
 
 
-@unhurried
 @given(views, st.sampled_from(Kind), st.sampled_from(Era), st.integers(1, 5))
 def test_pages_together_are_the_list(view: CatalogView, kind: Kind, era: Era, size: int) -> None:
     assert whole(view, kind, era, size) == whole(view, kind, era, 1000)
     assert len(whole(view, kind, era, size)) == len(view.entries(kind))
 
 
-@unhurried
 @given(offers, rules, st.sampled_from(["*", "x", "git*"]))
 def test_adding_a_deny_never_adds_or_renames_a_tool(
     offered: Sequence[Snapshot], given_rules: ViewRules, deny: str
@@ -158,7 +151,6 @@ def test_adding_a_deny_never_adds_or_renames_a_tool(
     assert set(after.entries(Kind.TOOL)) <= set(before.entries(Kind.TOOL))
 
 
-@unhurried
 @given(offers, rules)
 def test_every_definition_is_listed_hidden_or_quarantined(offered: Sequence[Snapshot], given_rules: ViewRules) -> None:
     bare = {server: ServerRules("p") for server in given_rules.servers}

@@ -51,13 +51,13 @@ def check(text: str, file: str) -> None:
     assert read_data(back, file) == read_data(text, file) or not held
 
 
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), suppress_health_check=list(HealthCheck))
 @given(before=BLANKS, text=jsonc(), after=BLANKS, mark=st.sampled_from(["", "\ufeff"]))
 def test_json_with_comments_keeps_every_character(before: str, text: str, after: str, mark: str) -> None:
     check(f"{mark}{before}{text}{after}", "mcp.json")
 
 
-@settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 @given(text=jsonc())
 def test_every_such_json_can_be_edited(text: str) -> None:
     put(text, "mcp.json", PATH, ENTRY)
@@ -78,7 +78,7 @@ def toml(draw: st.DrawFn) -> str:
     return "\n".join(lines) + draw(st.sampled_from(["", "\n", "\n\n", "\n# end"]))
 
 
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), suppress_health_check=list(HealthCheck))
 @given(text=toml(), crlf=st.booleans())
 def test_toml_keeps_every_character(text: str, crlf: bool) -> None:
     text = text.replace("\n", "\r\n") if crlf else text
@@ -108,7 +108,7 @@ def yaml_text(draw: st.DrawFn) -> str:
     return "\n".join(lines) + draw(st.sampled_from(["", "\n", "\n\n# end\n"]))
 
 
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), suppress_health_check=list(HealthCheck))
 @given(text=yaml_text(), crlf=st.booleans())
 def test_yaml_keeps_every_character(text: str, crlf: bool) -> None:
     check(text.replace("\n", "\r\n") if crlf else text, "config.yaml")

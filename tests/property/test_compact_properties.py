@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, assume, example, given, reject, settings
 from hypothesis import strategies as st
 
 from mcp_hub.catalog.compact import compact_schema, compact_tool
+from tests.captured import encoded
 from tests.examples import examples
 from tests.property.compact_instances import Instances
 from tests.property.compact_schemas import DRAFT_2020_12, Schemas, asks_itself
@@ -19,10 +20,6 @@ Verdict = Callable[[Json], bool]
 
 # by the seed of a generator of its own: choice by choice, one document in ten is worth a look
 documents = st.integers(0, 1 << 32).map(lambda seed: Schemas(random.Random(seed)).document())
-
-
-def encoded(value: Json) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def readings(before: Json, after: Json) -> list[tuple[Verdict, Verdict]]:
@@ -41,7 +38,7 @@ def readings(before: Json, after: Json) -> list[tuple[Verdict, Verdict]]:
 
 
 unhurried = settings(
-    deadline=None, max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 
 

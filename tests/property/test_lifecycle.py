@@ -1,4 +1,4 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -45,7 +45,11 @@ moments = st.tuples(
 )
 
 
-def lives(steps: Sequence[tuple[str, float, float]], rule: RestartRule) -> list[Life]:
+Steps = list[tuple[str, float, float]]
+"""Events, the pauses before them, and jitter."""
+
+
+def lives(steps: Steps, rule: RestartRule) -> list[Life]:
     """The life after each event; every one comes some seconds after the one before."""
     life, now, seen = Life(), 0.0, [Life()]
     for event, pause, jitter in steps:
@@ -56,7 +60,7 @@ def lives(steps: Sequence[tuple[str, float, float]], rule: RestartRule) -> list[
 
 
 @given(st.lists(moments, max_size=40), rules)
-def test_delays_are_bounded_and_belong_to_backing_off(steps: list[tuple[str, float, float]], rule: RestartRule) -> None:
+def test_delays_are_bounded_and_belong_to_backing_off(steps: Steps, rule: RestartRule) -> None:
     for life in lives(steps, rule):
         assert 0 <= life.delay <= 30
         assert (life.delay > 0) or life.state is not BACKING_OFF
@@ -65,15 +69,13 @@ def test_delays_are_bounded_and_belong_to_backing_off(steps: list[tuple[str, flo
 
 
 @given(st.lists(moments, max_size=20), st.lists(moments, max_size=20), rules)
-def test_a_stop_is_final(
-    before: list[tuple[str, float, float]], after: list[tuple[str, float, float]], rule: RestartRule
-) -> None:
+def test_a_stop_is_final(before: Steps, after: Steps, rule: RestartRule) -> None:
     seen = lives([*before, ("stopped", 0, 0), *after], rule)
     assert {life.state for life in seen[len(before) + 1 :]} == {STOPPED}
 
 
 @given(st.lists(moments, max_size=40), rules)
-def test_having_failed_it_only_stops(steps: list[tuple[str, float, float]], rule: RestartRule) -> None:
+def test_having_failed_it_only_stops(steps: Steps, rule: RestartRule) -> None:
     seen = lives(steps, rule)
     states = [life.state for life in seen]
     if FAILED in states:
@@ -81,7 +83,7 @@ def test_having_failed_it_only_stops(steps: list[tuple[str, float, float]], rule
 
 
 @given(st.lists(moments, max_size=40), rules)
-def test_it_gives_up_by_the_rule_and_only_by_it(steps: list[tuple[str, float, float]], rule: RestartRule) -> None:
+def test_it_gives_up_by_the_rule_and_only_by_it(steps: Steps, rule: RestartRule) -> None:
     now, alive = 0.0, list(zip(lives(steps, rule), steps, lives(steps, rule)[1:], strict=False))
     deaths: list[float] = []
     for before, (event, pause, _), after in alive:
@@ -152,9 +154,7 @@ anything = st.tuples(
 
 
 @given(st.lists(anything, max_size=40), rules)
-def test_only_what_is_stopped_rests_and_what_rests_can_be_woken(
-    steps: list[tuple[str, float, float]], rule: RestartRule
-) -> None:
+def test_only_what_is_stopped_rests_and_what_rests_can_be_woken(steps: Steps, rule: RestartRule) -> None:
     for life in lives(steps, rule):
         assert not life.rests or (life.state is STOPPED and life.reason == "idle")
         assert woken(life).state is (STARTING if life.rests else life.state)
@@ -162,9 +162,7 @@ def test_only_what_is_stopped_rests_and_what_rests_can_be_woken(
 
 
 @given(st.lists(anything, max_size=40), rules)
-def test_an_explicit_restart_leaves_every_state_and_forgets_every_failure(
-    steps: list[tuple[str, float, float]], rule: RestartRule
-) -> None:
+def test_an_explicit_restart_leaves_every_state_and_forgets_every_failure(steps: Steps, rule: RestartRule) -> None:
     life = lives(steps, rule)[-1]
     again = restarted(life)
     assert (again.state, again.reason, again.deaths, again.streak) == (STARTING, None, (), 0)
@@ -176,9 +174,7 @@ def test_an_explicit_restart_leaves_every_state_and_forgets_every_failure(
     st.lists(anything.filter(lambda step: step[0] not in ("restarted", "drained")), max_size=20),
     rules,
 )
-def test_what_drains_comes_to_nothing_but_a_stop(
-    before: list[tuple[str, float, float]], after: list[tuple[str, float, float]], rule: RestartRule
-) -> None:
+def test_what_drains_comes_to_nothing_but_a_stop(before: Steps, after: Steps, rule: RestartRule) -> None:
     seen = lives([*before, ("draining", 0, 0), *after], rule)[len(before) + 1 :]
     assert {life.state for life in seen} <= {UpstreamState.DRAINING, STOPPED}
     assert not any(life.rests for life in seen)

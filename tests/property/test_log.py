@@ -157,29 +157,17 @@ def test_a_reader_that_leaves_takes_nothing_from_the_other(script: tuple[list[Ca
 PROGRESS: list[CallEvent] = [Started(), *(Progressed(number) for number in range(1000))]
 
 
-def test_a_reader_that_never_reads_costs_a_bounded_number_of_events() -> None:
+@pytest.mark.parametrize("beside", ["nobody", "a fast reader", "one that has left"])
+def test_slow_reader_costs_a_bounded_number_of_events(beside: str) -> None:
     with small_limits():
         log = CallLog()
-        slow = Follower(log)
+        first = Follower(log)
+        fast = Follower(log) if beside == "a fast reader" else None
+        if beside == "one that has left":
+            first.reader.close()
         for event in PROGRESS:
             log.append(event)
-        assert len(slow.finish()) <= coalesce.LAG + 1
-
-
-def test_a_slow_reader_beside_a_fast_one_costs_a_bounded_number_of_events() -> None:
-    with small_limits():
-        log = CallLog()
-        slow, fast = Follower(log), Follower(log)
-        for event in PROGRESS:
-            log.append(event)
-            fast.take()
-        assert len(slow.finish()) <= 10 * coalesce.LAG
-
-
-def test_a_call_that_nobody_follows_costs_a_bounded_number_of_events() -> None:
-    with small_limits():
-        log = CallLog()
-        Follower(log).reader.close()
-        for event in PROGRESS:
-            log.append(event)
-        assert len(Follower(log).finish()) <= 10 * coalesce.LAG
+            if fast is not None:
+                fast.take()
+        slow = Follower(log) if beside == "one that has left" else first
+        assert len(slow.finish()) <= (coalesce.LAG + 1 if beside == "nobody" else 10 * coalesce.LAG)

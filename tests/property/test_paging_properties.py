@@ -19,7 +19,7 @@ TEXTS = st.tuples(st.lists(PIECES | st.text(max_size=3), max_size=30), st.intege
 ANY_ESTIMATE = st.sampled_from(ESTIMATES)
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(
     text=TEXTS,
     tokens=st.integers(4, 2000),
@@ -42,7 +42,7 @@ def test_pages_one_after_the_other_are_the_text(
     assert "".join(parts) == text
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(text=TEXTS, offset=st.integers(0, 3000))
 def test_a_page_from_any_offset_begins_with_the_character_that_is_there(text: str, offset: int) -> None:
     body = text.encode()
@@ -52,7 +52,7 @@ def test_a_page_from_any_offset_begins_with_the_character_that_is_there(text: st
     assert offset - MARGIN <= found.start <= offset and body[found.start : found.end].decode() == found.text
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(text=TEXTS, tokens=st.integers(0, 2000), estimate=ANY_ESTIMATE)
 def test_what_is_said_to_fit_fits(text: str, tokens: int, estimate: Callable[[str], int]) -> None:
     head, tail = head_within(text, tokens, estimate), tail_within(text, tokens, estimate)
@@ -60,7 +60,7 @@ def test_what_is_said_to_fit_fits(text: str, tokens: int, estimate: Callable[[st
     assert min(head, tail) >= min(len(text), tokens // 4)
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(
     text=TEXTS,
     most=st.integers(1, 20),

@@ -75,13 +75,13 @@ def any_settings(draw: st.DrawFn) -> Settings:
 
 
 @given(any_settings())
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(50))
 def test_the_same_settings_make_an_empty_plan(one: Settings) -> None:
     assert plan(one, one.model_copy(deep=True)) == Plan(kept=tuple(one.servers))
 
 
 @given(any_settings(), any_settings())
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 def test_each_server_has_one_place_and_only_what_runs_otherwise_starts_again(old: Settings, new: Settings) -> None:
     change = plan(old, new)
     assert {*change.added, *change.restarted, *change.adjusted, *change.kept} == set(new.servers)
@@ -97,7 +97,7 @@ def test_each_server_has_one_place_and_only_what_runs_otherwise_starts_again(old
 
 
 @given(any_settings(), any_settings())
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 def test_what_waits_for_the_next_start_stays_as_it_is_and_is_named_again(old: Settings, new: Settings) -> None:
     change = plan(old, new)
     now = until_next_start(old, new)

@@ -71,7 +71,7 @@ def finished(call: Watched) -> bool:
     return call.record.log.ended if task is None else task.done()
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(scripts)
 def test_every_call_has_exactly_one_ending_in_time_and_limits_hold(script: list[Step]) -> None:
     with structlog.testing.capture_logs():

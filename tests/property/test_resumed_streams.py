@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_hub.events import Log, Progressed
@@ -120,7 +120,6 @@ def check_merged(steps: list[Step], arrived: list[Any]) -> None:
     assert values == sorted(set(values))
 
 
-@settings(deadline=None)
 @given(STEPS, VERSIONS)
 def test_each_message_arrives_exactly_once_and_the_response_last(steps: list[Step], version: str) -> None:
     async def scenario() -> None:
@@ -136,7 +135,6 @@ def test_each_message_arrives_exactly_once_and_the_response_last(steps: list[Ste
     run(scenario)
 
 
-@settings(deadline=None)
 @given(STEPS)
 def test_a_client_that_is_always_there_gets_every_message_as_it_was(steps: list[Step]) -> None:
     async def scenario() -> None:
@@ -150,7 +148,6 @@ def test_a_client_that_is_always_there_gets_every_message_as_it_was(steps: list[
     run(scenario)
 
 
-@settings(deadline=None)
 @given(STEPS, STEPS, st.booleans(), st.integers(0, 6), VERSIONS)
 def test_a_restart_of_the_hub_takes_nothing_and_tells_nothing_twice(
     before: list[Step], after: list[Step], has_ended: bool, lost: int, version: str

@@ -49,7 +49,7 @@ def changed(
     return index, held
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(changes, st.lists(texts, min_size=1, max_size=3), st.none() | servers)
 def test_an_index_answers_as_one_that_was_built_at_once(made: Any, queries: list[str], server: str | None) -> None:
     index, held = changed(made)
@@ -66,7 +66,7 @@ def in_order(answer: SearchAnswer) -> bool:
     return scores == sorted(scores, reverse=True) and (bool(answer.hits) or answer.is_weak)
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(changes, texts | st.text(), st.integers(-1, 9), st.none() | servers)
 def test_hits_are_in_order_and_each_tool_is_shown_once(made: Any, query: str, limit: int, server: str | None) -> None:
     index, held = changed(made)
@@ -77,7 +77,7 @@ def test_hits_are_in_order_and_each_tool_is_shown_once(made: Any, query: str, li
     assert len(answer.hits) <= max(limit, 0) and in_order(answer)
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(changes, st.data())
 def test_a_tool_is_first_for_its_own_name(made: Any, data: st.DataObject) -> None:
     index, held = changed(made)

@@ -4,7 +4,7 @@ import json
 import unicodedata
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_hub.catalog.discovery.answers import answer, exact, overview
@@ -21,7 +21,6 @@ from mcp_hub.catalog.texts import (
     signature,
 )
 
-unhurried = settings(deadline=None)
 odd = st.sampled_from("\n\r\t\x00\x1b\x85\u2028\u202e\u200b\ufeff\U000e0041\ue000[]().:,{}'\" aé中")
 texts = st.one_of(st.text(max_size=40), st.text(odd, max_size=40))
 KEYS = ["type", "properties", "required", "items", "anyOf", "oneOf", "allOf", "enum", "const", "$ref", "$defs"]
@@ -56,14 +55,12 @@ def is_seen(text: str) -> bool:
     return all(unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"} for char in text)
 
 
-@unhurried
 @given(tools, st.integers(0, 300))
 def test_a_signature_is_one_line_of_bounded_length(tool: Any, width: int) -> None:
     line = signature("server_tool", encoded(tool), width)
     assert len(line) <= width and is_seen(line)
 
 
-@unhurried
 @given(tools)
 def test_required_parameters_come_first_and_none_is_forgotten(tool: Any) -> None:
     line = signature("t", encoded(tool), 10_000)
@@ -73,14 +70,12 @@ def test_required_parameters_come_first_and_none_is_forgotten(tool: Any) -> None
         assert line.count("?") + line.count(",") + 1 >= len(properties)
 
 
-@unhurried
 @given(tools, st.integers(-5, 400))
 def test_notes_keep_to_their_budget(tool: Any, budget: int) -> None:
     notes = parameter_notes(encoded(tool), budget)
     assert sum(map(len, notes)) <= max(budget, 0) and all(map(is_seen, notes))
 
 
-@unhurried
 @given(tools)
 def test_a_definition_alone_is_one_line_of_what_it_was(tool: Any) -> None:
     text = exact(encoded(tool))
@@ -88,7 +83,6 @@ def test_a_definition_alone_is_one_line_of_what_it_was(tool: Any) -> None:
     assert json.loads(text).get("description") == json.loads(encoded(tool)).get("description")
 
 
-@unhurried
 @given(st.lists(tools, max_size=4), st.booleans(), st.sampled_from(["brief", "full"]), st.integers(-1, 300))
 def test_an_answer_has_no_lines_but_those_of_hits_and_the_hub(
     found: list[Any], is_weak: bool, detail: Any, budget: int
@@ -106,7 +100,6 @@ def test_an_answer_has_no_lines_but_those_of_hits_and_the_hub(
         assert line.startswith((*own, *(f"{name}(" for name in raws))) or line.endswith(" more were left out.")
 
 
-@unhurried
 @given(st.dictionaries(names, st.lists(names, max_size=6, unique=True), max_size=5), st.integers(0, 200))
 def test_all_names_are_said_or_servers_within_the_limit(groups: dict[str, list[str]], limit: int) -> None:
     text = counted({server: len(listed) for server, listed in groups.items()}, limit)
@@ -120,7 +113,6 @@ def test_all_names_are_said_or_servers_within_the_limit(groups: dict[str, list[s
         assert sorted(whole + others.split()) == sorted(listed)
 
 
-@unhurried
 @given(st.text(odd, max_size=200), st.integers(0, 60))
 def test_text_of_strangers_is_shown_on_one_line(text: str, limit: int) -> None:
     for line in (one_line(text, limit), first_sentence(text, limit), cut(one_line(text), limit)):
@@ -129,7 +121,6 @@ def test_text_of_strangers_is_shown_on_one_line(text: str, limit: int) -> None:
     assert one_line(one_line(text)) == one_line(text)
 
 
-@unhurried
 @given(st.lists(st.text(odd, max_size=300), min_size=1, max_size=6))
 def test_servers_have_a_line_each_whatever_they_say(purposes: list[str]) -> None:
     lines = overview([ServerAbout("s", 1, purpose) for purpose in purposes], 10_000).split("\n")

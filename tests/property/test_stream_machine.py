@@ -279,4 +279,4 @@ def _content(raw: bytes) -> list[dict[str, str]]:
 
 
 TestStreams = Streams.TestCase
-TestStreams.settings = settings(deadline=None, stateful_step_count=40, max_examples=examples(60))
+TestStreams.settings = settings(stateful_step_count=40, max_examples=examples(60))

@@ -149,7 +149,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscriptions, "_FIRST", 0.0)
 
 
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), suppress_health_check=list(HealthCheck))
 @given(steps=STEPS, banned=st.sampled_from([frozenset(), frozenset({"x:2"})]))
 @pytest.mark.parametrize("era", Era)
 async def test_the_server_watches_the_union_of_what_sessions_want(

@@ -41,7 +41,7 @@ def textual(block: dict[str, Any]) -> bool:
     return bool(block["type"] == "text")
 
 
-@settings(max_examples=examples(120), deadline=None)
+@settings(max_examples=examples(120))
 @given(
     texts=st.lists(ANY_TEXTS, min_size=1, max_size=6),
     copies=st.integers(1, 12),
@@ -104,7 +104,7 @@ def check_borders(short: str, whole: str) -> None:
         assert whole.encode()[: int(offset[1])].decode() in (head, head.removesuffix("\n"))
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(
     body=st.binary(max_size=400) | VALUES.map(lambda value: msgspec.json.encode({"content": value})),
     limit=st.integers(0, 300),
@@ -115,7 +115,7 @@ def test_nothing_that_is_no_result_is_touched_or_an_error(body: bytes, limit: in
     assert found is None or json.loads(found.result).keys() == json.loads(body).keys()
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(
     value=st.dictionaries(st.text(max_size=5), VALUES, min_size=1),
     copies=st.integers(1, 80),

@@ -1,6 +1,5 @@
 """Schemas made to break compaction come back unharmed, and after a bounded amount of work."""
 
-import json
 import sys
 from typing import Any
 
@@ -8,10 +7,7 @@ import pytest
 
 from mcp_hub.catalog.compact import MAX_BYTES, _Rules, compact_schema, compact_tool
 from mcp_hub.catalog.offers.definitions import MAX_DEPTH
-
-
-def encoded(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+from tests.captured import encoded
 
 
 def nested(levels: int, innermost: str = '{"title":"T"}') -> bytes:

@@ -231,17 +231,6 @@ async def test_hints_count_for_nobody_while_the_record_cannot_be_read(tmp_path: 
     assert list(hub.catalog.view(None).tool_names().values()) == ["a_look", "a_x"] and reads(hub) == []
 
 
-async def test_another_server_is_not_asked_for_approvals(tmp_path: Path) -> None:
-    hub = Hub(tmp_path, "warn", RULES, confirms=("b",))
-    hub.a.lists(listing())
-    hub.names()
-    hub.approvals.close()
-    approve(tmp_path, "look")
-    hub.a.lists(listing("Other."))
-    hub.a.lists(listing())
-    assert reads(hub) == []
-
-
 # -- the process that gets the call
 
 
@@ -269,14 +258,21 @@ def test_a_process_that_lists_a_tool_as_more_dangerous_does_not_get_the_call(
             check(look, own)
 
 
-async def test_a_process_has_to_list_the_very_definition_that_was_approved(tmp_path: Path) -> None:
-    hub = Hub(tmp_path, "warn", RULES, confirms=("a",))
+def approved_hub(folder: Path, asks: str) -> Hub:
+    """A hub that asks for approvals of this server. Its server `a` lists what was approved again."""
+    hub = Hub(folder, "warn", RULES, confirms=(asks,))
     hub.a.lists(listing())
     hub.names()
     hub.approvals.close()
-    approve(tmp_path, "look")
+    approve(folder, "look")
     hub.a.lists(listing("Other."))
     hub.a.lists(listing())
+    return hub
+
+
+async def test_a_process_has_to_list_the_very_definition_that_was_approved(tmp_path: Path) -> None:
+    assert reads(approved_hub(tmp_path / "other", "b")) == [], "nobody is asked about server a"
+    hub = approved_hub(tmp_path, "a")
     assert reads(hub) == ["a_look"]
     check = partial(check_reading, lambda server: RULES.servers[server], hub.approvals.is_confirmed)
     look = call("look", "a_look")

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from mcp_hub.stores.base import StoreLimits, StreamStore
-from mcp_hub.stores.redis.store import RedisStore
 from tests.unit.stores.broken_files import HandClock
 from tests.unit.stores.event_stores import SMALL, opened
-from tests.unit.stores.redis_stores import EVERY_KIND, SERVERS, new_redis
+from tests.unit.stores.redis_stores import EVERY_KIND, SERVERS, Pair, new_redis
 
 _KINDS = [
     pytest.param(kind, marks=pytest.mark.processes) if kind.partition(",")[0] in SERVERS else kind
@@ -40,7 +39,7 @@ async def large(kind: str, tmp_path: Path) -> AsyncIterator[StreamStore]:
 
 
 @pytest.fixture
-async def pair(tmp_path: Path) -> AsyncIterator[tuple[RedisStore, RedisStore]]:
+async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
     """Two replicas on one server."""
     async with opened(one := new_redis(tmp_path)), opened(two := new_redis(tmp_path)):
         yield one, two

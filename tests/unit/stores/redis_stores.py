@@ -21,6 +21,9 @@ LEASE: Final = 1.0
 """Seconds in which a replica has to say that it is alive."""
 
 
+Pair = tuple[RedisStore, RedisStore]
+
+
 def new_redis(folder: Path, limits: StoreLimits | None = None, lease: float = LEASE) -> RedisStore:
     """A store on the server of this test process; the folder's name keeps it apart from others."""
     server = Server(shared_server().url, prefix=f"{folder}:", lease=lease)

@@ -31,7 +31,7 @@ from tests.unit.stores.event_stores import (
     replayed,
     settled,
 )
-from tests.unit.stores.redis_stores import new_redis
+from tests.unit.stores.redis_stores import Pair, new_redis
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes]
 
@@ -62,12 +62,12 @@ async def is_gone(store: RedisStore, other: RedisStore) -> None:
         await store.inbox.wait(0.05)
 
 
-async def test_replicas_have_one_key_to_seal_with(pair: tuple[RedisStore, RedisStore]) -> None:
+async def test_replicas_have_one_key_to_seal_with(pair: Pair) -> None:
     one, two = pair
     assert one.secret is not None and one.secret == two.secret and len(one.secret) == 32
 
 
-async def test_of_many_who_want_a_key_at_once_one_gets_it(pair: tuple[RedisStore, RedisStore]) -> None:
+async def test_of_many_who_want_a_key_at_once_one_gets_it(pair: Pair) -> None:
     outcomes: list[StoreError | None] = []
 
     async def ask(store: RedisStore) -> None:
@@ -84,7 +84,7 @@ async def test_of_many_who_want_a_key_at_once_one_gets_it(pair: tuple[RedisStore
 
 
 async def test_a_key_whose_stream_was_never_made_is_free_after_a_while(
-    pair: tuple[RedisStore, RedisStore], monkeypatch: pytest.MonkeyPatch
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = pair
     await settled(lambda done: one._index.reserve(new_row(one, key="k"), done))
@@ -95,7 +95,7 @@ async def test_a_key_whose_stream_was_never_made_is_free_after_a_while(
     assert await one.log.find_key("local", "k") == row
 
 
-async def test_a_follower_is_told_of_new_events_and_of_no_others(pair: tuple[RedisStore, RedisStore]) -> None:
+async def test_a_follower_is_told_of_new_events_and_of_no_others(pair: Pair) -> None:
     one, two = pair
     row, other = await create(one, new_row(one)), await create(one, new_row(one))
     assert not two.inbox.moved([row])
@@ -110,7 +110,7 @@ async def test_a_follower_is_told_of_new_events_and_of_no_others(pair: tuple[Red
     await told(two)
 
 
-async def test_a_silent_owner_is_fenced_and_hears_of_it(pair: tuple[RedisStore, RedisStore]) -> None:
+async def test_a_silent_owner_is_fenced_and_hears_of_it(pair: Pair) -> None:
     one, two = pair
     row = await create(one, new_row(one), 1)
     quiet = await create(one, new_row(one), 1)
@@ -157,7 +157,7 @@ async def test_a_claim_by_many_succeeds_once(tmp_path: Path) -> None:
             assert await replayed(one, row) == numbered(1, 2)
 
 
-async def test_a_thing_is_held_by_one_replica_until_it_lets_go_or_is_gone(pair: tuple[RedisStore, RedisStore]) -> None:
+async def test_a_thing_is_held_by_one_replica_until_it_lets_go_or_is_gone(pair: Pair) -> None:
     one, two = (_RedisReplicas(store).holdings("git") for store in pair)
     assert await one.hold("se_1") and await one.hold("se_1")
     assert (
@@ -196,7 +196,7 @@ async def test_a_replica_that_leaves_is_gone_at_once(tmp_path: Path) -> None:
         assert [left.id for left in await one.leases.orphans()] == [row.id]
 
 
-async def test_after_a_lost_connection_nobody_is_gone_for_a_lease(pair: tuple[RedisStore, RedisStore]) -> None:
+async def test_after_a_lost_connection_nobody_is_gone_for_a_lease(pair: Pair) -> None:
     one, two = pair
     await fall_silent(one)
     await is_gone(two, one)

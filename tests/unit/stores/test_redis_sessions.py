@@ -20,6 +20,7 @@ from mcp_hub.stores.replicated import _RedisDocuments, redis_store
 from tests.redis_cluster import RedisCluster
 from tests.redis_server import NO_SERVER, RedisServer, binary
 from tests.unit.stores.event_stores import append, create, found, line, new_row, numbered, opened, replayed
+from tests.unit.stores.redis_stores import Pair
 from tests.upstreams.child import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes]
@@ -47,9 +48,7 @@ class Heard:
         return self.sessions.pop(0)
 
 
-async def test_others_are_told_of_changes_and_the_end_of_sessions_that_they_know(
-    pair: tuple[RedisStore, RedisStore],
-) -> None:
+async def test_others_are_told_of_changes_and_the_end_of_sessions_that_they_know(pair: Pair) -> None:
     one, two = pair
     own, other = Heard(one, "se_1", "se_2"), Heard(two, "se_1")
     for id_ in ("se_1", "se_2"):
@@ -62,9 +61,7 @@ async def test_others_are_told_of_changes_and_the_end_of_sessions_that_they_know
     assert (own.sessions, other.sessions) == ([], [])
 
 
-async def test_a_session_that_was_changed_elsewhere_or_ended_is_not_overwritten(
-    pair: tuple[RedisStore, RedisStore],
-) -> None:
+async def test_a_session_that_was_changed_elsewhere_or_ended_is_not_overwritten(pair: Pair) -> None:
     one, two = pair
     await one.sessions.put(ROW)
     newer, mine = replace(ROW, body=b"[1]"), replace(ROW, body=b"[2]")
@@ -76,7 +73,7 @@ async def test_a_session_that_was_changed_elsewhere_or_ended_is_not_overwritten(
     assert await one.sessions.put(newer) is None
 
 
-async def test_replicas_tell_each_other_of_changed_lists_once(pair: tuple[RedisStore, RedisStore]) -> None:
+async def test_replicas_tell_each_other_of_changed_lists_once(pair: Pair) -> None:
     one, two = (store.sessions.lists for store in pair)
     at_one, at_two = (anyio.create_memory_object_stream[str](9) for _ in pair)
     with one.following("git", at_one[0].send_nowait), two.following("git", at_two[0].send_nowait):
@@ -91,9 +88,7 @@ async def test_replicas_tell_each_other_of_changed_lists_once(pair: tuple[RedisS
         stream.close()
 
 
-async def test_a_replica_that_was_cut_off_hears_of_all_that_was_changed_meanwhile(
-    pair: tuple[RedisStore, RedisStore],
-) -> None:
+async def test_a_replica_that_was_cut_off_hears_of_all_that_was_changed_meanwhile(pair: Pair) -> None:
     one, two = pair
     ids = [f"se_{number}" for number in range(1500)]
     other = Heard(two, *ids)
@@ -214,7 +209,7 @@ async def test_every_command_of_the_store_is_about_one_slot(tmp_path: Path) -> N
             assert await store.log.rows(None, 10) and await store.log.rows(row.principal, 10)
             documents = _RedisDocuments(store.links, DocumentLimits(), SystemClock().now)
             for number in range(3):
-                assert await documents.put("p", b"x" * (number + 1))
+                assert await documents.put("a{b}", b"x" * (number + 1))
             await store.sessions.drop("se_5")
             await store.sweep(1e12)
             assert await store.leases.orphans() == []

@@ -51,6 +51,15 @@ def test_lists_follow_the_configured_order_whatever_order_snapshots_come_in() ->
     assert listed(build(reversed(snapshots), ViewRules(servers))) == ["b_x", "a_z", "a_y"]
 
 
+def test_an_entry_is_found_by_its_exported_name_only() -> None:
+    catalog = view(snapshot("a", "x"))
+    entry = catalog.find(Kind.TOOL, "a_x")
+    assert entry is not None and (entry.server, entry.key) == ("a", "x")
+    assert json.loads(entry.raw)["name"] == "a_x"
+    assert catalog.find(Kind.TOOL, "x") is None
+    assert catalog.find(Kind.PROMPT, "a_x") is None
+
+
 def test_a_hidden_tool_is_neither_listed_nor_found() -> None:
     hiding = ServerRules("a", tools=Filter(deny=("drop_*", "a_wipe")))
     catalog = view(snapshot("a", "drop_all", "wipe", "get"), a=hiding)
@@ -58,6 +67,13 @@ def test_a_hidden_tool_is_neither_listed_nor_found() -> None:
     assert catalog.find(Kind.TOOL, "a_drop_all") is None
     assert catalog.nearest(Kind.TOOL, "a_drop_all") == []
     assert listed(view(snapshot("a", "x"), snapshot("b", "x"), tools=Filter(allow=("b_*",)))) == ["b_x"]
+
+
+def test_a_profile_does_not_rename_tools() -> None:
+    bare, both = ServerRules(), (snapshot("a", "x"), snapshot("b", "x"))
+    everything = view(*both, a=bare, b=bare)
+    narrow = view(*both, tools=Filter(deny=(listed(everything)[0],)), a=bare, b=bare)
+    assert listed(narrow) == listed(everything)[1:]
 
 
 def test_tools_and_prompts_are_named_apart_and_renamed() -> None:
@@ -145,6 +161,16 @@ def test_a_handshake_contributor_forbids_caching_and_a_stranger_to_the_kind_does
     assert page(view(snapshot("a", "x", hint=hint), resources("b", "x:1")), MODERN)["ttlMs"] == 900
     empty = Snapshot("b", MODERN, {}, capabilities={"tools": {}})
     assert page(view(snapshot("a", "x", hint=hint), empty), MODERN)["ttlMs"] == 0
+
+
+def test_uris_resolve_to_their_server_both_ways() -> None:
+    catalog = view(resources("a", "x:1"), resources("b", "x:1", templates=("db://{id}",)))
+    assert listed(catalog, Kind.RESOURCE) == ["x:1", "hub://b/x:1"]
+    assert catalog.resolve_uri("x:1") == ("a", "x:1")
+    assert catalog.resolve_uri("hub://b/x:1") == ("b", "x:1")
+    assert catalog.exported_uri("b", "x:1") == "hub://b/x:1"
+    assert catalog.resolve_uri("db://5") == ("b", "db://5")
+    assert catalog.resolve_uri("nobody:1") is None
 
 
 def test_a_hidden_resource_cannot_be_read_by_any_road() -> None:

@@ -145,17 +145,24 @@ def call_later(seconds: float, callback: Callable[[], None]) -> Timer:
 
 
 class Block:
-    """Code that `give_up` cancels. Cheaper than a cancel scope."""
+    """Code that `give_up` cancels, beside which `work` runs, if given, which must not fail.
 
-    __slots__ = ("_before", "_host", "is_given_up")
+    Cheaper than a cancel scope or a task group.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_before", "_host", "_task", "_work", "is_given_up")
+
+    def __init__(self, work: Callable[[Callable[[], None]], Coroutine[None, None, None]] | None = None) -> None:
         self.is_given_up = False
+        self._work = work
+        self._task: asyncio.Task[None] | None = None
 
     def __enter__(self) -> None:
         host = asyncio.current_task()
         assert host is not None
         self._host, self._before = host, host.cancelling()
+        if self._work is not None:
+            self._task = asyncio.get_running_loop().create_task(self._work(self.give_up))
 
     def give_up(self) -> None:
         """Cancels the block, from outside of it. Idempotent."""
@@ -164,25 +171,9 @@ class Block:
             self._host.cancel()
 
     def __exit__(self, kind: type[BaseException] | None, *raised: object) -> bool:
+        if self._task is not None:
+            self._task.cancel()
         return self.is_given_up and self._host.uncancel() <= self._before and kind is asyncio.CancelledError
-
-
-class Beside(Block):
-    """A block beside which `work` runs, which must not fail. Cheaper than a task group."""
-
-    __slots__ = ("_task", "_work")
-
-    def __init__(self, work: Callable[[Callable[[], None]], Coroutine[None, None, None]]) -> None:
-        super().__init__()
-        self._work = work
-
-    def __enter__(self) -> None:
-        super().__enter__()
-        self._task = asyncio.get_running_loop().create_task(self._work(self.give_up))
-
-    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> bool:
-        self._task.cancel()
-        return super().__exit__(kind, *raised)
 
 
 class Background:

@@ -32,11 +32,12 @@ class ConfigFinding(msgspec.Struct, frozen=True):
 
 
 class ConfigError(HubError):
-    """An invalid configuration; one finding per line."""
+    """An invalid configuration; one finding per line. `snippet`: what a person may insert by hand."""
 
-    def __init__(self, *findings: ConfigFinding) -> None:
+    def __init__(self, *findings: ConfigFinding, snippet: str = "") -> None:
         super().__init__("\n".join(map(str, findings)))
         self.findings = findings
+        self.snippet = snippet
 
     @property
     def code(self) -> str:
@@ -81,13 +82,6 @@ class ModelMismatch(HubError):
     code = "model_mismatch"
 
 
-class NotKept(HubError):
-    """The post was not stored in time: send it again with its number."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"The store did not take this within {seconds:g} s. Post it again under the same number.")
-
-
 class StoreError(HubError):
     """An operation of the store failed."""
 
@@ -104,12 +98,11 @@ class KeyTaken(StoreError):
     """The principal already has a stream with this idempotency key."""
 
 
-class KeyReused(HubError):
-    """The idempotency key belongs to another request."""
+class Rejected(HubError):
+    """A REST request, a worker's post, or a use of a provider's format was refused. `members` are for programs.
 
-
-class PostRefused(HubError):
-    """A worker's request was refused without effect. `members` are details for programs."""
+    It had no effect; only a post that was `not_kept` in time may still be stored.
+    """
 
     def __init__(self, code: str, message: str, **members: object) -> None:
         super().__init__(message)
@@ -354,14 +347,6 @@ class EventsGone(RpcError, code=1008, symbol="events_gone"):
     @property
     def earliest(self) -> int:
         return _integer((self.data or {}).get("earliest"))
-
-
-class FormatRefused(HubError):
-    """A request that a provider's format cannot carry. `code` is one of `mcp_hub.codes`."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 def _integer(value: object) -> int:

@@ -280,7 +280,7 @@ class HubPort:
     async def begin_stream(self, call: CallHandle, key: str | None = None, digest: str = "") -> StreamHandle:
         """Makes a new call durable and detaches it; returns once stored, perhaps with another hub's stream of that key.
 
-        Raises `Busy` (the call is gone), `KeyReused`, `StoreError`.
+        Raises `Busy` (the call is gone), `Rejected`, `StoreError`.
         """
         return await self.durable.begin(call.record, key, digest)
 

@@ -1,7 +1,7 @@
 """JSON Schema from strangers: any JSON is accepted, and work is bounded. Pure."""
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 TYPES: Final = ("object", "array", "string", "integer", "number", "boolean", "null")
 ANNOTATIONS: Final = frozenset(
@@ -28,14 +28,8 @@ _MAX_STEPS: Final = 128
 _MAX_DIGITS: Final = 9
 
 _Schema = dict[str, Any]
-
-
-class Property(NamedTuple):
-    """A property of a schema."""
-
-    name: str
-    schema: object
-    is_required: bool
+Property = tuple[str, object, bool]
+"""A property of a schema: its name, its own schema, and whether it is required."""
 
 
 def input_schema(tool: object) -> _Schema:
@@ -55,7 +49,7 @@ def required(schema: object) -> list[str]:
 def parameters(schema: object) -> list[Property]:
     """The listed properties, in order."""
     needed = set(required(schema))
-    return [Property(name, member, name in needed) for name, member in properties(schema).items()]
+    return [(name, member, name in needed) for name, member in properties(schema).items()]
 
 
 def is_open(schema: object) -> bool:

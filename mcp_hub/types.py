@@ -188,11 +188,8 @@ class LogFlow(msgspec.Struct, frozen=True):
     kept: int = 0
 
 
-class SandboxState(msgspec.Struct, frozen=True):
-    """A server's sandbox at its latest start, and refusals so far."""
-
-    state: Literal["on", "absent", "pending"]
-    refused: int
+SandboxState = Literal["on", "absent", "pending"]
+"""A server's sandbox at its latest start."""
 
 
 class UpstreamStatus(msgspec.Struct, frozen=True):
@@ -201,7 +198,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     `listed_at` is in Unix seconds. `rests`: stopped until needed. `failures` are those in a row. `noise` describes
     output that is not messages. `second` is the connection in the other era. `scope`: `session` or `call` with a
     process for each. `asks`: its questions name no call, so sessions wait. `unsteady` names lists that never repeat.
-    Only the hub's own state has `sandbox`.
+    Only the hub's own state has `sandbox`, with its `refusals` so far.
     """
 
     server: str
@@ -225,6 +222,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     asks: bool = False
     unsteady: tuple[str, ...] = ()
     sandbox: SandboxState | None = None
+    refusals: int = 0
 
 
 def plural(count: int, noun: str) -> str:

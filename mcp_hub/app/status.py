@@ -5,8 +5,9 @@ Sampled on request. Servers' texts are masked and cut.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -35,13 +36,11 @@ from mcp_hub.masking import hide, hide_head
 from mcp_hub.protocol.rest.servers import (
     FlagInfo,
     LastReload,
-    RefusedInfo,
     ReloadAnswer,
     SandboxInfo,
     SecondConnection,
     ServerInfo,
     ServerList,
-    TrafficInfo,
     UnapprovedInfo,
     UnmatchedInfo,
 )
@@ -49,7 +48,6 @@ from mcp_hub.protocol.shape.stream_events import timestamp
 from mcp_hub.types import LAST_OUTPUT, JsonObject, Kind, SandboxState, StoreState, UpstreamState, UpstreamStatus
 
 if TYPE_CHECKING:
-    from mcp_hub.sandbox.network.interface import RefusedTarget
     from mcp_hub.sandbox.server import ServerSandbox
 
 log = get_logger(__name__)
@@ -214,7 +212,7 @@ class HubStatus(msgspec.Struct):
             second=UNSET if status.second is None else _second(status.second),
             logs=status.logs or UNSET,
             scope=status.scope or "shared",
-            sandbox=_sandbox(self._sandboxes.get(status.server), status.sandbox),
+            sandbox=_sandbox(self._sandboxes.get(status.server), status),
         )
 
 
@@ -241,21 +239,20 @@ def _second(status: UpstreamStatus) -> SecondConnection:
 def _with_sandbox(status: UpstreamStatus, sandbox: "ServerSandbox | None") -> UpstreamStatus:
     if sandbox is None:
         return status
-    state: Literal["on", "absent", "pending"] = "pending" if sandbox.latest is None else "on"
-    return replace(status, sandbox=SandboxState("absent" if sandbox.absence else state, sandbox.refusals.total))
+    state: SandboxState = "absent" if sandbox.absence else "pending" if sandbox.latest is None else "on"
+    return replace(status, sandbox=state, refusals=sandbox.refusals.total)
 
 
-def _sandbox(sandbox: "ServerSandbox | None", state: SandboxState | None) -> SandboxInfo | UnsetType:
-    if sandbox is None or state is None:
+def _sandbox(sandbox: "ServerSandbox | None", status: UpstreamStatus) -> SandboxInfo | UnsetType:
+    if sandbox is None or status.sandbox is None:
         return UNSET
     rule, refusals = sandbox.rule, sandbox.refusals
     latest = None if sandbox.latest is None else sandbox.latest.confinement
     hosts = rule.hosts if latest is None else latest.hosts
-    traffic = refusals.traffic
     return SandboxInfo(
-        state=state.state,
+        state=status.sandbox,
         net=rule.net,
-        refused=state.refused,
+        refused=status.refusals,
         reason=_safe(sandbox.absence) if sandbox.absence else UNSET,
         shrinks=latest.shrinks if latest is not None and latest.shrinks else UNSET,
         hosts=[entry for host in hosts for entry in host.entries],
@@ -263,10 +260,8 @@ def _sandbox(sandbox: "ServerSandbox | None", state: SandboxState | None) -> San
         home=UNSET if latest is None else _safe(latest.variables["HOME"]),
         read=[] if latest is None else _listed(latest.readable),
         write=[] if latest is None else _listed(latest.writable),
-        latest=[*map(_refused, refusals.latest())],
-        traffic=TrafficInfo(traffic.connections, traffic.open, traffic.sent, traffic.received)
-        if rule.net == "hosts"
-        else UNSET,
+        latest=refusals.latest(),
+        traffic=copy(refusals.traffic) if rule.net == "hosts" else UNSET,
         lists={key: [*entries] for key, entries in sandbox.entries.items() if _is_whole(entries)},
     )
 
@@ -277,19 +272,6 @@ def _is_whole(entries: Sequence[str]) -> bool:
 
 def _listed(paths: Sequence[str]) -> list[str]:
     return [_safe(path) for path in paths[:_MOST]]
-
-
-def _refused(refused: "RefusedTarget") -> RefusedInfo:
-    key, entry = (refused.key, refused.entry) if refused.entry else (UNSET, UNSET)
-    return RefusedInfo(
-        kind=refused.kind,
-        target=refused.target,
-        reason=refused.reason,
-        at=timestamp(refused.at),
-        count=refused.count,
-        key=key,
-        entry=entry,
-    )
 
 
 def _unapproved(tools: Sequence[UnapprovedTool]) -> list[UnapprovedInfo]:

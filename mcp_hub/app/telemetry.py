@@ -25,11 +25,11 @@ def tracing_of(
     if not chosen.is_on:
         return None
     learn(_sent_by_environment(env))
-    from mcp_hub.app.tracing import Places, Tracing, exporting
+    from mcp_hub.app.tracing import Tracing, exporting
 
-    places = Places(clock, status, _addresses(settings), is_http=is_http)
     headers = {name: value.get_secret_value() for name, value in chosen.headers.items()}
-    return Tracing(*exporting(chosen.endpoint, headers, _resource(settings, env)), places)
+    receivers = exporting(chosen.endpoint, headers, _resource(settings, env))
+    return Tracing(*receivers, clock=clock, status=status, address=_addresses(settings), is_http=is_http)
 
 
 def _addresses(settings: Settings) -> Callable[[str], str | None]:

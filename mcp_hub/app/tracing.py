@@ -63,45 +63,20 @@ def exporting(
     return tracers, MeterProvider([PeriodicExportingMetricReader(durations)], service, shutdown_on_exit=False)
 
 
-class Places(msgspec.Struct, frozen=True):
-    """Both sides of a call. `address`: a remote server's URL. `is_http`: clients use HTTP."""
-
-    clock: Clock
-    status: Callable[[str], UpstreamStatus]
-    address: Callable[[str], str | None]
-    is_http: bool
-
-    def of_client(self, call: Call) -> Attributes:
-        """The client's transport."""
-        version = {"mcp.protocol.version": call.version} if call.version else {}
-        return {**version, "network.transport": "tcp" if self.is_http else "pipe"}
-
-    def of_server(self, server: str) -> Attributes:
-        """The server's transport."""
-        status = self.status(server)
-        version = {"mcp.protocol.version": status.version} if status.version else {}
-        attributes: Attributes = {"mcp_hub.server": server, **version}
-        url = self.address(server)
-        if url is not None:
-            parts = urlsplit(url)
-            port = parts.port or (443 if parts.scheme == "https" else 80)
-            return {
-                **attributes,
-                "network.transport": "tcp",
-                "server.address": parts.hostname or "",
-                "server.port": port,
-            }
-        return {**attributes, "network.transport": "pipe"} if status.pid is not None else attributes
-
-
 class Tracing:
-    """A `calls.registry.Tracer`."""
+    """A `calls.registry.Tracer`. `address`: a remote server's URL. `is_http`: clients use HTTP."""
 
-    def __init__(self, tracers: TracerProvider, meters: MeterProvider, places: Places) -> None:
+    def __init__(
+        self, tracers: TracerProvider, meters: MeterProvider, *, clock: Clock,
+        status: Callable[[str], UpstreamStatus], address: Callable[[str], str | None], is_http: bool,
+    ) -> None:  # fmt: skip
         self._tracers = tracers
         self._meters = meters
         self._tracer = tracers.get_tracer("mcp_hub", __version__)
-        self._places = places
+        self._clock = clock
+        self._status = status
+        self._address = address
+        self._is_http = is_http
         self._open: dict[str, tuple[Span, Attributes]] = {}
         meter = meters.get_meter("mcp_hub", __version__)
         self._durations: dict[SpanKind, Histogram] = {
@@ -116,7 +91,7 @@ class Tracing:
         attributes = {
             "mcp.method.name": call.method,
             **_target(call, call.exported_name),
-            **self._places.of_client(call),
+            **self._of_client(call),
         }
         context = _PROPAGATOR.extract(_carrier(call.meta), Context())
         span = self._tracer.start_span(_name(attributes), context, SpanKind.SERVER, dict(attributes))
@@ -134,10 +109,10 @@ class Tracing:
             "mcp.method.name": call.method,
             **_target(call, call.params.get("name", msgspec.UNSET)),
         }
-        attributes |= self._places.of_server(call.upstream)
+        attributes |= self._of_server(call.upstream)
         context = set_span_in_context(above, Context())
         span = self._tracer.start_span(_name(attributes), context, SpanKind.CLIENT, dict(attributes))
-        began = self._places.clock.now()
+        began = self._clock.now()
         ending: Ending | None = None
         try:
             ending = completed = await handler(msgspec.structs.replace(call, meta=_sent_on(call.meta, span)), channel)
@@ -155,7 +130,27 @@ class Tracing:
             span.set_status(Status(StatusCode.ERROR, _failure_text(ending)))
         span.end()
         if kind in self._durations:
-            self._durations[kind].record(self._places.clock.now() - began, {**attributes, **wrong})
+            self._durations[kind].record(self._clock.now() - began, {**attributes, **wrong})
+
+    def _of_client(self, call: Call) -> Attributes:
+        version = {"mcp.protocol.version": call.version} if call.version else {}
+        return {**version, "network.transport": "tcp" if self._is_http else "pipe"}
+
+    def _of_server(self, server: str) -> Attributes:
+        status = self._status(server)
+        version = {"mcp.protocol.version": status.version} if status.version else {}
+        attributes: Attributes = {"mcp_hub.server": server, **version}
+        url = self._address(server)
+        if url is not None:
+            parts = urlsplit(url)
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+            return {
+                **attributes,
+                "network.transport": "tcp",
+                "server.address": parts.hostname or "",
+                "server.port": port,
+            }
+        return {**attributes, "network.transport": "pipe"} if status.pid is not None else attributes
 
     async def close(self) -> None:
         """Sends the queue within a time limit; drops the rest."""

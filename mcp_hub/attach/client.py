@@ -5,7 +5,7 @@ import sys
 
 from mcp_hub.attach.arguments import HubWanted
 from mcp_hub.attach.folder import Untrusted, hub_folder, is_alive, make_private, problem_of, successor_folder
-from mcp_hub.attach.join import HubPipes, Joined, NotJoined, OlderHub, join, piped
+from mcp_hub.attach.join import HubPipes, NotJoined, OlderHub, join, piped
 from mcp_hub.attach.machine import interpreter
 from mcp_hub.attach.shim import Shim
 
@@ -49,7 +49,7 @@ def attach(
     return None
 
 
-def _joining(request: HubWanted, names: "Sequence[str]", env: "Mapping[str, str]") -> "Callable[[str], Joined]":
+def _joining(request: HubWanted, names: "Sequence[str]", env: "Mapping[str, str]") -> "Callable[[str], HubPipes]":
     """A function that joins or starts the hub; beside a busy older one, its successor."""
     folder = hub_folder(request.config, names, env)
     newer = successor_folder(folder, request.config, names, env)
@@ -62,7 +62,7 @@ def _joining(request: HubWanted, names: "Sequence[str]", env: "Mapping[str, str]
 
         return start
 
-    def joined(streams: str) -> Joined:
+    def joined(streams: str) -> HubPipes:
         hello = {**_hello(request), "streams": streams}
         try:
             if not _is_served(newer):

@@ -25,13 +25,14 @@ _LOOK = 0.02
 
 
 class HubPipes:
-    """Our non-blocking ends. -1: closed."""
+    """Our non-blocking ends. -1: closed. `fields`: of the hub's hello."""
 
-    __slots__ = ("_socket", "read", "write")
+    __slots__ = ("_socket", "fields", "read", "write")
 
     def __init__(self, read: int, write: int, socket: "_socket.socket | None" = None) -> None:
         self.read = read
         self.write = write
+        self.fields: dict[str, str] = {}
         self._socket = socket
         set_blocking(read, False)
         set_blocking(write, False)
@@ -83,19 +84,9 @@ class OlderHub(NotJoined):
     """A hub of an older build is in use and does not retire."""
 
 
-class Joined:
-    """The pipes to a hub, and the `fields` of its hello."""
-
-    __slots__ = ("fields", "pipes")
-
-    def __init__(self, pipes: HubPipes, fields: dict[str, str]) -> None:
-        self.pipes = pipes
-        self.fields = fields
-
-
 def join(
     folder: str, hello: "Mapping[str, str]", start: "Callable[[float], None]", patience: float = PATIENCE
-) -> Joined:
+) -> HubPipes:
     """Joins the folder's hub, which `start` starts if needed. Raises `NotJoined`, and what `start` raises."""
     until = time.monotonic() + patience
     has_retired = False
@@ -108,7 +99,8 @@ def join(
                     connection.close()
                     has_retired = _retires(fields)
                 elif (pipes := _handed(connection)) is not None:
-                    return Joined(pipes, fields)
+                    pipes.fields = fields
+                    return pipes
             if time.monotonic() >= until:
                 raise NotJoined(f"the background hub did not answer within {patience:g} s")
             if greeted is not None or is_alive(folder) or not _started(folder, start, until):

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mcp_hub.attach.join import HubPipes, Joined
+    from mcp_hub.attach.join import HubPipes
     from mcp_hub.attach.open_requests import Id
 
 _PORTION = 1 << 16
@@ -42,8 +42,8 @@ class Shim:
 
     def __init__(
         self,
-        joined: "Joined",
-        join: "Callable[[str], Joined]",
+        pipes: "HubPipes",
+        join: "Callable[[str], HubPipes]",
         private: "Callable[[], HubPipes] | None",
         warn: "Callable[[str], None]",
         client: tuple[int, int] = (0, 1),
@@ -56,7 +56,7 @@ class Shim:
         self._from_client = _Lines()
         self._from_hub = _Lines()
         self._state = _State()
-        self._use(joined.pipes, set())
+        self._use(pipes, set())
 
     def run(self) -> None:
         """Returns when the client or, after it, the hub has closed the connection. Raises `OSError` of stdout."""
@@ -225,11 +225,11 @@ class Shim:
             time.sleep(pause)
             self._state.fail()
             try:
-                joined = self._join(streams)
+                pipes = self._join(streams)
             except NotJoined as problem:
                 self._warn(str(problem))
                 continue
-            self._resume(joined.pipes, takes_streams=joined.fields.get("resumes") == "1")
+            self._resume(pipes, takes_streams=pipes.fields.get("resumes") == "1")
             return
         if self._private is None:
             self._warn("the background hub ended three times in a row [not_attached]")

@@ -225,7 +225,7 @@ def _counts(left_out: list[Property]) -> list[str]:
 
 
 def _listed(tool: JsonObject) -> list[Property]:
-    return sorted(parameters(input_schema(tool)), key=lambda parameter: not parameter.is_required)
+    return sorted(parameters(input_schema(tool)), key=lambda parameter: not parameter[2])
 
 
 def _parameter(name: str, schema: object, is_required: bool, root: JsonObject) -> str:

@@ -29,7 +29,7 @@ from mcp_hub.edit.writing import Word
 from mcp_hub.errors import ConfigError, StartFailed
 from mcp_hub.masking import hide, hide_head
 from mcp_hub.onboarding.imports.plan import ImportPlan
-from mcp_hub.onboarding.servers_file.servers_file import PutServer, ServersFile, option_for
+from mcp_hub.onboarding.servers_file.servers_file import Put, ServersFile, option_for
 from mcp_hub.sandbox.confinement import Unsupported, support
 from mcp_hub.sandbox.home import PrivateHome
 from mcp_hub.sandbox.places import is_inside, secret_of
@@ -64,14 +64,20 @@ WAIT: Final = 60.0
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """Servers that start in a sandbox, and why others do not."""
+    """Servers that start in a sandbox, and why others do not.
+
+    `servers`: those of a change, with their `sandbox`. `notes`: why nothing was tried.
+    """
 
     passed: tuple[str, ...] = ()
     refused: Mapping[str, str] = {}
     untried: Mapping[str, str] = {}
+    servers: Mapping[str, JsonObject] = {}
+    notes: tuple[str, ...] = ()
 
     def lines(self, file: ServersFile) -> Iterator[str]:
         """The outcome for people."""
+        yield from self.notes
         if self.passed:
             yield f"In a sandbox: {', '.join(self.passed)}"
         for name, reason in (*self.refused.items(), *self.untried.items()):
@@ -81,14 +87,6 @@ class Trial(msgspec.Struct, frozen=True):
             yield f"To try again after a change: mcp-hub sandbox {which} on{option_for(file)}"
 
 
-class Boxed(msgspec.Struct, frozen=True):
-    """Servers with their `sandbox`, and the trial."""
-
-    servers: Mapping[str, JsonObject] = {}
-    lines: tuple[str, ...] = ()
-    trial: Trial = Trial()
-
-
 def boxed(
     file: ServersFile,
     servers: Mapping[str, JsonObject],
@@ -96,32 +94,32 @@ def boxed(
     choice: bool | None,
     *,
     asks: bool,
-) -> Boxed:
+) -> Trial:
     """The servers, with a sandbox where they start in one; existing rules stay.
 
     `choice` None: `asks`, or agrees. `fill` resolves unwritten secrets.
     """
     names = [name for name, entry in servers.items() if is_local(entry) and "sandbox" not in entry]
     if not names:
-        return Boxed(servers)
+        return Trial(servers=servers)
     these = f"{len(names)} servers" if len(names) > 1 else names[0]
     if choice is not False and (reason := why_unsupported()) is not None:
-        return Boxed(servers, (f"This system has no sandbox, so nothing limits {these}: {reason}",))
+        return Trial(servers=servers, notes=(f"This system has no sandbox, so nothing limits {these}: {reason}",))
     if choice is None and is_default(file):
-        return Boxed(servers, (f"The sandbox of `defaults` is for {these}, too",))
+        return Trial(servers=servers, notes=(f"The sandbox of `defaults` is for {these}, too",))
     possible = [name for name in names if why_not_tried(servers[name]) is None]
     if choice is None and asks and possible:
         say(_ABOUT)
         which = f"these {len(possible)} servers" if len(possible) > 1 else possible[0]
         choice = agrees(f"Run {which} in a sandbox?", default=True)
     if choice is False:
-        return Boxed({**servers, **{name: in_sandbox(servers[name], OFF) for name in names}})
+        return Trial(servers={**servers, **{name: in_sandbox(servers[name], OFF) for name in names}})
     trial = tried(file, {name: fill(servers[name]) for name in names}, _LONGEST if can_ask() else UNATTENDED)
     limited = {name: in_sandbox(servers[name]) for name in trial.passed}
-    return Boxed({**servers, **limited}, tuple(trial.lines(file)), trial)
+    return structs.replace(trial, servers={**servers, **limited})
 
 
-def boxed_plan(plan: ImportPlan, choice: bool | None, *, asks: bool) -> tuple[ImportPlan, Boxed]:
+def boxed_plan(plan: ImportPlan, choice: bool | None, *, asks: bool) -> tuple[ImportPlan, Trial]:
     """The plan of an import with sandboxes."""
     result = boxed(
         plan.file, {server.name: server.entry for server in plan.taken}, plan.secrets.filled, choice, asks=asks
@@ -129,8 +127,8 @@ def boxed_plan(plan: ImportPlan, choice: bool | None, *, asks: bool) -> tuple[Im
     return plan.limited(result.servers), result
 
 
-def print_boxed(outcome: Boxed) -> None:
-    for line in outcome.lines:
+def print_trial(trial: Trial, file: ServersFile) -> None:
+    for line in trial.lines(file):
         say(hide(on_one_line(line)))
 
 
@@ -171,7 +169,7 @@ def tried(file: ServersFile, servers: Mapping[str, JsonObject], longest: float =
     if not chosen:
         return Trial((), {}, untried)
     try:
-        loaded = file.loaded_with([PutServer(name, entry, replaces=True) for name, entry in chosen.items()])
+        loaded = file.loaded_with([Put(name, entry, replaces=True) for name, entry in chosen.items()])
     except ConfigError as error:
         return Trial((), {}, {**untried, **dict.fromkeys(chosen, on_one_line(str(error)))})
     failed = {name: cause for name in chosen if (cause := loaded.settings.failure(name)) is not None}

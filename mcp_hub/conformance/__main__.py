@@ -11,8 +11,8 @@ import click
 import msgspec
 
 from mcp_hub.conformance.peers import RawClient, http_peer, sse_peer, stdio_peer
-from mcp_hub.conformance.runner import Runner, ScenarioOutcome, ServerUnderTest
-from mcp_hub.conformance.vectors import Scenario, read_all
+from mcp_hub.conformance.runner import Runner
+from mcp_hub.conformance.vectors import read_all
 from mcp_hub.masking import visible
 from mcp_hub.types import Era, JsonObject
 
@@ -56,34 +56,25 @@ def streams(
     for tested_era in [Era.HANDSHAKE] if sse else [Era(era)] if era != "both" else list(Era):
         click.echo(visible(f"{tested_era.value} era"))
         for scenario in scenarios:
-            outcome = anyio.run(
-                _play, scenario, _target(tested_era, url, sse, token, other_token, command, tool, decoded)
-            )
-            failed += outcome.verdict == "failed"
-            click.echo(visible(_line(outcome)))
+            runner = _runner(tested_era, url, sse, token, other_token, command, tool, decoded)
+            verdict, why = anyio.run(runner.play, scenario)
+            failed += verdict == "failed"
+            head = f"  {verdict:<8}{scenario.name} (section {scenario.section})"
+            click.echo(visible(f"{head}: {why}" if why else head))
     sys.exit(failed > 0)
 
 
-def _target(
+def _runner(
     era: Era, url: str | None, sse: bool, token: str | None, other_token: str | None, command: Sequence[str], tool: str,
     arguments: JsonObject,
-) -> ServerUnderTest:  # fmt: skip
+) -> Runner:  # fmt: skip
     def connect(capabilities: JsonObject, is_other: bool) -> AbstractAsyncContextManager[RawClient]:
         if url is None:
             return stdio_peer(command, era, capabilities)
         bearer = other_token if is_other else token
         return sse_peer(url, bearer, capabilities) if sse else http_peer(url, bearer, era, capabilities)
 
-    return ServerUnderTest(connect, tool, arguments, has_other=other_token is not None and url is not None)
-
-
-async def _play(scenario: Scenario, target: ServerUnderTest) -> ScenarioOutcome:
-    return await Runner(target).play(scenario)
-
-
-def _line(outcome: ScenarioOutcome) -> str:
-    head = f"  {outcome.verdict:<8}{outcome.scenario.name} (section {outcome.scenario.section})"
-    return f"{head}: {outcome.why}" if outcome.why else head
+    return Runner(connect, tool, arguments, has_other=other_token is not None and url is not None)
 
 
 if __name__ == "__main__":

@@ -23,32 +23,22 @@ Connect = Callable[[JsonObject, bool], AbstractAsyncContextManager[RawClient]]
 """A client with these capabilities; of another principal if the second is true."""
 
 
-class ScenarioOutcome(msgspec.Struct, frozen=True):
-    """The outcome, and `why`."""
-
-    scenario: Scenario
-    verdict: Literal["passed", "failed", "skipped"]
-    why: str = ""
+Verdict = Literal["passed", "failed", "skipped"]
 
 
 class _Skipped(Exception): ...
 
 
-class ServerUnderTest(msgspec.Struct, frozen=True):
-    """A server, and a call of it that streams. `has_other`: a client of another principal exists."""
-
-    connect: Connect
-    tool: str
-    arguments: JsonObject
-    has_other: bool = False
-
-
 class Runner:
-    """Plays one scenario."""
+    """Plays one scenario with a server, and a call of it that streams.
 
-    def __init__(self, target: ServerUnderTest) -> None:
-        self._target = target
-        self._values: dict[str, object] = {"$tool": target.tool, "$arguments": target.arguments}
+    `has_other`: a client of another principal exists.
+    """
+
+    def __init__(self, connect: Connect, tool: str, arguments: JsonObject, *, has_other: bool = False) -> None:
+        self._connect = connect
+        self._has_other = has_other
+        self._values: dict[str, object] = {"$tool": tool, "$arguments": arguments}
         self._peers: dict[str, RawClient] = {}
         self._exchanges: dict[str, tuple[Exchange, RawClient]] = {}
         self._logs: dict[str, Sequence[SeenEvent]] = {}
@@ -60,8 +50,8 @@ class Runner:
             "ending": self._ending,
         }  # fmt: skip
 
-    async def play(self, scenario: Scenario) -> ScenarioOutcome:
-        """Never raises for what the server does."""
+    async def play(self, scenario: Scenario) -> tuple[Verdict, str]:
+        """The verdict, and why. Never raises for what the server does."""
         try:
             async with self._stack:
                 for step in scenario.steps:
@@ -69,11 +59,11 @@ class Runner:
         except (Mismatch, PeerLost, _Skipped, BaseExceptionGroup) as exc:
             match cause := _first(exc):
                 case _Skipped():
-                    return ScenarioOutcome(scenario, "skipped", str(cause))
+                    return "skipped", str(cause)
                 case Mismatch() | PeerLost():
-                    return ScenarioOutcome(scenario, "failed", str(cause))
+                    return "failed", str(cause)
             raise
-        return ScenarioOutcome(scenario, "passed")
+        return "passed", ""
 
     async def _step(self, step: JsonObject) -> None:
         verb = next(iter(step))
@@ -91,12 +81,10 @@ class Runner:
 
     async def _client(self, step: JsonObject) -> None:
         is_other = step.get("principal") == "other"
-        if is_other and not self._target.has_other:
+        if is_other and not self._has_other:
             raise _Skipped("needs the token of another principal (--other-token)")
         capabilities = declared(step["declares"], STREAMS)
-        self._peers[step["client"]] = await self._stack.enter_async_context(
-            self._target.connect(capabilities, is_other)
-        )
+        self._peers[step["client"]] = await self._stack.enter_async_context(self._connect(capabilities, is_other))
 
     def _on(self, step: JsonObject) -> RawClient:
         return self._peers[step.get("on", next(reversed(self._peers)))]

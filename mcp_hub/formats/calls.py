@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mcp_hub.errors import FormatRefused
+from mcp_hub.errors import Rejected
 from mcp_hub.formats.arguments import ArgumentNames
 from mcp_hub.formats.provider import NO_ID
 from mcp_hub.formats.providers import FORMATS, PROVIDERS, Format
@@ -22,17 +22,17 @@ def read_calls(body: object, out_of: Format, tools: Iterable[JsonObject] | None 
     With `tools`, parameters get their own names, and another tool is the fault `unknown_tool`. Calls that the provider
     executes are left out.
 
-    Raises: FormatRefused: `invalid_calls`, `too_many_calls`, `duplicate_call_id`.
+    Raises: Rejected: `invalid_calls`, `too_many_calls`, `duplicate_call_id`.
     """
     items = _call_items(json_value(body), out_of)
     if len(items) > MAX_CALLS:
-        raise FormatRefused("too_many_calls", f"{len(items)} calls; one request takes {MAX_CALLS}. Split it.")
+        raise Rejected("too_many_calls", f"{len(items)} calls; one request takes {MAX_CALLS}. Split it.")
     schemas = None if tools is None else {tool["name"]: tool.get("inputSchema") for tool in tools}
     calls = tuple(_restored(FORMATS[out_of].read_call(item, at), out_of, schemas) for at, item in enumerate(items))
     seen: set[str] = set()
     for call in calls:
         if call.id in seen:
-            raise FormatRefused("duplicate_call_id", f'two calls have the id "{call.id}". Give each its own.')
+            raise Rejected("duplicate_call_id", f'two calls have the id "{call.id}". Give each its own.')
         seen.add(call.id)
     return calls
 
@@ -75,7 +75,7 @@ def _restored(call: ModelCall, out_of: Format, schemas: Mapping[str, object] | N
 def _call_items(body: Any, out_of: Format) -> list[JsonObject]:
     items = [body] if isinstance(body, dict) else body
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise FormatRefused("invalid_calls", f"the body is not what a model answers in the format {out_of}.")
+        raise Rejected("invalid_calls", f"the body is not what a model answers in the format {out_of}.")
     entry = FORMATS[out_of]
     for member in entry.inside:
         items = [inner for item in items for inner in _inner(item, member)]
@@ -104,14 +104,14 @@ def write_results(calls: Sequence[ModelCall], results: Mapping[str, McpResult], 
     `results` by call id; a fault answers its call. Media that a format cannot carry becomes text; OpenAI Chat gets
     images, audio and files in a user message.
 
-    Raises: FormatRefused: `unknown_call`, `missing_result`.
+    Raises: Rejected: `unknown_call`, `missing_result`.
     """
     stray = sorted(results.keys() - {call.id for call in calls})
     if stray:
-        raise FormatRefused("unknown_call", f'there is no call with the id "{stray[0]}".')
+        raise Rejected("unknown_call", f'there is no call with the id "{stray[0]}".')
     lacking = [call.id for call in calls if call.fault is None and call.id not in results]
     if lacking:
-        raise FormatRefused("missing_result", f'the call "{lacking[0]}" has no result. An error is one, too.')
+        raise Rejected("missing_result", f'the call "{lacking[0]}" has no result. An error is one, too.')
     answered = [(call, results[call.id] if call.fault is None else error_result(call.fault.message)) for call in calls]
     return FORMATS[into].write_results(answered)
 
@@ -119,9 +119,9 @@ def write_results(calls: Sequence[ModelCall], results: Mapping[str, McpResult], 
 def read_results(messages: Sequence[object], out_of: Format) -> list[tuple[str, McpResult]]:
     """The results in messages or items, with call ids (Gemini: or names); SDK objects are accepted.
 
-    Raises: FormatRefused: `invalid_results`.
+    Raises: Rejected: `invalid_results`.
     """
     try:
         return [(str(call_id), result) for call_id, result in FORMATS[out_of].read_results(json_value(messages))]
     except (KeyError, TypeError, AttributeError) as error:
-        raise FormatRefused("invalid_results", f"these are not results of the format {out_of}: {error!r}") from error
+        raise Rejected("invalid_results", f"these are not results of the format {out_of}: {error!r}") from error

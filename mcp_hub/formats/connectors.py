@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from mcp_hub.errors import FormatRefused
+from mcp_hub.errors import Rejected
 from mcp_hub.types import JsonObject
 
 TOKEN: Final = "${HUB_TOKEN}"
@@ -28,7 +28,7 @@ class Connector(StrEnum):
 
 
 def endpoint(base: str | None, profile: str | None) -> str:
-    """The MCP endpoint for a public address. Raises: FormatRefused: `public_url_required`."""
+    """The MCP endpoint for a public address. Raises: Rejected: `public_url_required`."""
     if base is None:
         raise _refused("the hub's public address is not known")
     reason = _why_not_public(base)
@@ -39,9 +39,9 @@ def endpoint(base: str | None, profile: str | None) -> str:
     return url if profile is None else f"{url}/p/{quote(profile, '')}"
 
 
-def _refused(reason: str) -> FormatRefused:
+def _refused(reason: str) -> Rejected:
     message = f"The provider has to reach the hub, and {reason}. Set hub.http.public_url or give url=https://…"
-    return FormatRefused("public_url_required", message)
+    return Rejected("public_url_required", message)
 
 
 def _why_not_public(url: str) -> str | None:

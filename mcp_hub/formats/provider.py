@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from mcp_hub.errors import FormatRefused
+from mcp_hub.errors import Rejected
 from mcp_hub.formats.arguments import MAX_BYTES, checked, read_arguments
 from mcp_hub.formats.events import (
     FinishReason,
@@ -191,7 +191,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     """Members on the way from a response to its items."""
     is_call: Callable[[JsonObject], bool]
     read_call: Callable[[JsonObject, int], ModelCall]
-    """A call from its item and its number. Raises: FormatRefused (`invalid_calls`)."""
+    """A call from its item and its number. Raises: Rejected (`invalid_calls`)."""
     write_call: Callable[[ModelCall, JsonObject, JsonObject], JsonObject]
     """An item from a call, its arguments, and other members."""
     write_results: Callable[[Answered], list[JsonObject]]
@@ -215,10 +215,10 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def text_member(item: JsonObject, member: str, out_of: str) -> str:
-    """A text of a call. Raises: FormatRefused (`invalid_calls`) where it is missing or empty."""
+    """A text of a call. Raises: Rejected (`invalid_calls`) where it is missing or empty."""
     value = item.get(member)
     if not isinstance(value, str) or not value:
-        raise FormatRefused("invalid_calls", f'a call of the format {out_of} lacks "{member}".')
+        raise Rejected("invalid_calls", f'a call of the format {out_of} lacks "{member}".')
     return value
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
-from mcp_hub.errors import FormatRefused
+from mcp_hub.errors import Rejected
 from mcp_hub.formats.anthropic import ANTHROPIC
 from mcp_hub.formats.arguments import checked
 from mcp_hub.formats.gemini import GEMINI
@@ -82,17 +82,17 @@ PROVIDERS: Final[Mapping[Format, Provider]] = {name: entry for name, entry in FO
 
 
 def format_named(name: str) -> Format:
-    """Raises: FormatRefused (`unknown_format`)."""
+    """Raises: Rejected (`unknown_format`)."""
     try:
         return Format(name)
     except ValueError:
         names = ", ".join(Format)
-        raise FormatRefused("unknown_format", f'unknown format "{name}". Use one of: {names}.') from None
+        raise Rejected("unknown_format", f'unknown format "{name}". Use one of: {names}.') from None
 
 
 def output_reader(out_of: Format) -> OutputReader:
-    """A reader for one output. Raises: FormatRefused (`unknown_format`), also for MCP."""
+    """A reader for one output. Raises: Rejected (`unknown_format`), also for MCP."""
     reader = FORMATS[out_of].reader
     if reader is None:
-        raise FormatRefused("unknown_format", f'the format "{out_of}" has no streams. Use that of a provider.')
+        raise Rejected("unknown_format", f'the format "{out_of}" has no streams. Use that of a provider.')
     return reader()

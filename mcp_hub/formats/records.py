@@ -1,33 +1,21 @@
 """Records: losses, exports, calls of a model."""
 
 from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
+from mcp_hub.protocol.rest.calls import LossInfo
 from mcp_hub.types import JsonObject
 
 T = TypeVar("T")
-
-LossKind = Literal["described", "dropped", "widened", "renamed", "not_strict"]
-"""`described`: a constraint became text. `dropped`: an annotation. `widened`: more is valid. `renamed`: a parameter.
-`not_strict`: the tool is not enforced.
-"""
-
-
-class Loss(NamedTuple):
-    """Something that a format does not carry; `path` leads to it in the schema."""
-
-    path: str
-    kind: LossKind
-    detail: str
 
 
 class Exported(NamedTuple):
     """Members of a request, and losses by tool."""
 
     body: JsonObject
-    losses: dict[str, tuple[Loss, ...]]
+    losses: dict[str, tuple[LossInfo, ...]]
 
 
 class CallFault(NamedTuple):

@@ -6,15 +6,16 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from mcp_hub.errors import FormatRefused
+from mcp_hub.errors import Rejected
 from mcp_hub.formats.calls import read_calls, write_results
 from mcp_hub.formats.provider import NOTHING_FOUND
 from mcp_hub.formats.providers import FORMATS, Format
-from mcp_hub.formats.records import CallFault, Exported, Loss, ModelCall, json_value
+from mcp_hub.formats.records import CallFault, Exported, ModelCall, json_value
 from mcp_hub.formats.schemas.canonical import canonical
-from mcp_hub.formats.schemas.emitters import OVER, Strictness, plain, strict
+from mcp_hub.formats.schemas.emitters import OVER, plain, strict
 from mcp_hub.formats.schemas.nodes import Node
 from mcp_hub.formats.schemas.subset import NotStrict
+from mcp_hub.protocol.rest.calls import LossInfo
 from mcp_hub.types import JsonObject
 
 _ODD: Final = re.compile(r"[^A-Za-z0-9_-]")
@@ -42,17 +43,17 @@ def server_groups(servers: Mapping[str, str | None]) -> dict[str, ToolGroup]:
 
 
 def check_groups(groups: Mapping[str, ToolGroup], into: Format) -> None:
-    """Raises: FormatRefused: `grouping_unsupported`, `unsupported_tool`, `duplicate_name`."""
+    """Raises: Rejected: `grouping_unsupported`, `unsupported_tool`, `duplicate_name`."""
     provider = FORMATS[into]
     if not provider.has_groups:
         formats = ", ".join(name for name, entry in FORMATS.items() if entry.has_groups)
-        raise FormatRefused("grouping_unsupported", f"{into} does not have groups. Leave them out, or use {formats}.")
+        raise Rejected("grouping_unsupported", f"{into} does not have groups. Leave them out, or use {formats}.")
     names = [group.name for group in set(groups.values())]
     odd = sorted(name for name in names if provider.names.fullmatch(name) is None)
     if odd:
-        raise FormatRefused("unsupported_tool", f"{into} does not take the groups {', '.join(odd)}. Rename them.")
+        raise Rejected("unsupported_tool", f"{into} does not take the groups {', '.join(odd)}. Rename them.")
     if len(set(names)) < len(names):
-        raise FormatRefused("duplicate_name", "Two groups have the same name. Rename one of them.")
+        raise Rejected("duplicate_name", "Two groups have the same name. Rename one of them.")
 
 
 def grouped(tools: Sequence[JsonObject], groups: Mapping[str, ToolGroup]) -> list[JsonObject]:
@@ -103,7 +104,7 @@ def export(
     * `groups`: by tool name; each becomes a namespace.
     * `sealed`: replaces each complete tool outside groups, to save memory.
 
-    Raises: FormatRefused: `too_many_tools`, `unsupported_tool`, `duplicate_name`, `deferral_unsupported`,
+    Raises: Rejected: `too_many_tools`, `unsupported_tool`, `duplicate_name`, `deferral_unsupported`,
     `grouping_unsupported`.
     """
     if groups is not None:
@@ -127,9 +128,9 @@ def export(
 def _check_count(count: int, into: Format, *, is_deferred: bool) -> None:
     provider = FORMATS[into]
     if is_deferred and provider.write_found is None:
-        raise FormatRefused("deferral_unsupported", f"{into} cannot defer tools. Use expose=search for a short list.")
+        raise Rejected("deferral_unsupported", f"{into} cannot defer tools. Use expose=search for a short list.")
     if provider.most_tools and not is_deferred and count > provider.most_tools:
-        raise FormatRefused(
+        raise Rejected(
             "too_many_tools",
             f"{count} tools, and {into} takes {provider.most_tools}. Select some with tools=, server= or profile=, "
             "or use expose=search or defer=1 (openai-responses).",
@@ -140,7 +141,7 @@ class _Emitter:
     def __init__(
         self, into: Format, is_strict: bool, programmatic: frozenset[str], *, is_deferred: bool, has_end: bool
     ) -> None:
-        self.losses: dict[str, tuple[Loss, ...]] = {}
+        self.losses: dict[str, tuple[LossInfo, ...]] = {}
         self._into = into
         self._provider = provider = FORMATS[into]
         self._is_strict = is_strict
@@ -167,14 +168,14 @@ class _Emitter:
         return tool
 
     def check_names(self) -> None:
-        """Raises: FormatRefused: `unsupported_tool`, `duplicate_name`."""
+        """Raises: Rejected: `unsupported_tool`, `duplicate_name`."""
         if self._odd:
-            raise FormatRefused(
+            raise Rejected(
                 "unsupported_tool",
                 f"{self._into} does not take the names {', '.join(self._odd)}. Rename the tools in servers.yaml.",
             )
         if len(set(self._names)) < len(self._names):
-            raise FormatRefused("duplicate_name", "Two tools have the same name. Rename one of them.")
+            raise Rejected("duplicate_name", "Two tools have the same name. Rename one of them.")
 
     def _has_name(self, definition: JsonObject) -> bool:
         name = definition.get("name")
@@ -185,7 +186,7 @@ class _Emitter:
     def _tool(self, definition: JsonObject) -> JsonObject:
         if not self._has_name(definition):
             return {}
-        name, losses = definition["name"], list[Loss]()
+        name, losses = definition["name"], list[LossInfo]()
         schema, is_strict = self._schema(definition, losses, may_be_strict=self._is_strict)
         if losses:
             self.losses[name] = tuple(losses)
@@ -194,27 +195,27 @@ class _Emitter:
             self._provider.for_programs(tool, definition)
         return tool
 
-    def _schema(self, definition: JsonObject, losses: list[Loss], *, may_be_strict: bool) -> tuple[Node, bool]:
+    def _schema(self, definition: JsonObject, losses: list[LossInfo], *, may_be_strict: bool) -> tuple[Node, bool]:
         schema = canonical(definition.get("inputSchema"), losses)
         dialect = self._provider.strict
         if may_be_strict and dialect is not None:
-            strict_losses: list[Loss] = []
+            strict_losses: list[LossInfo] = []
             try:
                 enforced = strict(schema, dialect, strict_losses, self._budget[1] if self._budget else None)
-                self._spend(enforced)
+                self._spend(enforced.optional, enforced.unions)
             except NotStrict as reason:
-                losses.append(Loss("", "not_strict", str(reason)))
+                losses.append(LossInfo("", "not_strict", str(reason)))
             else:
                 losses += strict_losses
                 return enforced.schema, True
         return plain(schema, self._provider.plain, losses), False
 
-    def _spend(self, enforced: Strictness) -> None:
+    def _spend(self, optional: int, unions: int) -> None:
         """Raises: NotStrict above the provider's limits for a request."""
         if self._budget is None:
             return
-        tools, optional, unions = self._budget
-        budget = (tools - 1, optional - enforced.optional, unions - enforced.unions)
+        tools, most_optional, most_unions = self._budget
+        budget = (tools - 1, most_optional - optional, most_unions - unions)
         if min(budget) < 0:
             raise NotStrict(OVER)
         self._budget = budget
@@ -228,7 +229,7 @@ def read_tools(body: Mapping[str, Any], out_of: Format) -> list[JsonObject]:
 # -- search
 
 
-class SearchArguments(msgspec.Struct):
+class _SearchArguments(msgspec.Struct):
     """The arguments of the search tool."""
 
     query: str
@@ -237,23 +238,28 @@ class SearchArguments(msgspec.Struct):
 
 
 def read_search(call: object, out_of: Format) -> ModelCall:
-    """A model's call of the search tool; SDK objects are accepted. Raises: FormatRefused: `invalid_calls`."""
+    """A model's call of the search tool; SDK objects are accepted. Raises: Rejected: `invalid_calls`."""
     item = json_value(call)
     as_call = FORMATS[out_of].read_search
     calls = read_calls(as_call(item) if as_call is not None and isinstance(item, dict) else item, out_of)
     if len(calls) != 1:
-        raise FormatRefused("invalid_calls", f"call has to be one call of the search tool, in the format {out_of}.")
+        raise Rejected("invalid_calls", f"call has to be one call of the search tool, in the format {out_of}.")
     (search_call,) = calls
     if search_call.fault is not None:
         return search_call
     try:
-        if msgspec.convert(search_call.arguments, SearchArguments, strict=False).query.strip():
+        if search_arguments(search_call).query.strip():
             return search_call
         problem = "the query is empty"
     except msgspec.ValidationError as error:
         problem = str(error)
     fault = CallFault("invalid_arguments", f"{problem}. Give query: what the tool is needed for, in a few words.")
     return msgspec.structs.replace(search_call, fault=fault)
+
+
+def search_arguments(call: ModelCall) -> _SearchArguments:
+    """Raises: msgspec.ValidationError."""
+    return msgspec.convert(call.arguments, _SearchArguments, strict=False)
 
 
 def write_found(
@@ -264,7 +270,7 @@ def write_found(
     is_strict: bool = False,
     groups: Mapping[str, ToolGroup] | None = None,
 ) -> JsonObject:
-    """The answer to a search with these tools, the best first; `call` is the model's, if any. Raises: FormatRefused.
+    """The answer to a search with these tools, the best first; `call` is the model's, if any. Raises: Rejected.
 
     Anthropic takes references, the Responses API definitions; elsewhere tools go into the next request.
     """

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, quote
 
 import anyio
 
-from mcp_hub.aio import Beside
+from mcp_hub.aio import Block
 from mcp_hub.errors import Busy, RpcError
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.body import accepts, read_text, understood
@@ -152,7 +152,7 @@ class _EventStream:
         reason = "the client closed its stream"
         async with self.duplex.serving(self.queue):
             try:
-                with Beside(self._response.watch):
+                with Block(self._response.watch):
                     await self._response.write(b"event: endpoint\ndata: %s\n\n" % endpoint.encode())
                     await self._write_all()
                     reason = "the hub is stopping"

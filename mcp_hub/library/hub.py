@@ -86,7 +86,7 @@ _MAPPING: Final = "settings"
 """The name of a configuration that is not a file, in findings."""
 
 
-class CallOptions(TypedDict, total=False):
+class _CallOptions(TypedDict, total=False):
     """Options of `Hub.call_tool`."""
 
     on_event: OnEvent | None
@@ -202,12 +202,12 @@ class Hub:
 
     @overload
     async def call_tool(
-        self, name: str, arguments: Members = None, *, raw: Literal[False] = False, **options: Unpack[CallOptions]
+        self, name: str, arguments: Members = None, *, raw: Literal[False] = False, **options: Unpack[_CallOptions]
     ) -> CallToolResult: ...
 
     @overload
     async def call_tool(
-        self, name: str, arguments: Members = None, *, raw: Literal[True], **options: Unpack[CallOptions]
+        self, name: str, arguments: Members = None, *, raw: Literal[True], **options: Unpack[_CallOptions]
     ) -> bytes: ...
 
     async def call_tool(

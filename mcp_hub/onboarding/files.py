@@ -7,11 +7,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from errno import EACCES, EBUSY, EPERM
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
-
-import msgspec
 
 from mcp_hub.attach.folder import make_folder
 from mcp_hub.attach.system import BYTES
@@ -27,6 +26,10 @@ _PATIENCE: Final = 5.0
 _STEP: Final = 0.01
 _ATTEMPTS: Final = 2
 """Attempts if somebody changes the file meanwhile."""
+
+
+Undo = Callable[[], None]
+"""Puts a file's bytes back, unless it has changed since. Raises as `edit_file` does."""
 
 
 class FileRefused(Exception):
@@ -205,16 +208,8 @@ def _flush_folder(folder: Path) -> None:
                 os.close(file)
 
 
-class FileEdit(msgspec.Struct, frozen=True):
-    """One written file: its bytes before (None: new) and after. Both may be secret."""
-
-    path: Path
-    before: bytes | None
-    after: bytes
-
-
-def edit_file(path: Path, change: Callable[[bytes | None], bytes], state: Path) -> FileEdit | None:
-    """Writes `change(bytes)`, with None for a missing file; None if nothing changes.
+def edit_file(path: Path, change: Callable[[bytes | None], bytes], state: Path) -> Undo | None:
+    """Writes `change(bytes)`, with None for a missing file; returns what undoes it, or None if nothing changes.
 
     `state` has the locks. A new file has mode 0600. Raises `ConfigError`, or what `change` raises, and changes nothing.
     """
@@ -231,10 +226,15 @@ def edit_file(path: Path, change: Callable[[bytes | None], bytes], state: Path) 
                     replace(target, before, after)
                 except Changed:
                     continue
-                return FileEdit(target, before, after)
+                return partial(_restore, target, before or b"", after, state)
     except FileRefused as refused:
         raise ConfigError(ConfigFinding(refused.code, str(refused))) from None
     except OSError as problem:
         message = f"cannot be written: {problem.strerror}. Check its folder and permissions."
         raise ConfigError(ConfigFinding("output_unwritable", message, str(path))) from None
     raise ConfigError(ConfigFinding("file_busy", "another program changes the file. Try again.", str(path)))
+
+
+def _restore(path: Path, before: bytes, after: bytes, state: Path) -> None:
+    """Puts the bytes back, unless the file has changed since."""
+    edit_file(path, lambda data: before if data == after else data or b"", state)

@@ -157,7 +157,7 @@ class ServerSandbox:
             return None
         latest = self.refusals.latest()[0]
         sentence = f"The sandbox refused {latest.target} ({latest.reason})."
-        if not latest.entry:
+        if not isinstance(latest.key, str) or not isinstance(latest.entry, str):
             return sentence
         return (
             f"{sentence} If it may, set {listed(latest.key, (*self.entries[latest.key], latest.entry))} in its sandbox."

@@ -199,7 +199,7 @@ async def test_clients_that_gave_the_hub_both_ends_of_their_pipes_are_seen_to_go
             return HubPipes(*os.pipe(), connection)
 
         monkeypatch.setattr(joining, "handed", handed)
-        joined = [join(str(hubs.living[0]), {}, lambda until: pytest.fail("a second hub")).pipes for _ in range(2)]
+        joined = [join(str(hubs.living[0]), {}, lambda until: pytest.fail("a second hub")) for _ in range(2)]
         await until(lambda: (hubs.living[0] / "hub.log").read_text("utf-8").count("client_attached") == 3)
         for file in (first_read, first_write, second_read, second_write):
             os.close(file)
@@ -213,7 +213,7 @@ def _joined(hubs: Background, **said: str) -> HubPipes:
     def start(until: float) -> None:
         pytest.fail("a second hub was started")
 
-    pipes = join(str(hubs.living[0]), said, start).pipes
+    pipes = join(str(hubs.living[0]), said, start)
     os.write(pipes.write, b"".join(json.dumps(one).encode() + b"\n" for one in HANDSHAKE))
     return pipes
 

@@ -14,7 +14,7 @@ import anyio.to_thread
 import pytest
 import yaml
 
-from mcp_hub.onboarding.changes.written import WrittenEntries, WrittenEntry
+from mcp_hub.onboarding.changes.written import ClientRecords, WrittenEntry
 from tests.e2e.browser import BROWSER, WHY_NOT, Page, base, browsed
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.hostile_texts import BOXED, BOXED_RULE, EVERYWHERE, EVIL, HASHES, HOSTILE, OBJECTS
@@ -60,7 +60,7 @@ async def hub(root: Path) -> AsyncIterator[Hub]:
     codex = root / "home/.codex/config.toml"
     codex.parent.mkdir(parents=True)
     codex.touch()
-    WrittenEntries(root / "state").add(WrittenEntry("codex", str(codex), ("install", "codex", "--http")))
+    ClientRecords(root / "state").add_entry(WrittenEntry("codex", str(codex), ("install", "codex", "--http")))
     async with serving(Authorization(scope="read")) as far:
         entries["far"] = {"url": far.url}
         async with http_hub(json.dumps(settings), root, HOME=str(root / "home")) as running:

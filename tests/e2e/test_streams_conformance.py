@@ -6,11 +6,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from mcp_hub.conformance.peers import RawClient, http_peer, sse_peer, stdio_peer
-from mcp_hub.conformance.runner import Runner, ServerUnderTest
+from mcp_hub.conformance.runner import Runner
 from mcp_hub.conformance.vectors import Scenario, read_all
 from mcp_hub.types import Era, JsonObject
 from tests.e2e.client import Hub
@@ -42,44 +41,44 @@ async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hub]:
         yield running
 
 
-def over_http(url: str, era: Era) -> ServerUnderTest:
+def arguments(scenario: Scenario) -> JsonObject:
+    return LASTING if scenario.name == "cancelled" else SLOW
+
+
+def over_http(url: str, era: Era, scenario: Scenario) -> Runner:
     def connect(capabilities: JsonObject, is_other: bool) -> AbstractAsyncContextManager[RawClient]:
         return http_peer(url, ("b" if is_other else "a") * 20, era, capabilities)
 
-    return ServerUnderTest(connect, "inner_report", SLOW, has_other=True)
+    return Runner(connect, "inner_report", arguments(scenario), has_other=True)
 
 
-def over_sse(url: str) -> ServerUnderTest:
+def over_sse(url: str, scenario: Scenario) -> Runner:
     def connect(capabilities: JsonObject, is_other: bool) -> AbstractAsyncContextManager[RawClient]:
         return sse_peer(sse_url(url), ("b" if is_other else "a") * 20, capabilities)
 
-    return ServerUnderTest(connect, "inner_report", SLOW, has_other=True)
+    return Runner(connect, "inner_report", arguments(scenario), has_other=True)
 
 
-def over_stdio(command: Sequence[str], era: Era, tool: str = "report") -> ServerUnderTest:
+def over_stdio(command: Sequence[str], era: Era, scenario: Scenario, tool: str = "report") -> Runner:
     def connect(capabilities: JsonObject, is_other: bool) -> AbstractAsyncContextManager[RawClient]:
         return stdio_peer(command, era, capabilities)
 
-    return ServerUnderTest(connect, tool, SLOW)
-
-
-def runner(target: ServerUnderTest, scenario: Scenario) -> Runner:
-    return Runner(msgspec.structs.replace(target, arguments=LASTING) if scenario.name == "cancelled" else target)
+    return Runner(connect, tool, arguments(scenario))
 
 
 @pytest.mark.parametrize("era", Era)
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
 @pytest.mark.first(4)
 async def test_the_hub_passes_over_http(hub: Hub, scenario: Scenario, era: Era) -> None:
-    outcome = await runner(over_http(hub.url, era), scenario).play(scenario)
-    assert (outcome.verdict, outcome.why) == ("passed", "")
+    outcome = await over_http(hub.url, era, scenario).play(scenario)
+    assert outcome == ("passed", "")
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
 @pytest.mark.first(3)
 async def test_the_hub_passes_over_sse(hub: Hub, scenario: Scenario) -> None:
-    outcome = await runner(over_sse(hub.url), scenario).play(scenario)
-    assert (outcome.verdict, outcome.why) == ("passed", "")
+    outcome = await over_sse(hub.url, scenario).play(scenario)
+    assert outcome == ("passed", "")
 
 
 @pytest.mark.first(2)
@@ -89,16 +88,16 @@ async def test_the_hub_passes_over_stdio(scenario: Scenario, era: Era, tmp_path:
     config = tmp_path / "servers.json"
     config.write_text(json.dumps({**CONFIG, "hub": HUB | {"store": {"path": str(tmp_path / "store")}}}))
     command = [sys.executable, "-m", "mcp_hub", "serve", "--config", str(config)]
-    outcome = await runner(over_stdio(command, era, "inner_report"), scenario).play(scenario)
-    assert (outcome.verdict, outcome.why) == ("passed", "") or scenario.name == "foreign"
+    outcome = await over_stdio(command, era, scenario, "inner_report").play(scenario)
+    assert outcome == ("passed", "") or scenario.name == "foreign"
 
 
 @pytest.mark.first(2)
 @pytest.mark.parametrize("era", Era)
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
 async def test_a_server_built_with_the_sdk_passes(scenario: Scenario, era: Era) -> None:
-    outcome = await runner(over_stdio(STREAMING, era), scenario).play(scenario)
-    assert (outcome.verdict, outcome.why) == ("passed", "") or scenario.name == "foreign"
+    outcome = await over_stdio(STREAMING, era, scenario).play(scenario)
+    assert outcome == ("passed", "") or scenario.name == "foreign"
 
 
 @pytest.mark.first(2)
@@ -110,5 +109,5 @@ async def test_a_server_built_with_the_sdk_passes(scenario: Scenario, era: Era) 
     ],
 )  # fmt: skip
 async def test_a_broken_server_fails(mutant: str, scenario: str) -> None:
-    outcome = await Runner(over_stdio([*BROKEN, mutant], Era.HANDSHAKE)).play(SCENARIOS[scenario])
-    assert outcome.verdict == "failed" and outcome.why
+    verdict, why = await over_stdio([*BROKEN, mutant], Era.HANDSHAKE, SCENARIOS[scenario]).play(SCENARIOS[scenario])
+    assert verdict == "failed" and why

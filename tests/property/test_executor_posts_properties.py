@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_hub.call import Post
-from mcp_hub.errors import PostRefused
+from mcp_hub.errors import Rejected
 from mcp_hub.events import Progressed
 from mcp_hub.upstreams.executors.posts import ExecutorLimits, Production
 
@@ -68,7 +68,7 @@ def test_each_event_is_taken_exactly_once_in_order_and_none_after_the_end(script
         want = expected(step, taken, credit, ended)
         try:
             outcome = production.receive(post, 2)
-        except PostRefused as refusal:
+        except Rejected as refusal:
             got = refusal.code
             told = {"gap": ("expected", taken + 1), "stale_epoch": ("epoch", 2), "no_credit": ("credit", credit)}
             if got in told:

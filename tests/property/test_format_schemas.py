@@ -9,11 +9,11 @@ import pytest
 
 from mcp_hub.formats.arguments import ArgumentNames
 from mcp_hub.formats.providers import PROVIDERS, Format
-from mcp_hub.formats.records import Loss
 from mcp_hub.formats.schemas.canonical import canonical
 from mcp_hub.formats.schemas.emitters import plain, strict
 from mcp_hub.formats.schemas.root import merged
 from mcp_hub.formats.schemas.subset import NotStrict
+from mcp_hub.protocol.rest.calls import LossInfo
 from tests.captured import captured, needs_lists
 from tests.property.compact_instances import Instances
 from tests.property.compact_schemas import DRAFT_2020_12, Schemas, asks_itself
@@ -24,7 +24,7 @@ PER_TOOL = 30
 def counted(schema: dict[str, Any], into: Format, rng: random.Random) -> int:
     """Instances that the original takes; each is one that the export takes too."""
     dialect = PROVIDERS[into].plain
-    losses: list[Loss] = []
+    losses: list[LossInfo] = []
     before = jsonschema_rs.validator_for(schema, offline=True, validate_formats=False)
     exported = plain(canonical(schema, losses), dialect, losses)
     after = jsonschema_rs.validator_for(exported, offline=True, validate_formats=False)
@@ -71,12 +71,12 @@ def test_what_a_model_may_send_under_a_strict_schema_the_tool_takes(into: Format
     """Of tools whose constraints the strict schema says: optional parameters may be null, and are left out."""
     rng, facts, sent, enforced = random.Random(3), PROVIDERS[into], 0, 0
     for schema in [tool["inputSchema"] for tools in captured().values() for tool in tools]:
-        losses: list[Loss] = []
+        losses: list[LossInfo] = []
         try:
             found = strict(canonical(schema, losses), facts.strict or facts.plain, losses).schema
         except NotStrict:
             continue
-        if any(loss.kind == "described" and loss.detail not in ("default", "examples") for loss in losses):
+        if any(loss.kind == "described" and loss.what not in ("default", "examples") for loss in losses):
             continue
         enforced += 1
         given, takes = (

@@ -17,7 +17,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from mcp_hub.app.dashboard.raw import MOST, SECONDS, RawMessages
 from mcp_hub.app.telemetry import tracing_of
-from mcp_hub.app.tracing import Places, Tracing
+from mcp_hub.app.tracing import Tracing
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.calls.metering import BOUNDS
 from mcp_hub.calls.plan import TimeLimits
@@ -56,8 +56,10 @@ class Traced:
         tracers.add_span_processor(SimpleSpanProcessor(self._spans))
         meters = MeterProvider([self._reader], shutdown_on_exit=False)
         upstream = peer.app.upstreams["local"]
-        places = Places(SystemClock(), lambda name: upstream.status(), lambda name: None, is_http=True)
-        peer.app.registry.tracer = Tracing(tracers, meters, places)
+        peer.app.registry.tracer = Tracing(
+            tracers, meters, clock=SystemClock(), status=lambda name: upstream.status(), address=lambda name: None,
+            is_http=True,
+        )  # fmt: skip
         before = upstream.call
 
         async def call(call: Call, channel: CallChannel) -> Completed:

@@ -28,8 +28,7 @@ from mcp_hub.logs import get_logger
 from mcp_hub.masking import MASK, hide, hide_head
 from mcp_hub.protocol.rest.overview import (
     EditBody,
-    EditDone,
-    EditJudgement,
+    EditOutcome,
     EditState,
     ProposalInfo,
     ServerEntry,
@@ -160,7 +159,7 @@ def _is_overridden(path: str, written: Collection[str]) -> bool:
     return bool(path)
 
 
-Edited = tuple[EditDone, Callable[[], None] | None]
+Edited = tuple[EditOutcome, Callable[[], None] | None]
 """An edit's outcome, and what undoes it, which blocks; None if nothing was written."""
 
 
@@ -173,7 +172,7 @@ class ServerEditor(Protocol):
 
     def waiting(self) -> list[ProposalInfo]: ...
 
-    def judge(self, body: EditBody) -> EditJudgement: ...
+    def judge(self, body: EditBody) -> EditOutcome: ...
 
     def edit(self, body: EditBody) -> Edited: ...
 
@@ -229,13 +228,13 @@ class HubEdits(msgspec.Struct):
             self._schema = {**whole["$defs"]["ServerSettings"], "$defs": whole["$defs"]}
         return self._schema
 
-    async def judge(self, body: EditBody, host: str) -> EditJudgement:
+    async def judge(self, body: EditBody, host: str) -> EditOutcome:
         return await self._run(partial((await self._usable(host)).judge, body))
 
-    async def edit(self, body: EditBody, host: str) -> EditDone:
+    async def edit(self, body: EditBody, host: str) -> EditOutcome:
         return await self._applied(partial((await self._usable(host)).edit, body))
 
-    async def switch(self, body: SwitchBody, host: str) -> EditDone:
+    async def switch(self, body: SwitchBody, host: str) -> EditOutcome:
         return await self._applied(partial((await self._usable(host)).switch, body))
 
     async def _opened(self) -> ServerEditor | None:
@@ -258,7 +257,7 @@ class HubEdits(msgspec.Struct):
     def _refusal(self, host: str) -> str:
         return "" if self.open_editor is not None and self.is_near() and _is_loopback(host) else _ELSEWHERE
 
-    async def _applied(self, edit: Callable[[], Edited]) -> EditDone:
+    async def _applied(self, edit: Callable[[], Edited]) -> EditOutcome:
         async with self._turn:
             with anyio.CancelScope(shield=True):  # a page that leaves does not leave half an edit
                 outcome, undo = await self._run(edit)

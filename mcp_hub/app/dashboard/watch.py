@@ -119,6 +119,7 @@ class HubWatch:
                 status.pid,
                 status.stderr[-1:],
                 status.sandbox,
+                status.refusals,
             )
             for status in self._admin.watch.statuses(None)
         )

@@ -12,7 +12,7 @@ from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.orphans import patience
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.calls.streams.writer import StreamWriter
-from mcp_hub.errors import Busy, KeyReused, KeyTaken, RpcError, UnknownStream
+from mcp_hub.errors import Busy, KeyTaken, Rejected, RpcError, UnknownStream
 from mcp_hub.events import InputRequired
 from mcp_hub.types import OWN, CallId, RawJson
 
@@ -169,7 +169,7 @@ class StreamPort:
     async def begin(self, record: CallRecord, key: str | None, digest: str) -> StreamHandle:
         """Detaches the call, under an idempotency `key` if given, perhaps to join another hub's.
 
-        Raises `Busy`, `KeyReused`, `StoreError`.
+        Raises `Busy`, `Rejected`, `StoreError`.
         """
         try:
             writer = self.table.detach(record, key=key, digest=digest)
@@ -179,7 +179,7 @@ class StreamPort:
         return await self._settled(writer)
 
     async def with_key(self, principal: str, key: str, digest: str) -> StreamHandle | None:
-        """The stream with this idempotency key. Raises `KeyReused`, `StoreError`."""
+        """The stream with this idempotency key. Raises `Rejected`, `StoreError`."""
         row: StreamInfo | None = None
         writer = self.table.running(principal, key=key)
         if writer is None:
@@ -240,4 +240,4 @@ class StreamPort:
 
 def _check_digest(row: StreamInfo, digest: str) -> None:
     if row.digest != digest:
-        raise KeyReused("This Idempotency-Key was used for another request. Use a new key.")
+        raise Rejected("idempotency_key_reused", "This Idempotency-Key was used for another request. Use a new key.")

@@ -119,17 +119,6 @@ class _HubPlace(msgspec.Struct, frozen=True):
     operator: str = ""
 
 
-class Selection(msgspec.Struct, frozen=True):
-    """Names on the command line that the configuration must have."""
-
-    servers: Sequence[str] = ()
-    profile: str | None = None
-    client: str | None = None
-
-
-_EVERYTHING: Final = Selection()
-
-
 def _needs_url(context: click.Context, _: click.Parameter, token: str | None) -> str | None:
     if token is not None and context.params.get("url") is None:
         raise click.UsageError("--token belongs to --url. Give the URL of the hub, too.")
@@ -179,8 +168,10 @@ check_options = _reaching(_url, _token, _local, wait_option, config_option)
 def run_with_hub(
     reach: Reach,
     main: Callable[[ReachedHub], Awaitable[int]],
-    chosen: Selection = _EVERYTHING,
     *,
+    servers: Sequence[str] = (),
+    profile: str | None = None,
+    client: str | None = None,
     loaded: "Loaded | None" = None,
     start: Callable[["Loaded"], "Loaded"] | None = None,
     operates: bool = False,
@@ -188,28 +179,29 @@ def run_with_hub(
 ) -> NoReturn:
     """Runs `main` with the hub that `reach` means; exits with its code.
 
-    `start` changes the configuration of a hub in this process. `lists_servers`: `main` reports failed servers.
+    The configuration must have `servers`, `profile` and the kind `client`. `start` changes the configuration of a hub
+    in this process. `lists_servers`: `main` reports failed servers.
     """
     if reach.url is not None:
         at = _HubPlace(reach.url)
-        run_at(reach, at, None, lambda client: main(ReachedHub(client)), profile=chosen.profile)
+        run_at(reach, at, None, lambda client: main(ReachedHub(client)), profile=profile)
     if (target := running_place(reach)) is not None:
         at, record = target
         if record is not None:
-            _check(record, chosen)
+            _check(record, servers, profile, client)
         run_at(
             reach,
             at,
             record,
             lambda client: main(ReachedHub(client, record)),
-            profile=chosen.profile,
+            profile=profile,
             operates=operates,
         )
     loaded = loaded or load_config(reach.config, reports_failures=not lists_servers)
-    _check(loaded, chosen)
+    _check(loaded, servers, profile, client)
     quiet_logs(reach.verbose)
     started = loaded if start is None else start(loaded)
-    run_opened(lambda: _own_hub(loaded, started, reach.wait, chosen.profile), main)
+    run_opened(lambda: _own_hub(loaded, started, reach.wait, profile), main)
 
 
 def run_own_hub(loaded: "Loaded", main: Callable[[ReachedHub], Awaitable[int]], wait: float) -> int:
@@ -252,9 +244,9 @@ def running_place(reach: Reach) -> "tuple[_HubPlace, Loaded | None] | None":
         return at, None
 
 
-def _check(loaded: "Loaded", chosen: Selection) -> None:
-    check_servers(loaded, chosen.servers)
-    check_caller(loaded, chosen.profile, chosen.client)
+def _check(loaded: "Loaded", servers: Sequence[str], profile: str | None, client: str | None) -> None:
+    check_servers(loaded, servers)
+    check_caller(loaded, profile, client)
 
 
 def run_at(

@@ -4,9 +4,10 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import anyio
@@ -37,13 +38,8 @@ _CALL: Final = 20.0
 """Seconds for each."""
 
 
-class LearningHub(msgspec.Struct, frozen=True):
-    """The hub of a learning run, and why its server failed."""
-
-    url: str
-    token: str
-    client: HubClient
-    failures: list[UpstreamStatus]
+UseHub = Callable[[str, str, Sequence[UpstreamStatus]], None]
+"""Gets the URL and the token of a learning run's hub, and its server if that failed."""
 
 
 def settings_for(loaded: Loaded, server: str, token: str, *, limits_hosts: bool) -> Loaded:
@@ -63,9 +59,7 @@ def settings_for(loaded: Loaded, server: str, token: str, *, limits_hosts: bool)
     return replace(loaded, settings=settings.model_copy(update={"servers": servers, "hub": hub}))
 
 
-async def learn(
-    loaded: Loaded, server: str, seconds: float, use: Callable[[LearningHub], None], *, limits_hosts: bool
-) -> Learning:
+async def learn(loaded: Loaded, server: str, seconds: float, use: UseHub, *, limits_hosts: bool) -> Learning:
     """Runs the server until a signal, Enter, or the time. Calls `use` when it answers or fails."""
     token = secrets.token_urlsafe(24)
     started = settings_for(loaded, server, token, limits_hosts=limits_hosts)
@@ -73,12 +67,12 @@ async def learn(
     async with received_signals() as signals, open_app(started, os.environ, learning=learning) as app:
         app.upstream_set.wake(server)
         async with _served(app) as url, connect(url, token) as client:
-            await _until_ended(signals, app, LearningHub(url, token, client, []), seconds, use)
+            await _until_ended(signals, app, client, seconds, partial(use, url, token))
     return learning
 
 
 async def _until_ended(
-    signals: Signals, app: App, hub: LearningHub, seconds: float, use: Callable[[LearningHub], None]
+    signals: Signals, app: App, client: HubClient, seconds: float, use: Callable[[Sequence[UpstreamStatus]], None]
 ) -> None:
     """The time begins when the server has started."""
     async with anyio.create_task_group() as tasks:
@@ -86,13 +80,13 @@ async def _until_ended(
         async def exercise() -> None:
             limits = [app.settings.effective(name).start_timeout for name in app.settings.servers]
             await waiting.settle(app.hub, 2 * max(limits))
-            hub.failures.extend(not_ready(app.hub.statuses()))
-            use(hub)
-            if hub.failures:
+            failures = list(not_ready(app.hub.statuses()))
+            use(failures)
+            if failures:
                 tasks.cancel_scope.cancel()
                 return
             with anyio.move_on_after(seconds):
-                await _call_readers(hub.client)
+                await _call_readers(client)
                 await anyio.sleep_forever()
             tasks.cancel_scope.cancel()
 

@@ -31,7 +31,7 @@ from mcp_hub.cli.commands.servers.edit import end_with, found_file, note_added, 
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import agrees, put, say
 from mcp_hub.cli.setup import EXIT_TOOL, check_servers, config_option, fail, load_config
-from mcp_hub.cli.trials import boxed, is_local, print_boxed
+from mcp_hub.cli.trials import boxed, is_local, print_trial
 from mcp_hub.clock import wall_time
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.errors import ConfigError
@@ -164,7 +164,7 @@ def _edited(file: ServersFile, edit: ProposedEdit, yes: bool) -> bool:
     report(file, f"{'Added' if before is None else 'Changed'} {name}")
     if started is not None:
         note_added(file, [edit.server])
-        print_boxed(started)
+        print_trial(started, file)
     return True
 
 

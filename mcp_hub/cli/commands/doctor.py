@@ -19,7 +19,7 @@ from mcp_hub.app.upstream_factory import find_program
 from mcp_hub.attach.serve import why_alone
 from mcp_hub.cli import completion
 from mcp_hub.cli.access import waiting
-from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, own_wait_options, run_with_hub
+from mcp_hub.cli.access.hub import Reach, ReachedHub, own_wait_options, run_with_hub
 from mcp_hub.cli.commands.repairs import Repair, found_repairs, missing_parts
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.notices import notices, project_warnings, waiting_edits
@@ -157,7 +157,7 @@ def doctor(servers: tuple[str, ...], as_json: bool, patience: float | None, fixe
 
     repairs = [] if reach.url is not None else _repaired(config_path(reach.config), fixes)
     run_with_hub(
-        reach, lambda hub: _doctor(hub, servers, patience, as_json, repairs), Selection(servers), start=chosen,
+        reach, lambda hub: _doctor(hub, servers, patience, as_json, repairs), servers=servers, start=chosen,
         operates=True, lists_servers=True,
     )  # fmt: skip
 

@@ -28,12 +28,12 @@ from mcp_hub.config.trust import close_folder, untrusted_state
 from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
 from mcp_hub.onboarding.changes.entry_options import other_linux
 from mcp_hub.onboarding.changes.plan import entry_in
-from mcp_hub.onboarding.changes.written import ImportedServers, WrittenEntries, WrittenEntry, lost_entries
+from mcp_hub.onboarding.changes.written import ClientRecords, WrittenEntry, lost_entries
 from mcp_hub.onboarding.clients.model import Client, Where
 from mcp_hub.onboarding.clients.reading import hub_files
 from mcp_hub.onboarding.clients.table import WINDOWS_CLIENTS, find_client
 from mcp_hub.onboarding.files import FileRefused
-from mcp_hub.onboarding.servers_file.servers_file import EditRefused, PutKey, ServersFile
+from mcp_hub.onboarding.servers_file.servers_file import Put, ServersFile
 from mcp_hub.stores.locks import remove
 from mcp_hub.types import JsonObject
 from mcp_hub.upstreams.auth.grants import LoginFailed, grant_key
@@ -143,7 +143,7 @@ def _folders(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Repair]:
 def _unlimited(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Repair]:
     """Added servers without a sandbox setting, if sandboxes work here."""
     with suppress(OSError):
-        added, settings = ImportedServers(state_dir(env)).of(loaded.place), loaded.settings
+        added, settings = ClientRecords(state_dir(env)).imported(loaded.place), loaded.settings
         names = [
             name
             for name, server in settings.servers.items()
@@ -177,8 +177,10 @@ def _hidden_program(server: ServerSettings, env: Mapping[str, str], loaded: Load
 
 def _set(path: Path, env: Mapping[str, str], name: str, key: str, value: str) -> None:
     try:
-        ServersFile(path, env).change([PutKey(name, key, value)])
-    except EditRefused as refused:
+        ServersFile(path, env).change([Put(name, value, key)])
+    except ConfigError as refused:
+        if refused.code != "not_editable":
+            raise
         message = f"{refused.findings[0].message} Set the {key} of {name} to {value} yourself."
         raise ConfigError(ConfigFinding("not_editable", message, str(path))) from None
 
@@ -197,7 +199,7 @@ def _lost_entry(entry: WrittenEntry, client: Client, env: Mapping[str, str]) -> 
 def _in_other_linux(env: Mapping[str, str]) -> Iterator[Repair]:
     """Windows entries that start the hub in another WSL distribution."""
     where = Where.here(env)
-    side, paths = where.windows, {entry.path for entry in WrittenEntries(state_dir(env)).all()}
+    side, paths = where.windows, {entry.path for entry in ClientRecords(state_dir(env)).entries()}
     if side is None:
         return
     for file in (file for client in WINDOWS_CLIENTS.values() for file in hub_files(client, where)):

@@ -12,7 +12,7 @@ from mcp_hub.catalog.discovery.servers import FAILED
 from mcp_hub.catalog.search.ranker import Hit
 from mcp_hub.catalog.texts import FIND
 from mcp_hub.cli import completion
-from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, hub_options, run_with_hub
+from mcp_hub.cli.access.hub import Reach, ReachedHub, hub_options, run_with_hub
 from mcp_hub.cli.commands.tools import missing
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import put, put_json, say
@@ -106,7 +106,7 @@ def search(
         tables.print_missing(absent, ends=hub.app is not None, has_output=False)
         return 0 if report.hits else EXIT_UNAVAILABLE if absent else EXIT_TOOL
 
-    run_with_hub(reach, searched, Selection([] if server is None else [server], profile), lists_servers=True)
+    run_with_hub(reach, searched, servers=[] if server is None else [server], profile=profile, lists_servers=True)
 
 
 def _tool_arguments(query: Sequence[str], server: str | None, limit: int, detail: str | None) -> JsonObject:

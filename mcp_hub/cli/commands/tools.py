@@ -10,7 +10,7 @@ from mcp_hub.app import readiness
 from mcp_hub.app.readiness import not_ready
 from mcp_hub.catalog.token_costs import HEAVIEST
 from mcp_hub.cli import completion
-from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, hub_options, run_with_hub
+from mcp_hub.cli.access.hub import Reach, ReachedHub, hub_options, run_with_hub
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.notices import notices, project_warnings
 from mcp_hub.cli.render.output import put, put_json, say
@@ -88,7 +88,7 @@ def tokens(
         tables.print_warnings(hub.unmatched(listed))
         return EXIT_UNAVAILABLE if absent else 0
 
-    run_with_hub(reach, counted, Selection([] if server is None else [server], profile, client), lists_servers=True)
+    run_with_hub(reach, counted, servers=_named(server), profile=profile, client=client, lists_servers=True)
 
 
 def missing(servers: Sequence[ServerInfo], server: str | None) -> list[UpstreamStatus]:
@@ -199,8 +199,7 @@ def tools(context: click.Context, /, server: str | None, full: bool, as_json: bo
     Asks the running hub, or starts the servers. Exit code 3 if a server that may have tools is not ready.
     """
     if context.invoked_subcommand is None:
-        chosen = Selection([] if server is None else [server], None)
-        run_with_hub(reach, lambda hub: _tools(hub, server, full, as_json), chosen, lists_servers=True)
+        run_with_hub(reach, lambda hub: _tools(hub, server, full, as_json), servers=_named(server), lists_servers=True)
 
 
 @tools.command()
@@ -223,8 +222,13 @@ def export(form: str, server: str | None, profile: str | None, reach: Reach, **o
     values |= {name: "1" for name in ("strict", "defer") if options[name]}
     values |= {"group": "server"} if options["group"] else {}
     params = {name: value for name, value in values.items() if value is not None}
-    chosen = Selection([] if server is None else [server], profile)
-    run_with_hub(reach, lambda hub: _print_exported(hub, params), chosen, lists_servers=True)
+    run_with_hub(
+        reach, lambda hub: _print_exported(hub, params), servers=_named(server), profile=profile, lists_servers=True
+    )
+
+
+def _named(server: str | None) -> list[str]:
+    return [] if server is None else [server]
 
 
 async def _print_exported(hub: ReachedHub, params: Mapping[str, str]) -> int:

@@ -18,10 +18,6 @@ class MalformedCall(Exception):
     """A call breaks its format; held characters are text."""
 
 
-class NotACall(MalformedCall):
-    """The held characters are text."""
-
-
 class TruncatedCall(Exception):
     """The text ends inside a call."""
 
@@ -29,7 +25,7 @@ class TruncatedCall(Exception):
 class Characters:
     """The text; each character is consumed once.
 
-    Between `hold` and `release` consumed text is kept. Above a bound `NotACall` is raised.
+    Between `hold` and `release` consumed text is kept. Above a bound `MalformedCall` is raised.
     """
 
     def __init__(self, text: str = "", *, is_whole: bool = False) -> None:
@@ -72,7 +68,7 @@ class Characters:
             self._buffer.append(matched[0])
             self._room -= len(matched[0])
             if self._room == 0:
-                raise NotACall
+                raise MalformedCall
         return matched[0]
 
     def step(self) -> str:

@@ -10,7 +10,6 @@ import msgspec
 from mcp_hub.formats.prompted.characters import (
     Characters,
     MalformedCall,
-    NotACall,
     Steps,
     TruncatedCall,
     all_of,
@@ -32,7 +31,7 @@ PassOn = Callable[[str], None]
 def tagged_object(source: Characters, output: ParsedOutput) -> Steps[None]:
     """`{"name": …, "arguments": {…}}` after a tag."""
     if (yield from source.skip_to()) != "{":
-        raise NotACall
+        raise MalformedCall
     source.release()
     yield from _call_object(source, output.call())
 
@@ -57,7 +56,7 @@ def mistral_calls(source: Characters, output: ParsedOutput) -> Steps[None]:
                 yield from _name(source)
                 yield from expect(source, "[ARGS]")
             elif not is_whole:
-                raise NotACall
+                raise MalformedCall
         yield from _named(source, output, name)
 
 
@@ -86,13 +85,13 @@ def _name(source: Characters) -> Steps[str]:
     name = yield from all_of(source, _NAME, MAX_NAME)
     yield from source.need()
     if not name:
-        raise NotACall
+        raise MalformedCall
     return name
 
 
 def _named(source: Characters, output: ParsedOutput, name: str) -> Steps[None]:
     if (yield from source.skip_to()) != "{":
-        raise NotACall
+        raise MalformedCall
     source.release()
     call = output.call(name)
     call.begin()
@@ -126,7 +125,7 @@ def _call_object(source: Characters, call: ParsedCall) -> Steps[None]:
             char = yield from source.skip_to('"')
     source.step()
     if source.is_holding and not call.is_known:
-        raise NotACall
+        raise MalformedCall
     source.release()
     call.finish()
 
@@ -144,7 +143,7 @@ def _member(source: Characters, call: ParsedCall, key: str) -> Steps[None]:
             call.begin()
         yield from _arguments(source, call)
     elif source.is_holding and key not in _BESIDE:
-        raise NotACall
+        raise MalformedCall
     else:
         yield from pass_value(source, _ignore, _nothing)
 

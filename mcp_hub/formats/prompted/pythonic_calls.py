@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mcp_hub.formats.prompted.characters import Characters, MalformedCall, NotACall, Steps, all_of, expect
+from mcp_hub.formats.prompted.characters import Characters, MalformedCall, Steps, all_of, expect
 from mcp_hub.formats.prompted.json_calls import Members
 from mcp_hub.formats.prompted.output import MAX_ARGUMENTS, MAX_DEPTH, MAX_NAME, ParsedCall, ParsedOutput
 from mcp_hub.schema import properties
@@ -97,7 +97,7 @@ def _keyword(source: Characters) -> Steps[str]:
         begun = yield from all_of(source, _WORD, MAX_NAME)
         yield from source.skip()
         if not begun or (yield from source.need()) != "=":
-            raise NotACall
+            raise MalformedCall
     return begun
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from mcp_hub.formats.prompted.characters import Characters, MalformedCall, NotACall, Steps, all_of, expect
+from mcp_hub.formats.prompted.characters import Characters, MalformedCall, Steps, all_of, expect
 from mcp_hub.formats.prompted.json_calls import (
     Members,
     bare_object,
@@ -92,7 +92,7 @@ GLM_TAGS: Final = _ParameterTags(
 def qwen_call(source: Characters, output: ParsedOutput) -> Steps[None]:
     """After `<tool_call>`."""
     if (yield from source.skip_to()) != "<":
-        raise NotACall
+        raise MalformedCall
     yield from expect(source, QWEN_TAGS.begin)
     yield from _call(source, output, QWEN_TAGS)
 
@@ -112,7 +112,7 @@ def _call(source: Characters, output: ParsedOutput, tags: _ParameterTags) -> Ste
     name = yield from all_of(source, _NAME, MAX_NAME)
     yield from source.need()
     if not name:
-        raise NotACall
+        raise MalformedCall
     yield from expect(source, tags.named)
     yield from _begins(source, tags)
     source.release()
@@ -131,7 +131,7 @@ def _call(source: Characters, output: ParsedOutput, tags: _ParameterTags) -> Ste
 
 def _begins(source: Characters, tags: _ParameterTags) -> Steps[None]:
     if (yield from source.skip_to()) != "<":
-        raise NotACall
+        raise MalformedCall
 
 
 def _tag(source: Characters, tags: tuple[str, ...]) -> Steps[str]:

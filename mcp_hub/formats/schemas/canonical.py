@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from mcp_hub.formats.records import Loss
 from mcp_hub.formats.schemas.nodes import MAX_DEPTH, NESTED, Node, loosened
+from mcp_hub.protocol.rest.calls import LossInfo
 from mcp_hub.schema import ANNOTATIONS, LISTS, NAMED, ONE, TYPES, named_types, resolve
 
 _DROPPED: Final = frozenset(
@@ -38,7 +38,7 @@ _NUMBERS: Final = frozenset(
 )
 
 
-def canonical(schema: object, losses: list[Loss]) -> Node:
+def canonical(schema: object, losses: list[LossInfo]) -> Node:
     """The schema in 2020-12: references into `$defs`, `const` as `enum`, tuples as `prefixItems`, booleans as objects.
 
     Never narrower. Below 50 levels anything is valid.
@@ -47,7 +47,7 @@ def canonical(schema: object, losses: list[Loss]) -> Node:
 
 
 class _Normaliser:
-    def __init__(self, root: Node, losses: list[Loss]) -> None:
+    def __init__(self, root: Node, losses: list[LossInfo]) -> None:
         dialect = root.get("$schema")
         self._root = root
         self._losses = losses
@@ -75,7 +75,7 @@ class _Normaliser:
         if not isinstance(schema, dict) or not schema:
             return {}
         if depth > MAX_DEPTH:
-            self._losses.append(Loss(path, "widened", f"more than {MAX_DEPTH} levels"))
+            self._losses.append(LossInfo(path, "widened", f"more than {MAX_DEPTH} levels"))
             return {}
         if _OF_LEAVES.issuperset(schema) and schema.get("type") in TYPES and _has_texts(schema):
             return schema.copy()  # as half of all nodes: nothing to be changed
@@ -128,7 +128,7 @@ class _Normaliser:
         pointer = source["$ref"]
         target = self._target(pointer) if isinstance(pointer, str) else None
         if target is None:
-            self._losses.append(Loss(path, "widened", f"$ref {pointer!r} leads nowhere in this schema"))
+            self._losses.append(LossInfo(path, "widened", f"$ref {pointer!r} leads nowhere in this schema"))
             return
         if pointer not in self._names:
             self._names[pointer] = name = self._named(pointer)
@@ -180,7 +180,7 @@ class _Normaliser:
     def _dependencies(self, node: Node, source: Node, path: str, depth: int) -> None:
         """Later drafts ignore it; validators often do not."""
         if not self._is_legacy or not isinstance(source["dependencies"], dict):
-            self._losses.append(Loss(path, "widened", "dependencies"))
+            self._losses.append(LossInfo(path, "widened", "dependencies"))
             return
         named = source["dependencies"].items()
         lists = {name: value for name, value in named if isinstance(value, list)}

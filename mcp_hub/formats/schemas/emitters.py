@@ -4,12 +4,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from mcp_hub.formats.records import Loss
 from mcp_hub.formats.schemas.dialects import STRICT_OPTIONAL, STRICT_TOOLS, STRICT_UNIONS, Dialect
 from mcp_hub.formats.schemas.nodes import Node, children, definition
 from mcp_hub.formats.schemas.renames import renamed, renames
 from mcp_hub.formats.schemas.root import rooted
 from mcp_hub.formats.schemas.subset import NotStrict, Subset
+from mcp_hub.protocol.rest.calls import LossInfo
 from mcp_hub.schema import named_types
 
 _LONG: Final = 15_000
@@ -21,7 +21,7 @@ OVER: Final = (
 """The reason of a tool that Anthropic would enforce in a smaller request."""
 
 
-class Strictness(NamedTuple):
+class _Strictness(NamedTuple):
     """A strict schema, with figures that providers sum over a request."""
 
     schema: Node
@@ -29,7 +29,7 @@ class Strictness(NamedTuple):
     unions: int
 
 
-def plain(schema: Node, dialect: Dialect, losses: list[Loss]) -> Node:
+def plain(schema: Node, dialect: Dialect, losses: list[LossInfo]) -> Node:
     """A schema that is not enforced; never narrower."""
     root = _named(rooted(schema, losses), dialect, losses)
     if dialect.keywords is not None:
@@ -37,7 +37,7 @@ def plain(schema: Node, dialect: Dialect, losses: list[Loss]) -> Node:
     return _with_items(root)
 
 
-def strict(schema: Node, dialect: Dialect, losses: list[Loss], most_optional: int | None = None) -> Strictness:
+def strict(schema: Node, dialect: Dialect, losses: list[LossInfo], most_optional: int | None = None) -> _Strictness:
     """A schema to enforce. Raises: NotStrict, also above `most_optional` optional properties at the top."""
     root = _named(rooted(schema, losses), dialect, losses)
     if most_optional is not None and len(root["properties"]) - len(root.get("required", ())) > most_optional:
@@ -47,18 +47,18 @@ def strict(schema: Node, dialect: Dialect, losses: list[Loss], most_optional: in
     if dialect.levels and not _is_small(document, subset.deepest, dialect):
         _measure(document, dialect)
     if dialect.all_required:
-        return Strictness(document, 0, 0)
+        return _Strictness(document, 0, 0)
     nodes = _all(document)
     optional = sum(len(node.get("properties", ())) - len(node.get("required", ())) for node in nodes)
     parts = (part for node in nodes for part in node.get("properties", {}).values())
-    return Strictness(document, optional, sum("anyOf" in part or isinstance(part.get("type"), list) for part in parts))
+    return _Strictness(document, optional, sum("anyOf" in part or isinstance(part.get("type"), list) for part in parts))
 
 
-def _named(root: Node, dialect: Dialect, losses: list[Loss]) -> Node:
+def _named(root: Node, dialect: Dialect, losses: list[LossInfo]) -> Node:
     names = renames(root, dialect.parameters)
     if not names:
         return root
-    losses += (Loss(old, "renamed", new) for old, new in names.items())
+    losses += (LossInfo(old, "renamed", new) for old, new in names.items())
     return renamed(root, names)
 
 

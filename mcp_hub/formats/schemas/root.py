@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from mcp_hub.formats.records import Loss
 from mcp_hub.formats.schemas.nodes import MAX_DEPTH, Node, definition, noted
+from mcp_hub.protocol.rest.calls import LossInfo
 from mcp_hub.schema import ANNOTATIONS, named_types
 
 _GROUPS: Final = (
@@ -120,7 +120,7 @@ _RULES: Final[Mapping[str, Callable[[Any, Any], Any]]] = MappingProxyType(
 _COMPOSED: Final = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else", "dependentSchemas", "enum")
 
 
-def rooted(schema: Node, losses: list[Loss]) -> Node:
+def rooted(schema: Node, losses: list[LossInfo]) -> Node:
     """The canonical schema as an object with properties.
 
     References are followed, `allOf` is merged where exact, alternatives become text.
@@ -130,7 +130,7 @@ def rooted(schema: Node, losses: list[Loss]) -> Node:
     composed = {key: value for key, value in root.items() if key in _COMPOSED}
     if composed:
         merged_root.pop("unevaluatedProperties", None)
-        losses += (Loss("", "described", keyword) for keyword in composed)
+        losses += (LossInfo("", "described", keyword) for keyword in composed)
         merged_root["properties"] = {**_hoisted(schema, composed), **root.get("properties", {})}
         merged_root = noted(merged_root, composed)
     merged_root = {"type": "object", **merged_root, "properties": merged_root.get("properties", {})}

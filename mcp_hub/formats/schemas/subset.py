@@ -5,7 +5,6 @@ from functools import cache
 from typing import Any, Final
 
 from mcp_hub.errors import HubError
-from mcp_hub.formats.records import Loss
 from mcp_hub.formats.schemas.dialects import Dialect
 from mcp_hub.formats.schemas.nodes import (
     MAX_DEPTH,
@@ -18,6 +17,7 @@ from mcp_hub.formats.schemas.nodes import (
     noted,
 )
 from mcp_hub.formats.schemas.root import merged
+from mcp_hub.protocol.rest.calls import LossInfo
 from mcp_hub.schema import ANNOTATIONS, TYPES, named_types, type_name
 
 _MOST_NODES: Final = 4000
@@ -49,7 +49,7 @@ class NotStrict(HubError):
 class Subset:
     """One run over one rooted, renamed schema. Raises: NotStrict, in a strict dialect."""
 
-    def __init__(self, root: Node, dialect: Dialect, losses: list[Loss]) -> None:
+    def __init__(self, root: Node, dialect: Dialect, losses: list[LossInfo]) -> None:
         self._root = root
         self._dialect = dialect
         self._losses = losses
@@ -102,13 +102,13 @@ class Subset:
     def _any(self, path: str, reason: str) -> Node:
         if self._dialect.is_strict:
             raise NotStrict(f"{path or 'the top'}: {reason}")
-        self._losses.append(Loss(path, "widened", reason))
+        self._losses.append(LossInfo(path, "widened", reason))
         return {}
 
     def _noted(self, node: Node, notes: Node, path: str) -> Node:
         if not notes:
             return node
-        self._losses += [Loss(path, "described", keyword) for keyword in notes]
+        self._losses += [LossInfo(path, "described", keyword) for keyword in notes]
         return noted(node, notes)
 
     def _reference(self, node: Node) -> Node:
@@ -231,7 +231,7 @@ class Subset:
             elif key in _KNOWN:
                 notes[key] = value
             else:
-                self._losses.append(Loss(path, "dropped", key))
+                self._losses.append(LossInfo(path, "dropped", key))
         return reduced
 
     def _takes(self, keyword: str, value: Any) -> bool:

@@ -10,6 +10,7 @@ from typing import Final
 
 import anyio
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 from starlette.responses import Response
 
@@ -29,20 +30,20 @@ from mcp_hub.logs import get_logger
 from mcp_hub.protocol import sse
 from mcp_hub.protocol.rest.overview import (
     ApprovalBody,
-    ApprovalList,
+    ClientInstall,
     DashboardMode,
     EditBody,
-    InstallList,
-    LoginBody,
     LoginEnded,
     LoginNews,
-    OverridesBody,
-    ProfileList,
+    ProfileInfo,
     RawBody,
     SwitchBody,
-    ToolPlaces,
+    ToolOverride,
+    ToolPlace,
+    WaitingTool,
 )
 from mcp_hub.sessions.session import Caller
+from mcp_hub.types import JsonObject
 
 MOST_LOGINS: Final = 8
 """Logins that wait at once."""
@@ -94,10 +95,37 @@ _HEADERS: Final = (
 )
 _NAMES: Final = frozenset(name for name, _ in _HEADERS)
 Handler = Callable[[RestRequest], Awaitable[Response | None]]
-
-
-_LAST_LOGIN: float = 5.0
+_LAST_LOGIN: Final = 5.0
 """Seconds that a login waits for the end of one of the same server whose page has gone."""
+
+
+class _InstallList(Struct):
+    clients: list[ClientInstall]
+
+
+class _ToolPlaces(Struct):
+    """The caller's tools, and keys of the overrides file by server and tool."""
+
+    tools: list[ToolPlace]
+    overrides: dict[str, dict[str, JsonObject]] = {}
+
+
+class _ProfileList(Struct):
+    """The hub without a profile, then all profiles in configured order."""
+
+    profiles: list[ProfileInfo]
+
+
+class _ApprovalList(Struct):
+    waiting: list[WaitingTool]
+
+
+class _OverridesBody(Struct, forbid_unknown_fields=True):
+    servers: dict[str, dict[str, ToolOverride]]
+
+
+class _LoginBody(Struct, forbid_unknown_fields=True):
+    server: str
 
 
 class DashboardApi:
@@ -251,11 +279,11 @@ class DashboardApi:
 
     async def _installs(self, request: RestRequest) -> Response:
         check_operator(request.caller, _ALL)
-        return answer(InstallList(await self._curated.installs()))
+        return answer(_InstallList(await self._curated.installs()))
 
     async def _tools(self, request: RestRequest) -> Response:
         places = self._watched.tool_places(request.caller)
-        return answer(ToolPlaces(places, await self._curated.overrides() if request.caller.operates else {}))
+        return answer(_ToolPlaces(places, await self._curated.overrides() if request.caller.operates else {}))
 
     async def _settings(self, request: RestRequest) -> Response:
         check_operator(request.caller, _ALL)
@@ -263,7 +291,7 @@ class DashboardApi:
 
     async def _profiles(self, request: RestRequest) -> Response:
         check_operator(request.caller, _ALL)
-        return answer(ProfileList(await self._curated.profiles()))
+        return answer(_ProfileList(await self._curated.profiles()))
 
     async def _raw(self, request: RestRequest) -> Response:
         check_operator(request.caller, _ALL)
@@ -305,7 +333,7 @@ class DashboardApi:
 
     async def _login(self, request: RestRequest) -> None:
         check_operator(request.caller, "A login is that of everybody.")
-        server = (await request.shaped(LoginBody)).server
+        server = (await request.shaped(_LoginBody)).server
         if (running := self._logins.get(server)) is not None:
             with anyio.move_on_after(_LAST_LOGIN):  # the hub notices late that a page has gone
                 await running.wait()
@@ -323,7 +351,7 @@ class DashboardApi:
 
     async def _waiting(self, request: RestRequest) -> Response:
         check_operator(request.caller, _ALL)
-        return answer(ApprovalList(await self._curated.waiting()))
+        return answer(_ApprovalList(await self._curated.waiting()))
 
     async def _judge(self, request: RestRequest) -> Response:
         check_operator(request.caller, _ALL)
@@ -332,7 +360,7 @@ class DashboardApi:
 
     async def _override(self, request: RestRequest) -> Response:
         check_operator(request.caller, _ALL)
-        await self._curated.override((await request.shaped(OverridesBody, _MOST_OVERRIDES)).servers)
+        await self._curated.override((await request.shaped(_OverridesBody, _MOST_OVERRIDES)).servers)
         return Response(status_code=204)
 
 

@@ -12,8 +12,7 @@ from mcp_hub.protocol.rest.overview import (
     DashboardMode,
     DashboardState,
     EditBody,
-    EditDone,
-    EditJudgement,
+    EditOutcome,
     EditState,
     LoginEnded,
     LoginNews,
@@ -81,11 +80,11 @@ class _HubEditor(Protocol):
 
     async def schema(self) -> JsonObject: ...
 
-    async def judge(self, body: EditBody, host: str) -> EditJudgement: ...
+    async def judge(self, body: EditBody, host: str) -> EditOutcome: ...
 
-    async def edit(self, body: EditBody, host: str) -> EditDone: ...
+    async def edit(self, body: EditBody, host: str) -> EditOutcome: ...
 
-    async def switch(self, body: SwitchBody, host: str) -> EditDone: ...
+    async def switch(self, body: SwitchBody, host: str) -> EditOutcome: ...
 
 
 class HubOperator(Protocol):

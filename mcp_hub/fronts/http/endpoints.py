@@ -173,7 +173,7 @@ class _Listener:
 
     async def __call__(self) -> Message:
         message: Message = {"type": "http.disconnect"}
-        with aio.Beside(self._until_refused):
+        with aio.Block(self._until_refused):
             message = await self._http.receive()
         return message
 

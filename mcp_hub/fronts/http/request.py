@@ -9,7 +9,7 @@ from typing import Final, Self
 import anyio
 import anyio.lowlevel
 
-from mcp_hub.aio import Bell, Beside
+from mcp_hub.aio import Bell, Block
 from mcp_hub.call import MakeInfo
 from mcp_hub.errors import RpcError, StoreUnavailable
 from mcp_hub.fronts.http.response import (
@@ -146,7 +146,7 @@ class CallWriter:
             await self._finish()
             return True
         is_complete = False
-        with anyio.CancelScope() as self._scope, Beside(lambda _: self._response.watch(self._bell.ring)):
+        with anyio.CancelScope() as self._scope, Block(lambda _: self._response.watch(self._bell.ring)):
             is_complete = await self._pump(frames)
         if self._stopped is not None and not is_complete:
             with anyio.move_on_after(LAST, shield=True):

@@ -8,7 +8,7 @@ import anyio
 import msgspec
 from msgspec import UnsetType
 
-from mcp_hub.aio import Beside, Block, Timer, call_later
+from mcp_hub.aio import Block, Timer, call_later
 from mcp_hub.errors import RpcError
 from mcp_hub.protocol import sse
 from mcp_hub.protocol.jsonrpc.envelope import error_frame, object_bytes
@@ -208,7 +208,7 @@ async def stream(
     response = HttpResponse(receive, send)
     with scope, suppress(ClientGone):
         await response.start()
-        with Beside(response.watch):
+        with Block(response.watch):
             await _pump(source, response)
     with anyio.move_on_after(LAST, shield=True), suppress(ClientGone):
         await response.end(sse.message(last) if last else b"")

@@ -168,15 +168,15 @@ def _of_servers(statuses: Iterable[UpstreamStatus], sampled: _Sampled) -> Iterat
 
 
 def _of_sandboxes(statuses: Iterable[UpstreamStatus]) -> Iterator[Metric]:
-    sandboxes = {status.server: status.sandbox for status in statuses if status.sandbox is not None}
-    if not sandboxes:
+    sandboxed = [status for status in statuses if status.sandbox is not None]
+    if not sandboxed:
         return
     within = _gauge("server_sandboxed", "Whether the latest start of a server was in its sandbox.", "server")
     refused = _counter("sandbox_refusals", "Refused by the sandbox of a server.", "server")
-    for server, sandbox in sandboxes.items():
-        if sandbox.state != "pending":
-            within.add_metric([server], sandbox.state == "on")
-        refused.add_metric([server], sandbox.refused)
+    for status in sandboxed:
+        if status.sandbox != "pending":
+            within.add_metric([status.server], status.sandbox == "on")
+        refused.add_metric([status.server], status.refusals)
     yield from (within, refused)
 
 

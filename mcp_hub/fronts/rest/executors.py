@@ -1,8 +1,7 @@
 """Tools that callers execute: registration, calls, results."""
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 import anyio
@@ -11,7 +10,7 @@ from msgspec.json import encode
 from starlette.responses import Response
 
 from mcp_hub.call import Post
-from mcp_hub.errors import HubError, NotKept, PostRefused
+from mcp_hub.errors import HubError
 from mcp_hub.fronts.http.response import KEEP_ALIVE
 from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, RestRequest, answer, check_unbound
 from mcp_hub.fronts.rest.follow import Closing
@@ -28,18 +27,6 @@ _MOST_POST: Final = 1 << 20
 """Bytes of one post's body."""
 _GOODBYE: Final = 1.0
 """Seconds for the last words to a worker that may not read any more."""
-_STATUS: Final[Mapping[str, int]] = {
-    "unknown_executor_or_call": 404,
-    "stale_epoch": 403,
-    "gap": 409,
-    "call_ended": 410,
-    "no_credit": 429,
-    "too_large": 413,
-    "name_taken": 409,
-    "busy": 503,
-}
-"""By the code of a refusal; any other says that the request cannot be read: 400."""
-_RETRY_AFTER: Final = {"no_credit": b"1", "busy": b"5"}
 _NUMBERS: Final = ("Producer-Epoch", "Producer-Seq")
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 
@@ -53,7 +40,7 @@ class _Posted(Protocol):
 
 
 class Executors(Protocol):
-    """The hub's side of executors. All raise `PostRefused`."""
+    """The hub's side of executors. All raise `Rejected`."""
 
     def register(self, principal: str, executor_id: str, tools: Sequence[RawJson], lease: float = ...) -> int: ...
 
@@ -88,13 +75,11 @@ class RestExecutors:
         body = await request.shaped(ExecutorBody)
         lease = float(body.lease.removesuffix("s")) if isinstance(body.lease, str) else float(body.lease)
         tools = [bytes(tool) for tool in body.tools]
-        with _as_problems():
-            epoch = executors.register(request.caller.principal, request.path["id"], tools, lease)
+        epoch = executors.register(request.caller.principal, request.path["id"], tools, lease)
         return answer(ExecutorEpoch(epoch))
 
     async def remove(self, request: RestRequest) -> Response:
-        with _as_problems():
-            self._executors(request.caller).remove(request.caller.principal, request.path["id"])
+        self._executors(request.caller).remove(request.caller.principal, request.path["id"])
         return Response(status_code=204)
 
     async def calls(self, request: RestRequest) -> Response | None:
@@ -106,8 +91,7 @@ class RestExecutors:
         caller, id_ = request.caller.principal, request.path["id"]
 
         async def offers(seconds: float) -> list[Raw]:
-            with _as_problems():
-                return [Raw(encode(call)) for call in await executors.calls(caller, id_, epoch, limit, seconds)]
+            return [Raw(encode(call)) for call in await executors.calls(caller, id_, epoch, limit, seconds)]
 
         async def work() -> Response | None:
             first = await offers(0)  # refused as a whole if it has to be
@@ -160,8 +144,7 @@ class RestExecutors:
             result=None if body.result is UNSET else bytes(body.result),
             error=None if body.error is UNSET else bytes(body.error),
         )
-        with _as_problems():
-            posted = await executors.post(request.caller.principal, body.tool_call_id, post)
+        posted = await executors.post(request.caller.principal, body.tool_call_id, post)
         if posted.is_duplicate:
             return Response(status_code=204)
         return answer(PostAnswer(posted.credit))
@@ -183,16 +166,3 @@ def _events(offers: Sequence[Raw]) -> bytes:
         line = bytes(offer)
         parts.append(b"event: %b\ndata: %b\n\n" % (line.split(b'"', 4)[3], line))
     return b"".join(parts)
-
-
-@contextmanager
-def _as_problems() -> Iterator[None]:
-    try:
-        yield
-    except PostRefused as refused:
-        retry = _RETRY_AFTER.get(refused.code)
-        headers = () if retry is None else ((b"retry-after", retry),)
-        status = _STATUS.get(refused.code, 400)
-        raise Problem(status, refused.code, str(refused), headers=headers, **refused.members) from None
-    except NotKept as error:
-        raise Problem(503, "not_kept", str(error), headers=((b"retry-after", b"1"),)) from None

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from mcp_hub.aio import Beside, call_later
+from mcp_hub.aio import Block, call_later
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import HubError
 from mcp_hub.events import said_of_cancel
@@ -37,7 +37,7 @@ class Closing:
     """Ends responses when the hub stops; calls that run here end first."""
 
     def __init__(self) -> None:
-        self._open: set[Beside] = set()
+        self._open: set[Block] = set()
         self._is_over = False
 
     def close(self) -> None:
@@ -53,7 +53,7 @@ class Closing:
         if self._is_over:
             work.close()
             raise Stopping
-        watched = Beside(request.watch)
+        watched = Block(request.watch)
         with watched:
             self._open.add(watched)
             try:

@@ -10,11 +10,10 @@ import msgspec
 from mcp_hub.errors import (
     Busy,
     EventsGone,
-    FormatRefused,
     HubError,
     InvalidParams,
-    KeyReused,
     NotApproved,
+    Rejected,
     RpcError,
     StoreError,
     UnknownEntry,
@@ -77,6 +76,21 @@ _STATUS: Final[Mapping[str, int]] = {
     "internal_error": 500,
 }
 """By the code of an `error` event; any other says that the upstream failed: 502."""
+_REFUSED: Final[Mapping[str, int]] = {
+    "unknown_executor_or_call": 404,
+    "stale_epoch": 403,
+    "gap": 409,
+    "name_taken": 409,
+    "call_ended": 410,
+    "too_large": 413,
+    "idempotency_key_reused": 422,
+    "no_credit": 429,
+    "busy": 503,
+    "not_kept": 503,
+}
+"""By the code of a `Rejected`; any other says that the request cannot be read: 400."""
+_RETRY_AFTER: Final = {"no_credit": b"1", "busy": b"5", "not_kept": b"1"}
+"""Seconds after which such a request may be sent again."""
 _RELAYED: Final = {INVALID_PARAMS: 400, RESOURCE_NOT_FOUND: 404}
 """By the code of a server's own error."""
 
@@ -128,14 +142,15 @@ def problem_for(error: HubError) -> Problem:
         case UnknownEntry() | NotApproved():
             status, code = (404, "unknown_tool") if isinstance(error, UnknownEntry) else (403, "not_approved")
             return Problem(status, code, str(error), **(error.data or {}))
-        case InvalidParams() | FormatRefused():
-            return Problem(400, error.code if isinstance(error, FormatRefused) else "invalid_params", str(error))
+        case InvalidParams():
+            return Problem(400, "invalid_params", str(error))
+        case Rejected(code=code):
+            retry = ((b"retry-after", _RETRY_AFTER[code]),) if code in _RETRY_AFTER else ()
+            return Problem(_REFUSED.get(code, 400), code, str(error), headers=retry, **error.members)
         case Busy():
             status = 429 if isinstance(error, TooFast) else 503
             retry = ((b"retry-after", b"%d" % error.retry_after),)
             return Problem(status, "busy", str(error), headers=retry, **(error.data or {}))
-        case KeyReused():
-            return Problem(422, "idempotency_key_reused", str(error))
         case StoreError():
             return Problem(503, "store_unavailable", error.public, headers=((b"retry-after", b"%d" % _PATIENCE),))
         case RpcError():

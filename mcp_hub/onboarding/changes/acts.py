@@ -71,20 +71,11 @@ class _Act(msgspec.Struct):
     was_tried: bool = False
 
 
-class UndoneFile(msgspec.Struct, frozen=True):
-    """An undone file. `is_open`: the next undo tries again. `saved`: a copy of what was not restored."""
-
-    path: Path
-    result: Restored
-    is_open: bool = False
-    saved: Path | None = None
-
-
 class _Undone(msgspec.Struct, frozen=True):
     """An undone act."""
 
     title: str
-    files: Sequence[UndoneFile]
+    files: Sequence[tuple[Path, Restored]]
 
 
 class Acts:
@@ -139,7 +130,7 @@ class Acts:
         In a file changed since, only the act's entries are undone. `refusal`: why a file cannot be written now. An act
         that fails twice is skipped. Raises `FileRefused` for an unreadable record.
         """
-        title, files = "", list[UndoneFile]()
+        title, files = "", list[tuple[Path, Restored]]()
         with locked(self._folder, self._locks):
             for record in self._records():
                 act = self._read(record)
@@ -151,7 +142,7 @@ class Acts:
                 tried = self._undone(record, act, chosen, refusal)
                 title = act.title
                 files += tried
-                if not was_tried or any(not file.is_open for file in tried):
+                if not was_tried or any(not result.is_open for _, result in tried):
                     break
         return _Undone(title, files) if title else None
 
@@ -177,41 +168,39 @@ class Acts:
 
     def _undone(
         self, record: Path, act: _Act, chosen: Sequence[FileState], refusal: Callable[[Path], FileRefused | None]
-    ) -> list[UndoneFile]:
-        files: list[UndoneFile] = []
+    ) -> list[tuple[Path, Restored]]:
+        files: list[tuple[Path, Restored]] = []
         texts: list[bytes] = []
         for state in reversed(chosen):  # links of two clients may meet in one file
             path = Path(state.path)
             needed = state.before is None and any(f"/{path.name}}}".encode() in text for text in texts)
-            file = UndoneFile(path, Restored(None)) if needed else self._turned_back(record, state, refusal)
-            if not file.result.is_exact and file.result.content is not None:
-                texts.append(file.result.content)
+            result = Restored(None) if needed else self._turned_back(record, state, refusal)
+            if not result.is_exact and result.content is not None:
+                texts.append(result.content)
             if not needed:
-                files.append(file)
-            if not file.is_open:
+                files.append((path, result))
+            if not result.is_open:
                 act.files = [kept_file for kept_file in act.files if kept_file is not state]
-        act.was_tried = bool(files) and all(file.is_open for file in files)
+        act.was_tried = bool(files) and all(result.is_open for _, result in files)
         self._end(record, act)
         return files
 
-    def _turned_back(self, record: Path, state: FileState, refusal: Callable[[Path], FileRefused | None]) -> UndoneFile:
+    def _turned_back(self, record: Path, state: FileState, refusal: Callable[[Path], FileRefused | None]) -> Restored:
         path = Path(state.path)
-        is_open = False
         try:
             target = target_of(path)  # which may be another one since: a person has put a link in its place
             with locked(target, self._locks):
                 present, result = self._swapped(target, state, refusal)
-            is_open = result.is_open
         except FileRefused as problem:
-            present, result, is_open = None, Restored(None, problems=[str(problem)]), True
+            present, result = None, Restored(None, problems=[str(problem)], is_open=True)
         gone = (
             state.content() if result.problems else present if result.content is None and not result.is_exact else None
         )
         if gone is not None:
-            return UndoneFile(path, result, is_open, self.save(_copy_name(record, path), gone))
+            return msgspec.structs.replace(result, saved=self.save(_copy_name(record, path), gone))
         drop_backup(path, state.content())
         self._clean_up(target, present, result.content)
-        return UndoneFile(path, result, is_open)
+        return result
 
     def _swapped(
         self, target: Path, state: FileState, refusal: Callable[[Path], FileRefused | None]

@@ -43,17 +43,15 @@ class EntryRules(msgspec.Struct, frozen=True):
     replaceable: str | None = None
 
 
-class EntryDiffers(FileRefused):
+def _differs(reason: str) -> FileRefused:
     """The new entry would lose something of the old one."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__("client_entry_differs", reason)
+    return FileRefused("client_entry_differs", reason)
 
 
 def entry_with_options(
     new: JsonObject, old: JsonObject, template: Mapping[str, object], rules: EntryRules
 ) -> JsonObject:
-    """The new entry with a person's additions from `old`, in its order. Raises `EntryDiffers`.
+    """The new entry with a person's additions from `old`, in its order. Raises `FileRefused`.
 
     An `old` that neither starts the hub nor has a URL is replaced.
     """
@@ -149,7 +147,7 @@ def _after_serve(words: Sequence[str]) -> list[str]:
 
 
 def _serve_words(words: list[str], old: JsonObject) -> list[str]:
-    """Raises `EntryDiffers` if another program, perhaps a sandbox, starts the hub."""
+    """Raises `FileRefused` if another program, perhaps a sandbox, starts the hub."""
     at = words.index("serve")
     before = words[:at]
     is_plain = (
@@ -161,7 +159,7 @@ def _serve_words(words: list[str], old: JsonObject) -> list[str]:
         or before[1:] == ["-m", "mcp_hub"]
     )
     if not is_plain:
-        raise EntryDiffers(f'it starts the hub by "{" ".join(before)}", which a new entry would leave out')
+        raise _differs(f'it starts the hub by "{" ".join(before)}", which a new entry would leave out')
     return words[at + 1 :]
 
 
@@ -207,7 +205,7 @@ def _profile(old: JsonObject, rules: EntryRules) -> str | None:
     if rules.profile is None and profile is not None and profile not in rules.settings.profiles:
         hint = nearest(profile, rules.settings.profiles) or "."
         message = f"it has the profile {profile}, which {rules.config} does not have{hint}"
-        raise EntryDiffers(f"{message} Name the right one with --profile")
+        raise _differs(f"{message} Name the right one with --profile")
     return rules.profile or profile
 
 
@@ -224,7 +222,7 @@ def _with_profile(new: JsonObject, template: Mapping[str, object], profile: str 
 
 def _checked_kind(old: str | None, kind: str, rules: EntryRules) -> str:
     if old is not None and old.casefold() not in rules.settings.client_table.names:
-        raise EntryDiffers(f"it has --client {old}, and hub.clients of {rules.config} does not have that kind")
+        raise _differs(f"it has --client {old}, and hub.clients of {rules.config} does not have that kind")
     return kind if old is None else old
 
 
@@ -244,7 +242,7 @@ def _checked_config(words: list[str], old: JsonObject, rules: EntryRules) -> str
     if is_gone or option is not None and path == rules.replaceable:
         return rules.config
     reason = f"it starts the hub of {old_config}, and the new one would start that of {rules.config}"
-    raise EntryDiffers(f"{reason}. To keep it: --config {path}" if path and os.path.isfile(path) else reason)
+    raise _differs(f"{reason}. To keep it: --config {path}" if path and os.path.isfile(path) else reason)
 
 
 def _path_of(url: str) -> str | None:
@@ -258,7 +256,7 @@ def _path_of(url: str) -> str | None:
 def _check_url(url: str) -> None:
     path = _path_of(url)
     if path is None or path != "/mcp" and not re.fullmatch(f"{PROFILE_PATH}[^/]+", path):
-        raise EntryDiffers("its URL is not that of a hub on this machine")
+        raise _differs("its URL is not that of a hub on this machine")
 
 
 def _check_switch(words: list[str], url: str, old: JsonObject, rules: EntryRules) -> None:
@@ -275,7 +273,7 @@ def _check_switch(words: list[str], url: str, old: JsonObject, rules: EntryRules
         _checked_config(_after_serve(words), old, rules)
     if options:
         form = "that starts the hub" if url else "over HTTP"
-        raise EntryDiffers(f"it has {', '.join(options)}, which an entry {form} cannot keep")
+        raise _differs(f"it has {', '.join(options)}, which an entry {form} cannot keep")
 
 
 def _without_form(old: JsonObject) -> JsonObject:
@@ -305,7 +303,7 @@ def _check_linux(old: JsonObject, new: JsonObject) -> None:
     if words is not None and (
         there := other_linux(old, words[0].get("--distribution", ""), words[0].get("--user", ""))
     ):
-        raise EntryDiffers(f"it starts the hub {there}, and the new one would start it in this Linux")
+        raise _differs(f"it starts the hub {there}, and the new one would start it in this Linux")
 
 
 def _merged(new: JsonObject, old: JsonObject, template: Mapping[str, object]) -> JsonObject:
@@ -323,7 +321,7 @@ def _merged(new: JsonObject, old: JsonObject, template: Mapping[str, object]) ->
     return {key: value for key, value in merged.items() if key in new or key not in _FORM}
 
 
-def refusal(client: str, problem: EntryDiffers) -> FileRefused:
+def refusal(client: str, problem: FileRefused) -> FileRefused:
     """The refusal for people; `client` is its command-line name."""
     message = (
         f'the entry "{HUB}" stays as it is: {problem}. To replace it: mcp-hub uninstall {client}, then install again.'

@@ -11,11 +11,11 @@ from mcp_hub.edit.entries import held_at, names_in, read_data, remove
 from mcp_hub.edit.splices import CannotEdit
 from mcp_hub.errors import ConfigError
 from mcp_hub.onboarding.changes.acts import FileChange
-from mcp_hub.onboarding.changes.entry_options import EntryDiffers, EntryRules, additions, entry_with_options, refusal
+from mcp_hub.onboarding.changes.entry_options import EntryRules, additions, entry_with_options, refusal
 from mcp_hub.onboarding.changes.hub_entry import snippet, with_hub, without_hub
 from mcp_hub.onboarding.changes.restore import EntryPath, FileState, Restored, names_back, restored, with_added
 from mcp_hub.onboarding.clients import programs
-from mcp_hub.onboarding.clients.entries import HUB, Command, Endpoint, filled
+from mcp_hub.onboarding.clients.entries import HUB, Command, filled, filled_with_url
 from mcp_hub.onboarding.clients.model import Client, Layout
 from mcp_hub.onboarding.clients.reading import ClientFile, is_disabled, layout_of, servers_of
 from mcp_hub.onboarding.clients.wsl import WindowsSide, through_wsl
@@ -47,7 +47,7 @@ class Source(msgspec.Struct, frozen=True):
         rules = msgspec.structs.replace(self.rules, replaceable=replaceable)
         try:
             return entry_with_options(new, old, template, rules)
-        except EntryDiffers as problem:
+        except FileRefused as problem:
             raise refusal(file.client.name, problem) from None
 
     def entry(self, client: Client, layout: Layout) -> JsonObject:
@@ -63,7 +63,7 @@ class Source(msgspec.Struct, frozen=True):
         if self.needs_token and client.token is None:
             message = f"{client.title} cannot send a token of its environment. Install it without --http."
             raise FileRefused("client_without_http", message)
-        return filled(layout.http, Endpoint(self.url, client.token if self.needs_token else None))
+        return filled_with_url(layout.http, self.url, client.token if self.needs_token else None)
 
 
 class Step(msgspec.Struct, frozen=True):

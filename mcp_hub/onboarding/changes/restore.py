@@ -85,7 +85,7 @@ class Restored(msgspec.Struct, frozen=True):
     """The restored content; None: no file.
 
     `problems`: what stays, with file and line. `is_exact`: the client changed nothing. `is_open`: can be retried after
-    a correction.
+    a correction. `saved`: a copy of what was not restored.
     """
 
     content: bytes | None
@@ -93,6 +93,7 @@ class Restored(msgspec.Struct, frozen=True):
     problems: Sequence[str] = ()
     is_exact: bool = False
     is_open: bool = False
+    saved: Path | None = None
 
 
 def state_of(path: Path, before: bytes | None, entries: Iterable[EntryPath], folders: Iterable[str] = ()) -> FileState:

@@ -49,31 +49,6 @@ class WrittenEntry(msgspec.Struct, frozen=True):
         return self.args[self.args.index(name) + 1] if name in self.args[:-1] else None
 
 
-class WrittenEntries:
-    """This user's entries, in the state folder. Methods raise `OSError`."""
-
-    def __init__(self, state: Path) -> None:
-        self._files = KeyedFiles(state / "clients")
-
-    def all(self) -> list[WrittenEntry]:
-        """Entries written and not removed by the hub."""
-        return _decoded(self._files.read(_KEY))
-
-    def configs(self) -> list[str]:
-        """The configurations of all entries, removed ones included."""
-        present = [entry.config for entry in self.all() if entry.config is not None]
-        return list(dict.fromkeys([*_paths(self._files.read(_CONFIGS)), *present]))
-
-    def add(self, entry: WrittenEntry) -> None:
-        """Remembers an entry, and its configuration permanently."""
-        if (config := entry.config) is not None and config not in _paths(self._files.read(_CONFIGS)):
-            self._files.update(_CONFIGS, lambda text: msgspec.json.encode([*_paths(text), config][-_MOST_CONFIGS:]))
-        self._files.update(_KEY, lambda text: _encoded([*_without(_decoded(text), entry.path), entry]))
-
-    def remove(self, path: Path) -> None:
-        self._files.update(_KEY, lambda text: _encoded(_without(_decoded(text), str(path))))
-
-
 class ImportedServer(msgspec.Struct, frozen=True):
     """A server of `config` and its `name` in the client; without client: from `mcp-hub add`."""
 
@@ -83,18 +58,37 @@ class ImportedServer(msgspec.Struct, frozen=True):
     name: str
 
 
-class ImportedServers:
-    """Servers that came from clients, in the state folder. Methods raise `OSError`."""
+class ClientRecords:
+    """This user's entries and the servers that came from clients, in the state folder. Methods raise `OSError`."""
 
     def __init__(self, state: Path) -> None:
         self._files = KeyedFiles(state / "clients")
+
+    def entries(self) -> list[WrittenEntry]:
+        """Entries written and not removed by the hub."""
+        return _decoded(self._files.read(_KEY))
+
+    def configs(self) -> list[str]:
+        """The configurations of all entries, removed ones included."""
+        present = [entry.config for entry in self.entries() if entry.config is not None]
+        return list(dict.fromkeys([*_paths(self._files.read(_CONFIGS)), *present]))
+
+    def add_entry(self, entry: WrittenEntry) -> None:
+        """Remembers an entry, and its configuration permanently."""
+        if (config := entry.config) is not None and config not in _paths(self._files.read(_CONFIGS)):
+            self._files.update(_CONFIGS, lambda text: msgspec.json.encode([*_paths(text), config][-_MOST_CONFIGS:]))
+        self._files.update(_KEY, lambda text: _encoded([*_without(_decoded(text), entry.path), entry]))
+
+    def remove_entry(self, path: Path) -> None:
+        self._files.update(_KEY, lambda text: _encoded(_without(_decoded(text), str(path))))
 
     def names(self, client: str, config: str) -> dict[str, str]:
         """Names in the client by names in the configuration."""
         every = _imported(self._files.read(_IMPORTED))
         return {server.server: server.name for server in every if (server.client, server.config) == (client, config)}
 
-    def of(self, config: str) -> set[str]:
+    def imported(self, config: str) -> set[str]:
+        """The servers of the configuration that came from clients or a command."""
         return {server.server for server in _imported(self._files.read(_IMPORTED)) if server.config == config}
 
     def client_of(self, config: str, server: str) -> str:
@@ -105,7 +99,7 @@ class ImportedServers:
             "",
         )
 
-    def add(self, servers: Sequence[ImportedServer]) -> None:
+    def add_imported(self, servers: Sequence[ImportedServer]) -> None:
         """Remembers servers; drops the oldest beyond the limit."""
 
         def added(text: bytes | None) -> bytes:
@@ -119,7 +113,7 @@ class ImportedServers:
 
 def lost_entries(state: Path) -> list[WrittenEntry]:
     """Entries gone from their files while the client exists. Raises `OSError`."""
-    every = ((entry, find_client(entry.client)) for entry in WrittenEntries(state).all())
+    every = ((entry, find_client(entry.client)) for entry in ClientRecords(state).entries())
     return [entry for entry, client in every if client is not None and _is_lost(entry, client)]
 
 

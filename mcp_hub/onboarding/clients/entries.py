@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from mcp_hub import __version__
+from mcp_hub.errors import HubError
 from mcp_hub.types import JsonObject
 
 HUB: Final = "mcp-hub"
@@ -46,24 +47,18 @@ class Command(msgspec.Struct, frozen=True):
     args: tuple[str, ...]
 
 
-class Endpoint(msgspec.Struct, frozen=True):
-    """A hub that serves HTTP. `token`: the client's notation for the token's variable, if needed."""
-
-    url: str
-    token: str | None = None
-
-
-def filled(template: Mapping[str, object], source: Command | Endpoint, name: str = HUB) -> JsonObject:
+def filled(template: Mapping[str, object], command: Command, name: str = HUB) -> JsonObject:
     """The entry `name`; slots without a value are left out."""
-    values: dict[Slot, object] = {Slot.NAME: name}
-    if isinstance(source, Command):
-        args = list(source.args)
-        values |= {Slot.COMMAND: source.program, Slot.ARGS: args, Slot.ARGV: [source.program, *args]}
-    else:
-        values[Slot.URL] = source.url
-        if source.token is not None:
-            values[Slot.HEADERS] = {"Authorization": f"Bearer {source.token}"}
-            values[Slot.TOKEN_VARIABLE] = TOKEN_VARIABLE
+    program, args = command.program, list(command.args)
+    values = {Slot.NAME: name, Slot.COMMAND: program, Slot.ARGS: args, Slot.ARGV: [program, *args]}
+    return _filled(template, values)
+
+
+def filled_with_url(template: Mapping[str, object], url: str, token: str | None = None) -> JsonObject:
+    """The entry of a hub that serves HTTP. `token`: the client's notation for the token's variable, if needed."""
+    values: dict[Slot, object] = {Slot.NAME: HUB, Slot.URL: url}
+    if token is not None:
+        values |= {Slot.HEADERS: {"Authorization": f"Bearer {token}"}, Slot.TOKEN_VARIABLE: TOKEN_VARIABLE}
     return _filled(template, values)
 
 
@@ -78,33 +73,24 @@ def _filled(template: Mapping[str, object], values: Mapping[Slot, object]) -> Js
     return entry
 
 
-class Installation(msgspec.Struct, frozen=True):
-    """This hub's program folder and interpreter."""
+def hub_command(
+    env: Mapping[str, str], args: tuple[str, ...], scripts: Path | None = None, python: str | None = None
+) -> Command:
+    """The program in `scripts` (of this installation), or `uvx` if it is in its cache, else the interpreter.
 
-    scripts: Path
-    python: Path
-
-    @classmethod
-    def current(cls) -> "Installation":
-        return cls(Path(sysconfig.get_path("scripts")), Path(os.path.abspath(sys.executable)))
-
-
-class NoCommand(Exception):
-    """No lasting command exists; the message says why."""
-
-
-def hub_command(installation: Installation, env: Mapping[str, str], args: tuple[str, ...]) -> Command:
-    """This installation's program, or `uvx` if it is in its cache. Raises `NoCommand`."""
-    if _is_throw_away(installation, env):
+    Raises `HubError` if there is no lasting one.
+    """
+    scripts = scripts or Path(sysconfig.get_path("scripts"))
+    if _is_throw_away(scripts, env):
         uvx = shutil.which("uvx", path=env.get("PATH"))
         if uvx is None:
-            raise NoCommand(f"{installation.scripts} is in the cache of uvx, and uvx is not on the PATH")
+            raise HubError(f"{scripts} is in the cache of uvx, and uvx is not on the PATH")
         return Command(os.path.abspath(uvx), (f"mcp-hub@{__version__}", *args))
     for name in ("mcp-hub", "mcp-hub.exe"):
-        program = installation.scripts / name
+        program = scripts / name
         if os.path.isfile(program) and os.access(program, os.X_OK):
             return Command(str(program), args)
-    return Command(str(installation.python), ("-m", "mcp_hub", *args))
+    return Command(os.path.abspath(python or sys.executable), ("-m", "mcp_hub", *args))
 
 
 def serve_args(config: Path, kind: str, profile: str | None = None) -> tuple[str, ...]:
@@ -113,13 +99,13 @@ def serve_args(config: Path, kind: str, profile: str | None = None) -> tuple[str
     return ("serve", "--config", os.path.abspath(config), "--client", kind, *narrow)
 
 
-def _is_throw_away(installation: Installation, env: Mapping[str, str]) -> bool:
+def _is_throw_away(scripts: Path, env: Mapping[str, str]) -> bool:
     cache = env.get("UV_CACHE_DIR")
-    in_cache = cache is not None and installation.scripts.is_relative_to(os.path.abspath(cache))
+    in_cache = cache is not None and scripts.is_relative_to(os.path.abspath(cache))
     return (
         in_cache
-        or bool({"uv", ".uv-cache"} & set(installation.scripts.parts))
-        and any(part in _THROW_AWAY for part in installation.scripts.parts)
+        or bool({"uv", ".uv-cache"} & set(scripts.parts))
+        and any(part in _THROW_AWAY for part in scripts.parts)
     )
 
 

@@ -39,7 +39,7 @@ _TIMES: Final = ("timeout", "startup_timeout_sec", "tool_timeout_sec")
 """Keys of the hub's entry that do not concern other servers."""
 
 
-class ExportedServer(msgspec.Struct, frozen=True):
+class _ExportedServer(msgspec.Struct, frozen=True):
     """A server in a client's form; without `entry`, `notes` say why."""
 
     name: str
@@ -49,7 +49,7 @@ class ExportedServer(msgspec.Struct, frozen=True):
 
 def exported(
     client: Client, layout: Layout, name: str, server: Mapping[str, object], secret: Secret | None = None
-) -> ExportedServer:
+) -> _ExportedServer:
     """The entry for `server`, which is written as in `servers.yaml`.
 
     `secret` returns the value of `${file:…}`, `${keyring:…}` or `${cmd:…}`; without it they stay, with a note.
@@ -58,14 +58,14 @@ def exported(
     template = layout.http if "url" in server else layout.stdio
     reason = _why_not(client, server, can_be_off=keys.off is not None)
     if reason is not None or template is None:
-        return ExportedServer(name, None, (reason or f"{client.title} does not take the URL of a server in its file",))
+        return _ExportedServer(name, None, (reason or f"{client.title} does not take the URL of a server in its file",))
     template = {key: part for key, part in template.items() if key not in _TIMES}
     fill = _Placeholders(client, layout, secret)
     entry = (_remote if "url" in server else _process)(keys, template, server, fill, name)
     limits = _limits(keys, server)
     entry |= limits.entry | (dict([keys.off]) if is_off and keys.off is not None else {})
     if fill.unreadable:
-        return ExportedServer(name, None, (f"these cannot be read: {', '.join(sorted(fill.unreadable))}",))
+        return _ExportedServer(name, None, (f"these cannot be read: {', '.join(sorted(fill.unreadable))}",))
     box = server.get("sandbox")
     is_boxed = bool(keys.sandbox) and isinstance(box, dict) and box.get("net", "any") != "any"
     if is_boxed:
@@ -75,7 +75,7 @@ def exported(
     notes = [f"left out: {', '.join(unknown)}"] if unknown else []
     notes += [_note_of_sandbox(box)] if is_boxed and isinstance(box, dict) else []
     notes += [f"{client.title} takes no headers in its file: the server will refuse it"] if fill.lost_headers else []
-    return ExportedServer(name, entry, (*notes, *fill.notes()))
+    return _ExportedServer(name, entry, (*notes, *fill.notes()))
 
 
 def _why_not(client: Client, server: Mapping[str, object], *, can_be_off: bool) -> str | None:

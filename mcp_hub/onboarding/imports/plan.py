@@ -18,7 +18,7 @@ from mcp_hub.config.load.interpolate import CLIENTS_FOLDER, Unresolved, is_keyri
 from mcp_hub.config.load.load import load
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.onboarding.changes.acts import Acts, FileChange
-from mcp_hub.onboarding.changes.written import ImportedServer, ImportedServers
+from mcp_hub.onboarding.changes.written import ClientRecords, ImportedServer
 from mcp_hub.onboarding.files import FileRefused
 from mcp_hub.onboarding.imports.found import FoundServer, FoundServers, SkippedServer
 from mcp_hub.onboarding.servers_file.kept_secrets import (
@@ -29,7 +29,7 @@ from mcp_hub.onboarding.servers_file.kept_secrets import (
     place_name,
     without_secrets,
 )
-from mcp_hub.onboarding.servers_file.servers_file import EditRefused, PutServer, ServersFile, findings_about
+from mcp_hub.onboarding.servers_file.servers_file import Put, ServersFile, findings_about
 from mcp_hub.types import JsonObject
 from mcp_hub.upstreams.process.commands import proposed_variables
 
@@ -110,8 +110,8 @@ class ImportPlan(msgspec.Struct, frozen=True):
         ]
 
     @property
-    def puts(self) -> list[PutServer]:
-        return [PutServer(server.name, server.entry) for server in self.taken]
+    def puts(self) -> list[Put]:
+        return [Put(server.name, server.entry) for server in self.taken]
 
     def requested(self, env: Mapping[str, str]) -> dict[str, list[str]]:
         """Values that servers from files other than the user's would get, by server, if set: variables, `${file:…}` and
@@ -163,7 +163,7 @@ class ImportPlan(msgspec.Struct, frozen=True):
         self.secrets.store_in_keyring()
         try:
             Acts(state_dir(env)).do(f"import into {self.file.path}", (), first=self.changes())
-            ImportedServers(state_dir(env)).add(self.origins())
+            ClientRecords(state_dir(env)).add_imported(self.origins())
         except FileRefused as refused:
             raise ConfigError(ConfigFinding(refused.code, str(refused))) from None
         except OSError as problem:
@@ -186,7 +186,7 @@ class ImportPlan(msgspec.Struct, frozen=True):
 def planned(servers_found: FoundServers, file: ServersFile, secrets: KeptSecrets, probe: KeptSecrets) -> ImportPlan:
     """The plan; `probe` finds secrets already kept.
 
-    Raises `ConfigError` if the configuration is unreadable, `EditRefused` if not editable.
+    Raises `ConfigError` if the configuration is unreadable, `not_editable` if not editable.
     """
     servers = file.servers()
     present = _KnownServers(servers, probe)
@@ -206,7 +206,7 @@ def planned(servers_found: FoundServers, file: ServersFile, secrets: KeptSecrets
         else:
             entry = without_secrets(server.name, server.entry, secrets.keep)
             fresh.append(TakenServer(server.name, entry, tuple(server.origins)))
-    refused = _refusals(file, [PutServer(server.name, server.entry) for server in fresh])
+    refused = _refusals(file, [Put(server.name, server.entry) for server in fresh])
     for name, reason in refused.items():
         failed = (server for server in fresh if server.name == name)
         skipped += [gone for server in failed for gone in _skipped(server, f"it has failed: {reason}")]
@@ -285,14 +285,14 @@ def _skipped(server: _MergedServer | TakenServer, reason: str) -> list[SkippedSe
     return [SkippedServer(origin.name, origin.source, reason) for origin in server.origins]
 
 
-def _refusals(file: ServersFile, changes: Sequence[PutServer]) -> dict[str, str]:
+def _refusals(file: ServersFile, changes: Sequence[Put]) -> dict[str, str]:
     refused: dict[str, str] = {}
     while remaining := [change for change in changes if change.name not in refused]:
         try:
             file.changed_text(remaining)
-        except EditRefused:
-            raise
         except ConfigError as error:
+            if error.code == "not_editable":
+                raise
             mistakes = {change.name: findings_about(change.name, error.findings) for change in remaining}
             fresh = {name: _listed(findings) for name, findings in mistakes.items() if findings}
             refused |= fresh or {remaining[0].name: _listed(error.findings)}

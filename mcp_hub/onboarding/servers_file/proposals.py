@@ -24,18 +24,16 @@ from mcp_hub.config.load.locate import read_document
 from mcp_hub.edit import writing
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.masking import MASK, hide, visible
-from mcp_hub.onboarding.changes.written import ImportedServers
+from mcp_hub.onboarding.changes.written import ClientRecords
 from mcp_hub.onboarding.clients.table import CLIENTS
-from mcp_hub.onboarding.files import FileEdit, edit_file
+from mcp_hub.onboarding.files import Undo
 from mcp_hub.onboarding.servers_file.kept_secrets import KeptSecrets, without_secrets
 from mcp_hub.onboarding.servers_file.risks import neutralized, reasons_to_ask, references, refused_url
 from mcp_hub.onboarding.servers_file.servers_file import (
     UNRESOLVED,
     Change,
-    PutKey,
-    PutServer,
-    RemoveKey,
-    RemoveServer,
+    Put,
+    Remove,
     ServersFile,
     SwitchServer,
     findings_about,
@@ -43,9 +41,8 @@ from mcp_hub.onboarding.servers_file.servers_file import (
 )
 from mcp_hub.protocol.rest.overview import (
     EditBody,
-    EditDone,
     EditFinding,
-    EditJudgement,
+    EditOutcome,
     ProposalInfo,
     SwitchBody,
 )
@@ -73,7 +70,7 @@ class ProposedEdit(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...]
 
 
-class ProposedEdits:
+class _ProposedEdits:
     """One configuration's proposals, in the state folder. Methods raise `ConfigError`."""
 
     def __init__(self, state: Path, config: str) -> None:
@@ -122,8 +119,8 @@ class ProposedEdits:
         return ConfigError(ConfigFinding("state_unwritable", text, str(self._files.path(self._key))))
 
 
-def proposals_of(file: ServersFile) -> ProposedEdits:
-    return ProposedEdits(state_dir(file.env), str(file.path.absolute()))
+def proposals_of(file: ServersFile) -> _ProposedEdits:
+    return _ProposedEdits(state_dir(file.env), str(file.path.absolute()))
 
 
 def command_of(file: ServersFile, server: str, option: str = "") -> str:
@@ -142,7 +139,7 @@ class PageEditor:
 
     def origin(self, server: str) -> str:
         """The title of the client it was imported from, or empty."""
-        client = ImportedServers(self._state).client_of(str(self._file.path.absolute()), server)
+        client = ClientRecords(self._state).client_of(str(self._file.path.absolute()), server)
         return CLIENTS[client].title if client in CLIENTS else client
 
     def text(self, server: str) -> tuple[str, str]:
@@ -162,7 +159,7 @@ class PageEditor:
             diff=diff, new=before is None,
         )  # fmt: skip
 
-    def judge(self, body: EditBody) -> EditJudgement:
+    def judge(self, body: EditBody) -> EditOutcome:
         """The edit's effect; writes and looks up nothing."""
         return self._judged(body)[2]
 
@@ -174,20 +171,20 @@ class PageEditor:
         if judgement.effect == "proposal":
             return self._propose(body.server, entry, judgement.reasons)
         if judgement.effect == "none":
-            return EditDone("none"), None
-        return self._written(change_to(self._file, body.server, before, entry))
+            return EditOutcome("none"), None
+        return _written(change_to(self._file, body.server, before, entry))
 
     def switch(self, body: SwitchBody) -> Edited:
         """Switches or removes the server, proposes that, or withdraws a proposal."""
         if body.action == "withdraw":
-            return EditDone("now" if self._proposals.remove(body.server) else "none"), None
+            return EditOutcome("now" if self._proposals.remove(body.server) else "none"), None
         entry = self._entry(body.server)
         if entry is None:
             raise ConfigError(ConfigFinding("unknown_server", "the file does not have a server of this name"))
         if body.action == "remove":
-            return self._written(self._file.change([RemoveServer(body.server)]))
+            return _written(self._file.change([Remove(body.server)]))
         if body.action == "disable":
-            outcome, undo = self._written(self._file.change([SwitchServer(body.server, False)]))
+            outcome, undo = _written(self._file.change([SwitchServer(body.server, False)]))
             if undo is not None:
                 self._disabled_here[body.server] = _digest(_enabled(self._entry(body.server) or {}))
             return outcome, undo
@@ -195,27 +192,17 @@ class PageEditor:
         reasons = reasons_to_ask(entry, after, self._file.servers())
         if reasons and self._disabled_here.get(body.server) != _digest(after):
             return self._propose(body.server, after, reasons)
-        return self._written(self._file.change([SwitchServer(body.server, True)]))
+        return _written(self._file.change([SwitchServer(body.server, True)]))
 
     def _propose(self, server: str, entry: JsonObject, reasons: list[str]) -> Edited:
         self._proposals.put(ProposedEdit(server, entry, wall_time(), tuple(reasons)))
-        return EditDone("proposal", command_of(self._file, server)), None
-
-    def _written(self, edit: FileEdit | None) -> Edited:
-        if edit is None:
-            return EditDone("none"), None
-
-        def undo() -> None:
-            """Restores the bytes, unless the file has changed since."""
-            edit_file(edit.path, lambda data: edit.before or b"" if data == edit.after else data or b"", self._state)
-
-        return EditDone("now"), undo
+        return EditOutcome("proposal", command=command_of(self._file, server)), None
 
     def _entry(self, server: str) -> JsonObject | None:
         entry = self._file.servers().get(server) if self._file.exists else None
         return entry if entry is None or isinstance(entry, dict) else {}
 
-    def _judged(self, body: EditBody) -> tuple[JsonObject | None, JsonObject, EditJudgement]:
+    def _judged(self, body: EditBody) -> tuple[JsonObject | None, JsonObject, EditOutcome]:
         """Old entry, new one with secrets, judgement. Raises `ConfigError`."""
         if len(body.text) > LARGEST:
             raise ConfigError(ConfigFinding("config_too_large", f"the entry is larger than {LARGEST} characters"))
@@ -228,11 +215,11 @@ class PageEditor:
             return (
                 before,
                 {},
-                EditJudgement("none", [_error(item.message, item.code, item.line or 0) for item in error.findings]),
+                EditOutcome("none", [_error(item.message, item.code, item.line or 0) for item in error.findings]),
             )
         if not isinstance(document.data, dict) or document.findings:
             text = "a key occurs twice" if document.findings else "expected keys and values, such as url: https://…"
-            return before, {}, EditJudgement("none", [_error(text, "invalid_value")])
+            return before, {}, EditOutcome("none", [_error(text, "invalid_value")])
         masked = _masked(before or {})
         entry = _exchanged(document.data, masked, before or {})
         assert isinstance(entry, dict)
@@ -240,10 +227,10 @@ class PageEditor:
         if not findings:
             findings = self._findings(body.server, entry, document.lines)
         if before == entry:
-            return before, entry, EditJudgement("none", findings)
+            return before, entry, EditOutcome("none", findings)
         reasons = reasons_to_ask(before, entry, servers)
         diff = _diff(masked, _masked(entry))
-        return before, entry, EditJudgement("proposal" if reasons else "now", findings, reasons, diff)
+        return before, entry, EditOutcome("proposal" if reasons else "now", findings, reasons, diff)
 
     def _findings(self, server: str, entry: JsonObject, lines: Mapping[DataPath, int]) -> list[EditFinding]:
         present = {name for server_entry in self._file.servers().values() for name in references(server_entry)}
@@ -252,7 +239,7 @@ class PageEditor:
         errors, advice = list[ConfigFinding](), list[ConfigFinding]()
         with closed_keyring():
             try:
-                loaded = self._file.loaded_with([PutServer(server, checked, replaces=True)])
+                loaded = self._file.loaded_with([Put(server, checked, replaces=True)])
             except ConfigError as error:
                 errors = [*error.findings]
             else:
@@ -267,7 +254,11 @@ class PageEditor:
         ]
 
 
-def change_to(file: ServersFile, server: str, before: JsonObject | None, entry: JsonObject) -> FileEdit | None:
+def _written(undo: Undo | None) -> Edited:
+    return EditOutcome("none" if undo is None else "now"), undo
+
+
+def change_to(file: ServersFile, server: str, before: JsonObject | None, entry: JsonObject) -> Undo | None:
     """Writes the keys that differ; their secrets go to files. Raises `ConfigError`, with nothing changed."""
     secrets = KeptSecrets(file.folder)
     fresh = {key: value for key, value in entry.items() if before is None or before.get(key, ...) != value}
@@ -281,10 +272,10 @@ def change_to(file: ServersFile, server: str, before: JsonObject | None, entry: 
 def changes_to(server: str, before: JsonObject | None, entry: JsonObject) -> list[Change]:
     """The changes from one entry to the other."""
     if before is None:
-        return [PutServer(server, entry)]
+        return [Put(server, entry)]
     removed = [key for key in before if key not in entry]
     changed = [(key, value) for key, value in entry.items() if before.get(key, ...) != value]
-    return [*(PutKey(server, key, value) for key, value in changed), *(RemoveKey(server, key) for key in removed)]
+    return [*(Put(server, value, key) for key, value in changed), *(Remove(server, key) for key in removed)]
 
 
 def lines_for_terminal(before: JsonObject | None, entry: JsonObject) -> list[str]:

@@ -22,7 +22,7 @@ from mcp_hub.edit.splices import CannotEdit
 from mcp_hub.edit.writing import STEP, Manner, nested
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OWN
-from mcp_hub.onboarding.files import FileEdit, edit_file
+from mcp_hub.onboarding.files import Undo, edit_file
 from mcp_hub.onboarding.servers_file.kept_secrets import FOLDER
 from mcp_hub.types import JsonObject
 
@@ -32,26 +32,20 @@ UNRESOLVED: Final = ("variable_not_set", "file_unreadable", "keyring_unavailable
 """Codes of a `${…}` without a value; the server is written anyway."""
 
 
-class EditRefused(ConfigError):
-    """The file cannot be edited safely; a person may insert `snippet`."""
-
-    def __init__(self, finding: ConfigFinding, snippet: str) -> None:
-        super().__init__(finding)
-        self.snippet = snippet
-
-
-class PutServer(msgspec.Struct, frozen=True):
-    """Adds a server; an existing one is replaced only if it `replaces`."""
+class Put(msgspec.Struct, frozen=True):
+    """Adds a server, or sets one `key` of it. A whole entry replaces another only if it `replaces`."""
 
     name: str
-    entry: JsonObject
+    value: object
+    key: str | None = None
     replaces: bool = False
 
 
-class RemoveServer(msgspec.Struct, frozen=True):
-    """Removes a server."""
+class Remove(msgspec.Struct, frozen=True):
+    """Removes a server, or only this `key` of it."""
 
     name: str
+    key: str | None = None
 
 
 class SwitchServer(msgspec.Struct, frozen=True):
@@ -61,22 +55,7 @@ class SwitchServer(msgspec.Struct, frozen=True):
     on: bool
 
 
-class PutKey(msgspec.Struct, frozen=True):
-    """Sets one key of a server."""
-
-    name: str
-    key: str
-    value: object
-
-
-class RemoveKey(msgspec.Struct, frozen=True):
-    """Removes one key of a server."""
-
-    name: str
-    key: str
-
-
-Change = PutServer | RemoveServer | SwitchServer | PutKey | RemoveKey
+Change = Put | Remove | SwitchServer
 
 
 class ServersFile(msgspec.Struct, frozen=True):
@@ -143,10 +122,10 @@ class ServersFile(msgspec.Struct, frozen=True):
         path, base = str(self.path), self.folder
         return parse(text, path, self.env, base, lenient=True, partly=partly, refusal=refusal)
 
-    def change(self, changes: Sequence[Change]) -> FileEdit | None:
-        """Makes all changes or none; None if nothing changes.
+    def change(self, changes: Sequence[Change]) -> Undo | None:
+        """Makes all changes or none; returns what undoes them, or None if nothing changes.
 
-        Raises `EditRefused` if the text cannot be edited, and findings for invalid servers.
+        Raises `not_editable` if the text cannot be edited, and findings for invalid servers.
         """
         return edit_file(self.path, lambda before: self.changed(before, changes), state_dir(self.env))
 
@@ -162,11 +141,11 @@ class ServersFile(msgspec.Struct, frozen=True):
         text = text if fresh is None else fresh
         for change in changes if fresh is None else ():
             text = self._with(text, change)
-        self._check(text, [change.name for change in changes if isinstance(change, PutServer | PutKey | RemoveKey)])
+        self._check(text, [change.name for change in changes if not isinstance(change, SwitchServer)])
         return text.encode()
 
     def _fresh(self, text: str, changes: Sequence[Change]) -> str | None:
-        puts = {change.name: change.entry for change in changes if isinstance(change, PutServer)}
+        puts = {change.name: change.value for change in changes if isinstance(change, Put) and change.key is None}
         if len(puts) < max(len(changes), 2):
             return None
         holder, servers = self._read(text)
@@ -180,23 +159,19 @@ class ServersFile(msgspec.Struct, frozen=True):
     def _with(self, text: str, change: Change) -> str:
         holder, servers = self._read(text)
         name, path, file = change.name, (holder, change.name), self._form(text)
-        is_there = name in servers
-        if isinstance(change, PutServer) and is_there and not change.replaces:
+        is_there, adds = name in servers, isinstance(change, Put) and change.key is None
+        if isinstance(change, Put) and adds and is_there and not change.replaces:
             message = f"there is a server {quoted(name)} already. Choose another name, or add --replace."
             raise ConfigError(ConfigFinding("server_exists", message, str(self.path)))
-        if not isinstance(change, PutServer) and not is_there:
+        if not adds and not is_there:
             hint = nearest(name, servers) or f". Configured: {', '.join(servers) or 'none'}."
             message = f"there is no server {quoted(name)}{hint}"
             raise ConfigError(ConfigFinding("unknown_server", message, str(self.path)))
         match change:
-            case PutServer(entry=entry):
-                return self._put(text, file, path, entry)
-            case RemoveServer():
-                return self._removed(text, file, path)
-            case PutKey(key=key, value=value):
-                return self._put(text, file, (*path, key), value)
-            case RemoveKey(key=key):
-                return self._removed(text, file, (*path, key))
+            case Put(value=value, key=key):
+                return self._put(text, file, path if key is None else (*path, key), value)
+            case Remove(key=key):
+                return self._removed(text, file, path if key is None else (*path, key))
             case SwitchServer(on=on):
                 return self._switched(text, file, path, servers[name], on)
 
@@ -215,8 +190,8 @@ class ServersFile(msgspec.Struct, frozen=True):
         except CannotEdit as refused:
             raise self._refusal(f"{refused}. Remove it by hand.") from None
 
-    def _refusal(self, message: str, snippet: str = "") -> EditRefused:
-        return EditRefused(ConfigFinding("not_editable", message, str(self.path)), snippet)
+    def _refusal(self, message: str, snippet: str = "") -> ConfigError:
+        return ConfigError(ConfigFinding("not_editable", message, str(self.path)), snippet=snippet)
 
     def _switched(self, text: str, file: str, path: tuple[str, str], entry: object, on: bool) -> str:
         if not isinstance(entry, dict):

@@ -214,13 +214,15 @@ class _ShortText(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     text: str
 
 
-class ShortTexts(msgspec.Struct, gc=False, forbid_unknown_fields=True, rename="camel"):
-    """A usual tool result without `_meta`, decoded in one step."""
-
+class _ShortTexts(msgspec.Struct, gc=False, forbid_unknown_fields=True, rename="camel"):
     content: list[_ShortText]
     is_error: bool | UnsetType = UNSET
     result_type: str | UnsetType = UNSET
     structured_content: _Property | UnsetType = UNSET
+
+
+short_texts: Final = msgspec.json.Decoder(_ShortTexts).decode
+"""Decodes a usual tool result without `_meta` in one step."""
 
 
 class _Message(msgspec.Struct):

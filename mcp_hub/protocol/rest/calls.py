@@ -1,6 +1,6 @@
 """Calls, lists, tool search, and tools executed by clients, over REST."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -150,6 +150,9 @@ class LossInfo(Struct):
 
     path: str
     kind: str
+    """`described`: a constraint became text. `dropped`: an annotation. `widened`: more is valid. `renamed`: a
+    parameter. `not_strict`: the tool is not enforced.
+    """
     what: str
 
 
@@ -157,7 +160,7 @@ class ToolLosses(Struct):
     """Losses of an export by tool; tools without any are omitted."""
 
     format: str
-    losses: dict[str, list[LossInfo]]
+    losses: Mapping[str, Sequence[LossInfo]]
 
 
 class ExecutorBody(Struct, forbid_unknown_fields=True):

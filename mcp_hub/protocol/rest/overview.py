@@ -1,12 +1,13 @@
 """The hub's state for the dashboard."""
 
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType
 
 from mcp_hub.protocol.rest.servers import ServerList
-from mcp_hub.types import Era, JsonObject, Status
+from mcp_hub.types import Era, Status
 
+_Action = TypeVar("_Action")
 DashboardMode = Literal["off", "read", "full"]
 """The rights of the dashboard: none at all, to show, or to change as well."""
 
@@ -76,12 +77,6 @@ class ClientInstall(Struct, frozen=True, omit_defaults=True):
     path: str = ""
 
 
-class InstallList(Struct):
-    """All known clients."""
-
-    clients: list[ClientInstall]
-
-
 class DashboardState(Struct, frozen=True, omit_defaults=True):
     """The hub now. `/api/feed` continues at `cursor` (`epoch:seq`); `calls` are newest first.
 
@@ -121,13 +116,6 @@ class ToolPlace(Struct, frozen=True, omit_defaults=True):
     pinned: bool = False
 
 
-class ToolPlaces(Struct):
-    """The caller's tools, and keys of the overrides file by server and tool."""
-
-    tools: list[ToolPlace]
-    overrides: dict[str, dict[str, JsonObject]] = {}
-
-
 class SettingInfo(Struct, omit_defaults=True):
     """A configuration key, its masked value, and the value's origin."""
 
@@ -142,6 +130,13 @@ class SettingList(Struct):
     file: str
     overrides: str | None
     settings: list[SettingInfo]
+
+
+class _ServerAction(Struct, Generic[_Action], forbid_unknown_fields=True):
+    """An action on a server."""
+
+    server: str
+    action: _Action
 
 
 class RawMessage(Struct, frozen=True, omit_defaults=True):
@@ -166,11 +161,8 @@ class RawList(Struct):
     messages: list[RawMessage]
 
 
-class RawBody(Struct, forbid_unknown_fields=True):
-    """Starts (for five minutes) or stops recording a server's messages."""
-
-    server: str
-    action: Literal["start", "stop"]
+RawBody = _ServerAction[Literal["start", "stop"]]
+"""Starts (for five minutes) or stops recording a server's messages."""
 
 
 class ProfileInfo(Struct, frozen=True, omit_defaults=True):
@@ -188,12 +180,6 @@ class ProfileInfo(Struct, frozen=True, omit_defaults=True):
     resources: int = 0
     principals: list[str] = []
     clients: list[str] = []
-
-
-class ProfileList(Struct):
-    """The hub without a profile, then all profiles in configured order."""
-
-    profiles: list[ProfileInfo]
 
 
 class WaitingTool(Struct, frozen=True, omit_defaults=True):
@@ -214,12 +200,6 @@ class WaitingTool(Struct, frozen=True, omit_defaults=True):
     subject: Literal["tool", "prompt", "template", "resource", "instructions"] = "tool"
 
 
-class ApprovalList(Struct):
-    """Texts that wait for approval."""
-
-    waiting: list[WaitingTool]
-
-
 class ApprovalBody(Struct, forbid_unknown_fields=True):
     """Approves this digest, or rejects and hides the tool by an override."""
 
@@ -229,7 +209,7 @@ class ApprovalBody(Struct, forbid_unknown_fields=True):
     action: Literal["approve", "reject"]
 
 
-class HintOverride(Struct, forbid_unknown_fields=True, omit_defaults=True):
+class _HintOverride(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Hints that replace the server's; null keeps one."""
 
     readOnlyHint: bool | None = None
@@ -245,13 +225,7 @@ class ToolOverride(Struct, forbid_unknown_fields=True, omit_defaults=True):
     pin: bool | None | UnsetType = UNSET
     name: str | None | UnsetType = UNSET
     description: str | None | UnsetType = UNSET
-    annotations: HintOverride | None | UnsetType = UNSET
-
-
-class OverridesBody(Struct, forbid_unknown_fields=True):
-    """Overrides to write, by server and its name of the tool."""
-
-    servers: dict[str, dict[str, ToolOverride]]
+    annotations: _HintOverride | None | UnsetType = UNSET
 
 
 class ServerLine(Struct, omit_defaults=True):
@@ -297,22 +271,17 @@ class EditFinding(Struct, frozen=True, omit_defaults=True):
     error: bool = False
 
 
-class EditJudgement(Struct, frozen=True, omit_defaults=True):
-    """An edit's effect: nothing, at once, or a proposal that needs approval for these `reasons`.
+class EditOutcome(Struct, frozen=True, omit_defaults=True):
+    """An edit's effect, or what it would be: nothing, at once, or a proposal that needs approval for these `reasons`.
 
-    Lines of `diff` begin with +, - or a space. An error among the findings prevents the edit.
+    Lines of `diff` begin with +, - or a space. An error among the findings prevents the edit. `command` approves a
+    proposal on a terminal.
     """
 
     effect: Literal["none", "now", "proposal"]
     findings: list[EditFinding] = []
     reasons: list[str] = []
     diff: list[str] = []
-
-
-class EditDone(Struct, frozen=True, omit_defaults=True):
-    """An edit made, or proposed: then `command` approves it on a terminal."""
-
-    effect: Literal["none", "now", "proposal"]
     command: str = ""
 
 
@@ -324,11 +293,8 @@ class EditBody(Struct, forbid_unknown_fields=True):
     digest: str = ""
 
 
-class SwitchBody(Struct, forbid_unknown_fields=True):
-    """Enables, disables or removes a server, or withdraws its proposal."""
-
-    server: str
-    action: Literal["enable", "disable", "remove", "withdraw"]
+SwitchBody = _ServerAction[Literal["enable", "disable", "remove", "withdraw"]]
+"""Enables, disables or removes a server, or withdraws its proposal."""
 
 
 class ProposalInfo(Struct, frozen=True, omit_defaults=True):
@@ -359,25 +325,18 @@ class ServerDetails(Struct, omit_defaults=True):
     fix: str = ""
 
 
-class LoginBody(Struct, forbid_unknown_fields=True):
-    """Starts a login to a remote server."""
-
-    server: str
-
-
-class LoginNews(Struct, frozen=True, omit_defaults=True, tag_field="type"):
-    """News of a login."""
-
-
-class LoginPage(LoginNews, frozen=True, omit_defaults=True, tag="page"):
+class LoginPage(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="page"):
     """The issuer's page, to open on the hub's machine."""
 
     url: str
     issuer: str
 
 
-class LoginEnded(LoginNews, frozen=True, omit_defaults=True, tag="ended"):
+class LoginEnded(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="ended"):
     """The outcome as a sentence; `code` is set on failure."""
 
     text: str
     code: str = ""
+
+
+LoginNews = LoginPage | LoginEnded

@@ -62,13 +62,24 @@ class RefusedInfo(Struct, frozen=True, omit_defaults=True):
     entry: str | UnsetType = UNSET
 
 
-class TrafficInfo(Struct, frozen=True):
+class TrafficInfo(Struct):
     """A server's connections to allowed hosts: total, open, and bytes."""
 
     connections: int
     open: int
     sent: int
     received: int
+
+    def begin(self) -> None:
+        self.connections += 1
+        self.open += 1
+
+    def end(self) -> None:
+        self.open -= 1
+
+    def count(self, *, sent: int = 0, received: int = 0) -> None:
+        self.sent += sent
+        self.received += received
 
 
 class SandboxInfo(Struct, frozen=True, omit_defaults=True):

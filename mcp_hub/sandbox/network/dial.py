@@ -20,7 +20,8 @@ import msgspec
 from anyio.abc import SocketAttribute, SocketStream
 
 from mcp_hub.addresses import Address, HostRule, address_of, authority_of, special_kind
-from mcp_hub.sandbox.network.interface import RefusedKind, Traffic
+from mcp_hub.protocol.rest.servers import TrafficInfo
+from mcp_hub.sandbox.network.interface import RefusedKind
 
 Resolve = Callable[[str], Awaitable[Sequence[Address]]]
 """A name's addresses, in order. Raises `OSError` without any."""
@@ -40,14 +41,6 @@ _PARENT: Final = "The proxy of the hub's environment"
 _NOT_OPEN: Final = (OSError, AttributeError, ValueError)
 """Errors of a reset socket, by event loop."""
 _BROKEN: Final = (OSError, anyio.EndOfStream, anyio.BrokenResourceError, h11.RemoteProtocolError)
-
-
-class DialLimits(msgspec.Struct, frozen=True):
-    """Seconds, and bytes of an HTTP head."""
-
-    resolve: float = 10.0
-    connect: float = 15.0
-    head: int = 32 << 10
 
 
 class Denied(Exception):
@@ -97,11 +90,11 @@ class End:
     """
 
     def __init__(
-        self, stream: SocketStream, traffic: Traffic | None = None, *, pending: bytes = b"", is_proxy: bool = False,
+        self, stream: SocketStream, traffic: TrafficInfo | None = None, *, pending: bytes = b"", is_proxy: bool = False,
         authorization: bytes | None = None,
     ) -> None:  # fmt: skip
         self._stream = stream
-        self._traffic = Traffic() if traffic is None else traffic
+        self._traffic = TrafficInfo(0, 0, 0, 0) if traffic is None else traffic
         self._pending = pending
         self.moved = 0
         self.is_proxy = is_proxy
@@ -158,16 +151,20 @@ class _Parent(msgspec.Struct, frozen=True):
 
 
 class Dialer:
-    """Connects to hosts. `observe` is a learning run's."""
+    """Connects to hosts, `lookup` and `connect` seconds at most; `head` in bytes. `observe` is a learning run's."""
 
-    def __init__(self, resolve: Resolve, via: Via, limits: DialLimits, observe: Observe | None = None) -> None:
+    def __init__(
+        self, resolve: Resolve, via: Via, observe: Observe | None = None, *, lookup: float, connect: float, head: int
+    ) -> None:
         self._resolve = resolve
         self._via = via
-        self._limits = limits
+        self._lookup = lookup
+        self._connect = connect
+        self._head = head
         self._observe = observe
 
     async def open(
-        self, target: HostPort, rules: Sequence[HostRule], traffic: Traffic, lookups: anyio.CapacityLimiter
+        self, target: HostPort, rules: Sequence[HostRule], traffic: TrafficInfo, lookups: anyio.CapacityLimiter
     ) -> End:
         """A connection to an allowed target. Raises `Denied`."""
         judge(target, rules)
@@ -184,8 +181,8 @@ class Dialer:
         if target.scheme == "http":
             return End(stream, traffic, is_proxy=True, authorization=parent.authorization)
         try:
-            with anyio.fail_after(self._limits.connect):
-                return End(stream, traffic, pending=await _tunnel(stream, parent, target, self._limits.head))
+            with anyio.fail_after(self._connect):
+                return End(stream, traffic, pending=await _tunnel(stream, parent, target, self._head))
         except BaseException as exc:
             await anyio.aclose_forcefully(stream)
             if isinstance(exc, TimeoutError):
@@ -200,7 +197,7 @@ class Dialer:
         if (address := address_of(target.host)) is not None:
             return [address]  # its own rule names it
         try:
-            with anyio.fail_after(self._limits.resolve):
+            with anyio.fail_after(self._lookup):
                 async with lookups:
                     addresses = await self._resolve(target.host)
         except TimeoutError:
@@ -222,7 +219,7 @@ class Dialer:
     async def _first(self, target: HostPort, addresses: Sequence[Address], rules: Sequence[HostRule]) -> SocketStream:
         """The first address that accepts. Raises `Denied`."""
         is_late = True
-        with anyio.move_on_after(self._limits.connect) as total:
+        with anyio.move_on_after(self._connect) as total:
             for number, address in enumerate(addresses, 1):
                 with anyio.move_on_after(_NEXT if number < len(addresses) else None) as scope:
                     try:
@@ -244,7 +241,7 @@ class Dialer:
 
     async def _to_parent(self, parent: _Parent, target: HostPort) -> SocketStream:
         try:
-            with anyio.fail_after(self._limits.connect):
+            with anyio.fail_after(self._connect):
                 return await anyio.connect_tcp(parent.host, parent.port)
         except (TimeoutError, OSError):
             raise Denied(502, "destination_unavailable", f"{_PARENT} cannot be reached.") from None

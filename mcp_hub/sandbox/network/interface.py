@@ -13,7 +13,7 @@ from contextlib import suppress
 from threading import Lock
 from typing import Final, Literal, Protocol
 
-import msgspec
+from msgspec import UNSET
 
 from mcp_hub.addresses import HostRule as HostRule
 from mcp_hub.addresses import normal_host
@@ -21,6 +21,8 @@ from mcp_hub.clock import wall_time
 from mcp_hub.config.findings import on_one_line, quoted
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
+from mcp_hub.protocol.rest.servers import RefusedInfo, TrafficInfo
+from mcp_hub.protocol.shape.stream_events import timestamp
 
 log = get_logger(__name__)
 
@@ -51,45 +53,6 @@ _KEYS: Final[Mapping[RefusedKind, str]] = {
 }  # fmt: skip
 
 
-class RefusedTarget(msgspec.Struct, frozen=True):
-    """Something refused `count` times, last `at` Unix seconds.
-
-    Texts are escaped, masked and cut. `entry` under `key` would allow it.
-    """
-
-    kind: RefusedKind
-    target: str
-    reason: str
-    at: float
-    count: int = 1
-    entry: str = ""
-
-    @property
-    def key(self) -> str:
-        """The rule's key: `net`, `sockets`, `read` or `write`; empty for a limit."""
-        return _KEYS[self.kind]
-
-
-class Traffic(msgspec.Struct):
-    """One server's connections and bytes."""
-
-    connections: int = 0
-    open: int = 0
-    sent: int = 0
-    received: int = 0
-
-    def begin(self) -> None:
-        self.connections += 1
-        self.open += 1
-
-    def end(self) -> None:
-        self.open -= 1
-
-    def count(self, *, sent: int = 0, received: int = 0) -> None:
-        self.sent += sent
-        self.received += received
-
-
 class Refusals:
     """A server's latest 64 refusals with counts; `total` counts all.
 
@@ -101,8 +64,8 @@ class Refusals:
         self._server = server
         self._lock = Lock()
         self._before = 0
-        self.traffic = Traffic()
-        self._latest: deque[RefusedTarget] = deque(maxlen=_KEPT)
+        self.traffic = TrafficInfo(0, 0, 0, 0)
+        self._latest: deque[RefusedInfo] = deque(maxlen=_KEPT)
 
     @property
     def has_new(self) -> bool:
@@ -115,7 +78,7 @@ class Refusals:
     def note(self, kind: RefusedKind, target: str, reason: str, entry: str = "") -> None:
         """Counts a refusal, maybe logs it."""
         text, because = _escaped(target), _escaped(reason)
-        line = entry if is_literal(entry) and _escaped(entry) == entry else ""
+        has_entry = bool(entry) and is_literal(entry) and _escaped(entry) == entry
         with self._lock:
             self.total = total = self.total + 1
             count = 1
@@ -124,13 +87,15 @@ class Refusals:
                     count += earlier.count
                     self._latest.remove(earlier)
                     break
-            self._latest.append(
-                RefusedTarget(kind=kind, target=text, reason=because, at=wall_time(), count=count, entry=line)
+            key, line = (_KEYS[kind], entry) if has_entry else (UNSET, UNSET)
+            refused = RefusedInfo(
+                kind=kind, target=text, reason=because, at=timestamp(wall_time()), count=count, key=key, entry=line
             )
+            self._latest.append(refused)
         if total <= _LOGGED or total & (total - 1) == 0:
             log.info("sandbox_refused", upstream=self._server, target=text, reason=because, total=total)
 
-    def latest(self) -> list[RefusedTarget]:
+    def latest(self) -> list[RefusedInfo]:
         """Newest first."""
         with self._lock:
             return list(reversed(self._latest))

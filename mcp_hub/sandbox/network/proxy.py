@@ -18,7 +18,7 @@ from mcp_hub.addresses import HostRule
 from mcp_hub.aio import Bell
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide, visible
-from mcp_hub.sandbox.network.dial import Denied, Dialer, DialLimits, End, Observe, Resolve, Via, system_resolver
+from mcp_hub.sandbox.network.dial import Denied, Dialer, End, Observe, Resolve, Via, system_resolver
 from mcp_hub.sandbox.network.interface import Refusals
 from mcp_hub.sandbox.network.requests import PlainExchange, ProxyRequest, parse_head, read_head
 
@@ -36,7 +36,7 @@ _Arrival = tuple[str, Sequence[HostRule], Refusals]
 
 
 class _ProxyLimits(msgspec.Struct, frozen=True):
-    """One server's limits: connections at a time, and seconds.
+    """One server's limits: connections at a time, seconds, and bytes of an HTTP `head`.
 
     `request`: for a head; `waiting`: between requests; `idle`: without a byte; `half_closed`: the same once one side
     has closed.
@@ -47,7 +47,9 @@ class _ProxyLimits(msgspec.Struct, frozen=True):
     waiting: float = 60.0
     idle: float = 1800.0
     half_closed: float = 60.0
-    dial: DialLimits = DialLimits()
+    lookup: float = 10.0
+    connect: float = 15.0
+    head: int = 32 << 10
 
 
 class HostProxy:
@@ -60,8 +62,10 @@ class HostProxy:
         self, *, resolve: Resolve | None = None, via: Via = lambda url: None, limits: _ProxyLimits | None = None,
         observe: Observe | None = None,
     ) -> None:  # fmt: skip
-        self._limits = limits or _ProxyLimits()
-        self._dialer = Dialer(resolve or system_resolver(), via, self._limits.dial, observe)
+        self._limits = limits = limits or _ProxyLimits()
+        self._dialer = Dialer(
+            resolve or system_resolver(), via, observe, lookup=limits.lookup, connect=limits.connect, head=limits.head
+        )
         self._is_running = False
         self._arrived: deque[socket.socket] = deque()
         self._connections: dict[socket.socket, _Arrival] = {}
@@ -179,7 +183,7 @@ class _Session:
                 return None
         try:
             with anyio.fail_after(self._limits.request):
-                raw = await read_head(self._near, self._buffer, self._limits.dial.head)
+                raw = await read_head(self._near, self._buffer, self._limits.head)
         except TimeoutError:
             reason = f"the head of a request did not arrive within {self._limits.request:g} s"
             raise Denied(408, "connection_read_timeout", reason) from None
@@ -210,7 +214,7 @@ class _Session:
 
     async def _exchange(self, head: ProxyRequest) -> bool:
         far = await self._open(head)
-        exchange = PlainExchange(self._near, head, bytes(self._buffer), self._limits.dial.head)
+        exchange = PlainExchange(self._near, head, bytes(self._buffer), self._limits.head)
         self._buffer.clear()
         failure: Exception | None = None
         try:

@@ -118,6 +118,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def key(self) -> BatchKey:
+        """The key under which it is stored."""
         ended = floats(self.ended)
         return BatchKey(hub=self.hub, base=self.base, first=ended[0], last=ended[-1], calls=len(ended))
 

@@ -1,4 +1,4 @@
-"""Decides about a worker's posts for one call. Sans-I/O; every refusal is a `PostRefused`.
+"""Decides about a worker's posts for one call. Sans-I/O; every refusal is a `Rejected`.
 
 A post is a batch of events, numbered 1, 2, 3… per call, and taken whole or refused without effect. A repeated post has
 no effect. Posts of an earlier epoch (registration) are refused.
@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from mcp_hub.call import Post
-from mcp_hub.errors import PostRefused, RpcError
+from mcp_hub.errors import Rejected, RpcError
 from mcp_hub.events import Completed, Delta, Failed, InputRequired
 from mcp_hub.globs import late
 from mcp_hub.masking import hide_head
@@ -26,20 +26,20 @@ _NAME: Final = late("[^\x00-\x1f\x7f-\x9f]{1,1024}")
 _TEXT: Final = msgspec.Raw(b'"text"')
 
 
-def stale(sent: int, epoch: int) -> PostRefused:
+def stale(sent: int, epoch: int) -> Rejected:
     """The refusal of an old epoch."""
     text = f"Epoch {sent} is not the current one, {epoch}: the executor was registered again."
-    return PostRefused("stale_epoch", text, epoch=epoch)
+    return Rejected("stale_epoch", text, epoch=epoch)
 
 
-def too_large(subject: str, limit: int, unit: str = "bytes") -> PostRefused:
+def too_large(subject: str, limit: int, unit: str = "bytes") -> Rejected:
     """The refusal of a size over a fixed limit."""
-    return PostRefused("too_large", f"{subject} has more than {limit} {unit}.", limit=limit)
+    return Rejected("too_large", f"{subject} has more than {limit} {unit}.", limit=limit)
 
 
-def malformed(text: str) -> PostRefused:
+def malformed(text: str) -> Rejected:
     """The refusal of an invalid request."""
-    return PostRefused("malformed", text)
+    return Rejected("malformed", text)
 
 
 class ExecutorLimits(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ class Production:
         self.ended = False
 
     def receive(self, post: Post, epoch: int) -> _Taken | None:
-        """The content of the post; None for a duplicate. `epoch` is the current one. Raises `PostRefused`."""
+        """The content of the post; None for a duplicate. `epoch` is the current one. Raises `Rejected`."""
         seq = self.taken + 1 if post.seq is None else post.seq
         if not self._is_next(epoch if post.epoch is None else post.epoch, seq, epoch):
             return None
@@ -102,7 +102,7 @@ class Production:
         if len(events) > self.credit:
             credit = plural(self.credit, "event")
             text = f"Readers are behind: {credit} can be taken now, not {len(events)}. Post again later."
-            raise PostRefused("no_credit", text, credit=self.credit)
+            raise Rejected("no_credit", text, credit=self.credit)
         content = [event for event in events if isinstance(event, Delta) and event.channel == "content"]
         ending = self._ending(post, content) if post.complete else None
         self.taken, self._epoch = seq, epoch
@@ -137,10 +137,10 @@ class Production:
         if seq <= self.taken and sent == self._epoch:
             return False
         if self.ended:
-            raise PostRefused("call_ended", "The call has ended: nothing more can be posted.")
+            raise Rejected("call_ended", "The call has ended: nothing more can be posted.")
         if seq != self.taken + 1:
             expected = self.taken + 1
-            raise PostRefused("gap", f"Post {seq} leaves a gap: the next one is {expected}.", expected=expected)
+            raise Rejected("gap", f"Post {seq} leaves a gap: the next one is {expected}.", expected=expected)
         return True
 
     def _asked_by(self, events: Sequence[Produced]) -> set[str]:
@@ -244,7 +244,7 @@ def _read_event(raw: RawJson, where: str) -> Produced:
 
 
 def read_tools(tools: Sequence[RawJson], max_tools: int, size: int) -> dict[str, bytes]:
-    """Unchanged definitions by name: at most `max_tools`, and `size` bytes together. Raises `PostRefused`."""
+    """Unchanged definitions by name: at most `max_tools`, and `size` bytes together. Raises `Rejected`."""
     for count, limit, unit in ((len(tools), max_tools, "tools"), (sum(map(len, tools)), size, "bytes")):
         if count > limit:
             raise too_large("The list of tools", limit, unit)
@@ -260,7 +260,7 @@ def read_tools(tools: Sequence[RawJson], max_tools: int, size: int) -> dict[str,
 
 
 def _decoded(raw: RawJson, where: str, type_: type[T]) -> T:
-    """Also raises `PostRefused` for bad JSON in parts that `type_` skips."""
+    """Also raises `Rejected` for bad JSON in parts that `type_` skips."""
 
     def decode() -> T:
         msgspec.json.decode(raw)

@@ -15,7 +15,7 @@ import msgspec
 
 from mcp_hub.call import Call, CallChannel, Post
 from mcp_hub.clock import Clock
-from mcp_hub.errors import Busy, ExecutorLost, InvalidParams, NotKept, PostRefused, RpcError, UnknownEntry
+from mcp_hub.errors import Busy, ExecutorLost, InvalidParams, Rejected, RpcError, UnknownEntry
 from mcp_hub.events import Completed, Failed, InputRequired
 from mcp_hub.ids import ids
 from mcp_hub.logs import get_logger
@@ -62,7 +62,7 @@ class ExecutorUpstream(LocalSource):
         self._snapshot = self._listed()
 
     def register(self, principal: str, executor_id: str, tools: Sequence[RawJson], lease: float = 60.0) -> int:
-        """Registers a worker for 5 to 3,600 seconds and returns its epoch. Raises `PostRefused`.
+        """Registers a worker for 5 to 3,600 seconds and returns its epoch. Raises `Rejected`.
 
         Calls that the previous epoch fetched are lost.
         """
@@ -98,13 +98,13 @@ class ExecutorUpstream(LocalSource):
         return self._executors[key]
 
     def remove(self, principal: str, executor_id: str) -> None:
-        """Removes the executor and ends its calls. Raises `PostRefused`."""
+        """Removes the executor and ends its calls. Raises `Rejected`."""
         self._drop(self._find(principal, executor_id), "was removed")
 
     async def calls(self, principal: str, executor_id: str, epoch: int, limit: int, wait: float = 30.0) -> list[Offer]:
         """Up to `limit` offers, each once; waits for one up to `wait` seconds or half the lease.
 
-        Raises `PostRefused`, also if the executor is removed meanwhile.
+        Raises `Rejected`, also if the executor is removed meanwhile.
         """
         if limit < 1:
             raise malformed(f"The number of offers has to be 1 or more, not {limit}.")
@@ -118,7 +118,7 @@ class ExecutorUpstream(LocalSource):
         return []
 
     async def post(self, principal: str, tool_call_id: str, post: Post) -> _Posted:
-        """Takes a post and returns when it is stored. Raises `PostRefused` and `NotKept`."""
+        """Takes a post and returns when it is stored. Raises `Rejected`."""
         await self._catch_up(tool_call_id, len(post.events))
         posted = self._take(principal, tool_call_id, post)
         await self._until_stored(tool_call_id)
@@ -131,7 +131,9 @@ class ExecutorUpstream(LocalSource):
             with anyio.move_on_after(self._limits.keeping) as waiting:
                 await channel.until_stored(whole=work is None)
             if waiting.cancelled_caught:
-                raise NotKept(self._limits.keeping)
+                seconds = self._limits.keeping
+                text = f"The store did not take this within {seconds:g} s. Post it again under the same number."
+                raise Rejected("not_kept", text)
 
     async def _catch_up(self, id_: str, needed: int) -> int:
         """The call's credit; waits for readers if it is below `needed`."""
@@ -186,7 +188,7 @@ class ExecutorUpstream(LocalSource):
     def _find(self, principal: str, executor_id: str, epoch: int | None = None) -> Executor:
         if (executor := self._executors.get((principal, executor_id))) is None:
             text = f'Executor "{hide_head(executor_id, 200)}" is unknown. Register it.'
-            raise PostRefused("unknown_executor_or_call", text)
+            raise Rejected("unknown_executor_or_call", text)
         if epoch is not None and epoch != executor.epoch:
             raise stale(epoch, executor.epoch)
         return executor
@@ -267,19 +269,19 @@ class ExecutorUpstream(LocalSource):
         return self._snapshot
 
 
-def _unknown(tool_call_id: str) -> PostRefused:
+def _unknown(tool_call_id: str) -> Rejected:
     """Hides whether the call is another principal's."""
-    return PostRefused("unknown_executor_or_call", f'Tool call "{hide_head(tool_call_id, 200)}" is unknown.')
+    return Rejected("unknown_executor_or_call", f'Tool call "{hide_head(tool_call_id, 200)}" is unknown.')
 
 
 def _check(unit: str, name: str, count: int, maximum: int) -> None:
     if count > maximum:
         text = f"The hub takes at most {maximum} {unit}. Remove one, or try again later."
-        raise PostRefused("busy", text, limit=name, most=maximum)
+        raise Rejected("busy", text, limit=name, most=maximum)
 
 
-def _taken(tool: str, holder: str | None) -> PostRefused:
+def _taken(tool: str, holder: str | None) -> Rejected:
     """`holder` is None for another principal's executor."""
     whose = "an executor of another principal" if holder is None else f'executor "{holder}"'
     members = {} if holder is None else {"holder": holder}
-    return PostRefused("name_taken", f'Tool "{tool}": {whose} has this name. Use another name.', **members)
+    return Rejected("name_taken", f'Tool "{tool}": {whose} has this name. Use another name.', **members)

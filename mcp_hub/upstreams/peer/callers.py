@@ -18,7 +18,7 @@ from mcp_hub.events import Completed, Log
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head, shown
 from mcp_hub.protocol.definitions.messages import repaired_result
-from mcp_hub.protocol.definitions.models import SHORT, ShortTexts, is_readable
+from mcp_hub.protocol.definitions.models import SHORT, is_readable, short_texts
 from mcp_hub.protocol.eras import LOG_LEVELS, level_admits
 from mcp_hub.protocol.extensions import has_mark, without_mark
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, read_as
@@ -168,7 +168,6 @@ _MOST_LOGGED: Final = 64
 _MOST_ROOTS: Final = 1024
 """Sessions whose changes of roots are stored, the most recent."""
 
-_short_texts: Final = msgspec.json.Decoder(ShortTexts).decode
 _LATE: Final = 1.0
 """Seconds after a response in which log messages of its call may come, over another stream."""
 _MOST_LATE: Final = 32
@@ -339,7 +338,7 @@ def completed(call: Call, result: RawJson, era: Era) -> Completed:
     """A result that clients can read, without the server's mark."""
     if call.method == "tools/call" and len(result) < SHORT:  # most are texts without `_meta`, which every client reads
         try:
-            texts = _short_texts(result)
+            texts = short_texts(result)
         except (msgspec.DecodeError, RecursionError):
             pass
         else:

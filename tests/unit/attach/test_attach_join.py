@@ -89,7 +89,7 @@ def starting(folder: Path, hubs: list[FakeHub], *statuses: str) -> Callable[[flo
 
 def test_a_hub_is_started_where_nobody_holds_the_lock(tmp_path: Path, started: list[FakeHub]) -> None:
     joined = join(str(tmp_path), SAID, starting(tmp_path, started, "ok"))
-    joined.pipes.close()
+    joined.close()
     assert joined.fields["status"] == "ok" and len(started) == 1
     assert started[0].hellos[0]["cwd"] == "/"
 
@@ -100,7 +100,7 @@ def test_clients_that_come_at_once_start_one_hub(tmp_path: Path, started: list[F
     def client() -> None:
         joined = join(str(tmp_path), SAID, starting(tmp_path, started, "ok"))
         done.append(joined.fields["status"])
-        joined.pipes.close()
+        joined.close()
 
     threads = [threading.Thread(target=client) for _ in range(20)]
     for thread in threads:
@@ -149,7 +149,7 @@ def test_a_socket_that_a_killed_hub_left_behind_is_no_hub(tmp_path: Path, starte
         (tmp_path / SOCKET).unlink()
         started.append(FakeHub(tmp_path, "ok"))
 
-    join(str(tmp_path), SAID, start).pipes.close()
+    join(str(tmp_path), SAID, start).close()
     assert len(started) == 1
 
 
@@ -159,13 +159,13 @@ def test_an_older_hub_retires_once_and_its_successor_is_taken_whatever_its_build
     old = FakeHub(tmp_path, "retire")
     started.append(old)
     joined = join(str(tmp_path), SAID, starting(tmp_path, started, "ok"))
-    joined.pipes.close()
+    joined.close()
     assert "final" not in old.hellos[0] and started[1].hellos[0]["final"] == "1"
 
 
 def test_a_hub_that_ends_before_it_has_the_pipes_is_followed_by_another(tmp_path: Path, started: list[FakeHub]) -> None:
     started.append(FakeHub(tmp_path, "leaves"))
-    join(str(tmp_path), SAID, starting(tmp_path, started, "ok")).pipes.close()
+    join(str(tmp_path), SAID, starting(tmp_path, started, "ok")).close()
     assert [len(hub.hellos) for hub in started] == [1, 1]
 
 
@@ -196,13 +196,13 @@ def test_clients_of_a_newer_build_share_one_hub_beside_an_older_one_that_is_in_u
         older = FakeHub(Path(folder), "busy")
         try:
             for _ in range(2):
-                joined("").pipes.close()
+                joined("").close()
             (newer,) = started
             assert str(newer.folder) == successor_folder(folder, "/a.yaml", [], env) and len(older.hellos) == 1
         finally:
             older.end()
-        joined("").pipes.close()
+        joined("").close()
         assert started == [newer] and len(newer.hellos) == 3, "it is used as long as it lives"
         newer.end()
-        joined("").pipes.close()
+        joined("").close()
         assert [hub.folder for hub in started] == [newer.folder, Path(folder)]

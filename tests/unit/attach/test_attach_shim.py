@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.attach.join import HubPipes, Joined, NotJoined, piped
+from mcp_hub.attach.join import HubPipes, NotJoined, piped
 from mcp_hub.attach.shim import Shim
 
 WAIT = 240.0
@@ -75,11 +75,13 @@ class Client:
         except SystemExit as ended:
             self.code = ended.code
 
-    def _joined(self, streams: str) -> Joined:
+    def _joined(self, streams: str) -> HubPipes:
         if self.failures:
             self.failures -= 1
             raise NotJoined("nobody is there")
-        return Joined(self._pair(streams), {"status": "ok", "resumes": "1"})
+        pipes = self._pair(streams)
+        pipes.fields = {"status": "ok", "resumes": "1"}
+        return pipes
 
     def _own(self) -> HubPipes:
         self.private += 1

@@ -12,7 +12,7 @@ from mcp_hub.catalog.pins import Fingerprint, Record, encoded, findings_of, fing
 from mcp_hub.catalog.trust.approvals import record_key
 from mcp_hub.cli import main
 from mcp_hub.cli.commands import approve as module
-from mcp_hub.cli.trials import Boxed
+from mcp_hub.cli.trials import Trial
 from mcp_hub.onboarding.servers_file.proposals import ProposedEdit, proposals_of
 from mcp_hub.onboarding.servers_file.servers_file import ServersFile
 from mcp_hub.stores.keyed_files import KeyedFiles
@@ -285,7 +285,7 @@ def test_edit_is_never_approved_without_a_person(place: Place, edits: Edits, mon
 def test_new_server_of_a_page_is_written_with_its_secret_in_a_file(
     place: Place, edits: Edits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "boxed", lambda file, servers, *_, **__: Boxed(servers))
+    monkeypatch.setattr(module, "boxed", lambda file, servers, *_, **__: Trial(servers=servers))
     edits.put("fresh", command="id", env={"API_KEY": "q1w2e3r4t5y6u7"})
     done = place.run("fresh", said="y\n")
     assert done.exit_code == 0 and "q1w2e3r4t5y6u7" in done.output, "the person reads all of it"

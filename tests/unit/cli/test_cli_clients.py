@@ -11,7 +11,7 @@ from mcp_hub.config.load.foreign import CONVENTIONS, client_of, place_of_servers
 from mcp_hub.config.schema.clients import BUILT_IN_CLIENTS
 from mcp_hub.edit.entries import read_data
 from mcp_hub.errors import ConfigError
-from mcp_hub.onboarding.clients.entries import Command, Endpoint, filled
+from mcp_hub.onboarding.clients.entries import Command, filled, filled_with_url
 from mcp_hub.onboarding.clients.model import SYSTEMS, Client, System, Where
 from mcp_hub.onboarding.clients.reading import (
     client_files,
@@ -110,7 +110,7 @@ def test_each_client_gets_the_entry_that_it_documents_in_its_file_on_each_system
     layout = layout_of(None, client.places[-1])
     stdio, http = ENTRIES[client.name]
     assert filled(layout.stdio, HUB) == stdio
-    assert (layout.http and filled(layout.http, Endpoint(URL))) == http
+    assert (layout.http and filled_with_url(layout.http, URL)) == http
     for system, path in zip(SYSTEMS, FILES[client.name], strict=True):
         assert [file.path for file in hub_files(client, Where(system, HOME, {}))] == [HOME / path], system
 
@@ -126,7 +126,7 @@ def test_each_client_gets_the_entry_that_it_documents_in_its_file_on_each_system
 def test_token_of_the_hub_is_a_variable_in_the_way_of_the_client(name: str, entry: Any) -> None:
     client = CLIENTS[name]
     template = client.places[-1].layouts[-1].http
-    assert template is not None and filled(template, Endpoint(URL, client.token)) == entry
+    assert template is not None and filled_with_url(template, URL, client.token) == entry
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from mcp_hub.onboarding import files
 from mcp_hub.onboarding.changes import acts
 from mcp_hub.onboarding.changes.acts import Acts, FileChange
-from mcp_hub.onboarding.changes.written import WrittenEntries, WrittenEntry, client_installs, lost_entries
+from mcp_hub.onboarding.changes.written import ClientRecords, WrittenEntry, client_installs, lost_entries
 from mcp_hub.onboarding.clients.table import CLIENTS
 from mcp_hub.onboarding.files import BACKUP, FileRefused
 from mcp_hub.stores.locks import lock_file, take
@@ -92,7 +92,7 @@ def test_link_that_a_person_put_in_place_of_the_file_stays(file: Path, done: Act
     file.rename(moved)
     file.symlink_to(moved)
     undone = done.undo()
-    assert undone is not None and undone.files[0].path == file
+    assert undone is not None and undone.files[0][0] == file
     assert file.is_symlink() and moved.read_bytes() == b"before"
 
 
@@ -138,11 +138,11 @@ def test_file_that_was_changed_since_keeps_no_other_from_being_restored(file: Pa
     done.do("test", [FileChange(file, to(b"after")), FileChange(other, to(b"x"))])
     file.write_bytes(b"edited")
     act = done.undo()
-    assert act is not None and [bool(one.result.problems) for one in act.files] == [False, True]
+    assert act is not None and [bool(result.problems) for _, result in act.files] == [False, True]
     assert (file.read_bytes(), other.exists()) == (b"edited", False)
-    saved = act.files[1].saved
+    saved = act.files[1][1].saved
     assert saved is not None and (saved.read_bytes(), saved.stat().st_mode & 0o777) == (b"before", 0o600)
-    assert str(file) in act.files[1].result.problems[0] and done.undo() is None
+    assert str(file) in act.files[1][1].problems[0] and done.undo() is None
 
 
 def test_acts_are_undone_one_by_one_and_only_so_many_are_kept(
@@ -218,20 +218,20 @@ def test_editor_writes_when_the_other_program_could_not(file: Path, done: Acts) 
 
 def test_lost_entries_are_those_that_clients_dropped(tmp_path: Path) -> None:
     state = tmp_path / "state"
-    written = WrittenEntries(state)
+    written = ClientRecords(state)
     names = ("cursor", "codex", "goose", "warp", "nothing")
     paths = [tmp_path / name for name in ("mcp.json", "config.toml", "config.yaml", "gone/mcp.json", "x")]
     entries = [WrittenEntry(name, str(path), ("--http",)) for name, path in zip(names, paths, strict=True)]
     for entry in entries:
-        written.add(entry)
-        written.add(entry)
+        written.add_entry(entry)
+        written.add_entry(entry)
     paths[0].write_text('{"mcpServers": {"mcp-hub": {}}}')
     paths[1].write_text("[mcp_servers.other]\n")
     paths[2].write_text("extensions: {broken\n")
     assert lost_entries(state) == [entries[1]]
     paths[0].unlink()
     assert lost_entries(state) == entries[:2]
-    written.remove(paths[0])
+    written.remove_entry(paths[0])
     assert lost_entries(state) == entries[1:2]
 
 
@@ -247,7 +247,7 @@ def test_the_state_of_each_client_on_this_machine_is_found(tmp_path: Path) -> No
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     lost = WrittenEntry("claude-code", str(tmp_path / ".claude.json"), ("--config", "a b"))
-    WrittenEntries(tmp_path / "state").add(lost)
+    ClientRecords(tmp_path / "state").add_entry(lost)
     env = {"HOME": str(tmp_path), "MCP_HUB_STATE_DIR": str(tmp_path / "state")}
     found = {one.client: one for one in client_installs(env)}
     assert len(found) == len(CLIENTS)

@@ -21,7 +21,7 @@ from mcp_hub.cli.render.notices import notices
 from mcp_hub.cli.render.servers import status_of
 from mcp_hub.codes.tables import CODES, COMMANDS, SERVERS
 from mcp_hub.errors import ConfigError, StartFailed
-from mcp_hub.onboarding.changes.written import WrittenEntries, WrittenEntry
+from mcp_hub.onboarding.changes.written import ClientRecords, WrittenEntry
 from mcp_hub.protocol.rest.servers import FlagInfo, ServerInfo
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.process import commands
@@ -285,7 +285,7 @@ def test_a_client_gets_its_entry_back(env: Mapping[str, str], tmp_path: Path) ->
     file.parent.mkdir()
     file.write_text('{"mcpServers": {"other": {"command": "x"}}}')
     config = str(tmp_path / "servers.yaml")
-    WrittenEntries(tmp_path / "state").add(WrittenEntry("cursor", str(file), ("--config", config)))
+    ClientRecords(tmp_path / "state").add_entry(WrittenEntry("cursor", str(file), ("--config", config)))
     left = run()
     assert left.exit_code == 3 and "client_entry_lost: Cursor has lost the hub" in left.output
     fixed = run("--fix", "--json")

@@ -11,9 +11,10 @@ import pytest
 import yaml
 
 from mcp_hub.edit.entries import put
+from mcp_hub.errors import HubError
 from mcp_hub.onboarding.changes.written import lost_entries
 from mcp_hub.onboarding.clients import programs
-from mcp_hub.onboarding.clients.entries import Command, Installation, NoCommand, hub_command
+from mcp_hub.onboarding.clients.entries import Command, hub_command
 from mcp_hub.onboarding.clients.table import CLIENTS
 from tests.unit.cli.test_cli_install import CANARY, SERVERS, Home
 
@@ -42,22 +43,22 @@ def program(path: Path) -> Path:
 
 
 def test_command_is_that_of_the_installation(tmp_path: Path) -> None:
-    installation = Installation(tmp_path / "bin", tmp_path / "bin/python")
-    assert hub_command(installation, {}, ("a",)) == Command(str(tmp_path / "bin/python"), ("-m", "mcp_hub", "a"))
+    scripts, python = tmp_path / "bin", str(tmp_path / "bin/python")
+    assert hub_command({}, ("a",), scripts, python) == Command(python, ("-m", "mcp_hub", "a"))
     script = program(tmp_path / "bin/mcp-hub")
-    assert hub_command(installation, {}, ("a",)) == Command(str(script), ("a",))
+    assert hub_command({}, ("a",), scripts, python) == Command(str(script), ("a",))
 
 
 @pytest.mark.parametrize("variable", [None, "UV_CACHE_DIR"])
 def test_throw_away_installation_is_started_through_uvx(tmp_path: Path, variable: str | None) -> None:
     folder = "cache" if variable else ".cache/uv/archive-v0"
     program(tmp_path / folder / "x/bin/mcp-hub")
-    installation = Installation(tmp_path / folder / "x/bin", tmp_path / folder / "x/bin/python")
+    scripts = tmp_path / folder / "x/bin"
     env = {"PATH": str(tmp_path / "tools")} | ({variable: str(tmp_path / folder)} if variable else {})
-    with pytest.raises(NoCommand):
-        hub_command(installation, env, ())
+    with pytest.raises(HubError):
+        hub_command(env, (), scripts)
     uvx = program(tmp_path / "tools/uvx")
-    command = hub_command(installation, env, ("serve",))
+    command = hub_command(env, ("serve",), scripts)
     assert command.program == str(uvx) and command.args[0].startswith("mcp-hub@") and command.args[1:] == ("serve",)
 
 

@@ -344,7 +344,7 @@ def test_trials_have_a_time_for_each_eight_servers_and_twice_that_for_all(
     monkeypatch.setattr(trials, "can_ask", lambda: waits)
     own = {f"s{number:02}": {"command": "prog", "args": [str(number)]} for number in range(18)}
     file = ServersFile(home / "servers.yaml", os.environ)
-    trial = tried(file, own) if waits is None else boxed(file, own, dict, True, asks=False).trial
+    trial = tried(file, own) if waits is None else boxed(file, own, dict, True, asks=False)
     assert seen == limits and not trial.passed
     assert [*trial.refused.values()] == ["late"] * (18 - late) + ["others took all the time"] * late
     assert "Eight have two minutes, all four; without a terminal 20 and 40 s." in PAGE.read_text()

@@ -14,6 +14,7 @@ from mcp_hub.formats.calls import read_calls, write_results
 from mcp_hub.formats.providers import FORMATS, PROVIDERS, Format, format_named
 from mcp_hub.formats.records import Exported
 from mcp_hub.formats.tools import ToolGroup, export, read_tools, server_groups, write_found
+from mcp_hub.protocol.rest.calls import LossInfo
 from tests.captured import needs_lists
 from tests.unit.formats import documented, sdk_types
 from tests.unit.formats.sdk_types import fits, sdk_type
@@ -181,12 +182,12 @@ def test_the_same_tools_are_the_same_bytes(into: Format) -> None:
 
 def test_losses_say_where_and_what() -> None:
     losses = export(OWN, Format.GEMINI).losses
-    assert ("query", "described", "minLength") in losses["search"]
-    assert ("x-id", "renamed", "x_id_2") in losses["odd_names"]
+    assert LossInfo("query", "described", "minLength") in losses["search"]
+    assert LossInfo("x-id", "renamed", "x_id_2") in losses["odd_names"]
     assert any(loss.kind == "widened" for loss in losses["deep"])
     assert "ping" not in losses
     strict = export(OWN, Format.OPENAI, is_strict=True).losses
-    assert ("", "not_strict", "headers: it takes properties of any name") in strict["free"]
+    assert LossInfo("", "not_strict", "headers: it takes properties of any name") in strict["free"]
 
 
 def test_a_constraint_that_the_subset_cannot_say_is_in_the_description() -> None:

@@ -6,19 +6,19 @@ import jsonschema_rs
 import pytest
 
 from mcp_hub.formats.providers import PROVIDERS, Format
-from mcp_hub.formats.records import Loss
 from mcp_hub.formats.schemas.canonical import canonical
 from mcp_hub.formats.schemas.dialects import ANTHROPIC_STRICT, OPENAI_STRICT
 from mcp_hub.formats.schemas.emitters import plain, strict
 from mcp_hub.formats.schemas.root import merged
 from mcp_hub.formats.schemas.subset import NotStrict
+from mcp_hub.protocol.rest.calls import LossInfo
 
 Json = dict[str, Any]
 
 
-def under(schema: Json, into: Format) -> tuple[Json, list[Loss]]:
+def under(schema: Json, into: Format) -> tuple[Json, list[LossInfo]]:
     """The export of a property `p` with this schema; what it refers to is at the top."""
-    losses: list[Loss] = []
+    losses: list[LossInfo] = []
     top: Json = {key: schema[key] for key in ("$defs", "definitions", "$schema") if key in schema}
     root: Json = {"type": "object", "properties": {"p": schema}, **top}
     return plain(canonical(root, losses), PROVIDERS[into].plain, losses), losses
@@ -33,7 +33,7 @@ def test_an_object_that_is_closed_but_for_a_pattern_is_not_closed_without_it() -
         {"type": "object", "patternProperties": {"^x-": {}}, "additionalProperties": False}, Format.GEMINI
     )
     assert takes(found, {"x-a": 1})
-    assert ("p", "described", "patternProperties") in losses
+    assert LossInfo("p", "described", "patternProperties") in losses
 
 
 @pytest.mark.parametrize("into", [Format.ANTHROPIC, Format.OPENAI, Format.GEMINI])

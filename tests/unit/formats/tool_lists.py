@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.errors import FormatRefused
+from mcp_hub.errors import Rejected
 from tests.captured import captured
 
 TEXT = {"type": "string"}
@@ -80,7 +80,7 @@ def captured_tools() -> list[dict[str, Any]]:
 
 def refused(code: str, function: Callable[..., object], *arguments: Any, **options: Any) -> str:
     """The message with which a call is refused; its code must be this one."""
-    with pytest.raises(FormatRefused) as raised:
+    with pytest.raises(Rejected) as raised:
         function(*arguments, **options)
     assert raised.value.code == code
     return str(raised.value)

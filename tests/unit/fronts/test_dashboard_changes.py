@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mcp_hub.onboarding.changes.written import WrittenEntries, WrittenEntry
+from mcp_hub.onboarding.changes.written import ClientRecords, WrittenEntry
 from mcp_hub.stores.server_logs import last_records
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import ALICE, NARROW, OPERATOR, SSE, problem
@@ -214,7 +214,7 @@ async def test_a_client_that_lost_the_hub_is_shown_and_one_look_is_good_for_seco
     file = tmp_path / ".cursor/mcp.json"
     file.parent.mkdir()
     file.write_text("{}")
-    WrittenEntries(tmp_path / "state").add(WrittenEntry("cursor", str(file)))
+    ClientRecords(tmp_path / "state").add_entry(WrittenEntry("cursor", str(file)))
     async with dashboard_hub(tmp_path) as full:
         for text in ("{}", '{"mcpServers": {"mcp-hub": {}}}'):
             file.write_text(text)

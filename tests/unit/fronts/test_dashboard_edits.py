@@ -13,9 +13,10 @@ from mcp_hub.app.limits import Current
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.fronts.rest.problem import Problem
-from mcp_hub.onboarding.changes.written import ImportedServer, ImportedServers
-from mcp_hub.onboarding.servers_file.proposals import MOST, ProposedEdits
+from mcp_hub.onboarding.changes.written import ClientRecords, ImportedServer
+from mcp_hub.onboarding.servers_file.proposals import MOST, proposals_of
 from mcp_hub.onboarding.servers_file.risks import AT_ONCE, reasons_to_ask, refused_url
+from mcp_hub.onboarding.servers_file.servers_file import ServersFile
 from mcp_hub.protocol.rest.overview import EditBody
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import ALICE, problem
@@ -251,7 +252,8 @@ async def test_proposals_are_bounded_and_a_damaged_file_counts_as_none(peer: Das
         assert (await edit(peer, f"n{number}", {"command": "id"}))["effect"] == "proposal"
     problem(await edit(peer, "more", {"command": "id"}), 409, "proposals_full")
     assert (await edit(peer, "n0", {"command": "other"}))["effect"] == "proposal", "in place of its own"
-    proposals = ProposedEdits(tmp_path / "state", str(peer.app.seen.config))
+    env = {"MCP_HUB_STATE_DIR": str(tmp_path / "state")}
+    proposals = proposals_of(ServersFile(peer.app.seen.config, env))
     assert [one.server for one in proposals.all()][-1] == "n0" and len(proposals.all()) == MOST
     (file,) = (tmp_path / "state" / "proposals").glob("*.json")
     for text in (b"{}", b"[1]", b"\xff", b"[" * 100_000):
@@ -274,7 +276,7 @@ async def test_other_bytes_of_the_file_stay(tmp_path: Path) -> None:
 
 async def test_client_of_an_imported_server_is_named(peer: DashboardPeer, tmp_path: Path) -> None:
     config = str(peer.app.seen.config)
-    ImportedServers(tmp_path / "state").add([ImportedServer("cursor", config, "far", "far")])
+    ClientRecords(tmp_path / "state").add_imported([ImportedServer("cursor", config, "far", "far")])
     assert (await peer.get("/entry?server=far"))["facts"]["client"] == "Cursor"
     assert "client" not in (await peer.get("/entry?server=away"))["facts"]
     schema = await peer.get("/schema")

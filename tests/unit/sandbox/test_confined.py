@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import anyio.from_thread
 import pytest
+from msgspec import UNSET
 
 from mcp_hub.addresses import HostRule
 from mcp_hub.errors import StartFailed
@@ -237,7 +238,10 @@ attempt("tcp", socket.create_connection, {server.getsockname()})
     paths = {path: path for path in (str(other), f"{tmp_path}/run/link")}
     assert entries == {
         target: ("socket", entry)
-        for target, entry in {**paths, "(abstract)": "", "/run/docker.sock": "", str(moved): "", own: ""}.items()
+        for target, entry in {
+            **paths,
+            **dict.fromkeys(("(abstract)", "/run/docker.sock", str(moved), own), UNSET),
+        }.items()
     }
 
 

@@ -15,7 +15,6 @@ import httpx2
 import pytest
 
 from mcp_hub.addresses import Address, HostRule
-from mcp_hub.sandbox.network.dial import DialLimits
 from mcp_hub.sandbox.network.interface import Refusals, loopback_pair
 from mcp_hub.sandbox.network.proxy import HostProxy, _ProxyLimits
 from rigs.clients.install import node
@@ -337,7 +336,7 @@ async def test_addresses_are_tried_in_turn_and_failures_have_their_status() -> N
         await anyio.sleep_forever()
         return []
 
-    async with sandboxed(never, limits=_ProxyLimits(dial=DialLimits(resolve=0.05))) as servers:
+    async with sandboxed(never, limits=_ProxyLimits(lookup=0.05)) as servers:
         assert (await servers.sent(hosts, request)).startswith(b"HTTP/1.1 504 ")
         assert servers.refusals.total == 0  # a failure is not a refusal
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 from anyio.abc import SocketStream
+from msgspec import UNSET
 
 from mcp_hub.addresses import Address, HostRule
 from mcp_hub.sandbox.network.dial import Denied, End, HostPort, checked, judge_path
@@ -309,7 +310,7 @@ async def test_refusals_are_bounded_escaped_and_logged_rarely(capsys: pytest.Cap
         assert all(entry.target.isprintable() and entry.target.isascii() for entry in servers.refusals.latest())
         for entry in ("/run/agent", "/run/${X:-docker}.sock", "/run/\u202e"):
             servers.refusals.note("socket", entry, "", entry)
-        assert [refused.entry for refused in servers.refusals.latest()[:3]] == ["", "", "/run/agent"]
+        assert [refused.entry for refused in servers.refusals.latest()[:3]] == [UNSET, UNSET, "/run/agent"]
 
 
 async def test_unread_answer_is_not_collected() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from mcp_hub.catalog.pins import read as read_approvals
 from mcp_hub.cli.access.running import recorded, running_hubs
-from mcp_hub.onboarding.changes.written import _KEY, WrittenEntries
+from mcp_hub.onboarding.changes.written import _KEY, ClientRecords
 from mcp_hub.stores import keyed_files
 from mcp_hub.stores.keyed_files import KeyedFiles, next_epoch, stored_key
 from mcp_hub.stores.locks import Instances, lock_file, take
@@ -230,7 +230,7 @@ def test_small_file_with_other_contents_counts_as_lost(tmp_path: Path, content: 
         GrantStore(tmp_path).load("grant")
     assert list(ServerLogReader(tmp_path).parsed(content + b"\n")) == []
     KeyedFiles(tmp_path / "clients").update(_KEY, lambda _: content)
-    assert WrittenEntries(tmp_path).all() == []
+    assert ClientRecords(tmp_path).entries() == []
 
 
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS.keys())

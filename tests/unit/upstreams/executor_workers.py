@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Call, Post
-from mcp_hub.errors import PostRefused, RpcError
+from mcp_hub.errors import Rejected, RpcError
 from mcp_hub.events import Completed
 from mcp_hub.notices import Notices
 from mcp_hub.types import JsonObject, Kind
@@ -34,8 +34,8 @@ def tool(name: str, **more: Any) -> bytes:
 
 
 @contextmanager
-def refusing(code: str, match: str | None = None) -> Iterator[pytest.ExceptionInfo[PostRefused]]:
-    with pytest.raises(PostRefused, match=match) as caught:
+def refusing(code: str, match: str | None = None) -> Iterator[pytest.ExceptionInfo[Rejected]]:
+    with pytest.raises(Rejected, match=match) as caught:
         yield caught
     assert caught.value.code == code
 

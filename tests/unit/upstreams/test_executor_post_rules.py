@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Post
-from mcp_hub.errors import PostRefused
+from mcp_hub.errors import Rejected
 from mcp_hub.events import Completed, Delta, Failed, InputRequired, Log, Progressed, ToolCall, ToolResult
 from mcp_hub.upstreams.executors.posts import ExecutorLimits, Production, _Taken, read_tools
 from tests.unit.upstreams.executor_workers import refusing
@@ -36,7 +36,7 @@ def state(p: Production) -> tuple[object, ...]:
     return p.taken, p.credit, p.ended, set(p._open), list(p._gathered), p._size, p._epoch
 
 
-def refused(p: Production, sent: Post, code: str, epoch: int = 1) -> PostRefused:
+def refused(p: Production, sent: Post, code: str, epoch: int = 1) -> Rejected:
     before = state(p)
     with refusing(code) as caught:
         p.receive(sent, epoch)

@@ -13,8 +13,7 @@ from mcp_hub.errors import (
     HubRestarted,
     InvalidParams,
     MethodNotFound,
-    NotKept,
-    PostRefused,
+    Rejected,
     RpcError,
     UnknownEntry,
 )
@@ -198,7 +197,7 @@ async def test_a_post_is_answered_once_it_is_kept_and_a_repeat_of_it_too(hub: Hu
     id_ = await hub.fetch_one()
     channel.is_unkept = True
     for _ in range(2):
-        with pytest.raises(NotKept, match="Post it again under the same number"):
+        with pytest.raises(Rejected, match="Post it again under the same number"):
             await hub.post(id_, 1, STEP, complete=complete)
     channel.is_unkept = False
     assert (await hub.post(id_, 1, STEP, complete=complete)).is_duplicate
@@ -336,7 +335,7 @@ async def test_queues_are_bounded(hub: Hub) -> None:
 @played(own_executors=2, own_tools=3, executors=4)
 async def test_a_principal_has_no_more_than_its_part_of_executors_and_tools(hub: Hub) -> None:
     def refused(principal: str, id_: str, *tools: bytes) -> object:
-        with pytest.raises(PostRefused) as refusal:
+        with pytest.raises(Rejected) as refusal:
             hub.upstream.register(principal, id_, tools)
         assert refusal.value.code == "busy"
         return refusal.value.members["limit"]

@@ -1,7 +1,7 @@
 """`mcp-hub export`."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -28,13 +28,14 @@ from mcp_hub.edit.splices import CannotEdit
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import hide, learn, visible
 from mcp_hub.onboarding.changes.acts import Acts, FileChange
-from mcp_hub.onboarding.changes.written import ImportedServers
-from mcp_hub.onboarding.clients.exported import ExportedServer, exported
+from mcp_hub.onboarding.changes.written import ClientRecords
+from mcp_hub.onboarding.clients.exported import exported
 from mcp_hub.onboarding.clients.model import Layout, Where
 from mcp_hub.onboarding.clients.reading import ClientFile, hub_files, layout_of
 from mcp_hub.onboarding.clients.table import CLIENTS, find_client
 from mcp_hub.onboarding.files import FileRefused, content_of, target_of
 from mcp_hub.onboarding.servers_file.servers_file import ServersFile
+from mcp_hub.types import JsonObject
 from mcp_hub.upstreams.process.lookups import outputs_once
 
 _WRITTEN: Final = [client.name for client in CLIENTS.values() if client.is_written]
@@ -74,15 +75,16 @@ def export(client: str | None, writes: bool, every: bool, config: str | None) ->
     for item in exports:
         for note in item.notes:
             say(hide(f"{item.name}: {'' if item.entry is not None else 'not exported, '}{note}"))
+    written = {item.name: item.entry for item in exports if item.entry is not None}
     if writes:
-        if _write(file, layout, exports) and values:
+        if _write(file, layout, written) and values:
             _tell_readers(file.path)
     else:
-        put(hide(_document(file.path.name, layout, exports)))
+        put(hide(_document(file.path.name, layout, written)))
 
 
 def _origins(file: ClientFile, source: ServersFile) -> dict[str, str]:
-    names = ImportedServers(state_dir(os.environ)).names(file.client.name, os.path.abspath(source.path))
+    names = ClientRecords(state_dir(os.environ)).names(file.client.name, os.path.abspath(source.path))
     if not names:
         say(visible(f"No server of {source.path} came from {file.client.title}. To write all of them: add --all"))
     return names
@@ -146,8 +148,7 @@ def _text(path: Path) -> str | None:
         return None
 
 
-def _document(name: str, layout: Layout, exported: Sequence[ExportedServer]) -> str:
-    servers = {item.name: item.entry for item in exported if item.entry is not None}
+def _document(name: str, layout: Layout, servers: Mapping[str, JsonObject]) -> str:
     if layout.is_list:
         around = {key: value for key, value in layout.around.items() if key != layout.key[0]}
         return yaml_text.document({**around, layout.key[0]: list(servers.values())}).rstrip("\n")
@@ -163,7 +164,7 @@ def _refuse_running(file: ClientFile) -> None:
         raise refusal
 
 
-def _write(file: ClientFile, layout: Layout, exported: Sequence[ExportedServer]) -> int:
+def _write(file: ClientFile, layout: Layout, servers: Mapping[str, JsonObject]) -> int:
     if layout.is_list:
         message = f"{file.client.title} keeps its servers in a list, which the hub does not edit. Paste those above."
         fail("client_file_unclear", message, EXIT_TOOL)
@@ -174,10 +175,10 @@ def _write(file: ClientFile, layout: Layout, exported: Sequence[ExportedServer])
         added.clear()
         try:
             there = held_at(read_data(text, name), layout.key)
-            for item in exported:
-                if item.entry is not None and not (isinstance(there, dict) and item.name in there):
-                    text = entries.put(text, name, (*layout.key, item.name), item.entry)
-                    added[item.name] = None
+            for server, entry in servers.items():
+                if not (isinstance(there, dict) and server in there):
+                    text = entries.put(text, name, (*layout.key, server), entry)
+                    added[server] = None
         except (CannotEdit, ConfigError) as problem:
             message = f"{file.path}: {problem}. Run the command without --write, and paste the servers."
             raise FileRefused("client_file_unclear", message) from None

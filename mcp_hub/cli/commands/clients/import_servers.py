@@ -25,7 +25,7 @@ from mcp_hub.cli.commands.servers.edit import confirm, end_with, found_file, not
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import agrees, answer, say
 from mcp_hub.cli.setup import config_option, fail, load_config, quiet_logs
-from mcp_hub.cli.trials import Boxed, MeasuredCosts, boxed, boxed_plan, measured, print_boxed
+from mcp_hub.cli.trials import MeasuredCosts, Trial, boxed, boxed_plan, measured, print_trial
 from mcp_hub.config.findings import nearest, on_one_line
 from mcp_hub.config.load.imported import ValuePlaces
 from mcp_hub.config.load.interpolate import closed_keyring, escaped
@@ -38,7 +38,7 @@ from mcp_hub.onboarding.clients.table import CLIENTS, find_client
 from mcp_hub.onboarding.imports.found import FoundServers, of_clients, of_file
 from mcp_hub.onboarding.imports.plan import ImportPlan, planned
 from mcp_hub.onboarding.servers_file.kept_secrets import KeptSecrets, may_open_dialog
-from mcp_hub.onboarding.servers_file.servers_file import PutServer, ServersFile
+from mcp_hub.onboarding.servers_file.servers_file import Put, ServersFile
 from mcp_hub.stores.history.file import FILE as HISTORY
 from mcp_hub.types import JsonObject
 
@@ -91,16 +91,16 @@ def import_servers(
     if not as_json:
         print_plan(plan)
     is_strange = print_alerts(plan, os.environ)
-    costs, boxed = None, Boxed()
+    costs, trial = None, Trial()
     plan = with_agreed_paths(plan, yes=yes, asks=True) if not dry_run and (yes or is_anybody_there()) else plan
     if is_written := bool(plan.taken) and not dry_run:
         plan = _agreed(plan, agreed, yes=yes)
         _confirm(plan, yes=yes, is_strange=is_strange)
-        plan, boxed = boxed_plan(inputs.settle(plan), is_boxed, asks=not yes)
-        carry_out(plan, boxed)
+        plan, trial = boxed_plan(inputs.settle(plan), is_boxed, asks=not yes)
+        carry_out(plan, trial)
         costs = _costs(file, [server.name for server in plan.taken]) if _counts(counts, yes=yes) else None
     if as_json:
-        tables.print_json(data_of(plan, boxed.trial, written=is_written, costs=costs))
+        tables.print_json(data_of(plan, trial, written=is_written, costs=costs))
     elif costs is not None:
         print_costs(costs)
     if is_written and not as_json:
@@ -167,7 +167,7 @@ def plan_of(
         end_with(error)
 
 
-def carry_out(plan: ImportPlan, boxed: Boxed) -> None:
+def carry_out(plan: ImportPlan, trial: Trial) -> None:
     """Writes the plan and reports. Exits with 2."""
     try:
         plan.carry_out(os.environ)
@@ -175,7 +175,7 @@ def carry_out(plan: ImportPlan, boxed: Boxed) -> None:
         end_with(error)
     report(plan.file, f"Imported {tables.plural(len(plan.taken), 'server')}")
     say("To take this back: mcp-hub install --undo")
-    print_boxed(boxed)
+    print_trial(trial, plan.file)
     tables.print_warnings(plan.file.unresolved([server.name for server in plan.taken]))
 
 
@@ -274,12 +274,12 @@ def _added(file: ServersFile, servers: Mapping[str, JsonObject], is_boxed: bool 
         raise SystemExit(1)
     outcome = boxed(file, servers, dict, is_boxed, asks=asks)
     try:
-        file.change([PutServer(name, entry) for name, entry in outcome.servers.items()])
+        file.change([Put(name, entry) for name, entry in outcome.servers.items()])
     except ConfigError as error:
         end_with(error)
     report(file, f"Added {', '.join(servers)}")
     note_added(file, [*servers])
-    print_boxed(outcome)
+    print_trial(outcome, file)
     return list(servers)
 
 
@@ -299,7 +299,7 @@ def _chosen(file: ServersFile) -> dict[str, JsonObject]:
         try:
             name = (urlsplit(url).hostname or "remote").removeprefix("www.").partition(".")[0]
             name = f"{name}-remote" if name in servers else name
-            file.changed_text([PutServer(name, {"url": url})])
+            file.changed_text([Put(name, {"url": url})])
         except ConfigError as error:
             say("; ".join(f"{url}: {finding.message} [{finding.code}]" for finding in error.findings))
         except ValueError:

@@ -22,20 +22,20 @@ from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.setup import EXIT_TOOL, check_caller, config_option, fail, fail_with, load_config, quiet_logs, run_with
-from mcp_hub.cli.trials import boxed_plan, measured, print_boxed
+from mcp_hub.cli.trials import boxed_plan, measured, print_trial
 from mcp_hub.config.findings import on_one_line
 from mcp_hub.config.load.imported import ValuePlaces
 from mcp_hub.config.load.load import Loaded, load
 from mcp_hub.config.schema.settings import Settings
-from mcp_hub.errors import ConfigError
+from mcp_hub.errors import ConfigError, HubError
 from mcp_hub.extras import lasting_install
 from mcp_hub.masking import hide
 from mcp_hub.onboarding.changes.acts import FileChange
 from mcp_hub.onboarding.changes.entry_options import PROFILE_PATH, EntryRules
 from mcp_hub.onboarding.changes.hub_entry import snippet
 from mcp_hub.onboarding.changes.plan import KeyPath, Source, Step, plan_install, plan_move
-from mcp_hub.onboarding.changes.written import ImportedServer, ImportedServers, WrittenEntries
-from mcp_hub.onboarding.clients.entries import Command, Installation, NoCommand, hub_command, serve_args
+from mcp_hub.onboarding.changes.written import ClientRecords, ImportedServer
+from mcp_hub.onboarding.clients.entries import Command, hub_command, serve_args
 from mcp_hub.onboarding.clients.model import Client, Where
 from mcp_hub.onboarding.clients.reading import ClientFile, client_files, clients_of, hub_files
 from mcp_hub.onboarding.clients.wsl import through_wsl
@@ -173,7 +173,7 @@ def install_into(clients: Sequence[Client], loaded: Loaded, where: Where, option
     args = (*(("--http",) if options.over_http else ()), "--config", loaded.place)
     code = common.do("install into", planned, args, moved.changes())
     with suppress(OSError):  # `export` then wants --all
-        ImportedServers(state_dir(os.environ)).add(moved.origins)
+        ClientRecords(state_dir(os.environ)).add_imported(moved.origins)
     if options.moves is None:
         common.tell_others(planned)
     return code, any(step.is_needed and step.problem is None for step in planned)
@@ -239,15 +239,15 @@ def _source(loaded: Loaded, where: Where, options: Options) -> Source:
 
 def _written(options: Options) -> dict[str, str]:
     with suppress(OSError):
-        entries = WrittenEntries(state_dir(os.environ)).all() if options.replaces else []
+        entries = ClientRecords(state_dir(os.environ)).entries() if options.replaces else []
         return {entry.path: entry.config for entry in entries if entry.config is not None}
     return {}
 
 
 def _command(config: Path, where: Where, profile: str | None, kind: str) -> Command:
     try:
-        return hub_command(Installation.current(), where.env, serve_args(config, kind, profile))
-    except NoCommand as problem:
+        return hub_command(where.env, serve_args(config, kind, profile))
+    except HubError as problem:
         advice = f": {lasting}" if (lasting := lasting_install()) else ""
         fail("client_command_lost", f"{problem}. Put uvx on the PATH, or install the hub to stay{advice}")
 
@@ -306,7 +306,7 @@ def moved_servers(
 
     def changes() -> list[FileChange]:
         settled, limited = boxed_plan(inputs.settle(plan), is_boxed, asks=is_anybody_there())
-        print_boxed(limited)
+        print_trial(limited, file)
         return settled.changes()
 
     return _Moved(_places(gone), changes, lines, plan.origins())

@@ -30,7 +30,7 @@ from mcp_hub.files import entries_below, remove_tree
 from mcp_hub.masking import hide, visible
 from mcp_hub.onboarding.changes.acts import Acts
 from mcp_hub.onboarding.changes.plan import Step
-from mcp_hub.onboarding.changes.written import WrittenEntries
+from mcp_hub.onboarding.changes.written import ClientRecords
 from mcp_hub.onboarding.clients.model import Where
 from mcp_hub.onboarding.clients.reading import client_files, clients_of
 from mcp_hub.onboarding.files import BACKUP, FileRefused
@@ -167,7 +167,7 @@ def _remaining_paths(config: str | None, client_paths: Sequence[Path]) -> list[H
     state = state_dir(os.environ)
     chosen = config if config is not None or "MCP_HUB_CONFIG" in os.environ else USERS_FILE
     try:
-        configs = WrittenEntries(state).configs()
+        configs = ClientRecords(state).configs()
     except OSError as problem:
         say(visible(f"{state}: {problem.strerror}. Configurations outside of your configuration folder are not known."))
         configs = []

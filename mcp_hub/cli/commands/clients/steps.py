@@ -15,11 +15,12 @@ from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import EXIT_TOOL, fail
 from mcp_hub.config.findings import nearest
 from mcp_hub.masking import hide, visible
-from mcp_hub.onboarding.changes.acts import Acts, FileChange, Outcomes, UndoneFile
+from mcp_hub.onboarding.changes.acts import Acts, FileChange, Outcomes
 from mcp_hub.onboarding.changes.entry_options import has_variables, profile_of
 from mcp_hub.onboarding.changes.hub_entry import difference
 from mcp_hub.onboarding.changes.plan import Step
-from mcp_hub.onboarding.changes.written import WrittenEntries, WrittenEntry, has_hub
+from mcp_hub.onboarding.changes.restore import Restored
+from mcp_hub.onboarding.changes.written import ClientRecords, WrittenEntry, has_hub
 from mcp_hub.onboarding.clients import programs
 from mcp_hub.onboarding.clients.model import Client, Where
 from mcp_hub.onboarding.clients.reading import client_files, clients_of, is_present
@@ -59,7 +60,7 @@ def tell_no_windows(where: Where) -> int:
         return 0
     names: list[str] = []
     with suppress(OSError):
-        clients = [find_client(entry.client) for entry in WrittenEntries(state_dir(os.environ)).all()]
+        clients = [find_client(entry.client) for entry in ClientRecords(state_dir(os.environ)).entries()]
         names = [client.title for client in clients if client is not None and client.windows_of]
     if where.no_windows or names:
         note = f". The hub stays in: {', '.join(dict.fromkeys(names))}" if names else ""
@@ -134,7 +135,7 @@ def do(
     title = f"{verb} {', '.join(dict.fromkeys(step.file.client.title for step in needed))}"
     try:
         outcomes = Acts(state).do(title, changes, first)
-        _record(WrittenEntries(state), steps, outcomes, args)
+        _record(ClientRecords(state), steps, outcomes, args)
     except FileRefused as problem:
         fail(problem.code, str(problem), EXIT_TOOL)
     except OSError as problem:
@@ -173,10 +174,10 @@ def undo(names: Sequence[str], where: Where) -> int:
 
     try:
         act = Acts(state).undo(only, refusal)
-        for file in act.files if act is not None else ():
-            _tell_undone(file, owners.get(file.path))
-            if not file.is_open and not (file.path in owners and has_hub(file.path, owners[file.path])):
-                WrittenEntries(state).remove(file.path)
+        for path, result in act.files if act is not None else ():
+            _tell_undone(path, result, owners.get(path))
+            if not result.is_open and not (path in owners and has_hub(path, owners[path])):
+                ClientRecords(state).remove_entry(path)
     except FileRefused as problem:
         fail(problem.code, str(problem), EXIT_TOOL)
     except OSError as problem:
@@ -184,9 +185,9 @@ def undo(names: Sequence[str], where: Where) -> int:
     if act is None:
         who = f" for {', '.join(client.title for client in clients)}" if names else ""
         fail("nothing_to_undo", f"There is nothing to undo{who}.", EXIT_TOOL)
-    failed = any(file.result.problems for file in act.files)
+    failed = any(result.problems for _, result in act.files)
     put(f"{'Undone in part' if failed or names else 'Undone'}: {act.title}")
-    gone = {str(file.path) for file in act.files if not os.path.lexists(file.path)}
+    gone = {str(path) for path, _ in act.files if not os.path.lexists(path)}
     end_unused({*configs, *gone} - installed_configs(state))
     return EXIT_TOOL if failed else 0
 
@@ -194,7 +195,7 @@ def undo(names: Sequence[str], where: Where) -> int:
 def installed_configs(state: Path) -> set[str]:
     """The configurations that the hub wrote into clients."""
     try:
-        return {entry.config for entry in WrittenEntries(state).all() if entry.config is not None}
+        return {entry.config for entry in ClientRecords(state).entries() if entry.config is not None}
     except OSError:
         return set()
 
@@ -210,8 +211,8 @@ def _targets(client: Client, where: Where) -> Iterator[Path]:
         yield Path(os.path.realpath(file.path))
 
 
-def _tell_undone(file: UndoneFile, client: Client | None) -> None:
-    result, path = file.result, visible(str(file.path))
+def _tell_undone(file: Path, result: Restored, client: Client | None) -> None:
+    path = visible(str(file))
     who = path if client is None else f"{client.title}: {path}"
     if result.is_exact:
         put(f"restored {path}" if result.content is not None else f"removed {path}")
@@ -221,8 +222,8 @@ def _tell_undone(file: UndoneFile, client: Client | None) -> None:
         put(visible(f"{who} has been changed since: {is_out}{back}; all else is untouched"))
     for problem in result.problems:
         say(visible(hide(f"{problem} [{_DRIFT}]")))
-    if file.saved is not None:
-        say(f"  Its content from before is in {visible(str(file.saved))}")
+    if result.saved is not None:
+        say(f"  Its content from before is in {visible(str(result.saved))}")
 
 
 def tell_problems(steps: Iterable[Step]) -> int:
@@ -247,17 +248,17 @@ def _no_client() -> list[Client]:
     fail("no_client", "No client was found on this machine. Name one: mcp-hub install CLIENT.")
 
 
-def _record(written: WrittenEntries, steps: Sequence[Step], outcomes: Outcomes, args: Sequence[str]) -> None:
+def _record(written: ClientRecords, steps: Sequence[Step], outcomes: Outcomes, args: Sequence[str]) -> None:
     for step in steps:
         if step.problem is not None or outcomes.get(step.file.path) is not None or step.only_moves:
             continue
         path = os.path.realpath(step.file.path)
         if step.after is None:
-            written.remove(Path(path))
+            written.remove_entry(Path(path))
         else:
             profile = profile_of(step.after)
             narrow = () if profile is None else ("--profile", profile)
-            written.add(WrittenEntry(step.file.client.name, path, (*args, *narrow)))
+            written.add_entry(WrittenEntry(step.file.client.name, path, (*args, *narrow)))
 
 
 def _tell(step: Step, problem: FileRefused | None) -> None:

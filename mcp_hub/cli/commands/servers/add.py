@@ -17,7 +17,7 @@ from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.servers import described
 from mcp_hub.cli.render.tables import print_warnings
 from mcp_hub.cli.setup import config_option, fail
-from mcp_hub.cli.trials import Boxed, boxed, in_sandbox, is_local, print_boxed, why_unsupported
+from mcp_hub.cli.trials import Trial, boxed, in_sandbox, is_local, print_trial, why_unsupported
 from mcp_hub.clock import SystemClock
 from mcp_hub.config.findings import on_one_line
 from mcp_hub.config.load.interpolate import Unresolved
@@ -35,7 +35,7 @@ from mcp_hub.onboarding.registry.server_json import (
     variables_asked,
 )
 from mcp_hub.onboarding.servers_file.kept_secrets import KeptSecrets, secrets_written, without_secrets
-from mcp_hub.onboarding.servers_file.servers_file import PutServer, ServersFile
+from mcp_hub.onboarding.servers_file.servers_file import Put, ServersFile
 from mcp_hub.types import JsonObject
 
 _SECONDS: Final = 20.0
@@ -247,21 +247,21 @@ def _write(
     learn(secrets_written(entry))
     try:
         safe_entry = without_secrets(name, entry, secrets.keep)
-        file.changed_text([PutServer(name, safe_entry, replaces)])  # refuses what cannot be written, before a start
+        file.changed_text([Put(name, safe_entry, replaces=replaces)])  # refuses what cannot be written, before a start
         outcome = _boxed(file, name, safe_entry, secrets, is_boxed)
         secrets.store(os.environ)
-        file.change([PutServer(name, outcome.servers[name], replaces)])
+        file.change([Put(name, outcome.servers[name], replaces=replaces)])
     except ConfigError as error:
         end_with(error)
     report(file, f"Added {name}: {described(safe_entry)}")
     note_added(file, [name])
-    print_boxed(outcome)
+    print_trial(outcome, file)
     print_warnings(file.unresolved([name]))
 
 
-def _boxed(file: ServersFile, name: str, entry: JsonObject, secrets: KeptSecrets, is_boxed: bool | None) -> Boxed:
+def _boxed(file: ServersFile, name: str, entry: JsonObject, secrets: KeptSecrets, is_boxed: bool | None) -> Trial:
     if not is_boxed:
         return boxed(file, {name: entry}, secrets.filled, is_boxed, asks=False)
     reason = why_unsupported()
-    lines = () if reason is None else (f"{name} will not start on this system, which has no sandbox: {reason}",)
-    return Boxed({name: in_sandbox(entry)}, lines)
+    notes = () if reason is None else (f"{name} will not start on this system, which has no sandbox: {reason}",)
+    return Trial(servers={name: in_sandbox(entry)}, notes=notes)

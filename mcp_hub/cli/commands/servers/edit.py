@@ -19,8 +19,8 @@ from mcp_hub.cli.setup import EXIT_CONFIG, config_option, fail, fail_with
 from mcp_hub.config.load.load import load
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import hide
-from mcp_hub.onboarding.changes.written import ImportedServer, ImportedServers
-from mcp_hub.onboarding.servers_file.servers_file import Change, EditRefused, ServersFile, option_for
+from mcp_hub.onboarding.changes.written import ClientRecords, ImportedServer
+from mcp_hub.onboarding.servers_file.servers_file import Change, ServersFile, option_for
 
 
 def found_file(config: str | None) -> ServersFile:
@@ -48,7 +48,7 @@ def make(file: ServersFile, changes: Sequence[Change]) -> bool:
 
 def end_with(error: ConfigError) -> NoReturn:
     """Exits with the findings, masked, and the text to paste."""
-    if not isinstance(error, EditRefused):
+    if error.code != "not_editable":
         fail_with(error)
     say(hide(str(error)))
     if error.snippet:
@@ -67,7 +67,7 @@ def note_added(file: ServersFile, names: Sequence[str]) -> None:
     """Records that a command added these servers, for `doctor`."""
     config = os.path.abspath(file.path)
     with suppress(OSError):  # it is only a help
-        ImportedServers(state_dir(os.environ)).add([ImportedServer("", config, name, name) for name in names])
+        ClientRecords(state_dir(os.environ)).add_imported([ImportedServer("", config, name, name) for name in names])
 
 
 def tell_next(file: ServersFile, *, are_imported: bool) -> None:

@@ -17,10 +17,10 @@ from mcp_hub.cli import completion
 from mcp_hub.cli.commands.servers.edit import confirm, existing_file, make, report
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import EXIT_TOOL, check_servers, config_option, fail, load_config
-from mcp_hub.cli.trials import OFF, ON, Boxed, Trial, in_sandbox, is_local, print_boxed, tried, why_unsupported
+from mcp_hub.cli.trials import OFF, ON, Trial, in_sandbox, is_local, print_trial, tried, why_unsupported
 from mcp_hub.clock import SystemClock
 from mcp_hub.masking import visible
-from mcp_hub.onboarding.servers_file.servers_file import Change, PutKey, RemoveServer, ServersFile, SwitchServer
+from mcp_hub.onboarding.servers_file.servers_file import Change, Put, Remove, ServersFile, SwitchServer
 from mcp_hub.sandbox.home import PrivateHome
 
 PATIENCE: Final = 10.0
@@ -48,7 +48,7 @@ def remove(names: tuple[str, ...], purge: bool, yes: bool, config: str | None) -
     there = file.servers() if purge else {}
     chosen = [name for name in dict.fromkeys(names) if not purge or name in there or name not in homes]
     if chosen:
-        _change(file, [RemoveServer(name) for name in chosen], "Removed")
+        _change(file, [Remove(name) for name in chosen], "Removed")
     for path in sorted(secrets - file.secret_files()):
         say(f"{path} holds a secret that no server uses now. Delete it if you do not need it.")
     raise SystemExit(max((_leave_home(name, home, purge=purge) for name, home in homes.items()), default=0))
@@ -115,7 +115,7 @@ def switch_sandbox(names: Sequence[str], word: str, config: str | None) -> int:
         fail("sandbox_unsupported", reason)
     trial = tried(file, servers) if is_on else Trial(tuple(servers))
     changes = [
-        PutKey(name, "sandbox", in_sandbox(servers[name], ON if is_on else OFF)["sandbox"]) for name in trial.passed
+        Put(name, in_sandbox(servers[name], ON if is_on else OFF)["sandbox"], "sandbox") for name in trial.passed
     ]
     if changes and make(file, changes):
         report(file, f"sandbox: {word} for {', '.join(trial.passed)}")
@@ -123,7 +123,8 @@ def switch_sandbox(names: Sequence[str], word: str, config: str | None) -> int:
     elif not trial.refused and not trial.untried:
         which = "each enabled local server says on or off already. To change one: mcp-hub sandbox SERVER on"
         say(f"Nothing to do: {f'{word} already' if servers or not is_on else which}.")
-    print_boxed(Boxed({}, tuple(trial.lines(file)) if is_on else ()))
+    if is_on:
+        print_trial(trial, file)
     return EXIT_TOOL if trial.refused or trial.untried else 0
 
 

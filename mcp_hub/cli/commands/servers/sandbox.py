@@ -44,14 +44,14 @@ from mcp_hub.config.schema.defaults import SandboxSettings
 from mcp_hub.config.schema.fields import parse_duration
 from mcp_hub.errors import ConfigError, RpcError, StartFailed
 from mcp_hub.masking import hide, hide_head
-from mcp_hub.onboarding.servers_file.servers_file import PutKey, ServersFile
+from mcp_hub.onboarding.servers_file.servers_file import Put, ServersFile
 from mcp_hub.protocol.rest.servers import SandboxInfo
 from mcp_hub.sandbox.confinement import READ_FILE, WRITE_FILE, Confinement, Unsupported
 from mcp_hub.sandbox.learning import Learning, Sighting
 from mcp_hub.sandbox.places import why_closed
 from mcp_hub.sandbox.proposal import Proposal, proposal
 from mcp_hub.sandbox.rules import FileKey, ResolvedRule, RuleError, listed
-from mcp_hub.types import JsonObject
+from mcp_hub.types import JsonObject, UpstreamStatus
 
 if TYPE_CHECKING:
     from mcp_hub.client import HubClient
@@ -230,7 +230,7 @@ def _show(loaded: Loaded, server: str, target: str | None, config: str | None) -
 
 
 def _learn(loaded: Loaded, server: str, seconds: float, *, limits_hosts: bool, yes: bool) -> int:
-    from mcp_hub.cli.access.learning import LearningHub, learn  # loads a whole hub
+    from mcp_hub.cli.access.learning import learn  # loads a whole hub
 
     _resolved(loaded, server)
     say(_WARNING.format(server=server))
@@ -239,17 +239,17 @@ def _learn(loaded: Loaded, server: str, seconds: float, *, limits_hosts: bool, y
     is_started = False
     ends = "Press Enter, or Ctrl-C, to end" if sys.stdin.isatty() else "Ctrl-C (SIGINT) ends"
 
-    def use(hub: LearningHub) -> None:
+    def use(url: str, token: str, failures: Sequence[UpstreamStatus]) -> None:
         nonlocal is_started
-        if hub.failures:
-            tables.print_lines(tables.reasons(hub.failures))
+        if failures:
+            tables.print_lines(tables.reasons(failures))
             return
         is_started = True
         say(
             f"{server} runs. Use its tools now, all that you need later. {ends} the run; it ends by itself in "
             f"{seconds:.0f} s.\n"
-            f"  command: MCP_HUB_TOKEN={hub.token} mcp-hub call --url {hub.url} TOOL KEY=VALUE\n"
-            f"  client:  {hub.url}, with the header Authorization: Bearer {hub.token}"
+            f"  command: MCP_HUB_TOKEN={token} mcp-hub call --url {url} TOOL KEY=VALUE\n"
+            f"  client:  {url}, with the header Authorization: Bearer {token}"
         )
 
     quiet_logs(0)
@@ -275,7 +275,7 @@ def _write(loaded: Loaded, server: str, rule: SandboxSettings, changes: Proposal
         return 0
     _check_rule(loaded, server, value)
     try:
-        before, after = file.changed_text([PutKey(server, "sandbox", value)])
+        before, after = file.changed_text([Put(server, value, "sandbox")])
     except ConfigError as error:
         end_with(error)
     put(f"Proposal for {server}: what it used, and what the rule would have refused.")
@@ -284,7 +284,7 @@ def _write(loaded: Loaded, server: str, rule: SandboxSettings, changes: Proposal
         say("Nothing is written: stdin is not a terminal. Add --yes to write the proposal. [no_terminal]")
         return EXIT_TOOL
     confirm(f"Write this to {loaded.path}?", yes=yes, default=False)
-    make(file, [PutKey(server, "sandbox", value)])
+    make(file, [Put(server, value, "sandbox")])
     report(file, f"Wrote sandbox of {server}.")
     return 0
 

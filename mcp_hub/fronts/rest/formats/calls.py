@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw
 from starlette.responses import Response
 
 from mcp_hub.aio import Bell
-from mcp_hub.errors import FormatRefused, HubError
+from mcp_hub.errors import HubError, Rejected
 from mcp_hub.formats.arguments import ArgumentNames
 from mcp_hub.formats.calls import argument_names, error_result, read_calls, write_results
 from mcp_hub.formats.providers import Format
@@ -236,7 +236,7 @@ class FormatCalls:
     async def _read(self, request: RestRequest) -> CallsRequest:
         name = request.query_params.get("format")
         if name is None:
-            raise FormatRefused("unknown_format", f"format= is missing. Use one of: {', '.join(Format)}.")
+            raise Rejected("unknown_format", f"format= is missing. Use one of: {', '.join(Format)}.")
         into, chosen, key = wanted_format(name), selection(request), key_of(request)
         servers = self._hub.catalog.rules(request.caller.profile).servers
         if chosen.server is not None and chosen.server not in servers:
@@ -244,11 +244,11 @@ class FormatCalls:
         body = await request.shaped(Raw)
         calls = read_calls(msgspec.json.decode(body), into)
         if not calls:
-            raise FormatRefused("invalid_calls", f"The body has no calls in the format {into}. Send a model's answer.")
+            raise Rejected("invalid_calls", f"The body has no calls in the format {into}. Send a model's answer.")
         digest = None
         if key is not None:
             digest = digest_of(f"tools/call {into} {sorted(chosen.tools or ())} {chosen.server}", body)
-            # raises `KeyReused` before any call is made
+            # raises `Rejected` before any call is made
             await self._hub.durable.with_key(request.caller.principal, key, digest)
         return CallsRequest(
             session=self._calls.session(request), into=into, chosen=chosen, calls=calls, key=key, digest=digest

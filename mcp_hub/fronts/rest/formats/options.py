@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.errors import FormatRefused
+from mcp_hub.errors import Rejected
 from mcp_hub.formats.connectors import Connector
 from mcp_hub.formats.providers import Format
 from mcp_hub.formats.tools import PROGRAMMATIC
@@ -52,7 +52,7 @@ class ExportOptions(msgspec.Struct, frozen=True):
 
 
 def export_options(request: RestRequest) -> ExportOptions:
-    """The query's options. Raises `Problem`, `FormatRefused`."""
+    """The query's options. Raises `Problem`, `Rejected`."""
     into, callers = wanted_format(request.query_params.get("format", Format.MCP)), request.query_params.get("callers")
     if callers not in (None, "direct", "programmatic"):
         raise Problem(
@@ -84,10 +84,10 @@ def wants_groups(request: RestRequest) -> bool:
 
 
 def wanted_format(name: str) -> Format:
-    """The named format. Raises `FormatRefused`."""
+    """The named format. Raises `Rejected`."""
     if name not in list(Format):
         supported = ", ".join([*Format, *Connector])
-        raise FormatRefused("unknown_format", f'unknown format "{hide_head(name, _SHOWN)}". Use one of: {supported}.')
+        raise Rejected("unknown_format", f'unknown format "{hide_head(name, _SHOWN)}". Use one of: {supported}.')
     return Format(name)
 
 

@@ -12,7 +12,7 @@ import anyio.lowlevel
 import msgspec
 from starlette.responses import Response
 
-from mcp_hub.errors import FormatRefused
+from mcp_hub.errors import Rejected
 from mcp_hub.formats.calls import MAX_CALLS
 from mcp_hub.formats.events import ModelEvent, OutputError, ToolCallEnd, ToolCallStart, as_json
 from mcp_hub.formats.prompted import FORMATS, PromptedParser, PromptFormat, result_text, tool_section
@@ -54,7 +54,7 @@ class PromptedTools:
         self._closing = closing
 
     async def section(self, request: RestRequest) -> Response:
-        """A prompt's section of tools. Raises `Problem`, `FormatRefused`."""
+        """A prompt's section of tools. Raises `Problem`, `Rejected`."""
         format, style = _format(request), request.query_params.get("style", _STYLES[0])
         if style not in _STYLES:
             reason = f"style has to be one of {', '.join(_STYLES)}, not {hide_head(style, _SHOWN)!r}"
@@ -66,7 +66,7 @@ class PromptedTools:
     async def read(self, request: RestRequest) -> Response | None:
         """A text's events, with call=1 its calls' results: JSON, 202, or SSE. A model's mistake becomes a result.
 
-        Raises `Problem`, `FormatRefused`, `ClientGone`.
+        Raises `Problem`, `Rejected`, `ClientGone`.
         """
         forms, wait = request.accepts(JSON, EVENT_STREAM), preferred_wait(request.header("prefer"))
         format, chosen, session = _format(request), selection(request), self._calls.session(request)
@@ -182,7 +182,7 @@ def _format(request: RestRequest) -> PromptFormat:
     name = request.query_params.get("format", "")
     if name not in FORMATS:
         reason = f'unknown format "{hide_head(name, _SHOWN)}"' if name else "format= is missing"
-        raise FormatRefused("unknown_format", f"{reason}. Use one of: {', '.join(FORMATS)}.")
+        raise Rejected("unknown_format", f"{reason}. Use one of: {', '.join(FORMATS)}.")
     return FORMATS[name]
 
 

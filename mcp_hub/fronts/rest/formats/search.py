@@ -7,7 +7,7 @@ from msgspec import UNSET, Raw
 from starlette.responses import Response
 
 from mcp_hub.formats.records import CallFault, ModelCall
-from mcp_hub.formats.tools import SearchArguments, read_search, server_groups, write_found
+from mcp_hub.formats.tools import read_search, search_arguments, server_groups, write_found
 from mcp_hub.fronts.rest.exchange import RestRequest, answer
 from mcp_hub.fronts.rest.formats.options import ToolSelection, flag, selection, wanted_format, wants_groups
 from mcp_hub.fronts.rest.problem import Problem
@@ -38,7 +38,7 @@ class ToolSearch:
         self._hub = hub
 
     async def by_query(self, request: RestRequest) -> Response:
-        """A search in a URL. Raises `Problem`, `FormatRefused`."""
+        """A search in a URL. Raises `Problem`, `Rejected`."""
         params, chosen = request.query_params, selection(request)
         query = _needed(params.get("q"))
         limit = request.count("limit", _HITS, _MOST_HITS)
@@ -54,7 +54,7 @@ class ToolSearch:
         )
 
     async def by_body(self, request: RestRequest) -> Response:
-        """A search in a body, or a model's call. Raises `Problem`, `FormatRefused`."""
+        """A search in a body, or a model's call. Raises `Problem`, `Rejected`."""
         body = await request.shaped(SearchBody)
         in_query = selection(request)
         chosen = ToolSelection(
@@ -66,7 +66,7 @@ class ToolSearch:
             call = read_search(body.call, into)
             if call.fault is not None:
                 return answer(write_found([], into, call))
-            arguments = msgspec.convert(call.arguments, SearchArguments, strict=False)
+            arguments = search_arguments(call)
             query, limit, server = arguments.query, arguments.limit or limit, arguments.server or server
         search = _Search(
             query=_needed(query),

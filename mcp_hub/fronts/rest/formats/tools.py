@@ -23,7 +23,7 @@ from mcp_hub.fronts.rest.formats.options import ExportOptions, export_options, f
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort
 from mcp_hub.protocol import eras
-from mcp_hub.protocol.rest.calls import LossInfo, ToolLosses
+from mcp_hub.protocol.rest.calls import ToolLosses
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import ClientKind, Era, JsonObject, Kind
 
@@ -39,7 +39,7 @@ class _Page(msgspec.Struct, rename="camel"):
 
 
 async def connector_entries(hub: HubPort, public_url: str | None, request: RestRequest, kind: Connector) -> Response:
-    """The entries of the caller's profile; `public_url` is configured. Raises `Problem`, `FormatRefused`."""
+    """The entries of the caller's profile; `public_url` is configured. Raises `Problem`, `Rejected`."""
     caller, chosen = request.caller, selection(request)
     url = endpoint(request.query_params.get("url", public_url), caller.profile)
     is_deferred = flag(request, "defer")
@@ -115,11 +115,11 @@ class ToolExports:
         self._exports = KeptExports()
 
     async def answer(self, request: RestRequest, client: ClientKind) -> Response:
-        """The tools for clients of this kind. Raises `Problem`, `FormatRefused`."""
+        """The tools for clients of this kind. Raises `Problem`, `Rejected`."""
         return await self._answer(request, client, exported)
 
     async def losses(self, request: RestRequest, client: ClientKind) -> Response:
-        """The format's losses. Raises `Problem`, `FormatRefused`."""
+        """The format's losses. Raises `Problem`, `Rejected`."""
         return await self._answer(request, client, losses)
 
     async def _answer(self, request: RestRequest, client: ClientKind, form: _Form) -> Response:
@@ -152,12 +152,7 @@ def exported(chosen: ChosenTools, options: ExportOptions) -> bytes:
 
 def losses(chosen: ChosenTools, options: ExportOptions) -> bytes:
     """The encoded losses by name."""
-    losses_by_tool = _export(chosen, options).losses
-    return msgspec.json.encode(
-        ToolLosses(
-            options.into, {name: [LossInfo(*loss) for loss in losses] for name, losses in losses_by_tool.items()}
-        )
-    )
+    return msgspec.json.encode(ToolLosses(options.into, _export(chosen, options).losses))
 
 
 def _export(chosen: ChosenTools, options: ExportOptions) -> Exported:

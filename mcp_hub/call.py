@@ -1,6 +1,6 @@
 """The seam between calls and tool sources: a `Call` goes down, events come back through its channel."""
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -186,9 +186,17 @@ CallHandler = Callable[[Call, CallChannel], Awaitable[Completed]]
 """Runs one call. Raises `RpcError`; cancelling the task cancels the call."""
 
 
-Gate = Callable[[Call, Snapshot, Snapshot], None]
-"""Checks a call before it is sent. Raises `RpcError`. The first list is searched for changes, the second is the
-process's own."""
+class Gate(Protocol):
+    """Checks calls before they are sent.
+
+    `approved` has, by server, the list whose tools may all be called; calls that must only read are checked anyway.
+    """
+
+    @property
+    def approved(self) -> Mapping[str, Snapshot]: ...
+
+    def __call__(self, call: Call, compared: Snapshot, listed: Snapshot) -> None:
+        """Raises `RpcError`. `compared` is searched for changes, `listed` is the process's own."""
 
 
 class SentCall(Protocol):

@@ -2,8 +2,8 @@
 
 import os
 from collections.abc import Callable, Iterator
-from itertools import islice
-from typing import Final
+from itertools import chain
+from typing import Final, cast
 
 from mcp_hub.types import CallId
 
@@ -11,28 +11,24 @@ RandomBytes = Callable[[int], bytes]
 
 _LENGTH: Final = 26
 _REFILL: Final = _LENGTH * 256
-_POOL: Final = 256
 _CROCKFORD: Final = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ" * 8
 """A character for every byte, equally likely: an id has 130 bits."""
 
 
 def ids(random: RandomBytes) -> Iterator[str]:
     """Ids without end from random bytes."""
+    return chain.from_iterable(_batches(random))
+
+
+def _batches(random: RandomBytes) -> Iterator[list[str]]:
     while True:
         text = random(_REFILL).translate(_CROCKFORD).decode()
-        for start in range(0, _REFILL, _LENGTH):
-            yield text[start : start + _LENGTH]
+        yield [text[start : start + _LENGTH] for start in range(0, _REFILL, _LENGTH)]
 
 
 _fresh: Final = ids(os.urandom)
-_pool: Final[list[str]] = []
-
-
-def new_call_id() -> CallId:
-    """`st_` and an id."""
-    if not _pool:
-        _pool.extend(islice(_fresh, _POOL))
-    return CallId("st_" + _pool.pop())
+new_call_id: Final = cast(Callable[[], CallId], map("st_".__add__, _fresh).__next__)
+"""`st_` and an id, made without a function of Python: each call needs one."""
 
 
 def new_session_id() -> str:

@@ -12,7 +12,7 @@ import msgspec
 
 from mcp_hub.call import Reader, StoredEvent
 from mcp_hub.calls import coalesce
-from mcp_hub.calls.machine import CallStatus, IllegalEvent, advance
+from mcp_hub.calls.machine import WORKING_NEXT, CallStatus, IllegalEvent, advance
 from mcp_hub.events import CallEvent, Completed, Delta, Ending, Log, Progressed, Started
 
 _KEPT: Final = 64
@@ -116,11 +116,13 @@ class CallLog(msgspec.Struct, eq=False):
 
     def append(self, event: CallEvent) -> bool:
         """Adds an event and wakes readers; drops and counts illegal ones."""
-        try:
-            status = advance(self.status, event)
-        except IllegalEvent:
-            self.refused += 1
-            return False
+        status = WORKING_NEXT.get(type(event)) if self.status is _WORKING else None
+        if status is None:
+            try:
+                status = advance(self.status, event)
+            except IllegalEvent:
+                self.refused += 1
+                return False
         if (len(self._events) >= coalesce.LAG or self._size >= coalesce.LAG_BYTES) and self._waits(event):
             return True
         if self._back is not None:

@@ -37,20 +37,17 @@ class IllegalEvent(HubError):
 
 
 _W, _Q = CallStatus.WORKING, CallStatus.INPUT_REQUIRED
+_UNCHANGED: Final = (Progressed, Delta, Log, ToolCall, ToolResult, Attempt, Reset)
 _NEXT: Final[dict[type[CallEvent], CallStatus | None]] = {
-    Progressed: None,
-    Delta: None,
-    Log: None,
-    ToolCall: None,
-    ToolResult: None,
-    Attempt: None,
-    Reset: None,
+    **dict.fromkeys(_UNCHANGED),
     InputRequired: _Q,
     Completed: CallStatus.COMPLETED,
     Failed: CallStatus.FAILED,
     Cancelled: CallStatus.CANCELLED,
 }
 """The status after an event; None: unchanged."""
+WORKING_NEXT: Final = {kind: status or _W for kind, status in _NEXT.items()}
+"""The status after each event that may follow while a call is working."""
 
 
 def advance(status: CallStatus | None, event: CallEvent) -> CallStatus:

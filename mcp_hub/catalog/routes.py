@@ -1,6 +1,7 @@
 """The server of a request, and the request in that server's names; by lookup, never by splitting. Pure."""
 
 from collections.abc import Callable, Collection
+from functools import lru_cache
 from shlex import quote
 from typing import Final
 
@@ -82,6 +83,12 @@ def _encoded(value: object) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
 
 
+@lru_cache(4096)
+def _encoded_name(name: str) -> msgspec.Raw:
+    """One object for all calls of a tool or prompt."""
+    return _encoded(name)
+
+
 def named(view: CatalogView, kind: Kind, method: str, params: RawObject, unlisted: Unlisted) -> Route:
     """The route of a request for a tool or prompt. Raises like `route`."""
     arguments = params.get("arguments")
@@ -99,7 +106,7 @@ def named(view: CatalogView, kind: Kind, method: str, params: RawObject, unliste
             raise not_approved(name, finding, kind.value.capitalize())
         raise _unknown(view, kind, name, unlisted(name))
     if entry.key != name:
-        params = {**params, "name": _encoded(entry.key)}
+        params = {**params, "name": _encoded_name(entry.key)}
     if entry.supplied is not None:
         params = {**params, "arguments": entry.supplied.completed(params.get("arguments"), name)}
     return Route(entry.server, params)

@@ -46,8 +46,6 @@ _MESSAGE: Final = 200
 """Characters of a tool's name, and of a failure's reason."""
 _LARGEST: Final = (1 << 32) - 1
 _HASH: Final = 32
-_SIZES: Final = 2 * array("I").itemsize
-"""Bytes of one call's sizes."""
 _STATUS: Final = ("completed", "tool_error", "failed", "cancelled", "timed_out")
 """By outcome."""
 
@@ -151,7 +149,9 @@ class BatchMaker:
         groups = [self._group(*first, terms, lines) for first in portion.groups.firsts]
         if not any(groups):
             return []
-        of_groups = portion.groups.spread(range(len(groups)), len(portion))
+        of_groups: Sequence[int] = ()
+        if begun or None in groups:
+            of_groups = portion.groups.spread(range(len(groups)), len(portion))
         places: Sequence[int] = range(len(portion))
         if None in groups:
             places = [index for index, number in enumerate(of_groups) if groups[number] is not None]
@@ -183,7 +183,7 @@ class BatchMaker:
             waited[index] = (portion.ends[index] if begin is None else begin) - portion.starts[index]
         doubles = f"{len(ends)}d"  # arrays would be filled in twice the time
         took = pack(doubles, *map(sub, ends, starts))
-        return pack(doubles, *ended), took, pack(doubles, *_at(waited, places)) if waited else bytes(len(took))
+        return pack(doubles, *ended), took, pack(doubles, *_at(waited, places)) if waited else b""
 
     def _group(
         self, call: Call, outcome: Outcome, terms: tuple[JournalTerms, JournalTerms], lines: dict[str, int]
@@ -267,7 +267,7 @@ def _at(column: Sequence[_T], places: Sequence[int]) -> Sequence[_T]:
 def _sizes(portion: Portion, places: Sequence[int]) -> bytes:
     """The column `sizes`."""
     if portion.texts is None:
-        return bytes(_SIZES * len(places))
+        return b""
     sizes: Iterable[int] = portion.texts.sizes
     if len(places) < len(portion):
         sizes = chain.from_iterable(portion.texts.sizes[2 * index : 2 * index + 2] for index in places)

@@ -89,6 +89,8 @@ class Approvals:
         self._changes = changes
         self._wall_clock = wall_clock
         self._servers: dict[str, _Server] = {}
+        self.approved: dict[str, Snapshot] = {}
+        """Each server's last judged list, if it has no findings."""
         self._wake = anyio.Event()
 
     def follow(self, policies: Mapping[str, Policy], confirms: Collection[str] = ()) -> None:
@@ -96,10 +98,12 @@ class Approvals:
         self._policies, self._confirms = dict(policies), confirms
         for name, server in list(self._servers.items()):
             policy = self._policies.get(name, "off")
+            if policy == server.policy:
+                continue
+            self.approved.pop(name, None)
+            server.policy, server.snapshot = policy, None
             if policy == "off":
                 del self._servers[name]
-            elif policy != server.policy:
-                server.policy, server.snapshot = policy, None
         self._wake.set()
         self._changes.bump()
 
@@ -183,6 +187,9 @@ class Approvals:
     def _judge(self, server: "_Server") -> None:
         self._load(server)
         server.judge(self._wall_clock())
+        self.approved.pop(server.name, None)
+        if server.snapshot is not None and not server.findings:
+            self.approved[server.name] = server.snapshot
 
     def _is_followed(self, server: "_Server") -> bool:
         return bool(server.findings) or server.name in self._confirms
@@ -258,15 +265,21 @@ class Approvals:
             return False
 
 
+class _Gate:
+    def __init__(self, approvals: Approvals, reads: Callable[[Call, Snapshot], None]) -> None:
+        self._approvals = approvals
+        self._reads = reads
+        self.approved = approvals.approved
+
+    def __call__(self, call: Call, compared: Snapshot, listed: Snapshot) -> None:
+        self._approvals.check(call, compared)
+        if call.must_read:
+            self._reads(call, listed)
+
+
 def gate(approvals: Approvals, reads: Callable[[Call, Snapshot], None]) -> Gate:
     """The gate of servers: the compared list must be approved; `reads` checks calls that must only read."""
-
-    def checked(call: Call, compared: Snapshot, listed: Snapshot) -> None:
-        approvals.check(call, compared)
-        if call.must_read:
-            reads(call, listed)
-
-    return checked
+    return _Gate(approvals, reads)
 
 
 class _Server:

@@ -47,6 +47,9 @@ SOUND_ROW: Final = (
 _HIGHEST: Final = slice(7 if sys.byteorder == "little" else 0, None, 8)
 _BELOW_LAST: Final = bytes(range(0x42))
 """The highest bytes of doubles from 0 to `_LAST`: neither negative ones nor NaN nor infinity have one of them."""
+_WAITED: Final = array("d").itemsize
+_SIZES: Final = 2 * array("I").itemsize
+"""Bytes of a call in the columns that may be left out."""
 _LONGEST: Final = 4096
 """Characters of a text of a loss."""
 
@@ -98,7 +101,8 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
     """Calls of one hub in columns, in order of their end.
 
     `groups` are lines of JSON, `marks` each call's group, `ids` joined by spaces, `sizes` bytes of arguments and
-    results, `notes` (code, message) by index. Times are Unix seconds, `took` and `waited` seconds.
+    results, `notes` (code, message) by index. Times are Unix seconds, `took` and `waited` seconds. `waited` and `sizes`
+    are empty if all of them are 0.
     """
 
     hub: str
@@ -135,8 +139,8 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
             ids=f"{self.ids} {more.ids}",
             ended=self.ended + more.ended,
             took=self.took + more.took,
-            waited=self.waited + more.waited,
-            sizes=self.sizes + more.sizes,
+            waited=_joined(self.waited, more.waited, _WAITED * count, _WAITED * len(more)),
+            sizes=_joined(self.sizes, more.sizes, _SIZES * count, _SIZES * len(more)),
             flags=self.flags + more.flags,
             notes=self.notes | {index + count: note for index, note in more.notes.items()},
         )
@@ -227,6 +231,11 @@ class HistoryStore(Protocol):
         """Marks this hub as ended. Idempotent. Never raises."""
 
 
+def _joined(column: bytes, more: bytes, size: int, more_size: int) -> bytes:
+    """Both columns, each of which may be left out for zeros."""
+    return (column or bytes(size)) + (more or bytes(more_size)) if column or more else b""
+
+
 def floats(column: bytes) -> Sequence[float]:
     return memoryview(column).cast("d")
 
@@ -300,10 +309,11 @@ def texts_of_body(body: object) -> list[CallTexts]:
 
 def _is_sound(batch: Batch) -> bool:
     count, times = len(batch), (batch.ended, batch.took, batch.waited)
-    columns = (len(batch.marks) // 2, len(batch.ended) // 8, len(batch.took) // 8, len(batch.waited) // 8)
+    columns = [len(batch.marks) // 2, len(batch.ended) // 8, len(batch.took) // 8, len(batch.ids.split(" "))]
+    columns += [len(column) // 8 for column in (batch.waited, batch.sizes) if column]
     return (
         count > 0
-        and all(length == count for length in (*columns, len(batch.sizes) // 8, len(batch.ids.split(" "))))
+        and all(length == count for length in columns)
         and max(numbers(batch.marks)) <= batch.groups.count("\n")
         and not any(column[_HIGHEST].translate(None, _BELOW_LAST) for column in times)
         and batch.base >= 0

@@ -197,7 +197,7 @@ def _fitting(batch: Batch, chosen: CallFilter, limit: int) -> list[PastCall]:
 
 def _call(batch: Batch, key: BatchKey, index: int, id_: str, line: str) -> PastCall:
     code, message = batch.notes.get(index, ("", ""))
-    size = sizes(batch.sizes)
+    size = sizes(batch.sizes)[2 * index : 2 * index + 2] if batch.sizes else (0, 0)
     return PastCall(
         id=id_,
         group=group_of(line),
@@ -205,9 +205,9 @@ def _call(batch: Batch, key: BatchKey, index: int, id_: str, line: str) -> PastC
         number=batch.base + index,
         ended=floats(batch.ended)[index],
         took=floats(batch.took)[index],
-        waited=floats(batch.waited)[index],
-        arguments_bytes=size[2 * index],
-        result_bytes=size[2 * index + 1],
+        waited=floats(batch.waited)[index] if batch.waited else 0.0,
+        arguments_bytes=size[0],
+        result_bytes=size[1],
         flags=batch.flags[index],
         code=code,
         message=message,

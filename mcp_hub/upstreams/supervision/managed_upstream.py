@@ -99,9 +99,12 @@ class ManagedUpstream:
             return None
         if peer.is_interactive:
             self.state.turns.switch_on()
-        if self._gate is not None and (snapshot := self.state.lists.snapshot) is not None:
+        snapshot, gate = self.state.lists.snapshot, self._gate
+        if gate is not None and snapshot is not None and (
+            call.must_read or call.method != "tools/call" or gate.approved.get(self.name) is not snapshot
+        ):  # fmt: skip
             try:
-                self._gate(call, snapshot, snapshot)
+                gate(call, snapshot, snapshot)
             except NotReadOnly:
                 return None  # `call` refuses it where refusals are explained
         if not self.state.turns.enter_now(

@@ -90,6 +90,26 @@ async def test_a_call_is_judged_by_what_its_process_lists(tmp_path: Path) -> Non
         hub.approvals.check(pay, first)
 
 
+async def test_only_the_last_judged_list_without_findings_is_approved(tmp_path: Path) -> None:
+    async with running(Hub(tmp_path, "warn")) as hub:
+        hub.b.describes(FIRST)
+        hub.asked(FIRST)
+        first = hub.a.snapshot()
+        assert hub.approvals.approved["a"] is first
+        hub.asked(TURNED)
+        assert "a" not in hub.approvals.approved
+        await until(hub, lambda: hub.on_disk() == {"pay": "changed"})
+        approve(tmp_path, "pay")
+        await until(hub, lambda: "a" in hub.approvals.approved)
+        assert hub.approvals.approved["a"] is hub.a.snapshot() is not first
+        hub.approvals.follow({"a": "block", "b": "warn"})
+        assert set(hub.approvals.approved) == {"b"}, "another policy judges anew"
+        hub.names()
+        assert set(hub.approvals.approved) == {"a", "b"}
+        hub.approvals.follow({})
+        assert hub.approvals.approved == {}
+
+
 async def test_nothing_is_called_that_cannot_be_compared(tmp_path: Path) -> None:
     hub = Hub(tmp_path)
     hub.a.describes(FIRST)

@@ -1,6 +1,6 @@
 """Processes of single sessions: failed ones are seen and revived, and what they run they may end. On virtual time."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,7 +14,7 @@ import pytest
 from mcp_hub.call import Call
 from mcp_hub.errors import HubRestarted, NotReadOnly, RpcError
 from mcp_hub.notices import Notices
-from mcp_hub.types import Era, Kind, Snapshot, UpstreamState
+from mcp_hub.types import CallId, Era, Kind, Snapshot, UpstreamState
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.server_eras import ServerEras
 from mcp_hub.upstreams.supervision.lifecycle import RestartRule
@@ -25,6 +25,15 @@ from tests.unit.calls.virtual_time import LoopClock, virtual
 from tests.unit.upstreams.function_calls import Recorder, request
 from tests.unit.upstreams.toy_servers import Toys
 from tests.unit.wire.raw_lines import group
+
+
+@dataclass
+class _Gate:
+    check: Callable[[Call, Snapshot, Snapshot], object]
+    approved: dict[str, Snapshot] = field(default_factory=dict)
+
+    def __call__(self, call: Call, compared: Snapshot, listed: Snapshot) -> None:
+        self.check(call, compared, listed)
 
 
 @dataclass
@@ -142,13 +151,13 @@ async def test_the_listed_process_is_made_anew_once_a_minute_if_others_list_some
 async def test_a_call_is_looked_at_when_it_is_sent_beside_what_its_process_lists() -> None:
     toys, seen = Toys(), list[int]()
 
-    def gate(call: Call, snapshot: Snapshot, own: Snapshot) -> None:
+    def check(call: Call, snapshot: Snapshot, own: Snapshot) -> None:
         assert own is snapshot
         seen.append(len(snapshot.lists[Kind.TOOL]))
         if seen[-1] > 1:
             raise RpcError("it lists something else")
 
-    async with shared(toys, gate=gate) as (supervisor, _):
+    async with shared(toys, gate=_Gate(check)) as (supervisor, _):
         await supervisor.call(request("x"), Recorder())
         toys.tools.append("y")
         supervisor.lifecycle.restart()
@@ -158,14 +167,40 @@ async def test_a_call_is_looked_at_when_it_is_sent_beside_what_its_process_lists
 
 
 @virtual
+async def test_an_approved_list_is_not_compared_again_unless_the_call_must_only_read() -> None:
+    toys, seen = Toys(), list[str]()
+    gate = _Gate(lambda call, snapshot, own: seen.append(call.id))
+    async with shared(toys, gate=gate) as (supervisor, _):
+        await supervisor.call(request("x"), Recorder())
+        toys.wire.is_pipe = True
+        seen.clear()
+        listed = supervisor.snapshot()
+        assert listed is not None
+
+        def begin(name: str, **changes: Any) -> None:
+            sent = supervisor.begin(msgspec.structs.replace(request("x"), id=CallId(name), **changes), Recorder())
+            assert sent is not None
+            sent.leave()
+
+        begin("unknown")
+        gate.approved[supervisor.name] = listed
+        begin("approved")
+        begin("reading", must_read=True)
+        begin("prompt", method="prompts/get")
+        gate.approved[supervisor.name] = msgspec.structs.replace(listed)
+        begin("another list")
+    assert seen == ["unknown", "reading", "prompt", "another list"]
+
+
+@virtual
 async def test_a_call_that_must_only_read_is_refused_where_refusals_are_explained() -> None:
     toys, writes = Toys(), list[bool]()
 
-    def gate(call: Call, snapshot: Snapshot, own: Snapshot) -> None:
+    def check(call: Call, snapshot: Snapshot, own: Snapshot) -> None:
         if writes:
             raise NotReadOnly("it writes")
 
-    async with shared(toys, gate=gate) as (supervisor, _):
+    async with shared(toys, gate=_Gate(check)) as (supervisor, _):
         await supervisor.call(request("x"), Recorder())
         toys.wire.is_pipe = True
         sent = supervisor.begin(request("x"), Recorder())

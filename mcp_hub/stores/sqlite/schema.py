@@ -1,6 +1,7 @@
 """Tables of the file of streams, and its connections."""
 
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,6 +52,7 @@ class FileFormat(msgspec.Struct, frozen=True):
     page: int = 4096
 
 
+_TABLE: Final = re.compile(r"CREATE TABLE (\w+)")
 STREAMS: Final = FileFormat(0x6D687562, 2, _TABLES)  # `mhub`
 QUARANTINE: Final = "CREATE TABLE IF NOT EXISTS damaged (number INTEGER PRIMARY KEY, reason TEXT, row TEXT)"
 """Rows of `streams` that were set aside; their chunks are those of the stream `-number`."""
@@ -143,9 +145,9 @@ def prepare(connection: sqlite3.Connection, path: Path, format_: FileFormat = ST
 
 
 def is_ours(connection: sqlite3.Connection, path: Path, format_: FileFormat = STREAMS) -> bool:
-    """Whether the tables exist. Raises `StoreFault` for a newer or foreign file."""
+    """Whether the tables exist. Raises `StoreFault` for a newer or foreign file, or one without some of them."""
     # the tables first: another process commits them together with the rest
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     if not tables:
         return False
     (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -155,4 +157,6 @@ def is_ours(connection: sqlite3.Connection, path: Path, format_: FileFormat = ST
     if version != format_.version:
         origin = "a newer hub" if version > format_.version else "an earlier hub: remove it"
         raise StoreFault("unusable", f"store {path}: has version {version} of {origin}, this one has {format_.version}")
+    if missing := sorted(set(_TABLE.findall(format_.tables)) - tables):
+        raise StoreFault("corrupt", f"store {path}: has no table {', '.join(missing)}")
     return True

@@ -100,6 +100,17 @@ async def test_file_is_read_where_nothing_can_be_written(tmp_path: Path) -> None
         await store.clear(LostCalls("cleared", 1.0))
 
 
+@pytest.mark.parametrize("table", ["batches", "heads", "texts", "runs", "losses"])
+async def test_file_without_a_table_is_set_aside_and_the_history_says_so(tmp_path: Path, table: str) -> None:
+    await (await filled(tmp_path)).close()
+    rows_of(tmp_path / FILE, f"DROP TABLE {table}")
+    later = await filled(tmp_path, 3, "in_b")
+    assert await numbers_in(later) == [0, 1, 2]
+    (loss,) = await later.losses()
+    assert loss.kind == "damaged" and f"{FILE}.corrupt-" in loss.reason
+    await later.close()
+
+
 @pytest.mark.parametrize("is_open", [False, True], ids=["at the start", "while it is open"])
 async def test_damaged_file_is_set_aside_and_the_history_says_so(tmp_path: Path, is_open: bool) -> None:
     store = await filled(tmp_path)

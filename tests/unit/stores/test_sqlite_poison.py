@@ -16,7 +16,7 @@ from mcp_hub.stores.locks import Instances
 from mcp_hub.stores.recovery.failsafe import FailsafeStore
 from mcp_hub.stores.sqlite.quarantine import salvage
 from mcp_hub.stores.sqlite.store import FILE
-from tests.unit.stores.broken_files import rows_of
+from tests.unit.stores.broken_files import rows_of, said, written
 from tests.unit.stores.event_stores import (
     GONE,
     append,
@@ -27,6 +27,7 @@ from tests.unit.stores.event_stores import (
     numbered,
     opened,
     replayed,
+    works,
 )
 
 pytestmark = pytest.mark.anyio
@@ -164,3 +165,14 @@ async def test_salvage_keeps_whole_streams_beside_rows_of_other_types(tmp_path: 
     change(tmp_path, f"UPDATE streams SET first = 'x' WHERE id = '{rows[1].id}'")
     saved = salvage(tmp_path / FILE, tmp_path / "new.db", lambda: False)
     assert (saved.copied, saved.unreadable) == (1, 2)
+
+
+@pytest.mark.parametrize("table", ["streams", "chunks", "messages", "sessions", "extras"])
+async def test_a_file_without_a_table_is_set_aside_and_what_is_left_is_kept(tmp_path: Path, table: str) -> None:
+    await written(tmp_path)
+    rows_of(tmp_path / FILE, f"DROP TABLE {table}")
+    with capture_logs() as logs:
+        async with opened(store := new_failsafe(tmp_path)):
+            assert store.log.is_durable
+            await works(store)
+    assert said(logs) == ["store_set_aside"]

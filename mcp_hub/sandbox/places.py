@@ -55,6 +55,8 @@ _PROGRAMS: Final = """
 """In the home: programs, packages, settings that name programs. Only `write` makes them writable."""
 PROJECTS: Final = ("package.json", "pyproject.toml", "setup.py", "node_modules", "deno.json", "Cargo.toml", "go.mod")
 """Names that mark a project's folder."""
+_OF_CLIENTS: Final = ("Claude", "Code", "Code - Insiders")
+"""Folders of clients among the settings of all programs."""
 _SECRET: Final = """
     .ssh .aws .azure .gnupg .kube .docker .oci .aliyun .terraform.d .vault-token .config/gcloud .config/gh
     .config/glab-cli .config/hub .config/op .1password .config/1Password .config/doctl .config/rclone .config/sops
@@ -66,7 +68,9 @@ _SECRET: Final = """
     .mozilla .config/google-chrome .config/google-chrome-beta .config/chromium .config/BraveSoftware
     .config/microsoft-edge .config/opera .config/vivaldi .config/Signal .config/Slack .config/discord
     .local/share/TelegramDesktop .thunderbird .var/app .bitcoin .ethereum .electrum .config/solana .Xauthority
-    .claude .claude.json .codex .gemini .cursor .config/github-copilot .config/Claude .config/Code .vscode
+    .claude .claude.json .codex .gemini .cursor .config/github-copilot .vscode
+    .config/amp .config/devin .config/goose .config/mcp .config/opencode .config/zed
+    .cache/lm-studio .ai/mcp .cline .codeium .continue .copilot .factory .junie .kimi .kiro .lmstudio .qwen .vibe .warp
     .config/mcp-hub .local/state/mcp-hub .config/systemd .config/autostart .local/share/applications
     .bashrc .bash_profile .bash_login .profile .zshrc .zshenv .zprofile .config/fish .config/environment.d
     Library/Keychains Library/Cookies Library/Safari Library/Mail Library/Messages Library/LaunchAgents
@@ -220,7 +224,8 @@ def secret_file_in(folder: str, limit: int) -> str | None:
 def _secret_places(home: str) -> Mapping[str, str]:
     inner = (f"{folder}/{part}" for folder, parts in _INNER_SECRETS.items() for part in parts)
     system = (f"{_SETTINGS}/{name}" for name in _SECRET_SETTINGS)
-    places = (*(os.path.join(home, name) for name in _SECRET), *system, *inner)
+    clients = (f"{folder}/{name}" for folder in (".config", "Library/Application Support") for name in _OF_CLIENTS)
+    places = (*(os.path.join(home, name) for name in (*_SECRET, *clients)), *system, *inner)
     return {path.lower(): path for path in places}
 
 

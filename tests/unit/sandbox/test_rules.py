@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import mcp_hub
+from mcp_hub.onboarding.clients.table import CLIENTS
 from mcp_hub.sandbox import places
 from mcp_hub.sandbox import rules as module
 from mcp_hub.sandbox.confinement import READ, SHARED, WRITE, WRITE_FILE, Confinement
@@ -41,6 +42,15 @@ def rights(confinement: Confinement, path: Path) -> str:
     real = os.path.realpath(path)
     can_read, can_write = confinement.allows(real) is not None, confinement.allows(real, WRITE_FILE) is not None
     return "r" * can_read + "w" * can_write
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_files_of_every_client_are_secret(client: str) -> None:
+    paths = [place.paths for place in CLIENTS[client].places]
+    templates = [template for each in paths for template in (*each.linux, *each.macos)]
+    usual = {template.replace("$XDG_CONFIG_HOME", "~/.config") for template in templates}
+    for path in [template for template in usual if template.startswith("~/")]:
+        assert places.secret_of(path.replace("~", "/home/me", 1).replace("*", "x"), "/home/me"), path
 
 
 def test_the_usual_rule_opens_the_arguments_and_a_private_home(home: Path) -> None:

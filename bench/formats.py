@@ -30,7 +30,7 @@ from mcp_hub.formats.calls import write_calls
 from mcp_hub.formats.providers import PROVIDERS, Format
 from mcp_hub.formats.records import ModelCall
 from mcp_hub.fronts.rest.formats.options import ExportOptions, ToolSelection
-from mcp_hub.fronts.rest.formats.tools import ChosenTools, KeptExports, exported
+from mcp_hub.fronts.rest.formats.tools import ChosenTools, exported, kept_exports
 
 EXPORT, CALLS = "formats-export", "formats-calls"
 CASES = (EXPORT, CALLS)
@@ -86,18 +86,18 @@ def _collector_of_a_hub() -> Iterator[None]:
 
 async def _exported(tools: list[bytes], into: Format, is_strict: bool) -> Figures:
     """CPU ms of all tools, the first time and from what is kept, and the bytes of the answers."""
-    kept, most = KeptExports(), PROVIDERS[into].most_tools or len(tools)
+    kept, most = kept_exports(), PROVIDERS[into].most_tools or len(tools)
     options = ExportOptions(into, is_strict, False, False, False, ToolSelection())
     requests = [
         (_View(), partial(exported, ChosenTools(tools[start : start + most], b"{}", {}, frozenset()), options))
         for start in range(0, len(tools), most)
     ]
     begun = time.process_time()
-    size = sum([len(await kept.get(view, options, made)) for view, made in requests])
+    size = sum([len(await kept(view, options, made)) for view, made in requests])
     first, begun = time.process_time() - begun, time.process_time()
     for _ in range(KEPT):
         for view, made in requests:
-            await kept.get(view, options, made)
+            await kept(view, options, made)
     again = (time.process_time() - begun) / KEPT
     return {"export_ms": first * 1e3, "kept_ms": again * 1e3, "bytes": size}
 

@@ -16,7 +16,7 @@ import uvloop
 
 from bench.cases import Figures, Result, Run, merged
 from mcp_hub.call import Call, CallChannel
-from mcp_hub.calls.plan import CallLimits, StreamLimits, TimeLimits
+from mcp_hub.calls.plan import StreamLimits, TimeLimits
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.clock import SystemClock
@@ -46,7 +46,7 @@ async def _measured(rounds: int, seconds: float) -> dict[str, list[Figures]]:
     with TemporaryDirectory() as folder:
         clock = SystemClock()
         streams = StreamTable(failsafe_on_file(Path(folder), StoreLimits(), clock), clock, StreamLimits())
-        registry = CallRegistry(clock, CallLimits(DEPTH, 0), on_durable=streams.begin)
+        registry = CallRegistry(clock, DEPTH, 0, on_durable=streams.begin)
         await streams.store.open()
         running = asyncio.create_task(streams.run())
         for _ in range(rounds):

@@ -178,7 +178,7 @@ class Applier(msgspec.Struct, frozen=True):
         # nothing has changed so far, and nothing fails from here on
         self.current.use(settings, limits)
         self.kinds.forget()
-        self.registry.limit(call_limits(settings))
+        self.registry.limit(*call_limits(settings))
         self.approvals.follow(policies(settings), confirmed_servers(settings))
         self.hub.catalog.use(rules, settings.hub.aliases)
         look_again = any(key.startswith(_SEEN_BY_SESSIONS) for key in change.at_once)

@@ -71,7 +71,7 @@ from mcp_hub.config.load.overrides import read_overlay
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.tools import OverlaySettings
 from mcp_hub.errors import ConfigError
-from mcp_hub.fronts.mcp.binding import Binding, Identity
+from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.hub import HubPort, LongResults
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
@@ -325,7 +325,7 @@ def _registry(
         streams.begin(record)
         journal.lasts(record)
 
-    return CallRegistry(clock, call_limits(settings), on_durable=lasts, turn=turn, tracer=tracer, observer=observer)
+    return CallRegistry(clock, *call_limits(settings), on_durable=lasts, turn=turn, tracer=tracer, observer=observer)
 
 
 def _observer(journal: CallJournal, seen: Seen, *, is_watched: bool) -> CallObserver:
@@ -340,7 +340,7 @@ def _observer(journal: CallJournal, seen: Seen, *, is_watched: bool) -> CallObse
 
 def _binding(hub: HubPort, current: Current, upstreams: Mapping[str, Upstream]) -> Binding:
     info = {"name": current.settings.hub.name, "version": __version__}
-    return Binding(hub, Identity(info, partial(instructions, hub.catalog, upstreams)))
+    return Binding(hub, info, partial(instructions, hub.catalog, upstreams))
 
 
 def _operations(loaded: Loaded, applier: Applier, watchdog: Watchdog) -> Admin:

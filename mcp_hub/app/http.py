@@ -27,7 +27,7 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.fronts.dashboard.api import DashboardApi
-from mcp_hub.fronts.http.admission import Admission, AdmissionLimits
+from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.auth import HttpAuth, is_loopback
 from mcp_hub.fronts.http.connections import ConnectionLimits, affordable
 from mcp_hub.fronts.http.endpoints import Endpoints
@@ -78,7 +78,7 @@ class HttpFront:
         self.rest = RestApi(
             app.hub, version=__version__, max_body=body, executors=app.executors,
             is_open=lambda: is_private or is_authenticated(app.settings) or is_local(app.settings),
-            is_private=is_private, limits=app.binding.limits, operator=app.operations, admission=admission,
+            is_private=is_private, operator=app.operations, admission=admission,
             public_url=lambda: app.settings.hub.http.public_url, running=watch.running, history=app.past_calls,
         )  # fmt: skip
         self.operator = secrets.token_urlsafe(32)
@@ -241,24 +241,14 @@ def _resource(oauth: ResourceServerSettings) -> "Resource":
 
 
 def _issuers(oauth: ResourceServerSettings, ring: "KeyRing") -> "list[Issuer]":
-    from mcp_hub.fronts.http.oauth.keys import Keys, KeySource, SharedKey
+    from mcp_hub.fronts.http.oauth.keys import Keys, SharedKey
     from mcp_hub.fronts.http.oauth.tokens import Issuer
-
-    sources = {
-        issuer.issuer: KeySource(
-            issuer.jwks_url,
-            Path(issuer.jwks_file) if issuer.jwks_file else None,
-            frozenset(issuer.accepted_algorithms()),
-        )
-        for issuer in oauth.issuers
-        if issuer.shared_key is None
-    }
-    sets = ring.use(sources.values())
 
     def keys(issuer: IssuerSettings) -> Keys:
         if issuer.shared_key is not None:
             return SharedKey(issuer.shared_key.get_secret_value().encode(), issuer.accepted_algorithms())
-        return sets[sources[issuer.issuer]]
+        source = Path(issuer.jwks_file) if issuer.jwks_file else issuer.jwks_url or ""
+        return ring.key_set(source, frozenset(issuer.accepted_algorithms()))
 
     return [
         Issuer(
@@ -278,13 +268,10 @@ def _issuers(oauth: ResourceServerSettings, ring: "KeyRing") -> "list[Issuer]":
 
 def admission_of(http: HttpSettings) -> Admission:
     """Limits per principal, for all HTTP fronts."""
-    limits = AdmissionLimits(
-        requests_per_principal=http.requests_per_principal,
-        bodies_per_principal=http.bodies_per_principal,
-        request_rate=http.request_rate,
-        session_rate=http.session_rate,
-    )
-    return Admission(limits, SystemClock())
+    return Admission(
+        SystemClock(), requests=http.requests_per_principal, bodies=http.bodies_per_principal,
+        request_rate=http.request_rate, session_rate=http.session_rate,
+    )  # fmt: skip
 
 
 def connections_of(http: HttpSettings) -> ConnectionLimits:

@@ -8,8 +8,7 @@ import msgspec
 import platformdirs
 
 from mcp_hub.app.catalog_rules import ProjectView, executor_server
-from mcp_hub.calls.plan import CallLimits, CallRules, StreamLimits, TimeLimits
-from mcp_hub.calls.retries import RetryRule
+from mcp_hub.calls.plan import CallRules, StreamLimits, TimeLimits
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.clients import ClientRules
 from mcp_hub.config.schema.hub import StoreSettings
@@ -64,12 +63,12 @@ class Current(msgspec.Struct):
         rules = self.settings.tool_rules(server, tool)
         retry_settings = rules.retry
         on = None if retry_settings.on is None else frozenset(retry_settings.on)
-        retry = RetryRule(retry_settings.attempts, on, rules.idempotent)
         entry = self.settings.servers.get(server)
         is_local = entry is not None and entry.command is not None
         return CallRules(
-            task=rules.task, orphan=rules.orphan, idempotent=rules.idempotent, retry=retry, keeps_state=is_local
-        )
+            task=rules.task, orphan=rules.orphan, idempotent=rules.idempotent, attempts=retry_settings.attempts,
+            retry_on=on, keeps_state=is_local,
+        )  # fmt: skip
 
     def client(self, client_name: str | None, chosen: str | None) -> ClientRules:
         return self.settings.client_table.rules(client_name, chosen)
@@ -177,8 +176,9 @@ def open_history(settings: Settings, env: Mapping[str, str], store: EventStore |
     return HistoryFile(folder, hub, is_gone=is_gone, now=wall_time, clock=SystemClock())
 
 
-def call_limits(settings: Settings) -> CallLimits:
-    return CallLimits(settings.hub.limits.running_calls, settings.hub.limits.waiting_calls)
+def call_limits(settings: Settings) -> tuple[int, int]:
+    """One principal's running and waiting calls."""
+    return settings.hub.limits.running_calls, settings.hub.limits.waiting_calls
 
 
 def stream_limits(settings: Settings) -> StreamLimits:

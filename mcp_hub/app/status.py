@@ -20,11 +20,11 @@ from mcp_hub.app.catalog_rules import executor_server, view_rules
 from mcp_hub.app.limits import STORES, Current
 from mcp_hub.app.reload import Reloader
 from mcp_hub.call import Upstream
-from mcp_hub.catalog.flags import decoded
+from mcp_hub.catalog.flags import Flag, decoded
 from mcp_hub.catalog.offers.definitions import Quarantined
 from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.catalog.trust.approvals import Approvals
-from mcp_hub.catalog.trust.scan import Flagged, Inspector, inspected
+from mcp_hub.catalog.trust.scan import Inspector, inspected
 from mcp_hub.catalog.views.unmatched import Unmatched, has_patterns, unmatched
 from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.clock import wall_time
@@ -58,7 +58,7 @@ _TEXT: Final = 500
 """Characters per text of a server."""
 _MOST: Final = 100
 """Warnings, flags, texts and paths per server; `approve`, `doctor` and `sandbox` show all."""
-_Found = TypeVar("_Found", UnapprovedTool, Flagged, Quarantined)
+_Found = TypeVar("_Found", UnapprovedTool, Flag, Quarantined)
 Grouped = Mapping[str, Sequence[_Found]]
 """By server."""
 
@@ -74,7 +74,7 @@ class HubStatus(msgspec.Struct):
     is_unguarded: Callable[[], bool]
     _inspector: Inspector = msgspec.field(default_factory=Inspector)
     _turn: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
-    _flagged: tuple[CatalogView | None, Grouped[Flagged]] = (None, {})
+    _flagged: tuple[CatalogView | None, Grouped[Flag]] = (None, {})
     _unmatched: tuple[Settings | None, CatalogView | None, list[Unmatched]] = (None, None, [])
 
     def figures(self) -> Figures:
@@ -167,7 +167,7 @@ class HubStatus(msgspec.Struct):
     def _sandboxes(self) -> Mapping[str, "ServerSandbox"]:
         return self.applier.sources.sandboxes
 
-    async def _flags(self) -> Grouped[Flagged]:
+    async def _flags(self) -> Grouped[Flag]:
         """Cached, in a worker thread: 10,000 tools take seconds."""
         async with self._turn:
             view = self.hub.catalog.view(None)  # looks at the tools, and so judges them
@@ -181,7 +181,7 @@ class HubStatus(msgspec.Struct):
         self,
         status: UpstreamStatus,
         unapproved: Grouped[UnapprovedTool],
-        flagged: Grouped[Flagged],
+        flagged: Grouped[Flag],
         left_out: Grouped[Quarantined],
         offered: Counter[tuple[str, Kind]],
     ) -> ServerInfo:
@@ -301,10 +301,9 @@ async def warn_of_unmatched(status: HubStatus) -> None:
         await hub.changes.wait(version)
 
 
-def _flag(flagged: Flagged) -> FlagInfo:
-    flag = flagged.flag
+def _flag(flag: Flag) -> FlagInfo:
     return FlagInfo(
-        tool=_safe(flagged.tool), kind=flag.kind, where=_safe(flag.where), why=_safe(flag.why), text=_safe(flag.text)
+        tool=_safe(flag.tool), kind=flag.kind, where=_safe(flag.where), why=_safe(flag.why), text=_safe(flag.text)
     )
 
 

@@ -64,7 +64,7 @@ def exporting(
 
 
 class Tracing:
-    """A `calls.registry.Tracer`. `address`: a remote server's URL. `is_http`: clients use HTTP."""
+    """The tracer of a `CallRegistry`. `address`: a remote server's URL. `is_http`: clients use HTTP."""
 
     def __init__(
         self, tracers: TracerProvider, meters: MeterProvider, *, clock: Clock,

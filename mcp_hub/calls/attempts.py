@@ -85,7 +85,7 @@ def _pause(record: _Retriable, error: RpcError, number: int) -> float | None:
     if plan.retries is None or record.stopping is not None or has_asked or _has_shown_text(record):
         return None
     record.times.hear()
-    return plan.retries.pause(call, error, number, record.due)
+    return plan.retries(call, error, number, record.due)
 
 
 def _has_shown_text(record: _Retriable) -> bool:

@@ -7,30 +7,30 @@ from typing import Final, Literal
 import msgspec
 
 from mcp_hub.call import Call, CallHandler, MakeInfo, People, Upstream
-from mcp_hub.calls.retries import Retries, RetryRule
+from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed, Progressed
 from mcp_hub.types import RawJson
+
+RetryClass = Literal["not_sent", "rate_limited", "unavailable", "lost"]
+"""`not_sent`; `rate_limited`: HTTP 429; `unavailable`: 503 with `Retry-After`; `lost`: broken connection or another
+5xx, the server may have acted."""
 
 
 class CallRules(msgspec.Struct, frozen=True):
     """One tool's rules. `task`: modern clients get a task if the call is slow, always, as the only way, or never.
 
     `orphan`: a call without client is cancelled, finished, or continued for so many seconds; None: as suits the tool.
-    `idempotent`: equal calls may be joined and retried. `keeps_state`: a `requestState` needs its present process.
+    `idempotent`: equal calls may be joined and retried, by configuration, not by the tool's claim. `attempts` in all,
+    again after failures of classes `retry_on` (None: the safe ones). `keeps_state`: a `requestState` needs its present
+    process.
     """
 
     task: Literal["auto", "always", "required", "never"] = "auto"
     orphan: Literal["cancel", "finish"] | float | None = None
     idempotent: bool = False
-    retry: RetryRule = RetryRule()
+    attempts: int = 3
+    retry_on: frozenset[RetryClass] | None = None
     keeps_state: bool = False
-
-
-class CallLimits(msgspec.Struct, frozen=True):
-    """One principal's running and waiting calls."""
-
-    running: int
-    waiting: int
 
 
 class StreamLimits(msgspec.Struct, frozen=True):
@@ -100,8 +100,8 @@ class CallPlan(msgspec.Struct, frozen=True):
     """Decisions about a call before its start.
 
     `upstream` may begin it in place. `layers` wrap the finish of such a call, unless its result `passes`. `may_last`:
-    it may become durable; `info` is for its stream. `resumption`, `progressed` and `events` belong to a call begun by
-    another hub.
+    it may become durable; `info` is for its stream. `retries` is `Retries.pause`. `resumption`, `progressed` and
+    `events` belong to a call begun by another hub.
     """
 
     upstream: Upstream | None = None
@@ -110,7 +110,7 @@ class CallPlan(msgspec.Struct, frozen=True):
     truncate: Truncate | None = None
     may_last: bool = True
     reads_only: Callable[[Call], bool] | None = None
-    retries: Retries | None = None
+    retries: Callable[[Call, RpcError, int, float], float | None] | None = None
     info: MakeInfo | None = None
     resumption: ResumePoint | None = None
     progressed: Progressed | None = None

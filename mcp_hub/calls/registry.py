@@ -12,7 +12,7 @@ import msgspec
 from mcp_hub.aio import Timer, Turn, call_later
 from mcp_hub.call import Call, CallHandler
 from mcp_hub.calls.metering import CallObserver, Meters
-from mcp_hub.calls.plan import ENDED, WITHOUT_PLAN, CallLimits, CallPlan, CallState, TimeLimits
+from mcp_hub.calls.plan import ENDED, WITHOUT_PLAN, CallPlan, CallState, TimeLimits
 from mcp_hub.calls.runner import QUIET, CallOwner, CallRecord, new_record
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, HubStopping
@@ -33,7 +33,7 @@ _AT_ONCE: Final = 64
 """Calls that become durable in one turn; a thousand would block the loop for 50 ms."""
 
 
-class Tracer(Protocol):
+class _Tracer(Protocol):
     """Traces calls, for OpenTelemetry."""
 
     def begun(self, record: CallRecord, handler: CallHandler) -> CallHandler:
@@ -52,22 +52,26 @@ class _Lane(msgspec.Struct):
 
 
 class CallRegistry(CallOwner):
-    """Owns calls until they end. `on_durable` gets each that is not short and quiet."""
+    """Owns calls until they end, of each principal so many `running` and `waiting` ones.
+
+    `on_durable` gets each that is not short and quiet.
+    """
 
     def __init__(
         self,
         clock: Clock,
-        limits: CallLimits,
+        running: int,
+        waiting: int,
         *,
         on_durable: Callable[[CallRecord], object] = lambda record: None,
         turn: Turn | None = None,
-        tracer: Tracer | None = None,
+        tracer: _Tracer | None = None,
         observer: CallObserver | None = None,
     ) -> None:
         self._loop_turn = turn if turn is not None else Turn()
         self._on_durable = on_durable
         self._clock = clock
-        self._limits = limits
+        self._limits = running, waiting
         self._records: dict[CallId, CallRecord] = {}
         self._lanes: dict[str, _Lane] = {}
         self._next_turn: tuple[float, Timer] | None = None
@@ -91,16 +95,16 @@ class CallRegistry(CallOwner):
         if self.tracer is not None:
             plan = msgspec.structs.replace(plan, upstream=None)  # its span is set around a handler
         record = new_record(call, handler, limits, self._clock, plan, self)
-        call_limits = self._limits
-        is_next = lane.running < call_limits.running
+        most_running, most_waiting = self._limits
+        is_next = lane.running < most_running
         if is_next:
             lane.running += 1
-        elif len(lane.waiting) < call_limits.waiting:
+        elif len(lane.waiting) < most_waiting:
             lane.waiting.append(record)
             record.times.wait()
         else:
-            load = f"{plural(call_limits.running, 'call')} running and {call_limits.waiting} waiting for this client"
-            raise Busy.at(load, "hub.limits.waiting_calls", call_limits.waiting)
+            load = f"{plural(most_running, 'call')} running and {most_waiting} waiting for this client"
+            raise Busy.at(load, "hub.limits.waiting_calls", most_waiting)
         self._records[call.id] = record
         if self.tracer is not None:
             record.wrap(partial(self.tracer.begun, record))
@@ -112,11 +116,11 @@ class CallRegistry(CallOwner):
                 self.reschedule(soon)
         return record
 
-    def limit(self, limits: CallLimits) -> None:
+    def limit(self, running: int, waiting: int) -> None:
         """Replaces the limits. Calls that wait begin, as far as more may run now."""
-        self._limits = limits
+        self._limits = running, waiting
         for lane in self._lanes.values():
-            while lane.waiting and lane.running < limits.running:
+            while lane.waiting and lane.running < running:
                 lane.running += 1
                 self._loop_turn.after(partial(self._begin, lane.waiting.popleft()))
 
@@ -204,7 +208,8 @@ class CallRegistry(CallOwner):
         reason = (
             f'{call.method} of "{call.upstream}" waited {seconds:g} s for its turn (`max_duration`) and was not sent'
         )
-        return Failed(Busy.at(reason, "hub.limits.running_calls", self._limits.running))
+        most_running, _ = self._limits
+        return Failed(Busy.at(reason, "hub.limits.running_calls", most_running))
 
     async def close(self, seconds: float) -> None:
         """Ends every call, within `seconds`."""

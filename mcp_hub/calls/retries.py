@@ -7,17 +7,12 @@ budget.
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Literal
-
-import msgspec
+from typing import Final
 
 from mcp_hub.call import Call
+from mcp_hub.calls.plan import CallRules, RetryClass
 from mcp_hub.clock import Clock
 from mcp_hub.errors import ExecutorLost, HttpRefused, RpcError, UpstreamLost, UpstreamUnavailable
-
-RetryClass = Literal["not_sent", "rate_limited", "unavailable", "lost"]
-"""`not_sent`; `rate_limited`: HTTP 429; `unavailable`: 503 with `Retry-After`; `lost`: broken connection or another
-5xx, the server may have acted."""
 
 _ANY: Final[frozenset[RetryClass]] = frozenset({"not_sent", "rate_limited", "unavailable"})
 _SAFE: Final[frozenset[RetryClass]] = _ANY | {"lost"}
@@ -32,17 +27,6 @@ _SHARE: Final = 10
 """Calls per retry."""
 _SAMPLES: Final = 1.0
 """Seconds between counts of calls."""
-
-
-class RetryRule(msgspec.Struct, frozen=True):
-    """One tool's rule: `attempts` in all, `on` classes (None: the safe ones).
-
-    `is_safe` to repeat by configuration, not by the tool's claim.
-    """
-
-    attempts: int = 3
-    on: frozenset[RetryClass] | None = None
-    is_safe: bool = False
 
 
 class _RetryBudget:
@@ -73,12 +57,12 @@ class Retries:
 
     def __init__(
         self,
-        rule: Callable[[Call], RetryRule],
+        rules: Callable[[Call], CallRules],
         calls: Callable[[str], int],
         clock: Clock,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self._rule = rule
+        self._rules = rules
         self._calls = calls
         self._clock = clock
         self._jitter = jitter
@@ -87,8 +71,8 @@ class Retries:
 
     def pause(self, call: Call, error: RpcError, attempt: int, due: float) -> float | None:
         """Seconds before the next attempt, within `due`; None: no retry. `attempt` counts from 1."""
-        kind, rule = class_of(error), self._rule(call)
-        if kind is None or attempt >= rule.attempts or kind not in self._classes(call, rule):
+        kind, rules = class_of(error), self._rules(call)
+        if kind is None or attempt >= rules.attempts or kind not in self._classes(call, rules):
             return None
         retry_after = (error.data or {}).get("retryAfter")
         pause = _PAUSE * 2 ** (attempt - 1) * (0.5 + self._jitter())
@@ -97,10 +81,10 @@ class Retries:
         now = self._clock.now()
         return pause if now + pause < due and self._spend(call.upstream, now) else None
 
-    def _classes(self, call: Call, rule: RetryRule) -> frozenset[RetryClass]:
-        if rule.on is not None:
-            return rule.on
-        is_safe = rule.is_safe or call.method != "tools/call"
+    def _classes(self, call: Call, rules: CallRules) -> frozenset[RetryClass]:
+        if rules.retry_on is not None:
+            return rules.retry_on
+        is_safe = rules.idempotent or call.method != "tools/call"
         return _SAFE if is_safe else _ANY
 
     def _spend(self, server: str, now: float) -> bool:

@@ -13,7 +13,7 @@ from mcp_hub.calls.plan import CallPlan, CallRules, ResumePoint, TimeLimits, Tru
 from mcp_hub.calls.reading.stored import last_progress, own_name
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.long_results import LongResults
-from mcp_hub.calls.retries import Retries, RetryRule
+from mcp_hub.calls.retries import Retries
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.orphans import DETACHED
 from mcp_hub.calls.streams.table import StreamTable
@@ -98,7 +98,9 @@ class CallStarter:
         self._retention = retention
         self._rules = rules
         self._retries = (
-            Retries(partial(_retry_rule, rules), registry.meters.ended_at, streams.clock) if rules is not None else None
+            Retries(partial(_rules_of, rules), registry.meters.ended_at, streams.clock).pause
+            if rules is not None
+            else None
         )
 
     def start(
@@ -170,10 +172,6 @@ class CallStarter:
         plan = continuation.plan(row, progressed, self.truncation(None))
         record = continuation.started(self._upstreams.get(continuation.call.upstream), self._registry, limits, plan)
         self._streams.take_up(record, row).orphan(DETACHED)
-
-
-def _retry_rule(rules: Callable[[str, str], CallRules], call: Call) -> RetryRule:
-    return _rules_of(rules, call).retry
 
 
 def _rules_of(rules: Callable[[str, str], CallRules], call: Call) -> CallRules:

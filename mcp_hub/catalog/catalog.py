@@ -19,7 +19,7 @@ from mcp_hub.catalog.resources.uris import Remembered, readdress
 from mcp_hub.catalog.routes import text
 from mcp_hub.catalog.search.documents import Searchable
 from mcp_hub.catalog.search.likeness import load
-from mcp_hub.catalog.search.ranker import SearchAnswer, SearchIndex
+from mcp_hub.catalog.search.ranker import Hit, SearchIndex
 from mcp_hub.catalog.texts import search_tool
 from mcp_hub.catalog.views.entries import Entry, by_server
 from mcp_hub.catalog.views.exposure import decided, exposed
@@ -51,7 +51,7 @@ class _Indexes:
 
     async def search(
         self, profile: str | None, view: CatalogView, query: str, limit: int, server: str | None
-    ) -> SearchAnswer:
+    ) -> tuple[Hit, ...]:
         """Indexes changes in a worker thread."""
         async with self._turn:
             indexed = self._indexes.setdefault(profile, _Indexed(SearchIndex(self._aliases)))
@@ -93,6 +93,7 @@ def _searchable(entry: Entry) -> Searchable:
     )
 
 
+_NO_VERDICT: Final[Verdict] = ({}, frozenset())
 _NOTHING: Final = ViewRules({}, shared=False, max_result_tokens=0)
 _MOST_LOGGED: Final = 20  # tools that are named in one line of the log
 _LONGEST_REASON: Final = 300  # characters of the reason why one was left out
@@ -134,7 +135,7 @@ class Catalog:
         clock: Clock,
         first_list_wait: float,
         aliases: Mapping[str, Sequence[str]] = MappingProxyType({}),
-        judged: Callable[[Iterable[Snapshot]], Verdict] = lambda snapshots: Verdict(),
+        judged: Callable[[Iterable[Snapshot]], Verdict] = lambda snapshots: _NO_VERDICT,
         started: float | None = None,
     ) -> None:
         self._upstreams = upstreams
@@ -144,7 +145,7 @@ class Catalog:
         self._seen = -1
         self._snapshots: tuple[Snapshot, ...] = ()
         self._judged = judged
-        self._verdict = Verdict()
+        self._verdict = _NO_VERDICT
         self._starting: tuple[str, ...] = ()
         self._views: dict[tuple[str | None, _Ids], _View] = {}
         self._names: dict[str | None, ExportedNames] = {}
@@ -183,8 +184,8 @@ class Catalog:
             rules, removed = self._rules[profile], names.removed
             apart = {snapshot.server: snapshot for snapshot in lists}
             snapshots = [apart.get(snapshot.server, snapshot) for snapshot in self._snapshots]
-            verdict = self._judged(snapshots) if lists else self._verdict
-            view = build(snapshots, rules, self._remembered, verdict.unapproved, removed, verdict.confirmed)
+            unapproved, confirmed = self._judged(snapshots) if lists else self._verdict
+            view = build(snapshots, rules, self._remembered, unapproved, removed, confirmed)
             built = _put(self._views, (profile, _ids(lists)), view, lists)
             if not lists:
                 names.note(view.tool_names(), profile)
@@ -252,7 +253,7 @@ class Catalog:
 
     async def search(
         self, profile: str | None, query: str, limit: int, server: str | None = None, lists: CallerLists = ()
-    ) -> SearchAnswer:
+    ) -> tuple[Hit, ...]:
         return await self._indexes.search(profile, self.view(profile, lists).for_model, query, limit, server)
 
     def rules(self, profile: str | None) -> ViewRules:

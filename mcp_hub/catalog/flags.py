@@ -63,12 +63,18 @@ _PADDING: Final = late(rf"[\s{_INVISIBLE}]{{40,}}")
 
 
 class Flag(msgspec.Struct, frozen=True):
-    """One finding: `where` is its path, `text` a decoded excerpt."""
+    """One finding: `where` is its path, `text` a decoded excerpt.
+
+    What it is about is known once it is placed: `exported` is its name for clients, `tool` a `pin_name`.
+    """
 
     kind: FlagKind
     where: str
     text: str
     why: str
+    server: str = ""
+    tool: str = ""
+    exported: str = ""
 
 
 def decoded(text: str, limit: int = _MOST_SHOWN) -> str:

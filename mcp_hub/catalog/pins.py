@@ -84,13 +84,6 @@ def label_of(name: str) -> str:
     return _LABELS.get(subject, f"{subject} ") + key
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """Texts that nobody may use now, and tools that a person has approved; by server and `pin_name`."""
-
-    unapproved: Mapping[Origin, "UnapprovedTool"] = {}
-    confirmed: frozenset[Origin] = frozenset()
-
-
 class Fingerprint(msgspec.Struct, frozen=True, omit_defaults=True):
     """A definition at one moment: its hash, those of its members, and its text.
 
@@ -154,6 +147,10 @@ class UnapprovedTool(msgspec.Struct, frozen=True):
                 return "was trusted on first use, so its hints are not used"
             case _:
                 return "cannot be compared with what was approved: the record of it cannot be read"
+
+
+Verdict = tuple[Mapping[Origin, UnapprovedTool], frozenset[Origin]]
+"""Texts that nobody may use now, and tools that a person has approved; by server and `pin_name`."""
 
 
 def pinned(kind: Kind, fields: RawObject) -> RawObject:

@@ -15,7 +15,7 @@ import anyio
 
 from mcp_hub.files import open_null
 from mcp_hub.fronts.mcp.binding import Binding, modern_session
-from mcp_hub.fronts.mcp.bonds import ClientBond, OwnHubBond
+from mcp_hub.fronts.mcp.bonds import ClientBond
 from mcp_hub.fronts.mcp.duplex import Duplex
 from mcp_hub.hub import HubPort
 from mcp_hub.sessions.session import Caller
@@ -58,7 +58,7 @@ class StdioFront:
         modern = partial(modern_session, caller, key=key, apps={})
         self._turn = hub.turn
         self._drain = drain
-        self._bond = bond if bond is not None else OwnHubBond()
+        self._bond = bond if bond is not None else ClientBond(ends_hub=True)
         self._duplex = Duplex(hub, binding, caller, modern, bond=self._bond)
         self._ended = anyio.Event()
         self._pipe: Pipe

@@ -80,7 +80,7 @@ class InnerHub:
         await wait_until(self._hub, lambda: all_settled(self._hub), self._wait)
         results = await self._hub.catalog.search(self._caller.profile, query, limit)
         view = self._hub.view(self._session())
-        return _definitions(view.find(Kind.TOOL, hit.id) for hit in results.hits)
+        return _definitions(view.find(Kind.TOOL, hit.id) for hit in results)
 
     # -- calls
 

@@ -5,7 +5,7 @@ Source: specification 2026-07-28, basic/patterns/subscriptions; 2025-11-25, serv
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, final
 
 import msgspec
 
@@ -25,6 +25,7 @@ _LONGEST: Final = 2048
 """Characters of a URI whose wholes are looked for; bounds the work of one notification."""
 
 
+@final
 class ListenFilter(msgspec.Struct, frozen=True, omit_defaults=True):
     """A filter requested by `subscriptions/listen`, or granted."""
 

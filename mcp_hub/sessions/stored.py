@@ -1,8 +1,8 @@
 """Handshake sessions with a stored record: clients can resume streams after a restart or at another process."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -40,11 +40,8 @@ class _Body(msgspec.Struct, omit_defaults=True):
     """The version of the record, higher after each change."""
 
 
-class ChangedElsewhere(NamedTuple):
-    """Changes by another process: a new log level, ended subscriptions."""
-
-    log_level: str | None
-    unsubscribed: list[str]
+Changed = Callable[["StoredSession", str | None, Sequence[str]], None]
+"""Takes another process's changes of a session, which may be over: a new log level, ended subscriptions."""
 
 
 class StoredSession(msgspec.Struct):
@@ -63,15 +60,15 @@ class StoredSession(msgspec.Struct):
     record: SessionRow | None = None
     number: int = 0
 
-    def take(self, record: SessionRow) -> ChangedElsewhere:
-        """Merges another process's record, and returns what the caller must apply.
+    def take(self, record: SessionRow) -> tuple[str | None, list[str]]:
+        """Merges another process's record; the new log level and ended subscriptions, which the caller must apply.
 
         New subscriptions become `lapsed`. Raises `ValueError` for an invalid record.
         """
         session = self.session
         theirs = _body(record)
         if theirs.number <= self.number:  # it comes by two ways
-            return ChangedElsewhere(None, [])
+            return None, []
         mine = msgspec.json.decode(self.encoded(), type=_Body)
         before = mine if self.record is None else _body(self.record)
         self.lapsed |= dict.fromkeys(uri for uri in theirs.subscriptions if uri not in before.subscriptions)
@@ -84,7 +81,7 @@ class StoredSession(msgspec.Struct):
         self.seen(record, theirs.number)
         self.stored_until = max(self.stored_until, record.expires)
         is_other = theirs.log_level != before.log_level == mine.log_level
-        return ChangedElsewhere(theirs.log_level if is_other else None, gone)
+        return theirs.log_level if is_other else None, gone
 
     def seen(self, record: SessionRow | None, number: int) -> None:
         """Notes a stored record; None if no other process can change it."""
@@ -165,8 +162,8 @@ class SessionStore:
                 return
             replicas.sessions.changed(session.id, written)
 
-    def join(self, stored: StoredSession, changed: Callable[[StoredSession, ChangedElsewhere | None], None]) -> None:
-        """Calls `changed` for changes by other replicas, with None at the end, until `leave`."""
+    def join(self, stored: StoredSession, changed: Changed) -> None:
+        """Calls `changed` for changes by other replicas, and at the end, until `leave`."""
         if self._replicas is not None:
             self._replicas.sessions.join(stored.session.id, partial(_take, stored, changed))
 
@@ -203,16 +200,12 @@ class SessionStore:
                 log.warning("session_not_dropped", session=stored.session.id, reason=str(error))
 
 
-def _take(
-    stored: StoredSession,
-    changed: Callable[[StoredSession, ChangedElsewhere | None], None],
-    record: SessionRow | None,
-) -> None:
+def _take(stored: StoredSession, changed: Changed, record: SessionRow | None) -> None:
     if record is None:
         stored.end()
-        changed(stored, None)
+        changed(stored, None, ())
     elif record.principal == stored.session.caller.principal:
         try:
-            changed(stored, stored.take(record))
+            changed(stored, *stored.take(record))
         except ValueError as error:
             log.warning("session_unreadable", session=stored.session.id, reason=str(error))

@@ -229,7 +229,7 @@ class SessionRows(Protocol):
     async def drop(self, id_: str) -> None: ...
 
 
-class StreamStore(Protocol):
+class EventStore(Protocol):
     """A stream store in four parts.
 
     Methods run on the event loop and never block it; callbacks may run before a method returns.
@@ -247,6 +247,10 @@ class StreamStore(Protocol):
     @property
     def sessions(self) -> SessionRows: ...
 
+    @property
+    def replicas(self) -> Replicas | None:
+        """None for a hub without replicas, and for a store that another one stands before."""
+
     async def open(self) -> None:
         """Never raises for an unusable file: `StreamLog.is_durable` is False then."""
 
@@ -255,14 +259,6 @@ class StreamStore(Protocol):
 
     async def sweep(self, now: float) -> int:
         """Deletes expired streams and sessions, and ended streams over the limits; how many streams."""
-
-
-class EventStore(StreamStore, Protocol):
-    """The hub's stream store."""
-
-    @property
-    def replicas(self) -> Replicas | None:
-        """None for a hub without replicas."""
 
 
 # -- rules

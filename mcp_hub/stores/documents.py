@@ -7,7 +7,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -30,13 +30,6 @@ class DocumentLimits(msgspec.Struct, frozen=True):
     memory_bytes: int = 256 << 20
 
 
-class Part(NamedTuple):
-    """A range of a document, and the document's size."""
-
-    data: bytes
-    size: int
-
-
 class Documents(Protocol):
     """A store of documents that never blocks the event loop."""
 
@@ -46,8 +39,8 @@ class Documents(Protocol):
     async def put(self, principal: str, body: bytes) -> str:
         """Stores a document, or renews an existing one; its id. Raises `StoreError`."""
 
-    async def read(self, principal: str, id_: str, offset: int, size: int) -> Part | None:
-        """Up to `size` bytes from `offset`; None if unknown, foreign, expired or damaged."""
+    async def read(self, principal: str, id_: str, offset: int, size: int) -> tuple[bytes, int] | None:
+        """Up to `size` bytes from `offset`, and the document's size; None if unknown, foreign, expired or damaged."""
 
 
 def document_id(body: bytes) -> str:

@@ -21,7 +21,7 @@ from mcp_hub.attach.folder import make_folder
 from mcp_hub.attach.system import BYTES, NO_LINK
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
-from mcp_hub.stores.documents import DocumentLimits, Documents, Part, check_size, document_id, is_document_id, surplus
+from mcp_hub.stores.documents import DocumentLimits, Documents, check_size, document_id, is_document_id, surplus
 from mcp_hub.stores.locks import open_plain, remove
 
 log = get_logger(__name__)
@@ -60,10 +60,10 @@ class _MemoryDocuments:
         self._documents[principal, id_] = self._now() + limits.ttl, body
         return id_
 
-    async def read(self, principal: str, id_: str, offset: int, size: int) -> Part | None:
+    async def read(self, principal: str, id_: str, offset: int, size: int) -> tuple[bytes, int] | None:
         self._expire()
         document = self._documents.get((principal, id_))
-        return None if document is None else Part(document[1][offset : offset + size], len(document[1]))
+        return None if document is None else (document[1][offset : offset + size], len(document[1]))
 
     def _expire(self) -> None:
         now = self._now()
@@ -107,7 +107,7 @@ class _FileDocuments:
         except OSError as error:
             raise StoreError(f"a document cannot be kept in {self._folder}: {error.strerror or error}") from error
 
-    async def read(self, principal: str, id_: str, offset: int, size: int) -> Part | None:
+    async def read(self, principal: str, id_: str, offset: int, size: int) -> tuple[bytes, int] | None:
         if not is_document_id(id_):
             return None
         read = partial(self._read, self._path(principal, id_), offset, size)
@@ -143,7 +143,7 @@ class _FileDocuments:
             raise
         return id_
 
-    def _read(self, path: str, offset: int, size: int) -> Part | None:
+    def _read(self, path: str, offset: int, size: int) -> tuple[bytes, int] | None:
         try:
             file = open_plain(path, _READ_FLAGS)
         except OSError:
@@ -152,7 +152,7 @@ class _FileDocuments:
             length = _length(file)
             if length is not None and os.fstat(file).st_mtime > self._now():
                 os.lseek(file, _HEAD_SIZE + min(offset, length), os.SEEK_SET)
-                return Part(_bytes(file, min(size, length)), length)
+                return _bytes(file, min(size, length)), length
         except OSError as error:
             log.warning("document_unread", path=path, reason=str(error))
             return None

@@ -9,13 +9,13 @@ from typing import Final, Literal
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.base import StoreLimits
-from mcp_hub.stores.documents import DocumentLimits, Part, check_size, document_id, is_document_id, surplus
+from mcp_hub.stores.documents import DocumentLimits, check_size, document_id, is_document_id, surplus
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.history.replicas import RedisHistory
 from mcp_hub.stores.recovery.failsafe import FailsafeStore
 from mcp_hub.stores.recovery.shared import failsafe_on_server
 from mcp_hub.stores.redis.leases import StoreLinks
-from mcp_hub.stores.redis.link import Command, LinkJob, Server, script
+from mcp_hub.stores.redis.link import Command, Server, script
 from mcp_hub.stores.redis.records import pairs
 from mcp_hub.stores.redis.scripts import HOLD, LET_GO
 from mcp_hub.stores.redis.store import RedisStore
@@ -57,7 +57,7 @@ class _RedisHoldings:
 
     def release(self, name: str) -> None:
         """If the server fails, the lock stays while this replica lives."""
-        self._writer.submit(LinkJob([script(LET_GO, [self._key(name)], self._instance)], lambda _: None))
+        self._writer.submit([script(LET_GO, [self._key(name)], self._instance)], lambda _: None)
 
 
 class _RedisDocuments:
@@ -109,7 +109,7 @@ class _RedisDocuments:
         in_order = zip(ends[::2], ends[1::2], strict=True)
         return {id_.decode(): (float(end), sound.get(id_, 0)) for id_, end in in_order if id_ not in bad_ids}
 
-    async def read(self, principal: str, id_: str, offset: int, size: int) -> Part | None:
+    async def read(self, principal: str, id_: str, offset: int, size: int) -> tuple[bytes, int] | None:
         if not is_document_id(id_):
             return None
         keys = self._keys.documents(principal)
@@ -123,7 +123,7 @@ class _RedisDocuments:
         )
         if expires is None or float(expires) <= self._now() or not is_there:
             return None
-        return Part(data, length)
+        return data, length
 
 
 def _is_size(text: bytes) -> bool:

@@ -8,7 +8,7 @@ from mcp_hub.call import Call, CallChannel, CallerConnection
 from mcp_hub.errors import HubRestarted, InvalidParams, MethodNotFound, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.types import Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.supervision.server import HubLifecycle
+from mcp_hub.upstreams.supervision.server import Lifecycle
 
 
 class LocalSource:
@@ -16,7 +16,7 @@ class LocalSource:
 
     def __init__(self, name: str, task: Callable[[], Awaitable[None]] | None = None) -> None:
         self.name = name
-        self.lifecycle = HubLifecycle(task)
+        self.lifecycle = Lifecycle(task)
 
     def begin(self, call: Call, channel: CallChannel) -> None:
         """None: there is no request to write."""

@@ -55,7 +55,7 @@ def chunks(response: httpx2.Response) -> AbstractAsyncContextManager[AsyncIterat
         return aclosing(_raw(response))
     if encoding not in _WINDOWS:
         raise _BadEncoding(f"content-encoding {hide_head(header, 50)!r}, though none was asked for")
-    return aclosing(_inflated(response, Inflater(encoding)))
+    return aclosing(_inflated(response, encoding))
 
 
 def _raw(response: httpx2.Response) -> AsyncGenerator[bytes, None]:
@@ -64,32 +64,34 @@ def _raw(response: httpx2.Response) -> AsyncGenerator[bytes, None]:
     return raw
 
 
-async def _inflated(response: httpx2.Response, inflater: "Inflater") -> AsyncGenerator[bytes, None]:
+async def _inflated(response: httpx2.Response, encoding: str) -> AsyncGenerator[bytes, None]:
+    inflate = inflater(encoding)
     async with aclosing(_raw(response)) as raw:
         async for chunk in raw:
-            for piece in inflater.feed(chunk):
+            for piece in inflate(chunk):
                 yield piece
                 await anyio.lowlevel.checkpoint()  # much may come out of one chunk
 
 
-class Inflater:
-    """Removes compression; a piece has at most `_PIECE` bytes."""
+def inflater(encoding: str) -> Callable[[bytes], Iterator[bytes]]:
+    """Removes compression from one chunk after another, lazily; a piece has at most `_PIECE` bytes.
 
-    def __init__(self, encoding: str) -> None:
-        self._encoding = encoding
-        self._zlib = zlib.decompressobj(_WINDOWS[encoding])
+    The iterator raises `httpx2.DecodingError`.
+    """
+    unpacked = zlib.decompressobj(_WINDOWS[encoding])
 
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yields the output for `chunk` lazily. Raises `httpx2.DecodingError`."""
+    def inflated(chunk: bytes) -> Iterator[bytes]:
         data = chunk
-        while data and not self._zlib.eof:
+        while data and not unpacked.eof:
             try:
-                piece = self._zlib.decompress(data, _PIECE)
+                piece = unpacked.decompress(data, _PIECE)
             except zlib.error as exc:
-                raise _BadEncoding(f"the body is not {self._encoding}: {exc}") from None
-            data = self._zlib.unconsumed_tail
+                raise _BadEncoding(f"the body is not {encoding}: {exc}") from None
+            data = unpacked.unconsumed_tail
             if piece:
                 yield piece
+
+    return inflated
 
 
 class _Unfinished:

@@ -16,6 +16,7 @@ import httpx2
 
 from mcp_hub import __version__
 from mcp_hub.addresses import is_this_machine
+from mcp_hub.errors import StartFailed
 from mcp_hub.extras import with_extra
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
@@ -162,12 +163,8 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
 
 
-class BadAuthority(Exception):
-    """The certificate file cannot be used."""
-
-
 def tls(ca: str | None = None) -> ssl.SSLContext:
-    """Trusts the usual certificates, $NODE_EXTRA_CA_CERTS and `ca`. Raises `BadAuthority` for `ca` only."""
+    """Trusts the usual certificates, $NODE_EXTRA_CA_CERTS and `ca`. Raises `StartFailed` for `ca` only."""
     extra = os.environ.get(EXTRA_CERTIFICATES) or None
     return _context(extra, _stamp(extra), ca, _stamp(ca))
 
@@ -179,7 +176,7 @@ def _context(extra: str | None, _changed: object, ca: str | None, _ca_changed: o
     if extra is not None and (problem := _add(context, extra)) is not None:
         log.warning("extra_certificates_unusable", variable=EXTRA_CERTIFICATES, file=extra, reason=problem)
     if ca is not None and (problem := _add(context, ca)) is not None:
-        raise BadAuthority(f"the certificates of `tls.ca` cannot be used: {ca}: {problem}")
+        raise StartFailed("ca_unreadable", f"the certificates of `tls.ca` cannot be used: {ca}: {problem}")
     return context
 
 

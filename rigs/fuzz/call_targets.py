@@ -193,9 +193,10 @@ def _check_pages(body: bytes, rng: Random) -> None:
         if at >= len(body):
             break
         first = max(at - paging.MARGIN, 0)
-        page = paging.page(body[first : at + 16 * tokens + 8], first, at, rng.choice((None, 1, 30)), tokens, len)
-        assert page.start == at < page.end and body[page.start : page.end].decode() == page.text
-        at, told = page.end, told + len(page.text)
+        part = body[first : at + 16 * tokens + 8]
+        text, start, end = paging.page(part, first, at, rng.choice((None, 1, 30)), tokens, len)
+        assert start == at < end and body[start:end].decode() == text
+        at, told = end, told + len(text)
 
 
 # -- long results

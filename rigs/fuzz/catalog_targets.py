@@ -225,7 +225,7 @@ def check_search(data: bytes) -> None:
     rng = seeded(data)
     limit, server = rng.choice((0, 1, 3, 8)), rng.choice((None, None, "github", "nobody"))
     answer = _INDEX.search(text, limit, server)
-    scores = [hit.score for hit in answer.hits]
+    scores = [hit.score for hit in answer]
     assert scores == sorted(scores, reverse=True) and len(scores) <= limit
     assert answer == _INDEX.search(text, limit, server)
     document = Searchable(
@@ -233,7 +233,7 @@ def check_search(data: bytes) -> None:
     )
     own = SearchIndex()
     own.put("s", [document])
-    hits = own.search(text[:200]).hits
+    hits = own.search(text[:200])
     assert len(hits) <= 1
     if re.fullmatch(r"[A-Za-z]{3,40}", text):
         assert hits, "a tool is not found by its name"

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from mcp_hub.fronts.limits import FrontLimits
+from mcp_hub.fronts.limits import DEPTH
 from rigs.hostile_clients.doors import DOORS, Door, HandshakeDoor, Said, SseDoor, StdioDoor, through
 from tests.e2e.client import HttpClient, Hub
 from tests.interaction.fronts import HANDSHAKE, http_hub, stdio_hub
@@ -20,7 +20,7 @@ from tests.upstreams.stdio_client import StdioClient
 
 ALICE, BOB = "alice-secret-token", "bob-secret-token"
 LIMIT = 250_000
-DEPTH, BATCH, RUNNING, WAITING = FrontLimits().depth, FrontLimits().batch, 3, 4
+RUNNING, WAITING = 3, 4
 LIMITS = {"line": LIMIT, "running_calls": RUNNING, "waiting_calls": WAITING}
 HTTP = {
     "max_body": LIMIT,

@@ -10,7 +10,7 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcp_hub.calls.pending_input import PendingInput
-from mcp_hub.calls.plan import CallLimits, SessionRules, StreamLimits
+from mcp_hub.calls.plan import SessionRules, StreamLimits
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
@@ -18,7 +18,7 @@ from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.views.view import CatalogView, build
 from mcp_hub.clock import SystemClock
 from mcp_hub.events import Completed
-from mcp_hub.fronts.mcp.binding import Binding, Identity
+from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.hub import HubPort
 from mcp_hub.notices import Notices
 from mcp_hub.protocol.eras import era_of
@@ -114,12 +114,12 @@ def binding(instructions: str | None) -> Binding:
     clock = SystemClock()
     changes = Notices()
     catalog = Catalog({}, {None: ViewRules({})}, changes, clock, 0)
-    registry = CallRegistry(clock, CallLimits(1, 1))
+    registry = CallRegistry(clock, 1, 1)
     streams = StreamTable(MemoryStore(), clock, StreamLimits())
     hub = HubPort(
         catalog, registry, {}, {}, SessionRules(10), PendingInput(clock, 1, registry.cancel), changes, streams
     )
-    return Binding(hub, Identity({"name": "hub", "version": "1"}, lambda profile: instructions))
+    return Binding(hub, {"name": "hub", "version": "1"}, lambda profile: instructions)
 
 
 def raws(params: JsonObject) -> RawObject:

@@ -7,7 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
-from rigs.hostile_clients.cases import ALICE, BATCH, BOB, Site, http_site
+from mcp_hub.fronts.limits import BATCH
+from rigs.hostile_clients.cases import ALICE, BOB, Site, http_site
 from rigs.hostile_clients.doors import HandshakeDoor, SseDoor
 from rigs.hostile_clients.sockets import opened
 from tests.upstreams.messages import rpc

@@ -33,12 +33,12 @@ def test_pages_one_after_the_other_are_the_text(
     body, at, parts = text.encode(), 0, []
     while at < len(body):
         first = max(at - MARGIN, 0)
-        found = page(body[first : at + window], first, at, most, tokens, estimate)
-        assert found.start == at < found.end and estimate(found.text) <= tokens
-        assert most is None or len(found.text.encode()) <= most or len(found.text) == 1
-        assert body[found.start : found.end].decode() == found.text
-        parts.append(found.text)
-        at = found.end
+        part, start, end = page(body[first : at + window], first, at, most, tokens, estimate)
+        assert start == at < end and estimate(part) <= tokens
+        assert most is None or len(part.encode()) <= most or len(part) == 1
+        assert body[start:end].decode() == part
+        parts.append(part)
+        at = end
     assert "".join(parts) == text
 
 
@@ -48,8 +48,8 @@ def test_a_page_from_any_offset_begins_with_the_character_that_is_there(text: st
     body = text.encode()
     offset = min(offset, len(body))
     first = max(offset - MARGIN, 0)
-    found = page(body[first:], first, offset, None, 10**6, len)
-    assert offset - MARGIN <= found.start <= offset and body[found.start : found.end].decode() == found.text
+    part, start, end = page(body[first:], first, offset, None, 10**6, len)
+    assert offset - MARGIN <= start <= offset and body[start:end].decode() == part
 
 
 @settings(max_examples=examples(300))

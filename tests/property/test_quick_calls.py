@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_hub.call import Call, CallChannel, Question
-from mcp_hub.calls.plan import CallLimits, CallPlan, CallState, TimeLimits
+from mcp_hub.calls.plan import CallPlan, CallState, TimeLimits
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.errors import RpcError
@@ -102,7 +102,7 @@ def test_each_call_has_one_ending_and_nothing_is_left(script: list[tuple[str, in
     async def scenario() -> None:
         server = Server()
         server.is_congested, server.refuses = mood == "congested", mood == "refusing"
-        registry = CallRegistry(LoopClock(), CallLimits(running, 9))
+        registry = CallRegistry(LoopClock(), running, 9)
         records = [registry.start(new_call(), server.call, LIMITS, CallPlan(server)) for _ in range(4)]
         for event, number in script:
             if event == "wait":
@@ -122,7 +122,7 @@ def test_each_call_has_one_ending_and_nothing_is_left(script: list[tuple[str, in
 def test_4096_waiting_calls_end_in_the_turn_of_their_answers() -> None:
     async def scenario() -> None:
         server = Server()
-        registry = CallRegistry(LoopClock(), CallLimits(4096, 0))
+        registry = CallRegistry(LoopClock(), 4096, 0)
         records = [registry.start(new_call(), server.call, LIMITS, CallPlan(server)) for _ in range(4096)]
         assert len(server.here) == 4096 and all(record.task is None for record in records)
         for sent in list(server.here):
@@ -135,7 +135,7 @@ def test_4096_waiting_calls_end_in_the_turn_of_their_answers() -> None:
 def test_a_call_that_has_ended_is_freed_without_the_garbage_collector() -> None:
     async def scenario() -> None:
         server = Server()
-        registry = CallRegistry(LoopClock(), CallLimits(1, 0))
+        registry = CallRegistry(LoopClock(), 1, 0)
         gone = weakref.ref(registry.start(new_call(), server.call, LIMITS, CallPlan(server)))
         gc.disable()
         try:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mcp_hub.catalog.discovery.answers import answer, exact, overview
 from mcp_hub.catalog.discovery.servers import ServerAbout
-from mcp_hub.catalog.search.ranker import Hit, SearchAnswer
+from mcp_hub.catalog.search.ranker import Hit
 from mcp_hub.catalog.texts import (
     all_names,
     counted,
@@ -88,13 +88,8 @@ def test_an_answer_has_no_lines_but_those_of_hits_and_the_hub(
     found: list[Any], is_weak: bool, detail: Any, budget: int
 ) -> None:
     raws = {f"t{place}": encoded(tool) for place, tool in enumerate(found)}
-    text = answer(
-        SearchAnswer(tuple(Hit(name, 1.0, (), {}) for name in raws), is_weak),
-        raws,
-        {"s": 1},
-        detail=detail,
-        budget_tokens=budget,
-    )
+    hits = [Hit(name, 1.0, (), {}, is_weak) for name in raws]
+    text = answer(hits, raws, {"s": 1}, detail=detail, budget_tokens=budget)
     own = ("No tool fits", "No close match", "Those in one line", "  ", "{")
     for line in text.splitlines():
         assert line.startswith((*own, *(f"{name}(" for name in raws))) or line.endswith(" more were left out.")

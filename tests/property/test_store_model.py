@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, KeyTaken, StoreError
-from mcp_hub.stores.base import ENDINGS, Change, Chunk, Message, StoreLimits, StreamStore
+from mcp_hub.stores.base import ENDINGS, Change, Chunk, EventStore, Message, StoreLimits
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.stores.recovery.failsafe import FailsafeStore, failsafe_on_file
 from tests.examples import examples
@@ -80,7 +80,7 @@ class AnyStore(RuleBasedStateMachine):
         self.time = 100.0
         self.is_full = False
 
-    def new_store(self) -> StreamStore:
+    def new_store(self) -> EventStore:
         return MemoryStore(LIMITS)
 
     def teardown(self) -> None:
@@ -239,7 +239,7 @@ class AnyStore(RuleBasedStateMachine):
 
 
 class AnySqliteStore(AnyStore):
-    def new_store(self) -> StreamStore:
+    def new_store(self) -> EventStore:
         return SoleStore(self.folder, LIMITS, self.clock)
 
     @rule()
@@ -258,7 +258,7 @@ class AnySqliteStore(AnyStore):
 class AnyFailsafeStore(AnySqliteStore):
     store: FailsafeStore
 
-    def new_store(self) -> StreamStore:
+    def new_store(self) -> EventStore:
         return failsafe_on_file(self.folder, LIMITS, self.clock)
 
     @rule()

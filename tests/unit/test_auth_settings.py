@@ -15,7 +15,7 @@ from mcp_hub.app.http import HttpAuthFactory, is_authenticated, metadata_routes
 from mcp_hub.cli.commands import serve
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.trust import OVERRIDE
-from mcp_hub.fronts.http.auth import HttpAuth, Refusal, Unverified
+from mcp_hub.fronts.http.auth import HttpAuth, Refusal
 from mcp_hub.sessions.session import Caller
 from tests.unit.fronts.oauth_tokens import ISSUER, RESOURCE, claims, jwk, key_set, rsa_key, token
 from tests.upstreams.child import until
@@ -35,8 +35,8 @@ def settings(path: Path | None = None, tokens: Any = (), **http: Any) -> Setting
 async def who(guard: HttpAuth, shown: bytes | None = None, host: bytes = b"localhost") -> Caller | int:
     headers = {b"host": host} | ({} if shown is None else {b"authorization": b"Bearer " + shown})
     found = guard.admit(headers) or guard.identify(headers)
-    if isinstance(found, Unverified):
-        found = await guard.verified(found)
+    if found is None:
+        found = await guard.verified(headers)
     return found.status if isinstance(found, Refusal) else found
 
 

@@ -24,7 +24,7 @@ from mcp_hub.extras import keyring_command, lasting_install, with_extra
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "errors.md"
 PLACE: Final = {
-    **dict.fromkeys(("StartFailed", "Incompatible", "InitializeRefused", "ProbeKilled", "_NotModern", "_IsModern"), 0),
+    **dict.fromkeys(("StartFailed", "Incompatible", "InitializeRefused", "_NotModern", "_IsModern"), 0),
     **dict.fromkeys(("Cause", "Denial", "ConfigFinding", "finding", "Unresolved", "_Unreadable", "fail", "Reason"), 0),
     **dict.fromkeys(("Rejected", "FreshNeeded", "CallFault", "OutputError", "FileRefused", "Repair"), 0),
     **dict.fromkeys(("Problem", "Refusal", "Finding", "Flaw", "Diagnosis", "_about", "warn", "retire", "refuse"), 1),
@@ -32,7 +32,7 @@ PLACE: Final = {
     "_refusal": 2,
 }
 """Which argument of a call is a code."""
-FAILURES: Final = ("StartFailed", "Incompatible", "InitializeRefused", "ProbeKilled", "FreshNeeded", "Cause", "Denial")
+FAILURES: Final = ("StartFailed", "Incompatible", "InitializeRefused", "FreshNeeded", "Cause", "Denial")
 """The calls whose code becomes that of a server."""
 KEYWORDS: Final = {"symbol"}
 INTRO: Final = """# Error codes

@@ -20,7 +20,7 @@ from mcp_hub.errors import InvalidParams, RpcError, StoreError
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
-from mcp_hub.stores.documents import Documents, Part
+from mcp_hub.stores.documents import Documents
 from mcp_hub.types import RawJson, plural
 
 log = get_logger(__name__)
@@ -116,19 +116,19 @@ class LongResults:
     async def _paged(self, principal: str, id_: str, offset: int, limit: int | None, tokens: int) -> Completed:
         at = max(offset - paging.MARGIN, 0)
         size = min(limit or _MOST, tokens * _PER_TOKEN) + 2 * DENSE
-        part = await self._read(principal, id_, at, size)
-        _check_offset(offset, part.size)
-        page = partial(paging.page, part.data, at, offset, limit, tokens, self._estimate)
-        return _page(await anyio.to_thread.run_sync(page), part.size)
+        data, total = await self._read(principal, id_, at, size)
+        _check_offset(offset, total)
+        page = partial(paging.page, data, at, offset, limit, tokens, self._estimate)
+        return _page(*await anyio.to_thread.run_sync(page), total)
 
     async def _searched(
         self, principal: str, arguments: _Wanted, offset: int, limit: int | None, tokens: int
     ) -> Completed:
-        part = await self._read(principal, arguments.id, 0, sys.maxsize)
-        search = partial(self._search, part.data, arguments, offset, limit, tokens)
+        data, _ = await self._read(principal, arguments.id, 0, sys.maxsize)
+        search = partial(self._search, data, arguments, offset, limit, tokens)
         return await anyio.to_thread.run_sync(search, limiter=self._searches, abandon_on_cancel=True)
 
-    async def _read(self, principal: str, id_: str, offset: int, size: int) -> Part:
+    async def _read(self, principal: str, id_: str, offset: int, size: int) -> tuple[bytes, int]:
         try:
             part = await self._documents.read(principal, id_, offset, size)
         except StoreError as problem:
@@ -155,7 +155,7 @@ class LongResults:
             body, prefix = selected.body, f"{plural(selected.count, 'value')}, one a line; "
         _check_offset(offset, len(body))
         if arguments.grep is None:
-            return _page(paging.page(body, 0, offset, limit, tokens, self._estimate), len(body), prefix)
+            return _page(*paging.page(body, 0, offset, limit, tokens, self._estimate), len(body), prefix)
         match_limit = min(limit or _MATCHES, paging.MOST_MATCHES)
         matches = paging.grep(body, arguments.grep, offset, match_limit, tokens, self._estimate, is_over)
         return _matches(matches, offset, prefix)
@@ -186,9 +186,9 @@ def _check_offset(offset: int, size: int) -> None:
         raise InvalidParams(f"offset {offset} is behind the end: there are {size} bytes")
 
 
-def _page(page: paging.TextPage, size: int, prefix: str = "") -> Completed:
-    after = f"next: offset={page.end}" if page.end < size else "this is the end"
-    return Completed.of(page.text, f"[{prefix}bytes {page.start} to {page.end} of {size}; {after}]")
+def _page(text: str, start: int, end: int, size: int, prefix: str = "") -> Completed:
+    after = f"next: offset={end}" if end < size else "this is the end"
+    return Completed.of(text, f"[{prefix}bytes {start} to {end} of {size}; {after}]")
 
 
 def _matches(matches: paging.Matches, offset: int, prefix: str) -> Completed:

@@ -78,14 +78,6 @@ _BEFORE: Final = 3
 _CONTINUES: Final = 0xC0, 0x80
 
 
-class TextPage(msgspec.Struct, frozen=True):
-    """Text from byte `start` to `end`."""
-
-    text: str
-    start: int
-    end: int
-
-
 class Matches(msgspec.Struct, frozen=True):
     """Matches as `line:offset: text`; `next` continues the search. `is_slow`: out of time."""
 
@@ -94,8 +86,8 @@ class Matches(msgspec.Struct, frozen=True):
     is_slow: bool = False
 
 
-def page(data: bytes, at: int, start: int, limit: int | None, tokens: int, estimate: Estimate) -> TextPage:
-    """The page at byte `start` of `data`, which begins at `at`.
+def page(data: bytes, at: int, start: int, limit: int | None, tokens: int, estimate: Estimate) -> tuple[str, int, int]:
+    """The page at byte `start` of `data`, which begins at `at`: its text, first byte and end.
 
     It has at most `limit` bytes and `tokens`, at least one character, and ends at a near line border.
     """
@@ -108,7 +100,7 @@ def page(data: bytes, at: int, start: int, limit: int | None, tokens: int, estim
     elif count < len(text) and (border := text.rfind("\n", count // 2, count)) >= 0:
         count = border + 1
     text = text[: max(count, 1)]
-    return TextPage(text, at + first, at + first + len(text.encode()))
+    return text, at + first, at + first + len(text.encode())
 
 
 def _is_within(data: bytes, at: int) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 
 from mcp_hub.catalog.compact import compact_tool
 from mcp_hub.catalog.discovery.servers import ServerAbout
-from mcp_hub.catalog.search.ranker import Hit, SearchAnswer
+from mcp_hub.catalog.search.ranker import Hit
 from mcp_hub.catalog.texts import FIND, HOW_TO_READ, all_names, counted, escaped, one_line, parameter_notes, signature
 from mcp_hub.catalog.tokens import estimate
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
@@ -36,7 +36,7 @@ _DESTROYS: Final = frozenset(
 
 
 def answer(
-    results: SearchAnswer,
+    results: Sequence[Hit],
     raws: Mapping[str, bytes],
     servers: Mapping[str, int],
     *,
@@ -50,8 +50,8 @@ def answer(
     `raws`: definitions by hit. `reads`: read-only hits. `servers`: tool counts. Above `budget_tokens` definitions
     become lines, lines a count. No weak answer begins with a destructive tool.
     """
-    hits = [hit for hit in results.hits if hit.id in raws][: max(limit, 1)]
-    if results.is_weak or not hits:
+    hits = [hit for hit in results if hit.id in raws][: max(limit, 1)]
+    if not hits or results[0].weak:
         return _weak(hits, raws, servers, detail, budget_tokens, reads)
     return "\n".join(_lines(hits, raws, detail, budget_tokens, _NOTED, reads)[0])
 

@@ -19,7 +19,7 @@ from mcp_hub.catalog.discovery.servers import ServerAbout, is_starting, why_abse
 from mcp_hub.catalog.offers.definitions import Definition, parse
 from mcp_hub.catalog.offers.rules import ServerRules, find_override, overridden
 from mcp_hub.catalog.routes import Route, Unlisted, named, route
-from mcp_hub.catalog.search.ranker import SearchAnswer
+from mcp_hub.catalog.search.ranker import Hit
 from mcp_hub.catalog.texts import FIND, RUN, RUN_READING, signature
 from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.catalog.views.view import CatalogView
@@ -280,7 +280,7 @@ class ToolFinder(msgspec.Struct, frozen=True):
     """
 
     view: CatalogView
-    search: Callable[[str, int, str | None], Awaitable[SearchAnswer]]
+    search: Callable[[str, int, str | None], Awaitable[Sequence[Hit]]]
     budget: int
     servers: Sequence[ServerAbout]
     absent: Sequence[UpstreamStatus]

@@ -153,13 +153,6 @@ class Hit(msgspec.Struct, frozen=True):
     weak: bool = False
 
 
-class SearchAnswer(msgspec.Struct, frozen=True):
-    """Hits, the best first; `is_weak`: no hits, or the best is weak."""
-
-    hits: tuple[Hit, ...]
-    is_weak: bool
-
-
 class _Server(msgspec.Struct, eq=False):
     name: tuple[str, ...]
     """The distinct telling words of its name."""
@@ -211,8 +204,8 @@ class SearchIndex:
         if indexed is not None:
             self._clear(indexed)
 
-    def search(self, query: str, limit: int = 8, server: str | None = None) -> SearchAnswer:
-        """At most `limit` tools, of one server if given."""
+    def search(self, query: str, limit: int = 8, server: str | None = None) -> tuple[Hit, ...]:
+        """At most `limit` tools, the best first, of one server if given."""
         parsed = request(query, self._postings, self._aliases)
         exact = self._exact(query)
         if server is None:
@@ -227,7 +220,7 @@ class SearchIndex:
             best = dict.fromkeys(self._best(totals, bonuses, few), 0) | exact
             hits = tuple(self._hits(self._ranked(best, parsed, bonuses), limit))
             if len(hits) >= limit or few >= len(totals):
-                return SearchAnswer(hits, is_weak=not hits or hits[0].weak)
+                return hits
             few *= 4  # most of them were near-duplicates
 
     def _clear(self, server: _Server) -> None:
@@ -353,7 +346,7 @@ class _Ranker:
         self._index = index
 
     def rank(self, query: str, k: int) -> list[str]:
-        return [hit.id for hit in self._index.search(query, k).hits]
+        return [hit.id for hit in self._index.search(query, k)]
 
 
 def build(tools: Iterable[Mapping[str, Any]]) -> _Ranker:

@@ -131,7 +131,7 @@ class Approvals:
             withheld |= {(name, tool): finding for tool, finding in server.findings.items() if finding.is_held}
             if name in self._confirms:
                 confirmed |= {(name, tool) for tool in server.confirmed}
-        return Verdict(withheld, frozenset(confirmed))
+        return withheld, frozenset(confirmed)
 
     def is_confirmed(self, server: str, definition: Definition) -> bool:
         """Whether a person approved this definition of a tool."""

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.call import Upstream
 from mcp_hub.catalog.flags import MOST_FLAGS, Flag, decoded, flags_of, folded, hidden_in, orders_in, texts_of
@@ -34,15 +35,6 @@ _INSPECTED: Final = (Kind.TOOL, Kind.PROMPT, Kind.RESOURCE, Kind.TEMPLATE)
 _PROSE: Final = ("description", "title")
 
 
-class Flagged(msgspec.Struct, frozen=True):
-    """A flag of one text; `exported` is its name for clients, `tool` a `pin_name`."""
-
-    server: str
-    tool: str
-    exported: str
-    flag: Flag
-
-
 class _Names(msgspec.Struct, frozen=True):
     distinct: Mapping[str, Set[str]]
     every: Mapping[str, Set[str]]
@@ -54,9 +46,7 @@ class Inspector(msgspec.Struct):
 
     _inspected: dict[bytes, tuple[tuple[Flag, ...], tuple[tuple[str, str], ...]]] = msgspec.field(default_factory=dict)
 
-    def inspect(
-        self, entries: Sequence[Entry], instructions: Mapping[str, str] = MappingProxyType({})
-    ) -> list[Flagged]:
+    def inspect(self, entries: Sequence[Entry], instructions: Mapping[str, str] = MappingProxyType({})) -> list[Flag]:
         """The flags of these definitions, at most `MOST_FLAGS` each, then of the instructions by server. 0.3 ms per
         tool.
         """
@@ -70,12 +60,16 @@ class Inspector(msgspec.Struct):
             if entry.kind in (Kind.TOOL, Kind.PROMPT):
                 flags += _lookalikes(entry, tools if entry.kind is Kind.TOOL else prompts)
             name = pin_name(entry.kind, entry.key)
-            findings += [Flagged(entry.server, name, entry.exported, flag) for flag in flags[:MOST_FLAGS]]
+            findings += _placed(flags, entry.server, name, entry.exported)
         self._inspected = fresh
         for server, text in instructions.items():
             flags = [*_of_text("instructions", text), *_foreign_names(server, [("instructions", text)], tools)]
-            findings += [Flagged(server, INSTRUCTIONS, "instructions", flag) for flag in flags[:MOST_FLAGS]]
+            findings += _placed(flags, server, INSTRUCTIONS, "instructions")
         return findings
+
+
+def _placed(flags: Sequence[Flag], server: str, tool: str, exported: str) -> list[Flag]:
+    return [replace(flag, server=server, tool=tool, exported=exported) for flag in flags[:MOST_FLAGS]]
 
 
 def inspected(view: CatalogView, upstreams: Mapping[str, Upstream]) -> tuple[list[Entry], dict[str, str]]:

@@ -1,6 +1,6 @@
 """The resources that callers can read: listed ones, files of skills, and others that filters admit."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from mcp_hub.catalog.offers.filters import EVERYTHING, Filter
@@ -12,20 +12,22 @@ from mcp_hub.catalog.views.entries import Entry, Offer
 from mcp_hub.protocol.skills import root_of
 from mcp_hub.types import Kind, Origin
 
+FindingOf = Callable[[str, str], UnapprovedTool | None]
+"""The finding that blocks a server's URI, however it is written."""
 
-class HeldSkills:
-    """Folders of skills that await approval, with their findings."""
 
-    def __init__(self, findings: Mapping[Origin, UnapprovedTool]) -> None:
-        self._unapproved: dict[str, list[tuple[Filter, UnapprovedTool]]] = {}
-        for (server, uri), finding in findings.items():
-            root = "".join(f"[{char}]" if char in "*?[]" else char for char in root_of(uri))
-            self._unapproved.setdefault(server, []).append((Filter(deny=(root, f"{root}/*")), finding))
+def held_folders(findings: Mapping[Origin, UnapprovedTool]) -> FindingOf:
+    """Blocks the folders of skills that await approval."""
+    unapproved: dict[str, list[tuple[Filter, UnapprovedTool]]] = {}
+    for (server, uri), finding in findings.items():
+        root = "".join(f"[{char}]" if char in "*?[]" else char for char in root_of(uri))
+        unapproved.setdefault(server, []).append((Filter(deny=(root, f"{root}/*")), finding))
 
-    def finding(self, server: str, uri: str) -> UnapprovedTool | None:
-        """The finding that blocks this URI, however it is written."""
-        folders = self._unapproved.get(server, ())
+    def finding_of(server: str, uri: str) -> UnapprovedTool | None:
+        folders = unapproved.get(server, ())
         return next((finding for folder, finding in folders if is_denied((folder,), (uri,))), None)
+
+    return finding_of
 
 
 class ListedResources:
@@ -39,7 +41,7 @@ class ListedResources:
         templates: uris.Templates,
         filters: Mapping[str, tuple[Filter, Filter]],
         roots: SkillRoots,
-        unapproved: HeldSkills,
+        finding_of: FindingOf,
         directories: Collection[str],
     ) -> None:
         """`templates`: the listed ones. `filters`: each server's and the view's. `directories`: servers that can list
@@ -52,14 +54,14 @@ class ListedResources:
         self._hidden_templates = uris.Templates(hidden[Kind.TEMPLATE])
         self._filters = filters
         self._roots = roots
-        self._unapproved = unapproved
+        self._finding_of = finding_of
         self.directories = directories
         self.exported = table.exported
 
     def resolve(self, uri: str, *, may_guess: bool = True) -> Origin | None:
         """None if unknown, held back or filtered."""
         origin = self._table.resolve(uri, may_guess=may_guess)
-        if origin is None or self._unapproved.finding(*origin) is not None:
+        if origin is None or self._finding_of(*origin) is not None:
             return None
         return origin if origin in self._listed or self._lets_through(*origin, uri) else None
 
@@ -69,7 +71,7 @@ class ListedResources:
 
     def unapproved(self, uri: str) -> UnapprovedTool | None:
         origin = self._table.resolve(uri)
-        return None if origin is None else self._unapproved.finding(*origin)
+        return None if origin is None else self._finding_of(*origin)
 
     def skill(self, offer: Offer) -> bytes | None:
         """The entry of a skill; None if its main file may not be read."""

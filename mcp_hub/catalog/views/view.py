@@ -24,7 +24,7 @@ from mcp_hub.catalog.resources import uris
 from mcp_hub.catalog.resources.skills import SkillRoots
 from mcp_hub.catalog.resources.uris import Remembered
 from mcp_hub.catalog.views.entries import Entry, Offer, entry_of, is_admitted, offered, present
-from mcp_hub.catalog.views.listed import HeldSkills, ListedResources
+from mcp_hub.catalog.views.listed import ListedResources, held_folders
 from mcp_hub.errors import InvalidParams
 from mcp_hub.protocol.capabilities import SKILLS
 from mcp_hub.protocol.kinds import KINDS
@@ -230,11 +230,11 @@ def build(
     source = offered(servers, rules, new, approved)
     offers, roots = dict(source.by_kind), source.roots
     withheld, skills = _withhold(offers, rules, unapproved), offers.pop(Kind.SKILL)
-    held_skills = HeldSkills({offer.origin: unapproved[pin] for offer in skills if (pin := _pin(offer)) in unapproved})
+    finding_of = held_folders({offer.origin: unapproved[pin] for offer in skills if (pin := _pin(offer)) in unapproved})
     entries: dict[Kind, tuple[Entry, ...]] = {}
     hidden: dict[Kind, list[Origin]] = {}
     for kind, some in offers.items():
-        admitted = [is_admitted(kind, offer, rules) and not held_skills.finding(*offer.origin) for offer in some]
+        admitted = [is_admitted(kind, offer, rules) and not finding_of(*offer.origin) for offer in some]
         entries[kind] = tuple(entry_of(kind, offer, rules) for offer in compress(some, admitted))
         hidden[kind] = [offer.origin for offer in compress(some, map(not_, admitted))]
     templates = uris.Templates((entry.server, entry.key) for entry in entries[Kind.TEMPLATE])
@@ -242,7 +242,7 @@ def build(
     filters = {snapshot.server: (rules.servers[snapshot.server].resources, rules.resources) for snapshot in servers}
     resources = ListedResources(
         entries=entries, hidden=hidden, table=table, templates=templates, filters=filters, roots=roots,
-        unapproved=held_skills, directories=_directories(servers),
+        finding_of=finding_of, directories=_directories(servers),
     )  # fmt: skip
     entries[Kind.SKILL] = tuple(_skills(skills, resources))
     hints, news = _hints(servers, rules, skills, entries[Kind.SKILL]), sum(snapshot.announced for snapshot in servers)

@@ -321,9 +321,8 @@ async def _own_hub(loaded: "Loaded", started: "Loaded", wait: float, profile: st
     caller = Caller(profile=profile, is_operator=True)
     has_all = started.settings.servers.keys() == loaded.settings.servers.keys()
     async with open_app(at_once, os.environ) as app:
-        limits, operator = app.binding.limits, app.operations
         api = RestApi(
-            app.hub, version=__version__, max_body=LIMIT, limits=limits, operator=operator,
+            app.hub, version=__version__, max_body=LIMIT, operator=app.operations,
             public_url=lambda: app.settings.hub.http.public_url, history=app.past_calls,
         )  # fmt: skip
 

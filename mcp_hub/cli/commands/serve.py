@@ -34,7 +34,7 @@ from mcp_hub.cli.signals import received_signals
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.fronts.http.auth import is_loopback
-from mcp_hub.fronts.mcp.bonds import OwnHubBond
+from mcp_hub.fronts.mcp.bonds import ClientBond
 from mcp_hub.fronts.stdio import StdioFront, take_stdio
 from mcp_hub.sessions.session import Caller
 from mcp_hub.upstreams.peer.server_eras import ClientEra
@@ -148,7 +148,7 @@ async def _serve_stdio(loaded: Loaded, caller: Caller) -> None:
             binding=app.binding,
             caller=seen_as,
             drain=lambda: app.settings.hub.drain_timeout,
-            bond=OwnHubBond(client.meet),
+            bond=ClientBond(ends_hub=True, meet=client.meet),
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(cancel_when, signals.stopped, tasks.cancel_scope)

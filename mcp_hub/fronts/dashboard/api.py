@@ -21,7 +21,6 @@ from mcp_hub.fronts.dashboard.ports import HubOperator, HubView, Login
 from mcp_hub.fronts.dashboard.shell import caller_of
 from mcp_hub.fronts.http.auth import HttpAuth, Refusal
 from mcp_hub.fronts.http.response import KEEP_ALIVE, LAST, ClientGone, HttpExchange, HttpResponse, Message, Scope, Send
-from mcp_hub.fronts.limits import FrontLimits
 from mcp_hub.fronts.rest.api import RestApi, refusal_of
 from mcp_hub.fronts.rest.exchange import RestRequest, answer, check_operator, refusal
 from mcp_hub.fronts.rest.follow import Closing
@@ -142,14 +141,13 @@ class DashboardApi:
         mode: Callable[[], DashboardMode],
         *,
         max_body: int,
-        limits: FrontLimits | None = None,
     ) -> None:
         self._watched = watched
         self._curated = curated
         self._rest_api = rest_api
         self._public_url = public_url
         self._mode = mode
-        self._request = partial(RestRequest, max_body=max_body, limits=FrontLimits() if limits is None else limits)
+        self._request = partial(RestRequest, max_body=max_body)
         self._closing = Closing()
         self._feeds = OpenFeeds()
         self._logins: dict[str, anyio.Event] = {}

@@ -4,8 +4,6 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Final
 
-import msgspec
-
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy
 from mcp_hub.fronts.http.response import Message, Receive
@@ -20,16 +18,6 @@ _LARGE: Final = 6
 
 class TooFast(Busy):
     """Too many requests per second: 429 over HTTP."""
-
-
-class AdmissionLimits(msgspec.Struct, frozen=True):
-    """Per principal: requests in flight, bytes of large bodies; per second: requests, sessions, operations."""
-
-    requests_per_principal: int = 3072
-    bodies_per_principal: int = 256 << 20
-    request_rate: int = 0
-    session_rate: int = 100
-    admin_rate: int = 1
 
 
 class Rate:
@@ -59,16 +47,30 @@ class Rate:
 
 
 class Admission:
-    """Counts the principals' requests."""
+    """Counts the principals' requests.
 
-    def __init__(self, limits: AdmissionLimits, clock: Clock) -> None:
-        self._limits = limits
+    Limits per principal: requests in flight, bytes of large bodies; per second: requests, sessions, operations.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        requests: int = 3072,
+        bodies: int = 256 << 20,
+        request_rate: int = 0,
+        session_rate: int = 100,
+        admin_rate: int = 1,
+    ) -> None:
+        self._most_requests = requests
+        self._most_bytes = bodies
+        self._request_rate = request_rate
         self._open: dict[str, int] = {}
         self._bytes: dict[str, int] = {}
-        self._requests = Rate(limits.request_rate, "requests", "hub.http.request_rate", clock)
-        self.sessions = Rate(limits.session_rate, "new sessions", "hub.http.session_rate", clock)
-        self.restarts = Rate(limits.admin_rate, "restarts", "admin_rate", clock)
-        self.reloads = Rate(limits.admin_rate, "reloads", "admin_rate", clock)
+        self._requests = Rate(request_rate, "requests", "hub.http.request_rate", clock)
+        self.sessions = Rate(session_rate, "new sessions", "hub.http.session_rate", clock)
+        self.restarts = Rate(admin_rate, "restarts", "admin_rate", clock)
+        self.reloads = Rate(admin_rate, "reloads", "admin_rate", clock)
 
     @property
     def under_way(self) -> int:
@@ -77,11 +79,11 @@ class Admission:
     def enter(self, principal: str) -> None:
         """Counts a request until `leave`. Raises `Busy`, `TooFast`."""
         under_way = self._open.get(principal, 0)
-        limit = self._limits.requests_per_principal
+        limit = self._most_requests
         if under_way >= limit:
             reason = f"{limit} requests of this client are being answered"
             raise Busy.at(reason, "hub.http.requests_per_principal", limit)
-        if self._limits.request_rate:
+        if self._request_rate:
             self._requests.take(principal)
         self._open[principal] = under_way + 1
 
@@ -97,7 +99,7 @@ class Admission:
         """Counts a body's bytes; None for a small body."""
         length = headers.get(b"content-length")
         is_small = len(length) < _LARGE if length is not None else b"transfer-encoding" not in headers
-        return None if is_small else _Body(self._bytes, principal, self._limits.bodies_per_principal, receive)
+        return None if is_small else _Body(self._bytes, principal, self._most_bytes, receive)
 
 
 class _Body:

@@ -8,7 +8,6 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
 from typing import Final, Protocol
 
@@ -39,14 +38,6 @@ class Refusal(msgspec.Struct, frozen=True):
 def challenged(challenge: bytes, code: str, reason: str, status: int = 401) -> Refusal:
     """A refusal with a `WWW-Authenticate`."""
     return Refusal(status, code, reason, ((b"www-authenticate", challenge),))
-
-
-@dataclass(frozen=True, slots=True)
-class Unverified:
-    """A token that `HttpAuth.verified` has to check."""
-
-    token: bytes = field(repr=False)
-    digest: bytes = field(repr=False)
 
 
 class _Verifier(Protocol):
@@ -113,8 +104,8 @@ class HttpAuth:
         """Whether pages of this origin may read responses."""
         return bool(self._readers) and _text(origin).lower() in self._readers
 
-    def identify(self, headers: Mapping[bytes, bytes]) -> Caller | Refusal | Unverified:
-        """The caller of an admitted request."""
+    def identify(self, headers: Mapping[bytes, bytes]) -> Caller | Refusal | None:
+        """The caller of an admitted request; None if `verified` has to check its token."""
         verifier = self._verifier
         if not self.needs_token:
             return (self.operator(headers) if b"authorization" in headers else None) or self._default
@@ -124,7 +115,7 @@ class HttpAuth:
         if caller is None and verifier is not None and token:
             caller = verifier.find(digest)
             if caller is None and token.count(b".") == 2:
-                return Unverified(token, digest)
+                return None
         if caller is None:
             challenge = b"Bearer" if verifier is None else verifier.challenge(has_token=bool(token))
             return challenged(challenge, "unauthorized", _REQUIRED)
@@ -138,11 +129,12 @@ class HttpAuth:
         digest, caller = self._operator
         return caller if _digest(_bearer(headers)) == digest else None
 
-    async def verified(self, unverified: Unverified) -> Caller | Refusal:
+    async def verified(self, headers: Mapping[bytes, bytes]) -> Caller | Refusal:
         """The caller, once its token is checked."""
         if self._verifier is None:
             return challenged(b"Bearer", "unauthorized", _REQUIRED)
-        return await self._verifier.verify(unverified.token, unverified.digest)
+        token = _bearer(headers)
+        return await self._verifier.verify(token, _digest(token))
 
     def narrowed(self, caller: Caller, profile: str) -> Caller | Refusal:
         """The caller with this profile, unless bound to another."""

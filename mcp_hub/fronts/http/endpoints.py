@@ -18,8 +18,8 @@ from starlette.routing import Route
 from mcp_hub import aio
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Busy, RpcError
-from mcp_hub.fronts.http.admission import Admission, AdmissionLimits, TooFast
-from mcp_hub.fronts.http.auth import HttpAuth, Refusal, Unverified, repeated
+from mcp_hub.fronts.http.admission import Admission, TooFast
+from mcp_hub.fronts.http.auth import HttpAuth, Refusal, repeated
 from mcp_hub.fronts.http.response import (
     ClientGone,
     Fields,
@@ -159,7 +159,7 @@ class _Listener:
     def look(self, auth: HttpAuth) -> None:
         """An OAuth token to be checked again counts."""
         caller = auth.identify(self._http.headers)
-        if isinstance(caller, Unverified):
+        if caller is None:
             return
         mine = self._http.caller
         if (
@@ -214,7 +214,7 @@ class Endpoints:
         self._refusals: Counter[int] = Counter() if refusals is None else refusals
         self._guarded = guarded
         self._pages = {**(pages or {}), **({} if guarded is None else guarded.pages)}
-        self._admission = admission if admission is not None else Admission(AdmissionLimits(), SystemClock())
+        self._admission = admission if admission is not None else Admission(SystemClock())
         self.public: Mapping[str, Route] = public or {}
         self._routes = {**routes, **{f"{path}/": serve for path, serve in routes.items()}}
         self._mount = mount
@@ -337,8 +337,8 @@ class Endpoints:
 
     async def _caller(self, headers: Headers, profile: str | None) -> Caller | Refusal:
         caller = self._auth.identify(headers)
-        if isinstance(caller, Unverified):
-            caller = await self._auth.verified(caller)
+        if caller is None:
+            caller = await self._auth.verified(headers)
         return self._narrowed(caller, profile)
 
     def _narrowed(self, caller: Caller | Refusal, profile: str | None) -> Caller | Refusal:

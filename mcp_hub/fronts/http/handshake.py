@@ -15,6 +15,7 @@ from mcp_hub.aio import Bell
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Busy, RpcError, StoreError
 from mcp_hub.events import BY_CLIENT, cancelled_by_client
+from mcp_hub.fronts import limits
 from mcp_hub.fronts.http.admission import Rate
 from mcp_hub.fronts.http.body import accepts
 from mcp_hub.fronts.http.replay import Origin
@@ -32,7 +33,7 @@ from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, error
 from mcp_hub.protocol.jsonrpc.rpc_errors import HEADER_MISMATCH
 from mcp_hub.protocol.notifications import ROOTS_CHANGED, given_reason
 from mcp_hub.sessions.session import Caller, Session, Sessions
-from mcp_hub.sessions.stored import ChangedElsewhere, StoredSession
+from mcp_hub.sessions.stored import StoredSession
 from mcp_hub.types import Era
 
 Handle = Callable[[HttpRequest], Awaitable[None]]
@@ -152,14 +153,13 @@ class HandshakeHttp:
         client = await self._client(request)
         if client.session.version not in BATCHING:
             return False
-        limits = self._binding.limits
 
         async def take(single: HttpRequest) -> None:
             if single.message.params is not Unset:
                 limits.check_depth(single.message.params)
             await self._take(client, single)
 
-        await answer_batch(request, messages(text, limits.batch), take)
+        await answer_batch(request, messages(text, limits.BATCH), take)
         return True
 
     async def _take(self, client: ClientCalls, request: HttpRequest) -> None:
@@ -272,17 +272,17 @@ class HandshakeHttp:
             del stored.lapsed[lapsed]
         await self._resumption.sessions.update(stored)
 
-    def _changed_elsewhere(self, stored: StoredSession, change: ChangedElsewhere | None) -> None:
+    def _changed_elsewhere(self, stored: StoredSession, log_level: str | None, unsubscribed: Sequence[str]) -> None:
         """Another replica changed or ended the session."""
         session = stored.session
-        if change is None:
+        if stored.is_over:
             self._resumption.cancel_local(self._clients[session.id], BY_CLIENT)
             self._sessions.remove(session)
             self._end(session)
             return
-        if change.log_level is not None:
-            self._hub.set_log_level(session, change.log_level)
-        for uri in change.unsubscribed:
+        if log_level is not None:
+            self._hub.set_log_level(session, log_level)
+        for uri in unsubscribed:
             self._hub.unsubscribe(session, uri)
         if (lapsed := self._lapsed.get(session.id)) is not None:
             lapsed.ring()

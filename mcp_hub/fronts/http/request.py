@@ -23,7 +23,7 @@ from mcp_hub.fronts.http.response import (
     respond,
     stream,
 )
-from mcp_hub.fronts.mcp.binding import Binding, Deferred, Listen
+from mcp_hub.fronts.mcp.binding import Binding, Deferred
 from mcp_hub.fronts.mcp.quick_call import QuickCall
 from mcp_hub.fronts.mcp.responder import CallResponder, ResponderState
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams
@@ -304,8 +304,8 @@ async def begin(
 ) -> CallHandle | None:
     """Starts a request's call; None if it was answered. Raises `RpcError`. `changed` stores changes first."""
     reply = binding.handle(session, request.message.method, *params, info)
-    if isinstance(reply, Listen):
-        await _listen(binding.streams, request, session, id_, reply.filter)
+    if isinstance(reply, ListenFilter):
+        await _listen(binding.streams, request, session, id_, reply)
         return None
     if isinstance(reply, Deferred):
         reply = await reply.reply

@@ -3,7 +3,8 @@
 Source: specification 2025-11-25 and 2026-07-28, basic/transports/streamable-http.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import count
 from typing import Final
 
 import msgspec
@@ -16,6 +17,7 @@ from mcp_hub.fronts.http.endpoints import Serve
 from mcp_hub.fronts.http.handshake import HandshakeHttp
 from mcp_hub.fronts.http.request import Housekeeper, HttpRequest, answer_call
 from mcp_hub.fronts.http.response import HttpError, HttpExchange, as_events, respond
+from mcp_hub.fronts.limits import check_depth
 from mcp_hub.fronts.mcp.binding import Binding, modern_session
 from mcp_hub.hub import HubPort
 from mcp_hub.protocol import eras
@@ -33,29 +35,30 @@ _ENVELOPE: Final = 4096
 """Bytes: larger envelopes are not remembered."""
 
 
-class ModernSessions:
-    """One session per request. An envelope that the caller has sent before is not parsed again."""
+def modern_sessions() -> Callable[[Caller, RequestMeta], Session]:
+    """Begins one session per request. An envelope that the caller has sent before is not parsed again.
 
-    def __init__(self) -> None:
-        self._templates: dict[tuple[object, ...], Session] = {}
-        self._requests = 0
+    The function raises as `modern_session`.
+    """
+    templates: dict[tuple[object, ...], Session] = {}
+    numbers = count(1)
 
-    def begin(self, caller: Caller, meta: RequestMeta) -> Session:
-        """Raises as `modern_session`."""
-        self._requests += 1
-        id_ = f"http#{self._requests}"
+    def begin(caller: Caller, meta: RequestMeta) -> Session:
+        id_ = f"http#{next(numbers)}"
         parts = [b"" if raw is None else bytes(raw) for raw in meta.envelope]
         key = (caller, *parts)
-        if (template := self._templates.get(key)) is not None:
+        if (template := templates.get(key)) is not None:
             if template.offer.mode is not None:
-                template = self._templates[key] = replace(template, offer=ClientOffer())
+                template = templates[key] = replace(template, offer=ClientOffer())
             return replace(template, id=id_, subscriptions={}, presence="connected")
         session = modern_session(caller, meta, id_)
         if sum(map(len, parts)) <= _ENVELOPE:
-            if len(self._templates) >= _CLIENTS:
-                del self._templates[next(iter(self._templates))]
-            self._templates[key] = session
+            if len(templates) >= _CLIENTS:
+                del templates[next(iter(templates))]
+            templates[key] = session
         return session
+
+    return begin
 
 
 class ModernHttp:
@@ -65,7 +68,7 @@ class ModernHttp:
         self._hub = hub
         self._binding = binding
         self._housekeeper = housekeeper
-        self._sessions = ModernSessions()
+        self._begin = modern_sessions()
 
     async def post(self, request: HttpRequest) -> None:
         if request.message.is_answer:
@@ -101,7 +104,7 @@ class ModernHttp:
         body = _outline(request, method)
         check_request(method, body, headers, twice)
         params = request.params()
-        session = self._sessions.begin(request.caller, params[1])
+        session = self._begin(request.caller, params[1])
         if method == "tools/call":
             self._check_arguments(session, request, body, headers, twice)
         return session, params
@@ -154,7 +157,6 @@ class StreamableHttp:
         close_streams_after: float | None = None,
     ) -> None:
         self._max_body = max_body
-        self._limits = binding.limits
         self._housekeeper = Housekeeper()
         self._handshake = HandshakeHttp(
             hub,
@@ -212,5 +214,5 @@ class StreamableHttp:
         request = HttpRequest.of(http, message, takes_sse=takes_sse)
         request.check()
         if message.params is not Unset:
-            self._limits.check_depth(message.params)
+            check_depth(message.params)
         await (self._modern if is_modern else self._handshake).post(request)

@@ -6,12 +6,10 @@ from functools import partial
 from typing import Final, TypeVar, final
 
 import msgspec
-from msgspec.structs import replace
 
 from mcp_hub.call import MakeInfo
 from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, ToolRemoved, UnknownEntry
 from mcp_hub.events import Completed
-from mcp_hub.fronts.limits import FrontLimits
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams
 from mcp_hub.fronts.mcp.tasks import stream_methods, task_methods
 from mcp_hub.hub import CallHandle, HubPort
@@ -29,13 +27,6 @@ from mcp_hub.sessions.session import Caller, ClientOffer, Session
 from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject
 
 
-class Identity(msgspec.Struct, frozen=True):
-    """The hub's introduction; `instructions` composes text on demand."""
-
-    server_info: JsonObject
-    instructions: Callable[[str | None], str | None]
-
-
 @final
 class Deferred(msgspec.Struct, frozen=True):
     """The response comes in a moment."""
@@ -43,15 +34,11 @@ class Deferred(msgspec.Struct, frozen=True):
     reply: Awaitable[bytes | CallHandle]
 
 
-@final
-class Listen(msgspec.Struct, frozen=True):
-    """The response is a stream of notifications."""
-
-    filter: ListenFilter
-
-
-Reply = bytes | CallHandle | Deferred | Listen
-"""A call: the answer is its ending, its other events come before."""
+Reply = bytes | CallHandle | Deferred | ListenFilter
+"""A call: the answer is its ending, its other events come before. A filter: the response is a stream of notifications.
+"""
+Instructions = Callable[[str | None], str | None]
+"""The text for clients with this profile."""
 _T = TypeVar("_T")
 
 _DISCOVERY_TTL: Final = 60_000
@@ -59,13 +46,16 @@ _DISCOVERY_TTL: Final = 60_000
 
 
 class Binding:
-    """Answers requests for a `HubPort`; `added`: methods of extensions."""
+    """Answers requests for a `HubPort`; `added`: methods of extensions.
 
-    def __init__(self, hub: HubPort, identity: Identity, limits: FrontLimits | None = None) -> None:
-        self.limits = limits if limits is not None else FrontLimits()
-        self.streams = ListenStreams(hub, self.limits.listens)
+    `server_info` and `instructions` introduce the hub.
+    """
+
+    def __init__(self, hub: HubPort, server_info: JsonObject, instructions: Instructions) -> None:
+        self.streams = ListenStreams(hub)
         self._hub = hub
-        self._identity = identity
+        self._server_info = server_info
+        self._instructions = instructions
         self.added = {**task_methods(hub), **stream_methods(hub)}
 
     def initialize(self, caller: Caller, params: RawObject) -> tuple[Session, bytes]:
@@ -79,16 +69,16 @@ class Binding:
         result: JsonObject = {
             "protocolVersion": session.version,
             "capabilities": _capabilities(session),
-            "serverInfo": self._identity.server_info,
+            "serverInfo": self._server_info,
         }
-        if text := self._identity.instructions(session.caller.profile):
+        if text := self._instructions(session.caller.profile):
             result["instructions"] = text
         return object_bytes(result)
 
     def introduced(self, version: str) -> "Binding":
         """A copy with another version in `serverInfo`."""
         binding = copy(self)
-        binding._identity = replace(self._identity, server_info={**self._identity.server_info, "version": version})
+        binding._server_info = {**self._server_info, "version": version}
         return binding
 
     def handle(
@@ -184,7 +174,7 @@ class Binding:
             filter = _decoded(params, _ListenParams, method).notifications
             if filter.taskIds and not extensions.declares(session.capabilities, session.era, extensions.TASKS):
                 raise missing_tasks()
-            return Listen(filter)
+            return filter
         uri = _decoded(params, _Resource, method).uri
         return Deferred(self._subscribe(session, uri, wants=method == "resources/subscribe"))
 
@@ -201,11 +191,11 @@ class Binding:
             "resultType": "complete",
             "supportedVersions": list(eras.MODERN_VERSIONS),
             "capabilities": _capabilities(session),
-            "_meta": {SERVER_INFO: self._identity.server_info},
+            "_meta": {SERVER_INFO: self._server_info},
             "ttlMs": _DISCOVERY_TTL,
             "cacheScope": "private",
         }
-        if text := self._identity.instructions(session.caller.profile):
+        if text := self._instructions(session.caller.profile):
             result["instructions"] = text
         return object_bytes(result)
 

@@ -18,19 +18,20 @@ _LOOK = 10.0
 
 
 class ClientBond:
-    """Cancels a client's calls. `streams`: durable streams of requests to another hub, by request id."""
+    """Cancels a client's calls, or leaves them to the next hub if this one ends with its client (`ends_hub`).
 
-    ends_hub = False
+    `meet` gets the client's era. `streams`: durable streams of requests to another hub, by request id.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, *, ends_hub: bool = False, meet: Callable[[Era], object] = lambda era: None) -> None:
+        self.ends_hub = ends_hub
+        self.meet = meet
         self.streams: dict[int | str, str] = {}
-
-    def meet(self, era: Era) -> None:
-        """The client's era is known."""
 
     def on_left(self, call: CallHandle) -> None:
         """The client has left."""
-        call.cancel("the client is gone")
+        if not self.ends_hub:
+            call.cancel("the client is gone")
 
     def followed(self, id_: bytes, call: CallHandle) -> bytes:
         """A message about a call that takes long; empty for none."""
@@ -39,22 +40,6 @@ class ClientBond:
     def continuation(self, session: Session, key: int | str) -> Awaitable[bytes | CallHandle] | None:
         """The rest of a request from another hub."""
         return None
-
-
-class OwnHubBond(ClientBond):
-    """Leaves the calls to the next hub: this one ends with its client. `meet` gets the era."""
-
-    ends_hub = True
-
-    def __init__(self, meet: Callable[[Era], object] = lambda era: None) -> None:
-        super().__init__()
-        self._meet = meet
-
-    def meet(self, era: Era) -> None:
-        self._meet(era)
-
-    def on_left(self, call: CallHandle) -> None:
-        """The call ends with the hub."""
 
 
 class AttachedBond(ClientBond):

@@ -10,7 +10,8 @@ import msgspec
 
 from mcp_hub.errors import Busy, HubStopping, RpcError
 from mcp_hub.events import cancelled_by_client
-from mcp_hub.fronts.mcp.binding import Binding, Deferred, Listen, uninitialized
+from mcp_hub.fronts import limits
+from mcp_hub.fronts.mcp.binding import Binding, Deferred, uninitialized
 from mcp_hub.fronts.mcp.bonds import ClientBond
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
 from mcp_hub.fronts.mcp.held_answers import HeldAnswers
@@ -24,7 +25,7 @@ from mcp_hub.protocol.jsonrpc import batches, envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, raw_object
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST
 from mcp_hub.protocol.meta import RequestMeta, take_params
-from mcp_hub.protocol.notifications import ROOTS_CHANGED, given_reason
+from mcp_hub.protocol.notifications import ROOTS_CHANGED, ListenFilter, given_reason
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import Era, RawJson
 from mcp_hub.wire.base import Pending, Requests
@@ -192,13 +193,12 @@ class Duplex:
 
     def _admit(self, message: Envelope) -> None:
         """Raises `RpcError` over a limit."""
-        limits = self._binding.limits
         # each level takes two bytes, so short params are not looked at
-        if message.params is not Unset and len(memoryview(message.params)) >= 2 * limits.depth:
+        if message.params is not Unset and len(memoryview(message.params)) >= 2 * limits.DEPTH:
             limits.check_depth(message.params)
-        if len(self._open) >= limits.open_requests:
-            reason = f"{limits.open_requests} requests of this client are not answered yet"
-            raise Busy.at(reason, "open_requests", limits.open_requests)
+        if len(self._open) >= limits.OPEN_REQUESTS:
+            reason = f"{limits.OPEN_REQUESTS} requests of this client are not answered yet"
+            raise Busy.at(reason, "open_requests", limits.OPEN_REQUESTS)
 
     def _serve(self, key: int | str, id_: bytes, message: Envelope) -> None:
         method, (params, meta) = message.method, take_params(message.params)
@@ -220,8 +220,8 @@ class Duplex:
         if type(reply) is Deferred:
             later = self._open[key] = _Later(id_)
             self._tasks.start_soon(self._reply_later, key, later, session, meta, reply)
-        elif type(reply) is Listen:
-            listening = self._open[key] = self._binding.streams.open(session, id_, reply.filter)
+        elif type(reply) is ListenFilter:
+            listening = self._open[key] = self._binding.streams.open(session, id_, reply)
             self._tasks.start_soon(self._announcements.listen, listening)
         else:
             self._reply(key, id_, session, meta, reply)
@@ -314,7 +314,7 @@ class Duplex:
     def on_batch(self, text: bytes) -> None:
         """Takes each message alone."""
         try:
-            for message in batches.messages(text, self._binding.limits.batch):
+            for message in batches.messages(text, limits.BATCH):
                 self.take(message)
         except RpcError as error:
             self._refuse(None, error)

@@ -12,6 +12,7 @@ import msgspec
 
 from mcp_hub.call import Reader
 from mcp_hub.errors import Busy, HubError, RpcError
+from mcp_hub.fronts.limits import LISTENS
 from mcp_hub.fronts.mcp.tasks import detailed_task
 from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.logs import get_logger
@@ -288,11 +289,10 @@ class ListenStream:
 
 
 class ListenStreams:
-    """The open streams of all clients; `limit` per principal."""
+    """The open streams of all clients."""
 
-    def __init__(self, hub: HubPort, limit: int) -> None:
+    def __init__(self, hub: HubPort) -> None:
         self._hub = hub
-        self._limit = limit
         self._open: set[ListenStream] = set()
 
     def __len__(self) -> int:
@@ -305,9 +305,9 @@ class ListenStreams:
         if len(filter.taskIds) > MOST_TASKS:
             raise Busy(f"taskIds has over {MOST_TASKS} ids, the most that one stream may have")
         of_client = [stream for stream in self._open if stream.session.caller.principal == session.caller.principal]
-        if sum(not stream.scope.cancel_called for stream in of_client) >= self._limit:
-            reason = f"{self._limit} subscriptions/listen streams are open, the most that one client may have"
-            raise Busy.at(reason, "listens", self._limit)
+        if sum(not stream.scope.cancel_called for stream in of_client) >= LISTENS:
+            reason = f"{LISTENS} subscriptions/listen streams are open, the most that one client may have"
+            raise Busy.at(reason, "listens", LISTENS)
         listening = ListenStream(self._hub, session, id_, filter)
         self._open.add(listening)
         return listening

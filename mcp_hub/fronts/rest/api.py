@@ -14,10 +14,9 @@ from starlette.routing import Match, Route, Router
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import ConfigError, HubError, RpcError
 from mcp_hub.formats.connectors import Connector
-from mcp_hub.fronts.http.admission import Admission, AdmissionLimits
+from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.auth import Refusal
 from mcp_hub.fronts.http.response import ClientGone, HttpExchange, Message, Receive, Scope, Send
-from mcp_hub.fronts.limits import FrontLimits
 from mcp_hub.fronts.rest.calls import RestCalls
 from mcp_hub.fronts.rest.exchange import JSON, RestRequest, answer, check_operator, refusal
 from mcp_hub.fronts.rest.executors import Executors, RestExecutors
@@ -194,7 +193,6 @@ class RestApi:
         *,
         version: str,
         max_body: int,
-        limits: FrontLimits,
         operator: _Operator,
         admission: Admission | None = None,
         executors: Executors | None = None,
@@ -205,7 +203,7 @@ class RestApi:
         history: HubHistory | None = None,
     ) -> None:
         self._closing = Closing()
-        admission = Admission(AdmissionLimits(), SystemClock()) if admission is None else admission
+        admission = Admission(SystemClock()) if admission is None else admission
         self._document = openapi_document(version)
         lists = _RestLists(hub, public_url)
         calls, streams = RestCalls(hub, self._closing), RestStreams(hub, self._closing, running, shows_all=is_private)
@@ -220,9 +218,7 @@ class RestApi:
             "readPrompted": prompted.read,
             "describe": self._describe,
         }
-        routes = [
-            Route(path, _Resource(by_method, handlers, max_body, limits)) for path, by_method in by_path().items()
-        ]
+        routes = [Route(path, _Resource(by_method, handlers, max_body)) for path, by_method in by_path().items()]
         self._router = Router(routes, redirect_slashes=False, default=_nothing)
 
     def close(self) -> None:
@@ -325,9 +321,7 @@ async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
 class _Resource:
     """One path's handlers by method. Raises `Problem` 405 and 415."""
 
-    def __init__(
-        self, routes: Mapping[str, RestRoute], handlers: Mapping[str, Handler], max_body: int, limits: FrontLimits
-    ) -> None:
+    def __init__(self, routes: Mapping[str, RestRoute], handlers: Mapping[str, Handler], max_body: int) -> None:
         methods = {method: handlers[route.operation] for method, route in routes.items()}
         self._guarded = {method for method, route in routes.items() if route.needs_header}
         if any(route.has_head for route in routes.values()):
@@ -335,7 +329,6 @@ class _Resource:
         self._allowed = ", ".join([*methods, "OPTIONS"])
         self._methods = methods
         self._max_body = max_body
-        self._limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"]
@@ -343,7 +336,7 @@ class _Resource:
         if method == "OPTIONS":
             response = Response(status_code=204, headers={"allow": self._allowed})
         elif (handler := self._methods.get(method)) is not None:
-            request = RestRequest(scope=scope, receive=receive, send=send, max_body=self._max_body, limits=self._limits)
+            request = RestRequest(scope=scope, receive=receive, send=send, max_body=self._max_body)
             if method in self._guarded:
                 request.check_header()
             response = await handler(request)

@@ -17,10 +17,10 @@ from msgspec import UNSET, Raw, UnsetType
 from starlette.responses import Response
 
 from mcp_hub.call import OF_REST, CallingClient, StreamInfo
-from mcp_hub.errors import EventsGone, InvalidParams, UnknownEntry
+from mcp_hub.errors import EventsGone, HubStopping, InvalidParams, UnknownEntry
 from mcp_hub.fronts.following import Following
 from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, MOST_WAIT, RestRequest, answer
-from mcp_hub.fronts.rest.follow import Closing, Stopping, info, outcome, send_sse
+from mcp_hub.fronts.rest.follow import Closing, info, outcome, send_sse
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.masking import hide_head
@@ -170,7 +170,7 @@ class RestCalls:
             raise Problem(404, "unknown_entry", str(error)) from None
         try:
             return await self._closing.connected(request, self._answer(request, stream, forms, wait))
-        except Stopping:  # its stream is there to come back to: who made the call again would make it twice
+        except HubStopping:  # its stream is there to come back to: who made the call again would make it twice
             raise self._accepted(stream.info) from None
         finally:
             stream.let_go()

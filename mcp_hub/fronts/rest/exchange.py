@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from mcp_hub.fronts.http.body import COMPRESSED, discard, is_compressed, media_ranges, read_body, takes
 from mcp_hub.fronts.http.response import SSE_HEADERS, Fields, HttpResponse, Receive, Scope, Send, until_disconnect
-from mcp_hub.fronts.limits import FrontLimits
+from mcp_hub.fronts.limits import DEPTH
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import without_lone_surrogates
@@ -39,11 +39,10 @@ T = TypeVar("T")
 class RestRequest(Request):
     """An authenticated request with a route."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, max_body: int, limits: FrontLimits) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, max_body: int) -> None:
         super().__init__(scope, receive, send)
         self._out = send
         self.max_body = max_body
-        self.limits = limits
 
     @property
     def caller(self) -> Caller:
@@ -126,8 +125,8 @@ class RestRequest(Request):
             raise Problem(400, "invalid_json", f"the body is not JSON: {why}") from None
         except RecursionError:
             raise Problem(400, "invalid_json", "the body is nested too deep") from None
-        if is_deeper(text, self.limits.depth):
-            raise Problem(400, "invalid_json", f"nested in over {self.limits.depth} levels")
+        if is_deeper(text, DEPTH):
+            raise Problem(400, "invalid_json", f"nested in over {DEPTH} levels")
         try:
             return msgspec.json.decode(text or b"{}", type=shape)
         except msgspec.ValidationError as problem:

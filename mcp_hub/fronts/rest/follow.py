@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from mcp_hub.aio import Block, call_later
 from mcp_hub.call import StreamInfo
-from mcp_hub.errors import HubError
+from mcp_hub.errors import HubError, HubStopping
 from mcp_hub.events import said_of_cancel
 from mcp_hub.fronts.following import Following
 from mcp_hub.fronts.http.response import KEEP_ALIVE, ClientGone, HttpResponse
@@ -49,10 +49,10 @@ class Closing:
             watched.give_up()
 
     async def connected(self, request: RestRequest, work: Coroutine[None, None, T]) -> T:
-        """Works while the client is there. Raises `ClientGone`, or `Stopping` after `close`."""
+        """Works while the client is there. Raises `ClientGone`, or `HubStopping` after `close`."""
         if self._is_over:
             work.close()
-            raise Stopping
+            raise _stopping()
         watched = Block(request.watch)
         with watched:
             self._open.add(watched)
@@ -60,14 +60,11 @@ class Closing:
                 return await work
             finally:
                 self._open.discard(watched)
-        raise Stopping if self._is_over else ClientGone
+        raise _stopping() if self._is_over else ClientGone()
 
 
-class Stopping(Problem):
-    """The hub stopped before the awaited event."""
-
-    def __init__(self) -> None:
-        super().__init__(503, "hub_stopped", "the hub is stopping", headers=((b"retry-after", b"5"),))
+def _stopping() -> HubStopping:
+    return HubStopping("the hub is stopping")
 
 
 def kind_of(line: bytes) -> bytes:

@@ -11,6 +11,7 @@ from mcp_hub.errors import (
     Busy,
     EventsGone,
     HubError,
+    HubStopping,
     InvalidParams,
     NotApproved,
     Rejected,
@@ -151,8 +152,10 @@ def problem_for(error: HubError) -> Problem:
             status = 429 if isinstance(error, TooFast) else 503
             retry = ((b"retry-after", b"%d" % error.retry_after),)
             return Problem(status, "busy", str(error), headers=retry, **(error.data or {}))
-        case StoreError():
-            return Problem(503, "store_unavailable", error.public, headers=((b"retry-after", b"%d" % _PATIENCE),))
+        case HubStopping() | StoreError():
+            code = "store_unavailable" if isinstance(error, StoreError) else "hub_stopped"
+            reason = error.public if isinstance(error, StoreError) else str(error)
+            return Problem(503, code, reason, headers=((b"retry-after", b"%d" % _PATIENCE),))
         case RpcError():
             return Problem(500, "internal_error", str(error), jsonrpc=msgspec.Raw(bytes(error.encoded())))
         case _:

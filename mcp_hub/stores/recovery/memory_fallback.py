@@ -10,7 +10,7 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
 from mcp_hub.errors import StoreError
 from mcp_hub.stores import base
-from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Message, StoreLimits, StreamStore
+from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, EventStore, Message, StoreLimits
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.memory import MemoryStreams
 from mcp_hub.types import CallId
@@ -23,7 +23,7 @@ _RECENT_BYTES: Final = 64 << 20
 T = TypeVar("T")
 
 
-class BackedStore(StreamStore, Protocol):
+class BackedStore(EventStore, Protocol):
     """A store that fails with `StoreFault`."""
 
     async def touch(self) -> None:
@@ -171,7 +171,7 @@ class MemoryFallback:
             self._stored[stream] = None
 
 
-class RecentEvents:
+class _RecentEvents:
     """Events of the last seconds, which a failed server may have lost."""
 
     def __init__(self, clock: Clock) -> None:
@@ -211,14 +211,17 @@ class RecentEvents:
 
 
 class OwnedStreams:
-    """This process's streams: running ones `confirmed` by the store, or in the `fallback`."""
+    """This process's streams: running ones `confirmed` by the store, or in the `fallback`.
 
-    def __init__(self, backing: Backing, fallback: MemoryFallback, recent: RecentEvents | None = None) -> None:
+    With a `clock`, events of the last seconds are kept, too: the server may lose them.
+    """
+
+    def __init__(self, backing: Backing, fallback: MemoryFallback, clock: Clock | None = None) -> None:
         self.fallback = fallback
         self.confirmed: dict[CallId, StreamInfo] = {}
         self.messages: list[Message] = []
         self._backing = backing
-        self._recent = recent
+        self._recent = None if clock is None else _RecentEvents(clock)
 
     def confirm(self, row: StreamInfo, lines: tuple[bytes, ...] = ()) -> None:
         """Records that the store has the row and its last events `lines`."""

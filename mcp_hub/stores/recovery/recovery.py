@@ -16,7 +16,7 @@ from mcp_hub.logs import get_logger
 from mcp_hub.stores.base import StoreLimits
 from mcp_hub.stores.faults import StoreFault, faulty
 from mcp_hub.stores.locks import Instances
-from mcp_hub.stores.sqlite.quarantine import Salvaged, Tenancy, identity, salvage, set_aside
+from mcp_hub.stores.sqlite.quarantine import Tenancy, identity, salvage, set_aside
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 
 _SALVAGE: Final = 3.0
@@ -195,18 +195,18 @@ class Recovery:
                 if not is_alone:
                     return False
                 aside = set_aside(self._path)
-                saved = self._salvage(aside)
+                copied, unreadable, is_all = self._salvage(aside)
         except OSError as error:
             log.error("store_not_set_aside", store=str(self._path), reason=str(error))
             return False
-        counts = {"kept": saved.copied, "lost": saved.unreadable, "all_found": saved.is_all}
+        counts = {"kept": copied, "lost": unreadable, "all_found": is_all}
         log.error("store_set_aside", store=str(self._path), file=str(aside), **counts)
         return True
 
-    def _salvage(self, aside: Path) -> Salvaged:
+    def _salvage(self, aside: Path) -> tuple[int, int, bool]:
         until = self._clock.now() + _SALVAGE
         try:
             return salvage(aside, self._path, lambda: self._clock.now() >= until)
         except (sqlite3.Error, StoreFault) as error:
             log.error("store_not_salvaged", store=str(self._path), file=str(aside), reason=str(error))
-            return Salvaged(is_all=False)
+            return 0, 0, False

@@ -43,7 +43,6 @@ from mcp_hub.stores.recovery.memory_fallback import (
     Backing,
     MemoryFallback,
     OwnedStreams,
-    RecentEvents,
     no_answer,
 )
 from mcp_hub.types import CallId
@@ -300,7 +299,7 @@ def failsafe_on_server(
     backing: _ServerBacking, limits: StoreLimits, instance: str, clock: Clock, *, replicas: Replicas
 ) -> FailsafeStore:
     """The store of the replica `instance`."""
-    streams = OwnedStreams(backing, MemoryFallback(limits, instance), RecentEvents(clock))
+    streams = OwnedStreams(backing, MemoryFallback(limits, instance), clock)
     reads = StoreReads(backing, streams.fallback, is_shared=True)
     sessions = FailsafeSessions(backing, reads, MemorySessions(limits.sessions))
     returns = _ServerReturns(backing, streams, sessions)

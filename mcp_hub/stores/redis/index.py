@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import KeyTaken, StoreError
 from mcp_hub.stores.redis.keys import RedisKeys, hashed, stream_id
-from mcp_hub.stores.redis.link import Command, Link, LinkJob, Reply, script
+from mcp_hub.stores.redis.link import Command, Link, Reply, script
 from mcp_hub.stores.redis.records import Quarantine, pairs, row_of
 from mcp_hub.stores.redis.scripts import DELETE, RESERVE
 from mcp_hub.types import CallId
@@ -44,13 +44,14 @@ class _Entry(NamedTuple):
 
 
 class Index:
-    """Stream lists and idempotency keys."""
+    """Stream lists and idempotency keys; `most_ended` streams are kept."""
 
-    def __init__(self, keys: RedisKeys, writer: Link, reader: Link, quarantine: Quarantine) -> None:
+    def __init__(self, keys: RedisKeys, writer: Link, reader: Link, quarantine: Quarantine, *, most_ended: int) -> None:
         self._keys = keys
         self._writer = writer
         self._reader = reader
         self.quarantine = quarantine
+        self._most_ended = most_ended
 
     def member(self, row: StreamInfo, now: float) -> str:
         """The list member for a stream created now; sorts by creation."""
@@ -79,7 +80,7 @@ class Index:
         rows = await self._rows([entry.stream for entry in entries])
         gone = [entry.text for entry, row in zip(entries, rows, strict=True) if row is None]
         if gone:
-            self._writer.submit(LinkJob([("ZREM", listed, *gone)], lambda _: None))
+            self._writer.submit([("ZREM", listed, *gone)], lambda _: None)
         return [row for row in rows if row is not None and principal in (None, row.principal)]
 
     async def _rows(self, ids: Sequence[CallId]) -> list[StreamInfo | None]:
@@ -114,9 +115,7 @@ class Index:
                 callback(replies if isinstance(replies, StoreError) else None)
                 return
             holder, age = CallId(replies[0][0].decode("ascii")), int(replies[0][1])  # as the script has checked
-            self._reader.submit(
-                LinkJob([("HGETALL", self._keys.stream(holder).row)], lambda rows: checked(holder, age, rows))
-            )
+            self._reader.submit([("HGETALL", self._keys.stream(holder).row)], lambda rows: checked(holder, age, rows))
 
         def checked(holder: CallId, age: int, replies: list[Reply] | StoreError) -> None:
             if isinstance(replies, StoreError):
@@ -131,7 +130,7 @@ class Index:
         lifetime = int(min(row.ttl, 1e9) * 1000) + _KEY_MS
         request = self._keys.request(row.principal, key)
         command = script(RESERVE, [request], key.encode("utf-8", "surrogatepass"), row.id, stale, lifetime)
-        self._writer.submit(LinkJob([command], answered))
+        self._writer.submit([command], answered)
 
     async def find_key(self, principal: str, key: str) -> StreamInfo | None:
         request = self._keys.request(principal, key)
@@ -151,11 +150,11 @@ class Index:
 
     # -- sweeping
 
-    async def sweep(self, now: float, most_ended: int) -> int:
+    async def sweep(self, now: float) -> int:
         ended = self._keys.ended
         count, old = await self._reader.ask(("ZCARD", ended), ("ZRANGEBYSCORE", ended, "-inf", now, "LIMIT", 0, _SLICE))
-        if not old and count > most_ended:
-            [old] = await self._reader.ask(("ZRANGE", ended, 0, min(count - most_ended, _SLICE) - 1))
+        if not old and count > self._most_ended:
+            [old] = await self._reader.ask(("ZRANGE", ended, 0, min(count - self._most_ended, _SLICE) - 1))
         entries = self._entries(ended, old)
         if not entries:
             await self._writer.ask(("ZREMRANGEBYRANK", self._keys.every, 0, -_EVERY - 1))

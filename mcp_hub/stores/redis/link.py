@@ -61,13 +61,11 @@ Reply = Any
 Answered = Callable[[list[Reply] | StoreError], None]
 
 
-class LinkJob(NamedTuple):
-    """Commands whose replies belong together; `is_vital` ones may wait for a server replica."""
-
+class _Job(NamedTuple):
     commands: Sequence[Command]
     callback: Answered
-    size: int = 0
-    is_vital: bool = False
+    size: int
+    is_vital: bool
 
 
 def script(text: str, keys: Sequence[str], *arguments: str | bytes | float) -> Command:
@@ -87,7 +85,7 @@ class Link:
         self._keys = keys
         self._name = name
         self._waits = waits_for_replica
-        self._jobs: list[LinkJob] = []
+        self._jobs: list[_Job] = []
         self._bytes = 0
         self._bell = aio.Bell()
         self._task: aio.Background | None = None
@@ -110,17 +108,19 @@ class Link:
         await task.stop()
         self._refuse(self._take(None), StoreFault("unusable", f"{self._name}: is closed"))
 
-    def submit(self, job: LinkJob) -> None:
-        """Queues the job; its callback gets the replies or a `StoreError`."""
+    def submit(self, commands: Sequence[Command], callback: Answered, *, size: int = 0, is_vital: bool = False) -> None:
+        """Queues commands of `size` bytes; the callback gets their replies or a `StoreError`. `is_vital` ones may wait
+        for a server replica.
+        """
         if self._task is None:
-            job.callback(StoreFault("unusable", f"{self._name}: is closed"))
-        elif len(self._jobs) >= MOST_JOBS or (self._bytes + job.size > MOST_BYTES and self._jobs):
-            job.callback(
+            callback(StoreFault("unusable", f"{self._name}: is closed"))
+        elif len(self._jobs) >= MOST_JOBS or (self._bytes + size > MOST_BYTES and self._jobs):
+            callback(
                 StoreFault("busy", f"{self._name}: {len(self._jobs)} requests of {self._bytes} bytes wait already")
             )
         else:
-            self._jobs.append(job)
-            self._bytes += job.size
+            self._jobs.append(_Job(commands, callback, size, is_vital))
+            self._bytes += size
             self._bell.ring()
 
     async def ask(self, *commands: Command, is_vital: bool = False) -> list[Reply]:
@@ -132,7 +132,7 @@ class Link:
             answers.append(answer)
             is_answered.ring()
 
-        self.submit(LinkJob(commands, answered, is_vital=is_vital))
+        self.submit(commands, answered, is_vital=is_vital)
         await is_answered.wait()
         if isinstance(answers[0], StoreError):
             raise answers[0]
@@ -155,7 +155,7 @@ class Link:
             if self._idle is not None:
                 self._idle.set()
 
-    def _take(self, limit: int | None) -> list[LinkJob]:
+    def _take(self, limit: int | None) -> list[_Job]:
         count = size = 0
         for job in self._jobs[:limit]:
             if size > _BATCH_BYTES and limit is not None:
@@ -167,17 +167,17 @@ class Link:
         self._bytes -= size
         return jobs
 
-    def _refuse(self, jobs: Iterable[LinkJob], fault: StoreFault) -> None:
+    def _refuse(self, jobs: Iterable[_Job], fault: StoreFault) -> None:
         for job in jobs:
             self._tell(job, fault)
 
-    def _tell(self, job: LinkJob, answer: list[Reply] | StoreError) -> None:
+    def _tell(self, job: _Job, answer: list[Reply] | StoreError) -> None:
         try:
             job.callback(answer)
         except Exception:  # others wait for the rest
             log.exception("store_callback_failed", store=self._name)
 
-    async def _answers(self, jobs: Sequence[LinkJob]) -> Sequence[list[Reply] | StoreError]:
+    async def _answers(self, jobs: Sequence[_Job]) -> Sequence[list[Reply] | StoreError]:
         commands = [command for job in jobs for command in job.commands]
         waits = self._waits and any(job.is_vital for job in jobs)
         if waits:

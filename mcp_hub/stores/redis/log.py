@@ -17,7 +17,7 @@ from mcp_hub.stores.redis import scripts
 from mcp_hub.stores.redis.index import Index
 from mcp_hub.stores.redis.keys import RedisKeys
 from mcp_hub.stores.redis.leases import StoreLinks
-from mcp_hub.stores.redis.link import Command, Link, LinkJob, Reply, script
+from mcp_hub.stores.redis.link import Command, Link, Reply, script
 from mcp_hub.stores.redis.records import Quarantine, changes_of, fields_of, row_of
 from mcp_hub.stores.redis.scripts import FETCH
 from mcp_hub.types import CallId
@@ -111,7 +111,7 @@ class _Pages:
                 self._finish(row, [(chunk, chunk.body) for chunk in chunks], after, limit, callback)
 
         command = script(FETCH, [keys.row, keys.events], max(after, 0) + 1, limit, PAGE_BYTES)
-        self._reader.submit(LinkJob([command], answered))
+        self._reader.submit([command], answered)
 
     def _complete(
         self, row: StreamInfo, chunks: Sequence[_StoredChunk], after: int, limit: int, callback: Fetched
@@ -133,7 +133,7 @@ class _Pages:
             there = takewhile(lambda pieces: None not in pieces[1], every)
             self._finish(row, [(chunk, b"".join(pieces)) for chunk, pieces in there], after, limit, callback)
 
-        self._reader.submit(LinkJob(commands, answered))
+        self._reader.submit(commands, answered)
 
     def _finish(
         self, row: StreamInfo, chunks: Sequence[tuple[_StoredChunk, bytes]], after: int, limit: int, callback: Fetched
@@ -241,7 +241,7 @@ class RedisLog:
             self.list_ended(row.id, details[0], member.encode())
             callback(None)
 
-        self._writer.submit(LinkJob([*listed, *written], answered, _size(chunk), is_vital=True))
+        self._writer.submit([*listed, *written], answered, size=_size(chunk), is_vital=True)
 
     def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, callback: Appended) -> None:
         try:
@@ -264,7 +264,7 @@ class RedisLog:
                 callback(_refusal(stream, epoch, chunk, details) if outcome == b"fenced" else base.unknown(stream))
 
         written = self.written(scripts.APPEND, stream, epoch, chunk, changes_of(change))
-        self._writer.submit(LinkJob(written, answered, _size(chunk), is_vital=change.status in ENDINGS))
+        self._writer.submit(written, answered, size=_size(chunk), is_vital=change.status in ENDINGS)
 
     def set_aside(self, stream: CallId, callback: Callable[[], None]) -> None:
         """The owner then writes its copy."""
@@ -289,12 +289,12 @@ class RedisLog:
 
     def _refuse(self, problem: StoreError, callback: Appended) -> None:
         """Fails in the order of the queue."""
-        self._writer.submit(LinkJob((), lambda _: callback(problem)))
+        self._writer.submit((), lambda _: callback(problem))
 
     def list_ended(self, stream: CallId, expires: bytes, member: bytes) -> None:
         if expires:
             gone = ("SREM", self._keys.running(self.instance), stream)
-            self._writer.submit(LinkJob([gone, self._index.expiring(member, expires)], _ignore))
+            self._writer.submit([gone, self._index.expiring(member, expires)], _ignore)
 
     def fetch(self, stream: CallId, after: int, limit: int, callback: Fetched) -> None:
         self._pages.fetch(stream, after, limit, callback)

@@ -8,7 +8,7 @@ from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.base import MAX_MESSAGES, Message
 from mcp_hub.stores.redis.keys import RedisKeys, instance_id, stream_id
-from mcp_hub.stores.redis.link import Command, Link, LinkJob, Reply, script
+from mcp_hub.stores.redis.link import Command, Link, Reply, script
 from mcp_hub.stores.redis.records import Quarantine
 from mcp_hub.stores.redis.scripts import POST, TAKE
 from mcp_hub.types import CallId
@@ -110,7 +110,7 @@ class Mail:
             elif owner not in (b"", self._instance.encode()):
                 messages.append(Message(id_, "cancel", _FENCED))
         if dropped:
-            self._writer.submit(LinkJob(dropped, _dropped))
+            self._writer.submit(dropped, _dropped)
         return messages
 
 

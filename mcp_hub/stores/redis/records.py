@@ -15,7 +15,7 @@ from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.stores.base import Change, damage
 from mcp_hub.stores.redis.keys import instance_id, quarantined
-from mcp_hub.stores.redis.link import Command, Link, LinkJob, Reply, script
+from mcp_hub.stores.redis.link import Command, Link, Reply, script
 from mcp_hub.stores.redis.scripts import SET_ASIDE, SET_PARTS_ASIDE
 from mcp_hub.types import CallId
 
@@ -149,7 +149,7 @@ class Quarantine:
             if callback is not None:
                 callback()
 
-        self._writer.submit(LinkJob([command], answered))
+        self._writer.submit([command], answered)
 
 
 def log_set_aside(key: str, reason: str, parts: list[bytes]) -> None:

@@ -17,7 +17,7 @@ from mcp_hub.masking import hide_head
 from mcp_hub.notices import SharedLists
 from mcp_hub.stores.base import LiveSessions, SessionRow
 from mcp_hub.stores.redis.keys import RedisKeys
-from mcp_hub.stores.redis.link import Link, LinkJob, script
+from mcp_hub.stores.redis.link import Link, script
 from mcp_hub.stores.redis.records import Quarantine
 from mcp_hub.stores.redis.scripts import END_SESSION, PUT_SESSION, SWEEP_SESSIONS
 
@@ -108,7 +108,7 @@ class RedisSessions:
     def _announce(self, server: str, digest: str) -> None:
         fields = "id", server, "by", self._instance, "is", "lists", "digest", digest
         command = ("XADD", self._keys[2], "MAXLEN", "~", _CHANGES, "*", *fields)
-        self._writer.submit(LinkJob([command], lambda _: None))
+        self._writer.submit([command], lambda _: None)
 
     def _tell(self, id_: str, record: object) -> None:
         """A missing record says nothing: it was evicted or lost."""

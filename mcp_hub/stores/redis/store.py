@@ -22,7 +22,7 @@ from mcp_hub.stores.redis import scripts
 from mcp_hub.stores.redis.index import Index
 from mcp_hub.stores.redis.keys import RedisKeys, stream_id
 from mcp_hub.stores.redis.leases import NOBODY, Leases, StoreLinks
-from mcp_hub.stores.redis.link import WRONG_TYPE, Link, LinkJob, Reply, Server, probe, run_of, script
+from mcp_hub.stores.redis.link import WRONG_TYPE, Link, Reply, Server, probe, run_of, script
 from mcp_hub.stores.redis.log import RedisLog
 from mcp_hub.stores.redis.mail import Mail
 from mcp_hub.stores.redis.records import Quarantine, changes_of, pairs, row_of
@@ -164,7 +164,7 @@ class _RedisInbox:
 
     def moved(self, followed: Sequence[StreamInfo]) -> Collection[CallId]:
         if self._doorbell.follow([(row.id, row.last) for row in followed]):
-            self._writer.submit(LinkJob([self._mail.ring(self._instance)], _ignore))
+            self._writer.submit([self._mail.ring(self._instance)], _ignore)
         return self._doorbell.moved(followed)
 
     async def wait(self, seconds: float) -> None:
@@ -240,7 +240,9 @@ class _RedisLeases:
 
 
 class RedisStore:
-    """A `StreamStore` on a server; it fails with `StoreFault`."""
+    """An `EventStore` on a server; it fails with `StoreFault`."""
+
+    replicas = None
 
     def __init__(self, server: Server, limits: StoreLimits, clock: Clock) -> None:
         instance, keys = new_instance_id(), RedisKeys(server.prefix)
@@ -251,8 +253,7 @@ class RedisStore:
         self.links = StoreLinks(
             keys=keys, writer=writer, reader=reader, quarantine=bad, leases=lease, name=server.name, instance=instance
         )
-        self._limits = limits
-        self._index = Index(keys, writer, reader, bad)
+        self._index = Index(keys, writer, reader, bad, most_ended=limits.ended)
         mail = Mail(keys, instance, writer, bad)
         self.sessions = RedisSessions(
             keys=keys, instance=instance, writer=writer, reader=reader, quarantine=bad, limit=limits.sessions
@@ -331,7 +332,7 @@ class RedisStore:
 
     async def sweep(self, now: float) -> int:
         total = 0
-        while swept := await self._index.sweep(now, self._limits.ended):
+        while swept := await self._index.sweep(now):
             total += swept
         await self.sessions.sweep(now)
         return total

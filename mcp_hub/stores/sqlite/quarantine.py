@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from mcp_hub.attach.folder import make_folder
 from mcp_hub.stores.locks import aside_of, lock_file, take
 from mcp_hub.stores.sqlite.reads import is_chunk
@@ -80,17 +78,10 @@ _BY_TABLE: Final = "NOT INDEXED ORDER BY number"
 _BY_INDEX: Final = "INDEXED BY streams_newest WHERE principal >= '' ORDER BY principal"
 
 
-class Salvaged(msgspec.Struct, frozen=True):
-    """Numbers of streams; `is_all` if there cannot have been more."""
-
-    copied: int = 0
-    unreadable: int = 0
-    is_all: bool = True
-
-
-def salvage(source: Path, target: Path, is_over: Callable[[], bool]) -> Salvaged:
+def salvage(source: Path, target: Path, is_over: Callable[[], bool]) -> tuple[int, int, bool]:
     """Copies to a new file at `target` until `is_over`; both files must be unused.
 
+    Returns the numbers of copied and unreadable streams, and whether there cannot have been more.
     Raises `sqlite3.Error`, `StoreFault` for the target.
     """
     new = connect(target)
@@ -101,27 +92,27 @@ def salvage(source: Path, target: Path, is_over: Callable[[], bool]) -> Salvaged
             old.execute("PRAGMA writable_schema = ON")  # a file that is too short is read anyway
             return _copy(old, new, is_over)
         except sqlite3.DatabaseError:
-            return Salvaged(is_all=False)
+            return 0, 0, False
         finally:
             old.close()
     finally:
         new.close()
 
 
-def _copy(old: sqlite3.Connection, new: sqlite3.Connection, is_over: Callable[[], bool]) -> Salvaged:
+def _copy(old: sqlite3.Connection, new: sqlite3.Connection, is_over: Callable[[], bool]) -> tuple[int, int, bool]:
     copied = unreadable = 0
     numbers, is_all = _numbers(old)
     sessions, _ = _readable(old, "SELECT * FROM sessions")
     for number in numbers:
         if is_over():
-            return Salvaged(copied, unreadable, is_all=False)
+            return copied, unreadable, False
         stream = _stream(old, number)
         if stream is None or not _write(new, stream):
             unreadable += 1
         else:
             copied += 1
     _write(new, {"sessions": sessions})
-    return Salvaged(copied, unreadable, is_all)
+    return copied, unreadable, is_all
 
 
 def _numbers(old: sqlite3.Connection) -> tuple[list[int], bool]:

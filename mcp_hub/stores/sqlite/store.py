@@ -148,10 +148,12 @@ class _SqliteSessions:
 
 
 class SqliteStore:
-    """A `StreamStore` on `<folder>/streams.db`; it fails with `StoreFault`.
+    """An `EventStore` on `<folder>/streams.db`; it fails with `StoreFault`.
 
     The caller enters and leaves `instances`.
     """
+
+    replicas = None
 
     def __init__(
         self, folder: Path, limits: StoreLimits, clock: Clock, instances: Instances, *, is_read_only: bool = False

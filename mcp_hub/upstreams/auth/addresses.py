@@ -11,10 +11,11 @@ import anyio
 import httpx2
 
 from mcp_hub.addresses import address_of, is_this_machine, origin_parts, refused_address, refused_place
+from mcp_hub.errors import StartFailed
 from mcp_hub.masking import hide_head
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.wire.bodies import chunks
-from mcp_hub.wire.http_client import USER_AGENT, BadAuthority, bad_proxy, proxy, tls
+from mcp_hub.wire.http_client import USER_AGENT, bad_proxy, proxy, tls
 from mcp_hub.wire.responses import origin, reason_of
 
 _NEXT: Final = 2.0
@@ -126,7 +127,7 @@ class Addresses:
         via = proxy(url)
         try:
             verify = tls(self._ca)
-        except BadAuthority as exc:
+        except StartFailed as exc:
             raise LoginFailed(str(exc), is_final=False) from None
         if via is not None:
             try:

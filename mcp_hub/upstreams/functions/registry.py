@@ -34,7 +34,7 @@ from mcp_hub import events
 from mcp_hub.protocol.eras import LOG_LEVELS
 from mcp_hub.types import JsonObject
 from mcp_hub.upstreams.functions.schemas import (
-    Parameters,
+    Bind,
     ToolFunction,
     derive_parameters,
     first_paragraph,
@@ -138,7 +138,7 @@ class Tool(msgspec.Struct, frozen=True):
     function: ToolFunction
     in_thread: bool
     """It is neither a coroutine function nor an async generator, so it may block."""
-    parameters: Parameters
+    bind: Bind
     context: str | None
     """The name of the `Context` parameter, if there is one."""
     definition: bytes
@@ -243,21 +243,21 @@ def _make_tool(name: str, function: ToolFunction, options: _ToolOptions) -> Tool
         raise TypeError("a generator has to be async: write `async def`")
     hints = _hints(function)
     context = _context_parameter(hints)
-    parameters = derive_parameters(function, hints, context)
+    schema, bind = derive_parameters(function, hints, context)
     output_schema = _output_schema(options.get("output_schema"))
     definition = {
         "name": name,
         "title": options.get("title"),
         "description": options.get("description") or first_paragraph(inspect.getdoc(function)),
         "annotations": options.get("annotations"),
-        "inputSchema": parameters.schema,
+        "inputSchema": schema,
         "outputSchema": output_schema,
     }
     return Tool(
         name=name,
         function=function,
         in_thread=not (inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)),
-        parameters=parameters,
+        bind=bind,
         context=context,
         definition=msgspec.json.encode(plain({key: part for key, part in definition.items() if part is not None})),
         wraps_result=output_schema is not None and set(output_schema.get("properties", ())) == {"result"},

@@ -7,7 +7,8 @@ import inspect
 import math
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -20,6 +21,8 @@ from mcp_hub.errors import HubError
 from mcp_hub.types import JsonObject
 
 ToolFunction = Callable[..., object]
+Bind = Callable[[bytes], dict[str, object]]
+"""Arguments by name, with defaults. Raises `ArgumentsRefused`."""
 
 NOT_NAMED: Final = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only, but tools are called with named arguments",
@@ -40,32 +43,16 @@ class ArgumentsRefused(HubError):
     """Arguments that do not fit the signature; the message names each for the model."""
 
 
-class Parameters(msgspec.Struct, frozen=True):
-    """The parameters of one function, and their JSON Schema."""
-
-    names: tuple[str, ...]
-    model: type[pydantic.BaseModel]
-    schema: JsonObject
-
-    def bind(self, arguments: bytes) -> dict[str, object]:
-        """Arguments by name, with defaults. Raises `ArgumentsRefused`."""
-        try:
-            bound = self.model.model_validate_json(arguments)
-        except pydantic.ValidationError as error:
-            findings = [self._finding(detail) for detail in error.errors(include_url=False, include_input=False)]
-            raise ArgumentsRefused("invalid arguments:\n" + "\n".join(findings)) from error
-        return {name: getattr(bound, f"p{index}") for index, name in enumerate(self.names)}
-
-    def _finding(self, detail: ErrorDetails) -> str:
-        parameters = ", ".join(field.alias or "" for field in self.model.model_fields.values())
-        where = ".".join(str(part) for part in detail["loc"]) or "arguments"
-        match detail["type"]:
-            case "missing":
-                return f"- {where}: required, but missing"
-            case "extra_forbidden" if len(detail["loc"]) == 1:
-                return f"- {where}: unknown argument (known: {parameters or 'none'})"
-            case _:
-                return f"- {where}: {detail['msg']}"
+def _finding(detail: ErrorDetails, model: type[pydantic.BaseModel]) -> str:
+    parameters = ", ".join(field.alias or "" for field in model.model_fields.values())
+    where = ".".join(str(part) for part in detail["loc"]) or "arguments"
+    match detail["type"]:
+        case "missing":
+            return f"- {where}: required, but missing"
+        case "extra_forbidden" if len(detail["loc"]) == 1:
+            return f"- {where}: unknown argument (known: {parameters or 'none'})"
+        case _:
+            return f"- {where}: {detail['msg']}"
 
 
 class _Untitled(GenerateJsonSchema):
@@ -75,8 +62,13 @@ class _Untitled(GenerateJsonSchema):
         return False
 
 
-def derive_parameters(function: ToolFunction, hints: Mapping[str, object], without: str | None) -> Parameters:
-    """The parameters except `without`. Raises `TypeError` if named JSON values cannot fill them."""
+def derive_parameters(
+    function: ToolFunction, hints: Mapping[str, object], without: str | None
+) -> tuple[JsonObject, Bind]:
+    """The JSON Schema of the parameters except `without`, and how they are bound.
+
+    Raises `TypeError` if named JSON values cannot fill them.
+    """
     described = _documented_parameters(inspect.getdoc(function) or "")
     fields: dict[str, object] = {}
     names: list[str] = []
@@ -95,7 +87,16 @@ def derive_parameters(function: ToolFunction, hints: Mapping[str, object], witho
     except pydantic.errors.PydanticUserError as error:
         raise TypeError(f"a parameter has a type that JSON cannot give: {_first_sentence(error)}") from error
     del schema["title"]
-    return Parameters(tuple(names), model, schema)
+    return schema, partial(_bound, model, tuple(names))
+
+
+def _bound(model: type[pydantic.BaseModel], names: Sequence[str], arguments: bytes) -> dict[str, object]:
+    try:
+        bound = model.model_validate_json(arguments)
+    except pydantic.ValidationError as error:
+        findings = [_finding(detail, model) for detail in error.errors(include_url=False, include_input=False)]
+        raise ArgumentsRefused("invalid arguments:\n" + "\n".join(findings)) from error
+    return {name: getattr(bound, f"p{index}") for index, name in enumerate(names)}
 
 
 def first_paragraph(docstring: str | None) -> str | None:

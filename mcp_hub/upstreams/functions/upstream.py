@@ -170,7 +170,7 @@ class LocalUpstream(LocalSource):
         """Runs a tool. Exceptions and wrong arguments become results with `isError`."""
         tool, arguments = self._target(call)
         try:
-            value = await self._run(tool, tool.parameters.bind(arguments), channel)
+            value = await self._run(tool, tool.bind(arguments), channel)
             return events.Completed(encode_result(value, tool.wraps_result))
         except ArgumentsRefused as error:
             return _failure(str(error))

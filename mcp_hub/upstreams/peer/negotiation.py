@@ -51,12 +51,8 @@ class AnotherProcess(StartFailed):
     """Only another process can take another first request."""
 
 
-class ProbeKilled(AnotherProcess):
-    """The process ended at `server/discover`."""
-
-
 class FreshNeeded(AnotherProcess):
-    """It may take `initialize`, but not after `server/discover`."""
+    """It may take `initialize`, but not after `server/discover`, at which it may have ended."""
 
 
 async def _modern() -> Era:
@@ -71,24 +67,18 @@ async def _at_once() -> None:
     """Remote servers run already."""
 
 
-class ProbeTime(msgspec.Struct, frozen=True):
-    """The `seconds` for the probe, from when `alive` returns."""
-
-    seconds: float = PROBE_SECONDS
-    alive: Callable[[], Awaitable[object]] = _at_once
-
-
 class Terms(msgspec.Struct, frozen=True):
     """The way to settle the era: `only` this one, else what `eras` say, else by probing.
 
-    `prefer` decides between two; `learn` receives findings.
+    `prefer` decides between two; `learn` receives findings. `probe`: seconds for it from when `alive` returns.
     """
 
     only: Era | None = None
     eras: KnownEras = KnownEras()
     prefer: Callable[[], Awaitable[Era]] = _modern
     learn: Callable[[Era, bool], object] = _forgotten
-    probe: ProbeTime = ProbeTime()
+    probe: float = PROBE_SECONDS
+    alive: Callable[[], Awaitable[object]] = _at_once
 
 
 async def negotiate(peer: Peer, terms: Terms) -> PeerInfo:
@@ -173,7 +163,7 @@ async def _turned(peer: Peer, discovered: PeerInfo, terms: Terms) -> PeerInfo:
     Raises `FreshNeeded` over a pipe: servers of the official SDK stay in the first request's era.
     """
     try:
-        with anyio.move_on_after(terms.probe.seconds):
+        with anyio.move_on_after(terms.probe):
             info = await _initialize(peer)
             terms.learn(Era.HANDSHAKE, True)
             return info
@@ -210,8 +200,8 @@ async def _probed(peer: Peer, terms: Terms) -> PeerInfo | None:
             tasks.cancel_scope.cancel()
 
         tasks.start_soon(ask)
-        await terms.probe.alive()
-        await anyio.sleep(terms.probe.seconds)
+        await terms.alive()
+        await anyio.sleep(terms.probe)
         tasks.cancel_scope.cancel()
     if not results:
         peer.wire.requests.when_late(sent[-1], partial(_learn_late, terms))
@@ -246,7 +236,7 @@ async def is_still_modern(peer: Peer, probe: float = PROBE_SECONDS) -> bool:
 def _blame_probe(peer: Peer, terms: Terms) -> None:
     if peer.ending.closed.is_set() and Era.MODERN not in terms.eras.speaks:
         code, reason = peer.ending.cause or CONNECTION_LOST
-        raise ProbeKilled(code, f"it ended when it got server/discover: {reason}") from None
+        raise FreshNeeded(code, f"it ended when it got server/discover: {reason}") from None
 
 
 class _OtherEra(StartFailed):

@@ -19,7 +19,7 @@ from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.framing import UNREADABLE
 from mcp_hub.types import Cause, Era
 from mcp_hub.upstreams.peer import negotiation
-from mcp_hub.upstreams.peer.negotiation import PROBE_SECONDS, AnotherProcess, FreshNeeded, ProbeKilled, ProbeTime, Terms
+from mcp_hub.upstreams.peer.negotiation import PROBE_SECONDS, AnotherProcess, FreshNeeded, Terms
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
 from mcp_hub.upstreams.peer.state import LAST_WORDS, Observer, not_settled
@@ -119,7 +119,7 @@ class StdioConnection:
         terms = await self.eras.terms(self.wish, self.spec.era)
         try:
             return await self._negotiated(tasks, terms, observer)
-        except (ProbeKilled, FreshNeeded):
+        except FreshNeeded:
             self.eras.guess(Era.HANDSHAKE)
             raise
         except AnotherProcess:
@@ -165,9 +165,8 @@ class StdioConnection:
             await start.begin(tasks)
         is_settled = anyio.Event()
         tasks.start_soon(self._watch_form, peer, pipe, is_settled)
-        probe = ProbeTime(self.spec.probe, partial(_runs, pipe, stdin))
         try:
-            await negotiation.negotiate(peer, replace(terms, probe=probe))
+            await negotiation.negotiate(peer, replace(terms, probe=self.spec.probe, alive=partial(_runs, pipe, stdin)))
         except AnotherProcess:
             raise
         except StartFailed as exc:

@@ -18,7 +18,7 @@ from mcp_hub.types import Cause, Era
 from mcp_hub.upstreams.auth.access import Access, AuthorizedClient, Denial
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.upstreams.peer import negotiation
-from mcp_hub.upstreams.peer.negotiation import Incompatible, InitializeRefused, ProbeTime, Terms
+from mcp_hub.upstreams.peer.negotiation import Incompatible, InitializeRefused, Terms
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
 from mcp_hub.upstreams.peer.state import CONNECTION_LOST, Observer, not_settled
@@ -26,7 +26,6 @@ from mcp_hub.upstreams.remote.session_check import NewSession, SessionCheck
 from mcp_hub.wire.http import HttpWire
 from mcp_hub.wire.http_client import (
     USER_AGENT,
-    BadAuthority,
     RemoteClient,
     RenewedClient,
     bad_proxy,
@@ -134,8 +133,6 @@ class HttpConnection:
             self._spec.headers.update(await self._spec.look_up())
         try:
             self._http = _client(self._spec, self._spec.begun)
-        except BadAuthority as exc:
-            raise StartFailed("ca_unreadable", str(exc)) from None
         except (ImportError, ValueError, httpx2.InvalidURL) as exc:
             raise StartFailed("invalid_proxy", bad_proxy(self._spec.url, exc)) from None
         if self._access is not None:
@@ -161,7 +158,7 @@ class HttpConnection:
         if spec.begun is not None:
             peer.settle(spec.begun.info)
             return await self._listening(peer, wire)
-        terms = replace(await self._eras.terms(self._wish, spec.era), probe=ProbeTime(_PROBE))
+        terms = replace(await self._eras.terms(self._wish, spec.era), probe=_PROBE)
         try:
             await negotiation.negotiate(peer, terms)
         except StartFailed as exc:
@@ -319,7 +316,7 @@ async def _closed(http: httpx2.AsyncClient) -> None:
 
 
 def _client(spec: HttpSpec, begun: NewSession | None = None) -> RemoteClient:
-    """Without a timeout for responses. Raises `BadAuthority`."""
+    """Without a timeout for responses. Raises `StartFailed`."""
     cookies = begun.cookies if begun is not None else None
     # a compressed stream could be flushed late
     headers = httpx2.Headers({"user-agent": USER_AGENT, "accept-encoding": "identity"})

@@ -3,10 +3,9 @@
 * `managed_upstream`: an `Upstream` over one connection after another
 * `supervisor`: the owner task of connections
 * `lifecycle`: the table of transitions
-* `server`: state that outlives a connection
+* `server`: state that outlives a connection, and the check of a doubtful server
 * `both_eras`, `scoped`: servers with several connections
 * `side_connections`: their callers
 * `turns`: sessions take turns
-* `liveness`: checks doubtful servers
 * `state_log`: logs changes of state
 """

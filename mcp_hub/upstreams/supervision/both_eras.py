@@ -41,7 +41,7 @@ from mcp_hub.upstreams.peer.tasks import taken_up
 from mcp_hub.upstreams.supervision import lifecycle
 from mcp_hub.upstreams.supervision.lifecycle import Life
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
-from mcp_hub.upstreams.supervision.server import STOP_REQUESTED, Handover, HubLifecycle, SharedServer, SupervisorRules
+from mcp_hub.upstreams.supervision.server import STOP_REQUESTED, Handover, Lifecycle, SharedServer, SupervisorRules
 from mcp_hub.upstreams.supervision.side_connections import SideConnection, SideConnections, side_notices
 from mcp_hub.upstreams.supervision.supervisor import NOT_STARTED, Connection
 
@@ -332,13 +332,13 @@ class BothEras:
         return replace(first, restarts=restarts, second=second, asks=asks)
 
 
-class _BothLifecycle(HubLifecycle):
+class _BothLifecycle(Lifecycle):
     def __init__(self, upstream: BothEras) -> None:
         super().__init__()
         self._upstream = upstream
 
     @property
-    def _each(self) -> tuple[HubLifecycle, HubLifecycle]:
+    def _each(self) -> tuple[Lifecycle, Lifecycle]:
         return self._upstream._first.lifecycle, self._upstream._second.lifecycle
 
     @property

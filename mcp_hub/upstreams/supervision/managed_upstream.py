@@ -24,7 +24,7 @@ from mcp_hub.upstreams.peer.tasks import taken_up
 from mcp_hub.upstreams.supervision.server import (
     STOP_REQUESTED,
     Handover,
-    HubLifecycle,
+    Lifecycle,
     ServerState,
     SharedServer,
     SupervisorRules,
@@ -287,7 +287,7 @@ class ManagedUpstream:
         self.state.subscriptions.resources.release(uri, call.session)
 
 
-class _ManagedLifecycle(HubLifecycle):
+class _ManagedLifecycle(Lifecycle):
     def __init__(self, upstream: ManagedUpstream) -> None:
         super().__init__()
         self._upstream = upstream

@@ -15,7 +15,7 @@ import anyio.abc
 import msgspec
 from msgspec.structs import replace
 
-from mcp_hub.call import Call, CallChannel, CallerConnection, CallHandler, Gate, SentCall
+from mcp_hub.call import Call, CallChannel, CallerConnection, CallHandler, Gate, SentCall, Upstream
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, HubRestarted, RpcError, UpstreamUnavailable
 from mcp_hub.events import Completed
@@ -23,13 +23,14 @@ from mcp_hub.notices import Notices
 from mcp_hub.stores.base import Holdings
 from mcp_hub.types import Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.lists.list_cache import ListFile
+from mcp_hub.upstreams.lists.list_union import ListUnion
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import EraWish, ServerEras, wish
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
-from mcp_hub.upstreams.supervision.server import STOP_REQUESTED, Handover, HubLifecycle, Predecessor, SupervisorRules
+from mcp_hub.upstreams.supervision.server import STOP_REQUESTED, Handover, Lifecycle, SharedServer, SupervisorRules
 from mcp_hub.upstreams.supervision.side_connections import (
-    ScopedProcess,
     ScopedProcesses,
+    SideConnection,
     SideConnections,
     side_notices,
 )
@@ -57,6 +58,88 @@ class _ProcessKeys(msgspec.Struct, frozen=True):
         if call.directory is not None:  # of one client of a background hub
             return f"{call.session} {call.server_era.value}"
         return f"principal {call.principal}" if call.server_era is Era.MODERN else f"programs of {call.principal}"
+
+
+class _Predecessor:
+    """The replaced upstream, until its clients have left.
+
+    `moved` receives wanted resources of leaving clients; `changes` are bumped at the end.
+    """
+
+    def __init__(self, clock: Clock, changes: Notices, moved: Callable[[str, Call], None]) -> None:
+        self._clock = clock
+        self._changes = changes
+        self._moved = moved
+        self._shared: SharedServer | None = None
+        self._union = ListUnion()
+        self._last_used = 0, clock.now()  # calls there that were over at the last look, and its time
+
+    def upstream(self, call: Call) -> Upstream | None:
+        """The predecessor, if it still runs this caller's calls."""
+        shared = self._shared
+        if shared is None or call.session not in shared.sessions:
+            return None
+        if not shared.is_up:
+            self.leave()
+            return None
+        return shared.upstream
+
+    @property
+    def references(self) -> tuple[tuple[str, Call], ...]:
+        return () if self._shared is None else self._shared.references
+
+    def lists_beside(self, listed: Snapshot | None) -> Snapshot | None:
+        """Its lists, where they differ from the `listed` ones."""
+        return self._union.of(listed, None if self._shared is None else self._shared.upstream.snapshot())
+
+    def inherit(self, state: Handover) -> Handover:
+        """Lets its clients stay; returns the state for all others."""
+        if (shared := state.shared) is None or not shared.sessions:
+            return state
+        self._shared = shared
+        shared.hand_over(self._move)
+        moved = tuple(pair for pair in state.references if pair[1].session not in shared.sessions)
+        for uri, call in moved:
+            shared.upstream.unsubscribe(uri, call)
+        return replace(state, references=moved)
+
+    def take_waiting(self) -> None:
+        """Dismisses calls that wait there, except of staying clients."""
+        if self._shared is not None:
+            self._shared.connections[0].turns.dismiss(self._shared.sessions)
+
+    def _move(self, session: str) -> None:
+        if (shared := self._shared) is None:
+            return
+        for uri, call in shared.references:
+            if call.session == session:
+                shared.upstream.unsubscribe(uri, call)
+                self._moved(uri, call)
+        self.leave(session)
+
+    def leave(self, session: str | None = None) -> None:
+        """Gives the predecessor up; with a `session`, if it was the last."""
+        if (shared := self._shared) is None:
+            return
+        if session is not None:
+            shared.upstream.session_ended(session)
+        if session is None or not shared.sessions:
+            self._shared = None
+            self._changes.bump()
+
+    def leave_idle(self, seconds: float) -> None:
+        """Gives it up after so long without use."""
+        if (shared := self._shared) is None:
+            return
+        over, since = self._last_used
+        if shared.calls_over != over or shared.is_used:
+            self._last_used = shared.calls_over, self._clock.now()
+        elif since < self._clock.now() - seconds:
+            self.leave()
+
+    async def until_left(self) -> None:
+        while self._shared is not None:
+            await self._changes.wait(self._changes.version)
 
 
 class Scoped:
@@ -95,7 +178,7 @@ class Scoped:
         self._sides = SideConnections(
             self._listed, self._members, key=self._key, begun=self._begun, snapshot=self.snapshot
         )
-        self._predecessor = Predecessor(clock, changes, self._sides.resources.want)
+        self._predecessor = _Predecessor(clock, changes, self._sides.resources.want)
 
     async def _supervise(self) -> None:
         async with self._members.open() as tasks:
@@ -137,7 +220,7 @@ class Scoped:
             if member.is_last and not member.busy and self._members.get(key) is member:
                 self._members.stop(key)
 
-    async def _begun(self, call: Call) -> ScopedProcess:
+    async def _begun(self, call: Call) -> SideConnection:
         key = self._keys.process(call)
         if call.era is Era.HANDSHAKE and key not in self._members:
             await self._members.hold(key)
@@ -163,7 +246,7 @@ class Scoped:
 
     # -- members ------------------------------------------------------------------------------------------------
 
-    def _start(self, key: str, call: Call) -> ScopedProcess:
+    def _start(self, key: str, call: Call) -> SideConnection:
         if self._members.tasks is None:
             raise UpstreamUnavailable(f'server "{self.name}" is stopped.')
         if len(self._members) >= MOST_PROCESSES and not self._members.make_room():
@@ -190,7 +273,7 @@ class Scoped:
         rules = self._listed.state.rules
         return replace(rules, ready_wait=rules.start_timeout, lazy=False, idle_stop=None)
 
-    async def _run(self, key: str, member: ScopedProcess) -> None:
+    async def _run(self, key: str, member: SideConnection) -> None:
         with member.scope:
             async with anyio.create_task_group() as tasks:
                 if self._keys.scope != "call":
@@ -242,7 +325,7 @@ class Scoped:
         return replace(first, restarts=restarts, reason=reason, code=code, scope=self._keys.scope)
 
 
-class _ScopedLifecycle(HubLifecycle):
+class _ScopedLifecycle(Lifecycle):
     def __init__(self, upstream: Scoped, clock: Clock) -> None:
         super().__init__()
         self._upstream = upstream
@@ -250,7 +333,7 @@ class _ScopedLifecycle(HubLifecycle):
         self._relisted = -math.inf
 
     @property
-    def _listed(self) -> HubLifecycle:
+    def _listed(self) -> Lifecycle:
         return self._upstream._listed.lifecycle
 
     @property

@@ -1,30 +1,35 @@
 """One server as its owner task, calls and operators share it."""
 
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from typing import Final, Literal, Protocol
 
+import anyio
 import msgspec
-from msgspec.structs import replace
 
 from mcp_hub.call import Call, CallHandler, Upstream
-from mcp_hub.clock import Clock
+from mcp_hub.errors import RpcError
+from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
-from mcp_hub.types import HANDSHAKE, LogRule, RawJson, RawObject, Snapshot
+from mcp_hub.types import HANDSHAKE, Cause, Era, LogRule, RawJson, RawObject
 from mcp_hub.upstreams.lists.list_cache import CachedList, ListFile
 from mcp_hub.upstreams.lists.list_reader import ListLimits
 from mcp_hub.upstreams.lists.list_state import ListState
-from mcp_hub.upstreams.lists.list_union import ListUnion
 from mcp_hub.upstreams.peer.peer import Peer
-from mcp_hub.upstreams.peer.state import ServerLogs
+from mcp_hub.upstreams.peer.state import CONNECTION_LOST, ServerLogs
 from mcp_hub.upstreams.peer.subscriptions import ServerSubscriptions
 from mcp_hub.upstreams.supervision.lifecycle import RestartRule
-from mcp_hub.upstreams.supervision.liveness import LivenessCheck
 from mcp_hub.upstreams.supervision.turns import Turns
 from mcp_hub.wire.base import WireClosed
 
+log = get_logger(__name__)
+
 STOP_REQUESTED: Final = "it was stopped on request"
+_PINGS: Final = (0.0, 1.0, 2.0, 4.0)
+"""Pauses in seconds before the pings to a server whose requests fail; if all of them fail, its session ends. Some
+drop a ping, so that each is followed by a request for the tools."""
 
 Repetition = Literal["safe", "agreed", "never"]
 """Whether the hub may run a tool twice in one call: in any case, if the caller agrees, or never."""
@@ -78,7 +83,7 @@ class ServerState:
         self.turns = Turns(name, is_on=takes_turns)
         self.logs = logs or ServerLogs(lambda: self.rules.logs)
         self.subscriptions = ServerSubscriptions(name, changes)
-        self.liveness = LivenessCheck(lambda: self.rules.request_timeout, changes)
+        self.liveness = _LivenessCheck(lambda: self.rules.request_timeout, changes)
         self.log_level: str | None = None
         self.peer: Peer | None = None
 
@@ -127,6 +132,61 @@ class ServerState:
             self.subscriptions.resources.want(uri, call)
 
 
+class _LivenessCheck:
+    """Checks whether a server still lives after a timeout or failures. `patience` returns the seconds to wait.
+
+    A call may take long, but a ping must be answered (specification 2025-11-25, basic/utilities/ping).
+    """
+
+    def __init__(self, patience: Callable[[], float], changes: Notices) -> None:
+        self._patience = patience
+        self._changes = changes
+        self._raised = anyio.Event()
+
+    def suspect(self) -> None:
+        self._raised.set()
+
+    async def follow(self, peer: Peer) -> None:
+        """Ends the session if the server hangs after a call timed out."""
+        while not peer.ending.closed.is_set():
+            self._raised = anyio.Event()
+            await self._raised.wait()
+            seconds = self._patience()
+            if not await _lives(peer, seconds) and not peer.ending.closed.is_set():
+                reason = f"it hangs: after a call timed out it was silent for {seconds:g} s and did not answer a ping"
+                log.warning("upstream_hangs", upstream=peer.name, seconds=seconds)
+                peer.ending.explain(Cause("hung", reason))
+                peer.wire.close(reason, "hung")
+
+    async def watch(self, peer: Peer) -> None:
+        """Ends the session if consecutive requests and then pings fail."""
+        while not peer.ending.closed.is_set():
+            await peer.signs.doubted()
+            for pause in _PINGS:
+                await anyio.sleep(pause)
+                for method in (_ping_of(peer), "tools/list"):
+                    if peer.signs.failures:
+                        await self._ask(peer, method)
+                self._changes.bump()
+                if not peer.signs.failures:
+                    break
+            else:
+                cause = peer.signs.reason or CONNECTION_LOST
+                log.warning("upstream_answers_nothing", upstream=peer.name, code=cause.code)
+                peer.ending.explain(
+                    Cause(cause.code, f"{peer.signs.failures} requests in a row failed: {cause.reason}")
+                )
+                peer.wire.close(cause.reason, cause.code)
+
+    async def _ask(self, peer: Peer, method: str) -> None:
+        """A timeout counts as a failure."""
+        seconds = self._patience()
+        with anyio.move_on_after(seconds) as limit, suppress(RpcError):
+            await peer.answer(peer.send(method), may_cancel=False)
+        if limit.cancelled_caught:
+            peer.signs.failed(Cause("hung", f"it did not answer {method} in {seconds:g} s"))
+
+
 class SharedServer(msgspec.Struct, frozen=True):
     """A replaced upstream that stays for its `sessions`. The most used of its `connections` is first."""
 
@@ -168,97 +228,21 @@ class Handover(msgspec.Struct, frozen=True):
     shared: SharedServer | None = None
 
 
-class Predecessor:
-    """The replaced upstream, until its clients have left.
+class Lifecycle:
+    """Orders of an upstream's owner. That of a source in the hub only runs its `task`."""
 
-    `moved` receives wanted resources of leaving clients; `changes` are bumped at the end.
-    """
-
-    def __init__(self, clock: Clock, changes: Notices, moved: Callable[[str, Call], None]) -> None:
-        self._clock = clock
-        self._changes = changes
-        self._moved = moved
-        self._shared: SharedServer | None = None
-        self._union = ListUnion()
-        self._last_used = 0, clock.now()  # calls there that were over at the last look, and its time
-
-    def upstream(self, call: Call) -> Upstream | None:
-        """The predecessor, if it still runs this caller's calls."""
-        shared = self._shared
-        if shared is None or call.session not in shared.sessions:
-            return None
-        if not shared.is_up:
-            self.leave()
-            return None
-        return shared.upstream
-
-    @property
-    def references(self) -> tuple[tuple[str, Call], ...]:
-        return () if self._shared is None else self._shared.references
-
-    def lists_beside(self, listed: Snapshot | None) -> Snapshot | None:
-        """Its lists, where they differ from the `listed` ones."""
-        return self._union.of(listed, None if self._shared is None else self._shared.upstream.snapshot())
-
-    def inherit(self, state: Handover) -> Handover:
-        """Lets its clients stay; returns the state for all others."""
-        if (shared := state.shared) is None or not shared.sessions:
-            return state
-        self._shared = shared
-        shared.hand_over(self._move)
-        moved = tuple(pair for pair in state.references if pair[1].session not in shared.sessions)
-        for uri, call in moved:
-            shared.upstream.unsubscribe(uri, call)
-        return replace(state, references=moved)
-
-    def take_waiting(self) -> None:
-        """Dismisses calls that wait there, except of staying clients."""
-        if self._shared is not None:
-            self._shared.connections[0].turns.dismiss(self._shared.sessions)
-
-    def _move(self, session: str) -> None:
-        if (shared := self._shared) is None:
-            return
-        for uri, call in shared.references:
-            if call.session == session:
-                shared.upstream.unsubscribe(uri, call)
-                self._moved(uri, call)
-        self.leave(session)
-
-    def leave(self, session: str | None = None) -> None:
-        """Gives the predecessor up; with a `session`, if it was the last."""
-        if (shared := self._shared) is None:
-            return
-        if session is not None:
-            shared.upstream.session_ended(session)
-        if session is None or not shared.sessions:
-            self._shared = None
-            self._changes.bump()
-
-    def leave_idle(self, seconds: float) -> None:
-        """Gives it up after so long without use."""
-        if (shared := self._shared) is None:
-            return
-        over, since = self._last_used
-        if shared.calls_over != over or shared.is_used:
-            self._last_used = shared.calls_over, self._clock.now()
-        elif since < self._clock.now() - seconds:
-            self.leave()
-
-    async def until_left(self) -> None:
-        while self._shared is not None:
-            await self._changes.wait(self._changes.version)
-
-
-class Lifecycle(Protocol):
-    """Orders of an upstream's owner."""
+    def __init__(self, task: Callable[[], Awaitable[None]] | None = None) -> None:
+        self._task = task
 
     @property
     def peers(self) -> list[Peer] | None:
         """The open sessions with the server; None for a source in the hub."""
+        return None
 
     async def run(self) -> None:
         """Runs until cancelled, then ends its processes; may return earlier."""
+        if self._task is not None:
+            await self._task()
 
     async def drain(self, seconds: float, why: str = STOP_REQUESTED) -> None:
         """Takes no more calls, ends after the running ones or `seconds`; stopped until `restart`. Idempotent."""
@@ -274,6 +258,7 @@ class Lifecycle(Protocol):
 
     def revive(self) -> bool:
         """Lets failed processes of sessions start again; False without any."""
+        return False
 
     def adjust(self, rules: SupervisorRules) -> None:
         """Replaces the rules. Starts a server that may not rest any more."""
@@ -283,42 +268,13 @@ class Lifecycle(Protocol):
 
     def hand_over(self, successor: CallHandler) -> Handover:
         """Sends unsendable calls to `successor`; returns the state for it."""
+        return Handover()
 
     def inherit(self, state: Handover) -> None:
         """Takes over from a predecessor, before it runs."""
 
     async def outlived(self) -> None:
         """Waits until no client is left at the predecessor."""
-
-
-class HubLifecycle:
-    """The `Lifecycle` of a source in the hub: only runs its `task`."""
-
-    def __init__(self, task: Callable[[], Awaitable[None]] | None = None) -> None:
-        self._task = task
-
-    @property
-    def peers(self) -> list[Peer] | None:
-        return None
-
-    async def run(self) -> None:
-        if self._task is not None:
-            await self._task()
-
-    async def drain(self, seconds: float, why: str = STOP_REQUESTED) -> None: ...
-    def wake(self) -> None: ...
-    def restart(self) -> None: ...
-    def relist(self) -> None: ...
-    def revive(self) -> bool:
-        return False
-
-    def adjust(self, rules: SupervisorRules) -> None: ...
-    def leave_tasks(self) -> None: ...
-    def hand_over(self, successor: CallHandler) -> Handover:
-        return Handover()
-
-    def inherit(self, state: Handover) -> None: ...
-    async def outlived(self) -> None: ...
 
 
 class OwnedUpstream(Upstream, Protocol):
@@ -330,3 +286,24 @@ class OwnedUpstream(Upstream, Protocol):
 
 def _verbosity(level: str) -> int:
     return eras.LOG_LEVELS.index(level) if level in eras.LOG_LEVELS else 0
+
+
+def _ping_of(peer: Peer) -> str:
+    return "ping" if peer.info.era is Era.HANDSHAKE else "server/discover"
+
+
+async def _lives(peer: Peer, seconds: float) -> bool:
+    """Also asks for tools: some servers drop pings."""
+    count = peer.message_count
+    with anyio.move_on_after(seconds):
+        async with anyio.create_task_group() as tasks:
+
+            async def ask(method: str) -> None:
+                with suppress(RpcError):
+                    await peer.answer(peer.send(method), may_cancel=False)
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(ask, _ping_of(peer))
+            tasks.start_soon(ask, "tools/list")
+        return True
+    return peer.message_count != count

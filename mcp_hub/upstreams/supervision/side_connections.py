@@ -36,9 +36,16 @@ class _PartNotices(Notices):
 
 
 class SideConnection(msgspec.Struct, eq=False):
-    """A connection beside the listed one, for some callers."""
+    """A connection beside the listed one, for some callers.
+
+    One process of many has `busy` calls, or none since `idle_since`; `is_last`: it ends with its calls.
+    """
 
     upstream: ManagedUpstream
+    idle_since: float = 0.0
+    busy: int = 0
+    is_last: bool = False
+    scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
     union: ListUnion = msgspec.field(default_factory=ListUnion)
 
     @property
@@ -131,16 +138,7 @@ class SideConnections:
             self.resources.want(uri, call)
 
 
-class ScopedProcess(SideConnection, eq=False, kw_only=True):
-    """One process of many; `is_last`: it ends with its calls."""
-
-    idle_since: float
-    busy: int = 0
-    is_last: bool = False
-    scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
-
-
-class ScopedProcesses(dict[str, ScopedProcess]):
+class ScopedProcesses(dict[str, SideConnection]):
     """A server's processes by session, principal, call or folder.
 
     With a `holder`, a session's process is at one replica. `restarts` are of ended processes.
@@ -177,7 +175,7 @@ class ScopedProcesses(dict[str, ScopedProcess]):
             raise SessionElsewhere(text, data={"upstream": {"server": self._server}})
 
     @contextmanager
-    def call(self, member: ScopedProcess, *, is_last: bool) -> Iterator[None]:
+    def call(self, member: SideConnection, *, is_last: bool) -> Iterator[None]:
         """Counts a call; a process ends with a call that `is_last`."""
         member.busy += 1
         member.is_last = is_last
@@ -211,9 +209,9 @@ class ScopedProcesses(dict[str, ScopedProcess]):
         else:
             self.stop(key)
 
-    def start(self, key: str, upstream: ManagedUpstream) -> ScopedProcess:
+    def start(self, key: str, upstream: ManagedUpstream) -> SideConnection:
         """Adds a process that has not begun."""
-        process = self[key] = ScopedProcess(upstream, idle_since=self._clock.now())
+        process = self[key] = SideConnection(upstream, idle_since=self._clock.now())
         return process
 
     def make_room(self) -> bool:

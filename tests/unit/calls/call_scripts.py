@@ -8,7 +8,7 @@ from itertools import count
 from mcp_hub.app.dashboard.seen import Operators
 from mcp_hub.call import Call, CallChannel, CallHandler, Early
 from mcp_hub.calls.handle import CallHandle
-from mcp_hub.calls.plan import WITHOUT_PLAN, CallLimits, CallPlan, CallRules, StreamLimits, TimeLimits
+from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan, CallRules, StreamLimits, TimeLimits
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.runner import CallOwner, CallRecord, new_record
 from mcp_hub.calls.streams.port import StreamPort
@@ -164,7 +164,7 @@ class Watched:
 
 
 def new_registry(running: int = 10, waiting: int = 10) -> CallRegistry:
-    return CallRegistry(LoopClock(), CallLimits(running, waiting))
+    return CallRegistry(LoopClock(), running, waiting)
 
 
 def watch(registry: CallRegistry, handler: CallHandler, limits: TimeLimits = LONG, principal: str = "p") -> Watched:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from mcp_hub.call import Call, CallChannel, Question, StreamInfo
-from mcp_hub.calls.plan import WITHOUT_PLAN, CallLimits, CallPlan, StreamLimits, TimeLimits
+from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan, StreamLimits, TimeLimits
 from mcp_hub.calls.reading.stored import last_progress
 from mcp_hub.calls.reading.stream import Stream, StreamReader
 from mcp_hub.calls.registry import CallRegistry
@@ -43,7 +43,7 @@ class DurableHub:
         self.go_on: GoOn = self._go_on
         limits = limits or StreamLimits(followers=1000)
         self.streams = StreamTable(self.store, self.clock, limits, self._takes_up if takes_up else None)
-        self.registry = CallRegistry(self.clock, CallLimits(running, 100), on_durable=self.streams.begin)
+        self.registry = CallRegistry(self.clock, running, 100, on_durable=self.streams.begin)
         self.calls: list[DurableCall] = []
         self.taken_up: list[DurableCall] = []
         self._running: asyncio.Task[None] | None = None

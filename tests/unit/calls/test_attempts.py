@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Call, CallChannel, CallHandler, Question
-from mcp_hub.calls.plan import CallPlan, TimeLimits
-from mcp_hub.calls.retries import Retries, RetryRule, _RetryBudget, class_of
+from mcp_hub.calls.plan import CallPlan, CallRules, TimeLimits
+from mcp_hub.calls.retries import Retries, _RetryBudget, class_of
 from mcp_hub.errors import (
     Busy,
     DeadlineExceeded,
@@ -52,9 +52,9 @@ def script(*attempts: Sequence[Step]) -> CallHandler:
     return handler
 
 
-def plan(rule: RetryRule | None = None) -> CallPlan:
-    own = rule or RetryRule(is_safe=True)
-    return CallPlan(retries=Retries(lambda call: own, lambda server: 0, LoopClock(), lambda: 0.5))
+def plan(rules: CallRules | None = None) -> CallPlan:
+    own = rules or CallRules(idempotent=True)
+    return CallPlan(retries=Retries(lambda call: own, lambda server: 0, LoopClock(), lambda: 0.5).pause)
 
 
 def begun(handler: CallHandler, call: Call | None = None, limits: TimeLimits = LONG) -> Watched:
@@ -198,8 +198,8 @@ def unavailable(state: str) -> UpstreamUnavailable:
     return UpstreamUnavailable("not up", data={"upstream": {"server": "git", "state": state}})
 
 
-def retries(rule: RetryRule | None = None, jitter: float = 0.5, calls: int = 0) -> Retries:
-    return Retries(lambda call: rule or RetryRule(), lambda server: calls, HandClock(0.0), lambda: jitter)
+def retries(rules: CallRules | None = None, jitter: float = 0.5, calls: int = 0) -> Retries:
+    return Retries(lambda call: rules or CallRules(), lambda server: calls, HandClock(0.0), lambda: jitter)
 
 
 def pause(
@@ -242,22 +242,22 @@ def test_a_call_that_nothing_came_of_is_made_again_whatever_its_tool_does(error:
 
 
 @pytest.mark.parametrize(
-    ("rule", "method", "is_again"),
+    ("rules", "method", "is_again"),
     [
-        (RetryRule(), "tools/call", False),
-        (RetryRule(is_safe=True), "tools/call", True),
-        (RetryRule(), "resources/read", True),
-        (RetryRule(on=frozenset({"lost"})), "tools/call", True),
-        (RetryRule(on=frozenset({"not_sent"}), is_safe=True), "tools/call", False),
+        (CallRules(), "tools/call", False),
+        (CallRules(idempotent=True), "tools/call", True),
+        (CallRules(), "resources/read", True),
+        (CallRules(retry_on=frozenset({"lost"})), "tools/call", True),
+        (CallRules(retry_on=frozenset({"not_sent"}), idempotent=True), "tools/call", False),
     ],
 )
-def test_call_that_may_have_had_its_effect_needs_to_be_safe(rule: RetryRule, method: str, is_again: bool) -> None:
-    assert (pause(retries(rule), LOST, call=new_call(method=method)) is not None) is is_again
+def test_call_that_may_have_had_its_effect_needs_to_be_safe(rules: CallRules, method: str, is_again: bool) -> None:
+    assert (pause(retries(rules), LOST, call=new_call(method=method)) is not None) is is_again
 
 
 def test_attempts_end_at_their_number() -> None:
     assert [pause(retries(), LIMITED, attempt) is not None for attempt in (1, 2, 3)] == [True, True, False]
-    assert pause(retries(RetryRule(attempts=1)), LIMITED) is None
+    assert pause(retries(CallRules(attempts=1)), LIMITED) is None
 
 
 @pytest.mark.parametrize(("jitter", "pauses"), [(0.0, (0.125, 0.25)), (0.5, (0.25, 0.5)), (1.0, (0.375, 0.75))])

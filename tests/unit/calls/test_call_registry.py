@@ -6,7 +6,7 @@ import pytest
 import structlog
 
 from mcp_hub.call import Call, CallChannel, CallHandler, Question
-from mcp_hub.calls.plan import CallLimits, CallPlan, ResumePoint, TimeLimits
+from mcp_hub.calls.plan import CallPlan, ResumePoint, TimeLimits
 from mcp_hub.errors import Busy, DeadlineExceeded, UpstreamLost
 from mcp_hub.events import Cancelled, Completed, Ending, Failed
 from mcp_hub.protocol.shape.stream_events import is_retryable
@@ -93,7 +93,7 @@ async def test_a_limit_that_is_raised_lets_waiting_calls_begin_in_order() -> Non
     registry = new_registry(running=1)
     calls = [watch(registry, after(5)) for _ in range(4)]
     await sleep(1)
-    registry.limit(CallLimits(3, 10))
+    registry.limit(3, 10)
     newest = watch(registry, after(5))
     await sleep(20)
     ends = [call.ended_at - call.began for call in (*calls, newest) if call.ended_at]

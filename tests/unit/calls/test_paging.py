@@ -28,24 +28,24 @@ def searched(text: str, pattern: str, start: int = 0, most: int = 50, tokens: in
 
 def test_a_page_ends_at_a_line_border_and_the_next_begins_there() -> None:
     body = lines_of(100_000).encode()
-    first = page(body, 0, 0, None, 1000, quarter)
-    assert first.text.endswith("\n") and 900 < quarter(first.text) <= 1000 and first.end == len(first.text)
-    second = page(body, 0, first.end, None, 1000, quarter)
-    assert body.decode().startswith(first.text + second.text)
+    first, _, end = page(body, 0, 0, None, 1000, quarter)
+    assert first.endswith("\n") and 900 < quarter(first) <= 1000 and end == len(first)
+    second, *_ = page(body, 0, end, None, 1000, quarter)
+    assert body.decode().startswith(first + second)
 
 
 def test_an_offset_within_a_character_reads_from_its_start() -> None:
     body = "aé🐎b".encode()
-    starts = [page(body[max(at - MARGIN, 0) :], max(at - MARGIN, 0), at, None, 100, quarter).start for at in range(9)]
+    starts = [page(body[max(at - MARGIN, 0) :], max(at - MARGIN, 0), at, None, 100, quarter)[1] for at in range(9)]
     assert starts == [0, 1, 1, 3, 3, 3, 3, 7, 8]
 
 
 def test_a_limit_is_in_bytes_and_lets_one_character_through_at_least() -> None:
     body = "aé🐎b".encode()
-    assert [page(body, 0, 0, most, 100, quarter).text for most in (1, 2, 3, 6, 7, 99)] == [
+    assert [page(body, 0, 0, most, 100, quarter)[0] for most in (1, 2, 3, 6, 7, 99)] == [
         *("a", "a", "aé", "aé", "aé🐎", "aé🐎b")
     ]
-    assert page(body, 0, 3, 1, 100, quarter).text == "🐎"
+    assert page(body, 0, 3, 1, 100, quarter)[0] == "🐎"
 
 
 def test_matching_lines_come_with_number_and_offset() -> None:

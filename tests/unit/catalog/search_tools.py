@@ -24,7 +24,7 @@ def index(*tools: Searchable, **aliases: tuple[str, ...]) -> SearchIndex:
 
 
 def found(made: SearchIndex, query: str, limit: int = 8, server: str | None = None) -> list[str]:
-    return [hit.id for hit in made.search(query, limit, server).hits]
+    return [hit.id for hit in made.search(query, limit, server)]
 
 
 TOOLS = [

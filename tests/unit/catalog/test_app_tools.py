@@ -122,7 +122,7 @@ async def test_search_and_instructions_name_no_tool_for_apps_alone() -> None:
     upstreams: dict[str, Upstream] = {"a": upstream}
     catalog = Catalog(upstreams, {None: rules_of("a")}, changes, SystemClock(), 0)
     found = await catalog.search(None, "refresh show plain", 9)
-    assert {hit.id for hit in found.hits} == {"a_show", "a_plain"}
+    assert {hit.id for hit in found} == {"a_show", "a_plain"}
     assert "a (2): show, plain" in (instructions(catalog, upstreams, None) or "")
 
 

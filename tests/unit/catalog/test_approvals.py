@@ -53,7 +53,7 @@ async def test_a_changed_tool_is_held_back_until_it_is_approved_and_nothing_else
         assert (hub.call("a_list"), hub.call("b_pay")) == ("list", "pay")
         assert hub.catalog.view(None).nearest(Kind.TOOL, "a_pay") == ["b_pay"], "it is offered to nobody"
         found = await hub.catalog.search(None, "pays keys", 10)
-        assert {hit.id for hit in found.hits} == {"b_pay"}
+        assert {hit.id for hit in found} == {"b_pay"}
         await until(hub, lambda: hub.on_disk() == {"pay": "changed"})
         version = hub.catalog.version
         approve(tmp_path, "pay")

@@ -99,6 +99,6 @@ def test_lists_cost_what_the_design_allows_in_every_mode() -> None:
 def test_hardly_a_tool_is_flagged() -> None:
     """4 of 611, 3 of which do use words that are names of other servers' tools."""
     found = Inspector().inspect(view().entries(Kind.TOOL))
-    assert {one.flag.kind for one in found} <= {"other_tool", "order"}
+    assert {one.kind for one in found} <= {"other_tool", "order"}
     assert len({(one.server, one.tool) for one in found}) <= 4
-    assert sum(one.flag.kind == "order" for one in found) <= 1
+    assert sum(one.kind == "order" for one in found) <= 1

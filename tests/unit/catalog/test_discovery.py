@@ -6,7 +6,7 @@ import pytest
 
 from mcp_hub.catalog.discovery.answers import answer, exact, listing, overview
 from mcp_hub.catalog.discovery.servers import ServerAbout
-from mcp_hub.catalog.search.ranker import Hit, SearchAnswer
+from mcp_hub.catalog.search.ranker import Hit
 from mcp_hub.catalog.texts import FIND, READ, READ_RESULT, RUN, RUN_READING, definitions
 from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.views.names import RESERVED
@@ -31,8 +31,8 @@ RAWS: Mapping[str, bytes] = {
 SERVERS = {"git": 3, "web": 12}
 
 
-def found(*names: str, is_weak: bool = False) -> SearchAnswer:
-    return SearchAnswer(tuple(map(hit, names)), is_weak)
+def found(*names: str, is_weak: bool = False) -> list[Hit]:
+    return [Hit(name, 1.0, (), {}, is_weak) for name in names]
 
 
 def described(groups: Mapping[str, list[str]], **options: Any) -> tuple[str, str | None]:
@@ -124,7 +124,7 @@ def test_many_names_are_in_the_schema_and_too_many_nowhere() -> None:
 
 
 def test_a_brief_answer_has_a_line_a_hit_and_notes_on_the_first_two() -> None:
-    hits = SearchAnswer((hit("git_commit", "hg_commit", "svn_commit"), hit("git_log"), hit("git_diff")), False)
+    hits = [hit("git_commit", "hg_commit", "svn_commit"), hit("git_log"), hit("git_diff")]
     assert answer(hits, RAWS, SERVERS) == (
         "git_commit(message:str): Record changes\n  message: In one line\nalso: hg_commit, svn_commit\n"
         "git_log(count:int): Show commits\n  count: At most so many\n"
@@ -145,7 +145,7 @@ def test_a_weak_answer_says_so_and_who_is_there() -> None:
 
 
 def test_weak_hits_among_others_are_marked_and_keep_their_place() -> None:
-    hits = SearchAnswer((hit("git_commit"), Hit("git_log", 0.5, (), {}, weak=True), hit("git_diff")), False)
+    hits = [hit("git_commit"), Hit("git_log", 0.5, (), {}, weak=True), hit("git_diff")]
     for detail in ("brief", "full"):
         lines = answer(hits, RAWS, SERVERS, detail=detail).split("\n")
         assert [line.endswith("[weak match]") for line in lines if "git_log" in line] == [True]

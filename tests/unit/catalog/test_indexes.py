@@ -41,7 +41,7 @@ def put(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def found(indexes: _Indexes, seen: CatalogView, query: str, profile: str | None = None) -> list[str]:
-    return [hit.id for hit in (await indexes.search(profile, seen, query, 8, None)).hits]
+    return [hit.id for hit in (await indexes.search(profile, seen, query, 8, None))]
 
 
 async def test_only_what_has_changed_is_indexed_anew(put: list[str]) -> None:

@@ -36,7 +36,7 @@ def test_the_table_is_small_and_sound() -> None:
 def test_of_equal_tools_the_one_with_the_like_name_comes_first(query: str, name: str) -> None:
     others = ("archive", "schedule", "highlight")
     hub = index(*(tool("web", one, "Works on a page or a record.") for one in (*others, name)))
-    first, *_ = hub.search(query).hits
+    first, *_ = hub.search(query)
     assert first.id == f"web_{name}" and first.parts["like"] > 0
 
 
@@ -46,11 +46,11 @@ def test_like_words_alone_find_nothing() -> None:
 
 
 def test_a_word_that_the_query_says_is_not_like_itself() -> None:
-    (hit,) = index(tool("web", "fetch", "The contents of a page.")).search("fetch or retrieve a page").hits
+    (hit,) = index(tool("web", "fetch", "The contents of a page.")).search("fetch or retrieve a page")
     assert hit.parts["like"] == 0
 
 
 @pytest.mark.parametrize("query", [*ASKED, "github_create_issue", "retrieve a picture and erase the folder"])
 def test_the_parts_add_up_to_the_score(query: str) -> None:
-    for hit in index(*TOOLS).search(query).hits:
+    for hit in index(*TOOLS).search(query):
         assert sum(hit.parts.values()) == pytest.approx(hit.score)

@@ -17,7 +17,7 @@ from mcp_hub.catalog.discovery.servers import ServerAbout
 from mcp_hub.catalog.offers.filters import Filter, HintClaims
 from mcp_hub.catalog.offers.rules import Override, ServerRules, ViewRules
 from mcp_hub.catalog.routes import Route
-from mcp_hub.catalog.search.ranker import Hit, SearchAnswer
+from mcp_hub.catalog.search.ranker import Hit
 from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.views.exposure import exposed
 from mcp_hub.catalog.views.view import CatalogView, build
@@ -64,7 +64,7 @@ class Model:
         self._budget = budget
         self._absent = absent
 
-    async def _search(self, query: str, limit: int, server: str | None) -> SearchAnswer:
+    async def _search(self, query: str, limit: int, server: str | None) -> tuple[Hit, ...]:
         self.limits.append(limit)
         return await self._indexes.search(None, VIEW, query, limit, server)
 
@@ -343,14 +343,14 @@ READ_ONLY = {"git_log"}
 
 @pytest.mark.parametrize("is_weak", [False, True])
 def test_find_tools_marks_the_hits_that_read_tool_runs(is_weak: bool) -> None:
-    found = SearchAnswer((Hit("git_log", 1.0, (), {}), Hit("git_commit", 1.0, (), {})), is_weak)
+    found = [Hit(name, 1.0, (), {}, is_weak) for name in ("git_log", "git_commit")]
     lines = answer(found, RAWS, {"git": 2}, reads=READ_ONLY).split("\n")
     assert lines[-2:] == ["git_log(path:str)*: Show commits", "git_commit(): Record changes"]
     assert "*" not in answer(found, RAWS, {"git": 2})
 
 
 def test_whole_definitions_and_lists_of_a_server_are_marked_alike() -> None:
-    found = SearchAnswer((Hit("git_log", 1.0, (), {}), Hit("git_commit", 1.0, (), {})), False)
+    found = [Hit(name, 1.0, (), {}) for name in ("git_log", "git_commit")]
     log, commit = answer(found, RAWS, {"git": 2}, detail="full", reads=READ_ONLY).split("\n")
     assert log == exact(RAWS["git_log"]) + "*" == exact(RAWS["git_log"], is_read_only=True)
     assert commit == exact(RAWS["git_commit"])

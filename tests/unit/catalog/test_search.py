@@ -2,7 +2,6 @@
 
 import pytest
 
-from mcp_hub.catalog.search.ranker import SearchAnswer
 from tests.unit.catalog.search_tools import ASKED, FOREIGN, TOOLS, found, index, properties, tool
 
 HUB = index(*TOOLS)
@@ -11,20 +10,20 @@ HUB = index(*TOOLS)
 @pytest.mark.parametrize(("query", "expected"), ASKED.items())
 def test_a_step_finds_its_tool_first(query: str, expected: str) -> None:
     answer = HUB.search(query)
-    assert answer.hits[0].id == expected
-    assert not answer.is_weak
+    assert answer[0].id == expected
+    assert not answer[0].weak
 
 
 def test_of_queries_for_other_apps_nearly_all_are_weak() -> None:
     answers = {query: HUB.search(query) for query in FOREIGN}
-    strong = [query for query, answer in answers.items() if not answer.is_weak]
+    strong = [query for query, answer in answers.items() if answer and not answer[0].weak]
     assert len(FOREIGN) >= 30 and len(strong) <= len(FOREIGN) // 8, strong
-    assert sum(bool(answer.hits) for answer in answers.values()) >= len(FOREIGN) // 3
+    assert sum(bool(answer) for answer in answers.values()) >= len(FOREIGN) // 3
 
 
 @pytest.mark.parametrize("query", ["", "   \n", "?!… --", "how could you be so", "and then of the", "🍰🍰", "a"])
 def test_a_query_that_says_nothing_has_no_hits(query: str) -> None:
-    assert HUB.search(query) == SearchAnswer((), is_weak=True)
+    assert HUB.search(query) == ()
 
 
 @pytest.mark.parametrize(
@@ -42,8 +41,8 @@ def test_a_name_in_any_case_and_with_any_separator_comes_first(query: str) -> No
     many = [
         tool("x", f"create{n}", "create issue create issue issue create", properties(issue="create")) for n in range(9)
     ]
-    (first, *_), is_weak = (answer := index(*many, *TOOLS).search(query)).hits, answer.is_weak
-    assert first.id == "github_create_issue" and not is_weak
+    first, *_ = index(*many, *TOOLS).search(query)
+    assert first.id == "github_create_issue" and not first.weak
     assert first.parts["exact"] > 0
 
 
@@ -55,7 +54,7 @@ def test_the_exported_name_comes_before_the_servers_own() -> None:
 @pytest.mark.parametrize("name", ["about", "do", "---", "🍰", "天气", "Ünïcode tool"])
 def test_a_name_that_says_nothing_is_found_by_itself(name: str) -> None:
     answer = index(*TOOLS, tool("x", name, "?", exported="x_1")).search(name)
-    assert answer.hits[0].id == "x_1" and not answer.is_weak
+    assert answer[0].id == "x_1" and not answer[0].weak
 
 
 @pytest.mark.parametrize(
@@ -84,12 +83,12 @@ def test_near_duplicates_are_shown_once_and_named() -> None:
     text = "Run a query against the database and return the rows."
     twice = [tool(server, "run_query", f"{text} {server}.") for server in ("staging", "live")]
     other = tool("logs", "run_query", "Filter log lines by label over a span of time.")
-    hits = index(*twice, other, *TOOLS).search("run a query").hits
+    hits = index(*twice, other, *TOOLS).search("run a query")
     assert [(hit.id, hit.also) for hit in hits[:2]] == [
         ("staging_run_query", ("live_run_query",)),
         ("logs_run_query", ()),
     ]
-    hits = index(*twice, other, *TOOLS).search("run a query on live").hits
+    hits = index(*twice, other, *TOOLS).search("run a query on live")
     assert (hits[0].id, hits[0].also) == ("live_run_query", ("staging_run_query",))
 
 
@@ -97,14 +96,14 @@ def test_near_duplicates_do_not_use_up_the_limit() -> None:
     copies = [tool(f"copy{n}", "find_person", "Find a person by name.") for n in range(150)]
     others = [tool("people", f"person_{word}", f"A person's {word}.") for word in ("age", "home", "job", "cat", "boss")]
     answer = index(*copies, *others).search("find a person", 6)
-    assert len(answer.hits) == 6 and len(answer.hits[0].also) == 149
+    assert len(answer) == 6 and len(answer[0].also) == 149
 
 
 def test_equally_good_tools_for_the_clauses_of_a_query_take_turns() -> None:
     files = [tool("disk", f"find_file_{what}", "Of a disk.") for what in ("alpha", "beta", "gamma")]
     letters = [tool("mail", f"send_letter_{what}", "Of a mail.") for what in ("delta", "kappa", "sigma")]
     hub = index(*files, *letters)
-    hits = hub.search("find a file, then send a letter", 4).hits
+    hits = hub.search("find a file, then send a letter", 4)
     assert [hit.id.split("_")[0] for hit in hits] == ["disk", "mail", "disk", "mail"]
     assert [hit.parts["turn"] < 0 for hit in hits] == [False, False, True, True]
     assert found(hub, "find a file", 3) == [one.id for one in files]
@@ -113,7 +112,7 @@ def test_equally_good_tools_for_the_clauses_of_a_query_take_turns() -> None:
 def test_one_server_is_searched_alone() -> None:
     assert set(found(HUB, "files", server="files")) <= {one.id for one in TOOLS if one.server == "files"}
     assert found(HUB, "list requests, issues and files", server="browser")[0] == "browser_network_requests"
-    assert HUB.search("list files", server="nobody") == SearchAnswer((), is_weak=True)
+    assert HUB.search("list files", server="nobody") == ()
     assert found(HUB, "create_issue", server="git") == []
 
 

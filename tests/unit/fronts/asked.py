@@ -8,9 +8,10 @@ import msgspec
 
 from mcp_hub.app.build import App
 from mcp_hub.errors import RpcError
-from mcp_hub.fronts.mcp.binding import Deferred, Listen
+from mcp_hub.fronts.mcp.binding import Deferred
 from mcp_hub.fronts.mcp.responder import CallResponder
 from mcp_hub.protocol.meta import take_params
+from mcp_hub.protocol.notifications import ListenFilter
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import Era
 from tests.upstreams.child import WAIT
@@ -34,7 +35,7 @@ async def _answer(app: App, session: Session, method: str, params: dict[str, Any
     raw, meta = take_params(msgspec.json.encode(params))
     reply = app.binding.handle(session, method, raw, meta)
     found = await reply.reply if isinstance(reply, Deferred) else reply
-    assert not isinstance(found, Listen)
+    assert not isinstance(found, ListenFilter)
     if isinstance(found, bytes):
         return found
     news = anyio.Event()

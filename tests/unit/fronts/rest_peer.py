@@ -225,12 +225,11 @@ async def rest_hub(
 ) -> AsyncIterator[RestPeer]:
     """A `local_hub` behind its REST front."""
     async with local_hub(root, **hub) as (app, tools), anyio.create_task_group() as tasks:
-        limits, operator = app.binding.limits, app.operations
+        operator = app.operations
         rest = RestApi(
             app.hub,
             version="1.2",
             max_body=max_body,
-            limits=limits,
             operator=operator,
             executors=app.executors,
             is_open=lambda: is_open,

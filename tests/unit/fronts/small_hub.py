@@ -5,7 +5,7 @@ from typing import Any
 
 from mcp_hub.call import Call, Upstream
 from mcp_hub.calls.pending_input import PendingInput
-from mcp_hub.calls.plan import CallLimits, SessionRules, StreamLimits
+from mcp_hub.calls.plan import SessionRules, StreamLimits
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
@@ -72,7 +72,7 @@ class Hub:
         clock, self.changes = SystemClock(), Notices()
         self.source = Source(self.changes)
         catalog = catalog_of(self.source, self.changes, clock, ServerRules(resources=resources))
-        registry = CallRegistry(clock, CallLimits(1, 1))
+        registry = CallRegistry(clock, 1, 1)
         streams = StreamTable(MemoryStore(), clock, StreamLimits())
         pending_input = PendingInput(clock, 1, registry.cancel)
         self.port = HubPort(

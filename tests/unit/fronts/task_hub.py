@@ -11,14 +11,14 @@ import pytest
 
 from mcp_hub.call import Call, CallChannel, Question, Upstream
 from mcp_hub.calls.pending_input import PendingInput
-from mcp_hub.calls.plan import CallLimits, CallRules, SessionRules, StreamLimits, TimeLimits
+from mcp_hub.calls.plan import CallRules, SessionRules, StreamLimits, TimeLimits
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.events import CallEvent, Completed, Progressed
 from mcp_hub.fronts.http.request import Housekeeper, HttpRequest
 from mcp_hub.fronts.http.streamable import ModernHttp
-from mcp_hub.fronts.mcp.binding import Binding, Identity, modern_session
-from mcp_hub.fronts.mcp.bonds import ClientBond, OwnHubBond
+from mcp_hub.fronts.mcp.binding import Binding, modern_session
+from mcp_hub.fronts.mcp.bonds import ClientBond
 from mcp_hub.fronts.mcp.duplex import Duplex
 from mcp_hub.hub import HubPort
 from mcp_hub.notices import Notices
@@ -148,7 +148,7 @@ class TaskHub:
         self,
         front: str,
         *,
-        bond: Callable[[HubPort], ClientBond] = lambda port: OwnHubBond(),
+        bond: Callable[[HubPort], ClientBond] = lambda port: ClientBond(ends_hub=True),
         running: int = 99,
         server: Server | None = None,
     ) -> None:
@@ -157,7 +157,7 @@ class TaskHub:
         self.clock = LoopClock()
         self.server = server or Server()
         self.streams = StreamTable(MemoryStore(), self.clock, StreamLimits(detached=3))
-        self.registry = CallRegistry(self.clock, CallLimits(running, 9), on_durable=self.streams.begin)
+        self.registry = CallRegistry(self.clock, running, 9, on_durable=self.streams.begin)
         upstreams: dict[str, Upstream] = {"git": self.server}
         changes = Notices()
         limits = TimeLimits(9e9, 9e9)
@@ -173,7 +173,7 @@ class TaskHub:
             lambda server, tool: RULES.get(tool, CallRules()),
             follow_up,
         )
-        self.binding = Binding(self.port, Identity({"name": "hub", "version": "1"}, lambda profile: None))
+        self.binding = Binding(self.port, {"name": "hub", "version": "1"}, lambda profile: None)
         self._housekeeper = Housekeeper()
         self._http = ModernHttp(self.port, self.binding, self._housekeeper)
         self._pipe = KeptWire()

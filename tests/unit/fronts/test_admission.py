@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mcp_hub.errors import Busy
-from mcp_hub.fronts.http.admission import Admission, AdmissionLimits, Rate, TooFast
+from mcp_hub.fronts.http.admission import Admission, Rate, TooFast
 from tests.unit.fakes import HandClock
 
 
@@ -46,7 +46,7 @@ def test_rate_of_nothing_is_no_bound_and_forgets_the_longest_unseen() -> None:
 
 
 def test_one_principal_has_so_many_requests_and_leaves_room_for_others() -> None:
-    admission = Admission(AdmissionLimits(requests_per_principal=2), HandClock())
+    admission = Admission(HandClock(), requests=2)
     admission.enter("a")
     admission.enter("a")
     with pytest.raises(Busy, match=r"2 requests .* raise hub.http.requests_per_principal") as refused:
@@ -58,7 +58,7 @@ def test_one_principal_has_so_many_requests_and_leaves_room_for_others() -> None
 
 
 def test_who_comes_too_fast_has_nothing_under_way() -> None:
-    admission = Admission(AdmissionLimits(requests_per_principal=1, request_rate=1), HandClock())
+    admission = Admission(HandClock(), requests=1, request_rate=1)
     for _ in range(10):
         admission.enter("a")
         admission.leave("a")
@@ -83,7 +83,7 @@ async def received(admission: Admission, *sizes: int, principal: str = "a", **he
 
 
 async def test_large_bodies_of_one_principal_are_counted_until_their_requests_are_over() -> None:
-    admission = Admission(AdmissionLimits(bodies_per_principal=1000), HandClock())
+    admission = Admission(HandClock(), bodies=1000)
     first = await received(admission, 600, content_length="100000")
     second = await received(admission, 200, 200, transfer_encoding="chunked")
     with pytest.raises(Busy, match="over 1000 bytes"):

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_hub.fronts.http.admission import Admission, AdmissionLimits
+from mcp_hub.fronts.http.admission import Admission
 from tests.unit.fakes import HandClock
 from tests.unit.fronts.dashboard_peer import dashboard_hub
 from tests.unit.fronts.rest_peer import (
@@ -120,7 +120,7 @@ async def test_without_tokens_this_machine_operates_and_a_network_does_not(tmp_p
 
 async def test_restarts_and_reloads_have_a_rate_each(tmp_path: Path) -> None:
     clock = HandClock()
-    async with rest_hub(tmp_path, admission=Admission(AdmissionLimits(admin_rate=1), clock)) as peer:
+    async with rest_hub(tmp_path, admission=Admission(clock, admin_rate=1)) as peer:
         for path, status in (("/v1/servers/nothing/restart", 404), ("/v1/reload", 422)):
             assert {(await peer.ask("POST", path, token=OPERATOR)).status for _ in range(10)} == {status}
             refused = problem(await peer.ask("POST", path, token=OPERATOR), 429, "busy")

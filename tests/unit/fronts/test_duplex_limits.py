@@ -5,11 +5,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from mcp_hub.fronts.limits import FrontLimits
-from mcp_hub.fronts.mcp.binding import Binding, Identity
+from mcp_hub.fronts import limits
 from mcp_hub.protocol.jsonrpc import envelope
 from tests.unit.fronts.local_hub import Tools, hello, local_hub
 from tests.unit.fronts.test_duplex import Message, Wire, serving
@@ -21,11 +19,11 @@ BATCHING = "2025-03-26"
 
 
 @pytest.fixture
-async def hub(tmp_path: Path) -> AsyncIterator[Any]:
+async def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
     async with local_hub(tmp_path) as (app, tools):
-        limits = FrontLimits(depth=DEPTH, batch=BATCH, open_requests=OPEN)
-        binding = Binding(app.hub, Identity({"name": "hub", "version": "1"}, lambda _: None), limits)
-        yield msgspec.structs.replace(app, binding=binding), tools
+        for name, limit in (("DEPTH", DEPTH), ("BATCH", BATCH), ("OPEN_REQUESTS", OPEN)):
+            monkeypatch.setattr(limits, name, limit)
+        yield app, tools
 
 
 def array(wire: Wire, *messages: Any) -> None:

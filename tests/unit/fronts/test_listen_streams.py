@@ -11,7 +11,7 @@ import pytest
 from mcp_hub.call import Call
 from mcp_hub.errors import Busy
 from mcp_hub.fronts.mcp import subscriptions as module
-from mcp_hub.fronts.mcp.binding import Binding, Identity, modern_session
+from mcp_hub.fronts.mcp.binding import Binding, modern_session
 from mcp_hub.fronts.mcp.duplex import Duplex
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams
 from mcp_hub.protocol.notifications import ListenFilter
@@ -52,7 +52,7 @@ async def hub() -> Hub:
 
 @asynccontextmanager
 async def served(hub: Hub) -> AsyncIterator[Wire]:
-    binding = Binding(hub.port, Identity({"name": "hub", "version": "1"}, lambda profile: None))
+    binding = Binding(hub.port, {"name": "hub", "version": "1"}, lambda profile: None)
     wire = Wire(Duplex(hub.port, binding, LOCAL, lambda meta: modern_session(LOCAL, meta, "m")))
     async with wire.duplex.serving(wire):
         yield wire
@@ -136,7 +136,7 @@ async def test_server_that_accepts_too_late_is_not_acknowledged(hub: Hub, monkey
 
 
 async def test_each_principal_has_its_own_limit(hub: Hub) -> None:
-    streams = ListenStreams(hub.port, 64)
+    streams = ListenStreams(hub.port)
     alice, bob = (Session("s", Caller(name), Era.MODERN, "") for name in ("alice", "bob"))
     opened = [streams.open(alice, b"1", ListenFilter()) for _ in range(64)]
     with pytest.raises(Busy):

@@ -7,7 +7,7 @@ import pytest
 
 from mcp_hub.errors import RpcError
 from mcp_hub.fronts.http import streamable
-from mcp_hub.fronts.http.streamable import ModernSessions
+from mcp_hub.fronts.http.streamable import modern_sessions
 from mcp_hub.protocol.meta import CAPABILITIES, CLIENT_INFO, LOG_LEVEL, VERSION, RequestMeta, take_params
 from mcp_hub.sessions.session import Caller
 
@@ -22,12 +22,12 @@ def meta(**changes: object) -> RequestMeta:
 
 
 def test_equal_envelopes_of_a_caller_share_what_was_derived_from_them_and_nothing_else() -> None:
-    sessions = ModernSessions()
-    first = sessions.begin(ALICE, meta())
+    begin = modern_sessions()
+    first = begin(ALICE, meta())
     first.subscriptions["git", "file:///a"] = "file:///a"
     first.offer.derive("facts")
     first.end()
-    second = sessions.begin(ALICE, meta())
+    second = begin(ALICE, meta())
     assert (second.offer.facts, second.capabilities, second.client_info["name"]) == ("facts", {"sampling": {}}, "a")
     assert second.id != first.id and second.subscriptions == {} and not second.is_over
 
@@ -38,8 +38,8 @@ def test_equal_envelopes_of_a_caller_share_what_was_derived_from_them_and_nothin
     ids=["caller", "level", "client", "capabilities"],
 )
 def test_envelopes_that_differ_share_nothing(caller: Caller, changes: dict[str, object]) -> None:
-    sessions = ModernSessions()
-    first, other = sessions.begin(ALICE, meta()), sessions.begin(caller, meta(**changes))
+    begin = modern_sessions()
+    first, other = begin(ALICE, meta()), begin(caller, meta(**changes))
     assert other.offer is not first.offer and other.caller == caller
     assert other.log_level == changes.get("level") and other.capabilities == changes.get(
         "capabilities", {"sampling": {}}
@@ -47,25 +47,25 @@ def test_envelopes_that_differ_share_nothing(caller: Caller, changes: dict[str, 
 
 
 def test_the_mode_of_a_list_is_kept_by_its_session_alone() -> None:
-    sessions = ModernSessions()
-    sessions.begin(ALICE, meta()).offer.settle("search")
-    second, third = sessions.begin(ALICE, meta()), sessions.begin(ALICE, meta())
+    begin = modern_sessions()
+    begin(ALICE, meta()).offer.settle("search")
+    second, third = begin(ALICE, meta()), begin(ALICE, meta())
     assert second.offer.mode is None and third.offer is second.offer
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streamable, "_CLIENTS", 2)
-    sessions = ModernSessions()
-    first = sessions.begin(ALICE, meta()).offer
+    begin = modern_sessions()
+    first = begin(ALICE, meta()).offer
     for name in ("b", "c"):
-        sessions.begin(ALICE, meta(info={"name": name}))
-    assert sessions.begin(ALICE, meta()).offer is not first, "it made room"
+        begin(ALICE, meta(info={"name": name}))
+    assert begin(ALICE, meta()).offer is not first, "it made room"
     large = meta(info={"name": "x" * 5000})
-    assert sessions.begin(ALICE, large).offer is not sessions.begin(ALICE, large).offer
+    assert begin(ALICE, large).offer is not begin(ALICE, large).offer
 
 
 def test_a_broken_envelope_is_refused_each_time() -> None:
-    sessions = ModernSessions()
+    begin = modern_sessions()
     for _ in range(2):
         with pytest.raises(RpcError, match="9999-01-01|Unsupported"):
-            sessions.begin(ALICE, meta(version="9999-01-01"))
+            begin(ALICE, meta(version="9999-01-01"))

@@ -8,7 +8,7 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
-from mcp_hub.fronts.http.oauth.keys import KeyRing, KeySet, KeySource, SharedKey, _KeysUnusable, parse_keys
+from mcp_hub.fronts.http.oauth.keys import KeyRing, KeySet, SharedKey, _KeysUnusable, parse_keys
 from tests.unit.fakes import HandClock
 from tests.unit.fronts.oauth_tokens import ec_key, ed_key, jwk, key_set, private_jwk, rsa_key
 
@@ -182,9 +182,8 @@ def test_a_shared_key_is_for_its_algorithms_only() -> None:
 async def test_a_file_is_read_again_when_a_key_is_unknown(tmp_path: Path) -> None:
     clock, path = HandClock(), tmp_path / "keys.json"
     path.write_bytes(key_set(ONE))
-    source = KeySource(None, path, BOTH)
     ring = KeyRing(clock)
-    found = ring.use([source])[source]
+    found = ring.key_set(path, BOTH)
     await found.refresh()
     assert key_ids(found) == ["one"] and ring.states() == [f"{path}: 1 key, read 0 s ago"]
     path.write_bytes(key_set(TWO))
@@ -202,11 +201,11 @@ async def test_a_file_is_read_again_when_a_key_is_unknown(tmp_path: Path) -> Non
 
 
 async def test_a_ring_keeps_the_keys_of_sources_that_are_in_use_and_drops_the_others(tmp_path: Path) -> None:
-    one, two = (KeySource(None, tmp_path / name, BOTH) for name in ("one", "two"))
+    one, two = (tmp_path / name for name in ("one", "two"))
     ring = KeyRing(HandClock())
-    used = ring.use([one, two])
-    later = ring.use([one])
-    assert later[one] is used[one] and len(ring.states()) == 2
+    used = [ring.key_set(one, BOTH), ring.key_set(two, BOTH)]
+    later = ring.key_set(one, BOTH)
+    assert later is used[0] and len(ring.states()) == 2
     del used
     assert len(ring.states()) == 1
 
@@ -234,8 +233,7 @@ async def test_a_set_is_fetched_whole_and_from_nowhere_else(head: bytes, body: b
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, serve)
         port = listener.extra(SocketAttribute.local_port)
-        source = KeySource(f"http://127.0.0.1:{port}/keys", None, BOTH)
-        found = KeyRing(HandClock()).use([source])[source]
+        found = KeyRing(HandClock()).key_set(f"http://127.0.0.1:{port}/keys", BOTH)
         with anyio.fail_after(240):
             await found.refresh()
         tasks.cancel_scope.cancel()
@@ -244,5 +242,7 @@ async def test_a_set_is_fetched_whole_and_from_nowhere_else(head: bytes, body: b
 
 
 def test_what_of_a_source_is_shown_has_no_query() -> None:
-    source = KeySource("https://auth.example.com/keys?code=s3cret", None, BOTH)
-    assert source.name == "https://auth.example.com/keys"
+    assert (
+        KeyRing(HandClock()).key_set("https://auth.example.com/keys?code=s3cret", BOTH).name
+        == "https://auth.example.com/keys"
+    )

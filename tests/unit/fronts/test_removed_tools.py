@@ -8,7 +8,7 @@ import pytest
 
 from mcp_hub.catalog.discovery.meta_tools import resolve
 from mcp_hub.errors import InvalidParams, ToolRemoved
-from mcp_hub.fronts.mcp.binding import Binding, Identity
+from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.fronts.rest.problem import problem_for
 from mcp_hub.protocol.meta import take_params
 from mcp_hub.sessions.session import LOCAL, Session
@@ -22,7 +22,7 @@ class Client:
     def __init__(self, hub: Hub, era: Era = Era.HANDSHAKE) -> None:
         version = "2025-11-25" if era is Era.HANDSHAKE else "2026-07-28"
         self._session = Session("s", LOCAL, era, version)
-        self._binding = Binding(hub.port, Identity({"name": "hub", "version": "1"}, lambda profile: None))
+        self._binding = Binding(hub.port, {"name": "hub", "version": "1"}, lambda profile: None)
 
     def calls(self, name: str) -> dict[str, Any]:
         """The result of a call that the hub answers by itself."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcp_hub.formats.tools import export
-from mcp_hub.fronts.rest.formats.tools import KeptExports
+from mcp_hub.fronts.rest.formats.tools import kept_exports
 from tests.unit.fronts.local_hub import TOOLS
 from tests.unit.fronts.rest_peer import ELSEWHERE, NARROW, RestPeer, problem
 
@@ -139,12 +139,12 @@ class _View:
 
 
 async def test_answers_are_bounded_and_go_with_their_view() -> None:
-    kept, view = KeptExports(), _View()
+    kept, view = kept_exports(), _View()
     for at in range(40):
-        await kept.get(view, at, partial(b"%d".__mod__, at))
-    assert await kept.get(view, 39, lambda: b"anew") == b"39"
-    assert await kept.get(view, 0, lambda: b"anew") == b"anew"
-    assert await kept.get(_View(), 39, lambda: b"of another") == b"of another"
+        await kept(view, at, partial(b"%d".__mod__, at))
+    assert await kept(view, 39, lambda: b"anew") == b"39"
+    assert await kept(view, 0, lambda: b"anew") == b"anew"
+    assert await kept(_View(), 39, lambda: b"of another") == b"of another"
     gone = weakref.ref(view)
     del view
     gc.collect()

@@ -42,7 +42,7 @@ async def peer(tmp_path: Path) -> AsyncIterator[RestPeer]:
     for name, tools in lists.items():
         server = app.upstreams[name] = Listing(name, app.changes)
         server.lists(Snapshot(name, Era.MODERN, {Kind.TOOL: tuple(map(encoded, tools))}))
-    rest = RestApi(app.hub, version="1", max_body=100_000, limits=app.binding.limits, operator=app.operations)
+    rest = RestApi(app.hub, version="1", max_body=100_000, operator=app.operations)
     async with anyio.create_task_group() as tasks:
         yield RestPeer(app, Tools(), rest, Endpoints(HttpAuth({}), {}, rest), tasks)
 

@@ -11,7 +11,7 @@ import pytest
 from mcp_hub.app.build import App
 from mcp_hub.clock import SystemClock
 from mcp_hub.fronts import legacy_sse
-from mcp_hub.fronts.http.admission import Admission, AdmissionLimits
+from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.auth import HttpAuth
 from mcp_hub.fronts.http.endpoints import Endpoints
 from mcp_hub.fronts.legacy_sse import LegacySse
@@ -35,7 +35,7 @@ class Site:
     def __init__(self, app: App, **limits: Any) -> None:
         self.legacy = LegacySse(app.hub, app.binding, **{"max_body": LIMIT, "max_sessions": 10, **limits})
         tokens = {"alice": Caller("alice"), "bob": Caller("bob")}
-        admission = Admission(AdmissionLimits(requests_per_principal=10_000), SystemClock())
+        admission = Admission(SystemClock(), requests=10_000)
         self.endpoints = Endpoints(HttpAuth(tokens), self.legacy.routes, admission=admission)
 
     async def request(

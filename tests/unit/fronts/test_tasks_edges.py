@@ -15,7 +15,7 @@ from mcp_hub.clock import SystemClock
 from mcp_hub.errors import MethodNotFound, StoreError
 from mcp_hub.events import Completed, Failed, Started
 from mcp_hub.fronts.mcp.binding import Deferred
-from mcp_hub.fronts.mcp.bonds import ClientBond, OwnHubBond
+from mcp_hub.fronts.mcp.bonds import ClientBond
 from mcp_hub.fronts.mcp.results import result_for
 from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_call_id
@@ -55,7 +55,7 @@ async def test_with_its_pipe_the_hub_ends_and_that_is_what_becomes_of_a_call(end
         await hub.call("slow")
         hub.close()
 
-    hub = TaskHub("pipe", bond=lambda port: OwnHubBond() if ends_hub else ClientBond())
+    hub = TaskHub("pipe", bond=lambda port: ClientBond(ends_hub=ends_hub))
     await hub.serve(leaves)
     await sleep(1)
     assert [call.is_cancelled for call in hub.server.calls] == [False, not ends_hub]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.stores.base import StoreLimits, StreamStore
+from mcp_hub.stores.base import EventStore, StoreLimits
 from tests.unit.stores.broken_files import HandClock
 from tests.unit.stores.event_stores import SMALL, opened
 from tests.unit.stores.redis_stores import EVERY_KIND, SERVERS, Pair, new_redis
@@ -27,13 +27,13 @@ def clock() -> HandClock:
 
 
 @pytest.fixture
-async def store(kind: str, tmp_path: Path) -> AsyncIterator[StreamStore]:
+async def store(kind: str, tmp_path: Path) -> AsyncIterator[EventStore]:
     async with opened(EVERY_KIND[kind](tmp_path, SMALL)) as store:
         yield store
 
 
 @pytest.fixture
-async def large(kind: str, tmp_path: Path) -> AsyncIterator[StreamStore]:
+async def large(kind: str, tmp_path: Path) -> AsyncIterator[EventStore]:
     async with opened(EVERY_KIND[kind](tmp_path, StoreLimits())) as store:
         yield store
 

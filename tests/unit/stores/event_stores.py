@@ -12,14 +12,14 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock, SystemClock
 from mcp_hub.errors import StoreError
 from mcp_hub.ids import new_call_id
-from mcp_hub.stores.base import Change, Chunk, EventPage, StoreLimits, StreamStore
+from mcp_hub.stores.base import Change, Chunk, EventPage, EventStore, StoreLimits
 from mcp_hub.stores.locks import Instances, new_instance_id
 from mcp_hub.stores.recovery.failsafe import FailsafeStore, failsafe_on_file
 from mcp_hub.stores.sqlite.store import SqliteStore
 
 GONE = "in_00000000000000000000000000"
 """An instance that no process has."""
-Make = Callable[[Path, StoreLimits], StreamStore]
+Make = Callable[[Path, StoreLimits], EventStore]
 
 
 class SoleStore(SqliteStore):
@@ -47,7 +47,7 @@ SMALL = StoreLimits(stream_events=40, stream_bytes=4000, ended=5, sessions=3)
 
 
 @asynccontextmanager
-async def opened(store: StreamStore) -> AsyncIterator[StreamStore]:
+async def opened(store: EventStore) -> AsyncIterator[EventStore]:
     with anyio.fail_after(240):
         await store.open()
         try:
@@ -56,7 +56,7 @@ async def opened(store: StreamStore) -> AsyncIterator[StreamStore]:
             await store.close()
 
 
-def new_row(store: StreamStore, **known: Any) -> StreamInfo:
+def new_row(store: EventStore, **known: Any) -> StreamInfo:
     """A row of a stream that `store` owns, unless `known` says otherwise."""
     plain = {
         **{"id": new_call_id(), "principal": "local", "owner": store.log.instance, "server": "ci"},
@@ -91,7 +91,7 @@ async def settled(ask: Callable[[Callable[[Any], None]], None]) -> Any:
     return told[0]
 
 
-async def create(store: StreamStore, row: StreamInfo, count: int = 1, size: int = 0) -> StreamInfo:
+async def create(store: EventStore, row: StreamInfo, count: int = 1, size: int = 0) -> StreamInfo:
     """Adds the stream with that many events more; the row as the store has it."""
     chunk = events(row.last + 1, count, size)
     await settled(lambda done: store.log.create(replace(row, last=chunk.last), chunk, done))
@@ -99,25 +99,25 @@ async def create(store: StreamStore, row: StreamInfo, count: int = 1, size: int 
 
 
 async def append(
-    store: StreamStore, row: StreamInfo, first: int, count: int = 1, *, size: int = 0, **changes: Any
+    store: EventStore, row: StreamInfo, first: int, count: int = 1, *, size: int = 0, **changes: Any
 ) -> None:
     change = Change(**{"updated": 101.0, **changes})
     await settled(lambda done: store.log.append(row.id, row.epoch, events(first, count, size), change, done))
 
 
-async def found(store: StreamStore, row: StreamInfo) -> StreamInfo:
+async def found(store: EventStore, row: StreamInfo) -> StreamInfo:
     found = await store.log.find(row.id)
     assert found is not None
     return found
 
 
-async def fetch(store: StreamStore, row: StreamInfo, after: int = 0, most: int = 1000) -> EventPage:
+async def fetch(store: EventStore, row: StreamInfo, after: int = 0, most: int = 1000) -> EventPage:
     page: EventPage | None = await settled(lambda done: store.log.fetch(row.id, after, most, done))
     assert page is not None
     return page
 
 
-async def replayed(store: StreamStore, row: StreamInfo, most: int = 1000) -> list[bytes]:
+async def replayed(store: EventStore, row: StreamInfo, most: int = 1000) -> list[bytes]:
     """All that is kept, page by page."""
     lines: list[bytes] = []
     after = 0
@@ -132,7 +132,7 @@ def numbered(first: int, last: int, size: int = 0) -> Sequence[bytes]:
     return [line(number, size) for number in range(first, last + 1)]
 
 
-async def works(store: StreamStore) -> None:
+async def works(store: EventStore) -> None:
     """Plays one stream from beginning to end."""
     row = await create(store, new_row(store))
     await append(store, row, 2, 3)

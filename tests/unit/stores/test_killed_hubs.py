@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.stores.base import Change, StreamStore
+from mcp_hub.stores.base import Change, EventStore
 from mcp_hub.stores.locks import Instances
 from mcp_hub.types import CallId
 from tests.unit.stores import writing_hub
@@ -66,7 +66,7 @@ def killed_after(folder: Path, writes: int) -> tuple[str, Confirmed]:
     return instance, {**said, **rest}
 
 
-async def check(store: StreamStore, said: Confirmed) -> list[StreamInfo]:
+async def check(store: EventStore, said: Confirmed) -> list[StreamInfo]:
     """Everything that was confirmed is there, without gap or duplicate; the streams that have not ended."""
     running = []
     for id_, (last, status) in said.items():
@@ -81,11 +81,11 @@ async def check(store: StreamStore, said: Confirmed) -> list[StreamInfo]:
     return running
 
 
-async def race(stores: Sequence[StreamStore], rows: list[StreamInfo]) -> dict[str, list[str]]:
+async def race(stores: Sequence[EventStore], rows: list[StreamInfo]) -> dict[str, list[str]]:
     """Who won each stream, when all try to end each at once."""
     winners: dict[str, list[str]] = {row.id: [] for row in rows}
 
-    async def claim(store: StreamStore, row: StreamInfo) -> None:
+    async def claim(store: EventStore, row: StreamInfo) -> None:
         if await store.leases.claim(row, [b'{"seq":%d}' % (row.last + 1)], Change(300.0, status="failed")) is not None:
             winners[row.id].append(store.log.instance)
 

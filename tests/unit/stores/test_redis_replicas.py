@@ -12,7 +12,7 @@ from redis.crc import key_slot
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, KeyTaken, StoreError
 from mcp_hub.ids import new_call_id
-from mcp_hub.stores.base import Change, Message, StoreLimits, StreamStore
+from mcp_hub.stores.base import Change, EventStore, Message, StoreLimits
 from mcp_hub.stores.redis import link, scripts
 from mcp_hub.stores.redis.keys import RedisKeys, quarantined
 from mcp_hub.stores.redis.store import RedisStore
@@ -36,7 +36,7 @@ from tests.unit.stores.redis_stores import Pair, new_redis
 pytestmark = [pytest.mark.anyio, pytest.mark.processes]
 
 
-async def told(store: StreamStore) -> None:
+async def told(store: EventStore) -> None:
     """Returns when the store has news."""
     while not await store.inbox.has_news():
         await store.inbox.wait(5)

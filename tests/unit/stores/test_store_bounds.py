@@ -14,7 +14,7 @@ from mcp_hub.errors import StoreError
 from mcp_hub.stores.base import Change, StoreLimits
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.memory import MemoryStore
-from mcp_hub.stores.sqlite.quarantine import Salvaged, salvage
+from mcp_hub.stores.sqlite.quarantine import salvage
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 from mcp_hub.stores.sqlite.worker import MOST_BYTES, MOST_JOBS, Job, Worker
 from tests.unit.stores.event_stores import GONE, SoleStore, append, create, found, new_row, opened, replayed
@@ -110,7 +110,7 @@ async def test_salvaging_takes_the_newest_streams_and_stops_in_time(tmp_path: Pa
         asked.append(1)
         return len(asked) > 2
 
-    assert salvage(tmp_path / FILE, tmp_path / "new" / FILE, is_over) == Salvaged(2, 0, is_all=False)
+    assert salvage(tmp_path / FILE, tmp_path / "new" / FILE, is_over) == (2, 0, False)
     async with opened(store := SoleStore(tmp_path / "new")):
         assert [await store.log.find(row.id) is not None for row in rows] == [False] * 3 + [True] * 2
 

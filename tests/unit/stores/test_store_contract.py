@@ -10,7 +10,7 @@ from mcp_hub.app.limits import STORES
 from mcp_hub.call import StreamInfo
 from mcp_hub.config.schema.hub import StoreSettings
 from mcp_hub.errors import Fenced, KeyTaken, StoreError
-from mcp_hub.stores.base import MAX_MESSAGES, PAGE_BYTES, Change, Chunk, Message, SessionRow, StreamStore
+from mcp_hub.stores.base import MAX_MESSAGES, PAGE_BYTES, Change, Chunk, EventStore, Message, SessionRow
 from tests.unit.stores.event_stores import (
     GONE,
     SMALL,
@@ -37,7 +37,7 @@ def test_each_type_that_the_settings_take_has_an_opener() -> None:
 # -- rows and events
 
 
-async def test_a_new_stream_is_as_it_was_given_with_its_first_events(store: StreamStore) -> None:
+async def test_a_new_stream_is_as_it_was_given_with_its_first_events(store: EventStore) -> None:
     row = new_row(
         store,
         **{"session": "se_1", "ttl": 7.0, "message": "hello", "continuation": b'{"task":1}', "info": b"{}"},
@@ -48,7 +48,7 @@ async def test_a_new_stream_is_as_it_was_given_with_its_first_events(store: Stre
     assert await replayed(store, row) == numbered(1, 3)
 
 
-async def test_a_stream_may_begin_without_events(store: StreamStore) -> None:
+async def test_a_stream_may_begin_without_events(store: EventStore) -> None:
     row = await create(store, new_row(store), 0)
     assert (row.first, row.last) == (1, 0)
     page = await fetch(store, row)
@@ -57,7 +57,7 @@ async def test_a_stream_may_begin_without_events(store: StreamStore) -> None:
     assert await replayed(store, row) == numbered(1, 2)
 
 
-async def test_an_id_is_used_once(store: StreamStore) -> None:
+async def test_an_id_is_used_once(store: EventStore) -> None:
     row = await create(store, new_row(store))
     with pytest.raises(StoreError, match=row.id):
         await create(store, row, 0)
@@ -66,7 +66,7 @@ async def test_an_id_is_used_once(store: StreamStore) -> None:
     assert await replayed(store, row) == numbered(1, 1)
 
 
-async def test_lines_are_kept_byte_for_byte(store: StreamStore) -> None:
+async def test_lines_are_kept_byte_for_byte(store: EventStore) -> None:
     lines = (b"", b'{"a":"\xc3\xa9"}', b"\x00\xff\r", b"", b"x" * 3000)
     row = new_row(store, last=len(lines))
     await settled(lambda done: store.log.create(row, Chunk(1, lines), done))
@@ -74,7 +74,7 @@ async def test_lines_are_kept_byte_for_byte(store: StreamStore) -> None:
 
 
 @pytest.mark.parametrize("lines", [(b"a\nb",), (b"a", b"b\n"), (b"\n", b"")])
-async def test_a_line_break_in_an_event_is_refused_and_nothing_kept(store: StreamStore, lines: tuple[bytes]) -> None:
+async def test_a_line_break_in_an_event_is_refused_and_nothing_kept(store: EventStore, lines: tuple[bytes]) -> None:
     row = await create(store, new_row(store))
     other = new_row(store, last=len(lines))
     with pytest.raises(StoreError, match="line break"):
@@ -91,7 +91,7 @@ async def test_a_line_break_in_an_event_is_refused_and_nothing_kept(store: Strea
 
 
 @pytest.mark.parametrize("epoch", [0, 2, -1])
-async def test_another_epoch_is_fenced(store: StreamStore, epoch: int) -> None:
+async def test_another_epoch_is_fenced(store: EventStore, epoch: int) -> None:
     row = await create(store, new_row(store))
     with pytest.raises(Fenced, match=f"epoch {epoch}"):
         await settled(lambda done: store.log.append(row.id, epoch, events(2, 1), Change(5.0, status="failed"), done))
@@ -99,7 +99,7 @@ async def test_another_epoch_is_fenced(store: StreamStore, epoch: int) -> None:
 
 
 @pytest.mark.parametrize("first", [0, 1, 2, 4, 100])
-async def test_a_hole_or_a_repetition_is_fenced(store: StreamStore, first: int) -> None:
+async def test_a_hole_or_a_repetition_is_fenced(store: EventStore, first: int) -> None:
     row = await create(store, new_row(store), 2)
     with pytest.raises(Fenced, match=f"event {first} does not follow 2"):
         await append(store, row, first, message="no")
@@ -107,7 +107,7 @@ async def test_a_hole_or_a_repetition_is_fenced(store: StreamStore, first: int) 
     assert await replayed(store, row) == numbered(1, 2)
 
 
-async def test_what_cannot_be_stored_does_not_harm_its_neighbours(store: StreamStore) -> None:
+async def test_what_cannot_be_stored_does_not_harm_its_neighbours(store: EventStore) -> None:
     """They may be committed together."""
     told: list[Any] = []
     rows = [new_row(store, last=1) for _ in range(9)]
@@ -123,7 +123,7 @@ async def test_what_cannot_be_stored_does_not_harm_its_neighbours(store: StreamS
 # -- pages
 
 
-async def test_a_page_begins_behind_the_cursor_and_holds_so_many_at_most(store: StreamStore) -> None:
+async def test_a_page_begins_behind_the_cursor_and_holds_so_many_at_most(store: EventStore) -> None:
     row = await create(store, new_row(store), 5)
     await append(store, row, 6, 5)
     asked = ((0, 3, 1, 3), (4, 3, 5, 7), (9, 9, 10, 10), (2, 8, 3, 10), (-5, 2, 1, 2), (0, 0, 1, 1))
@@ -134,13 +134,13 @@ async def test_a_page_begins_behind_the_cursor_and_holds_so_many_at_most(store: 
 
 
 @pytest.mark.parametrize("after", [3, 4, 1000])
-async def test_behind_the_end_there_is_an_empty_page(store: StreamStore, after: int) -> None:
+async def test_behind_the_end_there_is_an_empty_page(store: EventStore, after: int) -> None:
     row = await create(store, new_row(store), 3)
     page = await fetch(store, row, after)
     assert (page.lines, page.first, page.row.last) == ((), 4, 3)
 
 
-async def test_a_page_is_bounded_in_bytes_but_never_empty_for_that(large: StreamStore) -> None:
+async def test_a_page_is_bounded_in_bytes_but_never_empty_for_that(large: EventStore) -> None:
     third = PAGE_BYTES // 3
     row = await create(large, new_row(large), 7, third)
     page = await fetch(large, row)
@@ -157,7 +157,7 @@ async def test_a_page_is_bounded_in_bytes_but_never_empty_for_that(large: Stream
 
 
 @pytest.mark.parametrize("most", [1, 7, 1000])
-async def test_pages_together_are_the_stream(large: StreamStore, most: int) -> None:
+async def test_pages_together_are_the_stream(large: EventStore, most: int) -> None:
     row = await create(large, new_row(large))
     first = 2
     for count in (1, 30, 2, 1, 9):
@@ -170,7 +170,7 @@ async def test_pages_together_are_the_stream(large: StreamStore, most: int) -> N
 
 
 @pytest.mark.parametrize("each", [1, 4])
-async def test_the_oldest_events_are_let_go_when_there_are_too_many(store: StreamStore, each: int) -> None:
+async def test_the_oldest_events_are_let_go_when_there_are_too_many(store: EventStore, each: int) -> None:
     row = await create(store, new_row(store), 4)
     for first in range(5, 205, each):
         await append(store, row, first, each)
@@ -186,7 +186,7 @@ async def test_the_oldest_events_are_let_go_when_there_are_too_many(store: Strea
 # -- keys and lists
 
 
-async def test_a_key_is_one_principals_and_used_once(store: StreamStore) -> None:
+async def test_a_key_is_one_principals_and_used_once(store: EventStore) -> None:
     row = await create(store, new_row(store, key="k", digest="d"))
     await create(store, new_row(store, key="k", principal="other"))
     await create(store, new_row(store, key="l"))
@@ -199,7 +199,7 @@ async def test_a_key_is_one_principals_and_used_once(store: StreamStore) -> None
     assert await store.log.find_key("nobody", "k") is None
 
 
-async def test_a_key_finds_a_further_call_of_its_request_if_the_first_was_not_made(store: StreamStore) -> None:
+async def test_a_key_finds_a_further_call_of_its_request_if_the_first_was_not_made(store: EventStore) -> None:
     second = await create(store, new_row(store, key="k\n2", digest="d"))
     for key in ("k\n1", "k\n10", "k 1", "kk", "k\n2x"):
         await create(store, new_row(store, key=key, principal="other" if key == "k\n1" else "local"))
@@ -210,7 +210,7 @@ async def test_a_key_finds_a_further_call_of_its_request_if_the_first_was_not_ma
     assert await store.log.find_key("local", "k") == first
 
 
-async def test_a_key_that_a_stream_lets_go_of_is_free_at_once(store: StreamStore) -> None:
+async def test_a_key_that_a_stream_lets_go_of_is_free_at_once(store: EventStore) -> None:
     row = await create(store, new_row(store, key="k", digest="d"))
     await append(store, row, 2)
     assert (await found(store, row)).key == "k"
@@ -221,7 +221,7 @@ async def test_a_key_that_a_stream_lets_go_of_is_free_at_once(store: StreamStore
     assert await replayed(store, row) == numbered(1, 3)
 
 
-async def test_a_principals_streams_are_listed_newest_first(store: StreamStore) -> None:
+async def test_a_principals_streams_are_listed_newest_first(store: EventStore) -> None:
     rows = [await create(store, new_row(store, created=created)) for created in (5.0, 9.0, 1.0, 5.0)]
     await create(store, new_row(store, principal="other", created=99.0))
     assert await store.log.rows("local", 10) == [rows[1], rows[3], rows[0], rows[2]]
@@ -233,7 +233,7 @@ async def test_a_principals_streams_are_listed_newest_first(store: StreamStore) 
 # -- messages
 
 
-async def test_messages_for_other_owners_stay(store: StreamStore) -> None:
+async def test_messages_for_other_owners_stay(store: EventStore) -> None:
     row = await create(store, new_row(store, owner=GONE))
     assert await store.inbox.post(Message(row.id, "input", b"1"))
     assert await store.inbox.take() == []
@@ -242,7 +242,7 @@ async def test_messages_for_other_owners_stay(store: StreamStore) -> None:
     assert await store.inbox.take() == [Message(row.id, "input", b"1")], "who owns it now is given them"
 
 
-async def test_nothing_is_posted_to_a_stream_that_is_unknown_or_has_ended(store: StreamStore) -> None:
+async def test_nothing_is_posted_to_a_stream_that_is_unknown_or_has_ended(store: EventStore) -> None:
     row = await create(store, new_row(store))
     assert await store.inbox.post(Message(row.id, "input", b"1"))
     await append(store, row, 2, status="completed")
@@ -251,14 +251,14 @@ async def test_nothing_is_posted_to_a_stream_that_is_unknown_or_has_ended(store:
     assert await store.inbox.take() == [], "nobody answers what waited either"
 
 
-async def test_a_second_cancel_is_the_same_as_the_first(store: StreamStore) -> None:
+async def test_a_second_cancel_is_the_same_as_the_first(store: EventStore) -> None:
     row = await create(store, new_row(store))
     assert await store.inbox.post(Message(row.id, "cancel", b"a"))
     assert await store.inbox.post(Message(row.id, "cancel", b"b"))
     assert await store.inbox.take() == [Message(row.id, "cancel", b"a")]
 
 
-async def test_an_inbox_that_nobody_reads_is_bounded(store: StreamStore) -> None:
+async def test_an_inbox_that_nobody_reads_is_bounded(store: EventStore) -> None:
     row, other = await create(store, new_row(store)), await create(store, new_row(store))
     for _ in range(MAX_MESSAGES):
         assert await store.inbox.post(Message(row.id, "input", b"1"))
@@ -272,7 +272,7 @@ async def test_an_inbox_that_nobody_reads_is_bounded(store: StreamStore) -> None
 # -- what an owner left behind
 
 
-async def test_orphans_are_the_streams_of_owners_that_are_gone(store: StreamStore) -> None:
+async def test_orphans_are_the_streams_of_owners_that_are_gone(store: EventStore) -> None:
     left = await create(store, new_row(store, owner=GONE))
     own = await create(store, new_row(store))
     await create(store, new_row(store, owner=GONE, status="completed"))
@@ -281,7 +281,7 @@ async def test_orphans_are_the_streams_of_owners_that_are_gone(store: StreamStor
     assert not await store.leases.is_orphan(own)
 
 
-async def test_who_claims_a_stream_owns_it_and_the_old_owner_is_fenced(store: StreamStore) -> None:
+async def test_who_claims_a_stream_owns_it_and_the_old_owner_is_fenced(store: EventStore) -> None:
     row = await create(store, new_row(store, owner=GONE), 2)
     claimed = await store.leases.claim(row, numbered(3, 4), Change(300.0, message="taken over"))
     assert claimed is not None
@@ -294,7 +294,7 @@ async def test_who_claims_a_stream_owns_it_and_the_old_owner_is_fenced(store: St
     assert await store.leases.orphans() == []
 
 
-async def test_a_claim_of_what_is_no_longer_so_does_nothing(store: StreamStore) -> None:
+async def test_a_claim_of_what_is_no_longer_so_does_nothing(store: EventStore) -> None:
     row = await create(store, new_row(store, owner=GONE))
     await append(store, row, 2)
     assert await store.leases.claim(row, numbered(2, 2), Change(300.0)) is None
@@ -308,7 +308,7 @@ async def test_a_claim_of_what_is_no_longer_so_does_nothing(store: StreamStore) 
     assert await store.leases.claim(new_row(store, owner=GONE), [], Change(300.0)) is None
 
 
-async def test_a_claim_that_cannot_be_stored_leaves_the_stream_to_its_owner(store: StreamStore) -> None:
+async def test_a_claim_that_cannot_be_stored_leaves_the_stream_to_its_owner(store: EventStore) -> None:
     row = await create(store, new_row(store, owner=GONE))
     with pytest.raises(StoreError, match="line break"):
         await store.leases.claim(row, [b"a\nb"], Change(300.0))
@@ -318,7 +318,7 @@ async def test_a_claim_that_cannot_be_stored_leaves_the_stream_to_its_owner(stor
 # -- sweeping
 
 
-async def test_what_has_expired_is_swept_and_its_key_is_free_again(store: StreamStore) -> None:
+async def test_what_has_expired_is_swept_and_its_key_is_free_again(store: EventStore) -> None:
     running = await create(store, new_row(store, ttl=0.0))
     row = await create(store, new_row(store, status="completed", ttl=10.0, key="k", info=b"i"), 3)
     assert await store.sweep(109.0) == 0
@@ -332,7 +332,7 @@ async def test_what_has_expired_is_swept_and_its_key_is_free_again(store: Stream
     assert (again.info, await replayed(store, again)) == (None, numbered(1, 1))
 
 
-async def test_beyond_the_limit_the_oldest_ended_streams_are_swept(store: StreamStore) -> None:
+async def test_beyond_the_limit_the_oldest_ended_streams_are_swept(store: EventStore) -> None:
     rows = [await create(store, new_row(store)) for _ in range(9)]
     for age, row in enumerate(reversed(rows[1:])):
         await append(store, row, 2, updated=200.0 + age, status="completed")
@@ -343,7 +343,7 @@ async def test_beyond_the_limit_the_oldest_ended_streams_are_swept(store: Stream
 # -- sessions
 
 
-async def test_a_session_is_kept_replaced_and_dropped(store: StreamStore) -> None:
+async def test_a_session_is_kept_replaced_and_dropped(store: EventStore) -> None:
     first, second = SessionRow("se_1", "local", b"{}", 50.0), SessionRow("se_1", "local", b"[]", 60.0)
     assert await store.sessions.find("se_1") is None
     await store.sessions.put(first)
@@ -355,7 +355,7 @@ async def test_a_session_is_kept_replaced_and_dropped(store: StreamStore) -> Non
     assert await store.sessions.find("se_1") is None
 
 
-async def test_sessions_are_bounded(store: StreamStore) -> None:
+async def test_sessions_are_bounded(store: EventStore) -> None:
     for number in range(5):
         await store.sessions.put(SessionRow(f"se_{number}", "local", b"", 50.0 + number))
     assert [await store.sessions.find(f"se_{number}") is None for number in range(5)] == [

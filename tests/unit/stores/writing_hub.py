@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 
 from mcp_hub.errors import StoreError
-from mcp_hub.stores.base import Change, StreamStore
+from mcp_hub.stores.base import Change, EventStore
 from mcp_hub.types import CallId, Status
 from tests.unit.stores.event_stores import events, new_failsafe, new_row
 
@@ -25,7 +25,7 @@ ENDED: tuple[Status, ...] = ("completed", "failed", "cancelled")
 class Writer:
     """Streams one after the other, each a few chunks long; every fourth never ends."""
 
-    def __init__(self, store: StreamStore) -> None:
+    def __init__(self, store: EventStore) -> None:
         self._store = store
 
     def begin(self) -> None:

@@ -21,7 +21,7 @@ from mcp_hub.errors import StartFailed
 from mcp_hub.upstreams.auth.addresses import Addresses
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.upstreams.remote.connection import HttpConnection, HttpSpec
-from mcp_hub.wire.http_client import EXTRA_CERTIFICATES, BadAuthority, tls
+from mcp_hub.wire.http_client import EXTRA_CERTIFICATES, tls
 from tests.unit.upstreams.remote import Remote, connection, unknown
 from tests.unit.wire.http_server import HttpServer, Reply, Request, serving
 
@@ -227,6 +227,6 @@ async def test_file_of_an_authority_is_read_again_when_it_changes(tmp_path: Path
     before = tls(str(authority.file))
     assert tls(str(authority.file)) is before
     authority.file.write_bytes(b"changed")
-    with pytest.raises(BadAuthority, match="PEM"):
+    with pytest.raises(StartFailed, match="PEM"):
         tls(str(authority.file))
     assert tls() is tls()

@@ -15,7 +15,7 @@ from mcp_hub.errors import RpcError, UpstreamLost
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.peer import state as peer_state
 from mcp_hub.upstreams.remote import session_check
-from mcp_hub.upstreams.supervision import lifecycle, liveness
+from mcp_hub.upstreams.supervision import lifecycle
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.server import SupervisorRules
 from tests.unit.upstreams.function_calls import Doubting, request
@@ -293,7 +293,7 @@ async def test_new_session_gets_the_cookies_of_its_own_initialize() -> None:
 
 @pytest.fixture
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(liveness, "_PINGS", (0.0, 0.01, 0.02))
+    monkeypatch.setattr("mcp_hub.upstreams.supervision.server._PINGS", (0.0, 0.01, 0.02))
     monkeypatch.setattr(session_check, "_PAUSE", 0.0)
 
 

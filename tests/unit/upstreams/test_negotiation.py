@@ -15,8 +15,6 @@ from mcp_hub.upstreams.peer.negotiation import (
     AnotherProcess,
     FreshNeeded,
     Incompatible,
-    ProbeKilled,
-    ProbeTime,
     Terms,
     negotiate,
 )
@@ -61,7 +59,7 @@ async def settled(
     async def preferred() -> Era:
         return prefer
 
-    terms = Terms(wanted, known or KnownEras(), preferred, learn, ProbeTime(0.05))
+    terms = Terms(wanted, known or KnownEras(), preferred, learn, 0.05)
     async with talking(apps=apps) as (peer, server):
         return await together(script(server), negotiate(peer, terms))
 
@@ -169,7 +167,7 @@ async def test_the_time_of_the_probe_begins_when_the_server_runs() -> None:
         await server.handshake()
 
     async with talking() as (peer, server):
-        info = await together(script(server), negotiate(peer, Terms(probe=ProbeTime(0, runs.wait))))
+        info = await together(script(server), negotiate(peer, Terms(probe=0, alive=runs.wait)))
     assert info.era is HANDSHAKE
 
 
@@ -228,8 +226,8 @@ TALKS = {
         )
         for prefer, method, code in ((HANDSHAKE, HELLO, -32601), (HANDSHAKE, HELLO, -32022), (MODERN, PROBE, -32601))
     },
-    "dies of the probe": Talk([(PROBE, None), ("close", None)], ProbeKilled, says=PROBE),
-    "dies after its refusal": Talk([(PROBE, -32602), ("close", None)], ProbeKilled, says=PROBE),
+    "dies of the probe": Talk([(PROBE, None), ("close", None)], FreshNeeded, says=PROBE),
+    "dies after its refusal": Talk([(PROBE, -32602), ("close", None)], FreshNeeded, says=PROBE),
     "dies, and is to be modern": Talk(
         [(PROBE, None), ("close", None)], StartFailed, wanted=MODERN, says="closed_output"
     ),
@@ -260,7 +258,7 @@ async def test_steps_of_a_server_settle_its_era_or_fail(talk: Talk) -> None:
         with pytest.raises(talk.outcome) as caught:
             await settling
         assert re.match(talk.says, f"{caught.value.code} {caught.value}") or talk.says in str(caught.value)
-        assert talk.outcome is ProbeKilled or not isinstance(caught.value, ProbeKilled)
+        assert talk.outcome is FreshNeeded or not isinstance(caught.value, FreshNeeded)
     assert talk.learned is None or learned == talk.learned
 
 

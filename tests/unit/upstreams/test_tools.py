@@ -33,7 +33,7 @@ def properties(function: Callable[..., object]) -> JsonObject:
 
 
 def bind(function: Callable[..., object], arguments: str) -> dict[str, object]:
-    return made(function).parameters.bind(arguments.encode())
+    return made(function).bind(arguments.encode())
 
 
 def refusal(function: Callable[..., object], arguments: str) -> list[str]:

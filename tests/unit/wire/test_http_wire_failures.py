@@ -14,7 +14,7 @@ from mcp_hub.errors import HttpRefused, UpstreamLost, UpstreamUnavailable
 from mcp_hub.protocol.jsonrpc.repair import Placeholder
 from mcp_hub.types import Era
 from mcp_hub.wire.base import NotSent, WireClosed
-from mcp_hub.wire.bodies import Inflater
+from mcp_hub.wire.bodies import inflater
 from mcp_hub.wire.responses import JSON
 from tests.unit.wire.http_server import Reply, Request, Script, serving
 from tests.unit.wire.http_wires import LIMIT, echo, says, wired
@@ -203,21 +203,21 @@ def test_pieces_make_the_whole_however_it_is_cut(encoding: str, packed: object, 
     data = bytes(i % 251 for i in range(1000)) * (size // 1000) + b"x" * (size % 1000)
     body: bytes = packed(data)
     for cut in (1, 100, len(body)):
-        inflater = Inflater(encoding)
-        pieces = [piece for at in range(0, len(body), cut) for piece in inflater.feed(body[at : at + cut])]
+        inflate = inflater(encoding)
+        pieces = [piece for at in range(0, len(body), cut) for piece in inflate(body[at : at + cut])]
         assert b"".join(pieces) == data
         assert all(0 < len(piece) <= PIECE for piece in pieces)
 
 
 def test_a_bomb_goes_off_in_pieces_and_only_as_far_as_it_is_wanted() -> None:
     bomb = gzip.compress(b" " * 50_000_000)
-    pieces = Inflater("gzip").feed(bomb)
+    pieces = inflater("gzip")(bomb)
     assert [len(next(pieces)) for _ in range(4)] == [PIECE] * 4
 
 
 def test_what_is_not_what_it_says_is_an_error() -> None:
     with pytest.raises(httpx2.DecodingError, match="the body is not gzip"):
-        list(Inflater("gzip").feed(b"<html>"))
+        list(inflater("gzip")(b"<html>"))
 
 
 @pytest.mark.parametrize(

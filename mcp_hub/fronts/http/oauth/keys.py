@@ -9,7 +9,7 @@ import json
 import math
 import os
 import weakref
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
@@ -74,22 +74,6 @@ class SharedKey:
 
     async def refresh(self) -> None:
         """Does nothing."""
-
-
-class KeySource(msgspec.Struct, frozen=True):
-    """A key set's `url` or `path`, and its algorithms."""
-
-    url: str | None
-    path: Path | None
-    algorithms: frozenset[str]
-
-    @property
-    def name(self) -> str:
-        """The source without secrets."""
-        if self.url is None:
-            return str(self.path)
-        parts = urlsplit(self.url)
-        return f"{parts.scheme}://{parts.netloc}{parts.path}"
 
 
 class _Reading(msgspec.Struct, frozen=True):
@@ -173,13 +157,17 @@ class KeyRing:
     def __init__(self, clock: Clock, is_believed: Callable[[os.stat_result], bool] = lambda _status: True) -> None:
         self._clock = clock
         self._is_believed = is_believed
-        self._sets: weakref.WeakValueDictionary[KeySource, KeySet] = weakref.WeakValueDictionary()
+        self._sets: weakref.WeakValueDictionary[tuple[str | Path, frozenset[str]], KeySet] = (
+            weakref.WeakValueDictionary()
+        )
 
-    def use(self, sources: Iterable[KeySource]) -> Mapping[KeySource, KeySet]:
-        """The sets of these sources, which the caller must keep."""
-        sets = {source: self._sets.get(source) or self._new_set(source) for source in dict.fromkeys(sources)}
-        self._sets.update(sets)
-        return sets
+    def key_set(self, source: str | Path, algorithms: frozenset[str]) -> KeySet:
+        """The set of a URL or a file, which the caller must keep."""
+        key_set = self._sets.get((source, algorithms))
+        if key_set is None:
+            load = partial(_read, source, self._is_believed) if isinstance(source, Path) else partial(_fetch, source)
+            key_set = self._sets[source, algorithms] = KeySet(_shown(source), load, algorithms, self._clock)
+        return key_set
 
     def states(self) -> list[str]:
         return [key_set.state for key_set in list(self._sets.values())]
@@ -193,10 +181,13 @@ class KeyRing:
                         tasks.start_soon(key_set.refresh)
             await anyio.sleep(_TICK)
 
-    def _new_set(self, source: KeySource) -> KeySet:
-        path, is_believed = source.path, self._is_believed
-        load = partial(_read, path, is_believed) if path is not None else partial(_fetch, source.url or "")
-        return KeySet(source.name, load, source.algorithms, self._clock)
+
+def _shown(source: str | Path) -> str:
+    """Without secrets."""
+    if isinstance(source, Path):
+        return str(source)
+    parts = urlsplit(source)
+    return f"{parts.scheme}://{parts.netloc}{parts.path}"
 
 
 def parse_keys(body: bytes, algorithms: Collection[str]) -> list[jwt.PyJWK]:

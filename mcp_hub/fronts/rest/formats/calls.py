@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw
 from starlette.responses import Response
 
 from mcp_hub.aio import Bell
-from mcp_hub.errors import HubError, Rejected
+from mcp_hub.errors import HubError, HubStopping, Rejected
 from mcp_hub.formats.arguments import ArgumentNames
 from mcp_hub.formats.calls import argument_names, error_result, read_calls, write_results
 from mcp_hub.formats.providers import Format
@@ -22,7 +22,7 @@ from mcp_hub.fronts.following import Following
 from mcp_hub.fronts.http.response import KEEP_ALIVE, HttpResponse
 from mcp_hub.fronts.rest.calls import QUICK, Accepted, RestCalls, digest_of, key_of, preferred_wait, tool_call
 from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, RestRequest, answer
-from mcp_hub.fronts.rest.follow import Closing, Stopping, kind_of, outcome
+from mcp_hub.fronts.rest.follow import Closing, kind_of, outcome
 from mcp_hub.fronts.rest.formats.options import ToolSelection, selection, wanted_format
 from mcp_hub.fronts.rest.problem import Problem, problem_for, unknown_server
 from mcp_hub.hub import HubPort, StreamHandle
@@ -228,7 +228,7 @@ class FormatCalls:
         followed = FollowedCalls(await self._begun(read), partial(write_results, into=read.into))
         try:
             return await self._closing.connected(request, _answered(request, followed, forms, wait))
-        except Stopping:  # the calls have their streams
+        except HubStopping:  # the calls have their streams
             raise Accepted(await followed.answer()) from None
         finally:
             followed.close()

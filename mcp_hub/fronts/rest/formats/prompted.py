@@ -12,7 +12,7 @@ import anyio.lowlevel
 import msgspec
 from starlette.responses import Response
 
-from mcp_hub.errors import Rejected
+from mcp_hub.errors import HubStopping, Rejected
 from mcp_hub.formats.calls import MAX_CALLS
 from mcp_hub.formats.events import ModelEvent, OutputError, ToolCallEnd, ToolCallStart, as_json
 from mcp_hub.formats.prompted import FORMATS, PromptedParser, PromptFormat, result_text, tool_section
@@ -21,7 +21,7 @@ from mcp_hub.formats.records import CallFault, McpResult, ModelCall
 from mcp_hub.fronts.http.response import ClientGone, HttpResponse
 from mcp_hub.fronts.rest.calls import Accepted, preferred_wait
 from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, RestRequest, answer
-from mcp_hub.fronts.rest.follow import Closing, Stopping
+from mcp_hub.fronts.rest.follow import Closing
 from mcp_hub.fronts.rest.formats.calls import CallsRequest, FollowedCall, FollowedCalls, FormatCalls
 from mcp_hub.fronts.rest.formats.options import ToolSelection, flag, selection
 from mcp_hub.fronts.rest.problem import Problem
@@ -87,7 +87,7 @@ class PromptedTools:
             raise
         try:
             return await self._closing.connected(request, _ended(output, followed, response, wait))
-        except Stopping:  # the calls have their streams
+        except HubStopping:  # the calls have their streams
             raise Accepted(output.answer(await followed.answer())) from None
         finally:
             followed.close()

@@ -107,7 +107,7 @@ class ToolSearch:
         )
         hits: list[FoundTool] = []
         weak: list[bool] = []
-        for hit in ranking.hits:
+        for hit in ranking:
             alike = [entry for name in (hit.id, *hit.also) if (entry := view.find(Kind.TOOL, name)) is not None]
             entries = [entry for entry in alike if chosen.has(entry.exported, entry.server)]
             if entries and len(hits) < search.limit:

@@ -4,7 +4,7 @@ An export is cached per view and options.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -87,24 +87,26 @@ class ChosenTools(msgspec.Struct, frozen=True):
 _Form = Callable[[ChosenTools, ExportOptions], bytes]
 
 
-class KeptExports:
-    """Cached exports by view and options, dropped with the view."""
+def kept_exports() -> Callable[[object, object, Callable[[], bytes]], Awaitable[bytes]]:
+    """Caches exports by view and options, dropped with the view.
 
-    def __init__(self) -> None:
-        self._by_view: WeakKeyDictionary[object, dict[object, bytes]] = WeakKeyDictionary()
-        self._turn = anyio.Lock()
+    Gets a cached export, or a new one, which the third argument makes in a worker thread.
+    """
+    by_view: WeakKeyDictionary[object, dict[object, bytes]] = WeakKeyDictionary()
+    turn = anyio.Lock()
 
-    async def get(self, view: object, options: object, make: Callable[[], bytes]) -> bytes:
-        """The cached export, or a new one, `make` in a worker thread."""
-        exports = self._by_view.setdefault(view, {})
+    async def export(view: object, options: object, make: Callable[[], bytes]) -> bytes:
+        exports = by_view.setdefault(view, {})
         if options not in exports:
-            async with self._turn:
+            async with turn:
                 if options not in exports:
-                    export = await anyio.to_thread.run_sync(make)
+                    body = await anyio.to_thread.run_sync(make)
                     if len(exports) >= _MOST_KEPT:
                         del exports[next(iter(exports))]
-                    exports[options] = export
+                    exports[options] = body
         return exports[options]
+
+    return export
 
 
 class ToolExports:
@@ -112,7 +114,7 @@ class ToolExports:
 
     def __init__(self, hub: HubPort) -> None:
         self._hub = hub
-        self._exports = KeptExports()
+        self._export = kept_exports()
 
     async def answer(self, request: RestRequest, client: ClientKind) -> Response:
         """The tools for clients of this kind. Raises `Problem`, `Rejected`."""
@@ -139,7 +141,7 @@ class ToolExports:
             definitions = [tool.definition(Era.MODERN, explains_hints=options.explains_hints) for tool in chosen]
             return form(ChosenTools(definitions, search, groups, read_only), options)
 
-        return Response(await self._exports.get(view, (form, options), make), media_type=JSON)
+        return Response(await self._export(view, (form, options), make), media_type=JSON)
 
 
 def exported(chosen: ChosenTools, options: ExportOptions) -> bytes:

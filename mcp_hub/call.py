@@ -124,14 +124,27 @@ WaitReason = str | Callable[[], Collection[str]]
 """A reason such as `server "a" to start`, or the sessions whose calls have to end first."""
 
 
-class Waits(Protocol):
-    """Notes why a call waits; one wait at a time."""
+class Times(Protocol):
+    """Takes a call's waits, one at a time, and the signs of its upstream."""
 
     def begin_wait(self, reason: WaitReason) -> None:
-        """Begins a wait."""
+        """Begins a wait of the call before it is sent."""
 
     def end_wait(self) -> None:
         """Ends the wait. Idempotent."""
+
+    def touch(self) -> None:
+        """The upstream works on the call. Ignored while the caller is asked."""
+
+    def suspect(self) -> None:
+        """The upstream answered no call, perhaps this one."""
+
+
+class Questions(Protocol):
+    """The open questions of a call."""
+
+    def withdraw(self, key: str) -> None:
+        """Withdraws a question. Unknown keys are ignored."""
 
 
 class CallChannel(Protocol):
@@ -143,8 +156,9 @@ class CallChannel(Protocol):
     stopping: Ending | None = None
 
     @property
-    def times(self) -> Waits:
-        """Notes waits of the call before it is sent."""
+    def times(self) -> Times: ...
+    @property
+    def questions(self) -> Questions: ...
 
     def send(self, event: CallEvent) -> None:
         """Appends an event; never blocks or raises. Dropped after the end."""
@@ -155,25 +169,12 @@ class CallChannel(Protocol):
         `question.answered` is called exactly once, with the result or an `RpcError`.
         """
 
-    def withdraw(self, key: str) -> None:
-        """Withdraws a question. Unknown keys are ignored."""
-
-    def touch(self) -> None:
-        """The upstream works on the call. Ignored while the caller is asked."""
-
-    def suspect(self) -> None:
-        """The upstream answered no call, perhaps this one."""
-
     def continuable(self, state: RawJson | None) -> None:
         """Another hub can continue by `Upstream.resume` with this state; None: no longer."""
 
     @property
     def survives(self) -> bool:
         """Whether another hub continues the call: do not cancel its work."""
-
-    @property
-    def is_overdue(self) -> bool:
-        """Whether the call ends because its time is up."""
 
     async def until_stored(self, *, whole: bool) -> None:
         """Waits until events so far are stored, if durable; if `whole`, also the ending."""

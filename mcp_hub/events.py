@@ -195,6 +195,10 @@ class Cancelled(msgspec.Struct, frozen=True, gc=False):
 Ending = Completed | Failed | Cancelled
 
 
+def failed_by(ending: Ending | None, error: type[RpcError]) -> bool:
+    return isinstance(ending, Failed) and isinstance(ending.error, error)
+
+
 def reason_of_client(ending: Ending | None) -> str | None:
     """The words of the client that cancelled a call, else None."""
     reason = ending.reason if isinstance(ending, Cancelled) else None

@@ -74,6 +74,82 @@ class _Facts(msgspec.Struct, frozen=True):
     shows_paths: bool
 
 
+class SessionViews:
+    """Lists and facts of each session, by its profile and the kind of its client, which `client_kind` tells."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        upstreams: Mapping[str, Upstream],
+        session_rules: SessionRules,
+        changes: Notices,
+        client_kind: Callable[[Session], ClientKind],
+        truncation: Callable[[Callable[[str], bool] | None], Truncate | None],
+    ) -> None:
+        self._catalog = catalog
+        self._upstreams = upstreams
+        self._session_rules = session_rules
+        self._changes = changes
+        self._client_kind = client_kind
+        self._truncation = truncation
+        self._accounts = TokenAccounts(catalog, upstreams)
+
+    def of(self, session: Session) -> CatalogView:
+        """Everything that the session's client can list and call."""
+        return self.facts(session).view
+
+    def facts(self, session: Session) -> _Facts:
+        """Facts for the session's calls. Cached until settings or lists change."""
+        offer, epoch = session.offer, self._session_rules.epoch
+        cached = offer.facts
+        if offer.epoch != epoch:
+            offer.renew(epoch)
+        elif type(cached) is _Facts and cached.version == self._changes.version:
+            return cached
+        profile, client_kind = session.caller.profile, self.client_kind(session)
+        is_settled = partial(self._catalog.is_settled, client_kind, came=offer.came)
+        lists, deadline = caller_lists(self._upstreams, call_of(session)), client_kind.soft_deadline
+        view = self._catalog.exposed(profile, client_kind, offer.mode, lists)
+        facts = _Facts(
+            version=self._changes.version, view=view, deadline=deadline,
+            result_tokens=results_of(self._catalog.rules(profile), client_kind),
+            truncate=self._truncation(view.shows_output),
+            unlisted=partial(self._catalog.unlisted, profile, shows_paths=session.caller.shows_paths),
+            is_settled=is_settled, early=None if deadline is None else Early(deadline, is_task=False),
+            reads_only=partial(_is_read_only, view), partials=client_kind.partials,
+            takes_events=extensions.declares(session.capabilities, session.era, extensions.STREAMS),
+            of_apps=AppRequests(view, offer.apps, is_settled) if client_kind.shows_apps else None,
+            shows_paths=session.caller.shows_paths,
+        )  # fmt: skip
+        return offer.derive(facts)
+
+    def client_kind(self, session: Session) -> ClientKind:
+        return session.offer.kind or self._client_kind(session)
+
+    def page(self, session: Session, kind: Kind, cursor: str | None) -> bytes:
+        """The encoded result of a list request. Raises `InvalidParams`."""
+        view, offer = self.of(session), session.offer
+        is_new = offer.mode is None
+        if is_new and kind is Kind.TOOL:
+            offer.settle(self._catalog.mode(session.caller.profile, self.client_kind(session)))
+        page = view.page(kind, session.era, cursor, self._session_rules.page_size)
+        if offer.lists is not None and cursor is None:
+            offer.lists[kind] = self.digest(session, kind)
+        if cursor is None:
+            renew(self._upstreams, self._catalog.rules(session.caller.profile).servers, kind, is_new=is_new)
+        return page
+
+    def digest(self, session: Session, kind: Kind) -> int:
+        return self.of(session).digest(kind)
+
+    async def token_account(
+        self, caller: Caller, client: str, server: str | None = None, heaviest: int | None = None
+    ) -> TokenAccount:
+        """Tokens of the tools for a kind of client. Raises `ConfigError`."""
+        session = Session("", replace(caller, client=client), Era.HANDSHAKE, eras.LATEST_HANDSHAKE)
+        return await self._accounts.account(caller.profile, client, self.client_kind(session), server, heaviest)
+
+
 class HubPort:
     """One hub, for its fronts. Mappings are live.
 
@@ -97,10 +173,8 @@ class HubPort:
         turn: Turn | None = None,
     ) -> None:
         self.turn = turn if turn is not None else Turn()
-        self._client_kind = client_kind
         self._long_results = long_results
         self.catalog = catalog
-        self._accounts = TokenAccounts(catalog, upstreams)
         self.durable = StreamPort(streams, rules, lambda profile: catalog.rules(profile).servers)
         self.stream = self.durable.open
         self._own_tools = OwnTools(self.durable)
@@ -110,6 +184,10 @@ class HubPort:
             retention=long_results, rules=rules,
         )  # fmt: skip
         self.take_up = self._starter.take_up
+        self.views = SessionViews(
+            catalog=catalog, upstreams=upstreams, session_rules=session_rules, changes=changes,
+            client_kind=client_kind, truncation=self._starter.truncation,
+        )  # fmt: skip
         self.changes = changes
         self._registry = registry
         self._upstreams = upstreams
@@ -117,58 +195,10 @@ class HubPort:
         self._pending_input = pending_input
         self.subscriptions = SessionSubscriptions(upstreams, changes)
 
-    def view(self, session: Session) -> CatalogView:
-        """Everything that the session's client can list and call."""
-        return self._facts(session).view
-
-    def _facts(self, session: Session) -> _Facts:
-        """Cached until settings or lists change."""
-        offer, epoch = session.offer, self.session_rules.epoch
-        cached = offer.facts
-        if offer.epoch != epoch:
-            offer.renew(epoch)
-        elif type(cached) is _Facts and cached.version == self.changes.version:
-            return cached
-        profile, client_kind = session.caller.profile, self.client_kind(session)
-        is_settled = partial(self.catalog.is_settled, client_kind, came=offer.came)
-        lists, deadline = caller_lists(self._upstreams, call_of(session)), client_kind.soft_deadline
-        view = self.catalog.exposed(profile, client_kind, offer.mode, lists)
-        facts = _Facts(
-            version=self.changes.version, view=view, deadline=deadline,
-            result_tokens=results_of(self.catalog.rules(profile), client_kind),
-            truncate=self._starter.truncation(view.shows_output),
-            unlisted=partial(self.catalog.unlisted, profile, shows_paths=session.caller.shows_paths),
-            is_settled=is_settled, early=None if deadline is None else Early(deadline, is_task=False),
-            reads_only=partial(_is_read_only, view), partials=client_kind.partials,
-            takes_events=extensions.declares(session.capabilities, session.era, extensions.STREAMS),
-            of_apps=AppRequests(view, offer.apps, is_settled) if client_kind.shows_apps else None,
-            shows_paths=session.caller.shows_paths,
-        )  # fmt: skip
-        return offer.derive(facts)
-
-    def client_kind(self, session: Session) -> ClientKind:
-        return session.offer.kind or self._client_kind(session)
-
     selected = staticmethod(meta_tools.selected)
     runner_of = staticmethod(meta_tools.runner_of)
     uri_settled = staticmethod(uri_settled)
     is_known = staticmethod(is_known)
-
-    def list_page(self, session: Session, kind: Kind, cursor: str | None) -> bytes:
-        """The encoded result of a list request. Raises `InvalidParams`."""
-        view, offer = self.view(session), session.offer
-        is_new = offer.mode is None
-        if is_new and kind is Kind.TOOL:
-            offer.settle(self.catalog.mode(session.caller.profile, self.client_kind(session)))
-        page = view.page(kind, session.era, cursor, self.session_rules.page_size)
-        if offer.lists is not None and cursor is None:
-            offer.lists[kind] = self.list_digest(session, kind)
-        if cursor is None:
-            renew(self._upstreams, self.catalog.rules(session.caller.profile).servers, kind, is_new=is_new)
-        return page
-
-    def list_digest(self, session: Session, kind: Kind) -> int:
-        return self.view(session).digest(kind)
 
     def call(
         self, session: Session, method: str, params: RawObject, meta: RequestMeta, *, in_place: bool = True,
@@ -180,7 +210,7 @@ class HubPort:
         """
         is_retry = session.era is MODERN and ("inputResponses" in params or "requestState" in params)
         retried = questions.take_retry(params := {**params}) if is_retry else None
-        facts = self._facts(session)
+        facts = self.views.facts(session)
         if facts.of_apps is not None:
             params = facts.of_apps.exported(method, params, meta.rest)
         to = meta_tools.resolve(facts.view, session.era, method, params, facts.is_settled, facts.unlisted)
@@ -245,7 +275,7 @@ class HubPort:
 
     async def _finding(self, session: Session) -> ToolFinder:
         profile = session.caller.profile
-        await self.catalog.settled(self.client_kind(session), came=session.offer.came)
+        await self.catalog.settled(self.views.client_kind(session), came=session.offer.came)
         lists = caller_lists(self._upstreams, call_of(session))
         view, rules = self.catalog.view(profile, lists).for_model, self.catalog.rules(profile)
         renew(self._upstreams, rules.servers, Kind.TOOL)
@@ -254,7 +284,7 @@ class HubPort:
         return ToolFinder(view=view, search=search, budget=budget, servers=servers, absent=missing)
 
     def _most_tokens(self, session: Session) -> int:
-        return self._facts(session).result_tokens or _MOST_TOKENS
+        return self.views.facts(session).result_tokens or _MOST_TOKENS
 
     def _early(self, session: Session, to: Route, otherwise: Early | None) -> Early | None:
         """The early answer, or None. Raises -32021 if the client cannot take a required task."""
@@ -267,22 +297,15 @@ class HubPort:
         return Early(self.session_rules.task_after if rule == "auto" else 0, is_task=True)
 
     def remote_call(
-        self, call: Call, keys: Iterable[str], pass_on: Callable[[str, RawJson | RpcError], None]
+        self, call: Call, keys: Iterable[str], pass_on: Callable[[str, RawJson | RpcError], None], *, last: int
     ) -> RemoteCall:
-        """A call that runs elsewhere, with these open questions."""
-        return remote_call(call, self.durable, keys, pass_on)
+        """A call that runs elsewhere, with these open questions as of event `last`."""
+        return remote_call(call, self.durable, keys, pass_on, last)
 
     def running_call(self, stream: StreamHandle) -> CallHandle | None:
         """The call of a stream, if it runs here."""
         record = stream.record
         return None if record is None else CallHandle(record.call, record, self.durable)
-
-    async def begin_stream(self, call: CallHandle, key: str | None = None, digest: str = "") -> StreamHandle:
-        """Makes a new call durable and detaches it; returns once stored, perhaps with another hub's stream of that key.
-
-        Raises `Busy` (the call is gone), `Rejected`, `StoreError`.
-        """
-        return await self.durable.begin(call.record, key, digest)
 
     def hold(self, call: CallHandle, cursor: int) -> str:
         """Keeps a call for a modern client's retry, by `requestState`."""
@@ -300,7 +323,7 @@ class HubPort:
     def is_public(self, session: Session, call: CallHandle) -> bool:
         """Whether shared caches may store the result."""
         had_input = (
-            call.record.question_count or call.call.input_responses is not None or call.call.request_state is not None
+            call.record.questions.count or call.call.input_responses is not None or call.call.request_state is not None
         )
         return not had_input and self.catalog.rules(session.caller.profile).shared
 
@@ -320,7 +343,7 @@ class HubPort:
     def unsubscribe(self, session: Session, uri: str) -> None:
         """Ends a subscription by the client's URI, if any."""
         origins = [origin for origin, name in session.subscriptions.items() if name == uri]
-        origin = origins[0] if origins else self.view(session).resolve_uri(uri)
+        origin = origins[0] if origins else self.views.of(session).resolve_uri(uri)
         if origin is not None:
             self.subscriptions.remove(session, origin)
 
@@ -331,7 +354,9 @@ class HubPort:
             upstream.session_ended(session.id)
 
     def _origin(self, session: Session, uri: str) -> Origin:
-        to = route(self.view(session), session.era, "resources/read", {"uri": msgspec.Raw(msgspec.json.encode(uri))})
+        to = route(
+            self.views.of(session), session.era, "resources/read", {"uri": msgspec.Raw(msgspec.json.encode(uri))}
+        )
         return to.server, msgspec.json.decode(to.params["uri"], type=str)
 
     def set_log_level(self, session: Session, level: str) -> None:
@@ -339,13 +364,6 @@ class HubPort:
         if session.set_log_level(level):
             for upstream in self._upstreams.values():
                 upstream.set_log_level(level)
-
-    async def token_account(
-        self, caller: Caller, client: str, server: str | None = None, heaviest: int | None = None
-    ) -> TokenAccount:
-        """Tokens of the tools for a kind of client. Raises `ConfigError`."""
-        session = Session("", replace(caller, client=client), Era.HANDSHAKE, eras.LATEST_HANDSHAKE)
-        return await self._accounts.account(caller.profile, client, self.client_kind(session), server, heaviest)
 
     def figures(self) -> Figures:
         return Figures(BOUNDS, load_figures(self._registry.under_way), self._registry.meters.figures(self._upstreams))

@@ -75,8 +75,9 @@ class HttpFront:
             admission=admission,
         )  # fmt: skip
         watch = watch_of(app)
+        workers = None if app.executors is None else app.executors.workers
         self.rest = RestApi(
-            app.hub, version=__version__, max_body=body, executors=app.executors,
+            app.hub, version=__version__, max_body=body, executors=workers,
             is_open=lambda: is_private or is_authenticated(app.settings) or is_local(app.settings),
             is_private=is_private, operator=app.operations, admission=admission,
             public_url=lambda: app.settings.hub.http.public_url, running=watch.running, history=app.past_calls,

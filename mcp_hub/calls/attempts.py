@@ -8,7 +8,7 @@ from mcp_hub.call import Call, CallChannel, CallHandler, SentCall
 from mcp_hub.calls.plan import CallPlan
 from mcp_hub.calls.reading.stream import Stream
 from mcp_hub.calls.retries import class_of
-from mcp_hub.calls.timeouts import CallTimes
+from mcp_hub.calls.timeouts import CallTimes, OpenQuestions
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Attempt, Completed, Ending, Reset
 from mcp_hub.logs import get_logger
@@ -28,12 +28,9 @@ class _Retriable(CallChannel, Protocol):
     call: Call
     plan: CallPlan
     times: CallTimes
-    question_count: int
+    questions: OpenQuestions
     stopping: Ending | None
     stream: Stream | None
-
-    @property
-    def due(self) -> float: ...
 
 
 async def attempted(record: _Retriable, handler: CallHandler) -> Completed:
@@ -80,12 +77,12 @@ def finishing(sent: SentCall, again: CallHandler) -> CallHandler:
 def _pause(record: _Retriable, error: RpcError, number: int) -> float | None:
     call, plan = record.call, record.plan
     has_asked = (
-        record.question_count > plan.events or call.input_responses is not None or call.request_state is not None
+        record.questions.count > plan.events or call.input_responses is not None or call.request_state is not None
     )
     if plan.retries is None or record.stopping is not None or has_asked or _has_shown_text(record):
         return None
     record.times.hear()
-    return plan.retries(call, error, number, record.due)
+    return plan.retries(call, error, number, record.times.due)
 
 
 def _has_shown_text(record: _Retriable) -> bool:

@@ -14,7 +14,7 @@ from mcp_hub.calls.plan import ENDED, TimeLimits
 from mcp_hub.calls.reading.stream import StreamReader
 from mcp_hub.calls.reading.transcript import Transcript, still_running
 from mcp_hub.calls.runner import CallRecord, new_record
-from mcp_hub.calls.streams.port import StreamPort
+from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.errors import Busy, RpcError
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
@@ -43,7 +43,7 @@ class _EarlyAnswer(ABC):
         now = record.times.clock.now()
         self.due = after + (now if is_retry else record.times.started)
         if self.due > now:
-            record.set_alarm(self)
+            record.times.set_alarm(self.due, self.ring)
         else:  # the registry would ring a moment later
             call_soon(self.ring)
 
@@ -60,7 +60,7 @@ class _EarlyAnswer(ABC):
         """The answer; the call continues without its client."""
 
     def close(self) -> None:
-        self._record.times.drop_alarm(self)
+        self._record.times.drop_alarm(self.ring)
         self._ready = nobody
 
 
@@ -120,7 +120,7 @@ class _OutputSoFar(_EarlyAnswer):
         assert self._reader is not None
         self._streams.leave(self._record)
         row, cursor = self._reader.stream.row, self._reader.cursor
-        call, questions = self._record.call, self._record.open_questions.values()
+        call, questions = self._record.call, self._record.questions.open.values()
         return EarlyOutput(
             row, cursor, still_running(row.id, cursor, self._transcript, "Output so far", call, questions)
         )
@@ -141,7 +141,7 @@ class CallHandle(msgspec.Struct, gc=False):
     @property
     def open_questions(self) -> Mapping[str, Question]:
         """By key, oldest first; live."""
-        return self.record.open_questions
+        return self.record.questions.open
 
     @property
     def seconds(self) -> float:
@@ -183,10 +183,17 @@ class CallHandle(msgspec.Struct, gc=False):
         return kind(self.record, self.streams, self.early.after, ready, is_retry=self.after > 0)
 
     def answer(self, key: str, outcome: RawJson | RpcError) -> bool:
-        return self.record.answer(key, outcome)
+        return self.record.questions.answer(key, outcome)
 
     def cancel(self, reason: str | None = None) -> None:
         self.record.cancel(reason)
+
+    async def begin_stream(self, key: str | None = None, digest: str = "") -> StreamHandle:
+        """Makes a new call durable and detaches it; returns once stored, perhaps with another hub's stream of that key.
+
+        Raises `Busy` (the call is gone), `KeyReused`, `StoreError`.
+        """
+        return await self.streams.begin(self.record, key, digest)
 
     def leave(self, back_within: float | None = None, *, is_final: bool = False) -> None:
         """The client is gone; the call may continue (`StreamPort.leave`)."""
@@ -194,12 +201,21 @@ class CallHandle(msgspec.Struct, gc=False):
 
 
 class RemoteCall(CallHandle, gc=False):
-    """A call that has ended or runs elsewhere. `pass_on` gets answers, perhaps too late."""
+    """A call that has ended or runs elsewhere, known up to event `last`.
+
+    `pass_on` gets answers, perhaps too late.
+    """
 
     pass_on: Callable[[str, RawJson | RpcError], None] = lambda key, outcome: None
+    last: int = 0
 
-    def opened(self, key: str) -> None:
-        self.record.open_questions[key] = Question("", b"{}", partial(self.pass_on, key))
+    def opened(self, key: str, seq: int) -> None:
+        """Opens the question of a later event."""
+        if seq > self.last:
+            self.open(key)
+
+    def open(self, key: str) -> None:
+        self.record.questions.open[key] = Question("", b"{}", partial(self.pass_on, key))
 
 
 def is_known(call: CallHandle, wake: Callable[[], None]) -> bool:
@@ -209,13 +225,13 @@ def is_known(call: CallHandle, wake: Callable[[], None]) -> bool:
 
 
 def remote_call(
-    call: Call, streams: StreamPort, keys: Iterable[str], pass_on: Callable[[str, RawJson | RpcError], None]
+    call: Call, streams: StreamPort, keys: Iterable[str], pass_on: Callable[[str, RawJson | RpcError], None], last: int
 ) -> RemoteCall:
-    """A call elsewhere, with these open questions."""
+    """A call elsewhere, with these open questions as of event `last`."""
     record = new_record(call, _elsewhere, _NO_LIMITS, streams.table.clock)
-    remote = RemoteCall(call, record, streams, pass_on=pass_on)
+    remote = RemoteCall(call, record, streams, pass_on=pass_on, last=last)
     for key in keys:
-        remote.opened(key)
+        remote.open(key)
     return remote
 
 

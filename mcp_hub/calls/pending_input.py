@@ -42,11 +42,11 @@ class _PendingCall(msgspec.Struct, frozen=True):
 
     @property
     def is_answered(self) -> bool:
-        return bool(self.keys) and not self.keys & self.record.open_questions.keys()
+        return bool(self.keys) and not self.keys & self.record.questions.open.keys()
 
     def answer(self, responses: RawObject) -> None:
         for key, response in responses.items():
-            self.record.answer(key, response)
+            self.record.questions.answer(key, response)
 
 
 class PendingInput:
@@ -75,7 +75,7 @@ class PendingInput:
         """Keeps the call for one retry, which must carry the returned `requestState`."""
         self._sweep()
         nonce = secrets.token_urlsafe(12)
-        until, keys = self._clock.now() + self._seconds, frozenset(record.open_questions)
+        until, keys = self._clock.now() + self._seconds, frozenset(record.questions.open)
         self._pending[record.call.id] = _PendingCall(record, after=cursor, name=nonce, until=until, keys=keys)
         self._pending.move_to_end(record.call.id)
         if len(self._pending) > _MOST:

@@ -14,6 +14,8 @@ from mcp_hub.types import PartialForm
 
 _EVERY: Final = 0.1
 """Seconds between messages."""
+_HEARTBEAT: Final = 10.0
+"""Seconds without progress before a heartbeat."""
 _LINE: Final = 200
 """Characters of a `line` message."""
 _BYTES: Final = 1024
@@ -32,29 +34,46 @@ _CONTROL: Final = late("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class CallProgress:
-    """Makes progress events. `left` is an earlier hub's last one.
+    """Makes progress events. `last` is an earlier hub's last one, `spoken` the time of the last one, or the begin.
 
     Partial content needs a `form`, and stops once the server sends messages.
     """
 
-    __slots__ = ("_guard", "_text", "admit", "heartbeat")
+    __slots__ = ("_guard", "_spoken", "_text")
 
-    def __init__(self, form: PartialForm | None, last: Progressed | None) -> None:
+    def __init__(self, form: PartialForm | None, last: Progressed | None, spoken: float) -> None:
         self._guard = ProgressGuard(last)
         self._text = None if form is None else _PartialText(form)
-        self.admit = self._guard.admit
-        self.heartbeat = self._guard.between
+        self._spoken = spoken
+
+    def admit(self, event: Progressed, at: float) -> Progressed | None:
+        """The server's event, raised slightly if not above the last; None if unusable."""
+        admitted = self._guard.admit(event)
+        if admitted is not None:
+            self._spoken = at
+        return admitted
 
     @property
     def due(self) -> float:
-        return math.inf if self._text is None else self._text.due
+        """The time of the next `beat`."""
+        heartbeat = self._spoken + _HEARTBEAT
+        return heartbeat if self._text is None else min(self._text.due, heartbeat)
 
     def show(self, event: Delta, now: float) -> None:
         if self._text is not None:
             self._text.add(event, now)
 
-    def message(self, now: float) -> Progressed | None:
-        """The newest partial content, if due."""
+    def beat(self, now: float) -> Progressed | None:
+        """The newest partial content or a heartbeat, if due."""
+        message = self._message(now)
+        is_silent = message is None and now >= self._spoken + _HEARTBEAT
+        if is_silent:
+            message = self._guard.between()
+        if is_silent or message is not None:
+            self._spoken = now
+        return message
+
+    def _message(self, now: float) -> Progressed | None:
         if self._text is None or now < self._text.due:
             return None
         if self._guard.has_messages:

@@ -172,7 +172,7 @@ class CallRegistry(CallOwner):
         successor.times.begin()
         successor.run()
         if not successor.log.ended:
-            self.reschedule(min(successor.due, self._clock.now() + QUIET))
+            self.reschedule(min(successor.times.due, self._clock.now() + QUIET))
 
     def reschedule(self, due: float) -> None:
         if self._next_turn is not None:
@@ -191,9 +191,9 @@ class CallRegistry(CallOwner):
         next_due: float | None = None
         begun = 0
         for record in list(self._records.values()):
-            due = record.due
+            due = record.times.due
             if due <= now:
-                self._stop(record, self._never_begun(record) if record.is_unsent else record.overdue())
+                self._stop(record, self._never_begun(record) if record.is_unsent else _overdue(record))
                 continue
             is_short = record.is_short
             due = min(due, record.look(now) if begun < _AT_ONCE or not is_short else now)
@@ -221,6 +221,10 @@ class CallRegistry(CallOwner):
                 await self._emptied.wait()
         for record in self._records.values():
             self._force(record, record.stopping or _hub_stopped(record))
+
+
+def _overdue(record: CallRecord) -> Failed:
+    return record.times.overdue(record.call, record.questions.oldest)
 
 
 def _hub_stopped(record: CallRecord) -> Failed:

@@ -26,15 +26,15 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.call import Call, CallEnded, CallHandler, Question, SentCall
+from mcp_hub.call import Call, CallHandler, Question, SentCall
 from mcp_hub.calls.attempts import attempted, finishing
 from mcp_hub.calls.log import CallLog
 from mcp_hub.calls.plan import ENDED, SENT, WITHOUT_PLAN, CallPlan, CallState, ResumePoint, TimeLimits
 from mcp_hub.calls.progress import CallProgress
 from mcp_hub.calls.reading.stream import LogWriter, Stream
-from mcp_hub.calls.timeouts import HEARTBEAT, Alarm, CallTimes
+from mcp_hub.calls.timeouts import CallTimes, OpenQuestions
 from mcp_hub.clock import Clock
-from mcp_hub.errors import DeadlineExceeded, HubStopping, RpcError
+from mcp_hub.errors import HubStopping, RpcError
 from mcp_hub.events import (
     CallEvent,
     Cancelled,
@@ -42,21 +42,17 @@ from mcp_hub.events import (
     Delta,
     Ending,
     Failed,
-    InputReceived,
-    InputRequired,
     Progressed,
+    failed_by,
 )
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.rpc_errors import for_others
-from mcp_hub.protocol.shape.questions import action_of
 from mcp_hub.types import RawJson
 
 log = get_logger(__name__)
 
 QUIET: Final = 0.25
 """Seconds after which a silent call becomes durable."""
-_MOST_QUESTIONS: Final = 64
-"""Open questions per call."""
 
 
 class CallOwner:
@@ -81,21 +77,19 @@ _UNOWNED: Final = CallOwner()
 class CallRecord(msgspec.Struct, weakref=True, eq=False):
     """A call with log and state; the `CallChannel` of its handler.
 
-    `is_short`: it may still get a `stream`. `resumption` lets another hub continue it. `open_questions` are by key,
-    oldest first; `question_count` counts all.
+    `is_short`: it may still get a `stream`. `resumption` lets another hub continue it.
     """
 
     call: Call
     handler: CallHandler
     times: CallTimes
     plan: CallPlan
+    log: CallLog
+    questions: OpenQuestions
     _owner: CallOwner
     resumption: ResumePoint | None
-    question_count: int
     is_short: bool
-    log: CallLog = msgspec.field(default_factory=CallLog)
     state: CallState = CallState.WAITING
-    open_questions: dict[str, Question] = msgspec.field(default_factory=dict)
     stopping: Ending | None = None
     task: asyncio.Task[None] | None = None
     stream: Stream | None = None
@@ -110,11 +104,10 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         if self.is_short:
             self._become_durable()
         if type(event) is Progressed:
-            admitted = self._progress.admit(event)
+            admitted = self._progress.admit(event, now)
             if admitted is None:
                 self.log.refuse()
                 return
-            self.times.speak(now)
             event = admitted
         elif type(event) is Delta and self.stream is not None:
             self.stream.content.add()
@@ -126,16 +119,10 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
     @property
     def _progress(self) -> CallProgress:
         if self._made_progress is None:
-            self._made_progress = CallProgress(self.call.partials, self.plan.progressed)
+            times = self.times
+            spoken = times.started if times.began is None else times.began
+            self._made_progress = CallProgress(self.call.partials, self.plan.progressed, spoken)
         return self._made_progress
-
-    def touch(self) -> None:
-        if not self.open_questions:
-            self.times.hear()
-
-    def suspect(self) -> None:
-        if not self.open_questions and self.times.suspect():
-            self._owner.reschedule(self.due)
 
     def continuable(self, state: RawJson | None) -> None:
         point = self.resumption
@@ -155,14 +142,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
     @property
     def survives(self) -> bool:
         stream, is_resumable = self.stream, self.resumption is not None
-        return stream is not None and stream.is_durable and is_resumable and self._ends_by(HubStopping)
-
-    @property
-    def is_overdue(self) -> bool:
-        return self._ends_by(DeadlineExceeded)
-
-    def _ends_by(self, error: type[RpcError]) -> bool:
-        return isinstance(self.stopping, Failed) and isinstance(self.stopping.error, error)
+        return stream is not None and stream.is_durable and is_resumable and failed_by(self.stopping, HubStopping)
 
     async def until_stored(self, *, whole: bool) -> None:
         if whole:
@@ -173,38 +153,10 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
     async def drained(self) -> None:
         await self.log.drained()
 
-    # -- questions ----------------------------------------------------------------------------------------------------
-
     def ask(self, question: Question) -> str:
-        self.question_count += 1
-        key = f"q{self.question_count}"
-        if self.log.ended or len(self.open_questions) >= _MOST_QUESTIONS:
-            reason = "the call has ended" if self.log.ended else f"{_MOST_QUESTIONS} questions of this call are open"
-            question.answered(RpcError(f"{question.method} not passed on: {reason}"))
-            return key
-        self.times.hear()
-        self._become_durable()
-        self.open_questions[key] = question
-        self.log.append(InputRequired(key, question.method, question.params))
-        self._owner.reschedule(self.due)
-        return key
-
-    def withdraw(self, key: str) -> None:
-        self.answer(key, RpcError("the question was withdrawn"))
-
-    def answer(self, key: str, outcome: RawJson | RpcError) -> bool:
-        question = self.open_questions.pop(key, None)
-        if question is None:
-            return False
-        self.times.hear()
-        self.log.append(InputReceived(key, len(self.open_questions), action_of(question.method, outcome)))
-        question.answered(outcome)
-        return True
-
-    def _leave_open(self) -> None:
-        while self.open_questions:
-            _, question = self.open_questions.popitem()
-            question.answered(CallEnded(f"{question.method} was not answered: the call has ended"))
+        if self.questions.refusal is None:
+            self._become_durable()
+        return self.questions.ask(question)
 
     # -- durable streams ----------------------------------------------------------------------------------------------
 
@@ -225,10 +177,6 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
-    def set_alarm(self, alarm: Alarm) -> None:
-        """Replaces the alarm."""
-        self._owner.reschedule(self.times.set_alarm(alarm))
-
     def look(self, now: float) -> float:
         """Does what is due; returns the time of the next look."""
         if self.log.ended:
@@ -244,23 +192,10 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
 
     def _beat(self, now: float) -> float:
         """Sends due content or heartbeat; returns the next time."""
-        message, next_heartbeat = (progress := self._progress).message(now), self.times.spoken + HEARTBEAT
-        is_silent = message is None and now >= next_heartbeat
-        if is_silent:
-            message = progress.heartbeat()
-        if is_silent or message is not None:
-            next_heartbeat = self.times.speak(now)
-        if message is not None:
+        progress = self._progress
+        if (message := progress.beat(now)) is not None:
             self.log.append(message)
-        return min(progress.due, next_heartbeat)
-
-    @property
-    def due(self) -> float:
-        return self.times.due(is_asking=bool(self.open_questions))
-
-    def overdue(self) -> Failed:
-        oldest = next(iter(self.open_questions.values()), None)
-        return self.times.overdue(self.call, None if oldest is None else oldest.method)
+        return progress.due
 
     # -- from waiting to the ending -----------------------------------------------------------------------------------
 
@@ -357,8 +292,8 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         self.state = ENDED
         self._sent = None  # which knows the record: nothing is left to the garbage collector
         self.log.append(ending)
-        if self.open_questions:
-            self._leave_open()
+        if self.questions.open:
+            self.questions.close()
         self._owner.has_ended(self)
 
 
@@ -371,10 +306,11 @@ def new_record(
     owner: CallOwner = _UNOWNED,
 ) -> CallRecord:
     """The record of a call before its begin."""
-    now = clock.now()
-    times = CallTimes(clock=clock, limits=limits, started=now, began=now, heard=now, spoken=now)
+    now, log = clock.now(), CallLog()
+    times = CallTimes(clock=clock, wheel=owner, limits=limits, started=now, began=now, heard=now)
     # so many `events`, so that no question gets the key of one that another hub put
+    questions = OpenQuestions(log, times, plan.events)
     return CallRecord(
-        call=call, handler=handler, times=times, plan=plan, _owner=owner, resumption=plan.resumption,
-        question_count=plan.events, is_short=plan.may_last,
+        call=call, handler=handler, times=times, plan=plan, log=log, questions=questions, _owner=owner,
+        resumption=plan.resumption, is_short=plan.may_last,
     )  # fmt: skip

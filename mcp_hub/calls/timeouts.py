@@ -1,34 +1,35 @@
-"""A call's times and deadlines; errors name the setting to raise."""
+"""A call's times, deadlines and open questions; errors name the setting to raise.
+
+While a question is open, its caller's patience counts instead of the upstream's silence.
+"""
 
 import math
+from collections.abc import Callable
 from typing import Final, Protocol
 
 import msgspec
 
 from mcp_hub.aio import call_soon
-from mcp_hub.call import Call, WaitReason
+from mcp_hub.call import Call, CallEnded, Question, WaitReason
+from mcp_hub.calls.log import CallLog
 from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.clock import Clock
-from mcp_hub.errors import DeadlineExceeded, UpstreamLost
-from mcp_hub.events import Failed
-from mcp_hub.types import JsonObject
+from mcp_hub.errors import DeadlineExceeded, RpcError, UpstreamLost
+from mcp_hub.events import Failed, InputReceived, InputRequired
+from mcp_hub.protocol.shape.questions import action_of
+from mcp_hub.types import JsonObject, RawJson
 
 _EARLY: Final = 0.01
 """Seconds that an alarm may ring early."""
-HEARTBEAT: Final = 10.0
-"""Seconds without progress before a heartbeat."""
+_MOST_QUESTIONS: Final = 64
+"""Open questions per call."""
 _SUSPICION: Final = 30.0
 """Seconds of silence after noise that may have been the answer."""
 
 
-class Alarm(Protocol):
-    """Something to do after a while. Cheaper than a timer."""
-
-    @property
-    def due(self) -> float: ...
-
-    def ring(self) -> None:
-        """Does it."""
+class _Wheel(Protocol):
+    def reschedule(self, due: float) -> None:
+        """The call needs a look by that time."""
 
 
 class _Wait(msgspec.Struct, frozen=True):
@@ -38,22 +39,30 @@ class _Wait(msgspec.Struct, frozen=True):
     reason: WaitReason
 
 
-class CallTimes(msgspec.Struct):
-    """One call's times by `clock`. `began` None: it waits for its turn.
+class _Alarm(msgspec.Struct, frozen=True):
+    """Something to do after a while. Cheaper than a timer."""
 
-    `heard` is the upstream's last sign, `spoken` the last progress sent, `suspected` the last noise that may be the
-    answer.
+    due: float
+    ring: Callable[[], None]
+
+
+class CallTimes(msgspec.Struct):
+    """One call's times by `clock`, on a `wheel` that looks at what is due. `began` None: it waits for its turn.
+
+    `heard` is the upstream's last sign, `suspected` the last noise that may be the answer. `is_asking`: a question is
+    open.
     """
 
     clock: Clock
+    wheel: _Wheel
     limits: TimeLimits
     started: float
     began: float | None
     heard: float
-    spoken: float
     suspected: float = -math.inf
-    alarm: Alarm | None = None
+    alarm: _Alarm | None = None
     waits: _Wait | None = None
+    is_asking: bool = False
 
     def begin_wait(self, reason: WaitReason) -> None:
         self.waits = _Wait(self.clock.now(), reason)
@@ -65,32 +74,33 @@ class CallTimes(msgspec.Struct):
         self.began = None
 
     def begin(self) -> None:
-        self.began = self.heard = self.spoken = self.clock.now()
+        self.began = self.heard = self.clock.now()
 
     def hear(self) -> float:
         """Notes a sign of the upstream; returns the time."""
         self.heard = now = self.clock.now()
         return now
 
-    def speak(self, now: float) -> float:
-        """Notes progress that was sent; returns the time of the next heartbeat."""
-        self.spoken = now
-        return now + HEARTBEAT
+    def touch(self) -> None:
+        if not self.is_asking:
+            self.heard = self.clock.now()
 
-    def suspect(self) -> bool:
-        """Notes a possible lost answer; False if one is known."""
-        is_new = self.suspected <= self.heard
-        self.suspected = self.clock.now()
-        return is_new
+    def suspect(self) -> None:
+        """Notes a possible lost answer, unless the caller is asked."""
+        if not self.is_asking:
+            is_new = self.suspected <= self.heard
+            self.suspected = self.clock.now()
+            if is_new:
+                self.wheel.reschedule(self.due)
 
-    def set_alarm(self, alarm: Alarm) -> float:
-        """Replaces the alarm; returns its time."""
-        self.alarm = alarm
-        return alarm.due
+    def set_alarm(self, due: float, ring: Callable[[], None]) -> None:
+        """Replaces the alarm."""
+        self.alarm = _Alarm(due, ring)
+        self.wheel.reschedule(due)
 
-    def drop_alarm(self, alarm: Alarm) -> None:
+    def drop_alarm(self, ring: Callable[[], None]) -> None:
         """Drops this alarm, unless another one has replaced it."""
-        if self.alarm is alarm:
+        if self.alarm is not None and self.alarm.ring == ring:
             self.alarm = None
 
     def ring(self, now: float) -> float:
@@ -104,11 +114,12 @@ class CallTimes(msgspec.Struct):
         call_soon(alarm.ring)
         return math.inf
 
-    def due(self, *, is_asking: bool) -> float:
+    @property
+    def due(self) -> float:
         """The time at which the call fails, unless its upstream sends something."""
         if self.began is None:
             return self.started + self.limits.total
-        patience = self.limits.answer if is_asking else self.limits.silence
+        patience = self.limits.answer if self.is_asking else self.limits.silence
         suspected = self.suspected + _SUSPICION if self.suspected > self.heard else math.inf
         return min(self.heard + patience, self.started + self.limits.total, suspected)
 
@@ -117,13 +128,68 @@ class CallTimes(msgspec.Struct):
         limits, latest = self.limits, self.started + self.limits.total
         if question is not None and self.heard + limits.answer <= latest:
             return _unanswered(call, question, limits.answer)
-        if self.suspected > self.heard and self.suspected + _SUSPICION == self.due(is_asking=question is not None):
+        if self.suspected > self.heard and self.suspected + _SUSPICION == self.due:
             return _not_answering(call)
         if self.began is None:
             return _out_of_time(call, "was busy with other calls for", limits.total, "max_duration")
         if self.heard + limits.silence <= latest:
             return _out_of_time(call, "was silent for", limits.silence, limits.setting)
         return _out_of_time(call, "has not answered after", limits.total, "max_duration")
+
+
+class OpenQuestions(msgspec.Struct):
+    """One call's questions: those that are `open` by key, oldest first, and the `count` of all."""
+
+    log: CallLog
+    times: CallTimes
+    count: int
+    open: dict[str, Question] = msgspec.field(default_factory=dict)
+
+    @property
+    def refusal(self) -> str | None:
+        """Why no more questions are taken, or None."""
+        if self.log.ended:
+            return "the call has ended"
+        return f"{_MOST_QUESTIONS} questions of this call are open" if len(self.open) >= _MOST_QUESTIONS else None
+
+    def ask(self, question: Question) -> str:
+        """Opens a question, or answers it with the refusal; returns its key."""
+        self.count += 1
+        key = f"q{self.count}"
+        if (refusal := self.refusal) is not None:
+            question.answered(RpcError(f"{question.method} not passed on: {refusal}"))
+            return key
+        self.open[key] = question
+        self.log.append(InputRequired(key, question.method, question.params))
+        self.times.hear()
+        self.times.is_asking = True
+        self.times.wheel.reschedule(self.times.due)
+        return key
+
+    def withdraw(self, key: str) -> None:
+        self.answer(key, RpcError("the question was withdrawn"))
+
+    def answer(self, key: str, outcome: RawJson | RpcError) -> bool:
+        """Answers a question; False if it is not open."""
+        question = self.open.pop(key, None)
+        if question is None:
+            return False
+        self.times.hear()
+        self.times.is_asking = bool(self.open)
+        self.log.append(InputReceived(key, len(self.open), action_of(question.method, outcome)))
+        question.answered(outcome)
+        return True
+
+    def close(self) -> None:
+        """The call has ended without the open answers."""
+        while self.open:
+            _, question = self.open.popitem()
+            question.answered(CallEnded(f"{question.method} was not answered: the call has ended"))
+
+    @property
+    def oldest(self) -> str | None:
+        """The method of the oldest open question."""
+        return next((question.method for question in self.open.values()), None)
 
 
 def _out_of_time(call: Call, behaviour: str, seconds: float, key: str) -> Failed:

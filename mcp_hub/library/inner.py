@@ -74,12 +74,12 @@ class InnerHub:
 
     async def tools(self) -> list[bytes]:
         await wait_until(self._hub, lambda: all_settled(self._hub), self._wait)
-        return _definitions(self._hub.view(self._session()).entries(Kind.TOOL))
+        return _definitions(self._hub.views.of(self._session()).entries(Kind.TOOL))
 
     async def search(self, query: str, limit: int) -> list[bytes]:
         await wait_until(self._hub, lambda: all_settled(self._hub), self._wait)
         results = await self._hub.catalog.search(self._caller.profile, query, limit)
-        view = self._hub.view(self._session())
+        view = self._hub.views.of(self._session())
         return _definitions(view.find(Kind.TOOL, hit.id) for hit in results)
 
     # -- calls
@@ -91,7 +91,7 @@ class InnerHub:
     async def begin_stream(self, name: str, arguments: bytes, meta: Mapping[str, Raw], *, asks: bool) -> "CallFollower":
         """Starts a call that outlives its follower. Raises `HubError`."""
         call = await self._started(name, arguments, meta, asks=asks)
-        return _StreamFollower(self, await self._hub.begin_stream(call), 0)
+        return _StreamFollower(self, await call.begin_stream(), 0)
 
     async def follow(self, id_: str, after: int) -> "CallFollower":
         """Raises `UnknownStream`, `EventsGone`, `InvalidParams` beyond its end, `Busy`, `StoreError`."""
@@ -116,7 +116,7 @@ class InnerHub:
         hub = self._hub
 
         def is_there() -> bool:
-            return hub.view(self._session()).find(Kind.TOOL, name) is not None
+            return hub.views.of(self._session()).find(Kind.TOOL, name) is not None
 
         await wait_until(hub, lambda: is_there() or all_settled(hub), self._wait)
         if not is_there() and (unlisted := hub.catalog.unlisted(self._caller.profile, name)) is not None:

@@ -10,10 +10,31 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.events import Progressed
+from mcp_hub.types import RawJson, RawObject
 
 CEILING: Final = 1e15
 """Above it doubles have steps of more than 1/8, and `last + step` would soon not be larger than `last`."""
 _STEP: Final = 1e-6
+_NUMBERS: Final = ("progress", "total")
+_OPTIONAL: Final = ("message", "_meta")
+
+
+def progressed(params: RawObject) -> Progressed:
+    """The event of a progress notification without its token; an unreadable number is NaN."""
+    members = {name: value for name, value in params.items() if name not in _NUMBERS and not _is_unset(name, value)}
+    total = params.get("total")
+    return Progressed(_number(params["progress"]), None if total is None else _number(total), members or None)
+
+
+def _is_unset(name: str, value: RawJson) -> bool:
+    return name in _OPTIONAL and bytes(value) == b"null"
+
+
+def _number(raw: RawJson) -> float:
+    try:
+        return msgspec.json.decode(raw, type=int | float)
+    except (msgspec.DecodeError, ValueError, OverflowError):
+        return float("nan")
 
 
 class ProgressGuard:

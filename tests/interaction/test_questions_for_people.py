@@ -69,9 +69,9 @@ async def feed(peer: DashboardPeer, answers: str = "1", **options: Any) -> Respo
 async def question(peer: DashboardPeer) -> tuple[str, str]:
     """The stream and the key of the one question that is open."""
     calls = peer.app.registry.under_way
-    await until(lambda: any(one.open_questions for one in calls))
+    await until(lambda: any(one.questions.open for one in calls))
     (call,) = (own for own in (await peer.get("/state"))["live"] if own.get("questions"))
-    ((key, _),) = next(own for own in calls if own.call.id == call["id"]).open_questions.items()
+    ((key, _),) = next(own for own in calls if own.call.id == call["id"]).questions.open.items()
     return call["id"], key
 
 

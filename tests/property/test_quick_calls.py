@@ -113,7 +113,7 @@ def test_each_call_has_one_ending_and_nothing_is_left(script: list[tuple[str, in
         for record in records:
             endings = [event for event in record.log._events if isinstance(event, Completed | Failed | Cancelled)]
             assert len(endings) == 1 and record.state is CallState.ENDED
-            assert not record.open_questions
+            assert not record.questions.open
         assert not server.here and not len(registry)
 
     run(scenario)

@@ -121,10 +121,10 @@ class Streams(RuleBasedStateMachine):
 
     @rule(call=PICK, hub=PICK)
     def answer(self, call: int, hub: int) -> None:
-        asked = [(known, record.record) for known, record in self.running() if record.record.open_questions]
+        asked = [(known, record.record) for known, record in self.running() if record.record.questions.open]
         if asked:
             known, record = asked[call % len(asked)]
-            self.runs(self.hubs[hub % 2].streams.answer("p", known.id, next(iter(record.open_questions)), b"{}"))
+            self.runs(self.hubs[hub % 2].streams.answer("p", known.id, next(iter(record.questions.open)), b"{}"))
 
     @rule(call=PICK, hub=PICK)
     def cancel(self, call: int, hub: int) -> None:

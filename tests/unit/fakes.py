@@ -8,12 +8,12 @@ from typing import Any
 
 import anyio
 
-from mcp_hub.call import Call, CallChannel, Question, Upstream, WaitReason, Waits
+from mcp_hub.call import Call, CallChannel, Question, Upstream, WaitReason
 from mcp_hub.calls.handle import CallHandle, is_known
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import MethodNotFound
-from mcp_hub.events import CallEvent, Completed
+from mcp_hub.events import CallEvent, Completed, Ending
 from mcp_hub.notices import SharedLists
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import Envelope
@@ -33,21 +33,12 @@ class HandClock:
         return self.time
 
 
-class UnnotedWaits:
-    """Waits that nobody looks at."""
-
-    def begin_wait(self, reason: WaitReason) -> None:
-        pass
-
-    def end_wait(self) -> None:
-        pass
-
-
-class NotedWaits:
-    """Waits in order; None where one has ended."""
+class NotedTimes:
+    """The `reasons` of waits in order, None where one has ended; the `signs` of the upstream."""
 
     def __init__(self) -> None:
         self.reasons: list[WaitReason | None] = []
+        self.signs = 0
 
     def begin_wait(self, reason: WaitReason) -> None:
         self.reasons.append(reason)
@@ -55,9 +46,22 @@ class NotedWaits:
     def end_wait(self) -> None:
         self.reasons.append(None)
 
+    def touch(self) -> None:
+        self.signs += 1
+
+    def suspect(self) -> None:
+        raise AssertionError("nothing is doubted here")
+
+
+class NoQuestions:
+    """Questions of which none is withdrawn."""
+
+    def withdraw(self, key: str) -> None:
+        raise AssertionError("nothing is withdrawn here")
+
 
 @dataclass
-class Channel(CallChannel):
+class Channel:
     """Keeps what it is sent; its readers have caught up unless `is_behind`, its store unless `is_unkept`."""
 
     sent: list[CallEvent] = field(default_factory=list)
@@ -65,10 +69,10 @@ class Channel(CallChannel):
     is_behind: bool = False
     is_unkept: bool = False
     survives: bool = False
-    is_overdue: bool = False
     kept_calls: list[bool] = field(default_factory=list)
-    signs: int = 0
-    times: Waits = UnnotedWaits()
+    stopping: Ending | None = None
+    times: NotedTimes = field(default_factory=NotedTimes)
+    questions: NoQuestions = field(default_factory=NoQuestions)
 
     def send(self, event: CallEvent) -> None:
         self.sent.append(event)
@@ -76,15 +80,6 @@ class Channel(CallChannel):
     def ask(self, question: Question) -> str:
         self.asked.append(question)
         return f"q{len(self.asked)}"
-
-    def withdraw(self, key: str) -> None:
-        raise AssertionError("nothing is withdrawn here")
-
-    def touch(self) -> None:
-        self.signs += 1
-
-    def suspect(self) -> None:
-        raise AssertionError("nothing is doubted here")
 
     def continuable(self, how: RawJson | None) -> None:
         raise AssertionError("nothing can be continued")

@@ -70,7 +70,7 @@ class Changing:
         return Session(f"s{id(caller)}", caller, Era.HANDSHAKE, "2025-11-25", client_info={"name": name})
 
     def names(self, session: Session) -> list[str]:
-        page = json.loads(self.app.hub.list_page(session, Kind.TOOL, None))
+        page = json.loads(self.app.hub.views.page(session, Kind.TOOL, None))
         return [tool["name"] for tool in page["tools"]]
 
     async def call(self, session: Session, name: str, **arguments: Any) -> Any:
@@ -122,15 +122,15 @@ async def test_exposures_limits_and_whole_results_for_programs_hold_at_once(tmp_
         assert "find_tools" in hub.names(session) and "a_echo" not in hub.names(session)
         await hub.to(hub={"expose": "search", "clients": {"special": {"expose": "full"}}})
         assert "a_echo" in hub.names(session)
-        assert hub.app.hub._facts(session).deadline is None
+        assert hub.app.hub.views.facts(session).deadline is None
         await hub.to(hub={"clients": {"special": {"soft_deadline": "9s"}}})
         hub.names(session)
-        assert hub.app.hub._facts(session).deadline == 9
+        assert hub.app.hub.views.facts(session).deadline == 9
     async with changing(tmp_path) as hub:
         await hub.to(hub={"expose": "search", "max_result_tokens": 100})
         session = rest_session(Caller(), "s1")
         assert {"a_echo", "a_hold"} <= set(hub.names(session))
-        assert hub.app.hub._facts(session).result_tokens == 0
+        assert hub.app.hub.views.facts(session).result_tokens == 0
     async with changing(tmp_path) as hub:
         assert hub.app.operations.applier.current.limits["a"][0].silence == 1800
         await hub.to(defaults={"timeout": "5s"}, servers={"a": LOCAL, "b": {**LOCAL, "timeout": "7s"}})

@@ -51,10 +51,10 @@ class Operators:
     def _decline(self) -> None:
         self._leaving = None
         for record in list(self._under_way()):
-            for key, question in list(record.open_questions.items()):
+            for key, question in list(record.questions.open.items()):
                 if not record.call.asks_client(question.method, question.params):
                     message = f"{question.method}: the client cannot be asked, and the people at the hub have left"
-                    record.answer(key, MethodNotFound(message))
+                    record.questions.answer(key, MethodNotFound(message))
 
 
 class Seen(msgspec.Struct, frozen=True):

@@ -127,12 +127,12 @@ class RecentCalls:
         return CallSummary(
             id=record.call.id, server=record.call.upstream, name=hide_head(exported_name(record.call), _TEXT),
             method=record.call.method, principal=shown_principal(record.call.principal),
-            status="waiting" if wait is not None else "input_required" if record.open_questions else "working",
+            status="waiting" if wait is not None else "input_required" if record.questions.open else "working",
             at=round(wall_time() - took, 1), took=0.0, client=record.call.client_name,
             stream=record.stream is not None, message="" if message is None else hide_head(message, _TEXT),
             progress=None if progress is None else progress.progress,
-            total=None if progress is None else progress.total, questions=len(record.open_questions),
-            question=next((question_text(question) for question in record.open_questions.values()), ""),
+            total=None if progress is None else progress.total, questions=len(record.questions.open),
+            question=next((question_text(question) for question in record.questions.open.values()), ""),
             waits_for="" if wait is None else wait.reason,
             waits_since=0.0 if wait is None else round(wall_time() - (now - wait.since), 1),
         )  # fmt: skip

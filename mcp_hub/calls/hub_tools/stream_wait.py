@@ -104,7 +104,7 @@ class _Relay:
 
     def _late(self, key: str, outcome: RawJson | RpcError) -> None:
         if (record := self._stream.record) is not None:
-            record.answer(key, outcome)
+            record.questions.answer(key, outcome)
 
     def _answered(self, key: str, outcome: RawJson | RpcError) -> None:
         if self._open.pop(key, None) is not None:
@@ -114,7 +114,7 @@ class _Relay:
     def _withdraw(self, key: str) -> None:
         channel_key = self._open.pop(key, None)
         if channel_key is not None:
-            self._channel.withdraw(channel_key)
+            self._channel.questions.withdraw(channel_key)
 
 
 class StreamWait:

@@ -89,8 +89,8 @@ class StreamHandle:
         row, record = self.info, self.record
         if record is None or row.status != "input_required":
             return await open_questions(self._port.table.store.log, row)
-        questions = await asked_last(self._port.table.store.log, row, record.open_questions.keys())
-        return {key: questions[key] for key in list(record.open_questions) if key in questions}
+        questions = await asked_last(self._port.table.store.log, row, record.questions.open.keys())
+        return {key: questions[key] for key in list(record.questions.open) if key in questions}
 
     async def answer(self, key: str, outcome: RawJson | RpcError) -> StreamInfo:
         """Answers a question, if it is open. Raises `UnknownStream`, `StoreError`."""

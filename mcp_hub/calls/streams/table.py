@@ -22,7 +22,7 @@ from mcp_hub.errors import Busy, Fenced, HubError, KeyTaken, RpcError, StoreErro
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.shape.stream_events import LAST_MOMENT, start_data
-from mcp_hub.stores.base import EventStore, Message
+from mcp_hub.stores.base import EventStore, Message, StreamLog
 from mcp_hub.types import CallId, RawJson
 
 log = get_logger(__name__)
@@ -39,6 +39,47 @@ _HEARD_LOOK: Final = 0.01
 """Seconds for an answer to reach its call at another hub, and between looks."""
 
 
+class _ForeignStreams:
+    """Streams of other processes that are followed here, one object for all readers."""
+
+    def __init__(self, log: StreamLog) -> None:
+        self._log = log
+        self._streams: WeakValueDictionary[CallId, Stream] = WeakValueDictionary()
+
+    @property
+    def followed(self) -> list[Stream]:
+        return [stream for stream in self._streams.values() if stream.readers and not stream.row.has_ended]
+
+    def add(self, stream: Stream) -> None:
+        self._streams[stream.row.id] = stream
+
+    def shared(self, row: StreamInfo) -> Stream:
+        """The stream as of `row`; a new one for one that has failed."""
+        stream = self._streams.get(row.id)
+        if stream is None or stream.failed is not None:
+            stream = self._streams[row.id] = Stream(row, self._log)
+        else:
+            stream.committed(row)
+        return stream
+
+    def settled(self, row: StreamInfo) -> None:
+        """Takes the last row of a stream that was taken over."""
+        if (stream := self._streams.get(row.id)) is not None:
+            stream.committed(row)
+
+    async def refresh(self, stream: Stream, problems: list[HubError]) -> None:
+        """Reads what is new; a failure is one more of the `problems`."""
+        try:
+            row = await (self._log.find(stream.row.id) if stream.behind else read_on(stream))
+        except HubError as problem:
+            problems.append(problem)
+            return
+        if row is None:
+            stream.fail(UnknownStream())
+        elif (row.epoch, row.last, row.status) != (stream.row.epoch, stream.row.last, stream.row.status):
+            stream.committed(row)
+
+
 class StreamTable:
     """The table. `go_on` continues a lost hub's call; without it the stream ends."""
 
@@ -47,9 +88,8 @@ class StreamTable:
         self.clock = clock
         self.limits = limits
         self._owned: dict[CallId, StreamWriter] = {}
-        self._foreign: WeakValueDictionary[CallId, Stream] = WeakValueDictionary()
-        """One object for all readers here."""
-        self._takeover = Takeover(store, go_on, self._inherited)
+        self._foreign = _ForeignStreams(store.log)
+        self._takeover = Takeover(store, go_on, self._foreign.settled)
         self._inbox = Inbox(store.inbox)
         self._detached: Counter[str] = Counter()
         self._idle: anyio.Event | None = None
@@ -154,7 +194,7 @@ class StreamTable:
         if isinstance(writer.error, Fenced | KeyTaken):
             writer.record.cancel("its stream belongs to another hub now")
         if writer.error is None or isinstance(writer.error, Fenced):  # with any other it continues without being kept
-            self._foreign[call.id] = writer.stream  # readers need no second one
+            self._foreign.add(writer.stream)  # readers need no second one
 
     # -- streams of anybody ---------------------------------------------------------------------------------------
 
@@ -186,14 +226,7 @@ class StreamTable:
 
     def _shared(self, row: StreamInfo) -> Stream:
         writer = self._owned.get(row.id)
-        if writer is not None:
-            return writer.stream
-        stream = self._foreign.get(row.id)
-        if stream is None or stream.failed is not None:
-            stream = self._foreign[row.id] = Stream(row, self.store.log)
-        else:
-            stream.committed(row)
-        return stream
+        return self._foreign.shared(row) if writer is None else writer.stream
 
     def follow(self, stream: Stream, wake: Callable[[], None], after: int) -> StreamReader:
         """A client's reader. Raises `EventsGone`, `InvalidParams`, `Busy`, `StoreError`."""
@@ -202,7 +235,7 @@ class StreamTable:
         if writer is not None:
             writer.absence.end()
         else:
-            self.store.inbox.moved([stream.row for stream in self._followed])  # which watches it from now on
+            self.store.inbox.moved([stream.row for stream in self._foreign.followed])  # which watches it from now on
         return reader
 
     async def cancel(self, principal: str, id_: str, reason: str) -> StreamInfo:
@@ -222,7 +255,7 @@ class StreamTable:
         row = (await self.open(principal, id_)).row
         writer = self._owned.get(row.id)
         if writer is not None:
-            writer.record.answer(key, outcome)
+            writer.record.questions.answer(key, outcome)
             if self.store.replicas is not None:
                 await writer.committed()  # who asks another hub next must not see the question
         elif not row.has_ended:
@@ -249,7 +282,7 @@ class StreamTable:
                 try:
                     if now >= next_touch:
                         next_touch = now + _TOUCH
-                        for stream in self._followed:  # a call that somebody reads continues
+                        for stream in self._foreign.followed:  # a call that somebody reads continues
                             await self._touch(stream.row.id)
                     if now >= next_orphans:
                         next_orphans = now + self.store.leases.interval
@@ -268,15 +301,11 @@ class StreamTable:
                         problem = repr(error)
                         log.exception("store_unreadable", reason=ascii(problem))
                 self._end_orphans(self.clock.now())
-                is_asked = (self._followed or self._owned) and self.store.replicas is None  # they ring
+                is_asked = (self._foreign.followed or self._owned) and self.store.replicas is None  # they ring
                 await self.store.inbox.wait(_NEWS if is_asked else _IDLE)
 
-    @property
-    def _followed(self) -> list[Stream]:
-        return [stream for stream in self._foreign.values() if stream.readers and not stream.row.has_ended]
-
     async def _look(self) -> None:
-        followed = self._followed
+        followed = self._foreign.followed
         moved = self.store.inbox.moved([stream.row for stream in followed])
         if not (followed or self._owned):
             return
@@ -288,21 +317,10 @@ class StreamTable:
         async with anyio.create_task_group() as tasks:  # a store on a server answers them together
             for stream in followed:
                 if stream.row.id in moved:
-                    tasks.start_soon(self._refresh, stream, problems)
+                    tasks.start_soon(self._foreign.refresh, stream, problems)
         if problems:
             raise problems[0]
         self._inbox.settle()
-
-    async def _refresh(self, stream: Stream, problems: list[HubError]) -> None:
-        try:
-            row = await (self.store.log.find(stream.row.id) if stream.behind else read_on(stream))
-        except HubError as problem:
-            problems.append(problem)
-            return
-        if row is None:
-            stream.fail(UnknownStream())
-        elif (row.epoch, row.last, row.status) != (stream.row.epoch, stream.row.last, stream.row.status):
-            stream.committed(row)
 
     def _take(self, message: Message) -> None:
         writer = self._owned.get(message.stream)
@@ -321,7 +339,7 @@ class StreamTable:
         except ValueError as problem:
             log.warning("message_dropped", stream=message.stream, reason=str(problem))
         else:
-            writer.record.answer(answer.key, answer.outcome)
+            writer.record.questions.answer(answer.key, answer.outcome)
 
     async def _inherit(self) -> None:
         for row in await self.store.leases.orphans():
@@ -333,10 +351,6 @@ class StreamTable:
     async def _touch(self, id_: CallId) -> None:
         with suppress(StoreError):  # there are too many messages, or the file is locked: the next one may get through
             await self.store.inbox.post(touching(id_))
-
-    def _inherited(self, row: StreamInfo) -> None:
-        if (stream := self._foreign.get(row.id)) is not None:
-            stream.committed(row)
 
     def _end_orphans(self, now: float) -> None:
         for writer in list(self._owned.values()):

@@ -3,7 +3,7 @@
 Events pass these bounded stations:
 
     log → coalescer   8192 events or 1 MiB; the rest stays in the log
-    → `_taken`        due events, in final order
+    → intake          due events, in final order
     → `_batch`        up to 4096 events, numbered and encoded; one append at a time
     → store, readers  after the store's confirmation
 
@@ -92,6 +92,49 @@ class _WriterOwner(Protocol):
         """The writer is over."""
 
 
+class _Intake:
+    """Events between the log and the next append: unread, merged, and taken in final order."""
+
+    __slots__ = ("_coalescer", "_reader", "_taken")
+
+    def __init__(self, reader: Reader, taken: Sequence[CallEvent]) -> None:
+        self._reader = reader
+        self._coalescer: Coalescer | None = None  # most streams say nothing for long
+        self._taken = taken
+
+    def collect(self, at: float, *, is_eager: bool) -> None:
+        """Reads the log; merges nothing if `is_eager`."""
+        if self._coalescer is None:
+            if not self._reader.has_more:
+                return
+            self._coalescer = Coalescer()
+        self._coalescer.collect(_slices(self._reader), at, is_eager=is_eager)
+
+    @property
+    def due(self) -> float | None:
+        """The time of the next merged event."""
+        return None if self._coalescer is None else self._coalescer.due
+
+    @property
+    def has_taken(self) -> bool:
+        return bool(self._taken)
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self._taken) or self._reader.has_more or self.due is not None
+
+    def take(self, at: float, *, is_new: bool) -> list[CallEvent]:
+        """The events of the next append; those that are due join the first one of a stream that `is_new`."""
+        waiting = self._taken
+        if self._coalescer is not None and (is_new or not waiting):
+            waiting = [*waiting, *self._coalescer.take(at)]
+        self._taken = waiting[_MOST:] or ()
+        return list(waiting[:_MOST])
+
+    def close(self) -> None:
+        self._reader.close()
+
+
 class StreamWriter:
     """The owner's side of one stream.
 
@@ -99,8 +142,8 @@ class StreamWriter:
     """
 
     __slots__ = (
-        "_batch", "_coalescer", "_is_due", "_owner", "_reader", "_resumption", "_start", "_state", "_status", "_taken",
-        "_timer", "_unread", "_waiters", "absence", "error", "is_detached", "record", "stream",
+        "_batch", "_intake", "_is_due", "_owner", "_resumption", "_start", "_state", "_status", "_timer", "_unread",
+        "_waiters", "absence", "error", "is_detached", "record", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -120,8 +163,6 @@ class StreamWriter:
         self._owner = owner
         self._start = start
         self._state = _WriterState.OVER if is_over else _WriterState.NEW if start is not None else _WriterState.IDLE
-        self._coalescer: Coalescer | None = None  # most streams say nothing for long
-        self._taken: Sequence[CallEvent] = (Started(),) if start is not None else ()  # what the next append begins with
         self._batch: _Batch | None = None
         self._resumption = None if start is not None else record.resumption  # as the row has it
         self._status: CallStatus | None = None if start is not None else CallStatus.WORKING
@@ -130,7 +171,8 @@ class StreamWriter:
         self._waiters: tuple[Callable[[], None], ...] = ()
         self._timer: aio.Timer | None = None
         if not is_over:
-            self._reader = record.log.reader(self.wake, _STARTED)
+            begin = (Started(),) if start is not None else ()
+            self._intake = _Intake(record.log.reader(self.wake, _STARTED), begin)
             aio.call_soon(self._pump)
 
     @property
@@ -201,29 +243,20 @@ class StreamWriter:
 
     def _collect(self, now: float) -> None:
         self._unread = 0
-        coalescer, reader = self._coalescer, self._reader
-        if coalescer is None:
-            if not reader.has_more:
-                return
-            coalescer = self._coalescer = Coalescer()
         keeps_up = self.stream.behind <= _BEHIND or now < self.absence.followed_until
-        coalescer.collect(_slices(reader), now, is_eager=keeps_up or bool(self._waiters))
+        self._intake.collect(now, is_eager=keeps_up or bool(self._waiters))
 
     # -- from the coalescer to the store
 
     def _flush(self, now: float) -> None:
-        due, is_news = self._due, self._has_news
-        if is_news or self._taken:
-            due = now
+        intake, is_news = self._intake, self._has_news
+        due = now if is_news or intake.has_taken else intake.due
         if due is None:
             return
         if due > now:
             self._timer = aio.call_later(due - now, self._pump)
             return
-        waiting = self._taken
-        if self._coalescer is not None and (self._state is _WriterState.NEW or not waiting):
-            waiting = [*waiting, *self._coalescer.take(now)]
-        events, self._taken = list(waiting[:_MOST]), waiting[_MOST:] or ()
+        events = intake.take(now, is_new=self._state is _WriterState.NEW)
         leaves = bool(events) and self._may_leave(events[-1])
         if leaves:
             events.pop()
@@ -231,7 +264,7 @@ class StreamWriter:
             self._append(events, is_news=is_news, is_last=leaves)
         elif leaves:
             self._end()
-        elif (later := self._due) is not None:  # progress that may be replaced yet
+        elif (later := intake.due) is not None:  # progress that may be replaced yet
             self._timer = aio.call_later(max(later - now, 0), self._pump)
 
     def _may_leave(self, last: CallEvent) -> bool:
@@ -319,13 +352,8 @@ class StreamWriter:
         self._notify()
 
     @property
-    def _due(self) -> float | None:
-        return None if self._coalescer is None else self._coalescer.due
-
-    @property
     def _has_more(self) -> bool:
-        is_waiting = bool(self._taken) or self._reader.has_more or self._due is not None
-        return is_waiting or self._has_news
+        return self._intake.has_more or self._has_news
 
     @property
     def _has_news(self) -> bool:
@@ -337,7 +365,7 @@ class StreamWriter:
             self._timer.cancel()
             self._timer = None
         self.record.is_written()
-        self._reader.close()
+        self._intake.close()
         self._notify()
         self._owner.written(self)
 

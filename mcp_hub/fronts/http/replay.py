@@ -97,7 +97,7 @@ def _key_in(row: StreamInfo) -> int | str | None:
 class StreamReplay(CallResponder):
     """A stored stream's messages. `questions`: open as of `row`; `pass_on` gets the answers."""
 
-    __slots__ = ("_last_stored", "_remote")
+    __slots__ = ("_remote",)
 
     def __init__(
         self,
@@ -109,8 +109,7 @@ class StreamReplay(CallResponder):
         pass_on: Callable[[str, RawJson | RpcError], None],
     ) -> None:
         origin = Origin.stored(row)
-        self._remote = hub.remote_call(origin.call(row, session), questions, pass_on)
-        self._last_stored = row.last
+        self._remote = hub.remote_call(origin.call(row, session), questions, pass_on, last=row.last)
         super().__init__(
             hub=hub, id_=bytes(origin.id), session=session, call=self._remote, token=origin.token, wake=nobody,
             asking=asking,
@@ -120,6 +119,6 @@ class StreamReplay(CallResponder):
         self._questions.remember(withdrawn)
 
     def _frame(self, seq: int, event: CallEvent) -> bytes | None:
-        if isinstance(event, InputRequired) and seq > self._last_stored:
-            self._remote.opened(event.key)
+        if isinstance(event, InputRequired):
+            self._remote.opened(event.key, seq)
         return super()._frame(seq, event)

@@ -119,7 +119,7 @@ class ModernHttp:
     ) -> None:
         """Checks against the listed schema, if any."""
         name = body.get("name")
-        entry = self._hub.view(session).find(Kind.TOOL, name) if isinstance(name, str) else None
+        entry = self._hub.views.of(session).find(Kind.TOOL, name) if isinstance(name, str) else None
         if entry is None or not entry.has_header_params:
             return
         schema = msgspec.json.decode(entry.raw).get("inputSchema")

@@ -144,12 +144,12 @@ class Binding:
                 return self._introduction(session)
 
     def _is_settled(self, session: Session, kind: Kind | None = None) -> bool:
-        return self._hub.catalog.is_settled(self._hub.client_kind(session), kind, session.offer.came)
+        return self._hub.catalog.is_settled(self._hub.views.client_kind(session), kind, session.offer.came)
 
     async def _settled(
         self, session: Session, answer: Callable[[], bytes | CallHandle], kind: Kind | None = None
     ) -> bytes | CallHandle:
-        await self._hub.catalog.settled(self._hub.client_kind(session), kind, session.offer.came)
+        await self._hub.catalog.settled(self._hub.views.client_kind(session), kind, session.offer.came)
         return answer()
 
     async def _listed(self, server: str, answer: Callable[[], bytes | CallHandle]) -> bytes | CallHandle:
@@ -166,7 +166,7 @@ class Binding:
 
     def _list(self, session: Session, kind: Kind, params: RawObject) -> Reply:
         cursor = _decoded(params, _Page, "params.cursor").cursor or None  # an empty one is the first page's
-        page = partial(self._hub.list_page, session, kind, cursor)
+        page = partial(self._hub.views.page, session, kind, cursor)
         return page() if self._is_settled(session, kind) else Deferred(self._settled(session, page, kind))
 
     def _subscription(self, session: Session, method: str, params: RawObject) -> Reply:
@@ -309,7 +309,7 @@ def _skill_result(
 ) -> bytes | CallHandle:
     """A server need not list every skill: else call it."""
     uri = _uri("skills/get", params)
-    view = hub.view(session)
+    view = hub.views.of(session)
     entry = view.find(Kind.SKILL, uri)
     if entry is None:
         return hub.call(session, "skills/get", params, meta, info=info)
@@ -321,7 +321,7 @@ def _skill_result(
 def _directory_result(
     hub: HubPort, session: Session, params: RawObject, meta: RequestMeta, info: MakeInfo | None
 ) -> bytes | CallHandle:
-    view = hub.view(session)
+    view = hub.views.of(session)
     result = view.resources.directory(_uri("resources/directory/read", params), view.entries(Kind.SKILL))
     return hub.call(session, "resources/directory/read", params, meta, info=info) if result is None else result
 

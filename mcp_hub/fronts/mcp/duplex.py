@@ -381,7 +381,7 @@ class Duplex:
         if responder.token is None:
             self._end(key, responder)
         else:
-            gap = self._hub.client_kind(responder.session).result_gap
+            gap = self._hub.views.client_kind(responder.session).result_gap
             self._held_answers.send(gap, partial(self._end, key, responder))
 
     def _end(self, key: int | str, responder: CallResponder) -> None:

@@ -76,7 +76,7 @@ class Announcer:
         self._lists.update(lists)
 
     def _digests(self) -> dict[Kind, int]:
-        return {kind: self._hub.list_digest(self._session, kind) for kind in Kind}
+        return {kind: self._hub.views.digest(self._session, kind) for kind in Kind}
 
     def _changed(self, lists: dict[Kind, int]) -> Iterator[bytes]:
         methods = {list_changed(kind): None for kind, digest in lists.items() if digest != self._lists[kind]}
@@ -93,7 +93,7 @@ class Announcer:
     def _exported_uri(self, origin: Origin, subscribed: str, uri: str) -> str | None:
         """The client's URI of a resource; None if it may not read it."""
         server, original = origin
-        view = self._hub.view(self._session)
+        view = self._hub.views.of(self._session)
         if uri != original or view.resolve_uri(subscribed) != origin:
             subscribed = view.exported_uri(server, uri)
         return subscribed if view.resolve_uri(subscribed) == (server, uri) else None

@@ -97,7 +97,7 @@ class _RestLists:
         server, top = request.query_params.get("server"), request.count("top", 0, _MOST_TOP) or None
         await self._hub.catalog.settled()
         try:
-            return answer(await self._hub.token_account(request.caller, client, server, top))
+            return answer(await self._hub.views.token_account(request.caller, client, server, top))
         except ConfigError as problem:
             raise Problem(400, "unknown_client", str(problem)) from None
 

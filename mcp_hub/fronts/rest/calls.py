@@ -202,7 +202,7 @@ class RestCalls:
                 return joined
             key = None  # an equal name of another server
         call = hub.call(session, mcp_request.method, mcp_request.params, mcp_request.meta, in_place=False)
-        return await hub.begin_stream(call, key, digest)  # what is acknowledged is not lost
+        return await call.begin_stream(key, digest)  # what is acknowledged is not lost
 
     async def _settled(self, session: Session, mcp_request: _McpRequest, name: str) -> None:
         """Waits for a starting server that may have it."""
@@ -223,7 +223,7 @@ class RestCalls:
         return session.caller.profile is not None and not self._is_known(session, mcp_request, tool)
 
     def _is_known(self, session: Session, mcp_request: _McpRequest, name: str) -> bool:
-        view = self._hub.view(session)
+        view = self._hub.views.of(session)
         if mcp_request.method == "resources/read":
             return view.resolve_uri(name) is not None
         return view.find(Kind.TOOL if mcp_request.method == _CALL else Kind.PROMPT, name) is not None

@@ -45,13 +45,13 @@ class _Posted(msgspec.Struct, frozen=True):
     is_duplicate: bool = False
 
 
-class ExecutorUpstream(LocalSource):
-    """The tools of all executors. `run` watches leases and silence."""
+class ExecutorWorkers:
+    """All executors with their workers: tools, offers, posts. `run` watches leases and silence."""
 
     def __init__(
         self, name: str, changes: Notices, clock: Clock, limits: ExecutorLimits, next_epoch: NextEpoch
     ) -> None:
-        super().__init__(name, self.run)
+        self._name = name
         self._changes = changes
         self._clock = clock
         self._limits = limits
@@ -59,7 +59,11 @@ class ExecutorUpstream(LocalSource):
         self._executors: dict[tuple[str, str], Executor] = {}
         self._works: dict[str, Work] = {}
         self._ended: OrderedDict[str, tuple[Executor, Production, ref[CallChannel]]] = OrderedDict()
-        self._snapshot = self._listed()
+        self.snapshot = self._listed()
+
+    @property
+    def count(self) -> int:
+        return len(self._executors)
 
     def register(self, principal: str, executor_id: str, tools: Sequence[RawJson], lease: float = 60.0) -> int:
         """Registers a worker for 5 to 3,600 seconds and returns its epoch. Raises `Rejected`.
@@ -79,7 +83,7 @@ class ExecutorUpstream(LocalSource):
             self._lose(work, "was registered again")
         executor.register(epoch, named, lease, self._clock.now())
         self._publish()
-        log.info("executor_registered", upstream=self.name, executor=executor_id, epoch=epoch)
+        log.info("executor_registered", upstream=self._name, executor=executor_id, epoch=epoch)
         return epoch
 
     def _executor(self, key: tuple[str, str], named: dict[str, bytes]) -> Executor:
@@ -160,14 +164,14 @@ class ExecutorUpstream(LocalSource):
         taken = production.receive(post, epoch)
         if taken is None or work is None:
             return _Posted(production.credit, is_duplicate=True)
-        work.channel.touch()
+        work.channel.times.touch()
         for event in taken.events:
             if isinstance(event, InputRequired):
                 work.ask(event, self._clock)
             else:
                 work.channel.send(event)
         if taken.ending is not None:
-            self._finish(work, taken.ending.error if isinstance(taken.ending, Failed) else taken.ending)
+            self.finish(work, taken.ending.error if isinstance(taken.ending, Failed) else taken.ending)
         return _Posted(production.credit)
 
     async def run(self) -> None:
@@ -194,7 +198,7 @@ class ExecutorUpstream(LocalSource):
         return executor
 
     def _drop(self, executor: Executor, why: str) -> None:
-        log.info("executor_gone", upstream=self.name, executor=executor.key[1], reason=why)
+        log.info("executor_gone", upstream=self._name, executor=executor.key[1], reason=why)
         for work in [*executor.fetched.values(), *executor.waiting.values()]:
             self._lose(work, why)
         del self._executors[executor.key]
@@ -203,23 +207,24 @@ class ExecutorUpstream(LocalSource):
 
     def _publish(self) -> None:
         fresh = self._listed()
-        if fresh != self._snapshot:
-            self._snapshot = fresh
+        if fresh != self.snapshot:
+            self.snapshot = fresh
             self._changes.bump()
 
     def _listed(self) -> Snapshot:
         ordered = sorted(self._executors.values(), key=lambda executor: executor.key[::-1])
         tools = tuple(tool for executor in ordered for tool in executor.tools.values())
-        return Snapshot(self.name, Era.HANDSHAKE, {Kind.TOOL: tools}, capabilities={"tools": {}, "logging": {}})
+        return Snapshot(self._name, Era.HANDSHAKE, {Kind.TOOL: tools}, capabilities={"tools": {}, "logging": {}})
 
     def _lose(self, work: Work, why: str) -> None:
         """A call that was not fetched has certainly not run."""
         id_ = work.executor.key[1]
         outcome = {"outcome": "unknown"} if work.offer.tool_call_id in work.executor.fetched else {}
-        data: JsonObject = {"upstream": {"server": self.name}, "executor": id_, **outcome}
-        self._finish(work, ExecutorLost(f'Executor "{id_}" of tool "{work.offer.name}" {why}.', data=data))
+        data: JsonObject = {"upstream": {"server": self._name}, "executor": id_, **outcome}
+        self.finish(work, ExecutorLost(f'Executor "{id_}" of tool "{work.offer.name}" {why}.', data=data))
 
-    def _finish(self, work: Work, outcome: Completed | RpcError) -> None:
+    def finish(self, work: Work, outcome: Completed | RpcError) -> None:
+        """Ends a call; a worker that has fetched it may still post, in vain."""
         id_ = work.offer.tool_call_id
         del self._works[id_]
         if work.finish(outcome):
@@ -227,23 +232,11 @@ class ExecutorUpstream(LocalSource):
             if len(self._ended) > self._limits.ended:
                 self._ended.popitem(last=False)
 
-    async def call(self, call: Call, channel: CallChannel) -> Completed:
-        """Queues the call and waits for its end. Raises `ExecutorLost` and `Busy`."""
-        work = self._accept(call, channel)
-        try:
-            await work.finished.wait()
-        finally:
-            if not work.finished.is_set():
-                self._finish(work, CANCELLED)
-        if isinstance(work.outcome, Completed):
-            return work.outcome
-        raise work.outcome
-
-    def _accept(self, call: Call, channel: CallChannel) -> Work:
-        tool = self.tool_of(call)
+    def accept(self, tool: str, call: Call, channel: CallChannel) -> Work:
+        """Queues a call of this tool for its worker. Raises `UnknownEntry`, `InvalidParams` and `Busy`."""
         executor = next((candidate for candidate in self._executors.values() if tool in candidate.tools), None)
         if executor is None:
-            raise UnknownEntry(f'server "{self.name}" does not have a tool "{tool}".')
+            raise UnknownEntry(f'server "{self._name}" does not have a tool "{tool}".')
         arguments = call.params.get("arguments", msgspec.Raw(b"{}"))
         if raw_object(arguments) is None:
             raise InvalidParams(f'The arguments of "{tool}" have to be an object.')
@@ -262,11 +255,33 @@ class ExecutorUpstream(LocalSource):
         channel.times.begin_wait(f'executor "{executor.key[1]}" to fetch it')
         return work
 
+
+class ExecutorUpstream(LocalSource):
+    """The tools of all executors. `workers` are theirs."""
+
+    def __init__(
+        self, name: str, changes: Notices, clock: Clock, limits: ExecutorLimits, next_epoch: NextEpoch
+    ) -> None:
+        self.workers = ExecutorWorkers(name, changes, clock=clock, limits=limits, next_epoch=next_epoch)
+        super().__init__(name, self.workers.run)
+
+    async def call(self, call: Call, channel: CallChannel) -> Completed:
+        """Queues the call and waits for its end. Raises `ExecutorLost` and `Busy`."""
+        work = self.workers.accept(self.tool_of(call), call, channel)
+        try:
+            await work.finished.wait()
+        finally:
+            if not work.finished.is_set():
+                self.workers.finish(work, CANCELLED)
+        if isinstance(work.outcome, Completed):
+            return work.outcome
+        raise work.outcome
+
     def status(self) -> UpstreamStatus:
-        return UpstreamStatus(self.name, UpstreamState.READY, f"executors: {len(self._executors)}", Era.HANDSHAKE)
+        return UpstreamStatus(self.name, UpstreamState.READY, f"executors: {self.workers.count}", Era.HANDSHAKE)
 
     def snapshot(self) -> Snapshot:
-        return self._snapshot
+        return self.workers.snapshot
 
 
 def _unknown(tool_call_id: str) -> Rejected:

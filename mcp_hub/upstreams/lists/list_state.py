@@ -202,12 +202,12 @@ class ListState:
         now, reads = anyio.current_time(), self._reads
         if kind is not Kind.SKILL and reads.ages.take_due(kind, now, self._limits().max_age, ttl, is_new=is_new):
             reads.aged.add(kind)
-            peer.list_changes.announce(())
+            peer.messages.list_changes.announce(())
 
     def doubt(self, peer: Peer, kind: Kind) -> None:
         """Reads the list again, with growing pauses: the server did not know an entry."""
         self._doubt("entry", {kind})
-        peer.list_changes.announce(())
+        peer.messages.list_changes.announce(())
 
     def _doubt(self, why: Doubt, kinds: set[Kind]) -> None:
         if self._reads.ages.take_doubt(why, anyio.current_time()):
@@ -251,7 +251,7 @@ class ListState:
 
     async def _merge(self, peer: Peer, kinds: set[Kind], fresh_lists: dict[Kind, Listed]) -> None:
         if late := {kind for kind, listed in fresh_lists.items() if listed.is_late}:
-            peer.list_changes.announce(late)
+            peer.messages.list_changes.announce(late)
         lists = await self._settled({kind: tuple(listed.raws) for kind, listed in fresh_lists.items()})
         hints = {kind: listed.hint for kind, listed in fresh_lists.items()}
         warnings = tuple(f"{kind.value}s: {text}" for kind, listed in fresh_lists.items() for text in listed.warnings)
@@ -320,18 +320,18 @@ class ListState:
     def _compare(self, peer: Peer, digest: str) -> None:
         if self.snapshot is not None and _digest(self.snapshot) != digest:
             self._reads.is_heard = True
-            peer.list_changes.announce(Kind)
+            peer.messages.list_changes.announce(Kind)
 
     async def _follow(self, peer: Peer, patience: float) -> None:
         pacer = _Pacer()
         while not peer.ending.closed.is_set():
-            await peer.list_changes.wait()
+            await peer.messages.list_changes.wait()
             if peer.ending.closed.is_set():
                 return
             with anyio.move_on_after(pacer.pause(anyio.current_time())):
                 await peer.ending.closed.wait()
-            kinds = peer.list_changes.take()
-            if peer.list_changes.take_missed():
+            kinds = peer.messages.list_changes.take()
+            if peer.messages.list_changes.take_missed():
                 self._doubt("stream", set(self.snapshot.lists) if self.snapshot is not None else set())
             aged, self._reads.aged = self._reads.aged - kinds, set()
             if not kinds | aged:

@@ -1,6 +1,6 @@
 """An MCP session with one server, over any wire and in either era.
 
-* `peer`: requests, calls and messages
+* `peer`: requests and calls; the messages of the server
 * `negotiation`, `era_cache`, `server_eras`: find, remember and choose the era
 * `state`: settled protocol and end of the connection
 * `callers`: attributes messages to calls; messages without a call

@@ -188,7 +188,7 @@ class Callers:
         self._signs = signs
         self._late: tuple[Call | None, int] = None, 0  # log messages that came after a call
         self._requests = requests
-        self._tasks = tasks
+        self.tasks = tasks
         self.abandoned = _AbandonedCalls()
         self._logs = logs
         self._logged: deque[tuple[int, object]] = deque(maxlen=_MOST_LOGGED)
@@ -242,11 +242,11 @@ class Callers:
         """Marks calls whose response may have been unreadable."""
         for pending in self._requests() if requests is None else requests:
             if pending.context is not None:
-                context(pending)[1].suspect()
+                context(pending)[1].times.suspect()
 
     def asker(self, message: Envelope, source: Pending | None = None) -> Asker | None:
         """The call that a message belongs to, if known."""
-        if isinstance(message.params, msgspec.Raw) and (asker := self._tasks.asker(message.params)) is not None:
+        if isinstance(message.params, msgspec.Raw) and (asker := self.tasks.asker(message.params)) is not None:
             return asker
         if source is None:
             return self._sole_asker(is_question=message.kind == "request")
@@ -321,7 +321,7 @@ class Callers:
     def _in_flight(self, *, with_tasks: bool) -> Iterable[Asker]:
         """Oldest first."""
         if with_tasks:
-            yield from self._tasks.askers()
+            yield from self.tasks.askers()
         for pending in self._requests():
             if pending.context is not None:
                 yield context(pending)

@@ -135,7 +135,7 @@ class InputQuestions:
 
     def put(self, requests: Wanted) -> None:
         for key in [key for key in self._open if key not in requests]:
-            self._channel.withdraw(self._open.pop(key))
+            self._channel.questions.withdraw(self._open.pop(key))
         self._answers = {key: answer for key, answer in self._answers.items() if key in requests}
         fresh = {key: question for key, question in requests.items() if key not in self._seen}
         for key in requests:
@@ -190,7 +190,7 @@ class InputQuestions:
     def close(self) -> None:
         while self._open:
             _, name = self._open.popitem()
-            self._channel.withdraw(name)
+            self._channel.questions.withdraw(name)
 
 
 def _declined(call: Call, method: str, error: RpcError) -> RpcError:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.errors import Busy, RpcError, UpstreamLost
-from mcp_hub.events import Completed, Log, Progressed, reason_of_client
+from mcp_hub.events import Completed, Log, reason_of_client
 from mcp_hub.masking import hide
 from mcp_hub.protocol.capabilities import to_modern
 from mcp_hub.protocol.definitions.messages import repaired_notice, repaired_params
@@ -24,6 +24,7 @@ from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, objec
 from mcp_hub.protocol.jsonrpc.repair import Placeholder
 from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
 from mcp_hub.protocol.notifications import ACKNOWLEDGED, CANCELLED, ROOTS_CHANGED, UPDATED, list_changed
+from mcp_hub.protocol.progress import progressed
 from mcp_hub.protocol.shape.produced import of_server
 from mcp_hub.protocol.shape.questions import QUESTIONS, may_ask
 from mcp_hub.protocol.shape.results import begins, is_complete
@@ -51,50 +52,166 @@ _CHANGED: Final = {
     list_changed(Kind.PROMPT): (Kind.PROMPT,),
     list_changed(Kind.RESOURCE): (Kind.RESOURCE, Kind.TEMPLATE, Kind.SKILL),
 }
-_OPTIONAL: Final = ("message", "_meta")
 _ON_LISTEN: Final = frozenset({UPDATED, ACKNOWLEDGED, CANCELLED})
 
 
-class Peer(WireHandler):
-    """The client side of one connection over the wire from `connect`. `info` is the negotiated protocol.
+class PeerMessages(WireHandler):
+    """Takes the messages of a server over the wire from `connect`: questions, notifications, noise, the end.
 
-    `is_remote`: tasks outlive the connection, and modern arguments also travel in headers. `is_interactive`: the server
-    has asked its callers.
+    `count` is that of all. `is_interactive`: the server has asked its callers.
     """
 
     def __init__(
-        self, name: str, connect: "Callable[[Peer], Wire]", info: PeerInfo = NOT_SETTLED,
+        self, name: str, connect: "Callable[[PeerMessages], Wire]", callers: Callers, ending: PeerEnding,
+        elicitations: Elicitations, observer: Observer | None,
+    ) -> None:  # fmt: skip
+        self.count = 0
+        self.is_interactive = False
+        self.list_changes = ListChanges()
+        self.strays = StrayMessages(name)
+        self._callers = callers
+        self._ending = ending
+        self._elicitations = elicitations
+        self._observer = observer
+        self.wire = connect(self)
+        self._open_requests = OpenRequests(
+            send=self.wire.send, noted=elicitations.note_question, calls=callers.may_ask, find=callers.asker,
+            other_call=callers.other_asker,
+        )  # fmt: skip
+
+    def on_request(self, message: Envelope, source: Pending | None = None) -> None:
+        """Takes a question or ping."""
+        self.count += 1
+        id_ = message.usable_id
+        if id_ is None:
+            self._take_nameless(message, source)
+        if id_ is None or self.wire.is_congested:
+            return  # a server that asks without reading gets no answers to pile up
+        if message.method == "ping":
+            self.wire.send(envelope.result_frame(id_, b"{}"))
+            return
+        if source is None:  # on a stream of its own a question says whose it is
+            self.is_interactive |= self._callers.any_in_flight()
+        self._open_requests.take(message, self._callers.asker(message, source), may_wait=source is None)
+
+    def _take_nameless(self, message: Envelope, source: Pending | None) -> None:
+        """Its call may wait forever."""
+        refusal = self.strays.nameless(message.method)
+        if refusal is not None and not self.wire.is_congested:
+            self.wire.send(envelope.error_frame(None, refusal.encoded()))
+        if message.method in QUESTIONS:
+            self._callers.suspect(None if source is None else [source])
+
+    def on_notification(self, message: Envelope, source: Pending | None = None) -> None:
+        """Takes a notification of any kind."""
+        self.count += 1
+        method = message.method
+        if method == "notifications/progress":
+            self._progress(message)
+        elif method == "notifications/message":
+            self._log_message(message, source)
+        elif method == "notifications/cancelled" and isinstance(message.params, msgspec.Raw):
+            self._open_requests.withdraw(message.params)
+        elif method == _FINISHED and isinstance(message.params, msgspec.Raw):
+            session = self._elicitations.finished(message.params)
+            if session is not None and self._observer is not None:
+                params = repaired_notice(_FINISHED, message.params)
+                self._observer.on_message(session, envelope.notification_frame(_FINISHED, params))
+        elif method in _CHANGED:
+            self.list_changes.announce(_CHANGED[method])
+        if method in _ON_LISTEN and self._observer is not None:
+            self._observer.on_notice(method, raw_object(message.params) or {})
+
+    def _progress(self, message: Envelope) -> None:
+        params = raw_object(message.params)
+        if not params or PROGRESS_TOKEN not in params or "progress" not in params:
+            return
+        key = envelope.number_key(bytes(params.pop(PROGRESS_TOKEN)))
+        if key is None:
+            return
+        pending = self.wire.requests.pending.get(key)
+        asker = (
+            context(pending)
+            if pending is not None and pending.context is not None
+            else self._callers.tasks.reporter(key)
+        )
+        if asker is None:
+            return  # an unknown token, or a call that has ended
+        if (meta := params.get("_meta")) is not None and (events := of_server(meta)) is not None:
+            for event in events:
+                asker[1].send(event)
+                if isinstance(event, Log):
+                    self._callers.logged(key, event)
+            return
+        asker[1].send(progressed(params))
+
+    def _log_message(self, message: Envelope, source: Pending | None) -> None:
+        if message.params is Unset or not (sent := raw_object(message.params)):
+            return
+        params = repaired_params(message.method, sent)
+        read = message.params if params is sent else msgspec.Raw(envelope.object_bytes(params))
+        level = envelope.read_as(params["level"], str) if "level" in params else None
+        if level is None or self._callers.log(level, message.with_params(read), source):
+            return
+        session = self._callers.late_listener(level) if source is None else None
+        if session is not None and self._observer is not None:
+            self._observer.on_message(session, envelope.notification_frame("notifications/message", read))
+        else:
+            self.strays.log(level, params)
+
+    def on_late_answer(self, id_: int) -> None:
+        self.count += 1
+        self._callers.abandoned.answered(id_)
+
+    def on_bad_line(self, bad: BadMessage, line: bytes, source: Pending | None = None) -> None:
+        key = envelope.id_key(bad.id) if bad.id is not None else None
+        is_of_one = type(key) is int and self.wire.requests.was_asked(key)  # which has its answer
+        if self.strays.unreadable(bad, line) and not is_of_one:
+            self._callers.suspect(None if source is None else [source])
+
+    def on_closed(self, reason: str, code: str) -> None:
+        self._ending.close(Cause(code, hide(reason)))
+        self._open_requests.close()
+        self.list_changes.announce(())
+
+
+class Peer:
+    """The client side of one connection over the wire from `connect`. `info` is the negotiated protocol.
+
+    `is_remote`: tasks outlive the connection, and modern arguments also travel in headers.
+    """
+
+    def __init__(
+        self, name: str, connect: "Callable[[PeerMessages, Peer], Wire]", info: PeerInfo = NOT_SETTLED,
         observer: Observer | None = None, *, is_remote: bool = False,
     ) -> None:  # fmt: skip
         self.name = name
         self.info = info
         self.ending = PeerEnding(is_explained=is_remote)
-        self.message_count = 0
         self.signs = SignsOfLife()
-        self.list_changes = ListChanges()
         self.tasks = ServerTasks(outlive=is_remote)
-        self.strays = StrayMessages(name)
         self.mirrors: Mirrors | None = None
-        self.is_interactive = False
-        self._observer = observer
+        self._answer_count = 0
         self._elicitations = Elicitations()
         self._last_envelope: tuple[JsonObject | None, str | None, PeerInfo | None, RawObject] = None, None, None, {}
         logs = ServerLogs() if observer is None else observer.logs
         self.callers = Callers(
             lambda: self.wire.requests.pending.values(), self.tasks, self.signs, logs, is_ordered=not is_remote
         )
-        self._open_requests = OpenRequests(
-            send=lambda frame: self.wire.send(frame), noted=self._elicitations.note_question,
-            calls=self.callers.may_ask, find=self.callers.asker, other_call=self.callers.other_asker,
+        self.messages = PeerMessages(
+            name=name, connect=lambda messages: connect(messages, self), callers=self.callers, ending=self.ending,
+            elicitations=self._elicitations, observer=observer,
         )  # fmt: skip
-        self.wire = connect(self)
+        self.wire = self.messages.wire
+
+    @property
+    def message_count(self) -> int:
+        return self._answer_count + self.messages.count
 
     def settle(self, info: PeerInfo) -> PeerInfo:
         self.info = info = replace(info, declares=self.info.declares)
         self.mirrors = Mirrors() if not self.callers.is_ordered and info.era is MODERN else None
         return info
-
-    # -- requests of the hub --------------------------------------------------------------------------------------
 
     def send(self, method: str, params: RawObject | None = None, capabilities: JsonObject | None = None) -> Pending:
         """Sends a request of the hub. Raises `UpstreamLost`."""
@@ -124,7 +241,7 @@ class Peer(WireHandler):
         except UpstreamLost as exc:
             self.signs.failed(Cause(str(exc.about_upstream.get("code", "connection_lost")), exc.message))
             raise
-        self.message_count += 1
+        self._answer_count += 1
         self.signs.take(message, call)
         return message
 
@@ -151,8 +268,6 @@ class Peer(WireHandler):
         data = {"server": self.name} if code is None else {"server": self.name, "code": code}
         text = f'server "{self.name}" lost its connection: {reason}'
         return UpstreamLost(text, data={"upstream": data, "outcome": "unknown"})
-
-    # -- calls --------------------------------------------------------------------------------------------------
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         """Relays one call with the server's questions; a `CallHandler`.
@@ -200,7 +315,7 @@ class Peer(WireHandler):
             return None
         if not (is_complete(message.result) if era is MODERN else begins(message.result, b"{")):
             return None
-        self.message_count += 1
+        self._answer_count += 1
         if self.signs.failures:
             self.signs.answered()
         return completed(call, message.result, era)
@@ -277,110 +392,8 @@ class Peer(WireHandler):
             self._last_envelope = answered, call.log_level, self.info, meta
         return meta
 
-    # -- messages of the server (WireHandler) -----------------------------------------------------------------------
-
-    def on_request(self, message: Envelope, source: Pending | None = None) -> None:
-        """Takes a question or ping."""
-        self.message_count += 1
-        id_ = message.usable_id
-        if id_ is None:
-            self._take_nameless(message, source)
-        if id_ is None or self.wire.is_congested:
-            return  # a server that asks without reading gets no answers to pile up
-        if message.method == "ping":
-            self.wire.send(envelope.result_frame(id_, b"{}"))
-            return
-        if source is None:  # on a stream of its own a question says whose it is
-            self.is_interactive |= self.callers.any_in_flight()
-        self._open_requests.take(message, self.callers.asker(message, source), may_wait=source is None)
-
-    def _take_nameless(self, message: Envelope, source: Pending | None) -> None:
-        """Its call may wait forever."""
-        refusal = self.strays.nameless(message.method)
-        if refusal is not None and not self.wire.is_congested:
-            self.wire.send(envelope.error_frame(None, refusal.encoded()))
-        if message.method in QUESTIONS:
-            self.callers.suspect(None if source is None else [source])
-
-    def on_notification(self, message: Envelope, source: Pending | None = None) -> None:
-        """Takes a notification of any kind."""
-        self.message_count += 1
-        method = message.method
-        if method == "notifications/progress":
-            self._progress(message)
-        elif method == "notifications/message":
-            self._log_message(message, source)
-        elif method == "notifications/cancelled" and isinstance(message.params, msgspec.Raw):
-            self._open_requests.withdraw(message.params)
-        elif method == _FINISHED and isinstance(message.params, msgspec.Raw):
-            session = self._elicitations.finished(message.params)
-            if session is not None and self._observer is not None:
-                params = repaired_notice(_FINISHED, message.params)
-                self._observer.on_message(session, envelope.notification_frame(_FINISHED, params))
-        elif method in _CHANGED:
-            self.list_changes.announce(_CHANGED[method])
-        if method in _ON_LISTEN and self._observer is not None:
-            self._observer.on_notice(method, raw_object(message.params) or {})
-
-    def _progress(self, message: Envelope) -> None:
-        params = raw_object(message.params)
-        if not params or PROGRESS_TOKEN not in params or "progress" not in params:
-            return
-        key = envelope.number_key(bytes(params.pop(PROGRESS_TOKEN)))
-        if key is None:
-            return
-        pending = self.wire.requests.pending.get(key)
-        asker = context(pending) if pending is not None and pending.context is not None else self.tasks.reporter(key)
-        if asker is None:
-            return  # an unknown token, or a call that has ended
-        if (meta := params.get("_meta")) is not None and (events := of_server(meta)) is not None:
-            for event in events:
-                asker[1].send(event)
-                if isinstance(event, Log):
-                    self.callers.logged(key, event)
-            return
-        progress, total = _number(params.pop("progress")), params.pop("total", None)
-        params = {name: value for name, value in params.items() if name not in _OPTIONAL or bytes(value) != b"null"}
-        asker[1].send(Progressed(progress, _number(total) if total is not None else None, params or None))
-
-    def _log_message(self, message: Envelope, source: Pending | None) -> None:
-        if message.params is Unset or not (sent := raw_object(message.params)):
-            return
-        params = repaired_params(message.method, sent)
-        read = message.params if params is sent else msgspec.Raw(envelope.object_bytes(params))
-        level = envelope.read_as(params["level"], str) if "level" in params else None
-        if level is None or self.callers.log(level, message.with_params(read), source):
-            return
-        session = self.callers.late_listener(level) if source is None else None
-        if session is not None and self._observer is not None:
-            self._observer.on_message(session, envelope.notification_frame("notifications/message", read))
-        else:
-            self.strays.log(level, params)
-
-    def on_late_answer(self, id_: int) -> None:
-        self.message_count += 1
-        self.callers.abandoned.answered(id_)
-
-    def on_bad_line(self, bad: BadMessage, line: bytes, source: Pending | None = None) -> None:
-        key = envelope.id_key(bad.id) if bad.id is not None else None
-        is_of_one = type(key) is int and self.wire.requests.was_asked(key)  # which has its answer
-        if self.strays.unreadable(bad, line) and not is_of_one:
-            self.callers.suspect(None if source is None else [source])
-
-    def on_closed(self, reason: str, code: str) -> None:
-        self.ending.close(Cause(code, hide(reason)))
-        self._open_requests.close()
-        self.list_changes.announce(())
-
 
 def _cancellation(id_: int, channel: CallChannel | None = None) -> bytes:
     reason = None if channel is None else reason_of_client(channel.stopping)
     member = b"" if reason is None else b',"reason":' + object_bytes(reason)
     return envelope.notification_frame("notifications/cancelled", b'{"requestId":%d%b}' % (id_, member))
-
-
-def _number(raw: msgspec.Raw) -> float:
-    try:
-        return msgspec.json.decode(raw, type=int | float)
-    except (msgspec.DecodeError, ValueError, OverflowError):
-        return float("nan")

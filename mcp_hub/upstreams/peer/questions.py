@@ -199,12 +199,12 @@ class OpenRequests:
         question = self._open.pop(id_key(bytes(raw)), None) if raw is not None else None
         if question is not None:
             channel, key = question
-            channel.withdraw(key)
+            channel.questions.withdraw(key)
 
     def close(self) -> None:
         self._unclear.close()
         for channel, key in list(self._open.values()):
-            channel.withdraw(key)
+            channel.questions.withdraw(key)
 
 
 def _nobody(method: str) -> RpcError:

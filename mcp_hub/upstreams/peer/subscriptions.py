@@ -147,7 +147,7 @@ class _ByListen:
             self._resources.settle(uri, None if uri in granted else refused)
         if self._has_gap and listen_filter.list_methods:
             self._has_gap = False
-            self._peer.list_changes.announce(Kind)
+            self._peer.messages.list_changes.announce(Kind)
 
     async def _open(self, listen_filter: ListenFilter) -> _Listen:
         params = {"notifications": msgspec.Raw(object_bytes(listen_filter))}

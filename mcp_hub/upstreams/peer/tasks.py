@@ -67,7 +67,7 @@ class _ModernTask(TaskPoll):
             self._report(task)
             await self._ask(line, task)
             if task.status == "working" or self._questions.are_answered:  # else it waits, perhaps forever
-                self.channel.touch()
+                self.channel.times.touch()
 
     async def _ask(self, line: TaskConnection, task: ServerTask) -> None:
         try:
@@ -163,7 +163,7 @@ class _HandshakeTask(TaskPoll):
         await anyio.sleep(self._pause)
         before, self._status = self._status, (await self._look(line)).status
         if self._status == "working" or self._status != before:  # a task that still waits is not news
-            self.channel.touch()
+            self.channel.times.touch()
 
     async def _result(self, line: TaskConnection) -> RawJson:
         outcome: RawJson | RpcError

@@ -20,7 +20,7 @@ from mcp_hub.protocol.jsonrpc.framing import UNREADABLE
 from mcp_hub.types import Cause, Era
 from mcp_hub.upstreams.peer import negotiation
 from mcp_hub.upstreams.peer.negotiation import PROBE_SECONDS, AnotherProcess, FreshNeeded, Terms
-from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.peer import Peer, PeerMessages
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
 from mcp_hub.upstreams.peer.state import LAST_WORDS, Observer, not_settled
 from mcp_hub.upstreams.process.child import Child, describe_exit
@@ -146,7 +146,10 @@ class StdioConnection:
         self, tasks: anyio.abc.TaskGroup, terms: Terms, observer: Observer | None, start: "SandboxedStart | None"
     ) -> Peer:
         limit, turn = self.spec.line_limit, self.turn
-        connect = partial(ServerPipe, line_limit=limit, write_limit=_WRITE_LIMIT, patience=_DEAF, turn=turn)
+
+        def connect(messages: PeerMessages, peer: Peer) -> ServerPipe:
+            return ServerPipe(messages, line_limit=limit, write_limit=_WRITE_LIMIT, patience=_DEAF, turn=turn)
+
         with room_for_server(), ExitStack() as until_opened:
             self.child = child = self._spawn(start)
             if start is not None:
@@ -213,10 +216,10 @@ class StdioConnection:
                 if not pipe.requests.pending or pipe.bytes_read != size:
                     form, size = None, pipe.bytes_read
                     continue
-                framing, before = peer.strays.framing, form
+                framing, before = peer.messages.strays.framing, form
                 form = framing if framing in UNREADABLE and not is_settled.is_set() else pipe.unfinished
                 if form is not None and before == form:
-                    peer.strays.take_form(form)
+                    peer.messages.strays.take_form(form)
                     reason = "nothing that it writes can be read"
                     peer.ending.explain(Cause("not_mcp", self._with_output(reason)))
                     pipe.close(reason, "not_mcp")
@@ -264,19 +267,19 @@ class StdioConnection:
             await peer.ending.last_words()
             if peer.ending.explained.is_set():
                 return peer.ending.cause or cause
-        is_other = cause.code == "start_timeout" and peer is not None and bool(peer.strays.lines)
+        is_other = cause.code == "start_timeout" and peer is not None and bool(peer.messages.strays.lines)
         return Cause("not_mcp" if is_other else cause.code, self._with_output(cause.reason))
 
     def _with_output(self, reason: str) -> str:
-        framing = self.peer.strays.framing if self.peer is not None else None
+        framing = self.peer.messages.strays.framing if self.peer is not None else None
         if framing is not None:
             reason = f"{reason}: it writes {framing}, but {_RULE}"
-        return with_output(reason, [*(self.peer.strays.lines if self.peer else ()), *self.stderr])
+        return with_output(reason, [*(self.peer.messages.strays.lines if self.peer else ()), *self.stderr])
 
     async def close(self) -> None:
         """Ends the process group. Shielded and bounded."""
         if self.peer is not None:
-            if self.peer.is_interactive:
+            if self.peer.messages.is_interactive:
                 self.eras.put_interactive()
             self.peer.wire.close()
         if self.child is not None:

@@ -19,7 +19,7 @@ from mcp_hub.upstreams.auth.access import Access, AuthorizedClient, Denial
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.upstreams.peer import negotiation
 from mcp_hub.upstreams.peer.negotiation import Incompatible, InitializeRefused, Terms
-from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.peer import Peer, PeerMessages
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
 from mcp_hub.upstreams.peer.state import CONNECTION_LOST, Observer, not_settled
 from mcp_hub.upstreams.remote.session_check import NewSession, SessionCheck
@@ -218,12 +218,14 @@ class HttpConnection:
             await _closed(client)
         return begun
 
-    def _http_wire(self, peer: Peer, http: HttpStreams, tasks: anyio.abc.TaskGroup, is_spare: bool) -> HttpWire:
+    def _http_wire(
+        self, messages: PeerMessages, peer: Peer, http: HttpStreams, tasks: anyio.abc.TaskGroup, is_spare: bool
+    ) -> HttpWire:
         spec, check = self._spec, SessionCheck(peer, None if is_spare else self._begin_beside)
         if not is_spare:
             self._check = check
         return HttpWire(
-            peer,
+            messages,
             http,
             tasks,
             lambda: (peer.info.era, peer.info.version),
@@ -234,7 +236,7 @@ class HttpConnection:
             still_modern=partial(negotiation.is_still_modern, peer, _PROBE) if spec.era is None else None,
             is_lost=check.is_lost,
             session=spec.begun.id if spec.begun is not None and not is_spare else None,
-            on_gap=peer.list_changes.miss,
+            on_gap=messages.list_changes.miss,
         )
 
     async def _over_sse(
@@ -244,8 +246,8 @@ class HttpConnection:
         so_far = "" if first is None else f"{first}; as a server of the HTTP+SSE transport: "
         url, limit = self._spec.url, self._spec.line_limit
 
-        def connect(peer: Peer) -> SseWire:
-            return SseWire(peer, http, tasks, server=self.name, url=url, limit=limit, explain=self._explain)
+        def connect(messages: PeerMessages, peer: Peer) -> SseWire:
+            return SseWire(messages, http, tasks, server=self.name, url=url, limit=limit, explain=self._explain)
 
         peer = Peer(self.name, connect, not_settled(apps=self._spec.apps), observer, is_remote=True)
         wire = peer.wire

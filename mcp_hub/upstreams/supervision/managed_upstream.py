@@ -11,8 +11,8 @@ import msgspec
 
 from mcp_hub.call import Call, CallChannel, CallerConnection, CallHandler, Gate, SentCall
 from mcp_hub.clock import Clock
-from mcp_hub.errors import HubRestarted, NotReadOnly, RpcError, StartFailed, UpstreamUnavailable
-from mcp_hub.events import Completed, hubs_message
+from mcp_hub.errors import DeadlineExceeded, HubRestarted, NotReadOnly, RpcError, StartFailed, UpstreamUnavailable
+from mcp_hub.events import Completed, failed_by, hubs_message
 from mcp_hub.notices import Notices
 from mcp_hub.protocol.jsonrpc.rpc_errors import FAILED, HEADER_MISMATCH, LONGEST_UNKNOWN, is_unknown, is_unknown_result
 from mcp_hub.types import Kind, RawJson, Snapshot, UpstreamStatus
@@ -97,7 +97,7 @@ class ManagedUpstream:
         peer = self.state.peer
         if peer is None or not peer.can_begin(call):
             return None
-        if peer.is_interactive:
+        if peer.messages.is_interactive:
             self.state.turns.switch_on()
         snapshot, gate = self.state.lists.snapshot, self._gate
         if gate is not None and snapshot is not None and (
@@ -122,7 +122,7 @@ class ManagedUpstream:
             return None
 
     def _end(self, call: Call, abandoned: CallChannel | None = None) -> None:
-        if abandoned is not None and abandoned.is_overdue:
+        if abandoned is not None and failed_by(abandoned.stopping, DeadlineExceeded):
             self.state.liveness.suspect()
         self.state.turns.leave(call.session, abandoned=abandoned is not None)
 
@@ -163,7 +163,7 @@ class ManagedUpstream:
     @asynccontextmanager
     async def _turn(self, call: Call, channel: CallChannel) -> AsyncIterator[None]:
         """Raises `Busy`."""
-        if self.state.peer is not None and self.state.peer.is_interactive:
+        if self.state.peer is not None and self.state.peer.messages.is_interactive:
             self.state.turns.switch_on()
         alone = call.log_level is not None and self.state.logs.rule == "turns"
         if not self.state.turns.enter_now(call.session, alone=alone):

@@ -147,12 +147,12 @@ class Supervisor:
             warnings=(*map(hide, (*notes, *(last.snapshot.warnings if last else ()))), *server.lists.unsteady),
             unsteady=server.lists.unsteady,
             listed_at=last.at if last else None,
-            asks=peer is not None and peer.is_interactive,
+            asks=peer is not None and peer.messages.is_interactive,
             rests=life.rests,
             code=code,
             failures=failures,
             logs=server.logs.flow(),
-            noise=peer.strays.summary if peer else None,
+            noise=peer.messages.strays.summary if peer else None,
         )
 
     def leave_tasks(self) -> None:

@@ -26,7 +26,7 @@ class Bell:
 
     def _set(self) -> None:
         self.due = self._start + self._next.pop(0)
-        self._record.set_alarm(self)
+        self._record.times.set_alarm(self.due, self.ring)
 
     def ring(self) -> None:
         self.rung.append(round(LoopClock().now() - self._start, 1))
@@ -74,8 +74,8 @@ async def test_the_last_alarm_counts_and_none_is_none() -> None:
     await sleep(10)
     assert (first.rung, second.rung) == ([], [6])
     third = Bell(record, 5)
-    record.times.drop_alarm(second)  # is none of its any more
-    record.times.drop_alarm(third)
+    record.times.drop_alarm(second.ring)  # is none of its any more
+    record.times.drop_alarm(third.ring)
     await sleep(10)
     assert third.rung == []
 

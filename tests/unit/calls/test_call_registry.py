@@ -153,7 +153,7 @@ def doubted(after_doubt: CallHandler) -> CallHandler:
     async def handler(call: Call, channel: CallChannel) -> Completed:
         for pause in (5, 1, 1, 1, 1):
             await sleep(pause)
-            channel.suspect()
+            channel.times.suspect()
         return await after_doubt(call, channel)
 
     return handler
@@ -184,7 +184,7 @@ async def test_its_answer_or_anything_it_says_takes_the_doubt_away() -> None:
 def heard_and_then(handler: CallHandler) -> CallHandler:
     async def hearing(call: Call, channel: CallChannel) -> Completed:
         await sleep(1)
-        channel.touch()
+        channel.times.touch()
         return await handler(call, channel)
 
     return hearing
@@ -196,7 +196,7 @@ async def test_a_sign_of_life_gives_the_caller_no_more_time_to_answer() -> None:
         channel.ask(Question("roots/list", b"{}", lambda outcome: None))
         while True:
             await sleep(10)
-            channel.touch()
+            channel.times.touch()
 
     call = watch(new_registry(), asking, TimeLimits(1000, 1000, answer=25))
     await sleep(30)

@@ -255,7 +255,7 @@ async def test_a_question_outlives_those_who_wait(hub: SoftHub) -> None:
 async def test_a_question_that_is_withdrawn_is_withdrawn_from_the_waiting_caller(hub: SoftHub) -> None:
     stream, sent = await waited_for(hub, elicitation={})
     key = await hub.running.asks("sure?")
-    hub.running.channel.withdraw(key)
+    hub.running.channel.questions.withdraw(key)
     await sleep(1)
     assert hub.sent_to_client[-1]["method"] == "notifications/cancelled"
     await sleep(WINDOW)

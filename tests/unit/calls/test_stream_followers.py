@@ -317,5 +317,5 @@ async def test_nothing_of_a_stream_stays_when_all_are_done_with_it() -> None:
     await sleep(1)
     gc.collect()
     for hub in (owner, other):
-        assert not hub.streams._owned and not hub.streams._foreign and not hub.streams._detached
+        assert not hub.streams._owned and not hub.streams._foreign._streams and not hub.streams._detached
     assert [stream() for stream in streams] == [None, None] and shared.row(id_) is not None

@@ -233,7 +233,7 @@ async def test_the_row_has_the_status_and_the_last_message() -> None:
     assert (row.status, row.message) == ("input_required", "one")
     assert call.record.stream is not None and call.record.stream.row == row
     assert written(hub, call.id)[-1] == InputRequired(key, "roots/list", b"{}")
-    call.record.answer(key, b"{}")
+    call.record.questions.answer(key, b"{}")
     await sleep(1)
     assert status(hub, call.id) == "working" and written(hub, call.id)[-1] == InputReceived(key)
 
@@ -304,7 +304,7 @@ async def test_another_event_that_cannot_be_written_is_a_message_that_says_so_an
     follower = await hub.follow(call.id)
     call.says(ToolCall("c1", HALF, b"{}"), Progressed(1))
     call.record.ask(Question(HALF, b"{}", lambda outcome: None))
-    call.record.answer("q1", b"{}")
+    call.record.questions.answer("q1", b"{}")
     call.ends()
     await sleep(1)
     kinds = [type(event) for event in written(hub, call.id)]

@@ -240,13 +240,13 @@ async def test_an_early_session_keeps_its_mode_is_notified_and_never_gets_more_t
     before = {}
     for kind, session in sessions.items():
         assert names_in(hub.list_of(session)) == [*SEARCH, *FIRST[kind], *names]
-        before[kind] = hub.app.hub.list_digest(session, Kind.TOOL)
+        before[kind] = hub.app.hub.views.digest(session, Kind.TOOL)
     hub.come_up(others)
     every = [name for _, name, _ in exported(lists)]
     for kind, session in sessions.items():
         own = [*SEARCH, *FIRST[kind]]
         most = 400 if kind == CODE else 240
-        assert session.offer.mode == "full" and hub.app.hub.list_digest(session, Kind.TOOL) != before[kind]
+        assert session.offer.mode == "full" and hub.app.hub.views.digest(session, Kind.TOOL) != before[kind]
         assert names_in(hub.list_of(session)) == [*own, *every[: most - len(own)]]
     assert names_in(hub.list_of(hub.session(OLD))) == SEARCH
 

@@ -231,7 +231,7 @@ async def rest_hub(
             version="1.2",
             max_body=max_body,
             operator=operator,
-            executors=app.executors,
+            executors=None if app.executors is None else app.executors.workers,
             is_open=lambda: is_open,
             admission=admission,
             public_url=lambda: public_url,

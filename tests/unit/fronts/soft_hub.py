@@ -34,7 +34,7 @@ class SoftHub(TaskHub):
 
     def __init__(self) -> None:
         super().__init__("pipe", server=Described())
-        self.port._client_kind = lambda session: EARLY if session.caller.principal == "me" else PROGRAM
+        self.port.views._client_kind = lambda session: EARLY if session.caller.principal == "me" else PROGRAM
         self.raw: list[bytes] = []
         self._keep = self._pipe.send
         self._pipe.send = self._keeping  # type: ignore[method-assign]

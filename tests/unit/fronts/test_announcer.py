@@ -73,9 +73,9 @@ async def test_a_list_that_the_client_has_read_from_its_start_is_not_announced(h
     announcer = Announcer(hub.port, session)
     hub.source.offers(Kind.TOOL, "a", "b")
     hub.source.offers(Kind.PROMPT, *(f"p{number:02}" for number in range(20)))
-    hub.port.list_page(session, Kind.TOOL, None)
-    page = json.loads(hub.port.list_page(hub.client(), Kind.PROMPT, None))
-    hub.port.list_page(session, Kind.PROMPT, page["nextCursor"])
+    hub.port.views.page(session, Kind.TOOL, None)
+    page = json.loads(hub.port.views.page(hub.client(), Kind.PROMPT, None))
+    hub.port.views.page(session, Kind.PROMPT, page["nextCursor"])
     assert await sent(announcer) == [("prompts/list_changed", None)]
     hub.source.offers(Kind.TOOL, "a")
     assert await sent(announcer) == [("tools/list_changed", None)]
@@ -163,17 +163,17 @@ async def test_a_listener_gets_only_what_it_asked_for_with_its_id_on_everything(
 async def test_a_list_has_its_servers_look_at_its_age_once_a_first_time(hub: Hub) -> None:
     hub.source.offers(Kind.TOOL, "add")
     client = hub.client()
-    hub.port.list_page(client, Kind.PROMPT, None)
-    hub.port.list_page(client, Kind.TOOL, None)
-    hub.port.list_page(client, Kind.TOOL, None)
-    hub.port.list_page(hub.client(), Kind.TOOL, None)
+    hub.port.views.page(client, Kind.PROMPT, None)
+    hub.port.views.page(client, Kind.TOOL, None)
+    hub.port.views.page(client, Kind.TOOL, None)
+    hub.port.views.page(hub.client(), Kind.TOOL, None)
     assert hub.source.shown == [(Kind.PROMPT, True), (Kind.TOOL, True), (Kind.TOOL, False), (Kind.TOOL, True)]
 
 
 async def test_further_pages_and_skills_are_not_looked_at(hub: Hub) -> None:
     hub.source.offers(Kind.TOOL, *(f"t{number}" for number in range(15)))
     client = hub.client()
-    page = json.loads(hub.port.list_page(client, Kind.TOOL, None))
-    hub.port.list_page(client, Kind.TOOL, page["nextCursor"])
-    hub.port.list_page(client, Kind.SKILL, None)
+    page = json.loads(hub.port.views.page(client, Kind.TOOL, None))
+    hub.port.views.page(client, Kind.TOOL, page["nextCursor"])
+    hub.port.views.page(client, Kind.SKILL, None)
     assert hub.source.shown == [(Kind.TOOL, True)]

@@ -130,11 +130,11 @@ async def test_an_answer_to_nothing_is_dropped() -> None:
     for id_ in (question["id"] + 1, "x", None, 1.5, [1]):
         client.answers_with(id=id_, result={})
     await settle()
-    assert client.answers == [] and client.record.open_questions
+    assert client.answers == [] and client.record.questions.open
 
 
 ENDINGS: list[Callable[[CallRecord], object]] = [
-    lambda record: record.withdraw(next(iter(record.open_questions))),
+    lambda record: record.questions.withdraw(next(iter(record.questions.open))),
     lambda record: record.log.append(Completed(b'{"content":[]}')),
     lambda record: record.log.append(Failed(RpcError("late"))),
     lambda record: record.log.append(Cancelled()),
@@ -193,7 +193,7 @@ async def test_a_modern_client_gets_all_open_questions_as_its_result_and_comes_b
     client.responder.close()
     client.record.send(Progressed(2))
     pending = client.hub.pending_input.fetch(client.result["requestState"], client.record.call)
-    client.record.answer(keys[0], msgspec.Raw(b'{"action":"accept"}'))
+    client.record.questions.answer(keys[0], msgspec.Raw(b'{"action":"accept"}'))
 
     client.responder = client.follow(pending.after)
     assert client.responder.has_more
@@ -204,7 +204,7 @@ async def test_a_modern_client_gets_all_open_questions_as_its_result_and_comes_b
     client.responder = client.follow(pending.after)
     assert client.responder.has_more, "though nothing has happened since"
     assert client.gets() == [] and list(client.result["inputRequests"]) == [keys[1]]
-    client.record.answer(keys[1], msgspec.Raw(b'{"roots":[]}'))
+    client.record.questions.answer(keys[1], msgspec.Raw(b'{"roots":[]}'))
     client.responder = client.follow(
         client.hub.pending_input.fetch(client.result["requestState"], client.record.call).after
     )

@@ -334,7 +334,7 @@ async def test_call_whose_turn_never_came_leaves_its_key_free(tmp_path: Path) ->
         id_ = await peer.detached("echo", {"text": "x"}, **key)
         (waiting,) = (record for record in peer.app.registry.under_way if record.call.id == id_)
         waiting.times.limits = TimeLimits(0.01, 0.01)
-        peer.app.registry.reschedule(waiting.due)
+        peer.app.registry.reschedule(waiting.times.due)
         known = await peer.until(id_, "failed")
         assert known["error"]["code"] == "busy" and known["error"]["retryable"] is True
         await peer.ask("DELETE", f"/v1/streams/{first}")

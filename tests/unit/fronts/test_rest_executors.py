@@ -122,8 +122,8 @@ async def test_post_over_a_limit_is_refused(tmp_path: Path, monkeypatch: pytest.
 
 async def test_post_without_credit_is_to_be_sent_again(peer: RestPeer, monkeypatch: pytest.MonkeyPatch) -> None:
     id_, _ = await given(peer)
-    virtual = peer.app.executors
-    assert virtual is not None
+    assert peer.app.executors is not None
+    virtual = peer.app.executors.workers
     virtual._works[id_].production.credit = 1  # readers that are behind
 
     async def behind(id_: str, needed: int) -> int:

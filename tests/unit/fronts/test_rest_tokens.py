@@ -28,7 +28,7 @@ async def test_account_is_of_all_tools_for_any_client(peer: RestPeer) -> None:
     assert [(one.server, one.tools) for one in found.servers] == [("local", 9)]
     assert sorted(found.heaviest) == sorted(one.name for one in found.tools)
     assert (await peer.ask("GET", "/v1/tokens")).body == response.body
-    assert found == await peer.app.hub.token_account(Caller("alice"), ANY_CLIENT)
+    assert found == await peer.app.hub.views.token_account(Caller("alice"), ANY_CLIENT)
 
 
 async def test_a_kind_of_client_gets_what_the_configuration_says_of_it(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ async def test_unknown_client_is_refused(peer: RestPeer, client: str) -> None:
     if client == "claude-cod":
         assert 'Did you mean "claude-code"' in told["detail"]
     with pytest.raises(ConfigError):
-        await peer.app.hub.token_account(Caller(), "nobody")
+        await peer.app.hub.views.token_account(Caller(), "nobody")
 
 
 async def test_a_profile_s_account_is_of_what_it_lets_through(peer: RestPeer) -> None:

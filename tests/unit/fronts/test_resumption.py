@@ -292,7 +292,7 @@ async def test_a_client_learns_at_every_reading_that_a_question_is_off() -> None
     await sleep(0.01)
     (question,) = call.post.questions
     await call.drops()
-    call.record.withdraw(key)
+    call.record.questions.withdraw(key)
     await call.asks()
     for _ in range(2):
         resumed = await call.comes_back(2)

@@ -319,7 +319,7 @@ def shown(hub: SoftHub, token: str) -> list[tuple[float, str | None]]:
 
 @in_virtual_time
 async def test_a_client_that_gave_a_token_is_shown_partial_content(hub: SoftHub) -> None:
-    hub.port._client_kind = lambda session: TALKING
+    hub.port.views._client_kind = lambda session: TALKING
     await hub.hello()
     await hub.tool("slow")
     await hub.running.happens(delta("unseen"))
@@ -332,7 +332,7 @@ async def test_a_client_that_gave_a_token_is_shown_partial_content(hub: SoftHub)
 
 @in_virtual_time
 async def test_a_client_of_the_extension_gets_events_and_no_messages_made_of_them(hub: SoftHub) -> None:
-    hub.port._client_kind = lambda session: TALKING
+    hub.port.views._client_kind = lambda session: TALKING
     await hub.hello(experimental={STREAMS: {}})
     await hub.tool("slow", token="t")
     await hub.running.happens(delta("one\n"), delta("two\n"))
@@ -344,7 +344,7 @@ async def test_a_client_of_the_extension_gets_events_and_no_messages_made_of_the
 @pytest.mark.parametrize("extension", [{}, {"experimental": {STREAMS: {}}}])
 @in_virtual_time
 async def test_a_wait_shows_progress_and_partial_content_like_the_call(hub: SoftHub, extension: Any) -> None:
-    hub.port._client_kind = lambda session: TALKING
+    hub.port.views._client_kind = lambda session: TALKING
     sent = await hub.calls(**extension)
     await hub.running.happens(Progressed(1, 9), delta("old\n"))
     await sleep(DEADLINE)

@@ -107,7 +107,7 @@ async def test_a_call_of_another_hub_is_followed_asked_about_and_cancelled_throu
 @virtual
 async def test_what_was_settled_elsewhere_is_not_asked_again() -> None:
     call = MadeCall(World())
-    call.record.answer(await call.asks(), b"{}")
+    call.record.questions.answer(await call.asks(), b"{}")
     await call.asks()
     await sleep(0.1)
     beside = call.world.beside()

@@ -91,7 +91,7 @@ async def test_of_changes_in_a_row_the_last_is_sent(hub: TaskHub) -> None:
         await sleep(0.005)
         key = hub.running.channel.ask(Question("elicitation/create", b"{}", hub.running.answers.append))
         await sleep(0.005)
-        hub.running.channel.withdraw(key)
+        hub.running.channel.questions.withdraw(key)
     await sleep(1)
     assert statuses(sent)[-1] == ("working", "199")
     assert len(statuses(sent)) < 20

@@ -196,9 +196,9 @@ async def test_an_answer_is_not_asked_for_again_before_it_is_written(hub: TaskHu
     id_ = await hub.task()
     first, second = await hub.running.asks("one?"), await hub.running.asks("two?")
     record = hub.streams.owned(hub.running.call.id).record  # type: ignore[union-attr]
-    record.answer(first, b"{}")
+    record.questions.answer(first, b"{}")
     assert list((await hub.get(id_))["inputRequests"]) == [second]
-    record.answer(second, b"{}")
+    record.questions.answer(second, b"{}")
     stream = await hub.streams.open("me", id_)
     assert stream.row.status == "input_required", "it is written in a moment"
     assert (await hub.get(id_))["status"] == "working"

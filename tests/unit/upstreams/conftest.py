@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_hub.calls.runner import CallRecord
+from mcp_hub.calls.timeouts import CallTimes
 from mcp_hub.upstreams.peer import task_poll
 from mcp_hub.upstreams.supervision import supervisor as keeper
 
@@ -18,7 +18,7 @@ def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
 def heard(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """One for each time that a server was heard of."""
     times: list[None] = []
-    monkeypatch.setattr(CallRecord, "touch", lambda _: times.append(None))
+    monkeypatch.setattr(CallTimes, "touch", lambda _: times.append(None))
     return times
 
 

@@ -80,13 +80,13 @@ class EraConnection(ToyConnection):
 
 @dataclass
 class Caller(Recorder):
-    """Its caller answers questions with an `action`. `questions` has the params of each."""
+    """Its caller answers questions with an `action`. `asked_params` has the params of each."""
 
     action: str = "accept"
-    questions: list[JsonObject] = field(default_factory=list)
+    asked_params: list[JsonObject] = field(default_factory=list)
 
     def ask(self, question: Question) -> str:
-        self.questions.append(msgspec.json.decode(question.params))
+        self.asked_params.append(msgspec.json.decode(question.params))
         question.answered(msgspec.Raw(msgspec.json.encode({"action": self.action, "content": {}})))
         return "q"
 

@@ -80,10 +80,10 @@ class Hub:
 
     def sweep(self, time: float) -> None:
         self.clock.time = time
-        self.upstream.sweep()
+        self.upstream.workers.sweep()
 
     async def fetch(self, epoch: int = 1, most: int = 10, wait: float = 0, id_: str = "e") -> list[Any]:
-        return list(await self.upstream.calls("p", id_, epoch, most, wait))
+        return list(await self.upstream.workers.calls("p", id_, epoch, most, wait))
 
     async def fetch_one(self, epoch: int = 1) -> str:
         (offer,) = await self.fetch(epoch)
@@ -91,7 +91,7 @@ class Hub:
         return offer.tool_call_id
 
     async def post(self, id_: str, seq: int, *events: bytes, epoch: int = 1, **more: Any) -> _Posted:
-        return await self.upstream.post("p", id_, Post(epoch, seq, events, **more))
+        return await self.upstream.workers.post("p", id_, Post(epoch, seq, events, **more))
 
 
 def played(**limits: Any) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., Awaitable[None]]]:
@@ -103,7 +103,7 @@ def played(**limits: Any) -> Callable[[Callable[..., Awaitable[None]]], Callable
             epochs: dict[tuple[str, str], Iterator[int]] = defaultdict(lambda: itertools.count(1))
             bounds, after = ExecutorLimits(catch_up=0, **limits), lambda *who: next(epochs[who[:2]])
             upstream = ExecutorUpstream("virtual", changes, clock, bounds, after)
-            upstream.register("p", "e", [tool("t")])
+            upstream.workers.register("p", "e", [tool("t")])
             with anyio.fail_after(240):
                 async with group() as tasks:
                     await script(Hub(upstream, clock, changes, Calls(upstream, tasks)), **given)

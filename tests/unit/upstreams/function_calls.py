@@ -14,7 +14,7 @@ from mcp_hub.call import Call
 from mcp_hub.types import CallId, Era, JsonObject
 from mcp_hub.upstreams.functions.registry import Registry
 from mcp_hub.upstreams.functions.upstream import LocalUpstream
-from tests.unit.fakes import Channel
+from tests.unit.fakes import Channel, NotedTimes
 from tests.unit.wire.raw_lines import within
 
 
@@ -34,14 +34,22 @@ class Recorder(Channel):
         ]
 
 
-@dataclass
-class Doubting(Recorder):
-    """Counts how often its call may have been answered by a message that nobody understands."""
+class DoubtedTimes(NotedTimes):
+    """Counts how often a call may have been answered by a message that nobody understands."""
 
-    doubts: int = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self.doubts = 0
 
     def suspect(self) -> None:
         self.doubts += 1
+
+
+@dataclass
+class Doubting(Recorder):
+    """A channel whose call may have been answered by a message that nobody understands."""
+
+    times: DoubtedTimes = field(default_factory=DoubtedTimes)
 
 
 @dataclass

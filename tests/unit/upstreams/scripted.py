@@ -3,7 +3,6 @@
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any, TypeVar
 
 import anyio
@@ -114,7 +113,7 @@ async def talking(
     peers: list[Peer] = []
 
     def pipe_of(_: None, **limits: Any) -> ServerPipe:
-        peers.append(Peer("git", partial(ServerPipe, **limits), info, observer))
+        peers.append(Peer("git", lambda messages, peer: ServerPipe(messages, **limits), info, observer))
         pipe = peers[0].wire
         assert isinstance(pipe, ServerPipe)
         return pipe

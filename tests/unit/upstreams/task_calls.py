@@ -100,8 +100,8 @@ class Running:
 
     async def asked(self, count: int = 1) -> list[str]:
         """The keys of the questions that are open, once there are so many."""
-        await until(lambda: len(self.record.open_questions) >= count)
-        return list(self.record.open_questions)
+        await until(lambda: len(self.record.questions.open) >= count)
+        return list(self.record.questions.open)
 
     @property
     def how(self) -> RawJson:

@@ -13,7 +13,7 @@ from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.server_eras import ClientEra
 from mcp_hub.upstreams.supervision.server import Handover, Repetition, SupervisorRules
 from tests.unit.calls.virtual_time import virtual
-from tests.unit.fakes import NotedWaits
+from tests.unit.fakes import NotedTimes
 from tests.unit.upstreams.era_toys import Caller, EraToys, following
 
 READY = UpstreamState.READY
@@ -184,8 +184,8 @@ async def test_a_call_that_could_not_ask_begins_anew_only_if_that_is_safe_or_its
         call = replace(far.caller(HANDSHAKE), method=method)
         with nullcontext() if len(called) == 2 else pytest.raises(RpcError, match="Call it again") as failed:
             await far.upstream.call(call, channel)
-        assert toys.called == called and len(channel.questions) == questions
-        assert all("toy" in asked["message"] for asked in channel.questions)
+        assert toys.called == called and len(channel.asked_params) == questions
+        assert all("toy" in asked["message"] for asked in channel.asked_params)
         if failed is not None:
             assert failed.value.is_outcome_unknown and failed.value.about_upstream == ABOUT
         assert await far.call(HANDSHAKE) is HANDSHAKE and toys.called == [*called, HANDSHAKE], "it can ask now"
@@ -199,7 +199,7 @@ async def test_a_caller_that_only_samples_is_not_asked_whether_its_call_may_begi
         far.upstream._last = MODERN
         with pytest.raises(RpcError, match="Call it again"):
             await far.upstream.call(replace(far.caller(HANDSHAKE), capabilities={"sampling": {}}), channel)
-        assert toys.called == [MODERN] and not channel.questions
+        assert toys.called == [MODERN] and not channel.asked_params
 
 
 @virtual
@@ -226,7 +226,7 @@ async def test_sessions_take_turns_at_the_connection_over_which_a_server_asks() 
     async with following(EraToys(calls=100.0), asking(), ClientEra(MODERN)) as far:
         await far.call(MODERN)
         far.toys.called.clear()
-        waits = {(era, session): NotedWaits() for era in Era for session in "ab"}
+        waits = {(era, session): NotedTimes() for era in Era for session in "ab"}
         for (era, session), times in waits.items():
             far.tasks.start_soon(partial(far.call, era, session=session, channel=Caller(times=times)))
             await anyio.sleep(5)

@@ -40,9 +40,9 @@ async def test_a_waiting_worker_learns_that_it_has_been_replaced_or_removed(hub:
         tasks.start_soon(worker)
         await anyio.wait_all_tasks_blocked()
         if does == "remove":
-            hub.upstream.remove("p", "e")
+            hub.upstream.workers.remove("p", "e")
         else:
-            hub.upstream.register("p", "e", [tool("t")])
+            hub.upstream.workers.register("p", "e", [tool("t")])
 
 
 @played()
@@ -51,7 +51,7 @@ async def test_a_new_epoch_loses_what_was_fetched_and_gets_what_was_not(hub: Hub
     old = await hub.fetch_one()
     await hub.post(old, 1, STEP)
     await hub.calls.start()
-    assert hub.upstream.register("p", "e", [tool("t")]) == 2
+    assert hub.upstream.workers.register("p", "e", [tool("t")]) == 2
     lost = await hub.calls.end()
     assert isinstance(lost, ExecutorLost) and lost.data is not None
     assert lost.data["outcome"] == "unknown" and lost.data["executor"] == "e"
@@ -73,15 +73,15 @@ async def test_a_new_epoch_loses_what_was_fetched_and_gets_what_was_not(hub: Hub
 async def test_epochs_go_on_after_a_removal(hub: Hub) -> None:
     await hub.calls.start()
     old = await hub.fetch_one()
-    hub.upstream.remove("p", "e")
-    assert hub.upstream.register("p", "e", [tool("t")]) == 2
+    hub.upstream.workers.remove("p", "e")
+    assert hub.upstream.workers.register("p", "e", [tool("t")]) == 2
     with refusing("stale_epoch"):
         await hub.fetch(epoch=1)
     with refusing("stale_epoch"):
         await hub.post(old, 1)
     with refusing("call_ended"):
         await hub.post(old, 1, epoch=2)
-    assert hub.upstream.register("q", "e", [tool("u")]) == 1
+    assert hub.upstream.workers.register("q", "e", [tool("u")]) == 1
 
 
 @played()
@@ -89,7 +89,7 @@ async def test_calls_of_a_removed_executor_are_lost_and_those_nobody_fetched_nev
     await hub.calls.start()
     id_ = await hub.fetch_one()
     await hub.calls.start()
-    hub.upstream.remove("p", "e")
+    hub.upstream.workers.remove("p", "e")
     await anyio.wait_all_tasks_blocked()
     assert [isinstance(end, ExecutorLost) for end in hub.calls.ends] == [True, True]
     outcomes = [end.data.get("outcome") for end in hub.calls.ends if isinstance(end, RpcError) and end.data]
@@ -106,7 +106,7 @@ async def test_calls_of_a_removed_executor_are_lost_and_those_nobody_fetched_nev
 @played()
 async def test_a_lease_is_renewed_by_every_sign_of_life_and_then_runs_out(hub: Hub) -> None:
     await hub.calls.start()
-    hub.upstream.register("p", "e", [tool("t")], lease=10)
+    hub.upstream.workers.register("p", "e", [tool("t")], lease=10)
     hub.clock.time = 9
     id_ = await hub.fetch_one(epoch=2)
     hub.sweep(18)
@@ -124,14 +124,14 @@ async def test_a_lease_is_renewed_by_every_sign_of_life_and_then_runs_out(hub: H
 
 @played()
 async def test_a_fetched_call_without_posts_is_lost_and_the_worker_learns_it(hub: Hub) -> None:
-    hub.upstream.register("p", "e", [tool("t")], lease=1000)
+    hub.upstream.workers.register("p", "e", [tool("t")], lease=1000)
     channel, _ = await hub.calls.start()
     hub.sweep(100)
     assert await hub.calls.all_run(), "it waits for a worker"
     id_ = await hub.fetch_one(epoch=2)
     hub.clock.time = 159
     await hub.post(id_, 1, epoch=2)
-    assert (channel.sent, channel.signs) == ([], 1), "an empty post is a sign of life"
+    assert (channel.sent, channel.times.signs) == ([], 1), "an empty post is a sign of life"
     hub.sweep(218)
     assert await hub.calls.all_run()
     hub.sweep(219)
@@ -156,16 +156,16 @@ async def test_the_watch_sweeps_by_itself(hub: Hub, monkeypatch: pytest.MonkeyPa
 async def test_the_list_is_ordered_by_executor_and_changes_only_with_definitions(hub: Hub) -> None:
     odd = b'{ "name":"z", "inputSchema":{} }'
     version = hub.changes.version
-    hub.upstream.register("q", "a", [odd, tool("b")])
+    hub.upstream.workers.register("q", "a", [odd, tool("b")])
     assert listed(hub) == (odd, tool("b"), tool("t"))
-    hub.upstream.register("q", "a", [odd, tool("b")])
-    hub.upstream.register("q", "empty", [])
+    hub.upstream.workers.register("q", "a", [odd, tool("b")])
+    hub.upstream.workers.register("q", "empty", [])
     assert hub.changes.version == version + 1
-    hub.upstream.register("q", "a", [odd, tool("b", title="new")])
+    hub.upstream.workers.register("q", "a", [odd, tool("b", title="new")])
     assert hub.changes.version == version + 2
     assert hub.upstream.status().state is UpstreamState.READY and "3" in str(hub.upstream.status().reason)
-    hub.upstream.register("q", "a", [tool("c")])
-    assert hub.upstream.register("q", "empty", [odd]) == 2, "a name that was given up is free"
+    hub.upstream.workers.register("q", "a", [tool("c")])
+    assert hub.upstream.workers.register("q", "empty", [odd]) == 2, "a name that was given up is free"
 
 
 @played()
@@ -173,7 +173,7 @@ async def test_a_name_that_another_executor_has_is_refused_and_nothing_changes(h
     before = listed(hub), hub.changes.version
     for principal, holder, whose in (("p", "e", 'executor "e"'), ("q", None, "an executor of another principal")):
         with refusing("name_taken", match=f'"t": {whose}') as caught:
-            hub.upstream.register(principal, "f", [tool("new"), tool("t")])
+            hub.upstream.workers.register(principal, "f", [tool("new"), tool("t")])
         assert caught.value.members.get("holder") == holder
     assert (listed(hub), hub.changes.version) == before
     with refusing("unknown_executor_or_call"):
@@ -186,7 +186,7 @@ async def test_a_name_that_another_executor_has_is_refused_and_nothing_changes(h
 @played()
 async def test_a_registration_with_a_bad_id_or_lease_is_refused(hub: Hub, id_: str, lease: float) -> None:
     with refusing("malformed"):
-        hub.upstream.register("p", id_, [], lease)
+        hub.upstream.workers.register("p", id_, [], lease)
     assert listed(hub) == (tool("t"),)
 
 
@@ -249,7 +249,7 @@ async def test_a_cancelled_call_is_withdrawn_or_the_worker_learns_it(hub: Hub) -
 @played()
 async def test_foreign_executors_and_calls_are_unknown(hub: Hub) -> None:
     await hub.calls.start()
-    up, foreign = hub.upstream, Post(1, 1)
+    up, foreign = hub.upstream.workers, Post(1, 1)
     waiting = next(iter(up._works))
     with refusing("unknown_executor_or_call"):
         await hub.post(waiting, 1)  # nobody has fetched it
@@ -287,7 +287,7 @@ async def test_readers_that_are_behind_stop_the_worker_and_the_end_needs_no_cred
 
 @played()
 async def test_answers_come_on_the_feed_under_the_workers_key(hub: Hub) -> None:
-    hub.upstream.register("p", "e", [tool("t")], lease=1000)
+    hub.upstream.workers.register("p", "e", [tool("t")], lease=1000)
     channel, _ = await hub.calls.start(call=can_elicit())
     id_ = await hub.fetch_one(epoch=2)
     await hub.post(id_, 1, ASK, epoch=2)
@@ -327,25 +327,25 @@ async def test_queues_are_bounded(hub: Hub) -> None:
     assert await hub.fetch() == [], "no more than may run"
     with refusing("malformed"):
         await hub.fetch(most=0)
-    hub.upstream.register("p", "f", [])
+    hub.upstream.workers.register("p", "f", [])
     with refusing("busy"):
-        hub.upstream.register("p", "g", [])
+        hub.upstream.workers.register("p", "g", [])
 
 
 @played(own_executors=2, own_tools=3, executors=4)
 async def test_a_principal_has_no_more_than_its_part_of_executors_and_tools(hub: Hub) -> None:
     def refused(principal: str, id_: str, *tools: bytes) -> object:
         with pytest.raises(Rejected) as refusal:
-            hub.upstream.register(principal, id_, tools)
+            hub.upstream.workers.register(principal, id_, tools)
         assert refusal.value.code == "busy"
         return refusal.value.members["limit"]
 
     assert refused("p", "f", *(tool(f"p{n}") for n in range(3))) == "own_tools"
-    hub.upstream.register("p", "f", [tool("p0"), tool("p1")])
+    hub.upstream.workers.register("p", "f", [tool("p0"), tool("p1")])
     assert refused("p", "g") == "own_executors"
-    assert hub.upstream.register("p", "f", [tool("p1")]) == 2, "it may register again"
-    hub.upstream.register("q", "e", [tool("q0")])
-    hub.upstream.register("r", "e", [])
+    assert hub.upstream.workers.register("p", "f", [tool("p1")]) == 2, "it may register again"
+    hub.upstream.workers.register("q", "e", [tool("q0")])
+    hub.upstream.workers.register("r", "e", [])
     assert refused("s", "e") == "executors"
 
 

@@ -35,13 +35,13 @@ async def test_a_question_is_asked_once_and_its_answer_handed_back_byte_for_byte
     async with running(**caller) as (_, server, made):
         await server.answer("tasks/get", asks("a"))
         (key,) = await made.asked()
-        question = made.record.open_questions[key]
+        question = made.record.questions.open[key]
         assert (question.method, json.loads(bytes(question.params))) == ("elicitation/create", FORM)
         for _ in range(3):  # the task is looked at meanwhile, and the question is no other one
             await server.answer("tasks/get", asks("a"))
         assert await made.asked() == [key]
         answer = '{"action":"accept","content":{"n":1.10},"later":18446744073709551617}'
-        made.record.answer(key, msgspec.Raw(answer.encode()))
+        made.record.questions.answer(key, msgspec.Raw(answer.encode()))
         update = ""
         with anyio.fail_after(WAIT):
             while "tasks/update" not in update:
@@ -53,17 +53,17 @@ async def test_a_question_is_asked_once_and_its_answer_handed_back_byte_for_byte
         assert f'"inputResponses":{{"a":{answer}}}' in update
         await server.answer("tasks/get", asks("a"))  # it takes the server a while to notice
         await server.answer("tasks/get", state("completed", result=DONE))
-        assert await made.result() == DONE and not made.record.open_questions
+        assert await made.result() == DONE and not made.record.questions.open
 
 
 async def test_answers_go_back_together_when_none_is_missing() -> None:
     async with running() as (_, server, made):
         await server.answer("tasks/get", asks("a", "b"))
         first, second = await made.asked(2)
-        made.record.answer(first, b'{"action":"cancel"}')
+        made.record.questions.answer(first, b'{"action":"cancel"}')
         for _ in range(3):
             await server.answer("tasks/get", asks("a", "b"))
-        made.record.answer(second, b'{"action":"accept","content":{}}')
+        made.record.questions.answer(second, b'{"action":"accept","content":{}}')
         assert await updated(server, "a", "b") == {"a": {"action": "cancel"}, "b": {"action": "accept", "content": {}}}
 
 
@@ -77,18 +77,18 @@ async def test_a_question_that_the_task_no_longer_has_is_withdrawn(shown: JsonOb
             assert await made.result() == DONE
         else:
             await server.expect("tasks/get")
-        assert not made.record.open_questions and made.has_ended == (shown["status"] == "completed")
+        assert not made.record.questions.open and made.has_ended == (shown["status"] == "completed")
 
 
 async def test_a_caller_that_answers_with_an_error_fails_the_call_and_cancels_the_task() -> None:
     async with running() as (_, server, made):
         await server.answer("tasks/get", asks("a", "b"))
         key, _ = await made.asked(2)
-        made.record.answer(key, RpcError("rejected", code=-1))
+        made.record.questions.answer(key, RpcError("rejected", code=-1))
         assert await cancelled(server, "a", "b") == {"taskId": "t1"}
         error = await made.error()
         assert "elicitation/create with an error: rejected" in error.message
-        assert not made.record.open_questions
+        assert not made.record.questions.open
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ async def test_task_that_waits_for_nothing_it_could_get_is_silent(shown: JsonObj
     async with running() as (_, server, made):
         await server.answer("tasks/get", asks("a"))
         (key,) = await made.asked()
-        made.record.answer(key, b'{"action":"accept"}')
+        made.record.questions.answer(key, b'{"action":"accept"}')
         await updated(server, "a")
         look = await server.expect("tasks/get")
         heard.clear()
@@ -137,7 +137,7 @@ async def test_a_server_that_is_only_slow_to_take_an_answer_is_heard_of(heard: l
         (key,) = await made.asked()
         await server.answer("tasks/get", asks("a"))
         look = await server.expect("tasks/get")
-        made.record.answer(key, b'{"action":"accept"}')
+        made.record.questions.answer(key, b'{"action":"accept"}')
         await server.send(id=look["id"], result=asks("a"))
         await server.reply("tasks/update", '"result":null')
         heard.clear()
@@ -159,7 +159,7 @@ async def refusing(server: Server, made: Running) -> None:
     """The question `a` is answered and the server does not take the answer."""
     await server.answer("tasks/get", asks("a"))
     (key,) = await made.asked()
-    made.record.answer(key, b'{"action":"accept"}')
+    made.record.questions.answer(key, b'{"action":"accept"}')
     with anyio.fail_after(WAIT):
         while (message := await server.line())["method"] != "tasks/update":
             await server.send(id=message["id"], result=asks("a"))
@@ -210,8 +210,8 @@ async def test_a_task_that_wants_input_asks_the_caller_even_beside_others_calls(
         about = {"_meta": {RELATED: {"taskId": "t1"}}}
         await server.send(id="q", method="roots/list", params=about)
         (key,) = await made.asked()
-        assert not other.record.open_questions
-        made.record.answer(key, msgspec.Raw(b'{"roots":[]}'))
+        assert not other.record.questions.open
+        made.record.questions.answer(key, msgspec.Raw(b'{"roots":[]}'))
         assert (await server.line())["result"] == {"roots": []}
         await server.send(id=fetching["id"], result={"content": []})
         assert isinstance(await made.outcome(), Completed)

@@ -182,7 +182,7 @@ def doubted_twice(lists: ListState, peer: Peer) -> None:
 
 @pytest.mark.parametrize(
     "happens",
-    [shown_thrice, doubted_twice, lambda lists, peer: peer.list_changes.miss()],
+    [shown_thrice, doubted_twice, lambda lists, peer: peer.messages.list_changes.miss()],
     ids=["an old list is shown", "the server does not know a tool", "a stream of announcements is back"],
 )
 async def test_list_is_read_again_once(happens: Callable[[ListState, Peer], None]) -> None:

@@ -100,14 +100,14 @@ async def test_lists_that_another_replica_has_otherwise_are_read_again_and_it_is
                 tasks.start_soon(lists.follow, peer, WAIT)
                 await anyio.wait_all_tasks_blocked()
                 for name, count in (("b", 1), ("c", 2)):
-                    peer.list_changes.announce({Kind.TOOL})
+                    peer.messages.list_changes.announce({Kind.TOOL})
                     await answer(name)
                     while len(sent) < count:
                         await anyio.lowlevel.checkpoint()
                 (_, first), (_, second) = sent
                 shared.heard("git", second)
                 shared.heard("ci", first)
-                assert peer.list_changes.take() == set(), "there is nothing to be read"
+                assert peer.messages.list_changes.take() == set(), "there is nothing to be read"
                 shared.heard("git", first)
                 await answer("d")
                 while lists.snapshot is None or b'"d"' not in lists.snapshot.lists[Kind.TOOL][0]:

@@ -75,7 +75,7 @@ async def test_a_stream_carries_what_the_server_announces_and_the_envelope_but_i
         assert [pending.context for pending in one.peer.wire.requests.pending.values()] == [None]
         await server.send(method="notifications/tools/list_changed", params={"_meta": {ID: seen[0]["id"]}})
         await silent(server)
-        assert one.peer.list_changes.take() == {Kind.TOOL}
+        assert one.peer.messages.list_changes.take() == {Kind.TOOL}
 
 
 async def test_the_next_stream_is_acknowledged_before_the_last_one_ends(one: Following) -> None:
@@ -169,7 +169,7 @@ async def test_a_stream_that_ends_is_opened_again_and_what_was_missed_counts_as_
         await together(granting(server), one.subscribe("x:a"))
         await server.expect(CANCELLED)
         await silent(server)
-        assert one.noted("x:a") == [] and not one.peer.list_changes.take()
+        assert one.noted("x:a") == [] and not one.peer.messages.list_changes.take()
         await server.send(**ends[how])
         if how == "cancelled":
             await server.expect(CANCELLED)
@@ -178,7 +178,7 @@ async def test_a_stream_that_ends_is_opened_again_and_what_was_missed_counts_as_
         assert again["id"] == 3 and again["params"]["notifications"] == asked
         await silent(server)
         assert one.noted("x:a") == ["x:a"]
-        assert one.peer.list_changes._news.is_set() and one.peer.list_changes.take() == set(Kind)
+        assert one.peer.messages.list_changes._news.is_set() and one.peer.messages.list_changes.take() == set(Kind)
 
 
 async def test_a_stream_that_ends_while_the_next_one_is_opened_leaves_a_gap(one: Following) -> None:
@@ -195,7 +195,7 @@ async def test_a_stream_that_ends_while_the_next_one_is_opened_leaves_a_gap(one:
         await together(script(), one.subscribe("x:b"))
         await silent(server)
         assert (one.noted("x:a"), one.noted("x:b")) == (["x:a"], [])
-        assert one.peer.list_changes.take() == set(Kind)
+        assert one.peer.messages.list_changes.take() == set(Kind)
 
 
 async def test_stream_that_ends_at_once_is_opened_more_seldom(one: Following, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,10 +218,10 @@ async def test_lists_are_read_around_a_late_acknowledgement(one: Following, monk
     monkeypatch.setattr(module, "_FIRST", 0.01)
     seen: list[JsonObject] = []
     async with one.connected(into(seen, listening), **LISTS) as server:
-        assert not one.peer.list_changes.take()
+        assert not one.peer.messages.list_changes.take()
         await acknowledge(server, seen[0], toolsListChanged=True)
         await silent(server)
-        assert one.peer.list_changes._news.is_set() and one.peer.list_changes.take() == set(Kind)
+        assert one.peer.messages.list_changes._news.is_set() and one.peer.messages.list_changes.take() == set(Kind)
 
 
 async def test_after_a_restart_there_is_a_stream_again_and_what_was_wanted_counts_as_updated(one: Following) -> None:

@@ -14,7 +14,6 @@ from mcp_hub.errors import Busy, RpcError, UpstreamLost
 from mcp_hub.events import Cancelled, Log, Progressed, cancelled_by_client
 from mcp_hub.types import CallId, Cause, Era, JsonObject, Kind
 from mcp_hub.upstreams.peer.peer import Peer
-from mcp_hub.upstreams.peer.state import PeerEnding
 from mcp_hub.wire.base import WireClosed
 from mcp_hub.wire.pipe import Pipe
 from tests.unit.upstreams.function_calls import Recorder
@@ -169,7 +168,7 @@ async def test_a_server_that_goes_fails_its_calls_at_once_with_the_reason() -> N
         with pytest.raises(UpstreamLost, match='server "git" .*the peer closed') as caught:
             await together(script(server), peer.call(call(), Recorder()))
         assert caught.value.data == {"upstream": {"server": "git", "code": "closed_output"}, "outcome": "unknown"}
-        assert peer.ending.closed.is_set() and peer.list_changes._news.is_set()
+        assert peer.ending.closed.is_set() and peer.messages.list_changes._news.is_set()
         with pytest.raises(WireClosed):  # nothing was sent, so somebody may try again
             await peer.call(call(), Recorder())
         with pytest.raises(UpstreamLost):
@@ -178,7 +177,7 @@ async def test_a_server_that_goes_fails_its_calls_at_once_with_the_reason() -> N
 
 async def test_the_reason_that_becomes_known_a_moment_later_is_the_one_that_is_reported() -> None:
     async with talking() as (peer, server):
-        peer.ending = PeerEnding(is_explained=False)
+        peer.ending.explained = anyio.Event()
 
         async def script() -> None:
             await server.expect("tools/call")
@@ -329,9 +328,9 @@ async def test_a_changed_list_is_noted_by_kind_and_wakes_the_owner() -> None:
     async with talking() as (peer, server):
         for kind in ("tools", "resources"):
             await server.send(method=f"notifications/{kind}/list_changed")
-        await within(peer.list_changes.wait())
+        await within(peer.messages.list_changes.wait())
         await server.flush()
-        assert peer.list_changes.take() == {Kind.TOOL, Kind.RESOURCE, Kind.TEMPLATE, Kind.SKILL}
+        assert peer.messages.list_changes.take() == {Kind.TOOL, Kind.RESOURCE, Kind.TEMPLATE, Kind.SKILL}
         assert not peer.ending.closed.is_set()
 
 
@@ -340,15 +339,15 @@ async def test_unknown_notifications_are_nothing() -> None:
         await server.send(method="notifications/elsewhere", params=[1])
         await server.send(method="", params=None)
         await server.flush()
-        assert not peer.list_changes._news.is_set() and not peer.strays.lines
+        assert not peer.messages.list_changes._news.is_set() and not peer.messages.strays.lines
 
 
 async def test_the_last_lines_of_stray_text_are_kept_and_no_more() -> None:
     async with talking() as (peer, server):
         await server.write(b"".join(b"noise %d\n" % number for number in range(1000)) + b"y" * 5000 + b"\n")
         await server.flush()
-        assert len(peer.strays.lines) == 20
-        assert peer.strays.lines[-2:] == ["stdout: noise 999", "stdout: " + "y" * 200]
+        assert len(peer.messages.strays.lines) == 20
+        assert peer.messages.strays.lines[-2:] == ["stdout: noise 999", "stdout: " + "y" * 200]
 
 
 @pytest.mark.parametrize("members", [b'"jsonrpc":"2.0","id":1,"result":', b'"result":', b'"jsonrpc":"2.0","error":'])
@@ -356,5 +355,7 @@ async def test_an_answer_that_cannot_be_decoded_does_not_reach_other_callers(mem
     async with talking() as (peer, server):
         await server.write(b"{" + members + b'{"text":"for one caller only"\n')
         await server.flush()
-        assert len(peer.strays.lines) == 1 and peer.strays.lines[0].startswith("stdout: a message (malformed JSON: ")
-        assert "caller" not in peer.strays.lines[0]
+        assert len(peer.messages.strays.lines) == 1 and peer.messages.strays.lines[0].startswith(
+            "stdout: a message (malformed JSON: "
+        )
+        assert "caller" not in peer.messages.strays.lines[0]

@@ -54,11 +54,11 @@ async def test_a_question_goes_to_the_caller_and_the_answer_back_byte_for_byte()
         request = await server.expect("tools/call")
         await server.send(id="e1", method="elicitation/create", params={**FORM, "x": 1})
         (key,) = await made.asked()
-        question = made.record.open_questions[key]
+        question = made.record.questions.open[key]
         assert (question.method, json.loads(bytes(question.params))) == ("elicitation/create", {**FORM, "x": 1})
         big = '{"action":"accept","content":{"n":1.10},"later":18446744073709551617}'
-        assert made.record.answer(key, msgspec.Raw(big.encode()))
-        assert not made.record.answer(key, msgspec.Raw(b"{}")), "an answer counts once"
+        assert made.record.questions.answer(key, msgspec.Raw(big.encode()))
+        assert not made.record.questions.answer(key, msgspec.Raw(b"{}")), "an answer counts once"
         chunk = await server.chunk()
         assert chunk == b'{"jsonrpc":"2.0","id":"e1","result":%s}\n' % big.encode()
         await ended(server, request, made)
@@ -69,7 +69,7 @@ async def test_the_callers_error_reaches_the_server_and_the_call_continues() -> 
         request = await server.expect("tools/call")
         await server.send(id=1, method="sampling/createMessage", params={"messages": [], "maxTokens": 1})
         (key,) = await made.asked()
-        made.record.answer(key, RpcError("User rejected", code=-1, data={"why": 1}))
+        made.record.questions.answer(key, RpcError("User rejected", code=-1, data={"why": 1}))
         assert await declined(server, 1) == {"code": -1, "message": "User rejected", "data": {"why": 1}}
         await ended(server, request, made)
 
@@ -80,8 +80,8 @@ async def test_question_without_params_gets_an_object(params: Any) -> None:
         request = await server.expect("tools/call")
         await server.send(id=1, method="roots/list", params=params)
         (key,) = await made.asked()
-        assert bytes(made.record.open_questions[key].params) == b"{}"
-        made.record.answer(key, msgspec.Raw(b'{"roots":[]}'))
+        assert bytes(made.record.questions.open[key].params) == b"{}"
+        made.record.questions.answer(key, msgspec.Raw(b'{"roots":[]}'))
         await server.line()
         await ended(server, request, made)
 
@@ -105,7 +105,7 @@ async def test_question_that_the_caller_cannot_answer_is_declined_by_name(
         request = await server.expect("tools/call")
         await server.send(id=1, method=method, params=params)
         error = await declined(server, 1)
-        assert error["code"] == code and lack in error["message"] and not made.record.open_questions
+        assert error["code"] == code and lack in error["message"] and not made.record.questions.open
         await ended(server, request, made)
 
 
@@ -115,9 +115,9 @@ async def test_a_question_is_asked_again_on_another_call_of_its_session_if_the_c
         await server.send(id="e1", method="elicitation/create", params=FORM)
         (key,) = await made[1].asked()
         await ended(server, requests[1], made[1])
-        made[1].record.open_questions.pop(key).answered(CallEnded("the call has ended"))
+        made[1].record.questions.open.pop(key).answered(CallEnded("the call has ended"))
         (key,) = await made[0].asked()
-        made[0].record.answer(key, msgspec.Raw(b'{"action":"decline"}'))
+        made[0].record.questions.answer(key, msgspec.Raw(b'{"action":"decline"}'))
         assert (await server.line()) == {"jsonrpc": "2.0", "id": "e1", "result": {"action": "decline"}}
         await ended(server, requests[0], made[0])
 
@@ -134,19 +134,19 @@ async def test_a_question_ends_with_the_last_call_that_may_have_asked_it(session
             other = Running(tasks, peer.call, call(session="b", **HANDSHAKE))
             await server.expect("tools/call")
         await ended(server, request, first)
-        first.record.open_questions.pop(key).answered(CallEnded("the call has ended"))
+        first.record.questions.open.pop(key).answered(CallEnded("the call has ended"))
         assert (await declined(server, "e1"))["message"] == "the call has ended"
-        assert session == "a" or not other.record.open_questions
+        assert session == "a" or not other.record.questions.open
 
 
 async def test_a_question_beside_calls_of_other_sessions_is_that_of_the_call_which_is_left() -> None:
     async with beside("ab") as (peer, server, made, (first, second)):
         await server.send(id=1, method="elicitation/create", params=FORM)
-        await until(lambda: peer.is_interactive)
-        assert not any(one.record.open_questions for one in made)
+        await until(lambda: peer.messages.is_interactive)
+        assert not any(one.record.questions.open for one in made)
         await ended(server, first, made[0])
         assert await made[1].asked()
-        made[1].record.answer("q1", b'{"action":"decline"}')
+        made[1].record.questions.answer("q1", b'{"action":"decline"}')
         answer = await server.line()
         assert answer["id"] == 1 and answer["result"] == {"action": "decline"}
         await ended(server, second, made[1])
@@ -166,7 +166,7 @@ async def test_a_question_is_not_held_where_it_may_be_that_of_another_principal(
         await server.send(id=1, method="elicitation/create", params=FORM)
         assert "nobody to ask" in (await declined(server, 1))["message"]
         await ended(server, requests[0], made[0])
-        assert not any(one.record.open_questions for one in made)
+        assert not any(one.record.questions.open for one in made)
 
 
 @pytest.mark.parametrize(("principal", "is_read", "is_asked"), [("p", 1, 1), ("p", 0, 0), ("q", 1, 0)])
@@ -185,20 +185,20 @@ async def test_question_after_a_cancellation_is_of_the_other_call(principal: str
         if is_asked:
             assert await other.asked()
         else:
-            assert "nobody to ask" in (await declined(server, 1))["message"] and not other.record.open_questions
+            assert "nobody to ask" in (await declined(server, 1))["message"] and not other.record.questions.open
 
 
 @pytest.mark.parametrize("sessions", ["ab", "abc"])
 async def test_a_question_is_declined_once_a_call_that_may_have_asked_is_given_up(sessions: str) -> None:
     async with beside(sessions) as (peer, server, made, _):
         await server.send(id=1, method="elicitation/create", params=FORM)
-        await until(lambda: peer.is_interactive)
+        await until(lambda: peer.messages.is_interactive)
         made[0].scope.cancel()
         await server.expect("notifications/cancelled")
         ping = await server.expect("ping")
         await server.send(id=ping["id"], result={})
         assert "nobody to ask" in (await declined(server, 1))["message"]
-        assert not any(one.record.open_questions for one in made)
+        assert not any(one.record.questions.open for one in made)
 
 
 async def test_unclear_question_is_declined_and_a_withdrawn_one_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,13 +208,13 @@ async def test_unclear_question_is_declined_and_a_withdrawn_one_forgotten(monkey
         await server.send(method="notifications/cancelled", params={"requestId": 1})
         await server.send(id=2, method="elicitation/create", params=FORM)
         assert "nobody to ask" in (await declined(server, 2))["message"]
-        assert not any(one.record.open_questions for one in made)
+        assert not any(one.record.questions.open for one in made)
 
 
 async def test_outside_any_call_nobody_is_asked_and_the_server_does_not_count_as_interactive() -> None:
     async with talking() as (peer, server):
         await server.send(id=1, method="roots/list")
-        assert "nobody to ask" in (await declined(server, 1))["message"] and not peer.is_interactive
+        assert "nobody to ask" in (await declined(server, 1))["message"] and not peer.messages.is_interactive
 
 
 async def test_a_completion_cannot_be_asked_about_but_the_tool_call_beside_it_can() -> None:
@@ -227,7 +227,7 @@ async def test_a_completion_cannot_be_asked_about_but_the_tool_call_beside_it_ca
         Running(tasks, peer.call, call(method="completion/complete", **HANDSHAKE))  # the newest call
         await anyio.wait_all_tasks_blocked()
         await server.send(id=2, method="roots/list")
-        assert await tool.asked() and not completion.record.open_questions
+        assert await tool.asked() and not completion.record.questions.open
 
 
 async def test_a_question_that_the_server_takes_back_is_withdrawn() -> None:
@@ -235,7 +235,7 @@ async def test_a_question_that_the_server_takes_back_is_withdrawn() -> None:
         await server.send(id=5, method="roots/list")
         await made.asked()
         await server.send(method="notifications/cancelled", params={"requestId": 5})
-        await until(lambda: not made.record.open_questions)
+        await until(lambda: not made.record.questions.open)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ async def test_a_question_too_many_is_refused(ids: Sequence[int], said: str) -> 
         for number in ids:
             await server.send(id=number, method="roots/list")
         assert said in (await declined(server, ids[-1]))["message"]
-        assert len(made.record.open_questions) == len(ids) - 1
+        assert len(made.record.questions.open) == len(ids) - 1
 
 
 def wants(state: str | None = None, **requests: Any) -> JsonObject:
@@ -263,8 +263,8 @@ async def test_a_modern_server_gets_its_answers_in_a_retry_with_its_state() -> N
         wanted = wants("s1", a=("elicitation/create", FORM), b=("roots/list", {}))
         first = await server.answer("tools/call", wanted)
         one, two = await made.asked(2)
-        made.record.answer(two, msgspec.Raw(b'{"roots":[]}'))
-        made.record.answer(one, msgspec.Raw(b'{"action":"decline"}'))
+        made.record.questions.answer(two, msgspec.Raw(b'{"roots":[]}'))
+        made.record.questions.answer(one, msgspec.Raw(b'{"action":"decline"}'))
         second = await server.answer("tools/call", {"resultType": "complete", "content": []})
         assert second["id"] != first["id"]
         assert second["params"]["requestState"] == "s1"
@@ -279,7 +279,7 @@ async def test_an_answer_to_a_server_that_has_gone_meanwhile_fails_the_call_whic
         (key,) = await made.asked()
         server.close()
         await until(lambda: not peer.wire.can_send)
-        made.record.answer(key, msgspec.Raw(b'{"action":"decline"}'))
+        made.record.questions.answer(key, msgspec.Raw(b'{"action":"decline"}'))
         lost = await made.error()
         assert isinstance(lost, UpstreamLost) and (lost.data or {})["outcome"] == "unknown"
 
@@ -303,10 +303,10 @@ async def test_an_error_of_the_client_fails_the_call_and_is_shown() -> None:
     async with calling(Era.MODERN) as (_, server, made):
         await server.answer("tools/call", wants("s", a=("roots/list", {}), b=("elicitation/create", FORM)))
         keys = await made.asked(2)
-        made.record.answer(keys[0], RpcError("no", code=-1))
+        made.record.questions.answer(keys[0], RpcError("no", code=-1))
         data = (await made.error()).data or {}
         assert data["question"] == "roots/list" and b'"code":-1' in bytes(data["error"])
-        assert not made.record.open_questions, "the other question is off"
+        assert not made.record.questions.open, "the other question is off"
 
 
 async def test_what_the_caller_did_not_declare_fails_the_call_by_name() -> None:
@@ -329,7 +329,7 @@ async def test_when_the_call_is_cancelled_its_questions_are_off() -> None:
     async with calling(Era.MODERN) as (_, server, made):
         await server.answer("tools/call", wants("s", a=("roots/list", {})))
         await made.asked()
-    assert not made.record.open_questions
+    assert not made.record.questions.open
 
 
 CHANGES = [("a", 0, False), ("a", 1, True), ("a", 1, False), ("b", 0, False), ("b", 2, True), ("a", 1, False)]

@@ -55,8 +55,8 @@ async def test_calls_are_doubted_after_an_answer_that_nobody_can_be_given(line: 
     async with two_calls() as (peer, server, channels, _):
         await server.write(line + b"\n")
         await server.flush()
-        assert [channel.doubts for channel in channels] == [1, 1]
-        assert len(peer.strays.lines) == 1 and peer.strays.lines[0].startswith("stdout: a message (")
+        assert [channel.times.doubts for channel in channels] == [1, 1]
+        assert len(peer.messages.strays.lines) == 1 and peer.messages.strays.lines[0].startswith("stdout: a message (")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ async def test_what_is_no_answer_of_a_call_raises_no_doubt(line: bytes) -> None:
     async with two_calls() as (_, server, channels, _):
         await server.write(line + b"\n")
         await server.flush()
-        assert [channel.doubts for channel in channels] == [0, 0]
+        assert [channel.times.doubts for channel in channels] == [0, 0]
 
 
 REFUSED = "The id of a request is neither a string nor an integer."
@@ -89,8 +89,8 @@ async def test_a_request_that_no_answer_can_name_is_refused_and_calls_that_may_w
         refusal = await server.line()
         error = {"code": -32600, "message": REFUSED, "data": {"code": "invalid_request"}}
         assert refusal == {"jsonrpc": "2.0", "id": None, "error": error}
-        assert [channel.doubts for channel in channels] == [doubts, doubts]
-        assert peer.strays.lines == [f"stdout: a message ({REFUSED})"]
+        assert [channel.times.doubts for channel in channels] == [doubts, doubts]
+        assert peer.messages.strays.lines == [f"stdout: a message ({REFUSED})"]
 
 
 async def test_a_notification_with_an_id_of_null_is_not_answered() -> None:
@@ -98,21 +98,21 @@ async def test_a_notification_with_an_id_of_null_is_not_answered() -> None:
         await server.write(b'{"jsonrpc":"2.0","id":null,"method":"notifications/message"}\n')
         await server.send(id="flush", method="ping")
         assert (await server.line())["id"] == "flush"
-        assert [channel.doubts for channel in channels] == [0, 0] and len(peer.strays.lines) == 1
+        assert [channel.times.doubts for channel in channels] == [0, 0] and len(peer.messages.strays.lines) == 1
 
 
 async def test_noise_on_a_calls_own_stream_is_a_matter_of_that_call() -> None:
     async with two_calls() as (peer, server, channels, ids):
         line = b'{"jsonrpc":"2.0","result":{}}'
-        peer.on_bad_line(BadMessage(-32600, "no id"), line, peer.wire.requests.pending[ids[1]])
-        assert [channel.doubts for channel in channels] == [0, 1]
+        peer.messages.on_bad_line(BadMessage(-32600, "no id"), line, peer.wire.requests.pending[ids[1]])
+        assert [channel.times.doubts for channel in channels] == [0, 1]
 
 
 async def test_a_broken_answer_to_one_call_raises_no_doubt_in_another() -> None:
     async with two_calls() as (peer, server, channels, ids):
         bad = BadMessage(-32700, "malformed", b"%d" % ids[0])
-        peer.on_bad_line(bad, b'{"jsonrpc":"2.0","id":%d,"result":{"content":[}' % ids[0])
-        assert [channel.doubts for channel in channels] == [0, 0]
+        peer.messages.on_bad_line(bad, b'{"jsonrpc":"2.0","id":%d,"result":{"content":[}' % ids[0])
+        assert [channel.times.doubts for channel in channels] == [0, 0]
 
 
 async def test_the_answer_of_the_only_call_may_come_behind_noise_which_is_counted_and_reported() -> None:
@@ -126,8 +126,8 @@ async def test_the_answer_of_the_only_call_may_come_behind_noise_which_is_counte
     async with talking() as (peer, server):
         with structlog.testing.capture_logs() as told:
             done = await together(answering(server), peer.call(CALL, channel))
-        assert bytes(done.result) == b'{"content":[]}' and channel.doubts == 1
-        assert "are not messages: 1, the last is stdout: a message" in str(peer.strays.summary)
+        assert bytes(done.result) == b'{"content":[]}' and channel.times.doubts == 1
+        assert "are not messages: 1, the last is stdout: a message" in str(peer.messages.strays.summary)
     assert [entry["upstream"] for entry in told if entry["event"] == "upstream_noise"] == ["git"]
 
 
@@ -135,8 +135,8 @@ async def test_a_question_without_a_usable_id_in_a_calls_own_stream_is_of_that_c
     async with two_calls() as (peer, server, channels, ids):
         message = envelope.decode(b'{"jsonrpc":"2.0","id":1.5,"method":"roots/list"}')
         assert isinstance(message, envelope.Envelope)
-        peer.on_request(message, peer.wire.requests.pending[ids[1]])
-        assert [channel.doubts for channel in channels] == [0, 1]
+        peer.messages.on_request(message, peer.wire.requests.pending[ids[1]])
+        assert [channel.times.doubts for channel in channels] == [0, 1]
 
 
 async def test_an_answer_that_is_given_twice_is_a_matter_of_its_call() -> None:
@@ -144,7 +144,7 @@ async def test_an_answer_that_is_given_twice_is_a_matter_of_its_call() -> None:
         answer = json.dumps({"jsonrpc": "2.0", "id": ids[0], "result": {}}).encode() + b"\n"
         await server.write(answer * 3)
         await server.flush()
-        assert [channel.doubts for channel in channels] == [0, 0] and not peer.strays.lines
+        assert [channel.times.doubts for channel in channels] == [0, 0] and not peer.messages.strays.lines
         assert peer.wire.counts["stray"] == 2  # type: ignore[attr-defined]  # it is a pipe
 
 
@@ -154,7 +154,7 @@ async def test_a_call_that_begins_later_is_not_doubted() -> None:
         await server.flush()
         later = Doubting()
         await together(server.answer("tools/call", {}), peer.call(CALL, later))
-        assert later.doubts == 0 and channels[0].doubts == 1
+        assert later.times.doubts == 0 and channels[0].times.doubts == 1
 
 
 @pytest.mark.parametrize("version", [b'"hub"', b'"1.0"'])

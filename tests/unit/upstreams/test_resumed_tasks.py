@@ -255,10 +255,10 @@ async def test_a_question_that_is_open_stays_the_same_over_the_next_connection()
         (key,) = await made.asked()
         await server.close()
         await until(lambda: far.status().state is UpstreamState.BACKING_OFF)
-        made.record.answer(key, b'{"action":"accept"}')
+        made.record.questions.answer(key, b'{"action":"accept"}')
         async with serving(remote, server.port) as again:
             (update,) = await again.until("tasks/update")
             assert update.message["params"]["inputResponses"] == {"a": {"action": "accept"}}
-            assert not made.record.open_questions, "it was not asked again"
+            assert not made.record.questions.open, "it was not asked again"
             remote.shown = [ended(Era.MODERN)]
             assert await made.result() == DONE

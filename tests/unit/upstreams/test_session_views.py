@@ -97,7 +97,7 @@ async def test_a_session_is_listed_what_its_own_process_lists() -> None:
 async def test_messages_for_a_session_come_from_its_own_process() -> None:
     async with sessions() as far:
         await far.call("s")
-        far.toys.wire._peer._observer.on_message("s", b"{}")  # type: ignore[union-attr]
+        far.toys.wire._peer.messages._observer.on_message("s", b"{}")  # type: ignore[union-attr]
         assert far.scoped._listed.state.changes.messages("s", 0) == [b"{}"]
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 import anyio
 import pytest
 
-from mcp_hub.errors import StartFailed
+from mcp_hub.errors import DeadlineExceeded, StartFailed
+from mcp_hub.events import Failed
 from mcp_hub.types import Kind, UpstreamState
 from mcp_hub.upstreams.peer.negotiation import FreshNeeded, Incompatible
 from mcp_hub.upstreams.peer.peer import Peer
@@ -332,10 +333,13 @@ async def test_a_list_that_never_comes_costs_at_most_half_of_the_start() -> None
         assert "no answer within 2 s" in "".join(far.status.warnings)
 
 
+OVERDUE = Failed(DeadlineExceeded("the call took too long"))
+
+
 async def give_up(far: Kept, *, is_overdue: bool = True) -> None:
     """A call that is not answered in 10 seconds."""
     with anyio.move_on_after(10) as limit:
-        await far.supervisor.call(request("x"), Recorder(is_overdue=is_overdue))
+        await far.supervisor.call(request("x"), Recorder(stopping=OVERDUE if is_overdue else None))
     assert limit.cancelled_caught
 
 
@@ -370,9 +374,9 @@ async def test_a_server_that_answers_anything_at_all_lives(method: str) -> None:
 
 SIGNS: dict[str, Callable[[Peer], None]] = {
     "given up by its caller": lambda peer: None,
-    "notification": lambda peer: peer.on_notification(envelope(method="notifications/message")),
-    "request": lambda peer: peer.on_request(envelope(method="ping", id=1)),
-    "late answer": lambda peer: peer.on_late_answer(1),
+    "notification": lambda peer: peer.messages.on_notification(envelope(method="notifications/message")),
+    "request": lambda peer: peer.messages.on_request(envelope(method="ping", id=1)),
+    "late answer": lambda peer: peer.messages.on_late_answer(1),
 }
 
 

@@ -46,7 +46,7 @@ async def test_task_of_a_real_server_is_ended_by_the_next_hub(era: str, option: 
             how = await left_behind(first, name="task_asks", arguments=arguments, **caller)
         async with supervised(child) as second, resumed(second, how, **caller) as made:
             (key,) = await made.asked()
-            made.record.answer(key, ANSWER)
+            made.record.questions.answer(key, ANSWER)
             answers = (await made.result())["structuredContent"]["answers"]
             assert answers == {"form": {"result": json.loads(ANSWER)}}
     assert len(received(journal, "tools/call")) == 1 and not received(journal, "tasks/cancel")

@@ -100,7 +100,7 @@ class ToyConnection:
         failure = toys.fails.pop(0) if toys.fails else None
         if failure is not None:
             raise failure
-        peer = Peer("toy", lambda peer: ToyWire(peer, toys), info, observer)
+        peer = Peer("toy", lambda messages, peer: ToyWire(peer, toys), info, observer)
         assert isinstance(peer.wire, ToyWire)
         toys.last = self._wire = peer.wire
         return peer
@@ -172,11 +172,11 @@ class ToyWire:
     def _acknowledge(self, id_: int, params: JsonObject) -> None:
         about = {"_meta": {"io.modelcontextprotocol/subscriptionId": id_}, "notifications": params["notifications"]}
         method = "notifications/subscriptions/acknowledged"
-        self._peer.on_notification(envelope(method=method, params=about))
+        self._peer.messages.on_notification(envelope(method=method, params=about))
 
     def updates(self, uri: str) -> None:
         """One of its resources was updated."""
-        self._peer.on_notification(envelope(method="notifications/resources/updated", params={"uri": uri}))
+        self._peer.messages.on_notification(envelope(method="notifications/resources/updated", params={"uri": uri}))
 
     def _answered(self, pending: Pending, answer: Envelope) -> None:
         if not self._toys.frozen and self.requests.pending.pop(pending.id, None) is not None:
@@ -192,7 +192,7 @@ class ToyWire:
     def close(self, reason: str = "closed by the hub", code: str = "closed") -> None:
         self.can_send = False
         self.requests.fail_all(reason)
-        self._peer.on_closed(reason, code)
+        self._peer.messages.on_closed(reason, code)
 
     @property
     def era(self) -> Era:
@@ -200,7 +200,7 @@ class ToyWire:
 
     def announces(self, kind: Kind) -> None:
         """Its list has changed."""
-        self._peer.list_changes.announce([kind])
+        self._peer.messages.list_changes.announce([kind])
 
     def die(self, code: str = "crashed") -> None:
         self._peer.ending.explained.set()

@@ -285,10 +285,10 @@ class FormatCalls:
         """The arguments under the tool's own names."""
         if call.fault is not None:
             raise Problem(413 if call.fault.code == "arguments_too_large" else 400, *call.fault)
-        entry = self._hub.view(read.session).find(Kind.TOOL, call.name)
+        entry = self._hub.views.of(read.session).find(Kind.TOOL, call.name)
         if entry is None:  # its server may be on its way up
             await self._hub.catalog.settled()
-            entry = self._hub.view(read.session).find(Kind.TOOL, call.name)
+            entry = self._hub.views.of(read.session).find(Kind.TOOL, call.name)
         arguments = call.arguments
         if entry is not None and read.into is not Format.MCP:
             arguments = _names(read.into, entry.raw).restored(arguments)
@@ -299,7 +299,7 @@ class FormatCalls:
     def _check_selected(self, read: CallsRequest, name: str, arguments: Raw) -> None:
         """Raises `Problem` for an unselected tool, through `run_tool`, too."""
         chosen, inner = read.chosen, self._hub.selected(name, arguments)
-        entry = self._hub.view(read.session).find(Kind.TOOL, inner)
+        entry = self._hub.views.of(read.session).find(Kind.TOOL, inner)
         is_listed = chosen.tools is None or {name, inner} <= chosen.tools
         is_of_server = chosen.server is None or (entry is not None and entry.server == chosen.server)
         if not (is_listed and is_of_server):

@@ -94,7 +94,7 @@ class PromptedTools:
 
     async def _tools(self, session: Session, chosen: ToolSelection) -> list[JsonObject]:
         await self._hub.catalog.settled()
-        listed = self._hub.view(session).entries(Kind.TOOL)
+        listed = self._hub.views.of(session).entries(Kind.TOOL)
         chosen.check([tool.exported for tool in listed], self._hub.catalog.rules(session.caller.profile).servers)
         decoder = msgspec.json.Decoder(JsonObject)
         return [

@@ -44,8 +44,8 @@ async def connector_entries(hub: HubPort, public_url: str | None, request: RestR
     url = endpoint(request.query_params.get("url", public_url), caller.profile)
     is_deferred = flag(request, "defer")
     session = Session("", caller, Era.HANDSHAKE, eras.LATEST_HANDSHAKE, client_info={"name": kind.value})
-    await hub.catalog.settled(hub.client_kind(session))
-    listed = hub.view(session).entries(Kind.TOOL)
+    await hub.catalog.settled(hub.views.client_kind(session))
+    listed = hub.views.of(session).entries(Kind.TOOL)
     chosen.check([tool.exported for tool in listed], hub.catalog.rules(caller.profile).servers)
     selected = {tool.exported for tool in listed if chosen.has(tool.exported, tool.server)}
     entries = connect(
@@ -63,7 +63,7 @@ def _listing(hub: HubPort, session: Session) -> list[dict[str, object]]:
     tools: list[dict[str, object]] = []
     cursor: str | None = None
     while True:
-        page = msgspec.json.decode(hub.list_page(session, Kind.TOOL, cursor), type=_Page)
+        page = msgspec.json.decode(hub.views.page(session, Kind.TOOL, cursor), type=_Page)
         tools += [
             {name: msgspec.json.decode(raw) if name == "name" else raw for name, raw in tool.items()}
             for tool in page.tools

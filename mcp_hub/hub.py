@@ -28,7 +28,7 @@ from mcp_hub.catalog.discovery import meta_tools
 from mcp_hub.catalog.discovery.meta_tools import ToolFinder, explaining, finding, refusing
 from mcp_hub.catalog.discovery.servers import absent, live
 from mcp_hub.catalog.resources.uris import mentions_uris
-from mcp_hub.catalog.routes import AppRequests, Route, Unlisted, route
+from mcp_hub.catalog.routes import AppRequests, Route, Unlisted, resolve, route
 from mcp_hub.catalog.token_costs import TokenAccounts
 from mcp_hub.catalog.views.exposure import results_of
 from mcp_hub.catalog.views.view import CatalogView
@@ -65,7 +65,7 @@ class _Facts(msgspec.Struct, frozen=True):
     result_tokens: int
     truncate: Truncate | None
     unlisted: Unlisted
-    is_settled: Callable[[], bool]
+    unwrapped: Callable[[RawObject], Route | None]
     early: Early | None
     reads_only: Callable[[Call], bool]
     partials: PartialForm | None
@@ -74,7 +74,7 @@ class _Facts(msgspec.Struct, frozen=True):
     shows_paths: bool
 
 
-class SessionViews:
+class _SessionViews:
     """Lists and facts of each session, by its profile and the kind of its client, which `client_kind` tells."""
 
     def __init__(
@@ -110,12 +110,13 @@ class SessionViews:
         is_settled = partial(self._catalog.is_settled, client_kind, came=offer.came)
         lists, deadline = caller_lists(self._upstreams, call_of(session)), client_kind.soft_deadline
         view = self._catalog.exposed(profile, client_kind, offer.mode, lists)
+        unlisted = partial(self._catalog.unlisted, profile, shows_paths=session.caller.shows_paths)
         facts = _Facts(
             version=self._changes.version, view=view, deadline=deadline,
             result_tokens=results_of(self._catalog.rules(profile), client_kind),
             truncate=self._truncation(view.shows_output),
-            unlisted=partial(self._catalog.unlisted, profile, shows_paths=session.caller.shows_paths),
-            is_settled=is_settled, early=None if deadline is None else Early(deadline, is_task=False),
+            unlisted=unlisted, unwrapped=partial(meta_tools.unwrapped, view, is_settled, unlisted),
+            early=None if deadline is None else Early(deadline, is_task=False),
             reads_only=partial(_is_read_only, view), partials=client_kind.partials,
             takes_events=extensions.declares(session.capabilities, session.era, extensions.STREAMS),
             of_apps=AppRequests(view, offer.apps, is_settled) if client_kind.shows_apps else None,
@@ -184,7 +185,7 @@ class HubPort:
             retention=long_results, rules=rules,
         )  # fmt: skip
         self.take_up = self._starter.take_up
-        self.views = SessionViews(
+        self.views = _SessionViews(
             catalog=catalog, upstreams=upstreams, session_rules=session_rules, changes=changes,
             client_kind=client_kind, truncation=self._starter.truncation,
         )  # fmt: skip
@@ -213,7 +214,7 @@ class HubPort:
         facts = self.views.facts(session)
         if facts.of_apps is not None:
             params = facts.of_apps.exported(method, params, meta.rest)
-        to = meta_tools.resolve(facts.view, session.era, method, params, facts.is_settled, facts.unlisted)
+        to = resolve(facts.view, session.era, method, params, facts.unlisted, facts.unwrapped)
         params = params if to.requested is None else to.requested
         early = None
         if method == "tools/call" and to.server != OWN:
@@ -270,8 +271,9 @@ class HubPort:
             case texts.READ if self._long_results is not None:
                 return self._long_results.handler(self._most_tokens(session)), _SHORT
             case _:
-                caller = own_tools.OwnToolCaller(deadline, session.caller.profile, partial(self.exported, session))
-                return self._own_tools.handler(caller), own_tools.limits(deadline)
+                exported = partial(self.exported, session)
+                handler = self._own_tools.handler(deadline, session.caller.profile, exported)
+                return handler, own_tools.limits(deadline)
 
     async def _finding(self, session: Session) -> ToolFinder:
         profile = session.caller.profile

@@ -5,7 +5,7 @@ import sys
 
 from mcp_hub.attach.arguments import HubWanted
 from mcp_hub.attach.folder import Untrusted, hub_folder, is_alive, make_private, problem_of, successor_folder
-from mcp_hub.attach.join import HubPipes, NotJoined, OlderHub, join, piped
+from mcp_hub.attach.join import HubPipes, NotJoined, join, piped
 from mcp_hub.attach.machine import interpreter
 from mcp_hub.attach.shim import Shim
 
@@ -67,8 +67,9 @@ def _joining(request: HubWanted, names: "Sequence[str]", env: "Mapping[str, str]
         try:
             if not _is_served(newer):
                 return join(folder, hello, starting(folder))
-        except OlderHub:
-            pass
+        except NotJoined as problem:
+            if not problem.is_older:
+                raise
         try:
             make_private(newer)
             return join(newer, hello, starting(newer))

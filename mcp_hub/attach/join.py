@@ -77,11 +77,11 @@ def handed(socket: "_socket.socket") -> HubPipes:
 
 
 class NotJoined(Exception):
-    """No hub could be joined."""
+    """No hub could be joined. `is_older`: one of an older build is in use and does not retire."""
 
-
-class OlderHub(NotJoined):
-    """A hub of an older build is in use and does not retire."""
+    def __init__(self, reason: str, *, is_older: bool = False) -> None:
+        super().__init__(reason)
+        self.is_older = is_older
 
 
 def join(
@@ -146,7 +146,7 @@ def _handed(connection: "_socket.socket") -> "HubPipes | None":
 
 def _retires(fields: "Mapping[str, str]") -> bool:
     if fields.get("status") == "busy" and "build" in fields:
-        raise OlderHub(fields.get("why"))
+        raise NotJoined(fields.get("why") or "an older hub is in use", is_older=True)
     if fields.get("status") != "retire":
         raise NotJoined(fields.get("why") or "the background hub refused this client")
     return True

@@ -97,7 +97,7 @@ def started_folder(config: str, mode: str) -> str:
     if why is None and names is None:
         why = f"the variables that {config} needs are not certain"
     if why is not None or names is None:
-        raise NotJoined(why)
+        raise NotJoined(why or "")
     needed = sorted(names)
     try:
         folder = hub_folder(config, needed, os.environ)

@@ -12,7 +12,7 @@ import msgspec
 
 from mcp_hub.call import Reader, StoredEvent
 from mcp_hub.calls import coalesce
-from mcp_hub.calls.machine import WORKING_NEXT, CallStatus, IllegalEvent, advance
+from mcp_hub.calls.machine import WORKING_NEXT, CallStatus, advance
 from mcp_hub.events import CallEvent, Completed, Delta, Ending, Log, Progressed, Started
 
 _KEPT: Final = 64
@@ -32,10 +32,11 @@ def nobody() -> None:
 
 
 class _HeldBack(msgspec.Struct):
-    """Events withheld from slow readers: newest `progress`, number of `logs`."""
+    """Events withheld from slow readers: newest `progress`, number of `logs`. `room`: they have caught up."""
 
     progress: Progressed | None = None
     logs: int = 0
+    room: anyio.Event | None = None
 
     def take(self, event: CallEvent) -> bool:
         """Withholds the event, if that is allowed."""
@@ -48,8 +49,11 @@ class _HeldBack(msgspec.Struct):
         return True
 
     def events(self) -> list[CallEvent]:
-        progress: list[CallEvent] = [] if self.progress is None else [self.progress]
-        return progress + ([coalesce.suppressed(self.logs)] if self.logs else [])
+        """The withheld events, which are so no more."""
+        events: list[CallEvent] = [] if self.progress is None else [self.progress]
+        events += [coalesce.suppressed(self.logs)] if self.logs else []
+        self.progress, self.logs = None, 0
+        return events
 
 
 class CallLog(msgspec.Struct, eq=False):
@@ -58,11 +62,11 @@ class CallLog(msgspec.Struct, eq=False):
     status: CallStatus | None = None
     merged: int = 0
     refused: int = 0
+    ending: Ending = None  # type: ignore[assignment]  # until there is one
     _events: list[CallEvent] = msgspec.field(default_factory=list)
     _first: int = 1  # sequence number of _events[0]
     _size: int = 0  # bytes of payload in _events
     _readers: "list[_LogReader]" = msgspec.field(default_factory=list)
-    _room: anyio.Event | None = None
     _back: _HeldBack | None = None
     _news: Callable[[], object] | None = None
 
@@ -107,10 +111,6 @@ class CallLog(msgspec.Struct, eq=False):
         return self.status not in _RUNS
 
     @property
-    def ending(self) -> Ending:
-        return self._events[-1]  # type: ignore[return-value]  # nothing is appended behind an ending
-
-    @property
     def _last_seq(self) -> int:
         return self._first + len(self._events) - 1
 
@@ -120,7 +120,7 @@ class CallLog(msgspec.Struct, eq=False):
         if status is None:
             try:
                 status = advance(self.status, event)
-            except IllegalEvent:
+            except ValueError:
                 self.refused += 1
                 return False
         if (len(self._events) >= coalesce.LAG or self._size >= coalesce.LAG_BYTES) and self._waits(event):
@@ -131,6 +131,8 @@ class CallLog(msgspec.Struct, eq=False):
         if type(event) in _MANY:
             self._size += coalesce.payload(event)
         self.status = status
+        if status not in _RUNS:
+            self.ending = event  # type: ignore[assignment]
         for reader in self._readers:
             reader.wake()
         if (news := self._news) is not None:
@@ -156,11 +158,14 @@ class CallLog(msgspec.Struct, eq=False):
         unread = self._last_seq - min(reader.cursor for reader in self._readers)
         return unread >= coalesce.LAG or (unread > 0 and self._size >= coalesce.LAG_BYTES)
 
-    def _release(self) -> None:
+    def _release(self) -> bool:
+        """Adds the withheld events; whether there are any."""
         released = [] if self._back is None else self._back.events()
-        self._back = None
+        if self._back is not None and self._back.room is None:
+            self._back = None
         self._events += released
         self._size += sum(map(coalesce.payload, released))
+        return bool(released)
 
     def reader(
         self, wake: Callable[[], None], after: int = 0, moves: Callable[[Reader], None] | None = None
@@ -176,9 +181,9 @@ class CallLog(msgspec.Struct, eq=False):
     async def drained(self) -> None:
         """Waits until every reader is within `coalesce.LAG` events and `coalesce.LAG_BYTES` of the end."""
         while self._readers and self._is_crowded:
-            if self._room is None:
-                self._room = anyio.Event()
-            await self._room.wait()
+            back = self._back = self._back or _HeldBack()
+            back.room = back.room or anyio.Event()
+            await back.room.wait()
 
     async def over(self) -> None:
         """Waits for the ending."""
@@ -195,17 +200,15 @@ class CallLog(msgspec.Struct, eq=False):
         if self._readers:
             seen = min(reader.cursor for reader in self._readers)
             self._drop(min(seen - self._first + 1, len(self._events) - 1))
-        if self._back is None and self._room is None:
+        back = self._back
+        if back is None or (self._readers and self._is_crowded):
             return
-        if self._readers and self._is_crowded:
-            return
-        if self._back is not None:
-            self._release()
+        if self._release():
             for reader in self._readers:
                 reader.wake()
-        if self._room is not None:
-            self._room.set()
-            self._room = None
+        if back.room is not None:
+            back.room.set()
+            self._back = None
 
     def _drop(self, count: int) -> None:
         if count > 0:

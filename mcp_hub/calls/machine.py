@@ -3,7 +3,6 @@
 from enum import StrEnum
 from typing import Final
 
-from mcp_hub.errors import HubError
 from mcp_hub.events import (
     Attempt,
     CallEvent,
@@ -32,10 +31,6 @@ class CallStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
-class IllegalEvent(HubError):
-    """The call's status forbids the event."""
-
-
 _W, _Q = CallStatus.WORKING, CallStatus.INPUT_REQUIRED
 _UNCHANGED: Final = (Progressed, Delta, Log, ToolCall, ToolResult, Attempt, Reset)
 _NEXT: Final[dict[type[CallEvent], CallStatus | None]] = {
@@ -51,7 +46,7 @@ WORKING_NEXT: Final = {kind: status or _W for kind, status in _NEXT.items()}
 
 
 def advance(status: CallStatus | None, event: CallEvent) -> CallStatus:
-    """The status after `event`; None precedes the first one. Raises `IllegalEvent`."""
+    """The status after `event`; None precedes the first one. Raises `ValueError` for an event that may not follow."""
     kind = type(event)
     if status is _W or status is _Q:
         if kind in _NEXT:
@@ -60,4 +55,4 @@ def advance(status: CallStatus | None, event: CallEvent) -> CallStatus:
             return _Q if event.remaining else _W
     elif status is None and kind is Started:
         return _W
-    raise IllegalEvent(f"{kind.__name__} cannot follow in status {status}")
+    raise ValueError(f"{kind.__name__} cannot follow in status {status}")

@@ -16,7 +16,7 @@ from mcp_hub.errors import InvalidParams, NotApproved, RpcError, ToolRemoved, Un
 from mcp_hub.masking import hide, hide_head
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, read_as
 from mcp_hub.protocol.meta import is_absent
-from mcp_hub.types import Era, JsonObject, Kind, RawObject, UpstreamStatus, condition
+from mcp_hub.types import OWN, Era, JsonObject, Kind, RawObject, UpstreamStatus, condition
 
 Unlisted = Callable[[str], UpstreamStatus | None]
 """Returns the never-listed server that a name's prefix belongs to."""
@@ -68,6 +68,26 @@ def route(view: CatalogView, era: Era, method: str, params: RawObject, unlisted:
             return Route(server, {**params, "uri": _encoded(upstream_uri)}, requested, is_whole)
         case _:
             return _completion(view, era, method, params, unlisted)
+
+
+def resolve(
+    view: CatalogView,
+    era: Era,
+    method: str,
+    params: RawObject,
+    unlisted: Unlisted,
+    unwrapped: Callable[[RawObject], Route | None],
+) -> Route:
+    """Like `route`; `unwrapped` has the route to the tool that a call of one of the hub's own tools runs, or None."""
+    if method != "tools/call":
+        return route(view, era, method, params, unlisted)
+    try:
+        to = named(view, _TOOL, method, params, unlisted)
+    except (UnknownEntry, InvalidParams):
+        if (inner := unwrapped(params)) is None:
+            raise
+        return inner
+    return to if to.server != OWN else unwrapped(params) or to  # a name of the hub's own is nobody else's
 
 
 def text(params: RawObject, key: str, method: str) -> str:

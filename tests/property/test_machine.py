@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.calls.machine import CallStatus, IllegalEvent, advance
+from mcp_hub.calls.machine import CallStatus, advance
 from mcp_hub.errors import Busy, RpcError
 from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Ending, Failed, Log, Progressed, Started
 
@@ -29,7 +29,7 @@ def accepted(sequence: list[CallEvent]) -> list[CallEvent]:
     for event in sequence:
         try:
             after = advance(status, event)
-        except IllegalEvent:
+        except ValueError:
             continue
         status = after
         kept.append(event)

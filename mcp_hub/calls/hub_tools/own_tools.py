@@ -58,9 +58,7 @@ OFFERED: Final = tuple(map(msgspec.json.encode, _DEFINITIONS))
 """Constant bytes."""
 
 
-class OwnToolCaller(msgspec.Struct, frozen=True):
-    """A caller's soft deadline (seconds), profile, and view of URIs."""
-
+class _Caller(msgspec.Struct, frozen=True):
     deadline: float
     profile: str | None
     exported: Callable[[Call, RawJson], RawJson]
@@ -92,10 +90,13 @@ class OwnTools:
     def __init__(self, streams: StreamPort) -> None:
         self._streams = streams
 
-    def handler(self, caller: OwnToolCaller) -> CallHandler:
-        return partial(self._answered, caller)
+    def handler(
+        self, deadline: float, profile: str | None, exported: Callable[[Call, RawJson], RawJson]
+    ) -> CallHandler:
+        """For a caller with this soft deadline in seconds; `exported` gives results its URIs."""
+        return partial(self._answered, _Caller(deadline, profile, exported))
 
-    async def _answered(self, caller: OwnToolCaller, call: Call, channel: CallChannel) -> Completed:
+    async def _answered(self, caller: _Caller, call: Call, channel: CallChannel) -> Completed:
         name = msgspec.json.decode(call.params["name"], type=str)
         try:
             answer = await (self._cancel(caller, call) if name == CANCEL else self._wait(caller, call, channel))
@@ -104,7 +105,7 @@ class OwnTools:
             return Completed.of(f"{name}: {reason}", is_error=True)
         return _passed_on(caller, call, answer) if isinstance(answer, _Ended) else answer
 
-    async def _cancel(self, caller: OwnToolCaller, call: Call) -> Completed:
+    async def _cancel(self, caller: _Caller, call: Call) -> Completed:
         id_ = _arguments(call, _Stream).stream
         stream = await self._opened(caller, call, id_)
         name = stream.info.name
@@ -113,14 +114,14 @@ class OwnTools:
         await stream.cancel(f"cancelled by the client ({CANCEL})")
         return Completed.of(f"The call of {name} is being cancelled.")
 
-    async def _opened(self, caller: OwnToolCaller, call: Call, id_: str) -> StreamHandle:
+    async def _opened(self, caller: _Caller, call: Call, id_: str) -> StreamHandle:
         """Raises `UnknownStream`, also if the stream is not a tool call's."""
         stream = await self._streams.open(call.principal, id_, caller.profile)
         if stream.info.method != "tools/call":
             raise UnknownStream
         return stream
 
-    async def _wait(self, caller: OwnToolCaller, call: Call, channel: CallChannel) -> Completed | _Ended:
+    async def _wait(self, caller: _Caller, call: Call, channel: CallChannel) -> Completed | _Ended:
         arguments = _arguments(call, _Wait)
         after = _cursor(arguments.after)
         stream = await self._opened(caller, call, arguments.stream)
@@ -142,7 +143,7 @@ class OwnTools:
         return Completed(answer)
 
 
-def _passed_on(caller: OwnToolCaller, call: Call, ended: _Ended) -> Completed:
+def _passed_on(caller: _Caller, call: Call, ended: _Ended) -> Completed:
     """The ending in the caller's form. Raises `RpcError`."""
     row = ended.row
     match ended.ending:

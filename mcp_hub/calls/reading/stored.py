@@ -30,7 +30,7 @@ from mcp_hub.stores.base import Change, Chunk, EventPage, StreamLog
 from mcp_hub.types import CallId, RawJson
 
 UNWRITABLE: Final = (ValueError, TypeError, OverflowError, RecursionError, msgspec.MsgspecError)
-"""Errors of encoding."""
+"""Errors of encoding, and of an event that may not follow."""
 _SHOWN: Final = 4096
 """Characters kept of an unwritable text."""
 _T = TypeVar("_T")

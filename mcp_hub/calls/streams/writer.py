@@ -28,7 +28,7 @@ from mcp_hub import aio
 from mcp_hub.call import CallingClient, Reader, StreamInfo
 from mcp_hub.calls import machine
 from mcp_hub.calls.coalesce import LAG, Coalescer
-from mcp_hub.calls.machine import CallStatus, IllegalEvent
+from mcp_hub.calls.machine import CallStatus
 from mcp_hub.calls.metering import is_tool_error
 from mcp_hub.calls.plan import ResumePoint
 from mcp_hub.calls.reading.stored import UNWRITABLE, unwritable
@@ -303,7 +303,7 @@ class StreamWriter:
             try:
                 status = machine.advance(self._status, event)
                 line = encoded(row.id, seq, when, event, self._start)
-            except (IllegalEvent, *UNWRITABLE) as problem:
+            except UNWRITABLE as problem:
                 log.warning("event_unwritable", stream=row.id, kind=type(event).__name__, reason=ascii(str(problem)))
                 event = events[index] = unwritable(event, problem)
                 status = machine.advance(self._status, event)

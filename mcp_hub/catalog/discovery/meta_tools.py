@@ -18,7 +18,7 @@ from mcp_hub.catalog.discovery.answers import Detail, answer, exact, listing, ov
 from mcp_hub.catalog.discovery.servers import ServerAbout, is_starting, why_absent
 from mcp_hub.catalog.offers.definitions import Definition, parse
 from mcp_hub.catalog.offers.rules import ServerRules, find_override, overridden
-from mcp_hub.catalog.routes import Route, Unlisted, named, route
+from mcp_hub.catalog.routes import Route, Unlisted, named
 from mcp_hub.catalog.search.ranker import Hit
 from mcp_hub.catalog.texts import FIND, RUN, RUN_READING, signature
 from mcp_hub.catalog.views.entries import Entry
@@ -28,7 +28,7 @@ from mcp_hub.events import Completed
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import one_line, raw_object
 from mcp_hub.schema import look_wrong
-from mcp_hub.types import OWN, Era, Kind, RawJson, RawObject, Snapshot, UpstreamStatus
+from mcp_hub.types import OWN, Kind, RawJson, RawObject, Snapshot, UpstreamStatus
 
 _RUNNERS: Final = {b'"%b"' % name.encode(): name for name in (RUN, RUN_READING)}
 _MOST_SPELLED: Final = len('""') + len(RUN_READING) * len(r"\u0072")  # bytes of the longest spelling of a name
@@ -112,29 +112,13 @@ def _out_of_text(arguments: bytes, runner: str) -> bytes:
     return one_line(text)  # a break between two tokens would end the message to a server, and begin another
 
 
-def resolve(
-    view: CatalogView,
-    era: Era,
-    method: str,
-    params: RawObject,
-    is_settled: Callable[[], bool],
-    unlisted: Unlisted = lambda name: None,
-) -> Route:
-    """The route of a request, unwrapped from `run_tool` and `read_tool`.
+def unwrapped(view: CatalogView, is_settled: Callable[[], bool], unlisted: Unlisted, params: RawObject) -> Route | None:
+    """The route of a call of `run_tool` or `read_tool`, to the tool that it runs; None for others.
 
-    Raises `InvalidParams`, `UnknownEntry`, `NotApproved`.
+    Raises `UnknownEntry`, `NotApproved`.
     """
-    if method != "tools/call":
-        return route(view, era, method, params, unlisted)
-    try:
-        to = named(view, Kind.TOOL, method, params, unlisted)
-    except (UnknownEntry, InvalidParams):
-        if (runner := runner_of(params)) is None:
-            raise
-    else:
-        if to.server != OWN or (runner := runner_of(params)) is None:
-            return to  # a name of the hub's own is nobody else's
-    return _unwrapped_route(runner, view.for_model, params, is_settled, unlisted)
+    runner = runner_of(params)
+    return None if runner is None else _unwrapped_route(runner, view.for_model, params, is_settled, unlisted)
 
 
 def _unwrapped_route(

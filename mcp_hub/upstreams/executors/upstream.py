@@ -45,7 +45,7 @@ class _Posted(msgspec.Struct, frozen=True):
     is_duplicate: bool = False
 
 
-class ExecutorWorkers:
+class _Workers:
     """All executors with their workers: tools, offers, posts. `run` watches leases and silence."""
 
     def __init__(
@@ -262,7 +262,7 @@ class ExecutorUpstream(LocalSource):
     def __init__(
         self, name: str, changes: Notices, clock: Clock, limits: ExecutorLimits, next_epoch: NextEpoch
     ) -> None:
-        self.workers = ExecutorWorkers(name, changes, clock=clock, limits=limits, next_epoch=next_epoch)
+        self.workers = _Workers(name, changes, clock=clock, limits=limits, next_epoch=next_epoch)
         super().__init__(name, self.workers.run)
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:

@@ -17,12 +17,12 @@ import pydantic_core
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails
 
-from mcp_hub.errors import HubError
+from mcp_hub.errors import InvalidParams
 from mcp_hub.types import JsonObject
 
 ToolFunction = Callable[..., object]
 Bind = Callable[[bytes], dict[str, object]]
-"""Arguments by name, with defaults. Raises `ArgumentsRefused`."""
+"""Arguments by name, with defaults. Raises `InvalidParams`, which names each wrong one for the model."""
 
 NOT_NAMED: Final = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only, but tools are called with named arguments",
@@ -37,10 +37,6 @@ _SECTION: Final = re.compile(
 _HEAD: Final = r"(\w+)[ \t]*(?:\(.*?\))?[ \t]*:"
 _ENTRY: Final = re.compile(rf"^{_HEAD}(.*(?:\n(?!{_HEAD}).*)*)", re.MULTILINE)
 """A name, perhaps with its type, and the text up to the next name."""
-
-
-class ArgumentsRefused(HubError):
-    """Arguments that do not fit the signature; the message names each for the model."""
 
 
 def _finding(detail: ErrorDetails, model: type[pydantic.BaseModel]) -> str:
@@ -95,7 +91,7 @@ def _bound(model: type[pydantic.BaseModel], names: Sequence[str], arguments: byt
         bound = model.model_validate_json(arguments)
     except pydantic.ValidationError as error:
         findings = [_finding(detail, model) for detail in error.errors(include_url=False, include_input=False)]
-        raise ArgumentsRefused("invalid arguments:\n" + "\n".join(findings)) from error
+        raise InvalidParams("invalid arguments:\n" + "\n".join(findings)) from error
     return {name: getattr(bound, f"p{index}") for index, name in enumerate(names)}
 
 

@@ -25,7 +25,7 @@ from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.envelope import one_line
 from mcp_hub.types import Cause, Era, Kind, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.functions.registry import Context, Progress, Registry, Result, Tool, default_registry
-from mcp_hub.upstreams.functions.schemas import ArgumentsRefused, plain
+from mcp_hub.upstreams.functions.schemas import plain
 from mcp_hub.upstreams.local_source import LocalSource
 
 log = get_logger(__name__)
@@ -170,10 +170,12 @@ class LocalUpstream(LocalSource):
         """Runs a tool. Exceptions and wrong arguments become results with `isError`."""
         tool, arguments = self._target(call)
         try:
-            value = await self._run(tool, tool.bind(arguments), channel)
-            return events.Completed(encode_result(value, tool.wraps_result))
-        except ArgumentsRefused as error:
+            bound = tool.bind(arguments)
+        except InvalidParams as error:
             return _failure(str(error))
+        try:
+            value = await self._run(tool, bound, channel)
+            return events.Completed(encode_result(value, tool.wraps_result))
         except (Exception, SystemExit) as error:  # the boundary to user code
             cause = _cause(error)
             if isinstance(cause, RpcError):

@@ -313,7 +313,7 @@ class Peer:
         message, era = pending.answer, self.info.era
         if message is None or message.kind != "result":
             return None
-        if not (is_complete(message.result) if era is MODERN else begins(message.result, b"{")):
+        if not (is_complete(message.result) if era is MODERN else bytes(memoryview(message.result)[:1]) == b"{"):
             return None
         self._answer_count += 1
         if self.signs.failures:

@@ -1,10 +1,14 @@
 """Servers as the catalog sees them: definitions, lists, and an upstream that lists what it is told to."""
 
 import json
+from collections.abc import Callable
+from functools import partial
 
+from mcp_hub.catalog.discovery.meta_tools import unwrapped
+from mcp_hub.catalog.routes import Route, Unlisted, resolve
 from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.notices import Notices
-from mcp_hub.types import Era, Kind, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.types import Era, Kind, RawObject, Snapshot, UpstreamState, UpstreamStatus
 from tests.unit.fakes import IdleUpstream
 
 
@@ -19,6 +23,17 @@ def offer(server: str, *tools: str | bytes, era: Era = Era.HANDSHAKE) -> Snapsho
 
 def names(view: CatalogView, kind: Kind = Kind.TOOL) -> list[str]:
     return [entry.exported for entry in view.entries(kind)]
+
+
+def routed(
+    view: CatalogView,
+    params: RawObject,
+    is_settled: Callable[[], bool] = lambda: True,
+    unlisted: Unlisted = lambda name: None,
+) -> Route:
+    """The route of a tool call, of `run_tool` and `read_tool` too."""
+    inner = partial(unwrapped, view, is_settled, unlisted)
+    return resolve(view, Era.MODERN, "tools/call", params, unlisted, inner)
 
 
 class Listing(IdleUpstream):

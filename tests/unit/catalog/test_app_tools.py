@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from mcp_hub.call import Upstream
 from mcp_hub.catalog.catalog import Catalog
-from mcp_hub.catalog.discovery.meta_tools import resolve
 from mcp_hub.catalog.discovery.servers import instructions
 from mcp_hub.catalog.offers.filters import Filter
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
@@ -21,7 +20,7 @@ from mcp_hub.clock import SystemClock
 from mcp_hub.errors import UnknownEntry
 from mcp_hub.notices import Notices
 from mcp_hub.types import OWN, CacheHint, ClientKind, Era, Kind, Mode, RawObject, Snapshot
-from tests.unit.catalog.offers import Listing, names, offer, tool
+from tests.unit.catalog.offers import Listing, names, offer, routed, tool
 
 SHOWS = ClientKind(shows_apps=True)
 OTHER = ClientKind()
@@ -178,7 +177,7 @@ def test_a_model_neither_runs_nor_is_told_of_a_tool_for_apps_alone(runner: str, 
     for name in ("a_refresh", "a_rereads", "a_refres"):
         arguments = json.dumps({"name": name}).encode()
         params = {"name": msgspec.Raw(f'"{runner}"'.encode()), "arguments": msgspec.Raw(arguments)}
-        found = resolve(view, Era.MODERN, "tools/call", params, lambda: True)
+        found = routed(view, params)
         assert found.server == OWN and found.refusal is not None
         assert found.refusal.message.startswith(f"Unknown tool: {name}") and "mean a_re" not in found.refusal.message
 

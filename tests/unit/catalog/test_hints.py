@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_hub.catalog.discovery.meta_tools import check_reading, resolve
+from mcp_hub.catalog.discovery.meta_tools import check_reading
 from mcp_hub.catalog.offers.definitions import parse
 from mcp_hub.catalog.offers.filters import HINTS, Filter, HintClaims, HintRule, Selector, _Hints
 from mcp_hub.catalog.offers.rules import Override, ServerRules, ViewRules
@@ -20,7 +20,7 @@ from mcp_hub.catalog.views.view import build
 from mcp_hub.errors import NotReadOnly
 from mcp_hub.types import Era, Kind, Snapshot
 from tests.unit.catalog.approved_hub import CONFIG, Hub, approve, call, running, until
-from tests.unit.catalog.offers import names, offer, tool
+from tests.unit.catalog.offers import names, offer, routed, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -188,7 +188,7 @@ def is_run(hub: Hub, name: str) -> bool:
     arguments = msgspec.json.encode({"name": name})
     params = {"name": msgspec.Raw(b'"read_tool"'), "arguments": msgspec.Raw(arguments)}
     view = hub.catalog.view(None)
-    return resolve(view, Era.MODERN, "tools/call", params, lambda: True).refusal is None
+    return routed(view, params).refusal is None
 
 
 async def test_trust_on_first_use_is_not_enough_and_an_approval_counts_within_a_second(tmp_path: Path) -> None:

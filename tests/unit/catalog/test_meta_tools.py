@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Call, CallChannel, CallHandler
-from mcp_hub.catalog.discovery.meta_tools import explaining, refusing, resolve
+from mcp_hub.catalog.discovery.meta_tools import explaining, refusing
 from mcp_hub.catalog.offers.filters import Filter
 from mcp_hub.catalog.offers.rules import Override, ServerRules, Supplied, ViewRules
 from mcp_hub.catalog.routes import Route
@@ -17,6 +17,7 @@ from mcp_hub.catalog.views.view import CatalogView, build
 from mcp_hub.errors import InvalidParams, RpcError, UnknownEntry, UpstreamLost
 from mcp_hub.events import Completed
 from mcp_hub.types import OWN, CallId, ClientKind, Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
+from tests.unit.catalog.offers import routed
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +53,7 @@ VIEW: CatalogView = exposed(build([OFFER], RULES), RULES, ClientKind(), "search"
 def understood(arguments: bytes | None, name: bytes = b'"run_tool"', *, is_settled: bool = True, **more: Any) -> Route:
     given = {} if arguments is None else {"arguments": arguments}
     params = {key: msgspec.Raw(value) for key, value in {"name": name, **given, **more}.items()}
-    return resolve(VIEW, Era.MODERN, "tools/call", params, lambda: is_settled)
+    return routed(VIEW, params, lambda: is_settled)
 
 
 def call_of(found: Route) -> tuple[str, str, bytes | None]:
@@ -237,9 +238,7 @@ def test_while_servers_start_an_unknown_tool_may_yet_turn_up() -> None:
 def test_a_tool_of_a_server_that_was_never_listed_is_refused_with_its_state() -> None:
     dead = UpstreamStatus("rv", UpstreamState.FAILED, "no licence")
     params = {"name": msgspec.Raw(b'"run_tool"'), "arguments": msgspec.Raw(b'{"name":"rv_echo"}')}
-    found = resolve(
-        VIEW, Era.MODERN, "tools/call", params, lambda: True, lambda name: dead if name == "rv_echo" else None
-    )
+    found = routed(VIEW, params, unlisted=lambda name: dead if name == "rv_echo" else None)
     assert refusal(found).startswith('Unknown tool: rv_echo. Its server "rv" has failed: no licence')
 
 

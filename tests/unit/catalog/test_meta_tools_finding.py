@@ -12,7 +12,7 @@ from mcp_hub.call import Call
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
 from mcp_hub.catalog.catalog import _Indexes
 from mcp_hub.catalog.discovery.answers import answer, exact, listing
-from mcp_hub.catalog.discovery.meta_tools import MOST_HITS, ToolFinder, finding, resolve
+from mcp_hub.catalog.discovery.meta_tools import MOST_HITS, ToolFinder, finding
 from mcp_hub.catalog.discovery.servers import ServerAbout
 from mcp_hub.catalog.offers.filters import Filter, HintClaims
 from mcp_hub.catalog.offers.rules import Override, ServerRules, ViewRules
@@ -23,7 +23,7 @@ from mcp_hub.catalog.views.exposure import exposed
 from mcp_hub.catalog.views.view import CatalogView, build
 from mcp_hub.types import OWN, CallId, ClientKind, Era, Kind, Snapshot, UpstreamState, UpstreamStatus
 from tests.captured import captured, encoded, needs_lists
-from tests.unit.catalog.offers import offer, tool
+from tests.unit.catalog.offers import offer, routed, tool
 from tests.unit.catalog.test_meta_tools import NOBODY
 
 pytestmark = pytest.mark.anyio
@@ -240,7 +240,7 @@ READ_VIEW = exposed(build([offer("git", *READ_TOOLS)], RULES), RULES, ClientKind
 def asked(runner: str, arguments: Any, view: CatalogView = READ_VIEW, *, is_settled: bool = True) -> Route:
     raw = arguments if isinstance(arguments, bytes) else json.dumps(arguments).encode()
     params = {"name": msgspec.Raw(json.dumps(runner).encode()), "arguments": msgspec.Raw(raw)}
-    return resolve(view, Era.MODERN, "tools/call", params, lambda: is_settled)
+    return routed(view, params, lambda: is_settled)
 
 
 @pytest.mark.parametrize("name", ["git_log", "git_mine"])

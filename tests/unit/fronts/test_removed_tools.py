@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_hub.catalog.discovery.meta_tools import resolve
 from mcp_hub.errors import InvalidParams, ToolRemoved
 from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.fronts.rest.problem import problem_for
 from mcp_hub.protocol.meta import take_params
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.types import Era, Kind
+from tests.unit.catalog.offers import routed
 from tests.unit.fronts.small_hub import Hub
 
 
@@ -67,14 +67,12 @@ async def test_a_name_that_was_never_listed_stays_an_error(hub: Hub, name: str) 
 
 async def test_a_program_over_rest_gets_a_status_and_a_model_gets_a_result_from_run_tool(hub: Hub) -> None:
     with pytest.raises(ToolRemoved) as caught:
-        resolve(
-            hub.port.catalog.view(None), Era.MODERN, "tools/call", {"name": msgspec.Raw(b'"create_issues"')}, is_true
-        )
+        routed(hub.port.catalog.view(None), {"name": msgspec.Raw(b'"create_issues"')})
     found = problem_for(caught.value)
     assert (found.status, found.code) == (404, "unknown_tool")
     arguments = msgspec.Raw(b'{"name":"create_issues"}')
     params = {"name": msgspec.Raw(b'"run_tool"'), "arguments": arguments}
-    refused = resolve(hub.port.catalog.view(None), Era.MODERN, "tools/call", params, is_true).refusal
+    refused = routed(hub.port.catalog.view(None), params).refusal
     assert refused is not None and refused.message.startswith("Tool create_issues is no longer offered. Did you mean")
 
 

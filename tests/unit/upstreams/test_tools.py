@@ -9,9 +9,10 @@ import pydantic
 import pytest
 from pydantic import Field
 
+from mcp_hub.errors import InvalidParams
 from mcp_hub.types import JsonObject
 from mcp_hub.upstreams.functions.registry import Context, Registry, Tool
-from mcp_hub.upstreams.functions.schemas import ArgumentsRefused, plain
+from mcp_hub.upstreams.functions.schemas import plain
 
 
 def made(function: Callable[..., object], **options: object) -> Tool:
@@ -37,7 +38,7 @@ def bind(function: Callable[..., object], arguments: str) -> dict[str, object]:
 
 
 def refusal(function: Callable[..., object], arguments: str) -> list[str]:
-    with pytest.raises(ArgumentsRefused) as caught:
+    with pytest.raises(InvalidParams) as caught:
         bind(function, arguments)
     heading, *findings = str(caught.value).splitlines()
     assert heading == "invalid arguments:"

@@ -21,9 +21,9 @@ from pathlib import Path
 from rigs.report import arguments, reported, sandbox_option, sandboxed, say
 from tests.upstreams import family
 from tests.upstreams.family import start_time
-from tests.upstreams.launch import argv
+from tests.upstreams.launch import argv, patient
 
-SECONDS = 5.0
+SECONDS = 60.0
 """That anything may take to be gone; the hub looks for zombies every 2 s."""
 _SERVERS = 2
 _WEIGHTS = {"server": 30, "child": 30, "hub": 30, "guard": 10}
@@ -67,7 +67,7 @@ def orphans(kills: int, seed: int, folder: Path) -> Outcome:
                 ends -= 1
                 say(f"{outcome.total}: {outcome.kills} {len(outcome.faults)} faults")
     with Life(folder / "last", rng, outcome) as life:
-        life.families(wanted=_SERVERS, seconds=30)
+        life.families(wanted=_SERVERS)
         life.stop_hub()
     return outcome
 
@@ -86,7 +86,7 @@ class Life:
             for number in range(_SERVERS)
         }
         config = folder / "servers.yaml"
-        config.write_text(json.dumps(sandboxed({"servers": servers}, self._families)))
+        config.write_text(json.dumps(sandboxed(patient({"servers": servers}), self._families)))
         self._log = (folder / "hub.log").open("wb")
         self.hub = subprocess.Popen(
             [sys.executable, "-m", "mcp_hub", "serve", "--client", "mcp-hub", "--config", str(config)],
@@ -112,7 +112,7 @@ class Life:
     def is_running(self) -> bool:
         return self.hub.returncode is None
 
-    def families(self, wanted: int = 1, seconds: float = 20) -> list[dict[str, dict[str, int]]]:
+    def families(self, wanted: int = 1, seconds: float = 120) -> list[dict[str, dict[str, int]]]:
         """The records of those whose server runs, once there are so many, or after a while."""
         found: list[dict[str, dict[str, int]]] = []
 
@@ -144,7 +144,7 @@ class Life:
         os.kill(self.hub.pid, signal.SIGKILL)
         assert self.hub.stdout is not None
         os.set_blocking(self.hub.stdout.fileno(), False)
-        if not _until(self._is_at_end, 2):
+        if not _until(self._is_at_end, SECONDS):
             self._outcome.faults.append("something holds the output of a killed hub open")
         self.hub.wait()
         if _until(_has_no_children, SECONDS):
@@ -155,7 +155,7 @@ class Life:
     def stop_hub(self) -> None:
         """SIGTERM: when it is gone, so is everything else, its guard included."""
         self.hub.terminate()
-        if (code := self.hub.wait(10)) != 0:
+        if (code := self.hub.wait(SECONDS)) != 0:
             self._outcome.faults.append(f"the hub ended with {code}: {(self.folder / 'hub.log').read_text()[-2000:]}")
         if not _has_no_children():
             self._fault("hub that was asked to stop", _children(os.getpid()))

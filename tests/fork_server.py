@@ -210,7 +210,7 @@ def forked_pid(line: Sequence[str], pid: int) -> int:
     """The process of the command that a process with this command line stands for; itself for any other."""
     if len(line) < 5 or not line[3].endswith(_STAND_IN):
         return pid
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while time.monotonic() < until:
         with suppress(FileNotFoundError):
             return int(Path(f"{line[4]}.{pid}").read_text())

@@ -10,7 +10,7 @@ from tests.redis_server import RedisServer
 from tests.upstreams.launch import free_port
 
 _SLOTS = 16384
-_PATIENCE = 20.0
+_PATIENCE = 120.0
 
 
 class RedisCluster:

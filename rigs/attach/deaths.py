@@ -145,7 +145,7 @@ async def nothing_left_when_idle(trial: Trial) -> None:
             client.kill()
         await anyio.sleep(1.5)
         expect(bool(place.hubs()), "the hub ended before the last call")
-        await place.gone(seconds=20)
+        await place.gone()
         _is_clean(place)
 
 

@@ -18,12 +18,12 @@ from rigs.attach.desktop import VARIABLES, on_desktop
 from rigs.report import sandboxed
 from tests.e2e.answers import hello
 from tests.upstreams.child import WAIT, PeerClosed, until
-from tests.upstreams.launch import SERVER, argv, events
+from tests.upstreams.launch import SERVER, argv, events, patient
 from tests.upstreams.messages import Message
 from tests.upstreams.stdio_client import StdioClient
 
 ROOT = Path(__file__).parents[2]
-GONE = 10.0
+GONE = 60.0
 """Seconds in which every process of a hub that ends has to be gone."""
 
 
@@ -68,7 +68,7 @@ class Place:
             "MCP_HUB_STATE_DIR": str(root / "state"),
         }
         entries = {name: entry(argv(name=name, journal=self.journal(name))) for name in servers}
-        self.write({"hub": {"attach": "always", "first_list_wait": "20s", **(hub or {})}, "servers": entries, **more})
+        self.write(patient({"hub": {"attach": "always", **(hub or {})}, "servers": entries, **more}))
 
     async def __aenter__(self) -> Self:
         return self
@@ -138,7 +138,7 @@ class Place:
         """A run of `mcp-hub` with these arguments, to its end, for this configuration."""
         line = [sys.executable, "-m", "mcp_hub", *args]
         given = {**os.environ, **self.env, "MCP_HUB_CONFIG": str(self.config), **(env or {})}
-        with anyio.fail_after(60):
+        with anyio.fail_after(240):
             done = await anyio.run_process(line, env=given, cwd=self.root, check=False)
         return subprocess.CompletedProcess(line, done.returncode, done.stdout.decode(), done.stderr.decode())
 

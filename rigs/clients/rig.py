@@ -20,8 +20,8 @@ from rigs.report import sandboxed
 from tests.e2e.client import Hub
 from tests.e2e.cutting_proxy import Cutter, cutter
 from tests.interaction.fronts import http_hub
-from tests.upstreams.child import GRACE
-from tests.upstreams.launch import argv
+from tests.upstreams.child import ENDS
+from tests.upstreams.launch import argv, patient
 
 NAMES = {"handshake": "h", "modern": "m"}
 BOTH = "both"
@@ -99,11 +99,11 @@ def config(root: Path, attach: str = "never", era: str = "", reference_keys: Map
     if era == BOTH:
         process = {} if "url" in reference_keys else {"cwd": str(ROOT), **entry(server(root, BOTH))}
         servers = {REFERENCE: {**process, **reference_keys}}
-        hub: dict[str, Any] = {"attach": attach, "max_result_tokens": 0, "first_list_wait": "20s"}
-        return json.dumps(sandboxed({"hub": hub, "servers": servers}, root / _JOURNALS), indent=2)
+        hub: dict[str, Any] = {"attach": attach, "max_result_tokens": 0}
+        return json.dumps(sandboxed(patient({"hub": hub, "servers": servers}), root / _JOURNALS), indent=2)
     hub = {"clients": {"mcp-hub": {"result_gap": "5ms"}}, "attach": attach}
     servers = {name: entry(server(root, era)) for era, name in NAMES.items()}
-    return json.dumps(sandboxed({"hub": hub, "servers": servers}, root / _JOURNALS), indent=2)
+    return json.dumps(sandboxed(patient({"hub": hub, "servers": servers}), root / _JOURNALS), indent=2)
 
 
 def entry(line: list[str]) -> dict[str, Any]:
@@ -180,7 +180,7 @@ async def over_http(client: Client, url: str) -> AsyncIterator[Rig]:
         yield Rig({"target": reach(url), "resume": resume}, cutter=around)
 
 
-async def left_running(root: Path, grace: float = GRACE) -> list[str]:
+async def left_running(root: Path, grace: float = ENDS) -> list[str]:
     """Command lines of processes of this rig that have not ended in `grace` seconds; they are killed. Needs `/proc`."""
     with anyio.move_on_after(grace):
         while _running(root):  # noqa: ASYNC110 - nobody tells of the end of another's child

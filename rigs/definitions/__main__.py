@@ -24,6 +24,7 @@ from rigs.clients.clients import fastmcp_python, own_python
 from rigs.clients.install import ROOT, NotInstalled, node, node_package, python_with
 from rigs.clients.rig import state
 from rigs.definitions.mutations import mutated
+from tests.upstreams.launch import patient
 
 _HERE = Path(__file__).parent
 _SECONDS = 600
@@ -148,7 +149,8 @@ def main() -> int:
         direct = [sys.executable, str(_HERE / "listing_server.py"), str(lists)]
         entry = {"command": direct[0], "args": direct[1:]}
         config = root / "servers.yaml"
-        config.write_text(json.dumps({"hub": {"expose": "full", "page_size": 10_000}, "servers": {"s": entry}}))
+        settings = patient({"hub": {"expose": "full", "page_size": 10_000}, "servers": {"s": entry}})
+        config.write_text(json.dumps(settings))
         hub = [sys.executable, "-m", "mcp_hub", "serve", "--config", str(config)]
         counts = {KINDS[kind].result_key: len(texts) for kind, texts in definitions.items()}
         judged = partial(_judged, root=root, direct=direct, hub=hub, counts=counts)

@@ -28,7 +28,7 @@ from rigs.followers.followed import Followed, check, ending_of, log_of
 from rigs.followers.node import NodeFollower, node_follower
 from tests.e2e.cutting_proxy import cutting_proxy
 
-_PATIENCE = 60.0
+_PATIENCE = 240.0
 _CUTS = (1500, 20_000)
 """Bytes from the hub after which a connection is cut."""
 SERVES = (2.0, 5.0)

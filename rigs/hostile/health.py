@@ -11,7 +11,7 @@ from rigs.client import JudgingClient
 from tests.interaction.fronts import children
 from tests.pace import Pace, paced
 
-_START = 15.0
+_START = 120.0
 _GUARD = 2.0
 """Seconds that no call of the good server may take, beside those that the machine's other work takes."""
 _PAUSE = 0.01

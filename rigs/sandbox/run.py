@@ -20,11 +20,12 @@ from rigs.sandbox.spaces import become, give
 from rigs.sandbox.world import lay_out, programs, running
 from tests.e2e.client import Hub
 from tests.e2e.rest_client import RestClient
+from tests.upstreams.launch import patient
 
 OUTSIDE, NEIGHBOUR = "outside", "neighbour"
-_UP = 60.0
+_UP = 240.0
 """Seconds in which all servers have to be ready, or to have failed."""
-_SECONDS = 15.0
+_SECONDS = 60.0
 """For one escape; its server ends it after 8."""
 _HOSTS = ["good.example", "private.example", "both.example", "mapped.example", "nat64.example", "rebind.example"]
 _SIGNALS_SINCE = 6
@@ -146,7 +147,7 @@ def entries(
 @asynccontextmanager
 async def _hub(servers: Mapping[str, Any], world: Mapping[str, str], **env: str) -> AsyncIterator[Hub]:
     """A hub over HTTP with these servers, whose environment and descriptor 9 hold the canary."""
-    text = json.dumps({"hub": {"prefix": "always", "expose": "full"}, "servers": dict(servers)})
+    text = json.dumps(patient({"hub": {"prefix": "always", "expose": "full"}, "servers": dict(servers)}))
     await anyio.Path(world["config"]).write_text(f"{text}\n# {world['canary']}\n")
     line = [
         *become(world["user"]),

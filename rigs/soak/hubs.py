@@ -20,15 +20,15 @@ from rigs.soak.clients import answers
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.rest_client import RestClient
 from tests.upstreams import family
-from tests.upstreams.child import Child, until
-from tests.upstreams.launch import argv, free_port
+from tests.upstreams.child import ENDS, Child, until
+from tests.upstreams.launch import argv, free_port, patient
 from tests.upstreams.messages import modern
 
 SAFE = "good"
 KILLED = ("h", "m", "q", "w")
 """`h` and `q` are of the handshake era, `m` of the modern one, `w` is a remote one of both. Only `q` and `m` are asked
 to ask: who asks over a shared pipe is given one session at a time."""
-_START = 30.0
+_START = 240.0
 _AGE = 1.5
 """Seconds that a server is spared: one that is killed before it is ready is started ever later, as it should be."""
 _MOST_OWED = 4
@@ -89,7 +89,7 @@ class SoakHub:
 
     async def stop(self) -> int | None:
         """Ends it as clients do: by SIGTERM, or by closing its input. Its exit code."""
-        await self.process.stop(20)
+        await self.process.stop(ENDS)
         return self.process.returncode
 
     def _config(self) -> dict[str, object]:
@@ -112,7 +112,7 @@ class SoakHub:
             "http": {"session_rate": 0},
             "limits": {"detached_calls": 1000},
         }
-        return sandboxed({"hub": hub, "defaults": defaults, "servers": servers}, self.folder / "data")
+        return sandboxed(patient({"hub": hub, "defaults": defaults, "servers": servers}), self.folder / "data")
 
     def _start_remote(self) -> None:
         quiet = subprocess.DEVNULL
@@ -170,7 +170,7 @@ class SoakHub:
     async def types(self) -> dict[str, int]:
         """How many objects of each type the hub holds, garbage aside."""
         told = self._ask()
-        await until(told.exists, 120)
+        await until(told.exists)
         found: dict[str, int] = json.loads(told.read_text())
         return found
 

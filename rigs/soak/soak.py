@@ -22,9 +22,9 @@ from rigs.soak.clients import PATIENCE, Client, HandshakeHttp, ModernHttp, Rest,
 from rigs.soak.hubs import KILLED, SAFE, Killer, Sample, SoakHub
 from tests.upstreams.child import PeerClosed, until
 
-_REST = 60.0
+_REST = 240.0
 """Seconds in which every server has to be up again after a round."""
-_LINGER = 30.0
+_LINGER = 60.0
 _LEFT = {"descriptors": 12, "tasks": 8, "threads": 8}
 """What there may be more of at the end than before the first call: threads and files of pools, idle connections."""
 _FILLED = 20_000

@@ -4,7 +4,7 @@ import anyio
 
 from tests.interaction.fronts import Peer
 
-AT_ONCE = 15.0
+AT_ONCE = 50.0
 """Seconds: a guard against waiting for somebody bad, whose time limits are longer; not a measurement."""
 UNAVAILABLE, LOST, OVERDUE, BUSY = 1001, 1002, 1003, 1004
 
@@ -20,6 +20,8 @@ async def listed(peer: Peer, *names: str) -> None:
 
 
 async def echoes(peer: Peer, name: str) -> None:
+    """A call of it has its result, maybe only the next one: a busy machine exceeds short time limits, too."""
     with anyio.fail_after(AT_ONCE):
-        seen = await peer.call(f"{name}_echo", {"text": "hi"})
+        while (seen := await peer.call(f"{name}_echo", {"text": "hi"})).answer.get("error", {}).get("code") == OVERDUE:
+            pass
     assert seen.result["structuredContent"] == {"text": "hi"}

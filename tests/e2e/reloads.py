@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup
 
 from tests.e2e.client import Hub
 from tests.interaction.fronts import stdio_session
-from tests.interaction.hub_process import in_sandbox
+from tests.interaction.hub_process import prepared
 from tests.upstreams.child import until
 from tests.upstreams.launch import entry, events
 from tests.upstreams.stdio_client import StdioClient
@@ -40,7 +40,7 @@ class File:
 
     def write(self) -> None:
         beside = self.root / "servers.yaml.new"
-        beside.write_text(in_sandbox(self.text))
+        beside.write_text(prepared(self.text))
         beside.replace(self.root / "servers.yaml")
 
     def starts(self, name: str) -> int:

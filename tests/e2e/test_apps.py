@@ -43,7 +43,7 @@ def servers(kind: str) -> Message:
 
 
 def config(kind: str) -> str:
-    hub = {"prefix": "always", "expose": "search", "first_list_wait": "20s"}
+    hub = {"prefix": "always", "expose": "search"}
     profiles = {"both": {"servers": ["a", "b"]}, "only_b": {"servers": ["b"], "tools": {"deny": ["b_plain"]}}}
     return json.dumps({"hub": hub, "servers": servers(kind), "profiles": profiles})
 

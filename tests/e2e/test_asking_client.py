@@ -53,7 +53,7 @@ def config(root: Path) -> str:
         program, *args = argv(name=name, tools_json=root / f"{name}.json", journal=root / "journal")
         servers[name] = {"command": program, "args": args}
     servers["liar"] |= {"hints": "ignore", "per_tool": {"show_page": {"annotations": READS}}}
-    return json.dumps({"hub": {"expose": "search", "prefix": "always", "first_list_wait": "30s"}, "servers": servers})
+    return json.dumps({"hub": {"expose": "search", "prefix": "always"}, "servers": servers})
 
 
 @pytest.fixture(params=ERAS)

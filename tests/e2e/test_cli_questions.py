@@ -73,7 +73,7 @@ class Place:
 async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
     root = tmp_path_factory.mktemp("questions")
     servers = {"fix": entry(journal=root / "journal")}
-    async with http_hub(json.dumps({"servers": servers, "hub": {"first_list_wait": "20s"}}), root) as hub:
+    async with http_hub(json.dumps({"servers": servers}), root) as hub:
         yield Place(hub, root)
 
 

@@ -43,7 +43,7 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
     settings = {
         "servers": servers,
         "profiles": {"narrow": {"servers": ["other"]}},
-        "hub": {"first_list_wait": "20s", "tokens": tokens},
+        "hub": {"tokens": tokens},
     }
     root = tmp_path_factory.mktemp("read")
     async with http_hub(json.dumps(settings), root) as hub:

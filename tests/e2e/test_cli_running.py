@@ -26,7 +26,7 @@ TOKENS = [
     {"token": "narrow-token-1", "principal": "bob", "profile": "few"},
     {"token": "wide-token-22", "principal": "ann"},
 ]
-HUB = {"tokens": TOKENS, "first_list_wait": "20s"}
+HUB = {"tokens": TOKENS}
 
 
 def configured(folder: Path, pattern: str = "nothing_*", **more: object) -> str:

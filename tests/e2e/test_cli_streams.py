@@ -59,7 +59,7 @@ class Place:
 @asynccontextmanager
 async def placed(root: Path, **settings: object) -> AsyncIterator[Place]:
     servers = {"jobs": {"local": "mcp_hub.examples.jobs:registry"}, "fix": entry(journal=root / "journal")}
-    config = {"servers": servers, "hub": {"first_list_wait": "20s", **settings}}
+    config = {"servers": servers, "hub": settings}
     async with http_hub(json.dumps(config), root) as hub:
         yield Place(hub, root)
 

@@ -42,7 +42,7 @@ async def hub(journal: Path) -> AsyncIterator[Hub]:
         "jobs": {"local": "mcp_hub.examples.jobs:registry"},
     }
     (journal.parent / "own.yaml").write_text(json.dumps({"servers": servers}))
-    config = {"servers": servers, "hub": {"tokens": TOKENS, "first_list_wait": "20s"}}
+    config = {"servers": servers, "hub": {"tokens": TOKENS}}
     async with http_hub(json.dumps(config), journal.parent) as running:
         with anyio.fail_after(SECONDS):  # a tool of a server that still starts has no schema yet
             while b'"fix_echo"' not in (await run("tools", "--json", "--url", running.url)).stdout:  # noqa: ASYNC110

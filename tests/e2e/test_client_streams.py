@@ -27,7 +27,7 @@ STEPS = 60
 
 def config(root: Path, **settings: Any) -> str:
     servers = {"jobs": {"local": "mcp_hub.examples.jobs:registry"}, "fix": entry(journal=root / "journal")}
-    return json.dumps({"servers": servers, "hub": {"first_list_wait": "20s", **settings}})
+    return json.dumps({"servers": servers, "hub": settings})
 
 
 def job(steps: int, seconds: float) -> bytes:

@@ -25,7 +25,7 @@ SERVER = Path(__file__).with_name("sdk_asking_server.py")
 def config(journal: Path, **more: Any) -> str:
     entry = {"command": sys.executable, "args": [str(SERVER), str(journal)], **more}
     # the SDK takes its time on a busy machine
-    return json.dumps({"servers": {"asking": entry}, "hub": {"first_list_wait": "60s"}})
+    return json.dumps({"servers": {"asking": entry}})
 
 
 def pids(journal: Path) -> list[int]:
@@ -148,7 +148,7 @@ async def test_many_servers_that_start_at_once_have_the_era_that_they_have_alone
     late = ["/bin/sh", "-c", f"sleep 5; exec {shlex.join(argv(name='late'))}"]
     commands = {f"s{number}": argv(name=f"s{number}") for number in range(48)}
     servers = {name: {"command": own[0], "args": own[1:]} for name, own in {**commands, "late": late}.items()}
-    text = json.dumps({"servers": servers, "hub": {"first_list_wait": "120s"}})
+    text = json.dumps({"servers": servers})
     async with stdio_hub(text, tmp_path) as client, connected(client, MODERN) as peer:
         await peer.request("tools/list", seconds=120)
         assert client.stderr.count('"era": "modern"') == len(servers), client.stderr  # the era of the client

@@ -86,7 +86,7 @@ async def test_the_session_of_a_killed_hub_is_as_its_client_left_it_and_ends_wit
 
 
 async def test_an_id_in_use_is_refused_also_while_its_call_waits_for_a_server(tmp_path: Path) -> None:
-    text = servers_yaml({"a": argv(start_delay=1.5)}, hub={"first_list_wait": "15s"})
+    text = servers_yaml({"a": argv(start_delay=1.5)})
     async with http_hub(text, tmp_path) as running, HttpClient(running.url) as client:
         await client.initialize()
         statuses: list[int] = []

@@ -47,7 +47,7 @@ def configuration(root: Path, *, is_good: bool = True) -> str:
     if is_good:
         servers["good"] = {**entry(name=CANARY), "env": {"API_TOKEN": CANARY}}
         servers["held"] = {"command": sys.executable, "args": [HELD, str(root / "gate"), *argv(name="held")]}
-    hub = {"tokens": TOKENS, "first_list_wait": "60s", "watch": False, "http": {"port": 0}}
+    hub = {"tokens": TOKENS, "watch": False, "http": {"port": 0}}
     return json.dumps({"servers": servers, "hub": hub, "profiles": {"small": {"servers": ["held"] if is_good else []}}})
 
 

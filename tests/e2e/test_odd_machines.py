@@ -37,7 +37,7 @@ LINES = [
 COMMANDS = [("call", "s_echo", "text=ü"), ("status",), ("search", "prüft"), ("import", "--all", "--dry-run")]
 
 
-HUB = {"expose": "full", "first_list_wait": "20s"}
+HUB = {"expose": "full"}
 
 
 class Machine:

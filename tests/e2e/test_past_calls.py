@@ -111,7 +111,7 @@ async def test_call_that_runs_when_its_hub_is_killed_is_there_as_failed(hubs: Ba
     async with hubs.client(CONFIG) as client:
         await client.initialize()
         await client.send_request("tools/call", {"name": "slow", "arguments": {"ms": 60_000}})
-        await until(lambda: running_in(hubs.root / "state" / FILE) == 1, 30)
+        await until(lambda: running_in(hubs.root / "state" / FILE) == 1)
         assert await exported(hubs) == []
         hubs.signal(signal.SIGKILL)
         await until(lambda: not hubs.living)

@@ -88,7 +88,7 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
 
 @pytest.fixture
 async def client(running: Running) -> AsyncIterator[HttpClient]:
-    async with HttpClient(running.hub.url, seconds=30) as client:
+    async with HttpClient(running.hub.url) as client:
         yield client
 
 
@@ -210,7 +210,7 @@ async def mortals(root: Path, *names: str) -> AsyncIterator[tuple[dict[str, Mort
             tasks.start_soon(server.live)
         await each(servers, Mortal.switch)
         settings = config({name: {"url": server.url, **MORTALS[name][1]} for name, server in servers.items()})
-        async with http_hub(settings, root) as started, HttpClient(started.url, seconds=30) as client:
+        async with http_hub(settings, root) as started, HttpClient(started.url) as client:
             for name in servers:
                 assert text(await call(client, f"{name}_echo", text="a")) == "a"
             yield servers, client

@@ -126,7 +126,7 @@ def configuration(url: str) -> str:
     http = {"oauth": {"resource": RESOURCE, "issuers": [oauth]}}
     hub = {"tokens": [{"token": "${CANARY_TOKEN}", "principal": "alice"}], "http": http}
     hub["history"] = {"arguments": "full"}
-    return json.dumps({"hub": hub, "servers": servers, "defaults": {"start_timeout": "5s"}}, indent=1)
+    return json.dumps({"hub": hub, "servers": servers}, indent=1)
 
 
 @dataclass

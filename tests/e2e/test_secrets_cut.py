@@ -63,7 +63,7 @@ def configuration() -> str:
                 "env": refusing,
                 "restart": {"intensity": 1, "period": "60s"},
             }
-    return json.dumps({"hub": {"max_name_length": 64}, "servers": servers, "defaults": {"start_timeout": "20s"}})
+    return json.dumps({"hub": {"max_name_length": 64}, "servers": servers})
 
 
 @dataclass

@@ -128,7 +128,7 @@ async def test_running_calls_over_stdio_get_exactly_one_error_each(way: str, era
 async def test_calls_of_a_killed_client_end_in_time(attach: str, hubs: Background, tmp_path: Path) -> None:
     """The system closes both pipes of a killed client; one that only closes its input still gets its answers."""
     log = tmp_path / "journal"
-    hub = {"attach": attach, "attach_idle": "1s", **PATIENT}
+    hub = {"attach": attach, "attach_idle": "1s"}
     config = private_config(tmp_path, servers_yaml({"a": argv(name="a", journal=log)}, hub=hub))
     with started(config, hubs) as client:
         assert client.stdin is not None and client.stdout is not None
@@ -266,10 +266,6 @@ def started(config: Path, hubs: Background) -> subprocess.Popen[bytes]:
     return subprocess.Popen(serving_command(config), stdin=PIPE, stdout=PIPE, env=clean_env(hubs))
 
 
-PATIENT = {"first_list_wait": "60s"}
-"""On a busy machine a server starts later than a client usually waits for."""
-
-
 def clean_env(hubs: Background) -> dict[str, str]:
     root, runtime = str(hubs.root), str(hubs.runtime)
     return {"MCP_HUB_STATE_DIR": f"{root}/state", "PATH": "/usr/bin:/bin", "HOME": root, "XDG_RUNTIME_DIR": runtime}
@@ -282,7 +278,7 @@ def lines(*requests: Request) -> bytes:
 
 def piped(hubs: Background, *requests: Request, **hub: str) -> dict[Any, dict[str, Any]]:
     """The answers of a hub to these lines and the end of its input, by id; each once. `hub`: settings of the hub."""
-    config = private_config(hubs.root, servers_yaml({"a": argv()}, hub={**PATIENT, **hub}))
+    config = private_config(hubs.root, servers_yaml({"a": argv()}, hub=hub))
     line, env = serving_command(config), clean_env(hubs)
     done = subprocess.run(line, input=lines(*requests), capture_output=True, timeout=3 * WAIT, check=True, env=env)
     messages = [json.loads(line) for line in done.stdout.split(b"\n") if line]

@@ -21,7 +21,7 @@ PROFILES = {"few": {"tools": {"allow": ["jobs_*"]}}}
 
 
 def configure(folder: Path, **servers: dict[str, Any]) -> str:
-    text = json.dumps({"servers": servers, "profiles": PROFILES, "hub": {"first_list_wait": "20s"}})
+    text = json.dumps({"servers": servers, "profiles": PROFILES})
     (folder / "servers.yaml").write_text(text)
     return text
 

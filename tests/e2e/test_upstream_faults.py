@@ -1,5 +1,6 @@
 """One server for each way to fail, all behind one hub: a call gets a typed error in time, the others an answer."""
 
+import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from tests.e2e.bad_upstreams import AT_ONCE, BUSY, LOST, OVERDUE, UNAVAILABLE, echoes, listed
 from tests.e2e.client import HttpClient
-from tests.interaction.fronts import HANDSHAKE, Peer, connected, http_hub
+from tests.interaction.fronts import HANDSHAKE, Peer, Seen, connected, http_hub
 from tests.upstreams.launch import argv, servers_yaml
 
 pytestmark = pytest.mark.anyio
@@ -33,15 +34,19 @@ FAULTS: dict[str, list[str]] = {
     "loop": argv("--page-loop"),
     "good": argv(),
 }
+SILENT = ("garbage", "unknown", "deaf", "endless")
+"""Those whose calls may run out of their time."""
 
 
 @pytest.fixture(scope="module")
 async def faults(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Peer]:
-    """A client of a hub in front of all of `FAULTS`, their calls limited to 1 s of silence."""
+    """A client of a hub in front of all of `FAULTS`; calls of the `SILENT` ones are limited to 1 s of silence."""
     root = tmp_path_factory.mktemp("faults")
-    hub = {"first_list_wait": "8s", "limits": {"line": "1MB"}}
-    text = servers_yaml(FAULTS, defaults={"timeout": "1s", "restart": {"intensity": 50, "period": "60s"}}, hub=hub)
-    async with http_hub(text, root) as running, connected(running, HANDSHAKE) as peer:
+    defaults = {"restart": {"intensity": 50, "period": "60s"}}
+    settings = json.loads(servers_yaml(FAULTS, defaults=defaults, hub={"limits": {"line": "1MB"}}))
+    for name in SILENT:
+        settings["servers"][name]["timeout"] = "1s"
+    async with http_hub(json.dumps(settings), root) as running, connected(running, HANDSHAKE) as peer:
         await listed(peer, *FAULTS.keys() - {"noise"})  # has a test of its own
         yield peer
         await echoes(peer, "good")
@@ -62,14 +67,23 @@ async def test_log_lines_on_stdout_are_no_answers(text: str, tmp_path: Path) -> 
         assert "backing_off" not in running.stderr
 
 
+TRIES = 5
+"""A call that need not run out of its 1 s does so on a busy machine, but not each time."""
 UNREADABLE = ("not-json", "float-id", "no-id", "null-id", "both")
 """Those whose id cannot be read; the call may have to run out of its time."""
+
+
+def is_overdue(seen: Seen) -> bool:
+    return "error" in seen.answer and seen.error["code"] == OVERDUE
 
 
 @pytest.mark.parametrize("variant", GARBAGE)
 async def test_garbage_in_place_of_an_answer_ends_the_call_and_nothing_else(faults: Peer, variant: str) -> None:
     with anyio.fail_after(AT_ONCE):
-        seen = await faults.call("garbage_garble", {"variant": variant})
+        for _ in range(TRIES):
+            seen = await faults.call("garbage_garble", {"variant": variant})
+            if variant in UNREADABLE or not is_overdue(seen):
+                break
     if "error" in seen.answer:
         assert seen.error["code"] in (LOST, OVERDUE, -32603, -1), seen.error
         assert seen.error["code"] != OVERDUE or variant in UNREADABLE, "at once where the id can be read"
@@ -81,17 +95,20 @@ async def test_garbage_in_place_of_an_answer_ends_the_call_and_nothing_else(faul
 
 
 async def test_garbage_with_other_calls_in_flight_leaves_them_alone(faults: Peer) -> None:
-    seen: dict[str, Any] = {}
+    seen: dict[str, Seen] = {}
     assert isinstance(faults.wire, HttpClient)
 
     async def call(name: str, arguments: Mapping[str, Any], key: str) -> None:
         seen[key] = await faults.call(name, arguments)
 
     with anyio.fail_after(AT_ONCE):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(call, "garbage_slow", {"seconds": 0.5}, "slow")
-            for variant in ("not-json", "no-id", "null-id", "malformed"):
-                tasks.start_soon(call, "garbage_garble", {"variant": variant}, variant)
+        for _ in range(TRIES):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call, "garbage_slow", {"seconds": 0.5}, "slow")
+                for variant in ("not-json", "no-id", "null-id", "malformed"):
+                    tasks.start_soon(call, "garbage_garble", {"variant": variant}, variant)
+            if not is_overdue(seen["slow"]):
+                break
     assert "slept" in seen.pop("slow").text
     assert {one.error["code"] for one in seen.values()} <= {LOST, OVERDUE}
 

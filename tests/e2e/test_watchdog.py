@@ -150,7 +150,7 @@ async def test_what_has_neither_environment_nor_session_is_the_exception(monkeyp
         assert is_alive(left)
         is_gone = gone(left)
         os.kill(left, signal.SIGKILL)
-        await until(is_gone, 10)  # adopted, so reaped here
+        await until(is_gone)  # adopted, so reaped here
 
 
 async def test_servers_that_end_together_share_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,11 +178,11 @@ async def test_daemon_of_a_living_server_is_adopted_and_reaped(monkeypatch: pyte
     monkeypatch.setattr(module, "_TICK", 0.02)
     async with guarding() as watchdog, shell(watchdog, f"{ESCAPES['double fork']}\n{STAY}") as child:
         (daemon,) = await pids(child)
-        await until(lambda: f"PPid:\t{os.getpid()}\n" in Path(f"/proc/{daemon}/status").read_text(), 10)
-        await until(lambda: is_stamped(daemon), 10)  # which it may have escaped at first
+        await until(lambda: f"PPid:\t{os.getpid()}\n" in Path(f"/proc/{daemon}/status").read_text())
+        await until(lambda: is_stamped(daemon))  # which it may have escaped at first
         is_gone = gone(daemon)
         os.kill(daemon, signal.SIGKILL)
-        await until(is_gone, 10)
+        await until(is_gone)
 
 
 async def test_zombies_of_a_server_are_reaped_with_it() -> None:
@@ -197,10 +197,10 @@ sys.stdin.read()
     async with guarding() as watchdog:
         child = watchdog.spawn([sys.executable, "-I", "-S", "-c", unreaped], {}, None)
         (zombie,) = await pids(child)
-        await until(lambda: state(zombie) == "Z", 10)
+        await until(lambda: state(zombie) == "Z")
         is_gone = gone(zombie)
         await child.close(5, 5)
-        await until(is_gone, 10)
+        await until(is_gone)
 
 
 @pytest.fixture(params=[False, True], ids=["on its own", "under another hub"])
@@ -219,12 +219,12 @@ async def test_children_of_others_in_this_process_are_left_to_them(monkeypatch: 
     async with guarding() as watchdog, guarding() as other:
         async with shell(watchdog, f"{ESCAPES['double fork']}\n{STAY}") as child, shell(other, STAY):
             foreign = subprocess.Popen(["/bin/sh", "-c", "exit 7"])  # noqa: ASYNC220 - not to be waited for yet
-            await until(lambda: state(foreign.pid) == "Z", 10)
+            await until(lambda: state(foreign.pid) == "Z")
             (daemon,) = await pids(child)
-            await until(lambda: is_stamped(daemon), 10)
+            await until(lambda: is_stamped(daemon))
             is_gone = gone(daemon)
             os.kill(daemon, signal.SIGKILL)
-            await until(is_gone, 10)  # so both have looked for zombies
+            await until(is_gone)  # so both have looked for zombies
             assert foreign.wait() == 7
 
 
@@ -283,7 +283,7 @@ async def test_guard_kills_what_is_marked_and_nothing_else(start: Callable[..., 
         await guard.stop()
     else:
         with killed_hub(f"+{ours[2]}\n") as guard_pid:
-            await until(lambda: not is_alive(guard_pid), 10)
+            await until(lambda: not is_alive(guard_pid))
     assert not any(map(is_alive, ours))
     assert all(map(is_alive, strangers))
 
@@ -312,7 +312,7 @@ async def test_guard_has_nothing_of_ours_but_its_end_of_the_pipe(monkeypatch: py
         assert process is not None and watchdog.process_pid is not None
         pipe = os.readlink(f"/proc/self/fd/{process._pipe.fileno()}")
         guard, ours = watchdog.process_pid, {pipe, "/dev/null", "anon_inode:[pidfd]"}
-        await until(lambda: set(descriptors(guard).values()) <= ours, 10)  # its program, once it is read
+        await until(lambda: set(descriptors(guard).values()) <= ours)  # its program, once it is read
         links = descriptors(guard)
         assert {name: links.pop(name) for name in "012"} == {"0": pipe, "1": "/dev/null", "2": "/dev/null"}
         assert set(links.values()) <= {"anon_inode:[pidfd]"}
@@ -327,7 +327,7 @@ async def test_guard_ignores_signals_that_are_meant_for_the_family() -> None:
     async with guarding() as watchdog, shell(watchdog, STAY):
         pid = watchdog.process_pid
         assert pid is not None
-        await until(lambda: _ignored(pid) & mask == mask, 10)  # it needs a moment to start
+        await until(lambda: _ignored(pid) & mask == mask)  # it needs a moment to start
         for number in ignored:
             os.kill(pid, number)
         await anyio.sleep(0.05)
@@ -346,7 +346,7 @@ async def test_guard_that_was_killed_is_replaced_by_one_that_knows_as_much() -> 
         assert first is not None
         is_gone = gone(first)
         os.kill(first, signal.SIGKILL)
-        await until(lambda: watchdog.process_pid not in (None, first), 10)
+        await until(lambda: watchdog.process_pid not in (None, first))
         assert is_gone()
         await watchdog._process.stop()  # as when this process is killed
         with anyio.fail_after(240):
@@ -381,11 +381,11 @@ async def test_guard_that_cannot_run_is_tried_a_few_times_and_servers_run_all_th
 
     monkeypatch.setattr(module, "_WatchdogProcess", counted)
     async with guarding() as watchdog, shell(watchdog, "echo here; cat") as child:
-        await until(lambda: len(started) == 5 and watchdog.process_pid is None, 10)
+        await until(lambda: len(started) == 5 and watchdog.process_pid is None)
         assert await lines(child, 1) == ["here"]
         async with shell(watchdog, "echo there; cat") as other:
             assert await lines(other, 1) == ["there"]
-        await until(lambda: watchdog.has_given_up, 10)
+        await until(lambda: watchdog.has_given_up)
         await anyio.sleep(0.1)
         assert len(started) == 5
 

@@ -8,12 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.e2e.answers import Answers, follow_input
 from tests.e2e.client import HttpClient, Hub
 from tests.fork_server import forked_command
-from tests.interaction.hub_process import hub_process, written
+from tests.interaction.hub_process import hub_process, read, written
 from tests.interaction.replicas import replicas
 from tests.upstreams.child import WAIT, HttpUpstream
 from tests.upstreams.messages import Id, Message, Params, modern
@@ -174,15 +172,11 @@ async def stdio_session(config_text: str, root: Path, *args: str, **more: Any) -
 
 
 def relaying_all(config_text: str) -> str:
-    """The same configuration with what makes the hub a mere relay for clients that it does not know.
-
-    On a busy machine a server takes longer to start than these wait for.
-    """
-    try:
-        config = yaml.safe_load(config_text)
-    except yaml.YAMLError:
+    """The same configuration with what makes the hub a mere relay for clients that it does not know."""
+    config = read(config_text)
+    if not isinstance(config, dict):
         return config_text
-    hub = {"first_list_wait": "20s", **(config.get("hub") or {})}
+    hub = config.get("hub") or {}
     clients = hub.get("clients") or {}
     unknown = {"expose": "full", "max_result_tokens": 0, **clients.get("unknown", {})}
     return json.dumps({**config, "hub": {**hub, "clients": {**clients, "unknown": unknown}}}, indent=2)
@@ -199,7 +193,7 @@ async def http_hub(config_text: str, root: Path, *args: str, relays_all: bool = 
 
     Clients that it does not know are listed all tools and given whole results, unless it is not to (`relays_all`). With
     `$REPLICAS` it is one of so many behind a balancer, whose URL it has. At the end it gets SIGTERM. Raises:
-    `AssertionError`, with its stderr, if it does not start, or stop in `GRACE` s.
+    `AssertionError`, with its stderr, if it does not start, or stop in `ENDS` s.
     """
     text = relaying_all(config_text) if relays_all else config_text
     count = replica_count()

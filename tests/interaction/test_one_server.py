@@ -54,7 +54,7 @@ class Client:
 
 def config(scope: str) -> str:
     servers = {name: [sys.executable, SERVER, name, *kind] for name, kind in KINDS.items()}
-    settings = json.loads(servers_yaml(servers, hub={"expose": "full", "first_list_wait": "30s"}))
+    settings = json.loads(servers_yaml(servers, hub={"expose": "full"}))
     if scope != "default":
         for entry in settings["servers"].values():
             entry["scope"] = scope

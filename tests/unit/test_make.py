@@ -58,7 +58,7 @@ def test_tests_without_their_data_are_one_line_of_the_report() -> None:
     files = ["tests/unit/catalog/test_search_figures.py", "tests/property/test_compact_captured.py"]
     line = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rs", *files]
     env = {**os.environ, "MCP_HUB_EVAL_DATA": ""}
-    done = subprocess.run(line, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(line, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600)
     (skipped,) = [said for said in done.stdout.splitlines() if said.startswith("SKIPPED")]
     assert done.returncode == 0 and "MCP_HUB_EVAL_DATA" in skipped and "CONTRIBUTING.md" in skipped
 
@@ -84,7 +84,7 @@ def test_command_that_ends_before_its_stand_in_is_ready_has_its_exit_code(tmp_pa
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path := str(tmp_path / "s"))
         listener.listen()
-        listener.settimeout(60)
+        listener.settimeout(240)
 
         def serve() -> None:
             connection, _ = listener.accept()

@@ -16,8 +16,10 @@ from tests.upstreams.launch import argv
 
 WAIT = 240.0
 """Seconds that anything may take unless a test says otherwise."""
+ENDS = 60.0
+"""Seconds in which a hub that is asked to end has ended, on any machine; how soon it should is for tests of that."""
 GRACE = 5.0
-"""Seconds for a voluntary exit."""
+"""Seconds for a voluntary exit, after which a process is killed."""
 
 
 class PeerClosed(Exception):
@@ -97,7 +99,7 @@ class Child:
         self.kill()
         await self.process.wait()
 
-    async def terminate(self, seconds: float = GRACE) -> int:
+    async def terminate(self, seconds: float = ENDS) -> int:
         """Send SIGTERM to it alone; its exit code. Raises: `AssertionError`, with its stderr, when it takes longer."""
         with suppress(ProcessLookupError):
             self.send_signal(signal.SIGTERM)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 SERVER = Path(__file__).with_name("main.py")
+FIRST_LIST = "120s"
+"""How long a first list waits for its servers unless a test is about that: on a busy machine they start slowly."""
 
 
 def argv(*options: str, **named: Any) -> list[str]:
@@ -31,12 +33,20 @@ def entry(*options: str, **named: Any) -> dict[str, Any]:
 
 
 def servers_yaml(servers: Mapping[str, list[str] | str], **settings: Any) -> str:
-    """A `servers.yaml` that runs these command lines, or uses these URLs, under these names (JSON, which is YAML)."""
+    """A `servers.yaml` that runs these command lines, or uses these URLs, under these names (JSON, which is YAML).
+
+    `patient`, as for all hubs of the tests.
+    """
     entries = {
         name: {"url": how} if isinstance(how, str) else {"command": how[0], "args": how[1:]}
         for name, how in servers.items()
     }
-    return json.dumps({"servers": entries, **settings}, indent=2)
+    return json.dumps(patient({"servers": entries, **settings}), indent=2)
+
+
+def patient(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a hub whose first list waits for `FIRST_LIST`, unless they say how long it waits."""
+    return {**settings, "hub": {"first_list_wait": FIRST_LIST, **(settings.get("hub") or {})}}
 
 
 def journal(path: Path) -> list[dict[str, Any]]:

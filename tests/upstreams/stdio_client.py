@@ -9,7 +9,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from tests.e2e.answers import Answers, hello
-from tests.upstreams.child import GRACE, WAIT, Child, Chunks, PeerClosed
+from tests.upstreams.child import ENDS, WAIT, Child, Chunks, PeerClosed
 from tests.upstreams.messages import Id, Message, Params, rpc
 
 
@@ -127,7 +127,7 @@ class StdioClient(Child, Conversation):
     def __str__(self) -> str:
         return f"{self.argv}, stderr:\n{self.stderr}"
 
-    async def close(self, grace: float = GRACE) -> int:
+    async def close(self, grace: float = ENDS) -> int:
         """Close stdin and wait for a voluntary exit. Raises: `TimeoutError`, and it still runs."""
         assert self.process.stdin is not None
         await self.process.stdin.aclose()

@@ -17,7 +17,7 @@ from mcp_hub.onboarding.clients.table import CLIENTS
 from mcp_hub.onboarding.files import BACKUP, FileRefused
 from mcp_hub.stores.locks import lock_file, take
 
-SECONDS = 120
+SECONDS = 240
 
 
 def to(text: bytes | None) -> Callable[[bytes | None], bytes | None]:

@@ -30,6 +30,9 @@ WHOLE = {"expose": "full", "max_result_tokens": 0}
 VERBATIM = Path(__file__).with_name("verbatim_server.py")
 RESERVED = "io.modelcontextprotocol/"
 MARK = "example.org/mark"
+MARKED = '"dev.mcp-hub/streams":{"stream"'
+"""The mark of a call that was logged: it sent something before its answer, or took long."""
+TRIES = 20
 
 # texts that are easily spoilt on the way
 BIG = "123456789012345678901234567890"
@@ -88,7 +91,17 @@ class Place:
         return SERVERS[self.server][1]
 
     async def request(self, method: str, params: str = "", meta: str = "") -> list[str]:
-        """Send members of the params, and of their `_meta`: the messages that come, the answer last."""
+        """Send members of the params, and of their `_meta`: the messages that come, the answer last.
+
+        What took so long that the hub marked its result is sent again: a busy machine is not what is measured.
+        """
+        for _ in range(TRIES):
+            found = await self._exchange(method, params, meta)
+            if len(found) > 1 or MARKED not in found[0]:
+                break
+        return found
+
+    async def _exchange(self, method: str, params: str, meta: str) -> list[str]:
         if self.runs_tools and method == "tools/call":
             params = _through_run_tool(params)
         own = dict(modern(capabilities=EVERYTHING)["_meta"]) if self.era == MODERN else {}

@@ -17,7 +17,6 @@ IMPORTED = """
 import sys
 before = set(sys.modules)
 import mcp_hub
-from tests.upstreams.launch import patient
 assert "Hub" in dir(mcp_hub)
 import importlib
 import json

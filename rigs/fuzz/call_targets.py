@@ -38,11 +38,16 @@ _PIECES = (
 
 
 @dataclass(frozen=True)
+class _Questions:
+    open: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class _Pending:
     """As much of a call's record as pending looks at."""
 
     call: Call
-    open_questions: tuple[str, ...] = ()
+    questions: _Questions = _Questions()
 
 
 class _Clock:

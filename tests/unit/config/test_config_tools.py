@@ -278,7 +278,7 @@ def test_mistakes_are_named(server: str, said: str) -> None:
 @pytest.mark.parametrize(
     "more", ["command: x", "command: x, era: handshake", "command: x, scope: session", "url: 'http://x'"]
 )
-def test_a_server_and_all_its_connections_go_by_its_rule_for_logs(more: str) -> None:
+async def test_a_server_and_all_its_connections_go_by_its_rule_for_logs(more: str) -> None:
     default, upstream = made(f"{{{more}}}"), made(f"{{{more}, logs: shared}}")
     assert (default.status().logs, upstream.status().logs) == (LogFlow("hub"), LogFlow("shared"))
     inner = [upstream._first, upstream._second] if isinstance(upstream, BothEras) else []

@@ -173,7 +173,7 @@ class Applier(msgspec.Struct, frozen=True):
         rules, limits = view_rules(settings, executor_name, self.current.projects), time_limits(settings, executor_name)
         fresh = {name: self.sources.make(settings, name) for name in restarted}
         has_list_limits = any(key in _OF_LISTS for key in change.at_once)
-        adjusted = (*change.adjusted, *change.kept) if has_list_limits else change.adjusted
+        adjusted = (*change.adjusted, *change.unchanged) if has_list_limits else change.adjusted
         rules_of = {name: supervisor_rules(settings, name) for name in adjusted if name not in fresh}
         # nothing has changed so far, and nothing fails from here on
         self.current.use(settings, limits)

@@ -193,7 +193,7 @@ class Reloader:
         for check in self.checks:
             check(settings)
         prepared = [prepare(settings) for prepare in self.prepares]
-        stays = (*change.kept, *change.adjusted)
+        stays = (*change.unchanged, *change.adjusted)
         revived = tuple(name for name in stays if self._target.state(name) in _GIVEN_UP)
         self._target.apply(settings, change, (*change.added, *change.restarted, *revived))
         revived = tuple(name for name in stays if name in revived or self._target.revive(name))
@@ -228,7 +228,7 @@ def _log(outcome: _Reload) -> None:
         "revived": outcome.revived,
         "settings": change.at_once,
     }
-    unchanged = len(change.kept) - sum(name in change.kept for name in outcome.revived)
+    unchanged = len(change.unchanged) - sum(name in change.unchanged for name in outcome.revived)
     log.info(
         "config_reloaded",
         trigger=outcome.trigger,

@@ -365,7 +365,7 @@ class Admin(msgspec.Struct, frozen=True):
             restarted=list(change.restarted),
             adjusted=list(change.adjusted),
             revived=list(outcome.revived),
-            kept=[name for name in change.kept if name not in outcome.revived],
+            kept=[name for name in change.unchanged if name not in outcome.revived],
             settings=list(change.at_once),
             next_start=list(change.next_start),
         )

@@ -26,7 +26,7 @@ class Plan:
     removed: tuple[str, ...] = ()
     restarted: tuple[str, ...] = ()
     adjusted: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
     at_once: tuple[str, ...] = ()
     next_start: tuple[str, ...] = ()
 
@@ -45,7 +45,7 @@ def plan(old: Settings, new: Settings) -> Plan:
         removed=tuple(name for name in old.servers if name not in new.servers),
         restarted=restarted,
         adjusted=adjusted,
-        kept=tuple(name for name in common if name not in restarted and name not in adjusted),
+        unchanged=tuple(name for name in common if name not in restarted and name not in adjusted),
         at_once=(*at_once, *(f"profiles.{name}" for name in profiles)),
         next_start=tuple(".".join(path) for path in paths if not _is_at_once(path)),
     )

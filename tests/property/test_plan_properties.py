@@ -77,20 +77,20 @@ def any_settings(draw: st.DrawFn) -> Settings:
 @given(any_settings())
 @settings(max_examples=examples(50))
 def test_the_same_settings_make_an_empty_plan(one: Settings) -> None:
-    assert plan(one, one.model_copy(deep=True)) == Plan(kept=tuple(one.servers))
+    assert plan(one, one.model_copy(deep=True)) == Plan(unchanged=tuple(one.servers))
 
 
 @given(any_settings(), any_settings())
 @settings(max_examples=examples(200))
 def test_each_server_has_one_place_and_only_what_runs_otherwise_starts_again(old: Settings, new: Settings) -> None:
     change = plan(old, new)
-    assert {*change.added, *change.restarted, *change.adjusted, *change.kept} == set(new.servers)
-    assert {*change.removed, *change.restarted, *change.adjusted, *change.kept} == set(old.servers)
-    for name in change.kept:
+    assert {*change.added, *change.restarted, *change.adjusted, *change.unchanged} == set(new.servers)
+    assert {*change.removed, *change.restarted, *change.adjusted, *change.unchanged} == set(old.servers)
+    for name in change.unchanged:
         assert old.servers[name].model_copy(update={"scope": None}) == new.servers[name].model_copy(
             update={"scope": None}
         )
-    for name in (*change.kept, *change.adjusted):
+    for name in (*change.unchanged, *change.adjusted):
         for key in connections.keys() - {"scope"}:
             assert getattr(old.servers[name], key) == getattr(new.servers[name], key)
         assert (old.servers[name].scope or "shared") == (new.servers[name].scope or "shared")
@@ -107,7 +107,7 @@ def test_what_waits_for_the_next_start_stays_as_it_is_and_is_named_again(old: Se
     assert [*now.servers.items(), *now.profiles.items()] == [*new.servers.items(), *new.profiles.items()]
     assert now.defaults == new.defaults
     again = plan(now, new)
-    assert again.next_start == change.next_start and again.at_once == () and again.kept == tuple(new.servers)
+    assert again.next_start == change.next_start and again.at_once == () and again.unchanged == tuple(new.servers)
 
 
 def test_default_changes_without_a_restart_of_servers_but_for_a_sandbox() -> None:
@@ -142,14 +142,14 @@ def test_another_connection_starts_the_server_again(key: str) -> None:
     old = Settings.model_validate({"servers": {"a": base, "b": {"command": "x"}}})
     new = Settings.model_validate({"servers": {"a": {**base, key: EXAMPLES[key]}, "b": {"command": "x"}}})
     change = plan(old, new)
-    assert (change.restarted, change.adjusted, change.kept) == (("a",), (), ("b",))
+    assert (change.restarted, change.adjusted, change.unchanged) == (("a",), (), ("b",))
 
 
 def test_a_default_concerns_the_servers_that_say_nothing_else() -> None:
     servers = {"a": {"command": "x"}, "b": {"command": "x", "timeout": "5s"}}
     old, new = (Settings.model_validate({"servers": servers, "defaults": {"timeout": text}}) for text in ("10s", "20s"))
     change = plan(old, new)
-    assert (change.adjusted, change.kept, change.at_once) == (("a",), ("b",), ("defaults.timeout",))
+    assert (change.adjusted, change.unchanged, change.at_once) == (("a",), ("b",), ("defaults.timeout",))
 
 
 def test_a_scope_that_is_left_out_is_the_shared_one() -> None:

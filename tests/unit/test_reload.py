@@ -184,7 +184,7 @@ async def test_servers_and_sessions_that_were_given_up_are_tried_again_and_no_ot
     hub.states["b"] = UpstreamState.FAILED
     done = await reloader.reload("signal")
     assert done.revived == ("b",) and hub.applied[0][2] == ("b",)
-    assert hub.applied[0][1] == Plan(kept=tuple(reloader.settings.servers))
+    assert hub.applied[0][1] == Plan(unchanged=tuple(reloader.settings.servers))
     path = tmp_path / "servers.yaml"
     reloader, hub = made(path)
     hub.failed_sessions = {"a", "gone"}

@@ -126,7 +126,7 @@ def test_upstream_of_such_a_server_says_why_and_is_not_started() -> None:
 
 def test_value_that_comes_later_starts_the_server() -> None:
     change = plan(lenient().settings, lenient(KEY="k").settings)
-    assert change.restarted == ("keyed",) and set(change.kept) == {"good", "far", "filed"}
+    assert change.restarted == ("keyed",) and set(change.unchanged) == {"good", "far", "filed"}
     text = 'servers: {a: {url: "https://a.example/mcp", bearer: "${ONE}"}}'
     other = plan(lenient(text).settings, lenient(text.replace("ONE", "TWO")).settings)
     assert other.restarted == ("a",)  # so that it names the variable of now

@@ -127,6 +127,10 @@ WaitReason = str | Callable[[], Collection[str]]
 class Times(Protocol):
     """Takes a call's waits, one at a time, and the signs of its upstream."""
 
+    @property
+    def has_lapsed(self) -> bool:
+        """Whether the upstream was silent for too long, so that this attempt of the call is cancelled."""
+
     def begin_wait(self, reason: WaitReason) -> None:
         """Begins a wait of the call before it is sent."""
 

@@ -11,6 +11,7 @@ from mcp_hub.app.catalog_rules import ProjectView, executor_server
 from mcp_hub.calls.plan import CallRules, StreamLimits, TimeLimits
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.clients import ClientRules
+from mcp_hub.config.schema.defaults import Defaults, RetrySettings
 from mcp_hub.config.schema.hub import StoreSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.tools import OverlaySettings
@@ -61,13 +62,11 @@ class Current(msgspec.Struct):
     def call_rules(self, server: str, tool: str) -> CallRules:
         """Call rules of a tool, by its original name."""
         rules = self.settings.tool_rules(server, tool)
-        retry_settings = rules.retry
-        on = None if retry_settings.on is None else frozenset(retry_settings.on)
         entry = self.settings.servers.get(server)
         is_local = entry is not None and entry.command is not None
         return CallRules(
-            task=rules.task, orphan=rules.orphan, idempotent=rules.idempotent, attempts=retry_settings.attempts,
-            retry_on=on, keeps_state=is_local,
+            task=rules.task, orphan=rules.orphan, idempotent=rules.idempotent, pauses=rules.retry.pauses,
+            has_chosen=rules.retry.on is not None, keeps_state=is_local,
         )  # fmt: skip
 
     def client(self, client_name: str | None, chosen: str | None) -> ClientRules:
@@ -190,12 +189,20 @@ def stream_limits(settings: Settings) -> StreamLimits:
 def time_limits(settings: Settings, executor_name: str | None = None) -> dict[str, tuple[TimeLimits, TimeLimits]]:
     """Limits by server: for tool calls, and for other requests."""
     limits: dict[str, tuple[TimeLimits, TimeLimits]] = {}
-    answer = settings.hub.limits.question_timeout
-    for name in settings.servers:
+    for name, entry in settings.servers.items():
         effective = settings.effective(name)
-        reads = TimeLimits(effective.request_timeout, effective.max_duration, "request_timeout", answer)
-        limits[name] = TimeLimits(effective.timeout, effective.max_duration, answer=answer), reads
+        rules = [effective.retry, *(tool.retry for tool in entry.per_tool.values() if tool.retry is not None)]
+        reads = _time_limits(settings, effective, [effective.retry], effective.request_timeout, "request_timeout")
+        limits[name] = _time_limits(settings, effective, rules, effective.timeout, "timeout"), reads
     general = settings.defaults
-    of_executors = TimeLimits(general.timeout, general.max_duration, answer=answer)
+    of_executors = _time_limits(settings, general, [general.retry], general.timeout, "timeout")
     limits[executor_name or executor_server(settings)] = of_executors, of_executors
     return limits
+
+
+def _time_limits(
+    settings: Settings, effective: Defaults, rules: list[RetrySettings], silence: float, key: str
+) -> TimeLimits:
+    is_retried = any(rule.pauses.get("timeout") for rule in rules)
+    answer = settings.hub.limits.question_timeout
+    return TimeLimits(silence, effective.max_duration, setting=key, answer=answer, retries_silence=is_retried)

@@ -8,18 +8,23 @@ from mcp_hub.call import Call, CallChannel, CallHandler, SentCall
 from mcp_hub.calls.plan import CallPlan
 from mcp_hub.calls.reading.stream import Stream
 from mcp_hub.calls.retries import class_of
-from mcp_hub.calls.timeouts import CallTimes, OpenQuestions
+from mcp_hub.calls.timeouts import CallTimes, OpenQuestions, running
 from mcp_hub.errors import RpcError
-from mcp_hub.events import Attempt, Completed, Ending, Reset
+from mcp_hub.events import Attempt, Completed, Ending, Failed, Reset
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
-from mcp_hub.protocol.extensions import STREAMS, declares
 from mcp_hub.protocol.jsonrpc.rpc_errors import for_others
 
 log = get_logger(__name__)
 
 _DETAIL: Final = 200
 """Characters of the error shown with an attempt."""
+
+
+class _Task(Protocol):
+    def cancel(self) -> object: ...
+    def cancelling(self) -> int: ...
+    def uncancel(self) -> int: ...
 
 
 class _Retriable(CallChannel, Protocol):
@@ -32,6 +37,9 @@ class _Retriable(CallChannel, Protocol):
     stopping: Ending | None
     stream: Stream | None
 
+    @property
+    def task(self) -> _Task | None: ...
+
 
 async def attempted(record: _Retriable, handler: CallHandler) -> Completed:
     """The result of `handler`, retried after failures that may pass.
@@ -42,7 +50,7 @@ async def attempted(record: _Retriable, handler: CallHandler) -> Completed:
     unknown: RpcError | None = None
     while True:
         try:
-            return await handler(record.call, record)
+            return await _attempt(record, handler)
         except RpcError as error:
             unknown = unknown or (error if error.is_outcome_unknown else None)
             pause = _pause(record, error, number)
@@ -52,12 +60,37 @@ async def attempted(record: _Retriable, handler: CallHandler) -> Completed:
                 raise unknown from None
             number += 1
             _announce(record, number, error, pause)
-        record.times.begin_wait("its next attempt")
+        record.times.begin_wait("its next attempt", pause)
         try:
             await anyio.sleep(pause)
         finally:
             record.times.end_wait()
         record.times.hear()  # the attempt has the longest silence to itself
+
+
+async def _attempt(record: _Retriable, handler: CallHandler) -> Completed:
+    """One attempt. Raises the reason of its end if it was cancelled without its call."""
+    task = record.task
+    if task is None or not record.times.limits.retries_silence:
+        return await handler(record.call, record)
+    with running(record.times, task.cancel) as attempt:
+        try:
+            return await handler(record.call, record)
+        except (RpcError, anyio.get_cancelled_exc_class()):
+            if attempt.lapse is None or task.cancelling() > 1:
+                raise
+            raise attempt.lapse from None
+        finally:
+            if attempt.lapse is not None:
+                task.uncancel()
+
+
+def lapses(record: _Retriable, ending: Failed) -> bool:
+    """Whether the overdue attempt of a call was cancelled, so that another one may follow; False: the call ends."""
+    retries, times, error = record.plan.retries, record.times, ending.error
+    if retries is None or _is_last(record) or not retries.covers(record.call, error):
+        return False
+    return times.attempt.give_up(error, times.clock.now())
 
 
 def finishing(sent: SentCall, again: CallHandler) -> CallHandler:
@@ -75,26 +108,24 @@ def finishing(sent: SentCall, again: CallHandler) -> CallHandler:
 
 
 def _pause(record: _Retriable, error: RpcError, number: int) -> float | None:
-    call, plan = record.call, record.plan
-    has_asked = (
-        record.questions.count > plan.events or call.input_responses is not None or call.request_state is not None
-    )
-    if plan.retries is None or record.stopping is not None or has_asked or _has_shown_text(record):
+    times, retries = record.times, record.plan.retries
+    if retries is None or _is_last(record):
         return None
-    record.times.hear()
-    return plan.retries(call, error, number, record.times.due)
+    times.hear()
+    return retries.pause(record.call, error, number, times.due, times.started + times.limits.total)
 
 
-def _has_shown_text(record: _Retriable) -> bool:
+def _is_last(record: _Retriable) -> bool:
+    """Whether the call is being stopped, or has asked its caller."""
     call = record.call
-    if record.stream is None or not record.stream.content.is_any or not call.wants_progress or call.takes_events:
-        return False
-    return not declares(call.capabilities, call.era, STREAMS)
+    has_answers = call.input_responses is not None or call.request_state is not None
+    return record.stopping is not None or has_answers or record.questions.count > record.plan.events
 
 
 def _announce(record: _Retriable, number: int, error: RpcError, pause: float) -> None:
     reason, call = str(class_of(error)), record.call
     log.info("call_retried", call_id=call.id, upstream=call.upstream, attempt=number, reason=reason)
+    record.continuable(None)
     detail = (error if call.shows_paths else for_others(error)).message
     record.send(Attempt(number, reason, round(pause, 3), hide_head(detail, _DETAIL)))
     if record.stream is not None and record.stream.content.is_any:

@@ -1,8 +1,9 @@
 """Settings of calls and durable streams; decisions before a call starts, and its states."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
-from typing import Final, Literal
+from types import MappingProxyType
+from typing import Final, Literal, Protocol
 
 import msgspec
 
@@ -11,25 +12,29 @@ from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed, Progressed
 from mcp_hub.types import RawJson
 
-RetryClass = Literal["not_sent", "rate_limited", "unavailable", "lost"]
+RetryClass = Literal["not_sent", "rate_limited", "unavailable", "lost", "timeout"]
 """`not_sent`; `rate_limited`: HTTP 429; `unavailable`: 503 with `Retry-After`; `lost`: broken connection or another
-5xx, the server may have acted."""
+5xx; `timeout`: a silent server. After the last two the server may have acted."""
+
+_PAUSES: Final[Mapping[RetryClass, tuple[float, ...]]] = MappingProxyType(
+    {"not_sent": (0.25, 0.5), "rate_limited": (0.25, 0.5), "unavailable": (0.25, 0.5), "lost": (0.25, 0.5)}
+)
 
 
 class CallRules(msgspec.Struct, frozen=True):
     """One tool's rules. `task`: modern clients get a task if the call is slow, always, as the only way, or never.
 
     `orphan`: a call without client is cancelled, finished, or continued for so many seconds; None: as suits the tool.
-    `idempotent`: equal calls may be joined and retried, by configuration, not by the tool's claim. `attempts` in all,
-    again after failures of classes `retry_on` (None: the safe ones). `keeps_state`: a `requestState` needs its present
-    process.
+    `idempotent`: equal calls may be joined and retried, by configuration, not by the tool's claim. `pauses`: seconds
+    before the second and each further attempt, by class of failure; `has_chosen`: the classes were listed, `lost` for
+    any call, `timeout` for safe ones. `keeps_state`: a `requestState` needs its present process.
     """
 
     task: Literal["auto", "always", "required", "never"] = "auto"
     orphan: Literal["cancel", "finish"] | float | None = None
     idempotent: bool = False
-    attempts: int = 3
-    retry_on: frozenset[RetryClass] | None = None
+    pauses: Mapping[RetryClass, tuple[float, ...]] = _PAUSES
+    has_chosen: bool = False
     keeps_state: bool = False
 
 
@@ -42,12 +47,16 @@ class StreamLimits(msgspec.Struct, frozen=True):
 
 
 class TimeLimits(msgspec.Struct, frozen=True):
-    """Seconds: `silence` of an upstream, `total` of a call, `answer` to a question. `setting` is the key of silence."""
+    """Seconds: `silence` of an upstream, `total` of a call, `answer` to a question. `setting` is the key of silence.
+
+    `retries_silence`: a silent attempt may be followed by another one.
+    """
 
     silence: float
     total: float
     setting: str = "timeout"
     answer: float = 600.0
+    retries_silence: bool = False
 
 
 class SessionRules:
@@ -96,12 +105,19 @@ class ResumePoint(msgspec.Struct, frozen=True, gc=False):
     revoked: str | None = None
 
 
+class _Retries(Protocol):
+    """`calls.retries.Retries`."""
+
+    def covers(self, call: Call, error: RpcError) -> bool: ...
+    def pause(self, call: Call, error: RpcError, attempt: int, due: float, end: float) -> float | None: ...
+
+
 class CallPlan(msgspec.Struct, frozen=True):
     """Decisions about a call before its start.
 
     `upstream` may begin it in place. `layers` wrap the finish of such a call, unless its result `passes`. `may_last`:
-    it may become durable; `info` is for its stream. `retries` is `Retries.pause`. `resumption`, `progressed` and
-    `events` belong to a call begun by another hub.
+    it may become durable; `info` is for its stream. `resumption`, `progressed` and `events` belong to a call begun by
+    another hub.
     """
 
     upstream: Upstream | None = None
@@ -110,7 +126,7 @@ class CallPlan(msgspec.Struct, frozen=True):
     truncate: Truncate | None = None
     may_last: bool = True
     reads_only: Callable[[Call], bool] | None = None
-    retries: Callable[[Call, RpcError, int, float], float | None] | None = None
+    retries: _Retries | None = None
     info: MakeInfo | None = None
     resumption: ResumePoint | None = None
     progressed: Progressed | None = None

@@ -63,6 +63,11 @@ class CallProgress:
         if self._text is not None:
             self._text.add(event, now)
 
+    def begin_attempt(self) -> None:
+        """Forgets the partial content of a failed attempt. Values go on rising."""
+        if self._text is not None:
+            self._text.clear()
+
     def beat(self, now: float) -> Progressed | None:
         """The newest partial content or a heartbeat, if due."""
         message = self._message(now)
@@ -110,6 +115,9 @@ class _PartialText:
         self._text = (self._text + text)[-_HELD:]
         if self.due == math.inf:
             self.due = max(now, self._sent_at + _EVERY)
+
+    def clear(self) -> None:
+        self.due, self._text, self._line, self._block = math.inf, "", "", None
 
     def take(self, now: float) -> msgspec.Raw | None:
         """The encoded message; None without visible text."""

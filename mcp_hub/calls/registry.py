@@ -11,9 +11,11 @@ import msgspec
 
 from mcp_hub.aio import Timer, Turn, call_later
 from mcp_hub.call import Call, CallHandler
+from mcp_hub.calls.attempts import lapses
 from mcp_hub.calls.metering import CallObserver, Meters
 from mcp_hub.calls.plan import ENDED, WITHOUT_PLAN, CallPlan, CallState, TimeLimits
 from mcp_hub.calls.runner import QUIET, CallOwner, CallRecord, new_record
+from mcp_hub.calls.timeouts import overdue
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, HubStopping
 from mcp_hub.events import Cancelled, Ending, Failed
@@ -193,8 +195,11 @@ class CallRegistry(CallOwner):
         for record in list(self._records.values()):
             due = record.times.due
             if due <= now:
-                self._stop(record, self._never_begun(record) if record.is_unsent else _overdue(record))
-                continue
+                ending = self._never_begun(record) if record.is_unsent else _overdue(record)
+                if not lapses(record, ending):
+                    self._stop(record, ending)
+                    continue
+                due = record.times.due
             is_short = record.is_short
             due = min(due, record.look(now) if begun < _AT_ONCE or not is_short else now)
             begun += is_short and not record.is_short
@@ -224,7 +229,7 @@ class CallRegistry(CallOwner):
 
 
 def _overdue(record: CallRecord) -> Failed:
-    return record.times.overdue(record.call, record.questions.oldest)
+    return overdue(record.times, record.call, record.questions.oldest)
 
 
 def _hub_stopped(record: CallRecord) -> Failed:

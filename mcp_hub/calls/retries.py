@@ -12,12 +12,10 @@ from typing import Final
 from mcp_hub.call import Call
 from mcp_hub.calls.plan import CallRules, RetryClass
 from mcp_hub.clock import Clock
-from mcp_hub.errors import ExecutorLost, HttpRefused, RpcError, UpstreamLost, UpstreamUnavailable
+from mcp_hub.errors import DeadlineExceeded, ExecutorLost, HttpRefused, RpcError, UpstreamLost, UpstreamUnavailable
 
-_ANY: Final[frozenset[RetryClass]] = frozenset({"not_sent", "rate_limited", "unavailable"})
-_SAFE: Final[frozenset[RetryClass]] = _ANY | {"lost"}
-_PAUSE: Final = 0.25
-"""Seconds before the first retry, doubled each time, times 0.5 to 1.5 at random."""
+_SILENCE: Final = ("timeout", "request_timeout")
+"""The limits of a server's silence."""
 _LATER: Final = 0.1
 """Random part added to `Retry-After`."""
 _WINDOW: Final = 10.0
@@ -30,13 +28,13 @@ _SAMPLES: Final = 1.0
 
 
 class _RetryBudget:
-    """One server's retries: at most 10 % of its ended `calls`, at least 3 in 10 s."""
+    """One server's retries: at most 10 % of its ended `calls`, at least 3 in 10 s or those of one call."""
 
     def __init__(self, now: float, calls: int) -> None:
         self._samples = deque([(now, calls)])
         self._spent: deque[float] = deque()
 
-    def spend(self, now: float, calls: Callable[[], int]) -> bool:
+    def spend(self, now: float, calls: Callable[[], int], least: int = _LEAST) -> bool:
         """Takes one retry, if the budget allows."""
         if now >= self._samples[-1][0] + _SAMPLES:
             self._samples.append((now, calls()))
@@ -46,7 +44,7 @@ class _RetryBudget:
             self._spent.popleft()
         (since, before), (_, latest) = self._samples[0], self._samples[-1]
         recent = (latest - before) * min(1.0, _WINDOW / max(now - since, _SAMPLES))
-        if len(self._spent) >= max(_LEAST, recent // _SHARE):
+        if len(self._spent) >= max(least, recent // _SHARE):
             return False
         self._spent.append(now)
         return True
@@ -69,29 +67,41 @@ class Retries:
         self._began = clock.now()
         self._budgets: dict[str, _RetryBudget] = {}
 
-    def pause(self, call: Call, error: RpcError, attempt: int, due: float) -> float | None:
-        """Seconds before the next attempt, within `due`; None: no retry. `attempt` counts from 1."""
-        kind, rules = class_of(error), self._rules(call)
-        if kind is None or attempt >= rules.attempts or kind not in self._classes(call, rules):
+    def covers(self, call: Call, error: RpcError) -> bool:
+        """Whether a call may be retried after this failure."""
+        return bool(self._pauses(call, class_of(error)))
+
+    def pause(self, call: Call, error: RpcError, attempt: int, due: float, end: float) -> float | None:
+        """Seconds before the next attempt; None: no retry. `attempt` counts from 1.
+
+        A pause ends before `end`, one that the server wants before `due`.
+        """
+        pauses = self._pauses(call, class_of(error))
+        if attempt > len(pauses):
             return None
         retry_after = (error.data or {}).get("retryAfter")
-        pause = _PAUSE * 2 ** (attempt - 1) * (0.5 + self._jitter())
-        if isinstance(retry_after, int):
-            pause = max(pause, retry_after * (1 + _LATER * self._jitter()))
+        pause = pauses[attempt - 1] * (0.5 + self._jitter())
         now = self._clock.now()
-        return pause if now + pause < due and self._spend(call.upstream, now) else None
+        if isinstance(retry_after, int):
+            pause_of_server = retry_after * (1 + _LATER * self._jitter())
+            if now + pause_of_server >= due:
+                return None
+            pause = max(pause, pause_of_server)
+        return pause if now + pause < end and self._spend(call.upstream, now, len(pauses)) else None
 
-    def _classes(self, call: Call, rules: CallRules) -> frozenset[RetryClass]:
-        if rules.retry_on is not None:
-            return rules.retry_on
+    def _pauses(self, call: Call, kind: RetryClass | None) -> tuple[float, ...]:
+        if kind is None:
+            return ()
+        rules = self._rules(call)
         is_safe = rules.idempotent or call.method != "tools/call"
-        return _SAFE if is_safe else _ANY
+        may_repeat = is_safe or kind not in ("lost", "timeout") or (kind == "lost" and rules.has_chosen)
+        return rules.pauses.get(kind, ()) if may_repeat else ()
 
-    def _spend(self, server: str, now: float) -> bool:
+    def _spend(self, server: str, now: float, least: int) -> bool:
         budget = self._budgets.get(server)
         if budget is None:
             budget = self._budgets[server] = _RetryBudget(self._began, 0)
-        return budget.spend(now, lambda: self._calls(server))
+        return budget.spend(now, lambda: self._calls(server), max(_LEAST, least))
 
 
 def class_of(error: RpcError) -> RetryClass | None:
@@ -106,6 +116,8 @@ def class_of(error: RpcError) -> RetryClass | None:
             return "not_sent" if "server" in upstream and upstream.get("state", "ready") == "ready" else None
         case HttpRefused(status=status) if status < 500:
             return None
+        case DeadlineExceeded():
+            return "timeout" if error.raw is None and (error.data or {}).get("limit") in _SILENCE else None
         case UpstreamLost() | ExecutorLost():
             return None if error.raw is not None or upstream.get("code") == "unreadable_answer" else "lost"
         case _:

@@ -36,6 +36,7 @@ from mcp_hub.calls.timeouts import CallTimes, OpenQuestions
 from mcp_hub.clock import Clock
 from mcp_hub.errors import HubStopping, RpcError
 from mcp_hub.events import (
+    Attempt,
     CallEvent,
     Cancelled,
     Completed,
@@ -111,6 +112,8 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
             event = admitted
         elif type(event) is Delta and self.stream is not None:
             self.stream.content.add()
+        elif type(event) is Attempt and self._made_progress is not None:
+            self._made_progress.begin_attempt()
         self.log.append(event)
         if type(event) is Delta and self.call.partials is not None:
             self._progress.show(event, now)

@@ -98,9 +98,7 @@ class CallStarter:
         self._retention = retention
         self._rules = rules
         self._retries = (
-            Retries(partial(_rules_of, rules), registry.meters.ended_at, streams.clock).pause
-            if rules is not None
-            else None
+            Retries(partial(_rules_of, rules), registry.meters.ended_at, streams.clock) if rules is not None else None
         )
 
     def start(
@@ -125,6 +123,7 @@ class CallStarter:
         asks = asks or (call.era is Era.MODERN and self._streams.store.replicas is not None)
         layers = partial(self._layered, explaining, asks) if asks or explaining is not None else None
         passes = _is_no_refusal if explaining is not None else None
+        in_place = in_place and not limits.retries_silence  # an attempt needs a task
         plan = CallPlan(
             upstream=upstream if in_place else None, layers=layers, passes=passes, truncate=truncate,
             reads_only=reads_only, retries=self._retries, info=info,

@@ -4,7 +4,8 @@ While a question is open, its caller's patience counts instead of the upstream's
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 import msgspec
@@ -25,6 +26,8 @@ _MOST_QUESTIONS: Final = 64
 """Open questions per call."""
 _SUSPICION: Final = 30.0
 """Seconds of silence after noise that may have been the answer."""
+_GRACE: Final = 5.0
+"""Seconds for a cancelled attempt to end."""
 
 
 class _Wheel(Protocol):
@@ -46,11 +49,30 @@ class _Alarm(msgspec.Struct, frozen=True):
     ring: Callable[[], None]
 
 
+class _Attempt(msgspec.Struct):
+    """An attempt of a call, which `cancel` ends without its call; None: the call ends with it.
+
+    `suspected` is the last noise that may be the answer. `lapse`: why the attempt was cancelled, to end by `due`.
+    """
+
+    cancel: Callable[[], object] | None = None
+    suspected: float = -math.inf
+    lapse: RpcError | None = None
+    due: float = math.inf
+
+    def give_up(self, error: RpcError, time: float) -> bool:
+        """Cancels the attempt; False: it cannot be, or was before."""
+        if self.cancel is None or self.lapse is not None:
+            return False
+        self.lapse, self.due = error, time + _GRACE
+        self.cancel()
+        return True
+
+
 class CallTimes(msgspec.Struct):
     """One call's times by `clock`, on a `wheel` that looks at what is due. `began` None: it waits for its turn.
 
-    `heard` is the upstream's last sign, `suspected` the last noise that may be the answer. `is_asking`: a question is
-    open.
+    `heard` is the upstream's last sign. `is_asking`: a question is open.
     """
 
     clock: Clock
@@ -59,13 +81,15 @@ class CallTimes(msgspec.Struct):
     started: float
     began: float | None
     heard: float
-    suspected: float = -math.inf
     alarm: _Alarm | None = None
     waits: _Wait | None = None
     is_asking: bool = False
+    attempt: _Attempt = msgspec.field(default_factory=_Attempt)
 
-    def begin_wait(self, reason: WaitReason) -> None:
+    def begin_wait(self, reason: WaitReason, silence: float = 0.0) -> None:
+        """Begins a wait with so many seconds of silence, which do not count."""
         self.waits = _Wait(self.clock.now(), reason)
+        self.heard += silence
 
     def end_wait(self) -> None:
         self.waits = None
@@ -88,8 +112,8 @@ class CallTimes(msgspec.Struct):
     def suspect(self) -> None:
         """Notes a possible lost answer, unless the caller is asked."""
         if not self.is_asking:
-            is_new = self.suspected <= self.heard
-            self.suspected = self.clock.now()
+            is_new = self.attempt.suspected <= self.heard
+            self.attempt.suspected = self.clock.now()
             if is_new:
                 self.wheel.reschedule(self.due)
 
@@ -119,22 +143,14 @@ class CallTimes(msgspec.Struct):
         """The time at which the call fails, unless its upstream sends something."""
         if self.began is None:
             return self.started + self.limits.total
+        if self.attempt.lapse is not None:
+            return min(self.attempt.due, self.started + self.limits.total)
         patience = self.limits.answer if self.is_asking else self.limits.silence
-        suspected = self.suspected + _SUSPICION if self.suspected > self.heard else math.inf
-        return min(self.heard + patience, self.started + self.limits.total, suspected)
+        return min(self.heard + patience, self.started + self.limits.total, _suspicious_at(self))
 
-    def overdue(self, call: Call, question: str | None) -> Failed:
-        """The ending for lack of time; `question` is the oldest open one's method."""
-        limits, latest = self.limits, self.started + self.limits.total
-        if question is not None and self.heard + limits.answer <= latest:
-            return _unanswered(call, question, limits.answer)
-        if self.suspected > self.heard and self.suspected + _SUSPICION == self.due:
-            return _not_answering(call)
-        if self.began is None:
-            return _out_of_time(call, "was busy with other calls for", limits.total, "max_duration")
-        if self.heard + limits.silence <= latest:
-            return _out_of_time(call, "was silent for", limits.silence, limits.setting)
-        return _out_of_time(call, "has not answered after", limits.total, "max_duration")
+    @property
+    def has_lapsed(self) -> bool:
+        return self.attempt.lapse is not None
 
 
 class OpenQuestions(msgspec.Struct):
@@ -190,6 +206,38 @@ class OpenQuestions(msgspec.Struct):
     def oldest(self) -> str | None:
         """The method of the oldest open question."""
         return next((question.method for question in self.open.values()), None)
+
+
+@contextmanager
+def running(times: CallTimes, cancel: Callable[[], object]) -> Iterator[_Attempt]:
+    """An attempt of the call, which `cancel` cancels."""
+    times.attempt = attempt = _Attempt(cancel)
+    try:
+        yield attempt
+    finally:
+        times.attempt = _Attempt()
+
+
+def overdue(times: CallTimes, call: Call, question: str | None) -> Failed:
+    """The ending for lack of time; `question` is the oldest open one's method."""
+    limits, latest = times.limits, times.started + times.limits.total
+    if times.attempt.lapse is not None and times.attempt.due <= latest:
+        return Failed(times.attempt.lapse)
+    if question is not None and times.heard + limits.answer <= latest:
+        return _unanswered(call, question, limits.answer)
+    if _suspicious_at(times) == times.due < math.inf:
+        return _not_answering(call)
+    if times.began is None:
+        return _out_of_time(call, "was busy with other calls for", limits.total, "max_duration")
+    if times.heard + limits.silence <= latest:
+        return _out_of_time(call, "was silent for", limits.silence, limits.setting)
+    return _out_of_time(call, "has not answered after", limits.total, "max_duration")
+
+
+def _suspicious_at(times: CallTimes) -> float:
+    """The end of the silence after noise."""
+    suspected = times.attempt.suspected
+    return suspected + _SUSPICION if suspected > times.heard else math.inf
 
 
 def _out_of_time(call: Call, behaviour: str, seconds: float, key: str) -> Failed:

@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from tests.e2e.bad_upstreams import LOST
 from tests.e2e.rest_client import RestClient
 from tests.interaction.fronts import ERAS, HANDSHAKE, connected, http_hub, stdio_hub
-from tests.upstreams.child import HttpUpstream
-from tests.upstreams.launch import argv, received, servers_yaml
+from tests.upstreams.child import HttpUpstream, until
+from tests.upstreams.launch import argv, journal, received, servers_yaml
 
 pytestmark = pytest.mark.anyio
 
@@ -88,3 +89,30 @@ async def test_a_pause_that_is_too_long_is_handed_on(mode: str, status: int, tmp
         assert refused.json()["code"] == "upstream_refused" and refused.json()["retryable"] is True
         error = (await peer.call("s_env")).error
         assert error["code"] == LOST and error["data"]["retryAfter"] == 3600
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.first(1)
+async def test_silent_call_is_cancelled_at_its_server_and_made_again(era: str, tmp_path: Path) -> None:
+    gate, root = tmp_path / "gate", tmp_path / "journal"
+    rule = {"attempts": 10, "first": "100ms", "factor": 1, "on": ["timeout"]}
+    text = config(argv(journal=root), timeout="1s", idempotent=True, retry=rule)
+    async with stdio_hub(text, tmp_path) as wire:
+        if era == HANDSHAKE:
+            await wire.initialize()
+        async with connected(wire, era) as peer, anyio.create_task_group() as tasks:
+            await peer.names()
+            tasks.start_soon(_opened, gate, root)
+            answer = await peer.call("s_progress", {"n": 2, "gate": str(gate)}, token="t")
+    assert "content" in answer.result
+    values = [params["progress"] for params in answer.progress]
+    assert len(values) >= 3 and values == sorted(set(values)), "those of all attempts rise"
+    messages = [record["received"] for record in journal(root) if "received" in record]
+    sent = [message for message in messages if message.get("method") in ("tools/call", "notifications/cancelled")]
+    assert [message["method"] for message in sent[:3]] == ["tools/call", "notifications/cancelled", "tools/call"]
+    assert sent[1]["params"]["requestId"] == sent[0]["id"] != sent[2]["id"]
+
+
+async def _opened(gate: Path, root: Path) -> None:
+    await until(lambda: received(root, "notifications/cancelled"))
+    await anyio.Path(gate).touch()

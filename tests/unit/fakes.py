@@ -39,6 +39,7 @@ class NotedTimes:
     def __init__(self) -> None:
         self.reasons: list[WaitReason | None] = []
         self.signs = 0
+        self.has_lapsed = False
 
     def begin_wait(self, reason: WaitReason) -> None:
         self.reasons.append(reason)

@@ -144,10 +144,10 @@ def finding_of(error: ErrorDetails, root: type[BaseModel] = Settings) -> Finding
     context: JsonObject = error.get("ctx", {})
     path = tuple(part for part in error["loc"] if part != "[key]")
     if error["type"] == "extra_forbidden":
-        key = str(path[-1])
-        return Finding(path, "unknown_key", f"unknown key {quoted(key)}{nearest(key, _known_keys(root, path[:-1]))}")
-    if context.get("key", "") != "":
-        path = (*path, context["key"])
+        name = str(path[-1])
+        return Finding(path, "unknown_key", f"unknown key {quoted(name)}{nearest(name, _known_keys(root, path[:-1]))}")
+    if (key := context.get("key", "")) != "":
+        path = (*path, *key) if isinstance(key, tuple) else (*path, key)
     if error["type"] == "list_type" and path[-1] == "args":
         return Finding(path, "wrong_type", 'expected a list, such as ["-l", "-a"]')
     if error["type"] == "string_type" and path[-1] == "command":

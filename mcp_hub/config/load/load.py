@@ -25,8 +25,10 @@ from mcp_hub.config.load.locate import LocatedData, half_findings, read_document
 from mcp_hub.config.load.overrides import overlaid, overrides_of, read_overrides
 from mcp_hub.config.load.secrets import is_secret, secret_arguments, secret_texts
 from mcp_hub.config.load.texts import NOT_UTF8, read_text_file
+from mcp_hub.config.schema.defaults import Defaults
 from mcp_hub.config.schema.fields import as_flag
 from mcp_hub.config.schema.hub import PLACES, written_out
+from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.tools import OverrideSettings
 from mcp_hub.config.trust import problem_of_commands, problem_of_config
@@ -41,6 +43,7 @@ USERS_FILE = "@user"
 """Stands for the user's own configuration, from any folder."""
 _NAMES = ("servers.yaml", "servers.yml", "servers.json")
 _GUESSED = 16  # characters: a token of this length cannot be guessed
+_CALLED_ONCE = "a tool that may act twice is called once. Set idempotent: true if it may be called again."
 _PLACEHOLDERS_STAY = ("command", "url", "local", "skills", "args", "env")  # of a disabled server
 
 
@@ -233,6 +236,15 @@ def _check_server(settings: Settings, server: str, report: Findings) -> None:
     if general.hints == "approved" and general.approval == "off":
         message = "no hints are used: with approval: off the hub records no approvals. Set approval: warn."
         report.warn(("servers", server, "hints" if entry.hints else "approval"), "conflicting_keys", message)
+    _check_retries(server, entry, general, report)
+
+
+def _check_retries(server: str, entry: ServerSettings, general: Defaults, report: Findings) -> None:
+    for name, tool in entry.per_tool.items():
+        is_idempotent = general.idempotent if tool.idempotent is None else tool.idempotent
+        if tool.retry is not None and tool.retry.pauses.get("timeout") and not is_idempotent:
+            path = ("servers", server, "per_tool", name, "retry", "on")
+            report.warn(path, "conflicting_keys", f"timeout has no effect: {_CALLED_ONCE}")
 
 
 def _notes(settings: Settings, secret_at: Collection[DataPath]) -> Iterator[Finding]:
@@ -242,6 +254,11 @@ def _notes(settings: Settings, secret_at: Collection[DataPath]) -> Iterator[Find
     for path in sorted(places):
         message = "everybody on this machine can read arguments (ps). If the value is secret, set it under env instead."
         yield Finding(path, "secret_in_arguments", message)
+    for name, server in settings.servers.items():
+        is_idempotent = settings.effective(name).idempotent or any(tool.idempotent for tool in server.per_tool.values())
+        if server.retry is not None and server.retry.pauses.get("timeout") and not is_idempotent:
+            message = f"timeout is for reads alone: {_CALLED_ONCE}"
+            yield Finding(("servers", name, "retry", "on"), "conflicting_keys", message)
     for index, token in enumerate(settings.hub.tokens):
         if len(token.token.get_secret_value()) < _GUESSED:
             message = f"is shorter than {_GUESSED} characters, which can be guessed"

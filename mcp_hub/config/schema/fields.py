@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from mcp_hub.config.findings import Flaw
+from mcp_hub.config.findings import DataPath, Flaw
 from mcp_hub.masking import hide
 
 _T = TypeVar("_T")
@@ -67,8 +67,8 @@ def findings(flaws: Sequence[Flaw]) -> PydanticCustomError:
     return finding(first.code, message, first.key)
 
 
-def finding(code: str, message: str, key: str | int = "") -> PydanticCustomError:
-    """A finding about `key` inside the mapping or list being validated."""
+def finding(code: str, message: str, key: str | int | DataPath = "") -> PydanticCustomError:
+    """A finding about `key`, or the path, inside the mapping or list being validated."""
     return PydanticCustomError("finding", "{message}", {"code": code, "key": key, "message": message})
 
 

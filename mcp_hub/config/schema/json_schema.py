@@ -84,6 +84,9 @@ def _value(schema: Any, *, is_filled: bool) -> Any:
     if not isinstance(schema, dict):
         return schema
     plain = {key: value for key, value in schema.items() if key not in ("title", "writeOnly", "default", "format")}
+    if "enum" in plain.get("propertyNames", {}):  # editors complete the names of properties
+        names, of_each = plain.pop("propertyNames")["enum"], plain["additionalProperties"]
+        plain |= {"properties": dict.fromkeys(names, of_each), "additionalProperties": False}
     if plain.get("const") == "off":
         plain = {"enum": ["off"]}
     if "off" in plain.get("enum", ()):

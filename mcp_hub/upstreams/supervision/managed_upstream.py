@@ -122,7 +122,7 @@ class ManagedUpstream:
             return None
 
     def _end(self, call: Call, abandoned: CallChannel | None = None) -> None:
-        if abandoned is not None and failed_by(abandoned.stopping, DeadlineExceeded):
+        if abandoned is not None and (abandoned.times.has_lapsed or failed_by(abandoned.stopping, DeadlineExceeded)):
             self.state.liveness.suspect()
         self.state.turns.leave(call.session, abandoned=abandoned is not None)
 

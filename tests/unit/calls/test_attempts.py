@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcp_hub.call import Call, CallChannel, CallHandler, Question
 from mcp_hub.calls.plan import CallPlan, CallRules, TimeLimits
@@ -19,7 +21,7 @@ from mcp_hub.errors import (
 )
 from mcp_hub.events import Attempt, CallEvent, Cancelled, Completed, Delta, Failed, Progressed, Reset, Started
 from mcp_hub.protocol.extensions import STREAMS
-from mcp_hub.types import JsonObject
+from mcp_hub.types import JsonObject, PartialForm
 from tests.unit.calls.call_scripts import DONE, LONG, Watched, new_call, new_registry
 from tests.unit.calls.durable_hub import DurableHub, written
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
@@ -54,7 +56,7 @@ def script(*attempts: Sequence[Step]) -> CallHandler:
 
 def plan(rules: CallRules | None = None) -> CallPlan:
     own = rules or CallRules(idempotent=True)
-    return CallPlan(retries=Retries(lambda call: own, lambda server: 0, LoopClock(), lambda: 0.5).pause)
+    return CallPlan(retries=Retries(lambda call: own, lambda server: 0, LoopClock(), lambda: 0.5))
 
 
 def begun(handler: CallHandler, call: Call | None = None, limits: TimeLimits = LONG) -> Watched:
@@ -150,16 +152,16 @@ EXTENSION: JsonObject = {"experimental": {STREAMS: {}}}
 
 
 @pytest.mark.parametrize(
-    ("members", "is_again"),
+    "members",
     [
-        ({"wants_progress": True}, False),
-        ({"wants_progress": True, "capabilities": EXTENSION}, True),
-        ({"wants_progress": True, "takes_events": True}, True),
-        ({}, True),
+        {},
+        {"wants_progress": True},
+        {"wants_progress": True, "capabilities": EXTENSION},
+        {"wants_progress": True, "takes_events": True},
     ],
 )
 @virtual
-async def test_partial_content_is_taken_back_if_it_can_be_discarded(members: dict[str, object], is_again: bool) -> None:
+async def test_partial_content_of_a_failed_attempt_is_taken_back(members: dict[str, object]) -> None:
     hub = DurableHub()
     handler = script([sent(Progressed(1)), sent(TEXT), sent(TEXT), LOST], [sent(TEXT), LOST], [sent(TEXT), DONE])
     call = msgspec.structs.replace(new_call(), **members)
@@ -169,9 +171,6 @@ async def test_partial_content_is_taken_back_if_it_can_be_discarded(members: dic
     await sleep(10)
     told = [event for event in follower.events if not isinstance(event, Started | Progressed | Delta)]
     assert record.log.ended
-    if not is_again:
-        assert [type(event) for event in told] == [Failed]
-        return
     assert told[:-1] == [
         Attempt(2, "lost", 0.25, "gone"),
         Reset(2, "lost", 3),
@@ -180,6 +179,23 @@ async def test_partial_content_is_taken_back_if_it_can_be_discarded(members: dic
     ]
     first = follower.events.index(TEXT) + 1 if TEXT in follower.events else 3
     assert first == 3, "the number of the first partial content"
+
+
+@pytest.mark.parametrize("form", ["line", "text"])
+@virtual
+async def test_text_in_progress_begins_anew_with_each_attempt_and_its_values_rise(form: PartialForm) -> None:
+    hub = DurableHub()
+    call = msgspec.structs.replace(new_call(), wants_progress=True, partials=form)
+    attempt = [sent(TEXT), 0.3]
+    more = [sent(TEXT), sent(TEXT)]  # the second one waits
+    hub.registry.start(call, script([*attempt, *more, LOST], [*attempt, LOST], [*attempt, DONE]), LONG, plan())
+    await sleep(10)
+    events = written(hub, call.id)
+    shown = [event for event in events if isinstance(event, Progressed)]
+    messages = [msgspec.json.decode(event.members["message"]) for event in shown if event.members]
+    assert messages == ["half", {"line": "halfhalf", "text": "half"}[form], "half", "half"]
+    assert [event.progress for event in shown] == sorted({e.progress for e in shown})
+    assert isinstance(events[-1], Completed)
 
 
 @virtual
@@ -191,6 +207,7 @@ async def test_without_partial_content_there_is_nothing_to_discard() -> None:
 
 
 LATER = 10_000.0
+SILENT = DeadlineExceeded("silent", data={"limit": "timeout", "outcome": "unknown"})
 LIMITED, SOON = HttpRefused("git", 429, "HTTP 429"), HttpRefused("git", 503, "HTTP 503", 7)
 
 
@@ -205,7 +222,7 @@ def retries(rules: CallRules | None = None, jitter: float = 0.5, calls: int = 0)
 def pause(
     own: Retries, error: RpcError, attempt: int = 1, due: float = LATER, call: Call | None = None
 ) -> float | None:
-    return own.pause(call or new_call(), error, attempt, due)
+    return own.pause(call or new_call(), error, attempt, due, LATER)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +245,12 @@ def pause(
         (UpstreamLost("garbage", data={"upstream": {"code": "unreadable_answer"}, "outcome": "unknown"}), None),
         (RpcError("mine", raw=b'{"code":-1,"message":"mine"}'), None),
         (UpstreamLost("of a hub behind this one", raw=b'{"code":1002,"message":"gone"}'), None),
-        (DeadlineExceeded("too long"), None),
+        (SILENT, "timeout"),
+        (DeadlineExceeded("too long", data={"limit": "request_timeout"}), "timeout"),
+        (DeadlineExceeded("too long", data={"limit": "max_duration"}), None),
+        (DeadlineExceeded("no answer", data={"limit": "question_timeout"}), None),
+        (DeadlineExceeded("of a hub behind this one", data={"limit": "timeout"}, raw=b"{}"), None),
+        (DeadlineExceeded("raised by a tool"), None),
         (Busy("full"), None),
     ],
 )
@@ -247,8 +269,8 @@ def test_a_call_that_nothing_came_of_is_made_again_whatever_its_tool_does(error:
         (CallRules(), "tools/call", False),
         (CallRules(idempotent=True), "tools/call", True),
         (CallRules(), "resources/read", True),
-        (CallRules(retry_on=frozenset({"lost"})), "tools/call", True),
-        (CallRules(retry_on=frozenset({"not_sent"}), idempotent=True), "tools/call", False),
+        (CallRules(pauses={"lost": (1,)}, has_chosen=True), "tools/call", True),
+        (CallRules(pauses={"not_sent": (1,)}, has_chosen=True, idempotent=True), "tools/call", False),
     ],
 )
 def test_call_that_may_have_had_its_effect_needs_to_be_safe(rules: CallRules, method: str, is_again: bool) -> None:
@@ -257,13 +279,60 @@ def test_call_that_may_have_had_its_effect_needs_to_be_safe(rules: CallRules, me
 
 def test_attempts_end_at_their_number() -> None:
     assert [pause(retries(), LIMITED, attempt) is not None for attempt in (1, 2, 3)] == [True, True, False]
-    assert pause(retries(CallRules(attempts=1)), LIMITED) is None
+    assert pause(retries(CallRules(pauses={})), LIMITED) is None
+
+
+def test_each_class_has_pauses_and_attempts_of_its_own() -> None:
+    rule = CallRules(pauses={"not_sent": (2, 2), "rate_limited": (1, 1, 1), "lost": (5,) * 5}, has_chosen=True)
+    listed = {
+        class_of(error): [pause(retries(rule), error, attempt) for attempt in range(1, 7)]
+        for error in (NOT_SENT, LIMITED, LOST, SOON)
+    }
+    assert listed == {
+        "not_sent": [2, 2, None, None, None, None],
+        "rate_limited": [1, 1, 1, None, None, None],
+        "lost": [5, 5, 5, 5, 5, None],
+        "unavailable": [None] * 6,
+    }
+
+
+@pytest.mark.parametrize(
+    ("rules", "method", "is_again"),
+    [
+        (CallRules(), "resources/read", False),
+        (CallRules(idempotent=True), "tools/call", False),
+        (CallRules(pauses={"timeout": (1,)}, has_chosen=True), "tools/call", False),
+        (CallRules(pauses={"timeout": (1,)}, has_chosen=True, idempotent=True), "tools/call", True),
+        (CallRules(pauses={"timeout": (1,)}, has_chosen=True), "resources/read", True),
+    ],
+)
+def test_timeout_is_retried_if_listed_and_the_call_is_safe(rules: CallRules, method: str, is_again: bool) -> None:
+    assert (pause(retries(rules), SILENT, call=new_call(method=method)) is not None) is is_again
 
 
 @pytest.mark.parametrize(("jitter", "pauses"), [(0.0, (0.125, 0.25)), (0.5, (0.25, 0.5)), (1.0, (0.375, 0.75))])
 def test_pauses_grow_and_differ_by_chance(jitter: float, pauses: tuple[float, float]) -> None:
     own = retries(jitter=jitter)
     assert (pause(own, LIMITED, 1), pause(own, LIMITED, 2)) == pauses
+
+
+@given(
+    st.lists(st.floats(0.001, 3600), min_size=1, max_size=9).map(tuple),
+    st.floats(0, 1),
+    st.integers(0, 100),
+    st.floats(1, 10_000),
+)
+def test_pause_is_near_its_nominal_one_and_within_the_time(
+    pauses: tuple[float, ...], jitter: float, retry_after: int, end: float
+) -> None:
+    own = retries(CallRules(pauses={"unavailable": pauses}), jitter)
+    error, due = HttpRefused("git", 503, "HTTP 503", retry_after), end / 2
+    for attempt, nominal in enumerate(pauses, 1):
+        pause = own.pause(new_call(), error, attempt, due, end)
+        wanted = max(nominal * (0.5 + jitter), retry_after * (1 + 0.1 * jitter))
+        assert (pause is None) == (wanted >= end or retry_after * (1 + 0.1 * jitter) >= due)
+        assert pause is None or (pause == pytest.approx(wanted) and pause >= max(nominal / 2, retry_after))
+    assert own.pause(new_call(), error, len(pauses) + 1, due, end) is None
 
 
 @pytest.mark.parametrize(("jitter", "seconds"), [(0.0, 7.0), (1.0, 7.7)])
@@ -286,6 +355,12 @@ def test_a_budget_has_three_retries_in_ten_seconds_or_one_for_ten_calls() -> Non
     assert spent(budget, 14, 20) == 0 and spent(budget, 15, 20) == 3
     assert spent(budget, 25, 20 + 500) == 50
     assert spent(budget, 36, 20 + 500) == 3, "only calls of the last ten seconds count"
+
+
+def test_budget_allows_the_retries_of_one_call() -> None:
+    own = retries(CallRules(pauses={"rate_limited": (1,) * 5}))
+    assert [pause(own, LIMITED, attempt) for attempt in range(1, 7)] == [1] * 5 + [None]
+    assert pause(own, LIMITED) is None, "another call's"
 
 
 def test_calls_of_long_ago_make_no_large_budget() -> None:

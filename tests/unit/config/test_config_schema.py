@@ -53,7 +53,7 @@ def test_defaults_are_the_documented_ones() -> None:
         "task": "auto",
         "orphan": None,
         "idempotent": False,
-        "retry": {"attempts": 3, "on": None},
+        "retry": {"attempts": 3, "first": 0.25, "factor": 2, "most": 60.0, "on": None},
         "approval": "warn",
         "hints": "trust",
         "sandbox": {"mode": "off", "read": None, "write": None, "net": "any", "sockets": []},

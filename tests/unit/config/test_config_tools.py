@@ -191,8 +191,8 @@ def test_retries_are_those_of_the_tool_else_of_the_server_else_of_the_defaults()
     found = [own.tool_rules(server, tool).retry for server, tool in [("a", "t"), ("a", "u"), ("a", ""), ("b", "t")]]
     assert found == [
         RetrySettings(attempts=1),
-        RetrySettings(on=["lost"]),
-        RetrySettings(on=["lost"]),
+        RetrySettings.model_validate({"on": ["lost"]}),
+        RetrySettings.model_validate({"on": ["lost"]}),
         RetrySettings(attempts=4),
     ]
 

@@ -76,8 +76,9 @@ async def _attempt(record: _Retriable, handler: CallHandler) -> Completed:
     with running(record.times, task.cancel) as attempt:
         try:
             return await handler(record.call, record)
-        except (RpcError, anyio.get_cancelled_exc_class()):
-            if attempt.lapse is None or task.cancelling() > 1:
+        except (RpcError, anyio.get_cancelled_exc_class()) as exc:
+            is_answer = isinstance(exc, RpcError) and exc.raw is not None
+            if attempt.lapse is None or is_answer or task.cancelling() > 1:
                 raise
             raise attempt.lapse from None
         finally:
@@ -90,7 +91,10 @@ def lapses(record: _Retriable, ending: Failed) -> bool:
     retries, times, error = record.plan.retries, record.times, ending.error
     if retries is None or _is_last(record) or not retries.covers(record.call, error):
         return False
-    return times.attempt.give_up(error, times.clock.now())
+    if not times.attempt.give_up(error, times.clock.now()):
+        return False
+    record.continuable(None)  # its server is told to stop
+    return True
 
 
 def finishing(sent: SentCall, again: CallHandler) -> CallHandler:

@@ -5,8 +5,8 @@ from anyio import get_cancelled_exc_class
 
 from mcp_hub.call import Call, CallChannel, CallHandler, Question
 from mcp_hub.calls.plan import CallRules, TimeLimits
-from mcp_hub.errors import DeadlineExceeded
-from mcp_hub.events import Attempt, Cancelled, Completed
+from mcp_hub.errors import DeadlineExceeded, HubStopping, RpcError
+from mcp_hub.events import Attempt, Cancelled, Completed, Failed
 from tests.unit.calls.call_scripts import DONE, GRACE, Watched, new_call, new_registry, stubborn
 from tests.unit.calls.test_attempts import LOST, failure, plan, script
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
@@ -88,6 +88,42 @@ async def test_result_of_a_cancelled_attempt_counts() -> None:
     call = timed(handler)
     await sleep(100)
     assert call.ending is DONE and seconds(call) == pytest.approx(10, abs=0.1)
+
+
+@virtual
+async def test_error_of_the_server_in_a_cancelled_attempt_counts() -> None:
+    own = RpcError("mine", raw=b'{"code":-1,"message":"mine"}')
+
+    async def handler(call: Call, channel: CallChannel) -> Completed:
+        try:
+            await sleep(1000)
+        except get_cancelled_exc_class():
+            raise own from None
+        raise AssertionError("it was not cancelled")
+
+    call = timed(handler)
+    await sleep(100)
+    assert failure(call) is own and seconds(call) == pytest.approx(10, abs=0.1)
+
+
+@virtual
+async def test_another_hub_does_not_continue_an_attempt_that_is_being_cancelled() -> None:
+    async def handler(call: Call, channel: CallChannel) -> Completed:
+        channel.continuable(b'{"task":"t"}')
+        try:
+            await sleep(1000)
+        finally:
+            await sleep(3)
+        raise AssertionError("it was not cancelled")
+
+    call = timed(handler)
+    await sleep(9)
+    assert call.record.resumption is not None
+    await sleep(2)
+    assert call.record.resumption is None and not call.record.log.ended
+    call.record.stop(Failed(HubStopping("the hub is stopping", data={"outcome": "unknown"})))
+    await sleep(1)
+    assert isinstance(failure(call), HubStopping) and not call.record.survives
 
 
 @virtual

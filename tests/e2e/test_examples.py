@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.processes]
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
-LIMIT = 240
+LIMIT = 600
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
 PAGE = "http://127.0.0.1:8000"
 

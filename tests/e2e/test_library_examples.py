@@ -16,7 +16,7 @@ from mcp import Client
 pytestmark = pytest.mark.anyio
 
 FETCH = 180
-LIMIT = 240
+LIMIT = 600
 RUNNING = re.compile(r"running on (http://[0-9.:]+)")
 
 

@@ -94,12 +94,13 @@ async def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 @pytest.mark.first(1)
-async def test_slow_call_becomes_a_task_and_is_polled_to_its_end(client: Client) -> None:
-    id_ = await client.task("slow", seconds=1.5, nonce="x")
+async def test_slow_call_becomes_a_task_and_is_polled_to_its_end(client: Client, tmp_path: Path) -> None:
+    id_ = await client.task("progress", n=1, nonce="x", gate=str(tmp_path / "gate"))
     assert (await client.get(id_))["status"] == "working"
+    (tmp_path / "gate").touch()
     task = await client.ended(id_)
     assert task["status"] == "completed"
-    assert json.loads(task["result"]["content"][0]["text"]) == {"slept": 1.5, "nonce": "x"}
+    assert json.loads(task["result"]["content"][0]["text"]) == {"n": 1, "nonce": "x"}
     quick = await client.result("tools/call", {"name": "slow", "arguments": {"seconds": 0}})
     assert quick["resultType"] == "complete"
 
@@ -132,8 +133,9 @@ async def test_a_task_asks_and_continues_with_the_answer(fresh: Client) -> None:
 
 
 @pytest.mark.first(2)
-async def test_the_end_of_a_task_is_sent_to_listeners(client: Client) -> None:
-    id_ = await client.task("slow", seconds=1.5)
+async def test_the_end_of_a_task_is_sent_to_listeners(client: Client, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    id_ = await client.task("progress", n=1, gate=str(gate))
     params = modern({"notifications": {"taskIds": [id_, "st_unknown"]}}, capabilities=CAPABILITIES)
     wanted = {"taskIds": [id_]}
     if isinstance(client.wire, StdioClient):
@@ -143,14 +145,18 @@ async def test_the_end_of_a_task_is_sent_to_listeners(client: Client) -> None:
         def heard(is_so: Callable[[Message], bool]) -> list[Message]:
             return [message for message in wire.transcript if is_so(message)]
 
-        await until(lambda: bool(heard(lambda message: _is_notice(message, "completed"))))
-        (acknowledged,) = heard(lambda message: message.get("method") == "notifications/subscriptions/acknowledged")
+        is_begun = "notifications/subscriptions/acknowledged"
+        await until(lambda: heard(lambda message: message.get("method") == is_begun))
+        gate.touch()
+        await until(lambda: heard(lambda message: _is_notice(message, "completed")))
+        (acknowledged,) = heard(lambda message: message.get("method") == is_begun)
         assert acknowledged["params"]["notifications"] == wanted
         return
     assert isinstance(client.wire, HttpClient)
     async with client.wire.stream(client.wire.message("subscriptions/listen", params)) as stream:
         acknowledged = (await stream.next_event()).message
         assert acknowledged["params"]["notifications"] == wanted
+        gate.touch()
         done = await stream.wait_for(lambda message: _is_notice(message, "completed"))
         assert done["params"]["result"]["content"]
 

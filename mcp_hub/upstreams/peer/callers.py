@@ -116,10 +116,11 @@ class _Abandoned(msgspec.Struct):
     call: Call
     logs_until: float
     asks_until: float
-    read_at: float | None = None
+    since: float
+    is_read: bool = False
 
-    def is_over(self, since: float, principals: Collection[str]) -> bool:
-        return self.read_at is not None and self.read_at <= since and {self.call.principal} == set(principals)
+    def is_over(self, asked_at: float, principals: Collection[str]) -> bool:
+        return self.is_read and self.since <= asked_at and {self.call.principal} == set(principals)
 
 
 class _AbandonedCalls:
@@ -130,14 +131,15 @@ class _AbandonedCalls:
 
     def add(self, id_: int, call: Call, now: float) -> None:
         self._drop_old(now)
-        self._calls[id_] = _Abandoned(call, now + _ECHO, now + _ECHO)
+        self._calls[id_] = _Abandoned(call, now + _ECHO, now + _ECHO, now)
 
     def answered(self, id_: int) -> None:
         self._calls.pop(id_, None)
 
-    def read(self, id_: int, now: float) -> None:
+    def read(self, id_: int) -> None:
+        """The server has read the cancellation."""
         if id_ in self._calls:
-            self._calls[id_].read_at = now
+            self._calls[id_].is_read = True
 
     def logging(self, now: float) -> list[Call]:
         """The calls that may log now; extends the wait for all."""
@@ -146,17 +148,21 @@ class _AbandonedCalls:
             entry.logs_until = now + _ECHO
         return [entry.call for entry in self._calls.values()]
 
-    def asking(self, now: float, since: float, principals: Collection[str]) -> list[Call]:
-        """The calls that may have asked at `since`, beside calls of these principals.
+    def asking(self, now: float, asked_at: float, principals: Collection[str]) -> list[Call]:
+        """The calls that may have asked at `asked_at`, beside calls of these principals.
 
-        None whose cancellation was read, if one principal has all calls.
+        None that was cancelled before and whose cancellation was read, if one principal has all calls.
         """
         self._drop_old(now)  # sessions have waited for as long before their turn (`Turns`)
         return [
             entry.call
             for entry in self._calls.values()
-            if entry.asks_until > now and not entry.is_over(since, principals)
+            if entry.asks_until > now and not entry.is_over(asked_at, principals)
         ]
+
+    def any_after(self, moment: float) -> bool:
+        """Whether a call was given up after that."""
+        return any(entry.since > moment for entry in self._calls.values())
 
     def _drop_old(self, now: float) -> None:
         self._calls = {id_: entry for id_, entry in self._calls.items() if entry.logs_until > now}
@@ -197,11 +203,15 @@ class Callers:
     def any_in_flight(self) -> bool:
         return any(pending.context is not None for pending in self._requests())
 
-    def may_ask(self, since: float) -> list[Call]:
-        """The calls that may have asked at `since`; none if an abandoned one may have."""
+    def may_ask(self, asked_at: float) -> list[Call]:
+        """The calls that may have asked at `asked_at`: those in flight, and cancelled ones until the server reads that.
+
+        None if only cancelled calls are left, or one was cancelled after that moment: it will not become clear.
+        """
         calls = [call for call, _ in self._in_flight(with_tasks=False) if call.method in PARKABLE]
-        gone = self.abandoned.asking(anyio.current_time(), since, {call.principal for call in calls})
-        return [] if gone else calls
+        if not calls or self.abandoned.any_after(asked_at):
+            return []
+        return calls + self.abandoned.asking(anyio.current_time(), asked_at, {call.principal for call in calls})
 
     def other_asker(self, call: Call) -> Asker | None:
         """The session's newest other call that may ask."""

@@ -331,7 +331,7 @@ class Peer:
         if self.callers.is_ordered and self.info.era is HANDSHAKE and call.method in PARKABLE:
             with suppress(WireClosed):
                 self.wire.requests.abandon(ping := self.wire.request("ping", b"{}"))  # nobody waits for it
-                self.wire.requests.when_late(ping, lambda _: self.callers.abandoned.read(id_, anyio.current_time()))
+                self.wire.requests.when_late(ping, lambda _: self.callers.abandoned.read(id_))
 
     async def finish(self, call: Call, channel: CallChannel, pending: Pending, *, may_follow: bool = True) -> Completed:
         """Completes a begun call. `may_follow`: ask the caller its questions."""

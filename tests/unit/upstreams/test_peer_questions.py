@@ -169,23 +169,64 @@ async def test_a_question_is_not_held_where_it_may_be_that_of_another_principal(
         assert not any(one.record.questions.open for one in made)
 
 
-@pytest.mark.parametrize(("principal", "is_read", "is_asked"), [("p", 1, 1), ("p", 0, 0), ("q", 1, 0)])
-async def test_question_after_a_cancellation_is_of_the_other_call(principal: str, is_read: int, is_asked: int) -> None:
+@asynccontextmanager
+async def after_cancellation(principal: str = "p") -> AsyncIterator[tuple[Server, Running, JsonObject]]:
+    """A call of another session than a cancelled one of this principal, and the ping behind the cancellation."""
     async with talking() as (peer, server), group() as tasks:
         gone = Running(tasks, peer.call, call(session="a", principal=principal, **HANDSHAKE))
         await server.expect("tools/call")
         gone.scope.cancel()
         await server.expect("notifications/cancelled")
         ping = await server.expect("ping")
-        if is_read:
-            await server.send(id=ping["id"], result={})
         other = Running(tasks, peer.call, call(session="b", principal="p", **HANDSHAKE))
         await server.expect("tools/call")
+        yield server, other, ping
+
+
+@pytest.mark.parametrize("is_read_first", [True, False])
+async def test_question_after_a_cancellation_is_of_the_other_call_once_the_server_has_read_it(
+    is_read_first: bool,
+) -> None:
+    async with after_cancellation() as (server, other, ping):
+        if is_read_first:
+            await server.send(id=ping["id"], result={})
         await server.send(id=1, method="elicitation/create", params=FORM)
-        if is_asked:
-            assert await other.asked()
-        else:
-            assert "nobody to ask" in (await declined(server, 1))["message"] and not other.record.questions.open
+        if not is_read_first:
+            await server.flush()
+            assert not other.record.questions.open, "it may be that of the cancelled call"
+            await server.send(id=ping["id"], result={})
+        (key,) = await other.asked()
+        other.record.questions.answer(key, msgspec.Raw(b'{"action":"decline"}'))
+        assert await server.line() == {"jsonrpc": "2.0", "id": 1, "result": {"action": "decline"}}
+
+
+async def test_question_at_a_server_that_answers_no_ping_is_of_the_other_call_after_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mcp_hub.upstreams.peer.callers._ECHO", 0.3)
+    async with after_cancellation() as (server, other, _):
+        await server.send(id=1, method="elicitation/create", params=FORM)
+        assert await other.asked()
+
+
+async def test_question_after_a_cancellation_is_declined_if_the_other_call_ends_first() -> None:
+    async with after_cancellation() as (server, other, ping):
+        await server.send(id=1, method="elicitation/create", params=FORM)
+        await server.flush()
+        other.scope.cancel()
+        await server.expect("notifications/cancelled")
+        await server.expect("ping")
+        await server.send(id=ping["id"], result={})
+        assert "nobody to ask" in (await declined(server, 1))["message"] and not other.record.questions.open
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_question_after_a_cancellation_by_another_principal_is_declined(is_read: bool) -> None:
+    async with after_cancellation("q") as (server, other, ping):
+        if is_read:
+            await server.send(id=ping["id"], result={})
+        await server.send(id=1, method="elicitation/create", params=FORM)
+        assert "nobody to ask" in (await declined(server, 1))["message"] and not other.record.questions.open
 
 
 @pytest.mark.parametrize("sessions", ["ab", "abc"])

@@ -23,6 +23,9 @@ from mcp_hub.stores.base import EventPage, Fetched, StreamLog
 _TAIL_EVENTS: Final = 8192
 _TAIL_BYTES: Final = 2 << 20
 """Bytes of committed events in memory, for followers that keep up."""
+_KEPT_EVENTS: Final = 256
+_KEPT_BYTES: Final = 64 << 10
+"""Without followers: one that comes back is served while the store hangs."""
 
 
 class _PartialContent:
@@ -99,12 +102,12 @@ class Stream:
         """Takes a newer row, perhaps with its last `events`."""
         if (row.epoch, row.last) < (self.row.epoch, self.row.last):
             return
-        is_first = not self.row.last
+        is_first, is_gap = not self.row.last, row.last > self.row.last
         self.row = row if row.first >= self.row.first else msgspec.structs.replace(row, first=self.row.first)
-        if not self.readers:
-            self._tail = None
-        elif events:
+        if events:
             self._extend(row.last + 1 - len(events), events)
+        elif is_gap and not self.readers:
+            self._tail = None
         for reader in self.readers:
             if not reader.is_closed:
                 reader.look()
@@ -118,8 +121,9 @@ class Stream:
             self._tail_first, self._bytes = first, 0
         tail += events
         self._bytes += sum(len(event.line) for event in events)
+        max_events, max_bytes = (_TAIL_EVENTS, _TAIL_BYTES) if self.readers else (_KEPT_EVENTS, _KEPT_BYTES)
         gone, last = 0, len(tail) - 1
-        while gone < last and (len(tail) - gone > _TAIL_EVENTS or self._bytes > _TAIL_BYTES):
+        while gone < last and (len(tail) - gone > max_events or self._bytes > max_bytes):
             self._bytes -= len(tail[gone].line)
             gone += 1
         del tail[:gone]
@@ -143,12 +147,21 @@ class Stream:
         for receive in waiting:
             receive(page)
 
-    def seen(self, row: StreamInfo) -> None:
-        """Takes a newer stored row of a stream written here."""
+    async def refresh(self, after: int | None) -> bool:
+        """Takes a newer stored row of a stream written here, unless all events after `after` are in memory.
+
+        False if the store does not have it. Raises `StoreError`.
+        """
+        if after is not None and (after == self.row.last or self.has_recent(after)):
+            return True
+        row = await self._store.find(self.row.id)
+        if row is None:
+            return False
         if row.last > self.row.last:
             self.committed(row)
         elif row.first > self.row.first:
             self.row = msgspec.structs.replace(self.row, first=row.first)
+        return True
 
     def fail(self, error: HubError) -> None:
         self.failed = error

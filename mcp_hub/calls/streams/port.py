@@ -143,9 +143,11 @@ class StreamPort:
         """The called tool's rules, else defaults."""
         return self.tool_rules(call.upstream, own_name(call)) if call.method == "tools/call" else CallRules()
 
-    async def open(self, principal: str, id_: str, profile: str | None) -> StreamHandle:
-        """A caller's stream. Raises `UnknownStream`, also for foreign ones, `StoreError`."""
-        stream = StreamHandle(self, await self.table.open(principal, id_))
+    async def open(self, principal: str, id_: str, profile: str | None, after: int | None = None) -> StreamHandle:
+        """A caller's stream, to be read behind event `after`. Raises `UnknownStream`, also for foreign ones,
+        `StoreError`.
+        """
+        stream = StreamHandle(self, await self.table.open(principal, id_, after))
         if not self.shows(profile, stream.info):
             raise UnknownStream
         return stream

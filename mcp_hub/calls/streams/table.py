@@ -198,17 +198,14 @@ class StreamTable:
 
     # -- streams of anybody ---------------------------------------------------------------------------------------
 
-    async def open(self, principal: str, id_: str) -> Stream:
-        """A principal's stream. Raises `UnknownStream`, `StoreError`."""
+    async def open(self, principal: str, id_: str, after: int | None = None) -> Stream:
+        """A principal's stream, to be read behind event `after`. Raises `UnknownStream`, `StoreError`."""
         writer = self._owned.get(CallId(id_))
         if writer is not None:
             if writer.stream.row.principal != principal:
                 raise UnknownStream
             await writer.settled()
-            if writer.error is None:
-                stored = await self.store.log.find(writer.stream.row.id)
-                if stored is not None:
-                    writer.stream.seen(stored)
+            if writer.error is None and await writer.stream.refresh(after):
                 return writer.stream
         row = await self._row(principal, id_)
         if not row.has_ended and (self._takeover.is_at(row.id) or await self.store.leases.is_orphan(row)):

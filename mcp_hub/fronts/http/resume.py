@@ -204,7 +204,7 @@ class Resumption:
 
     async def _authorized(self, client: ClientCalls, cursor: Cursor) -> StreamHandle:
         """Raises `UnknownStream` for a foreign cursor."""
-        handle = await self._open(client, cursor.stream)
+        handle = await self._open(client, cursor.stream, cursor.seq)
         row = handle.info
         if row.session != client.session.id or cursor.seq > row.last:
             raise UnknownStream
@@ -213,9 +213,9 @@ class Resumption:
             raise UnknownStream
         return handle
 
-    async def _open(self, client: ClientCalls, stream: CallId) -> StreamHandle:
+    async def _open(self, client: ClientCalls, stream: CallId, after: int | None = None) -> StreamHandle:
         caller = client.session.caller
-        return await self._hub.stream(caller.principal, stream, caller.profile)
+        return await self._hub.stream(caller.principal, stream, caller.profile, after)
 
     async def _take_over(
         self, client: ClientCalls, handle: StreamHandle, cursor: Cursor, response: HttpResponse
@@ -232,7 +232,7 @@ class Resumption:
             async with stream.lock:
                 if stream.writer is not None:
                     await stream.writer.stop().wait()
-                await self._rebind(stream, client)
+                await self._rebind(stream, client, cursor.seq)
                 writer = await self._connect(stream, cursor.seq, response)
         finally:
             stream.resuming -= 1
@@ -262,14 +262,14 @@ class Resumption:
         replay.remember(client.withdrawals.get(row.id, []))
         return replay
 
-    async def _rebind(self, stream: _ClientStream, client: ClientCalls) -> None:
+    async def _rebind(self, stream: _ClientStream, client: ClientCalls, cursor: int) -> None:
         if stream.client is not client:
             stream.responder.close()
-            stream.responder = await self._responder(client, await self._open(client, stream.id))
+            stream.responder = await self._responder(client, await self._open(client, stream.id, cursor))
             stream.client = client
 
     async def _connect(self, stream: _ClientStream, cursor: int, response: HttpResponse) -> CallWriter:
-        handle = await self._open(stream.client, stream.id)
+        handle = await self._open(stream.client, stream.id, cursor)
         bell = Bell()
         stream.responder.follow(bell.ring, handle.follow(bell.ring, cursor))
         writer = CallWriter(

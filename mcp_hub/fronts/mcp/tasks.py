@@ -242,7 +242,7 @@ def _query(params: RawObject) -> _ReadParams:
 
 async def _read(hub: HubPort, session: Session, query: _ReadParams) -> bytes:
     after = query.after()
-    stream = await hub.stream(session.caller.principal, query.stream, session.caller.profile)
+    stream = await hub.stream(session.caller.principal, query.stream, session.caller.profile, after)
     was_orphan = stream.is_orphan
     is_truncated = False
     try:

@@ -61,8 +61,8 @@ class RestStreams:
         stream.let_go()  # somebody is here: the time starts anew
         return answer(await detailed(self._hub, stream))
 
-    async def _opened(self, request: RestRequest) -> StreamHandle:
-        return await self._hub.stream(request.caller.principal, request.path["id"], request.caller.profile)
+    async def _opened(self, request: RestRequest, after: int | None = None) -> StreamHandle:
+        return await self._hub.stream(request.caller.principal, request.path["id"], request.caller.profile, after)
 
     async def cancel_stream(self, request: RestRequest) -> Response:
         """Idempotent."""
@@ -74,7 +74,7 @@ class RestStreams:
         form = request.accepts(JSON, NDJSON, EVENT_STREAM)[-1]
         after = _cursor(request)
         wait, limit = request.seconds("wait", _WAIT), request.count("limit", _EVENTS, _MOST_EVENTS)
-        stream = await self._opened(request)
+        stream = await self._opened(request, after)
         was_orphan = stream.is_orphan
         try:
             following = Following(stream, after)

@@ -83,7 +83,7 @@ class DurableHub:
             await self._running
 
     async def follow(self, id_: str, after: int = 0, principal: str = "p", most: int | None = None) -> "Follower":
-        stream = await self.streams.open(principal, id_)
+        stream = await self.streams.open(principal, id_, after)
         return Follower(self.streams, stream, after, most)
 
 

@@ -4,6 +4,7 @@ import gc
 import random
 import weakref
 
+import anyio
 import pytest
 
 from mcp_hub.call import StreamInfo
@@ -100,7 +101,7 @@ async def test_a_page_that_sees_a_commit_before_its_owner_confuses_nobody() -> N
     await sleep(1)
     held, store._held = store._held, []
     store.is_held = kept
-    late = await hub.follow(call.id)  # its page has all seven
+    late = Follower(hub.streams, await hub.streams.open("p", call.id), 0)  # its page has all seven
     await sleep(1)
     assert late.seqs == early.seqs == [1, 2, 3, 4, 5, 6, 7]
     for answer in held:
@@ -179,24 +180,70 @@ async def test_all_followers_at_another_hub_are_served_by_one_read() -> None:
     await other.dies()
 
 
+def held(stream: Stream) -> int:
+    """Bytes of committed events in memory."""
+    return sum(len(entry.line) for entry in stream._tail or ())
+
+
 @virtual
-async def test_memory_for_followers_is_kept_for_followers_only_and_only_so_much() -> None:
+async def test_memory_for_followers_is_bounded_and_less_without_any() -> None:
     hub, call = await one_call()
     stream = call.record.stream
     assert stream is not None
-    call.says(delta("a"))
-    await sleep(1)
-    assert stream._tail is None
+    for _ in range(9):
+        call.says(delta("x" * 10_000))
+        await sleep(1)
+    assert 40_000 < held(stream) <= 64 << 10
     follower = await hub.follow(call.id)
     await sleep(1)
     for _ in range(60):
         call.says(delta("x" * 100_000))
         await sleep(0.1)
-    assert stream._tail is not None and sum(len(entry.line) for entry in stream._tail) <= 2 << 20
+    assert 1 << 20 < held(stream) <= 2 << 20
     follower.reader.close()
     call.says(delta("b"))
     await sleep(1)
-    assert stream._tail is None
+    assert held(stream) <= 64 << 10
+
+
+@virtual
+async def test_cursor_in_memory_is_served_at_once_while_the_store_hangs() -> None:
+    hub, call = await one_call()
+    for _ in range(9):
+        call.says(delta("x" * 10_000))
+        await sleep(1)
+    store_of(hub).is_held = True
+    with anyio.fail_after(1):
+        followers = [await hub.follow(call.id, after) for after in (8, 9, 10)]
+    await sleep(0)
+    assert [follower.seqs for follower in followers] == [[9, 10], [10], []]
+    call.ends()
+    await sleep(5)
+    assert not followers[2].seqs, "it is not committed"
+    store_of(hub).let_go()
+    await settle(lambda: all(follower.at_end for follower in followers))
+    assert [follower.seqs for follower in followers] == [[9, 10, 11], [10, 11], [11]]
+
+
+@virtual
+async def test_cursor_before_memory_waits_for_the_store() -> None:
+    hub, call = await one_call()
+    for _ in range(9):
+        call.says(delta("x" * 10_000))
+        await sleep(1)
+    store = store_of(hub)
+    store.is_held = True
+    late: list[Follower] = []
+
+    async def join() -> None:
+        late.append(await hub.follow(call.id, 1))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(join)
+        await sleep(5)
+        assert not late
+        store.let_go()
+    await settle(lambda: late[0].seqs == list(range(2, 11)))
 
 
 @virtual

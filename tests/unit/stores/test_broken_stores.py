@@ -2,20 +2,24 @@
 
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import anyio
 import pytest
 import structlog
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, KeyTaken, StoreError
+from mcp_hub.events import ToolCall
 from mcp_hub.stores.base import Change, Message, SessionRow, StoreLimits
 from mcp_hub.stores.locks import Instances
 from mcp_hub.stores.recovery.recovery import FIRST
 from mcp_hub.stores.sqlite import transactions
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
-from tests.unit.stores.broken_files import HandClock, empty_disk, fill_disk, rows_of, said, set_aside, written
+from tests.unit.calls.durable_hub import DurableHub
+from tests.unit.stores.broken_files import HandClock, empty_disk, fill_disk, in_use, rows_of, said, set_aside, written
 from tests.unit.stores.event_stores import (
     GONE,
     append,
@@ -29,6 +33,7 @@ from tests.unit.stores.event_stores import (
     replayed,
     works,
 )
+from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio
 
@@ -313,3 +318,26 @@ async def test_a_lock_holds_though_it_cannot_be_written(tmp_path: Path, monkeypa
     assert not other.is_gone("in_1")
     one.leave()
     assert other.is_gone("in_1")
+
+
+async def test_owner_serves_a_cursor_from_memory_while_the_file_cannot_be_read(tmp_path: Path) -> None:
+    async with opened(store := new_failsafe(tmp_path)):
+        hub = DurableHub(store)
+        call = hub.call()
+        hub.streams.begin(call.record)
+        call.says(*(ToolCall(f"c{number}", "t", b"{}") for number in range(3)))
+        await hub.streams.open("p", call.id)
+        await until(lambda: call.record.stream is not None and call.record.stream.row.last == 4)
+        gate = threading.Event()
+        async with anyio.create_task_group() as tasks:
+            try:
+                tasks.start_soon(in_use(store)._links.reader.ask, lambda db: gate.wait(60))
+                with anyio.fail_after(20):
+                    follower = await hub.follow(call.id, 1)
+                    await until(lambda: follower.seqs == [2, 3, 4])
+            finally:
+                gate.set()
+        call.ends()
+        await until(lambda: follower.at_end)
+        follower.reader.close()
+        await hub.registry.close(0)

@@ -6,9 +6,10 @@ from typing import Final, Literal
 
 from mcp_hub.errors import StoreError
 
-Fault = Literal["corrupt", "full", "locked", "unusable", "busy", "unreachable"]
-"""`corrupt`: a damaged file or not a database. `full`: no space. `locked`: by other processes for too long. `unusable`:
-no permission, or a newer hub's file. `busy`: too many pending writes. `unreachable`: the server does not answer.
+Fault = Literal["corrupt", "moved", "full", "locked", "unusable", "busy", "unreachable"]
+"""`corrupt`: a damaged file or not a database. `moved`: deleted or replaced, or its log. `full`: no space. `locked`: by
+other processes for too long. `unusable`: no permission, or a newer hub's file. `busy`: too many pending writes.
+`unreachable`: the server does not answer.
 """
 
 _BY_CODE: Final[dict[int, Fault]] = {

@@ -132,6 +132,7 @@ class _FileReturns:
 
     async def try_again(self) -> None:
         if not self._backing.is_fit:
+            await self._backing.recover(self._streams.leave_all)
             await write(self._backing, lambda store: store.touch())
 
     async def return_all(self) -> None:

@@ -1,7 +1,11 @@
-"""The file of streams over time: in use, failing, set aside, replaced.
+"""The file of streams over time: in use, failing, set aside, replaced, moved.
 
 A full, locked or read-only file stays open for reading and retries. A damaged one is set aside once no hub writes to
 it.
+
+If somebody deletes or replaces the file or its log (`-wal`), SQLite continues with the open ones, which no other
+process sees. A moved log is written to the file, once no hub writes to it. If the file itself was moved, the hub copies
+its own streams to what is at the path now.
 """
 
 import sqlite3
@@ -12,17 +16,21 @@ from typing import Final
 import anyio
 
 from mcp_hub.clock import Clock
+from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.base import StoreLimits
-from mcp_hub.stores.faults import StoreFault, faulty
+from mcp_hub.stores.faults import Fault, StoreFault, faulty
 from mcp_hub.stores.locks import Instances
 from mcp_hub.stores.sqlite.quarantine import Tenancy, identity, salvage, set_aside
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 
+_BREAKS: Final = ("corrupt", "moved")
 _SALVAGE: Final = 3.0
 """Seconds to copy from a damaged file; other hubs wait meanwhile."""
 FIRST: Final = 5.0
 """Seconds after the first failure; twice as long after each further one."""
+_SOON: Final = 0.5
+"""Seconds between attempts while other hubs have not noticed yet that the file was moved."""
 MOST: Final = 300.0
 """Longest delay in seconds; a file that worked for as long starts with the first delay again."""
 
@@ -40,8 +48,8 @@ class _Retry:
         self.is_out = False
         """Whether the file is out of use."""
 
-    def failed(self, now: float) -> bool:
-        """Whether the store worked before."""
+    def failed(self, now: float, *, is_moved: bool = False) -> bool:
+        """Whether the store worked before. A moved file is tried at once."""
         if self.is_out and not self._is_trying:
             return False
         if self._worked is not None and now - self._worked >= MOST:
@@ -49,6 +57,9 @@ class _Retry:
         is_news, self.is_out = not self.is_out, True
         self._is_trying = False
         self._worked = None
+        if is_moved:
+            self._due = now if is_news else now + _SOON
+            return is_news
         self._due = now + self._delay
         self._delay = min(self._delay * 2, MOST)
         return is_news
@@ -80,7 +91,8 @@ class Recovery:
         self._clock = clock
         self._instances = instances
         self._retry = _Retry()
-        self._is_damaged = False
+        self._broken: Fault | None = None
+        """`corrupt` or `moved`: opening the file anew is not enough."""
         self._is_recovering = False
         self.store: SqliteStore | None = None
 
@@ -97,22 +109,24 @@ class Recovery:
         return self.store is not None and not self.store.is_read_only
 
     def for_writing(self) -> SqliteStore | None:
-        if self.is_fit or (self._is_whole and not self._is_damaged and self._retry.take(self._clock.now())):
+        if self.is_fit or (self._is_whole and self._broken is None and self._retry.take(self._clock.now())):
             return self.store
         return None
 
     def worked(self) -> None:
-        if not self._is_damaged and self._retry.worked(self._clock.now()):
+        if self._broken is None and self._retry.worked(self._clock.now()):
             log.warning("store_recovered", store=str(self._path))
 
     def failed(self, fault: StoreFault) -> None:
-        self._is_damaged = self._is_damaged or fault.fault == "corrupt"
-        if self._retry.failed(self._clock.now()):
+        if self._broken is None and fault.fault in _BREAKS:
+            is_moved = isinstance(self.store, SqliteStore) and bool(self.store.moved)  # which looks like damage
+            self._broken = "moved" if is_moved else fault.fault
+        if self._retry.failed(self._clock.now(), is_moved=self._broken == "moved"):
             log.error("store_failed", store=str(self._path), fault=fault.fault, reason=str(fault), durable=False)
 
     def failed_reading(self, fault: StoreFault) -> None:
-        """Only damage counts as a failure: writes decide otherwise."""
-        if fault.fault == "corrupt":
+        """Only damage and a moved file count as failures: writes decide otherwise."""
+        if fault.fault in _BREAKS:
             self.failed(fault)
         else:
             log.debug("store_unreadable", store=str(self._path), fault=fault.fault, reason=str(fault))
@@ -126,7 +140,7 @@ class Recovery:
             await self._open_to_read(fault)
 
     async def recover(self, leave: Callable[[], None]) -> None:
-        is_needed = (not self._is_whole or self._is_damaged) and not self._is_recovering
+        is_needed = (not self._is_whole or self._broken is not None) and not self._is_recovering
         if not is_needed or not self._retry.take(self._clock.now()):
             return
         self._is_recovering = True
@@ -145,15 +159,41 @@ class Recovery:
 
     async def _replace(self, leave: Callable[[], None]) -> None:
         old = self.store
+        if self._broken == "moved" and old is not None:
+            await self._mend(old, leave)
+            return
         if old is not None and not old.is_read_only:
             await old.retire()
             leave()
             if not await self._set_aside(old.identity):
                 raise StoreFault("corrupt", f"store {self._path}: is damaged, and another hub uses it")
-        self.store, self._is_damaged = await self._opened(), False
+        self.store, self._broken = await self._opened(), None
         self.worked()
         if old is not None:
             await old.close()
+
+    async def _mend(self, old: SqliteStore, leave: Callable[[], None]) -> None:
+        if FILE in old.moved:
+            await old.retire()
+            leave()
+            old.leave_path()
+            new = await self._opened()
+            try:
+                carried = await old.carry_over()
+            except StoreError as error:
+                log.error("store_streams_lost", store=str(self._path), reason=str(error))
+            else:
+                log.warning("store_streams_copied", store=str(self._path), streams=carried)
+            self.store = new
+            await old.close()
+        else:
+            try:
+                await old.mend()
+            except StoreFault as fault:
+                self._broken = "corrupt" if fault.fault == "corrupt" else self._broken
+                raise
+        self._broken = None
+        self.worked()
 
     async def _opened(self) -> SqliteStore:
         try:

@@ -15,6 +15,9 @@ from mcp_hub.stores.locks import aside_of, lock_file, take
 from mcp_hub.stores.sqlite.reads import is_chunk
 from mcp_hub.stores.sqlite.schema import COMPANIONS, FileConnection, connect, prepare
 
+_CARRY_MS: Final = 5000
+"""Milliseconds that a stream waits for other hubs that write to the file."""
+
 
 class Tenancy:
     """This process's lock on the file at `path`."""
@@ -39,6 +42,18 @@ class Tenancy:
             os.close(self._lock)
             self._lock = None
 
+    def note(self, text: str) -> None:
+        """Leaves a text for processes that wait for the lock. Raises `OSError`."""
+        self._path.write_text(text)
+
+    @property
+    def noted(self) -> str:
+        """Empty without any."""
+        try:
+            return self._path.read_text()
+        except (OSError, ValueError):
+            return ""
+
     @contextmanager
     def alone(self) -> Iterator[bool]:
         """Whether the exclusive lock is held in the body. Raises `OSError`."""
@@ -49,13 +64,37 @@ class Tenancy:
             os.close(lock)
 
 
-def identity(path: Path) -> tuple[int, int] | None:
+Identity = tuple[int, int]
+
+
+def identity(path: Path) -> Identity | None:
     """Device and inode; None for a missing file."""
     try:
         seen = path.stat()
     except OSError:
         return None
     return seen.st_dev, seen.st_ino
+
+
+def identities(path: Path) -> dict[str, Identity]:
+    """Identities of the file, its log and the index of that, by ending. SQLite keeps them while they are open."""
+    inodes = {end: identity(path.with_name(path.name + end)) for end in ("", *COMPANIONS[:2])}
+    return {end: inode for end, inode in inodes.items() if inode is not None}
+
+
+def moved(path: Path, inodes: dict[str, Identity]) -> list[str]:
+    """The names of those files that were deleted or replaced since."""
+    return [path.name + end for end, inode in inodes.items() if _is_moved(f"{path}{end}", inode)]
+
+
+def _is_moved(path: str, inode: Identity) -> bool:
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return (status.st_dev, status.st_ino) != inode
 
 
 def set_aside(path: Path) -> Path:
@@ -69,6 +108,8 @@ def set_aside(path: Path) -> Path:
     return aside
 
 
+_Tables = dict[str, list[Any]]
+"""Rows of a stream by table."""
 _STREAM: Final = "SELECT * FROM streams WHERE number = ?"
 _RANGE: Final = "SELECT first, last FROM streams WHERE number = ?"
 _EXTRAS: Final = "SELECT * FROM extras WHERE stream = ?"
@@ -137,7 +178,7 @@ def _readable(old: sqlite3.Connection, query: str, *values: int) -> tuple[list[A
     return rows, True
 
 
-def _stream(old: sqlite3.Connection, number: int) -> dict[str, list[Any]] | None:
+def _stream(old: sqlite3.Connection, number: int) -> _Tables | None:
     """None if an event is missing."""
     rows, _ = _readable(old, _STREAM, number)
     ranges, _ = _readable(old, _RANGE, number)
@@ -160,7 +201,7 @@ def _is_whole(limits: tuple[int, int], chunks: list[tuple[int, int, int, bytes]]
     return expected == last + 1
 
 
-def _write(new: sqlite3.Connection, tables: dict[str, list[Any]]) -> bool:
+def _write(new: sqlite3.Connection, tables: _Tables) -> bool:
     new.execute("BEGIN IMMEDIATE")
     try:
         for table, rows in tables.items():
@@ -173,3 +214,34 @@ def _write(new: sqlite3.Connection, tables: dict[str, list[Any]]) -> bool:
     finally:
         if new.in_transaction:
             new.execute("ROLLBACK")
+
+
+def carry_over(old: sqlite3.Connection, path: Path, owner: str) -> int:
+    """Copies the owner's streams to another file, over earlier versions of them; their number.
+
+    Raises `sqlite3.Error`, `StoreFault`.
+    """
+    new = connect(path)
+    try:
+        prepare(new, path)
+        new.execute(f"PRAGMA busy_timeout = {_CARRY_MS}")
+        numbers = old.execute("SELECT number FROM streams WHERE owner = ?", (owner,)).fetchall()
+        streams = [stream for (number,) in numbers if (stream := _stream(old, number)) is not None]
+        return sum(_write(new, _renumbered(new, stream)) for stream in streams)
+    finally:
+        new.close()
+
+
+def _renumbered(new: sqlite3.Connection, stream: _Tables) -> _Tables:
+    [(_, id_, *columns)] = stream["streams"]
+    for (number,) in new.execute("SELECT number FROM streams WHERE id = ?", (id_,)).fetchall():
+        for table in ("extras", "chunks", "messages"):
+            new.execute(f"DELETE FROM {table} WHERE stream = ?", (number,))
+        new.execute("DELETE FROM streams WHERE number = ?", (number,))
+    [(number,)] = new.execute("SELECT coalesce(max(number), 0) + 1 FROM streams").fetchall()
+    return {
+        "streams": [(number, id_, *columns)],
+        "extras": [(number, *row[1:]) for row in stream["extras"]],
+        "chunks": [(number, *row[1:]) for row in stream["chunks"]],
+        "messages": [(None, number, *row[2:]) for row in stream["messages"]],
+    }

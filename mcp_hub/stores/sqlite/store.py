@@ -12,8 +12,10 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.base import ENDINGS, Appended, Change, Chunk, Fetched, Message, SessionRow, StoreLimits
-from mcp_hub.stores.locks import Instances
+from mcp_hub.stores.faults import StoreFault, faulty
+from mcp_hub.stores.locks import Instances, remove
 from mcp_hub.stores.sqlite import reads, writes
+from mcp_hub.stores.sqlite.quarantine import Tenancy, carry_over, identity, moved
 from mcp_hub.stores.sqlite.transactions import ReadOnlyTransactions, ReadTransactions, WriteTransactions
 from mcp_hub.stores.sqlite.worker import Job, Worker
 from mcp_hub.types import CallId
@@ -109,6 +111,7 @@ class _SqliteLeases:
         self._limits = limits
 
     async def orphans(self) -> list[StreamInfo]:
+        await self._writer.ask(_data_version)  # which notices that the file was moved
         return await self._reader.ask(self._orphans)
 
     def _orphans(self, db: Connection) -> list[StreamInfo]:
@@ -163,7 +166,10 @@ class SqliteStore:
         self._limits = limits
         self.is_read_only = is_read_only
         reads_by = ReadOnlyTransactions if is_read_only else ReadTransactions
-        writes_on, reads_on = self._transactions = (WriteTransactions(self.path, clock), reads_by(self.path, clock))
+        writes_on, reads_on = self._transactions = (
+            WriteTransactions(self.path, clock, watches=True),
+            reads_by(self.path, clock),
+        )
         links = _Links(Worker("store-writer", writes_on), Worker("store-reader", reads_on), reads_on.note)
         self._links = links
         self.log = _SqliteLog(links, instances.id, limits)
@@ -195,6 +201,44 @@ class SqliteStore:
         self._transactions[0].is_closing.set()
         if not await self._links.writer.stop(_CLOSING):
             log.error("store_writes_timed_out", store=str(self.path))
+
+    async def mend(self) -> None:
+        """Saves a log that was deleted or replaced, once no hub writes to it, and opens the file anew.
+
+        Raises `StoreFault`; reading continues.
+        """
+        writing, reading = self._transactions
+        assert isinstance(reading, ReadTransactions)
+        await self.retire()
+        tenancy = Tenancy(self.path)
+        try:
+            with tenancy.alone() as is_alone:
+                if is_alone:
+                    await self._links.reader.ask(reading.rescue)
+                elif reading.was_rescued(tenancy.noted):
+                    await self._links.reader.ask(reading.renew)
+                else:
+                    raise StoreFault("moved", f"store {self.path}: its log was moved, and another hub uses it")
+        except OSError as error:
+            raise faulty(error, self.path) from error
+        writing.is_closing.clear()
+        await self._links.writer.start()
+        await self.inbox.begin()
+
+    def leave_path(self) -> None:
+        """Removes the log and its index of a file that was moved, before another one is opened there."""
+        for end, inode in self._transactions[1].opened.items():
+            if end and identity(companion := self.path.with_name(self.path.name + end)) == inode:
+                remove(companion)
+
+    async def carry_over(self) -> int:
+        """Copies this process's streams to the file that is at the path now; their number. Raises `StoreError`."""
+        return await self._links.reader.ask(partial(carry_over, path=self.path, owner=self.log.instance))
+
+    @property
+    def moved(self) -> list[str]:
+        """The names of the file and its log, if they were deleted or replaced."""
+        return moved(self.path, self._transactions[1].opened)
 
     @property
     def identity(self) -> tuple[int, int] | None:

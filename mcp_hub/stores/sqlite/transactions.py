@@ -6,6 +6,7 @@ On a full disk or in a read-only folder a file is only read; without a write-ahe
 checked around each read.
 """
 
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
@@ -16,7 +17,8 @@ from mcp_hub.clock import Clock
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.faults import StoreFault, faulty, is_busy, unfit
-from mcp_hub.stores.sqlite.quarantine import Tenancy, identity
+from mcp_hub.stores.locks import aside_of
+from mcp_hub.stores.sqlite.quarantine import Identity, Tenancy, identities, identity, moved
 from mcp_hub.stores.sqlite.schema import (
     STREAMS,
     FileConnection,
@@ -33,6 +35,8 @@ _PATIENCE: Final = 5.0
 """Seconds for which other processes may hold the file before a batch is given up."""
 _NOTED: Final = 1024
 """Damaged rows that are remembered."""
+_LOOK: Final = 0.25
+"""Seconds between two looks whether the file and its log are still the open ones."""
 _PAUSE: Final = 0.005
 """Seconds between two tries: some locks SQLite does not wait for."""
 
@@ -45,8 +49,10 @@ class _Transactions:
         self._clock = clock
         self._format = format_
         self._connection: sqlite3.Connection | None = None
-        self.identity: tuple[int, int] | None = None
+        self.identity: Identity | None = None
         """The open file's device and inode."""
+        self.opened: dict[str, Identity] = {}
+        """Identities of the open file, its log and the index of that."""
         self.is_closing = threading.Event()
         """Set from outside: be quick now, do not wait for other processes."""
 
@@ -62,7 +68,7 @@ class _Transactions:
             self.identity = identity(self._path)
         with closed_on_failure(connection, self._path):
             self._patiently(lambda: prepare(connection, self._path, self._format))
-        self._connection = connection
+        self._connection, self.opened = connection, identities(self._path)
 
     def close(self) -> None:
         try:
@@ -97,6 +103,7 @@ class ReadTransactions(_Transactions):
     def __init__(self, path: Path, clock: Clock, format_: FileFormat = STREAMS) -> None:
         super().__init__(path, clock, format_)
         self._damaged: set[int] = set()
+        self._earlier_note = ""
 
     def note(self, number: int, reason: str) -> None:
         """Runs in the thread."""
@@ -111,7 +118,34 @@ class ReadTransactions(_Transactions):
 
     def open(self) -> None:
         super().open()
+        self._earlier_note = Tenancy(self._path).noted
         self._db.execute("PRAGMA query_only = ON")
+
+    def rescue(self, db: sqlite3.Connection) -> None:
+        """Writes a log that was deleted or replaced to the file, which no process may be writing to; opens it anew.
+
+        Raises `StoreFault`, `sqlite3.Error`, `OSError`.
+        """
+        log_path = self._path.with_name(self._path.name + "-wal")
+        if log_path.name in moved(self._path, self.opened) and log_path.exists() and log_path.stat().st_size:
+            aside = aside_of(log_path)
+            log_path.rename(aside)
+            log.error("store_log_set_aside", store=str(self._path), file=aside)
+        is_busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if is_busy:
+            raise StoreFault("moved", f"store {self._path}: its log was deleted or replaced, and somebody reads it")
+        log.warning("store_log_rescued", store=str(self._path))
+        Tenancy(self._path).note(f"{sorted(self.opened.items())} {os.urandom(8).hex()}")  # inodes are used again
+        self.renew(db)
+
+    def was_rescued(self, note: str) -> bool:
+        """Whether another process has rescued this log, as its note says."""
+        return note != self._earlier_note and note.startswith(f"{sorted(self.opened.items())} ")
+
+    def renew(self, db: sqlite3.Connection) -> None:
+        """Raises `StoreFault`."""
+        db.close()
+        self.open()
 
     def work(self, jobs: Sequence[Job]) -> list[object]:
         return [self._run_job(job) for job in jobs]
@@ -124,12 +158,15 @@ class ReadTransactions(_Transactions):
 
 
 class WriteTransactions(_Transactions):
-    """Writes, and holds the shared lock on the file."""
+    """Writes, and holds the shared lock on the file. `watches`: fails once the file or its log was moved."""
 
-    def __init__(self, path: Path, clock: Clock, format_: FileFormat = STREAMS) -> None:
+    def __init__(self, path: Path, clock: Clock, format_: FileFormat = STREAMS, *, watches: bool = False) -> None:
         super().__init__(path, clock, format_)
+        self._watches = watches
         self._tenancy = Tenancy(path)
         self._is_full_sync = False
+        self._looked = 0.0
+        self._moved: list[str] = []
 
     def open(self) -> None:
         until = self._clock.now() + _PATIENCE
@@ -142,12 +179,18 @@ class WriteTransactions(_Transactions):
         except BaseException:
             self._tenancy.end()
             raise
+        self._looked, self._moved, self._is_full_sync = self._clock.now(), [], False
 
     def close(self) -> None:
         super().close()
         self._tenancy.end()
 
     def work(self, jobs: Sequence[Job]) -> list[object]:
+        if self._watches and not self._moved and self._clock.now() - self._looked >= _LOOK:
+            self._looked, self._moved = self._clock.now(), moved(self._path, self.opened)
+        if self._moved:
+            names = " and ".join(self._moved)
+            return [StoreFault("moved", f"store {self._path}: {names}: deleted or replaced")] * len(jobs)
         results: dict[int, object] = {}
         while pending := [(number, job) for number, job in enumerate(jobs) if number not in results]:
             results.update(self._commit(pending))

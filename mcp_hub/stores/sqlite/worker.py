@@ -60,7 +60,8 @@ class Worker:
         self._is_open = self._is_stopping = False
 
     async def start(self) -> None:
-        """Opens the connection. Raises `StoreFault`."""
+        """Opens the connection; again, after `stop`. Raises `StoreFault`."""
+        self._is_stopping = False
         self._loop = asyncio.get_running_loop()
         self._ended = anyio.Event()
         opened: asyncio.Future[StoreFault | None] = self._loop.create_future()

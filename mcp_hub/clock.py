@@ -21,6 +21,11 @@ class SystemClock:
     now = staticmethod(time.monotonic)
 
 
+def boot_time() -> float:
+    """Monotonic seconds, on Linux also those for which the machine is suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
+
+
 def wall_time() -> float:
     """Unix seconds. They may jump: never order by them."""
     return time.time()

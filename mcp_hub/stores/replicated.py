@@ -44,7 +44,7 @@ class _RedisHoldings:
 
     async def hold(self, name: str) -> bool:
         holder = await self._held_by_another(name, b"")
-        if holder and self._leases.is_gone(holder.decode("ascii", "replace")):
+        if holder and await self._leases.has_gone(self._writer, holder.decode("ascii", "replace")):
             holder = await self._held_by_another(name, holder)
         return not holder
 
@@ -213,4 +213,4 @@ def replicated(store: RedisStore, limits: StoreLimits, clock: Clock) -> Failsafe
 def redis_store(
     url: str, prefix: str, lease: float, acknowledge: Literal["local", "replica"], limits: StoreLimits, clock: Clock
 ) -> FailsafeStore:
-    return replicated(RedisStore(Server(url, prefix, lease, acknowledge), limits, clock), limits, clock)
+    return replicated(RedisStore(Server(url, prefix, lease, acknowledge), limits), limits, clock)

@@ -185,7 +185,7 @@ class StoreSettings(Section):
     path: TextLine | None = None
     url: Annotated[SecretStr, AfterValidator(lambda url: SecretStr(_server_url(url.get_secret_value())))] | None = None
     prefix: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:/-]{1,64}$")] = "mcp-hub:"
-    lease: Annotated[Duration, Field(ge=1, le=60)] = 5.0
+    lease: Annotated[Duration, Field(ge=0.5, le=60)] = 1.2
     acknowledge: Literal["local", "replica"] = "local"
     retention: PositiveDuration = 86400.0
 

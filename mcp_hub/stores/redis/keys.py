@@ -63,7 +63,7 @@ class RedisKeys:
 
     def __init__(self, prefix: str) -> None:
         self.replicas = f"{prefix}{{replicas}}"
-        """A hash: of each replica, when it was last alive (milliseconds of the server's clock)."""
+        """A hash: how many times each replica has said that it is alive; 0 when it has left."""
         self.every = f"{prefix}{{every}}"
         """A sorted set: the places of all streams, by the time of their creation."""
         self.ended = f"{prefix}{{ended}}"

@@ -1,110 +1,189 @@
-"""Live replicas: each renews its lease five times per lease, by the server's clock.
+"""Live replicas. Each counts a beat at the server; no clock but the replica's own is ever read.
 
-No replica counts as gone for one lease after a lost connection, a server start or damaged records.
+A holder counts its lease from just before it sent the last answered beat. Another replica takes it to be gone 1.25
+leases after the answer that first showed an unchanged beat, if the server answers a later reading, too: clocks may run
+apart by 10 %. All are observed anew after a failure of the server, lost records, or a pause of this replica.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
-from mcp_hub.clock import Clock
 from mcp_hub.stores.redis.keys import RedisKeys, instance_id, quarantined
-from mcp_hub.stores.redis.link import Link, Reply, script
+from mcp_hub.stores.redis.link import ANSWER, Link, Reply, script
 from mcp_hub.stores.redis.records import Quarantine, log_set_aside, pairs
 from mcp_hub.stores.redis.scripts import BEAT
 
 NOBODY: Final = ""
 """The owner of a stream whose replica has left."""
-_BEATS: Final = 5
+LEFT: Final = 0
+"""The beat of such a replica."""
+_BEATS: Final = 4
 """In one lease."""
+_WAIT: Final = 1.25
+"""Leases without a beat after which a replica is gone."""
+_RETURN: Final = ANSWER + 0.5
+"""Seconds in which every live replica notices that the server is back."""
+_MARGIN: Final = 0.001
+"""Seconds by which a timer may be early."""
+_UNKNOWN: Final = -1
+"""The beat of a replica without a record: any that is read differs."""
+
+
+class _Seen(NamedTuple):
+    """A beat, and the clock's time of the first answer that showed it."""
+
+    beat: int
+    since: float
+
+
+class _Peers:
+    """The other replicas, as readings of their beats show them; `wait` is in seconds."""
+
+    def __init__(self, wait: float) -> None:
+        self._wait = wait
+        self._seen: dict[str, _Seen] = {}
+        self.since = math.inf
+        """The first answer since all are observed anew."""
+        self.sent = -math.inf
+        """The time just before the last answered reading was sent."""
+
+    def read(self, sent: float, answered: float, beats: dict[str, int], bad: Collection[str]) -> list[str]:
+        """Takes a reading; returns replicas whose record nobody can have deleted in order."""
+        is_anew = self.since == math.inf or answered - self.sent > self._wait
+        absent = {name: _UNKNOWN for name, seen in self._seen.items() if name not in beats and self._is_awaited(name)}
+        deleted = [name for name in absent if is_anew or answered - self._seen[name].since < self._wait / 2]
+        before = {} if is_anew else self._seen
+        seen = {name: _Seen(beat, answered) for name, beat in (beats | absent).items()}
+        unchanged = {name: old for name, old in before.items() if name in seen and seen[name].beat == old.beat}
+        self._seen = seen | {name: old for name, old in unchanged.items() if name not in bad}
+        self.since = answered if is_anew else self.since
+        self.sent = sent
+        return deleted
+
+    def _is_awaited(self, name: str) -> bool:
+        """Whether it is observed though it has no record."""
+        return self._seen[name].beat != LEFT and not (self._seen[name].beat == _UNKNOWN and self.is_gone(name))
+
+    def forget(self, name: str) -> None:
+        self._seen.pop(name, None)
+
+    def is_gone(self, name: str) -> bool:
+        beat, since = self._seen.get(name, (_UNKNOWN, -math.inf))
+        return beat == LEFT or self.sent - max(since, self.since) >= self._wait
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._seen)
+
+    @property
+    def due(self) -> float:
+        """When the next replica is gone unless it beats before."""
+        times = [seen.since for name, seen in self._seen.items() if not self.is_gone(name)]
+        return max(min(times, default=math.inf), self.since) + self._wait
 
 
 class Leases:
-    """Lease of replica `instance` and its view of the others; `seconds` is a lease."""
+    """Lease of replica `instance` and its view of the others.
 
-    def __init__(self, keys: RedisKeys, instance: str, seconds: float, clock: Clock) -> None:
+    `seconds` is a lease; `boottime` counts them while the machine is suspended, too.
+    """
+
+    def __init__(self, keys: RedisKeys, instance: str, seconds: float, boottime: Callable[[], float]) -> None:
         self._keys = keys
         self._instance = instance
-        self._clock = clock
-        self._last_beat = -math.inf
-        self._trusted_from = math.inf
-        self._alive: Mapping[str, float] = {}
+        self._boottime = boottime
+        self._peers = _Peers(_WAIT * seconds)
+        self._settled_from = math.inf
+        self._begun = -math.inf
+        self._beat = 0
         self.seconds = seconds
         self.beats = 0
         """That were answered."""
-        self.server_time = 0.0
-        """Unix seconds of the server, at the last beat."""
+        self.held_from = math.inf
+        """The lease has held since then. Streams from before are lost or have to be claimed: a beat gives none back."""
 
     @property
-    def period(self) -> float:
-        """Seconds between renewals."""
+    def _period(self) -> float:
+        """Seconds between beats."""
         return self.seconds / _BEATS
+
+    @property
+    def pause(self) -> float:
+        """Seconds until the next beat: less than a period if another replica may be gone."""
+        return max(min(self._begun + self._period, self._peers.due + _MARGIN) - self._boottime(), 0.0)
 
     def began(self, uptime: float) -> None:
         """Notes the first connection, to a server up for `uptime` seconds."""
-        self._last_beat = self._clock.now()
-        self._trusted_from = self._last_beat + max(self.seconds - uptime, 0)
+        self._settled_from = self._boottime() + max(_RETURN - uptime, 0)
 
     def server_failed(self) -> None:
-        self._trusted_from = math.inf
+        """Lets nothing be concluded from what was read before."""
+        self._settled_from = math.inf
+        self._peers.since = math.inf
 
-    async def beat(self, link: Link) -> None:
-        """Renews the lease and reads the others. Raises `StoreError`."""
+    async def beat(self, link: Link) -> str:
+        """Renews the lease and reads the others; the id of the server's run. Raises `StoreError`."""
         key = self._keys.replicas
-        replies = await link.ask(script(BEAT, [key, quarantined(key)], self._instance))
-        is_new = bool(replies[0][3])
-        if is_new and not self.beats:
-            [is_new] = await link.ask(("EXISTS", self._keys.every))
-        missing = self._take(replies, are_deleted=bool(is_new))
-        if missing:
-            again = int(self.server_time * 1000)
-            await link.ask(*(("HSETNX", key, name, again) for name in missing))
+        self._begun = sent = self._boottime()
+        [reply] = await link.ask(script(BEAT, [key, quarantined(key)], self._instance))
+        deleted = self.answered(sent, reply)
+        if deleted:
+            await link.ask(*(("HSETNX", key, name, 1) for name in deleted))
+        return bytes(reply[3]).decode("ascii", "replace")
 
-    def _take(self, replies: list[Reply], *, are_deleted: bool) -> list[str]:
-        """Returns recently live replicas without a record."""
-        now = self._clock.now()
-        time, table, bad, _ = replies[0]
+    def answered(self, sent: float, reply: Reply) -> list[str]:
+        """Takes the answer to a beat that was sent after `sent`; returns replicas whose record was lost."""
+        answered = self._boottime()
+        beat, table, bad, _ = reply
         if bad:
-            log_set_aside(self._keys.replicas, "not a time at which a replica was alive", bad)
-        if are_deleted or now - self._last_beat > self.seconds or self._trusted_from == math.inf:
-            self._trusted_from = now + self.seconds
-        self._last_beat = now
+            log_set_aside(self._keys.replicas, "not a replica's beat", bad)
+        beats = {name.decode("ascii"): int(count) for name, count in pairs(table).items()}
+        if beat <= self._beat:
+            self.server_failed()
+        if answered > self.held_until:
+            self.held_from = answered
+        if self._settled_from == math.inf:
+            self._settled_from = answered + max(_RETURN, self.seconds)
+        self._beat = beat
         self.beats += 1
-        self.server_time = int(time) / 1000
-        alive = {name.decode("ascii"): (int(time) - int(when)) / 1000 for name, when in pairs(table).items()}
-        fresh = 2 * self.period
-        missing = [name for name, age in self._alive.items() if age < fresh and name not in alive]
-        self._alive = alive | dict.fromkeys(missing, 0.0)
-        return missing
-
-    async def leave(self, link: Link) -> None:
-        """Raises `StoreError`."""
-        await link.ask(("HSET", self._keys.replicas, self._instance, 0))
+        return self._peers.read(sent, answered, beats, {name.decode("ascii", "replace") for name in bad})
 
     async def forget(self, link: Link, instance: str) -> None:
         """Raises `StoreError`."""
         await link.ask(("HDEL", self._keys.replicas, instance))
+        self._peers.forget(instance)
+
+    @property
+    def held_until(self) -> float:
+        """The end of the lease by this replica's clock, counted from just before the last answered beat was sent."""
+        return self._peers.sent + self.seconds
 
     @property
     def is_trusted(self) -> bool:
-        """Whether every live replica has had time to renew."""
-        return self._clock.now() >= self._trusted_from
+        """Whether every live replica has had time to come back to the server."""
+        return self._boottime() >= self._settled_from
+
+    @property
+    def peers(self) -> list[str]:
+        """Replicas with a record."""
+        return self._peers.names
 
     @property
     def gone(self) -> list[str]:
-        return [name for name in self._alive if self.is_gone(name)]
+        return [name for name in self.peers if self._peers.is_gone(name)]
 
     def is_gone(self, instance: str) -> bool:
         """True also for an invalid id or no owner."""
         if instance_id(instance.encode("utf-8", "replace")) is None:
             return True
-        if instance == self._instance or not self.is_trusted:
-            return False
-        return self._alive.get(instance, math.inf) > self.seconds
+        return instance != self._instance and self._peers.is_gone(instance)
 
-    @property
-    def is_fresh(self) -> bool:
-        return self._clock.now() - self._last_beat < 2 * self.period
+    async def has_gone(self, link: Link, instance: str) -> bool:
+        """`is_gone`, by a reading of now if it is or the lease does not hold. Raises `StoreError`."""
+        if self.is_gone(instance) or self._boottime() >= self.held_until:
+            await self.beat(link)
+        return self.is_gone(instance)
 
 
 class StoreLinks(NamedTuple):

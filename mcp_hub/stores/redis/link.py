@@ -288,7 +288,7 @@ class Server(msgspec.Struct, frozen=True):
 
     url: str
     prefix: str = "mcp-hub:"
-    lease: float = 5.0
+    lease: float = 1.2
     acknowledge: Literal["local", "replica"] = "local"
 
     @property
@@ -328,17 +328,6 @@ async def probe(link: Link, now: Callable[[], float]) -> float:
         advice = "Set appendonly to yes: without it a restart of the server loses streams."
         log.warning("store_not_persistent", advice=advice)
     return float(info.get("uptime_in_seconds", "0") or 0)
-
-
-async def run_of(link: Link) -> str:
-    """The server's run id, new after each start; empty if unknown. Raises `StoreFault`."""
-    try:
-        [info] = await link.ask(("INFO", "server"))
-    except StoreFault:
-        raise
-    except StoreError:
-        return ""
-    return str(info.get("run_id", "")) if isinstance(info, dict) else ""
 
 
 async def _info(link: Link) -> Mapping[str, str]:

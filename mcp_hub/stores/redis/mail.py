@@ -15,6 +15,8 @@ from mcp_hub.types import CallId
 
 log = get_logger(__name__)
 
+LEAVING: Final = b"left"
+"""The reason for which a replica rings that leaves."""
 _AT_ONCE: Final = 4096
 """Streams that are asked for messages at once."""
 _FENCED: Final = b"its stream belongs to another hub now"
@@ -35,11 +37,15 @@ class Mail:
         self._is_called = False
         """Whether the server may know of more of them."""
         self.news = aio.Bell()
+        self.departures = aio.Bell()
+        """Rings when another replica leaves."""
 
     # -- bells
 
-    def rang(self) -> None:
+    def rang(self, reason: bytes) -> None:
         """Another replica may have rung."""
+        if reason == LEAVING:
+            self.departures.ring()
         self._is_called = True
         self.rings()
 
@@ -52,8 +58,8 @@ class Mail:
         has_news, self._has_news = self._has_news, False
         return has_news
 
-    def ring(self, instance: str) -> Command:
-        return "XADD", self._keys.bell(instance), "MAXLEN", 1, "*", "n", ""
+    def ring(self, instance: str, reason: bytes = b"") -> Command:
+        return "XADD", self._keys.bell(instance), "MAXLEN", 1, "*", "n", reason
 
     async def call(self, owner: str, stream: CallId) -> None:
         """Makes a replica check its stream for messages. Raises `StoreError`."""

@@ -244,34 +244,31 @@ BEAT: Final = (
     _ASIDE
     + _WHOLE
     + """
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local text = string.format('%.0f', now)
-local is_new = 1 - redis.call('EXISTS', KEYS[1])
-redis.call('HSET', KEYS[1], ARGV[1], text)
 local all, beats, bad = redis.call('HGETALL', KEYS[1]), {}, {}
 for i = 1, #all, 2 do
   local name, value = all[i], all[i + 1]
   local is_replica = #name <= 67 and string.find(name, '^in_[%w_-]+$')
-  if not (is_replica and whole(value) and tonumber(value) <= now + 60000) and #bad < 1000 then
+  if not (is_replica and whole(value)) and #bad < 1000 then
     keep(KEYS[2], name, value)
     redis.call('HDEL', KEYS[1], name)
-    bad[#bad + 1] = string.sub(name, 1, 64)
-    value = text
-    if is_replica then redis.call('HSET', KEYS[1], name, text) end
+    bad[#bad + 1] = string.sub(name, 1, 67)
+    value = '1'
+    if is_replica then redis.call('HSET', KEYS[1], name, value) end
   end
-  if is_replica and whole(value) then
+  if is_replica and whole(value) and name ~= ARGV[1] then
     beats[#beats + 1] = name
     beats[#beats + 1] = value
   end
 end
-return {text, beats, bad, is_new}
+local beat = redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
+local info = redis.pcall('INFO', 'server')
+return {beat, beats, bad, type(info) == 'string' and string.match(info, 'run_id:(%x+)') or ''}
 """
 )
-"""Says that replica ARGV[1] is alive; the server's time, when each was last alive, in milliseconds, bad records, and
-1 if there were none at all.
+"""Counts a beat of replica ARGV[1]: that, the last beat of each other one, bad records, and the server's run (empty if
+unknown).
 
-These go to KEYS[2]. A replica whose record was bad counts as alive now: it says so itself, or it is gone in a lease.
+Bad records go to KEYS[2]. A replica whose record was bad is observed anew.
 """
 
 PUT_SESSION: Final = """

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from itertools import count
 from secrets import token_bytes
 from typing import Final
 
@@ -11,7 +12,7 @@ from redis.exceptions import RedisError
 
 from mcp_hub import aio
 from mcp_hub.call import StreamInfo
-from mcp_hub.clock import Clock, wall_time
+from mcp_hub.clock import boot_time, wall_time
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
@@ -21,10 +22,10 @@ from mcp_hub.stores.locks import new_instance_id
 from mcp_hub.stores.redis import scripts
 from mcp_hub.stores.redis.index import Index
 from mcp_hub.stores.redis.keys import RedisKeys, stream_id
-from mcp_hub.stores.redis.leases import NOBODY, Leases, StoreLinks
-from mcp_hub.stores.redis.link import WRONG_TYPE, Link, Reply, Server, probe, run_of, script
+from mcp_hub.stores.redis.leases import LEFT, NOBODY, Leases, StoreLinks
+from mcp_hub.stores.redis.link import WRONG_TYPE, Link, Reply, Server, probe, script
 from mcp_hub.stores.redis.log import RedisLog
-from mcp_hub.stores.redis.mail import Mail
+from mcp_hub.stores.redis.mail import LEAVING, Mail
 from mcp_hub.stores.redis.records import Quarantine, changes_of, pairs, row_of
 from mcp_hub.stores.redis.sessions import RedisSessions, is_plausible
 from mcp_hub.types import CallId
@@ -48,7 +49,7 @@ class _Doorbell:
         keys: RedisKeys,
         instance: str,
         sessions: RedisSessions,
-        rings: Callable[[], None],
+        rings: Callable[[bytes], None],
         moved: Callable[[CallId], None],
         on_error: Callable[[], None],
         quarantine: Quarantine,
@@ -90,7 +91,7 @@ class _Doorbell:
                 await self._wait()
             except Exception as error:  # whatever is in a record: who waits for no news hears of none
                 await self._failed(error)
-                self._rings()
+                self._rings(b"")
                 await anyio.sleep(_PAUSE)
 
     async def _failed(self, error: Exception) -> None:
@@ -123,14 +124,16 @@ class _Doorbell:
             with anyio.fail_after(_ANSWER):
                 self._places[changes] = await self._sessions.apply_changes(self._client, self._places[changes])
 
-    def _heard(self, name: str, entries: list[tuple[bytes, object]], followed: dict[str, tuple[CallId, int]]) -> None:
+    def _heard(
+        self, name: str, entries: list[tuple[bytes, dict[bytes, bytes]]], followed: dict[str, tuple[CallId, int]]
+    ) -> None:
         last = entries[-1][0].decode()
         if name in self._places:
             if is_plausible(entries[-1][0]):
                 self._places[name] = last
             else:
                 self._quarantine.whole(name, f"an entry has the time of another age: {hide_head(last, 40)!r}")
-            self._rings()
+            self._rings(entries[-1][1].get(b"n", b""))
         elif name in followed:
             id_, _ = followed[name]
             if name in self._followed:
@@ -142,6 +145,8 @@ _SECRET: Final = 32
 """Bytes of the key with which all replicas seal."""
 _STOPPED: Final = 3600
 """Seconds after which nobody waits for a replica any more that is gone."""
+_GREET: Final = 16
+"""Beats between looks at that key."""
 _CLOSING: Final = 1.0
 """Seconds that closing may take."""
 
@@ -172,6 +177,10 @@ class _RedisInbox:
 
 
 class _RedisLeases:
+    """`interval` is nothing: what beats have shown is known without a command, and a bell says when."""
+
+    interval = 0.0
+
     def __init__(self, links: StoreLinks, log: RedisLog, mail: Mail) -> None:
         self._instance = links.instance
         self._keys = links.keys
@@ -180,17 +189,43 @@ class _RedisLeases:
         self._lease = links.leases
         self._log = log
         self._mail = mail
+        self._error: StoreError | None = None
+        """The last beat failed with it."""
+        self._gone: Collection[str] = ()
 
-    @property
-    def interval(self) -> float:
-        return self._lease.period
+    async def beat(self) -> str:
+        """Renews the lease; the id of the server's run. Raises `StoreError`."""
+        try:
+            run = await self._lease.beat(self._writer)
+        except StoreError as error:
+            self._error = error
+            self._lease.server_failed()
+            raise
+        self._error = None
+        before, self._gone = self._gone, self._lease.gone
+        if any(name not in before for name in self._gone):
+            self._mail.rings()
+        return run
+
+    async def wait(self) -> None:
+        """Waits until the next beat is due, or a replica leaves."""
+        await self._mail.departures.wait(self._lease.pause)
 
     async def orphans(self) -> list[StreamInfo]:
-        await self._lease.beat(self._writer)
+        if self._error is not None:
+            raise self._error
         rows: list[StreamInfo] = []
         for instance in self._lease.gone:
             rows += await self._left_by(instance)
         return sorted(rows, key=lambda row: row.created)
+
+    async def leave(self) -> None:
+        """Gives up all streams, and tells the other replicas. Raises `StoreError`."""
+        [ids] = await self._reader.ask(("SMEMBERS", self._keys.running(self._instance)))
+        keys = [self._keys.stream(id_).row for id_ in map(stream_id, ids) if id_ is not None]
+        released = [script(scripts.RELEASE, [key], self._instance) for key in keys]
+        rings = [self._mail.ring(peer, LEAVING) for peer in self._lease.peers] if keys else []
+        await self._writer.ask(*released, ("HSET", self._keys.replicas, self._instance, LEFT), *rings)
 
     async def _left_by(self, instance: str) -> list[StreamInfo]:
         running = self._keys.running(instance)
@@ -210,9 +245,7 @@ class _RedisLeases:
     async def is_orphan(self, row: StreamInfo) -> bool:
         if row.owner == self._instance:
             return False
-        if self._lease.is_gone(row.owner) or not self._lease.is_fresh:
-            await self._lease.beat(self._writer)
-        return self._lease.is_gone(row.owner)
+        return await self._lease.has_gone(self._writer, row.owner)
 
     async def claim(self, row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
         chunk = Chunk(row.last + 1, tuple(lines))
@@ -240,16 +273,16 @@ class _RedisLeases:
 
 
 class RedisStore:
-    """An `EventStore` on a server; it fails with `StoreFault`."""
+    """An `EventStore` on a server; it fails with `StoreFault`. `boottime` is the clock of its lease."""
 
     replicas = None
 
-    def __init__(self, server: Server, limits: StoreLimits, clock: Clock) -> None:
+    def __init__(self, server: Server, limits: StoreLimits, boottime: Callable[[], float] = boot_time) -> None:
         instance, keys = new_instance_id(), RedisKeys(server.prefix)
         self._clients = server.client(), server.client(), server.client(waits=True)
         writer = Link(self._clients[0], server.name, keys, waits_for_replica=server.waits_for_replica)
         reader, bad = Link(self._clients[1], server.name, keys), Quarantine(writer)
-        lease = Leases(keys, instance, server.lease, clock)
+        lease = Leases(keys, instance, server.lease, boottime)
         self.links = StoreLinks(
             keys=keys, writer=writer, reader=reader, quarantine=bad, leases=lease, name=server.name, instance=instance
         )
@@ -282,20 +315,20 @@ class RedisStore:
             self._beats = aio.Background(self._beat)
 
     async def _beat(self) -> None:
-        while True:
-            await anyio.sleep(self.links.leases.period)
+        for number in count(1):
+            await self.leases.wait()
             try:
-                await self._greet()
+                await self._greet(with_secret=number % _GREET == 0)
             except StoreError as error:
-                self.links.leases.server_failed()
                 log.debug("lease_not_renewed", store=self.links.name, reason=str(error))
             except Exception:  # a record that nobody expected ends no replica
                 log.exception("lease_not_renewed", store=self.links.name)
+                await anyio.sleep(_PAUSE)
 
-    async def _greet(self) -> None:
-        await self.links.leases.beat(self.links.writer)
-        self.run = await run_of(self.links.reader)
-        self.secret = await self._shared_secret()
+    async def _greet(self, *, with_secret: bool = True) -> None:
+        self.run = await self.leases.beat()
+        if with_secret or self.secret is None:
+            self.secret = await self._shared_secret()
 
     async def _shared_secret(self) -> bytes:
         key, fresh = self.links.keys.secret, self.secret or token_bytes(_SECRET)
@@ -315,7 +348,7 @@ class RedisStore:
             await beats.stop()
             with anyio.move_on_after(_CLOSING / 2, shield=True):
                 try:
-                    await self._release()
+                    await self.leases.leave()
                 except StoreError as error:
                     log.debug("lease_not_ended", store=self.links.name, reason=str(error))
         await self._doorbell.stop()
@@ -323,12 +356,6 @@ class RedisStore:
         await self.links.reader.stop(0.1)
         for client in self._clients:
             await client.aclose()
-
-    async def _release(self) -> None:
-        [ids] = await self.links.reader.ask(("SMEMBERS", self.links.keys.running(self.links.instance)))
-        keys = [self.links.keys.stream(id_).row for id_ in map(stream_id, ids) if id_ is not None]
-        await self.links.writer.ask(*(script(scripts.RELEASE, [key], self.links.instance) for key in keys))
-        await self.links.leases.leave(self.links.writer)
 
     async def sweep(self, now: float) -> int:
         total = 0
@@ -338,7 +365,7 @@ class RedisStore:
         return total
 
     async def touch(self) -> None:
-        await self.links.leases.beat(self.links.writer)
+        await self.leases.beat()
 
 
 def _ignore(replies: list[Reply] | StoreError) -> None:

@@ -27,7 +27,7 @@ Pair = tuple[RedisStore, RedisStore]
 def new_redis(folder: Path, limits: StoreLimits | None = None, lease: float = LEASE) -> RedisStore:
     """A store on the server of this test process; the folder's name keeps it apart from others."""
     server = Server(shared_server().url, prefix=f"{folder}:", lease=lease)
-    return RedisStore(server, limits or StoreLimits(), SystemClock())
+    return RedisStore(server, limits or StoreLimits())
 
 
 def new_shared(folder: Path, limits: StoreLimits | None = None) -> FailsafeStore:

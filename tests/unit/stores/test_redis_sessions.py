@@ -191,7 +191,7 @@ async def test_every_command_of_the_store_is_about_one_slot(tmp_path: Path) -> N
     limits = StoreLimits(stream_events=20, ended=2, sessions=3)
     with RedisCluster(tmp_path) as cluster:
         server = Routing("redis://127.0.0.1", lease=1, cluster=cluster)
-        async with opened(store := RedisStore(server, limits, SystemClock())):
+        async with opened(store := RedisStore(server, limits)):
             for number in range(6):
                 row = await create(store, new_row(store, key=f"key {number}"), 2)
                 await append(store, row, 3, 3)

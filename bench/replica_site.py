@@ -73,16 +73,15 @@ class Site:
 
 
 @contextmanager
-def site(count: int, hub: dict[str, object], setup: Setup | None = None) -> Iterator[Site]:
+def site(count: int, hub: dict[str, object], setup: Setup | None = None, lease: float | None = None) -> Iterator[Site]:
     """So many replicas, which have listed their servers. Raises `NotInstalled`, `RelayFailed`."""
     with TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as name, ExitStack() as stack:
         folder = Path(name)
         server = stack.enter_context(RedisServer(folder / "server"))
+        store = {"url": server.url} if lease is None else {"url": server.url, "lease": lease}
         sides = []
         for number in range(count):
-            side = spawn(
-                "hub", setup or Asking("http", upstreams=2), folder / f"hub-{number}", hub | {"store": server.url}
-            )
+            side = spawn("hub", setup or Asking("http", upstreams=2), folder / f"hub-{number}", hub | {"store": store})
             stack.callback(side.stop)
             sides.append(side)
         for side in sides:

@@ -1,7 +1,7 @@
 """Replicas on one Redis or Valkey, while they are killed and paused, the server is killed, and connections are cut.
 
 Jobs run on them as in `chaos`, half of the requests through a round-robin balancer. Besides what is judged there, each
-ending of a lost replica has to be seen on another one within the lease and a second, and a replica that was paused
+ending of a lost replica has to be seen on another one within 1.5 leases and a second, and a replica that was paused
 may not write any more to what it owned.
 """
 
@@ -28,7 +28,9 @@ from tests.pace import paced
 from tests.redis_server import RedisServer
 
 _SEEN = 1.0
-"""Seconds behind the lease in which the ending has to be seen on another replica."""
+"""Seconds behind the takeover in which the ending has to be seen on another replica."""
+_TAKEOVER = 1.5
+"""Leases until another replica takes over: one beat in which it sees the last one, and its wait."""
 _LOOK = 0.1
 _AWAY = (0.05, 2.0)
 """Leases for which the server is away."""
@@ -120,7 +122,7 @@ class _Site:
         hub.life.kill(signal.SIGSTOP)
         process = hub.life.process
         try:
-            await anyio.sleep(self._lease + self._rng.uniform(0.5, 2.0))
+            await anyio.sleep(self._lease * _TAKEOVER + self._rng.uniform(0.5, 2.0))
         finally:
             process.send_signal(signal.SIGCONT)
         hub.life = Life(process)
@@ -152,7 +154,7 @@ async def _site(plan: Plan, folder: Path) -> AsyncIterator[_Site]:
 
 async def replicas(plan: Plan, *, say: Callable[[str], None] = lambda line: None) -> Outcome:
     """Runs jobs until all was done, then lets the last ones end. Raises: `NotInstalled` without a server's program."""
-    outcome = Outcome(most=plan.lease + _SEEN + plan.slack)
+    outcome = Outcome(most=plan.lease * _TAKEOVER + _SEEN + plan.slack)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="replicas-") as name:
         async with (

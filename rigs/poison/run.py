@@ -323,7 +323,7 @@ async def poisoned(plan: Plan, say: Callable[[str], None] = lambda line: None) -
                 site.is_over = False
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(site.work, SPARED)
-                    await anyio.sleep(plan.lease + 1)
+                    await anyio.sleep(1.5 * plan.lease + 1)
                     site.is_over = True
                 site._look("at the end")
             finally:

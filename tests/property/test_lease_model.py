@@ -152,4 +152,10 @@ def test_dead_replica_is_taken_over_within_the_bound(death: float, rates: tuple[
 def test_figures_of_the_default_and_of_the_least_lease() -> None:
     """A beat at the other replica, the wait, and some messages: what docs/shared-store.md says."""
     assert 1.5 * LEASE <= 1.8 and 1.5 * 0.5 <= 0.75
+    world = World()
+    idle = world.join()
+    world.pass_by(60)
+    assert idle.answers / 60 * (1 + 1 / 16) + 0.2 <= 4, (
+        "beats, looks at the key to seal with, and a blocking read each second"
+    )
     assert StoreSettings.model_validate({"type": "redis", "url": "redis://localhost", "lease": "500ms"}).lease == 0.5

@@ -46,7 +46,7 @@ def idle(running: Site, seconds: float) -> str:
     sent, before, begun = 0, running.totals(), time.monotonic()
     with running.server.client as client, client.monitor() as monitor:
         while (elapsed := time.monotonic() - begun) < seconds:
-            sent += monitor.next_command()["client_type"] != "lua"  # type: ignore[no-untyped-call]  # so in redis-py
+            sent += monitor.next_command()["client_type"] != "lua"
     spent, each = running.totals().since(before), len(running.sides) * elapsed
     every = spent.commands.total() / each
     return (

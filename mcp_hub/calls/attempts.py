@@ -93,7 +93,7 @@ def lapses(record: _Retriable, ending: Failed) -> bool:
         return False
     if not times.attempt.give_up(error, times.clock.now()):
         return False
-    record.continuable(None)  # its server is told to stop
+    record.continuable(None)  # its server is asked to stop
     return True
 
 

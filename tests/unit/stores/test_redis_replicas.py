@@ -217,7 +217,7 @@ async def test_a_step_of_the_server_s_clock_is_not_seen(pair: Pair) -> None:
     server: Any = shared_server().client
     with server.monitor() as monitor:
         await one.touch()
-        seen = []
+        seen: list[str] = []
         while not seen or "INFO" not in seen[-1]:
             seen.append(monitor.next_command()["command"])
     server.close()

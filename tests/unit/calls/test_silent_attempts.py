@@ -4,7 +4,7 @@ import pytest
 from anyio import get_cancelled_exc_class
 
 from mcp_hub.call import Call, CallChannel, CallHandler, Question
-from mcp_hub.calls.plan import CallRules, TimeLimits
+from mcp_hub.calls.plan import CallRules, ResumePoint, TimeLimits
 from mcp_hub.errors import DeadlineExceeded, HubStopping, RpcError
 from mcp_hub.events import Attempt, Cancelled, Completed, Failed
 from tests.unit.calls.call_scripts import DONE, GRACE, Watched, new_call, new_registry, stubborn
@@ -116,11 +116,14 @@ async def test_another_hub_does_not_continue_an_attempt_that_is_being_cancelled(
             await sleep(3)
         raise AssertionError("it was not cancelled")
 
+    def resumption() -> ResumePoint | None:
+        return call.record.resumption
+
     call = timed(handler)
     await sleep(9)
-    assert call.record.resumption is not None
+    assert resumption() is not None
     await sleep(2)
-    assert call.record.resumption is None and not call.record.log.ended
+    assert resumption() is None and not call.record.log.ended
     call.record.stop(Failed(HubStopping("the hub is stopping", data={"outcome": "unknown"})))
     await sleep(1)
     assert isinstance(failure(call), HubStopping) and not call.record.survives

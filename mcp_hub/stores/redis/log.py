@@ -227,7 +227,7 @@ class RedisLog:
         if not row.has_ended:
             listed.append(("SADD", self._keys.running(row.owner), row.id))
         if row.owner != self.instance:
-            listed.append(("HSETNX", self._keys.replicas, row.owner, 0))
+            listed.append(("HSETNX", self._keys.replicas, row.owner, 1))
         written = self.written(scripts.CREATE, row.id, row.epoch, chunk, [*fields_of(row), "place", member])
 
         def answered(replies: list[Reply] | StoreError) -> None:

@@ -23,7 +23,11 @@ class SystemClock:
 
 def boot_time() -> float:
     """Monotonic seconds, on Linux also those for which the machine is suspended."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
+    if sys.platform == "linux":
+        time_now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    else:
+        time_now = time.monotonic()
+    return time_now
 
 
 def wall_time() -> float:

@@ -59,9 +59,10 @@ async def test_a_client_that_would_cut_a_call_is_answered_in_time_over_http(tmp_
 async def test_run_tool_is_answered_with_the_task_of_what_it_runs(front: str, era: str, tmp_path: Path) -> None:
     async with tasks.client_of(front, tasks.config(tmp_path, era), tmp_path) as plain:
         client = tasks.Client(plain.wire, plain.root, runs_tools=True)
+        (other := tmp_path / "other").mkdir()
         behaviours = [
-            partial(tasks.test_slow_call_becomes_a_task_and_is_polled_to_its_end, client),
-            partial(tasks.test_the_end_of_a_task_is_sent_to_listeners, client),
+            partial(tasks.test_slow_call_becomes_a_task_and_is_polled_to_its_end, client, tmp_path),
+            partial(tasks.test_the_end_of_a_task_is_sent_to_listeners, client, other),
         ]
         await all_at_once(*behaviours)
         await tasks.test_a_task_asks_and_continues_with_the_answer(client)

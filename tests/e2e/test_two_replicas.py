@@ -98,6 +98,8 @@ async def test_a_stream_is_followed_on_both_replicas_and_continued_on_the_other(
 async def test_a_stream_of_another_principal_is_unknown_on_every_replica(pair: Replicas, a: RestClient) -> None:
     stream = await a.started("count_words", {"text": "a b"})
     async with RestClient(pair.hubs[1], BOB) as bob:
+        while (await bob.ask("GET", "/streams/st_00000000000000000000000000")).status_code == 503:  # noqa: ASYNC110
+            await anyio.sleep(0.1)  # until each replica that is there has been heard
         for method, path in (("GET", ""), ("GET", "/events"), ("DELETE", ""), ("POST", "/input")):
             body = {"key": "k", **ACCEPTED} if method == "POST" else None
             answer = await bob.ask(method, f"/streams/{stream}{path}", body)

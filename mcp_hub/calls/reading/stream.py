@@ -147,21 +147,18 @@ class Stream:
         for receive in waiting:
             receive(page)
 
-    async def refresh(self, after: int | None) -> bool:
-        """Takes a newer stored row of a stream written here, unless all events after `after` are in memory.
+    async def refresh(self, after: int | None) -> None:
+        """Takes a newer stored row, if there is one, unless all events after `after` are in memory.
 
-        False if the store does not have it. Raises `StoreError`.
+        Raises `StoreError`.
         """
         if after is not None and (after == self.row.last or self.has_recent(after)):
-            return True
+            return
         row = await self._store.find(self.row.id)
-        if row is None:
-            return False
-        if row.last > self.row.last:
+        if row is not None and row.last > self.row.last:
             self.committed(row)
-        elif row.first > self.row.first:
+        elif row is not None and row.first > self.row.first:
             self.row = msgspec.structs.replace(self.row, first=row.first)
-        return True
 
     def fail(self, error: HubError) -> None:
         self.failed = error

@@ -205,7 +205,8 @@ class StreamTable:
             if writer.stream.row.principal != principal:
                 raise UnknownStream
             await writer.settled()
-            if writer.error is None and await writer.stream.refresh(after):
+            if writer.error is None:
+                await writer.stream.refresh(after)
                 return writer.stream
         row = await self._row(principal, id_)
         if not row.has_ended and (self._takeover.is_at(row.id) or await self.store.leases.is_orphan(row)):

@@ -61,7 +61,6 @@ CREATE TABLE losses (
     reason TEXT NOT NULL
 );
 """,
-    page=8192,
 )
 _BITS: Final = 16
 """Bits of `texts.place` for the index of the first call; the batch's number is above them."""

@@ -44,12 +44,11 @@ CREATE INDEX sessions_expiring ON sessions (expires);
 
 
 class FileFormat(msgspec.Struct, frozen=True):
-    """Table statements, application id, version, and bytes of a page of a new file."""
+    """Table statements, application id and version."""
 
     application: int
     version: int
     tables: str
-    page: int = 4096
 
 
 _TABLE: Final = re.compile(r"CREATE TABLE (\w+)")
@@ -125,7 +124,6 @@ def prepare(connection: sqlite3.Connection, path: Path, format_: FileFormat = ST
     Raises `StoreFault` for a newer or foreign file, `sqlite3.Error` otherwise.
     """
     if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
-        connection.execute(f"PRAGMA page_size = {format_.page}")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA journal_size_limit = 67108864")

@@ -11,6 +11,7 @@ from msgspec import Raw
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.plan import StreamLimits
+from mcp_hub.calls.reading import stream
 from mcp_hub.errors import StoreError
 from mcp_hub.fronts import following
 from mcp_hub.fronts.mcp.tasks import task_of
@@ -213,6 +214,8 @@ async def test_more_followers_than_may_be_are_refused(tmp_path: Path) -> None:
 
 
 async def test_store_that_cannot_be_read_is_a_problem(peer: RestPeer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "_KEPT_EVENTS", 0)
+    monkeypatch.setattr(stream, "_TAIL_EVENTS", 0)
     id_, _ = await finished(peer)
 
     def fetch(stream: str, after: int, most: int, done: Any) -> None:

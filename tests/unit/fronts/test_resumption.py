@@ -9,6 +9,7 @@ import json
 import pytest
 
 from mcp_hub.calls.plan import StreamLimits
+from mcp_hub.calls.reading import stream as stream_module
 from mcp_hub.errors import RpcError
 from mcp_hub.events import BY_CLIENT, Cancelled, Log, Progressed
 from mcp_hub.ids import new_call_id
@@ -199,12 +200,14 @@ async def test_unknown_foreign_and_malformed_places_look_alike() -> None:
 
 
 @virtual
-async def test_a_place_behind_which_events_were_let_go_is_gone() -> None:
+async def test_a_place_behind_which_events_were_let_go_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_module, "_KEPT_EVENTS", 4)
     call = MadeCall(World(store=MemoryStore(StoreLimits(stream_events=16))))
     for number in range(1, 101):
         await call.progresses(number)
     assert values(call.post) == list(range(1, 101)), "who keeps up loses nothing"
     await call.drops()
+    await call.progresses(101)
     row = await call.world.store.log.find(call.record.call.id)
     assert row is not None and 1 < row.first
     gone = await call.comes_back(row.first - 2)

@@ -22,6 +22,7 @@ async def test_a_place_that_is_found_to_be_gone_too_late_is_not_called_the_end()
     store.log.is_stale = True
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream_module, "_TAIL_EVENTS", 4)
+        patch.setattr(stream_module, "_KEPT_EVENTS", 4)
         await call.progresses(31)
         await sleep(1)
         resumed = await call.comes_back(2)

@@ -98,7 +98,7 @@ async def create(store: EventStore, row: StreamInfo, count: int = 1, size: int =
     return await found(store, row)
 
 
-async def lost(store: StreamStore, row: StreamInfo) -> StreamInfo:
+async def lost(store: EventStore, row: StreamInfo) -> StreamInfo:
     """The row, once the store takes its owner to be gone."""
     while not await store.leases.is_orphan(row):
         await store.inbox.wait(0.05)

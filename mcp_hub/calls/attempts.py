@@ -120,10 +120,11 @@ def _pause(record: _Retriable, error: RpcError, number: int) -> float | None:
 
 
 def _is_last(record: _Retriable) -> bool:
-    """Whether the call is being stopped, or has asked its caller."""
-    call = record.call
+    """Whether the call is being stopped, has asked its caller, or may be another hub's by now."""
+    call, stream = record.call, record.stream
     has_answers = call.input_responses is not None or call.request_state is not None
-    return record.stopping is not None or has_answers or record.questions.count > record.plan.events
+    has_asked = has_answers or record.questions.count > record.plan.events
+    return record.stopping is not None or has_asked or (stream is not None and not stream.store.is_held(stream.row.id))
 
 
 def _announce(record: _Retriable, number: int, error: RpcError, pause: float) -> None:

@@ -1,22 +1,23 @@
 """A call for its client, and its early answers: a task, or the output so far."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 import msgspec
 
-from mcp_hub.aio import call_soon
-from mcp_hub.call import Call, CallChannel, Early, EarlyOutput, Question, Reader
+from mcp_hub.aio import Timer, call_later, call_soon
+from mcp_hub.call import Call, CallChannel, Early, EarlyOutput, Question, Reader, StoredEvent
 from mcp_hub.calls.log import nobody
 from mcp_hub.calls.plan import ENDED, TimeLimits
 from mcp_hub.calls.reading.stream import StreamReader
 from mcp_hub.calls.reading.transcript import Transcript, still_running
 from mcp_hub.calls.runner import CallRecord, new_record
+from mcp_hub.calls.streams.owners import lost_call, unconfirmed_call
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
-from mcp_hub.errors import Busy, RpcError
-from mcp_hub.events import Completed
+from mcp_hub.errors import Busy, OwnerLost, RpcError
+from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Failed, failed_by
 from mcp_hub.logs import get_logger
 from mcp_hub.types import RawJson
 
@@ -126,6 +127,80 @@ class _OutputSoFar(_EarlyAnswer):
         )
 
 
+class _ConfirmedReader:
+    """Reads a call's log behind event `after`: a `call.Reader` without stored events.
+
+    The ending of a call with a stream comes once the store has confirmed it, for another hub may have claimed the
+    stream. If one has, or the call's time is over before, an error with unknown outcome comes in its place, whose data
+    has the server's `answer`.
+    """
+
+    __slots__ = ("_reader", "_record", "_timer", "_wake")
+    is_stored = is_behind = False
+    failed: None = None
+
+    def __init__(self, record: CallRecord, wake: Callable[[], None], after: int) -> None:
+        self._record = record
+        self._wake = wake
+        self._reader = record.log.reader(wake, after)
+        self._timer: Timer | None = None
+
+    @property
+    def cursor(self) -> int:
+        return self._reader.cursor
+
+    @property
+    def has_more(self) -> bool:
+        reader = self._reader
+        return reader.has_more and (reader.unread > 1 or not self._record.log.ended or self._may_end())
+
+    @property
+    def at_end(self) -> bool:
+        return self._reader.at_end
+
+    def take(self, limit: int | None = None) -> list[CallEvent]:
+        if self._record.log.ended and not self._may_end():
+            unread = self._reader.unread - 1
+            return self._reader.take(unread if limit is None else min(limit, unread)) if unread > 0 else []
+        events = self._reader.take(limit)
+        if events and isinstance(ending := events[-1], Ending):
+            events[-1] = self._confirmed(ending)
+        return events
+
+    def take_entries(self, limit: int | None = None) -> Sequence[StoredEvent]:
+        return ()
+
+    def skip(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        self._wake = nobody
+        self._reader.close()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _may_end(self) -> bool:
+        writer, times = self._record.writer, self._record.times
+        if writer is None or writer.is_committed(self._news):
+            return True
+        remaining = times.started + times.limits.total - times.clock.now()
+        if remaining > 0 and self._timer is None:
+            self._timer = call_later(remaining, self._news)
+        return remaining <= 0
+
+    def _news(self) -> None:
+        self._wake()
+
+    def _confirmed(self, ending: Ending) -> Ending:
+        record, stream = self._record, self._record.stream
+        if stream is None or isinstance(ending, Cancelled) or failed_by(ending, OwnerLost):
+            return ending
+        if stream.is_lost:
+            return Failed(lost_call(record.call.upstream, ending))
+        return ending if record.writer is None else Failed(unconfirmed_call(record.call.upstream, ending))
+
+
 class CallHandle(msgspec.Struct, gc=False):
     """A call for its front; its client has seen events up to `after`.
 
@@ -170,6 +245,8 @@ class CallHandle(msgspec.Struct, gc=False):
         record = self.record
         if moves is not None and record.stream is not None:
             return record.stream.reader(wake, after)
+        if moves is None and self.streams.has_replicas:
+            return _ConfirmedReader(record, wake, after)
         return record.log.reader(wake, after, moves)
 
     def watch(self, news: Callable[[], object] | None) -> None:

@@ -249,6 +249,11 @@ class _LogReader:
         return self.cursor - log._first < len(log._events) - 1
 
     @property
+    def unread(self) -> int:
+        """Events that `take` has."""
+        return max(len(self._log._events) - (self.cursor + 1 - self._log._first), 0)
+
+    @property
     def at_end(self) -> bool:
         return self._log.ended and not self.has_more
 

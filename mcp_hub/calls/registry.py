@@ -127,9 +127,9 @@ class CallRegistry(CallOwner):
                 self._loop_turn.after(partial(self._begin, lane.waiting.popleft()))
 
     def cancel(self, record: CallRecord, reason: str | None = None) -> None:
-        self._stop(record, Cancelled(reason))
+        self.stop(record, Cancelled(reason))
 
-    def _stop(self, record: CallRecord, ending: Ending) -> None:
+    def stop(self, record: CallRecord, ending: Ending) -> None:
         if record.log.ended or record.stopping is not None:
             return
         waiting = record.state is CallState.WAITING
@@ -197,7 +197,7 @@ class CallRegistry(CallOwner):
             if due <= now:
                 ending = self._never_begun(record) if record.is_unsent else _overdue(record)
                 if not lapses(record, ending):
-                    self._stop(record, ending)
+                    self.stop(record, ending)
                     continue
                 due = record.times.due
             is_short = record.is_short
@@ -219,7 +219,7 @@ class CallRegistry(CallOwner):
     async def close(self, seconds: float) -> None:
         """Ends every call, within `seconds`."""
         for record in list(self._records.values()):
-            self._stop(record, _hub_stopped(record))
+            self.stop(record, _hub_stopped(record))
         if self._records:
             self._emptied = anyio.Event()
             with anyio.move_on_after(seconds, shield=True):

@@ -65,8 +65,8 @@ class CallOwner:
     def becomes_durable(self, record: "CallRecord") -> None:
         """The call has an event or outlives `QUIET`."""
 
-    def cancel(self, record: "CallRecord", reason: str | None = None) -> None:
-        """Cancels the call for its caller. Idempotent."""
+    def stop(self, record: "CallRecord", ending: Ending) -> None:
+        """Ends the call so. Idempotent."""
 
     def has_ended(self, record: "CallRecord") -> None:
         """The call has ended."""
@@ -144,8 +144,10 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
 
     @property
     def survives(self) -> bool:
-        stream, is_resumable = self.stream, self.resumption is not None
-        return stream is not None and stream.is_durable and is_resumable and failed_by(self.stopping, HubStopping)
+        stream = self.stream
+        if stream is None or self.resumption is None:
+            return False
+        return stream.is_lost or (stream.store.is_durable and failed_by(self.stopping, HubStopping))
 
     async def until_stored(self, *, whole: bool) -> None:
         if whole:
@@ -210,8 +212,9 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
     def wrap(self, layer: Callable[[CallHandler], CallHandler]) -> None:
         self.handler = layer(self.handler)
 
-    def cancel(self, reason: str | None = None) -> None:
-        self._owner.cancel(self, reason)
+    def cancel(self, reason: str | None = None, *, error: RpcError | None = None) -> None:
+        """Ends the call, also at its server: as cancelled, or by an `error`. Idempotent."""
+        self._owner.stop(self, Cancelled(reason) if error is None else Failed(error))
 
     def stop(self, ending: Ending) -> None:
         """Ends the call, as its state allows. Idempotent."""

@@ -24,6 +24,8 @@ _YEAR_10000: Final = 253_402_300_800.0
 _LONGEST_TEXT: Final = 1 << 20
 """Characters of one text of a row."""
 
+NO_ANSWER: Final = "The store does not answer. Try again in a moment."
+
 ENDINGS: Final = frozenset({"completed", "tool_error", "failed", "cancelled"})
 
 
@@ -59,10 +61,13 @@ class EventPage(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A message to a stream's owner: `cancel` (body: reason), `input` (body: JSON) or `touch`."""
+    """A message to a stream's owner: `cancel` (body: reason), `input` (body: JSON) or `touch`.
+
+    The store itself makes `lost`: another process has claimed the stream.
+    """
 
     stream: CallId
-    kind: Literal["cancel", "input", "touch"]
+    kind: Literal["cancel", "input", "touch", "lost"]
     body: bytes
 
 
@@ -151,6 +156,9 @@ class StreamLog(Protocol):
 
     def survives(self, stream: CallId) -> bool:
         """Whether all confirmed events of the stream survive this process."""
+
+    def is_held(self, stream: CallId) -> bool:
+        """Whether no other process can have claimed the stream, if it is of this process."""
 
     def create(self, row: StreamInfo, chunk: Chunk, callback: Appended) -> None:
         """Adds a stream with its first events; `row` includes them. Fails with `KeyTaken`."""

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from mcp_hub.errors import StoreError
+from mcp_hub.stores.base import NO_ANSWER
 
 Fault = Literal["corrupt", "moved", "full", "locked", "unusable", "busy", "unreachable"]
 """`corrupt`: a damaged file or not a database. `moved`: deleted or replaced, or its log. `full`: no space. `locked`: by
@@ -30,6 +31,11 @@ class StoreFault(StoreError):
     def __init__(self, fault: Fault, message: str) -> None:
         super().__init__(message)
         self.fault = fault
+
+
+def no_answer() -> StoreFault:
+    """A server's silence."""
+    return StoreFault("unreachable", NO_ANSWER)
 
 
 def faulty(error: sqlite3.Error | OSError, path: Path) -> StoreFault:

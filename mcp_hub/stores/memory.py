@@ -210,6 +210,9 @@ class MemoryLog:
     def survives(self, stream: CallId) -> bool:
         return False
 
+    def is_held(self, stream: CallId) -> bool:
+        return True
+
     def create(self, row: StreamInfo, chunk: Chunk, callback: Appended) -> None:
         callback(self._streams.create(row, chunk))
 

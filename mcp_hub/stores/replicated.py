@@ -14,7 +14,7 @@ from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.history.replicas import RedisHistory
 from mcp_hub.stores.recovery.failsafe import FailsafeStore
 from mcp_hub.stores.recovery.shared import failsafe_on_server
-from mcp_hub.stores.redis.leases import StoreLinks
+from mcp_hub.stores.redis.leases import Leases, StoreLinks
 from mcp_hub.stores.redis.link import Command, Server, script
 from mcp_hub.stores.redis.records import pairs
 from mcp_hub.stores.redis.scripts import HOLD, LET_GO
@@ -146,6 +146,10 @@ class _Reconnect:
     @property
     def is_settled(self) -> bool:
         return self.store.log.is_settled
+
+    @property
+    def lease(self) -> Leases:
+        return self.store.links.leases
 
     def for_writing(self) -> RedisStore | None:
         return self.store if self.is_fit else None

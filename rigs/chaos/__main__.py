@@ -1,7 +1,7 @@
 """`make chaos`: prints what 200 kills did to streams and tasks; exit code 1 when anything was lost.
 
 `make chaos CHAOS=--redis` does the same to replicas on one Redis or Valkey: 50 kills of an owner, 20 pauses longer than
-the lease, 20 kills of the server, 20 flips of the balancer.
+the lease, 20 kills of the server, 20 flips of the balancer, 20 cuts of one replica from the server.
 """
 
 import argparse
@@ -23,6 +23,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("--zombies", type=int, default=20, help="replicas paused for longer than their lease (20)")
     parser.add_argument("--outages", type=int, default=20, help="kills of the server (20)")
     parser.add_argument("--flips", type=int, default=20, help="flips of the balancer (20)")
+    parser.add_argument("--cuts", type=int, default=20, help="cuts of one replica from the server (20)")
+    parser.add_argument("--lease", type=float, default=3.0, help="seconds of a replica's lease (3)")
     parser.add_argument("--fsync", default="everysec", help="the appendfsync of the server (everysec)")
     parser.add_argument("--hubs", type=int, default=3, help="hubs on one store (3)")
     parser.add_argument("--workers", type=int, default=12, help="jobs at a time (12)")
@@ -45,6 +47,8 @@ def on_server(given: argparse.Namespace) -> int:
         zombies=given.zombies,
         outages=given.outages,
         flips=given.flips,
+        cuts=given.cuts,
+        lease=given.lease,
         replicas=given.hubs,
         fsync=given.fsync,
         workers=given.workers,
@@ -55,7 +59,7 @@ def on_server(given: argparse.Namespace) -> int:
     except NotInstalled as problem:
         print(f"skipped: {problem}")
         return 0
-    asked = (plan.kills, plan.zombies, plan.outages, plan.flips)
+    asked = (plan.kills, plan.zombies, plan.outages, plan.flips, plan.cuts)
     return reported(outcome.lines(), outcome.faults, is_complete=tuple(outcome.done.values()) == asked)
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -42,6 +43,11 @@ class Life:
     @property
     def is_killed(self) -> bool:
         return self.died is not None
+
+    def lose(self) -> None:
+        """The process runs on without its server, perhaps for longer than its lease."""
+        self.died, self.died_at = time.monotonic(), time.time()
+        self.is_paused = True
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         self.died, self.died_at = time.monotonic(), time.time()
@@ -89,8 +95,12 @@ class Fleet:
         rng: random.Random,
         store: JsonObject | None = None,
         settings: JsonObject | None = None,
+        urls: Sequence[str] = (),
     ) -> None:
-        """`store` is what the configuration says of the server, `settings` what it says besides of the hub."""
+        """`store` is what the configuration says of the server, `settings` what it says besides of the hub.
+
+        `urls` are where each replica finds the server.
+        """
         self.folder = folder
         self.kills = 0
         self._rng = rng
@@ -98,7 +108,9 @@ class Fleet:
         hub = _HUB if store is None else {**_HUB, "store": store}
         hub = {**hub, **(settings or {})}
         (folder / "servers.yaml").write_text(json.dumps({"hub": hub, "servers": {"jobs": _JOBS}}))
-        self.hubs = [Hub(port, self.started(port)) for port in (free_port() for _ in range(count))]
+        ports = [free_port() for _ in range(count)]
+        self._urls = dict(zip(ports, urls, strict=False))
+        self.hubs = [Hub(port, self.started(port)) for port in ports]
 
     def any(self) -> Door:
         hub = self.one()
@@ -145,7 +157,7 @@ class Fleet:
         config = str(self.folder / "servers.yaml")
         command = [sys.executable, "-m", "mcp_hub", "serve", "--http", "--port", str(port), "--config", config]
         state = self.folder / ("state" if self._is_shared else f"state-{port}")
-        env = {**os.environ, "MCP_HUB_STATE_DIR": str(state)}
+        env = {**os.environ, "MCP_HUB_STATE_DIR": str(state), "STORE_URL": self._urls.get(port, "")}
         with (self.folder / f"hub-{port}.log").open("ab") as log:
             process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         return Life(process)

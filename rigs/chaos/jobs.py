@@ -4,12 +4,16 @@ import json
 import random
 import time
 import uuid
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import anyio
 import httpx2
 
+from mcp_hub.protocol.extensions import STREAMS
 from rigs.chaos.hubs import Door, Doors, Life
 from tests.e2e.client import HttpClient
 from tests.e2e.three_hubs import TASKS
@@ -17,6 +21,8 @@ from tests.upstreams.messages import modern
 
 _PATIENCE = 240.0
 """Seconds in which a job has to come to an end, whatever is killed."""
+_LONG = 60.0
+"""Seconds that a plain call may take."""
 _SILENCE = 10.0
 """Seconds without a byte after which a request is given up."""
 _LATER = (502, 503)
@@ -31,12 +37,16 @@ class Job:
 
     steps: int
     is_task: bool
+    is_plain: bool = False
+    """A request that waits for its response, and has no cursor."""
     stream: str = ""
     owner: Life | None = None
     lines: dict[int, str] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
     reconnects: int = 0
     is_done: bool = False
+    answered: str = ""
+    """The stream of a plain call that was answered well."""
     ended: float = 0.0
     """When its ending was seen, by the monotonic clock."""
 
@@ -47,10 +57,13 @@ class Job:
 
 async def run_job(doors: Doors, http: httpx2.AsyncClient, rng: random.Random) -> Job:
     """Starts a job and follows it to its end, over other hubs when one is gone."""
-    job = Job(steps=rng.randint(5, 40), is_task=rng.random() < 0.5)
+    kind = rng.random()
+    job = Job(steps=rng.randint(5, 40), is_task=kind < 0.4, is_plain=kind > 0.8)
     seconds = rng.uniform(0.2, 2.0)
     with anyio.move_on_after(_PATIENCE):
-        if await _begun(job, seconds, doors, http):
+        if job.is_plain:
+            await _answered(job, seconds, doors.any())
+        elif await _begun(job, seconds, doors, http):
             await _followed(job, doors, http, rng)
             if job.is_task and job.ended:
                 await _polled(job, doors)
@@ -89,6 +102,58 @@ async def _begun(job: Job, seconds: float, doors: Doors, http: httpx2.AsyncClien
         job.stream = answer.json()["stream"]
         job.owner = life if attempts == 1 else None
         return True
+
+
+async def _answered(job: Job, seconds: float, door: Door) -> None:
+    """A plain call: if it is answered well, its stream is noted, which has to have ended so."""
+    params = {"name": "run_job", "arguments": {"steps": job.steps, "seconds": seconds}}
+    try:
+        async with HttpClient(f"{door.url}/mcp", seconds=_LONG) as client:
+            answer = await client.request("tools/call", modern(params))
+    except (httpx2.HTTPError, TimeoutError):
+        return
+    message = answer.messages[-1] if answer.messages else {}
+    if "result" in message:
+        job.answered = message["result"].get("_meta", {}).get(STREAMS, {}).get("stream", "")
+    elif "error" in message and message["error"]["data"].get("code") not in (*_ENDINGS, "store_unavailable"):
+        job.faults.append(f"a call was answered {message['error']}")
+
+
+async def agreed(jobs: Sequence[Job], urls: Sequence[str], http: httpx2.AsyncClient) -> list[str]:
+    """Where replicas show other events of a stream than were seen, or another end than a call was told."""
+    faults: list[str] = []
+    for job, url in product(jobs, urls):
+        seen = sorted(job.lines.items())
+        if job.stream and job.is_done and (shown := await _shown(job.stream, url, http)) != seen:
+            faults.append(f"{job.stream}: {url} shows {shown[-2:]}, seen was {seen[-2:]}")
+        if job.answered and (status := await _status(job.answered, url, http)) != "completed":
+            faults.append(f"{job.answered}: was answered well, and is {status} at {url}")
+    return faults
+
+
+async def _shown(stream: str, url: str, http: httpx2.AsyncClient) -> list[tuple[int, str]]:
+    text = await _read(f"{url}/v1/streams/{stream}/events?after=0", http)
+    return [(json.loads(line)["seq"], line) for line in text.splitlines() if line.strip() and "seq" in json.loads(line)]
+
+
+async def _status(stream: str, url: str, http: httpx2.AsyncClient) -> str:
+    while True:
+        known = json.loads(await _read(f"{url}/v1/streams/{stream}", http))
+        status = str(known.get("status"))
+        if status != "working":  # it may be ended where it runs, and not yet here
+            return status
+        await anyio.sleep(0.05)
+
+
+async def _read(url: str, http: httpx2.AsyncClient) -> str:
+    """What is answered, once the store can be asked."""
+    with anyio.fail_after(_PATIENCE):
+        while True:
+            with suppress(httpx2.HTTPError):
+                answer = await http.get(url, headers={"accept": "application/x-ndjson, application/json"})
+                if answer.status_code not in _LATER:
+                    return answer.text
+            await anyio.sleep(0.05)
 
 
 async def _begun_as_task(job: Job, arguments: dict[str, Any], door: Door) -> bool:

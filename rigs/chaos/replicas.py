@@ -1,8 +1,9 @@
 """Replicas on one Redis or Valkey, while they are killed and paused, the server is killed, and connections are cut.
 
 Jobs run on them as in `chaos`, half of the requests through a round-robin balancer. Besides what is judged there, each
-ending of a lost replica has to be seen on another one within 1.5 leases and a second, and a replica that was paused
-may not write any more to what it owned.
+ending of a lost replica has to be seen on another one within 1.5 leases and a second, and a replica that was paused, or
+cut from the server, may not write any more to what it owned. What was seen of a stream is what every replica shows
+afterwards, and a call that was answered well has ended well.
 """
 
 import os
@@ -10,7 +11,7 @@ import random
 import signal
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,7 +23,8 @@ import anyio
 import httpx2
 
 from rigs.chaos.hubs import Door, Fleet, Life
-from rigs.chaos.jobs import Job, check, run_job
+from rigs.chaos.jobs import Job, agreed, check, run_job
+from rigs.chaos.lines import Line, any_cut, lines
 from rigs.replicas.balancer import Balancer, balancer
 from tests.pace import paced
 from tests.redis_server import RedisServer
@@ -34,6 +36,8 @@ _TAKEOVER = 1.5
 _LOOK = 0.1
 _AWAY = (0.05, 2.0)
 """Leases for which the server is away."""
+_CUT = (0.1, 3.0)
+"""Leases for which one replica cannot reach it."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ class Plan:
     zombies: int = 20
     outages: int = 20
     flips: int = 20
+    cuts: int = 20
     replicas: int = 3
     workers: int = 12
     seed: int = 1
@@ -103,9 +108,12 @@ class Outcome:
 class _Site:
     """The server, the replicas and the balancer; requests go to a replica or to the balancer, as it falls."""
 
-    def __init__(self, server: RedisServer, fleet: Fleet, proxy: Balancer, rng: random.Random, lease: float) -> None:
+    def __init__(
+        self, server: RedisServer, fleet: Fleet, ways: Sequence[Line], proxy: Balancer, rng: random.Random, lease: float
+    ) -> None:
         self.server = server
         self.fleet = fleet
+        self._ways = ways
         self.proxy = proxy
         self._rng = rng
         self._lease = lease
@@ -136,20 +144,34 @@ class _Site:
     async def flip(self) -> None:
         self.proxy.flip()
 
+    async def cut(self) -> None:
+        """One replica alone loses the server, for less or more than its lease."""
+        place = self._rng.randrange(len(self._ways))
+        hub, way = self.fleet.hubs[place], self._ways[place]
+        hub.life.lose()
+        way.cut(any_cut(self._rng))
+        try:
+            await anyio.sleep(self._lease * self._rng.uniform(*_CUT))
+        finally:
+            way.mend()
+        hub.life = Life(hub.life.process)
+
 
 @asynccontextmanager
 async def _site(plan: Plan, folder: Path) -> AsyncIterator[_Site]:
     rng = random.Random(plan.seed)
     began = time.monotonic()
     with RedisServer(folder / "server", "--appendfsync", plan.fsync) as server:
-        fleet = Fleet(folder, plan.replicas, rng, {"url": server.url, "lease": plan.lease})
-        try:
-            for hub in fleet.hubs:
-                await fleet.serving(hub, began)
-            async with balancer([hub.url for hub in fleet.hubs]) as proxy:
-                yield _Site(server, fleet, proxy, rng, plan.lease)
-        finally:
-            fleet.stop()
+        async with lines(plan.replicas, server.port) as ways:
+            store = {"url": "${STORE_URL}", "lease": plan.lease}
+            fleet = Fleet(folder, plan.replicas, rng, store, urls=[way.url for way in ways])
+            try:
+                for hub in fleet.hubs:
+                    await fleet.serving(hub, began)
+                async with balancer([hub.url for hub in fleet.hubs]) as proxy:
+                    yield _Site(server, fleet, ways, proxy, rng, plan.lease)
+            finally:
+                await anyio.to_thread.run_sync(fleet.stop)
 
 
 async def replicas(plan: Plan, *, say: Callable[[str], None] = lambda line: None) -> Outcome:
@@ -166,6 +188,7 @@ async def replicas(plan: Plan, *, say: Callable[[str], None] = lambda line: None
                 "replicas paused": (plan.zombies, site.pause),
                 "kills of the server": (plan.outages, site.outage),
                 "flips of the balancer": (plan.flips, site.flip),
+                "cuts of a replica": (plan.cuts, site.cut),
             }
             for act, (count, do) in acts.items():
                 await _phase(plan, site, http, outcome, partial(_repeat, act, count, do, outcome, say))
@@ -198,6 +221,7 @@ async def _phase(
             await acts(random.Random(f"{plan.seed} {len(outcome.jobs)}"))
             over.set()
         watching.cancel_scope.cancel()
+        outcome.faults += await agreed(jobs, [hub.url for hub in site.fleet.hubs], http)
     outcome.jobs += jobs
     for job in jobs:
         faults = [*check(job), *_late(job, busy, outcome)]

@@ -271,4 +271,8 @@ async def test_a_server_that_was_started_anew_between_two_calls_is_used_as_if_no
         await each(servers, Mortal.switch)
         await each(servers, Mortal.switch)
         for name in servers:
-            assert text(await call(client, f"{name}_echo", text="b")) == "b"
+            answer = await call(client, f"{name}_echo", text="b")
+            while "result" not in answer.last:  # a slow hub may have seen the server go, and call it again soon
+                assert answer.last["error"]["code"] == 1001
+                answer = await call(client, f"{name}_echo", text="b")
+            assert text(answer) == "b"

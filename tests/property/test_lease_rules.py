@@ -86,7 +86,7 @@ def test_claimer_looks_once_more_at_the_owner_of_a_row(*, is_broken: bool, holde
     other.pauses = lambda: 1.0
     world.pass_by(0.4)
     for later in (0, 1, 2):  # so that it takes it to be gone
-        other.leases._peers.read(other.clock() + later, other.clock() + later, {holder.name: 1}, ())
+        other.leases.peers.read(other.clock() + later, other.clock() + later, {holder.name: 1}, ())
     holder.create(1)
     world.pass_by(0.01)
     assert world.holders(1) == [holder.name]

@@ -193,7 +193,7 @@ class Streams(RuleBasedStateMachine):
         for known in self.known:
             known.deaths += dying.streams.owned(known.id) is not None  # what it has not written is lost
         for client in self.clients:
-            if client.follower is not None and client.follower.reader.stream._store is dying.store:
+            if client.follower is not None and client.follower.reader.stream.store is dying.store:
                 client.is_cut_off()
         self.runs(dying.dies())
         self.hubs[hub % 2] = self.runs(self.new_hub())

@@ -27,7 +27,7 @@ PLACE: Final = {
     **dict.fromkeys(("StartFailed", "Incompatible", "InitializeRefused", "_NotModern", "_IsModern"), 0),
     **dict.fromkeys(("Cause", "Denial", "ConfigFinding", "finding", "Unresolved", "_Unreadable", "fail", "Reason"), 0),
     **dict.fromkeys(("Rejected", "FreshNeeded", "CallFault", "OutputError", "FileRefused", "Repair"), 0),
-    **dict.fromkeys(("Problem", "Refusal", "Finding", "Flaw", "Diagnosis", "_about", "warn", "retire", "refuse"), 1),
+    **dict.fromkeys(("Problem", "Refusal", "Finding", "Flaw", "_Diagnosis", "_about", "warn", "retire", "refuse"), 1),
     "HttpError": 1,
     "_refusal": 2,
 }

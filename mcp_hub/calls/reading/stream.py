@@ -62,6 +62,9 @@ class LogWriter(Protocol):
     async def committed(self) -> None:
         """Returns once present events are stored or cannot be."""
 
+    def is_committed(self, wake: Callable[[], None]) -> bool:
+        """Whether they are; if not, `wake` is called soon."""
+
 
 class Committed(NamedTuple):
     """A stored event: its line, and the event if decoded."""
@@ -76,27 +79,24 @@ class Committed(NamedTuple):
 
 
 class Stream:
-    """One stream. `row` is as of the last known commit; `failed` ends it here."""
+    """One stream. `row` is as of the last known commit; `failed` ends it here; `is_lost`: another hub has it."""
 
     __slots__ = (
-        "__weakref__", "_waiting", "_bytes", "_store", "_tail", "_tail_first", "content", "failed", "readers", "row",
+        "__weakref__", "_waiting", "_bytes", "_tail", "_tail_first", "content", "failed", "is_lost", "readers", "row",
+        "store",
     )  # fmt: skip
 
     def __init__(self, row: StreamInfo, store: StreamLog) -> None:
         self.row = row
         self.readers: tuple[StreamReader, ...] = ()
         self.failed: HubError | None = None
+        self.is_lost = False
         self.content = _PartialContent()
-        self._store = store
+        self.store = store
         self._waiting: dict[int, list[Fetched]] = {}  # who waits for the page behind an event
         self._tail: list[Committed] | None = None  # from event `_tail_first` on
         self._tail_first = row.last + 1
         self._bytes = 0
-
-    @property
-    def is_durable(self) -> bool:
-        """Whether commits survive this process."""
-        return self._store.is_durable
 
     def committed(self, row: StreamInfo, events: Sequence[Committed] = ()) -> None:
         """Takes a newer row, perhaps with its last `events`."""
@@ -135,7 +135,7 @@ class Stream:
             waiting.append(receive)
             return
         self._waiting[after] = [receive]
-        self._store.fetch(self.row.id, after, PAGE, partial(self._fetched, after))
+        self.store.fetch(self.row.id, after, PAGE, partial(self._fetched, after))
 
     def _fetched(self, after: int, page: EventPage | StoreError | None) -> None:
         waiting = self._waiting.pop(after)
@@ -154,7 +154,7 @@ class Stream:
         """
         if after is not None and (after == self.row.last or self.has_recent(after)):
             return
-        row = await self._store.find(self.row.id)
+        row = await self.store.find(self.row.id)
         if row is not None and row.last > self.row.last:
             self.committed(row)
         elif row is not None and row.first > self.row.first:
@@ -166,16 +166,21 @@ class Stream:
             reader.failed = error
             reader.wake()
 
+    def lose(self) -> None:
+        """Notes that another hub has claimed it."""
+        self.is_lost = True
+
     def fenced(self, error: StoreError) -> None:
         """Readers follow the new owner, or fail with `error`."""
+        self.lose()
 
         def looked(page: EventPage | StoreError | None) -> None:
-            if isinstance(page, EventPage) and (page.row.has_ended or page.row.owner != self._store.instance):
+            if isinstance(page, EventPage) and (page.row.has_ended or page.row.owner != self.store.instance):
                 self.committed(page.row)
             else:
                 self.fail(page if isinstance(page, StoreError) else error)
 
-        self._store.fetch(self.row.id, self.row.last, 1, looked)
+        self.store.fetch(self.row.id, self.row.last, 1, looked)
 
     async def begun(self) -> None:
         if self.row.last:
@@ -202,7 +207,7 @@ class Stream:
         Raises `EventsGone`, `Busy`, `InvalidParams` beyond the end, `StoreError` if another hub may be ahead.
         """
         row = self.row
-        if after > row.last and not (row.has_ended or self._store.is_settled):
+        if after > row.last and not (row.has_ended or self.store.is_settled):
             raise StoreError(f"stream {row.id}: event {after} is not in the store yet. Try again in a moment.")
         if after > row.last:
             reason = f"cursor {after} is beyond the stream's last event, {row.last}"

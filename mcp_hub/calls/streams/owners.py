@@ -8,13 +8,13 @@ import msgspec
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.reading.stored import appended, open_questions
 from mcp_hub.clock import wall_time
-from mcp_hub.errors import HubError, HubRestarted, OwnerLost, RpcError, StoreError
-from mcp_hub.events import Failed, InputReceived
+from mcp_hub.errors import HubError, HubRestarted, OwnerLost, RpcError, StoreError, StoreUnavailable
+from mcp_hub.events import Completed, Ending, Failed, InputReceived
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
 from mcp_hub.protocol.shape.stream_events import encoded, timestamp
 from mcp_hub.stores.base import Change, EventStore, Message, StreamInbox
-from mcp_hub.types import CallId, RawJson
+from mcp_hub.types import CallId, JsonObject, RawJson
 
 log = get_logger(__name__)
 
@@ -87,6 +87,35 @@ def answer_in(message: Message) -> _InputAnswer:
     if body.result is msgspec.UNSET:
         raise ValueError("neither result nor error")
     return _InputAnswer(body.key, body.result)
+
+
+def lost_call(server: str, answer: Ending | None = None) -> OwnerLost:
+    """The error of a call whose stream another hub has claimed; `answer` is what its server said."""
+    message = (
+        "Another hub has taken this call over, for this one had lost the store. The outcome of the call is unknown."
+    )
+    return OwnerLost(message, data=_unknown(server, answer))
+
+
+def unconfirmed_call(server: str, answer: Ending) -> RpcError:
+    """The error of a call whose ending the store has not confirmed in the call's time."""
+    reason = "The store has not confirmed the end of the call. Its outcome is unknown."
+    unavailable = StoreUnavailable
+    return RpcError(reason, code=unavailable.code, symbol=unavailable.symbol, data=_unknown(server, answer))
+
+
+def _unknown(server: str, answer: Ending | None) -> JsonObject:
+    data: JsonObject = {"upstream": {"server": server}, "outcome": "unknown"}
+    if isinstance(answer, Completed):
+        data["answer"] = {"result": msgspec.json.decode(answer.result)}
+    elif isinstance(answer, Failed):
+        data["answer"] = {"error": _error(answer.error)}
+    return data
+
+
+def _error(error: RpcError) -> JsonObject:
+    decoded: JsonObject = msgspec.json.decode(error.encoded())
+    return decoded
 
 
 GoOn = Callable[[StreamInfo], Awaitable[None]]

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Container, Mapping
 from typing import Final
 
+from anyio import move_on_after
+
 from mcp_hub.aio import call_later
 from mcp_hub.call import Call, StreamInfo
 from mcp_hub.calls.plan import CallRules
@@ -12,12 +14,15 @@ from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.orphans import patience
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.calls.streams.writer import StreamWriter
-from mcp_hub.errors import Busy, KeyTaken, Rejected, RpcError, UnknownStream
+from mcp_hub.errors import Busy, KeyTaken, Rejected, RpcError, StoreError, UnknownStream
 from mcp_hub.events import InputRequired
+from mcp_hub.stores.base import NO_ANSWER
 from mcp_hub.types import OWN, CallId, RawJson
 
 _LOOK: Final = 0.1
 """Seconds between looks."""
+_BEGUN: Final = 25.0
+"""Seconds for the store to confirm the beginning of a stream."""
 
 
 class StreamHandle:
@@ -178,7 +183,12 @@ class StreamPort:
         except Busy:
             record.cancel("too many calls without a client")
             raise
-        return await self._settled(writer)
+        try:
+            return await self._settled(writer)
+        except StoreError:
+            if writer.error is None:
+                record.cancel("its stream could not be stored")
+            raise
 
     async def with_key(self, principal: str, key: str, digest: str) -> StreamHandle | None:
         """The stream with this idempotency key. Raises `Rejected`, `StoreError`."""
@@ -200,7 +210,10 @@ class StreamPort:
         return await self._settled(writer) if self.rules(writer.record.call).idempotent else None
 
     async def _settled(self, writer: StreamWriter) -> StreamHandle:
-        await writer.settled()
+        with move_on_after(_BEGUN) as waiting:
+            await writer.settled()
+        if waiting.cancelled_caught or not self.table.store.log.is_held(writer.stream.row.id):
+            raise StoreError(NO_ANSWER)
         if writer.error is None:
             return StreamHandle(self, writer.stream)
         row = writer.stream.row

@@ -15,14 +15,24 @@ from mcp_hub.calls.plan import StreamLimits
 from mcp_hub.calls.reading.stored import exported_name, own_name
 from mcp_hub.calls.reading.stream import Stream, StreamReader, read_on
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.calls.streams.owners import GoOn, Inbox, Takeover, answer_in, answering, cancelling, reason_in, touching
+from mcp_hub.calls.streams.owners import (
+    GoOn,
+    Inbox,
+    Takeover,
+    answer_in,
+    answering,
+    cancelling,
+    lost_call,
+    reason_in,
+    touching,
+)
 from mcp_hub.calls.streams.writer import StreamWriter
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import Busy, Fenced, HubError, KeyTaken, RpcError, StoreError, UnknownStream
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.shape.stream_events import LAST_MOMENT, start_data
-from mcp_hub.stores.base import EventStore, Message, StreamLog
+from mcp_hub.stores.base import NO_ANSWER, EventStore, Message, StreamLog
 from mcp_hub.types import CallId, RawJson
 
 log = get_logger(__name__)
@@ -34,6 +44,8 @@ _SWEEP: Final = 60.0
 """Seconds between messages to owners of followed streams, and between sweeps."""
 _IDLE: Final = 0.5
 """Seconds between looks while idle."""
+_CONFIRMED: Final = 5.0
+"""Seconds for the store to confirm what a client waits for."""
 _HEARD: Final = 0.5
 _HEARD_LOOK: Final = 0.01
 """Seconds for an answer to reach its call at another hub, and between looks."""
@@ -78,6 +90,14 @@ class _ForeignStreams:
             stream.fail(UnknownStream())
         elif (row.epoch, row.last, row.status) != (stream.row.epoch, stream.row.last, stream.row.status):
             stream.committed(row)
+
+
+async def _committed(writer: StreamWriter) -> None:
+    """Waits until present events are stored. Raises `StoreError` after a while."""
+    with anyio.move_on_after(_CONFIRMED) as waiting:
+        await writer.committed()
+    if waiting.cancelled_caught:
+        raise StoreError(NO_ANSWER)
 
 
 class StreamTable:
@@ -191,7 +211,9 @@ class StreamTable:
             self._detached[call.principal] -= 1
             if not self._detached[call.principal]:
                 del self._detached[call.principal]
-        if isinstance(writer.error, Fenced | KeyTaken):
+        if isinstance(writer.error, Fenced):
+            writer.record.cancel(error=lost_call(call.upstream))
+        elif isinstance(writer.error, KeyTaken):
             writer.record.cancel("its stream belongs to another hub now")
         if writer.error is None or isinstance(writer.error, Fenced):  # with any other it continues without being kept
             self._foreign.add(writer.stream)  # readers need no second one
@@ -204,6 +226,8 @@ class StreamTable:
         if writer is not None:
             if writer.stream.row.principal != principal:
                 raise UnknownStream
+            if not self.store.log.is_held(writer.stream.row.id):
+                raise StoreError(NO_ANSWER)
             await writer.settled()
             if writer.error is None:
                 await writer.stream.refresh(after)
@@ -243,7 +267,7 @@ class StreamTable:
         if writer is not None:
             writer.record.cancel(reason)
             if writer.record.resumption is not None:
-                await writer.committed()  # a hub that continues the call knows it, too
+                await _committed(writer)  # a hub that continues the call knows it, too
         elif not row.has_ended:
             await self.store.inbox.post(cancelling(row.id, reason))
         return row
@@ -255,7 +279,7 @@ class StreamTable:
         if writer is not None:
             writer.record.questions.answer(key, outcome)
             if self.store.replicas is not None:
-                await writer.committed()  # who asks another hub next must not see the question
+                await _committed(writer)  # who asks another hub next must not see the question
         elif not row.has_ended:
             if await self.store.inbox.post(answering(row.id, key, outcome)):
                 await self._await_answer(row)
@@ -328,6 +352,10 @@ class StreamTable:
             return
         if message.kind == "cancel":
             writer.record.cancel(reason_in(message))
+            return
+        if message.kind == "lost":
+            writer.stream.lose()
+            writer.record.cancel(error=lost_call(writer.record.call.upstream))
             return
         if message.kind == "touch":
             writer.absence.touch(self.clock.now(), 2 * _TOUCH)  # a hub that reads sends the next one sooner

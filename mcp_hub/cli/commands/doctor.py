@@ -54,7 +54,7 @@ _SPARE: Final = 5.0
 """Seconds beyond the longest `start_timeout`, to read the last lines of a server."""
 
 
-class Diagnosis(msgspec.Struct, frozen=True):
+class _Diagnosis(msgspec.Struct, frozen=True):
     """A code, a problem and the last lines of one server.
 
     `program`: its command or URL. `seconds`: until it settled, or None.
@@ -86,7 +86,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
             return "The package does not exist: check the name in `args`."
         return CODES.get(self.code, _OF_NEWER_HUBS).fix_of(self.status.server)
 
-    def with_message(self, message: str) -> "Diagnosis":
+    def with_message(self, message: str) -> "_Diagnosis":
         """The verdict with another message."""
         problem, advice = told_apart(message)
         return msgspec.structs.replace(self, problem=problem, advice=advice)
@@ -107,18 +107,18 @@ def told_apart(message: str) -> tuple[str, str]:
     return problem, " ".join(advice)
 
 
-def diagnose(server: ServerInfo) -> Diagnosis:
+def diagnose(server: ServerInfo) -> _Diagnosis:
     """The verdict from a server's state and lists."""
     status = status_of(server)
     match status.state:
         case UpstreamState.DISABLED:
-            return Diagnosis(status, "disabled")
+            return _Diagnosis(status, "disabled")
         case UpstreamState.READY:
-            return Diagnosis(status, *_of_lists(server))
+            return _Diagnosis(status, *_of_lists(server))
         case UpstreamState.STARTING if status.reason is None:
-            return Diagnosis(status, "start_timeout", "It is still starting.", tuple(last_lines(status)))
+            return _Diagnosis(status, "start_timeout", "It is still starting.", tuple(last_lines(status)))
         case _:
-            diagnosis = Diagnosis(status, status.code or "start_failed", lines=tuple(last_lines(status)))
+            diagnosis = _Diagnosis(status, status.code or "start_failed", lines=tuple(last_lines(status)))
             return diagnosis.with_message(reason(status))
 
 
@@ -229,7 +229,7 @@ async def _doctor(
     return EXIT_UNAVAILABLE if wrong or is_left else 0
 
 
-def _has_path(diagnosis: Diagnosis, repair: Repair) -> bool:
+def _has_path(diagnosis: _Diagnosis, repair: Repair) -> bool:
     is_about = not diagnosis.is_ok and bool(repair.path) and diagnosis.status.server == repair.server
     return is_about and any(repair.path in text for text in (diagnosis.problem, *diagnosis.places))
 
@@ -268,7 +268,7 @@ async def _settled(hub: ReachedHub, patience: float | None) -> Mapping[str, floa
     return seconds
 
 
-def _diagnosis(info: ServerInfo, loaded: Loaded | None, seconds: float | None) -> Diagnosis:
+def _diagnosis(info: ServerInfo, loaded: Loaded | None, seconds: float | None) -> _Diagnosis:
     diagnosis = structs.replace(diagnose(info), seconds=seconds, places=_places(info.server, loaded))
     server = None if loaded is None else loaded.settings.servers.get(info.server)
     if loaded is None or server is None:
@@ -304,14 +304,14 @@ def _searched(folders: Sequence[str]) -> list[str]:
                 break_long_words=False, break_on_hyphens=False)  # fmt: skip
 
 
-def _variables(diagnosis: Diagnosis, server: ServerSettings, env: Mapping[str, str]) -> tuple[str, ...]:
+def _variables(diagnosis: _Diagnosis, server: ServerSettings, env: Mapping[str, str]) -> tuple[str, ...]:
     if diagnosis.is_ok or server.command is None:
         return ()
     output = "\n".join([diagnosis.problem, *diagnosis.lines])
     return tuple(proposed_variables(server.command, server.args, [*server.env, *server.pass_env], env, output))
 
 
-def _data(diagnosis: Diagnosis) -> JsonObject:
+def _data(diagnosis: _Diagnosis) -> JsonObject:
     status = diagnosis.status
     return {
         "server": status.server,
@@ -331,7 +331,7 @@ def _data(diagnosis: Diagnosis) -> JsonObject:
     }
 
 
-def _lines(diagnosis: Diagnosis) -> list[tuple[str, str]]:
+def _lines(diagnosis: _Diagnosis) -> list[tuple[str, str]]:
     is_on = diagnosis.code != "disabled"
     style = "red" if not diagnosis.is_ok else "green" if is_on else "dim"
     heading = [tables.protocol(diagnosis.status)] if diagnosis.status.era else []

@@ -2,6 +2,7 @@
 
 `failsafe`           the store that the hub uses
 `shared`             the store that replicas use
+`writes`             its writes, which wait for the server
 `memory_fallback`    streams in memory
 `recovery`           the file: retries and replacement
 """

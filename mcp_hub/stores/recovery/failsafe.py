@@ -27,7 +27,7 @@ from mcp_hub.stores.base import (
     StoreLimits,
     StreamLog,
 )
-from mcp_hub.stores.faults import StoreFault
+from mcp_hub.stores.faults import StoreFault, no_answer
 from mcp_hub.stores.locks import Instances, new_instance_id
 from mcp_hub.stores.memory import MemoryInbox, MemoryLog, MemorySessions
 from mcp_hub.stores.recovery.memory_fallback import (
@@ -35,7 +35,6 @@ from mcp_hub.stores.recovery.memory_fallback import (
     Backing,
     MemoryFallback,
     OwnedStreams,
-    no_answer,
     read,
     write,
 )
@@ -46,7 +45,6 @@ _AT_ONCE: Final = 64
 """Ended streams that return each time."""
 _GOODBYE: Final = 0.5
 """Seconds for returning streams when the store closes."""
-
 _NO_STORE: Final = 5.0
 """Seconds between two looks for orphans, which try the store, too."""
 
@@ -65,6 +63,9 @@ class _Returns(Protocol):
 
     async def return_all(self) -> None:
         """Returns streams until a failure."""
+
+    def close(self) -> None:
+        """Fails writes that still wait for the store."""
 
 
 class StoreReads:
@@ -144,6 +145,9 @@ class _FileReturns:
             if fallback.row(row.id) is not None:  # else somebody else has asked at the same time
                 await self._return(store, row)
 
+    def close(self) -> None:
+        """Nothing waits."""
+
     async def _return(self, store: BackedStore, row: StreamInfo) -> None:
         returned = anyio.Event()
         self.start(store, row, (), lambda _: returned.set())
@@ -195,6 +199,9 @@ class _FileLog:
 
     def survives(self, stream: CallId) -> bool:
         return self._fallback.row(stream) is None
+
+    def is_held(self, stream: CallId) -> bool:
+        return True
 
     def create(self, row: StreamInfo, chunk: Chunk, callback: Appended) -> None:
         self._streams.create(row, chunk, callback)
@@ -368,10 +375,12 @@ class FailsafeStore:
 
     async def open(self) -> None:
         await self.backing.open()
+        await self._returns.tend()
 
     async def close(self) -> None:
         with anyio.move_on_after(_GOODBYE, shield=True):
             await self._returns.return_all()
+        self._returns.close()
         await self.backing.close()
 
     async def sweep(self, now: float) -> int:

@@ -81,10 +81,6 @@ async def write(backing: Backing, change: Callable[[BackedStore], Awaitable[T]])
     return answer
 
 
-def no_answer() -> StoreFault:
-    return StoreFault("unreachable", "The store does not answer. Try again in a moment.")
-
-
 class MemoryFallback:
     """Events that the store lacks, in `memory`."""
 
@@ -239,7 +235,8 @@ class OwnedStreams:
 
     def leave_all(self) -> None:
         """Moves all streams to memory, when the store changes or has lost events."""
-        rows = list(self.confirmed.values()) if self._recent is None else self._recent.rows()
+        recent = () if self._recent is None else self._recent.rows()
+        rows = list({row.id: row for row in (*self.confirmed.values(), *recent)}.values())
         for row in rows:
             self.confirmed.pop(row.id, None)
             if self.fallback.row(row.id) is None:

@@ -93,7 +93,7 @@ class Leases:
         self._keys = keys
         self._instance = instance
         self._boottime = boottime
-        self._peers = _Peers(_WAIT * seconds)
+        self.peers = _Peers(_WAIT * seconds)
         self._settled_from = math.inf
         self._begun = -math.inf
         self._beat = 0
@@ -111,7 +111,7 @@ class Leases:
     @property
     def pause(self) -> float:
         """Seconds until the next beat: less than a period if another replica may be gone."""
-        return max(min(self._begun + self._period, self._peers.due + _MARGIN) - self._boottime(), 0.0)
+        return max(min(self._begun + self._period, self.peers.due + _MARGIN) - self._boottime(), 0.0)
 
     def began(self, uptime: float) -> None:
         """Notes the first connection, to a server up for `uptime` seconds."""
@@ -120,7 +120,7 @@ class Leases:
     def server_failed(self) -> None:
         """Lets nothing be concluded from what was read before."""
         self._settled_from = math.inf
-        self._peers.since = math.inf
+        self.peers.since = math.inf
 
     async def beat(self, link: Link) -> str:
         """Renews the lease and reads the others; the id of the server's run. Raises `StoreError`."""
@@ -147,17 +147,22 @@ class Leases:
             self._settled_from = answered + max(_RETURN, self.seconds)
         self._beat = beat
         self.beats += 1
-        return self._peers.read(sent, answered, beats, {name.decode("ascii", "replace") for name in bad})
+        return self.peers.read(sent, answered, beats, {name.decode("ascii", "replace") for name in bad})
 
     async def forget(self, link: Link, instance: str) -> None:
         """Raises `StoreError`."""
         await link.ask(("HDEL", self._keys.replicas, instance))
-        self._peers.forget(instance)
+        self.peers.forget(instance)
 
     @property
     def held_until(self) -> float:
         """The end of the lease by this replica's clock, counted from just before the last answered beat was sent."""
-        return self._peers.sent + self.seconds
+        return self.peers.sent + self.seconds
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the lease holds now: no other replica can have claimed what this one has had since `held_from`."""
+        return self._boottime() < self.held_until
 
     @property
     def is_trusted(self) -> bool:
@@ -165,23 +170,18 @@ class Leases:
         return self._boottime() >= self._settled_from
 
     @property
-    def peers(self) -> list[str]:
-        """Replicas with a record."""
-        return self._peers.names
-
-    @property
     def gone(self) -> list[str]:
-        return [name for name in self.peers if self._peers.is_gone(name)]
+        return [name for name in self.peers.names if self.peers.is_gone(name)]
 
     def is_gone(self, instance: str) -> bool:
         """True also for an invalid id or no owner."""
         if instance_id(instance.encode("utf-8", "replace")) is None:
             return True
-        return instance != self._instance and self._peers.is_gone(instance)
+        return instance != self._instance and self.peers.is_gone(instance)
 
     async def has_gone(self, link: Link, instance: str) -> bool:
         """`is_gone`, by a reading of now if it is or the lease does not hold. Raises `StoreError`."""
-        if self.is_gone(instance) or self._boottime() >= self.held_until:
+        if self.is_gone(instance) or not self.is_held:
             await self.beat(link)
         return self.is_gone(instance)
 

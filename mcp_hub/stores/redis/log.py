@@ -207,6 +207,9 @@ class RedisLog:
     def survives(self, stream: CallId) -> bool:
         return True
 
+    def is_held(self, stream: CallId) -> bool:
+        return self._lease.is_held
+
     def create(self, row: StreamInfo, chunk: Chunk, callback: Appended) -> None:
         try:
             row = base.begin(row, chunk)

@@ -19,8 +19,6 @@ LEAVING: Final = b"left"
 """The reason for which a replica rings that leaves."""
 _AT_ONCE: Final = 4096
 """Streams that are asked for messages at once."""
-_FENCED: Final = b"its stream belongs to another hub now"
-"""The reason for which a replica cancels a call whose stream has been claimed."""
 
 
 class Mail:
@@ -84,7 +82,7 @@ class Mail:
         return bool(outcome == b"done")
 
     async def take(self) -> list[Message]:
-        """Adds a `cancel` for each stream that this replica has lost."""
+        """Adds a `lost` for each stream that another replica has claimed."""
         if self._is_called:
             self._is_called = False
             try:
@@ -114,7 +112,7 @@ class Mail:
                 dropped.append(("LTRIM", stream_keys.messages, len(bodies), -1))
                 messages += _read(id_, bodies)
             elif owner not in (b"", self._instance.encode()):
-                messages.append(Message(id_, "cancel", _FENCED))
+                messages.append(Message(id_, "lost", b""))
         if dropped:
             self._writer.submit(dropped, _dropped)
         return messages

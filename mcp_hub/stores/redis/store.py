@@ -195,15 +195,16 @@ class _RedisLeases:
 
     async def beat(self) -> str:
         """Renews the lease; the id of the server's run. Raises `StoreError`."""
+        began = self._lease.held_from
         try:
             run = await self._lease.beat(self._writer)
         except StoreError as error:
             self._error = error
             self._lease.server_failed()
             raise
-        self._error = None
+        is_back, self._error = self._error is not None or self._lease.held_from != began, None
         before, self._gone = self._gone, self._lease.gone
-        if any(name not in before for name in self._gone):
+        if is_back or any(name not in before for name in self._gone):
             self._mail.rings()
         return run
 
@@ -224,7 +225,7 @@ class _RedisLeases:
         [ids] = await self._reader.ask(("SMEMBERS", self._keys.running(self._instance)))
         keys = [self._keys.stream(id_).row for id_ in map(stream_id, ids) if id_ is not None]
         released = [script(scripts.RELEASE, [key], self._instance) for key in keys]
-        rings = [self._mail.ring(peer, LEAVING) for peer in self._lease.peers] if keys else []
+        rings = [self._mail.ring(peer, LEAVING) for peer in self._lease.peers.names] if keys else []
         await self._writer.ask(*released, ("HSET", self._keys.replicas, self._instance, LEFT), *rings)
 
     async def _left_by(self, instance: str) -> list[StreamInfo]:

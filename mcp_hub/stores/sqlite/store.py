@@ -45,6 +45,9 @@ class _SqliteLog:
     def survives(self, stream: CallId) -> bool:
         return True
 
+    def is_held(self, stream: CallId) -> bool:
+        return True
+
     def create(self, row: StreamInfo, chunk: Chunk, callback: Appended) -> None:
         run = partial(writes.create, row=row, chunk=chunk)
         self._writer.submit(Job(run, callback, writes=True, is_vital=True, size=_size(chunk)))

@@ -52,7 +52,7 @@ class HubStore(MemoryLog, MemoryInbox, _MemoryLeases):
         self.appends: list[Chunk] = []
         self.changes: list[Change] = []
         self.fetches = self.looks = 0
-        self.is_held = False
+        self.holds_back = False
         self._held: list[Callable[[], None]] = []
         self._seen = 0
         self.is_dead = False
@@ -76,7 +76,7 @@ class HubStore(MemoryLog, MemoryInbox, _MemoryLeases):
 
     def let_go(self) -> None:
         """Answers what was held back."""
-        self.is_held = False
+        self.holds_back = False
         held, self._held = self._held, []
         for answer in held:
             answer()
@@ -85,7 +85,7 @@ class HubStore(MemoryLog, MemoryInbox, _MemoryLeases):
         """Acts, then answers, each when it is time."""
 
         def answer(result: Any) -> None:
-            if self.is_held:
+            if self.holds_back:
                 self._held.append(lambda: done(result))
             elif not self.is_dead:
                 done(result)

@@ -96,11 +96,11 @@ async def test_a_page_that_sees_a_commit_before_its_owner_confuses_nobody() -> N
     call.says(*spoken(3))
     await sleep(1)
     assert early.seqs == [1, 2, 3, 4]
-    kept, store.is_held = store.is_held, True
+    kept, store.holds_back = store.holds_back, True
     call.says(*spoken(3))  # committed, not confirmed
     await sleep(1)
     held, store._held = store._held, []
-    store.is_held = kept
+    store.holds_back = kept
     late = Follower(hub.streams, await hub.streams.open("p", call.id), 0)  # its page has all seven
     await sleep(1)
     assert late.seqs == early.seqs == [1, 2, 3, 4, 5, 6, 7]
@@ -212,7 +212,7 @@ async def test_cursor_in_memory_is_served_at_once_while_the_store_hangs() -> Non
     for _ in range(9):
         call.says(delta("x" * 10_000))
         await sleep(1)
-    store_of(hub).is_held = True
+    store_of(hub).holds_back = True
     with anyio.fail_after(1):
         followers = [await hub.follow(call.id, after) for after in (8, 9, 10)]
     await sleep(0)
@@ -232,7 +232,7 @@ async def test_cursor_before_memory_waits_for_the_store() -> None:
         call.says(delta("x" * 10_000))
         await sleep(1)
     store = store_of(hub)
-    store.is_held = True
+    store.holds_back = True
     late: list[Follower] = []
 
     async def join() -> None:

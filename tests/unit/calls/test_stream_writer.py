@@ -90,7 +90,7 @@ async def test_nothing_is_published_before_it_is_committed() -> None:
     store = store_of(hub)
     follower = await hub.follow(call.id)
     await sleep(1)
-    store.is_held = True
+    store.holds_back = True
     call.says(ToolCall("c", "t", b"{}"))
     await sleep(5)
     assert follower.seqs == [1] and len(store.shared.lines(call.id)) == 2
@@ -148,7 +148,7 @@ async def test_while_the_store_does_not_answer_what_waits_is_bounded_and_the_log
     hub, call = await one_call()
     follower = await hub.follow(call.id)
     await sleep(1)
-    store_of(hub).is_held = True
+    store_of(hub).holds_back = True
     for number in range(1, 40_001):
         call.says(Progressed(number))
         if number % 100 == 0:

@@ -54,12 +54,12 @@ async def test_a_reader_gets_from_the_store_what_its_writer_has_not_heard_of_yet
     assert isinstance(hub.store, HubStore)
     call = hub.call()
     await sleep(1)
-    hub.store.is_held = True
+    hub.store.holds_back = True
     call.says(STEP)
     call.ends()
     await sleep(1)
     assert call.record.stream is not None and not call.record.stream.row.has_ended
-    hub.store.is_held = False  # the writer's own answer is still on its way
+    hub.store.holds_back = False  # the writer's own answer is still on its way
     assert (await hub.streams.open("p", call.id)).row.has_ended
     follower = await hub.follow(call.id)
     hub.store.let_go()

@@ -15,7 +15,7 @@ from msgspec import UNSET
 from mcp_hub import masking
 from mcp_hub.cli import main
 from mcp_hub.cli.access.running import recorded
-from mcp_hub.cli.commands.doctor import Diagnosis, diagnose, told_apart
+from mcp_hub.cli.commands.doctor import _Diagnosis, diagnose, told_apart
 from mcp_hub.cli.commands.repairs import found_repairs, missing_parts
 from mcp_hub.cli.render.notices import notices
 from mcp_hub.cli.render.servers import status_of
@@ -36,7 +36,7 @@ def server(state: UpstreamState, reason: str | None = None, code: str | None = N
     return ServerInfo("s", state.value, 0, **said, **more)  # type: ignore[arg-type]  # by name
 
 
-def verdict(*about: object, **more: object) -> Diagnosis:
+def verdict(*about: object, **more: object) -> _Diagnosis:
     return diagnose(server(*about, **more))  # type: ignore[arg-type]  # as `server` takes it
 
 
@@ -56,7 +56,7 @@ def test_verdict_follows_state_and_code_and_has_the_last_lines() -> None:
     assert verdict(UpstreamState.STOPPED, "it starts when it is needed", "not_started", rests=True).is_ok
     assert not verdict(UpstreamState.STOPPED, "stopped", "stopped").is_ok
     own = server(UpstreamState.FAILED, "exited with code 3. Last output: boom", "start_crashed", stderr=["a", "boom"])
-    assert diagnose(own) == Diagnosis(status_of(own), "start_crashed", "exited with code 3", ("a", "boom"))
+    assert diagnose(own) == _Diagnosis(status_of(own), "start_crashed", "exited with code 3", ("a", "boom"))
     own = ServerInfo("two words", "failed", 0, code="lookup_failed", reason="gave no value")
     assert "`mcp-hub restart 'two words'`" in diagnose(own).fix and "SERVER" not in diagnose(own).fix
 

@@ -88,7 +88,6 @@ async def test_a_path_of_the_server_on_a_slow_file_system_holds_up_its_own_calls
 ) -> None:
     slow, lines = SlowPath(tmp_path / "slow"), list[str]()
     monkeypatch.setattr(os.path, "realpath", slow)
-    monkeypatch.setattr(connector, "_LOOKING", 0.1)
     learning = Learning(no_proxy) if learns else None
     sandbox = sandbox_of(tmp_path, Rule(write=(), sockets=(str(tmp_path / "agent"),)), learning=learning)
 
@@ -111,6 +110,7 @@ attempt("tcp", socket.create_connection, {listening.getsockname()})
                 tasks.start_soon(run, code)
                 first, _ = await anyio.to_thread.run_sync(listening.accept, abandon_on_cancel=True)
                 await slow.is_read.wait()  # so the loop runs on
+                monkeypatch.setattr(connector, "_LOOKING", 0.1)  # not sooner: a thread may begin late
                 with first:
                     first.sendall(b"x")
                     if learns:

@@ -1,6 +1,5 @@
-"""The server of the streams is killed, paused and started again: owners continue, and nothing confirmed is lost."""
+"""The server of the streams is killed, paused and started again: writes wait for it, and nothing confirmed is lost."""
 
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,79 +14,22 @@ from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Fenced, StoreError
 from mcp_hub.stores.base import Change, Message, SessionRow, StoreLimits
 from mcp_hub.stores.faults import StoreFault
-from mcp_hub.stores.recovery.failsafe import FailsafeStore
 from mcp_hub.stores.replicated import redis_store
 from tests.redis_server import NO_SERVER, RedisServer, binary
+from tests.unit.stores.away import FailsafePair, is_away, is_back, new_store, written
 from tests.unit.stores.event_stores import append, create, events, found, new_row, numbered, opened, replayed
 from tests.unit.stores.test_redis_replicas import fall_silent
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes, pytest.mark.slow]
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[RedisServer]:
-    if binary() is None:
-        pytest.skip(NO_SERVER)
-    server = RedisServer(tmp_path)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.kill()
-
-
-def new_store(server: RedisServer, lease: float = 1.0) -> FailsafeStore:
-    return redis_store(server.url, "test:", lease, "local", StoreLimits(), SystemClock())
-
-
-@pytest.fixture
-async def pair(server: RedisServer) -> AsyncIterator[tuple[FailsafeStore, FailsafeStore]]:
-    async with opened(one := new_store(server)), opened(two := new_store(server)):
-        yield one, two
-
-
-async def is_back(store: FailsafeStore) -> None:
-    """Returns when the store uses the server again, and has brought everything home."""
-    while not store.log.is_durable:
-        await store.inbox.has_news()
-        await store.inbox.wait(0.05)
-    await store.inbox.has_news()
-
-
-Pair = tuple[FailsafeStore, FailsafeStore]
-
-
-async def test_an_owner_continues_in_memory_and_its_tail_returns(server: RedisServer, pair: Pair) -> None:
-    one, two = pair
-    running, ended = await create(one, new_row(one), 2), await create(one, new_row(one))
+async def test_what_is_unknown_may_be_on_its_way_when_the_server_is_back(
+    server: RedisServer, mortal_pair: FailsafePair
+) -> None:
+    one, two = mortal_pair
     server.kill()
-    await append(one, running, 3, 2)
-    await append(one, ended, 2, 2, status="completed")
-    await append(one, running, 5, 1, message="still here")
-    new = await create(one, new_row(one), 3)
-    assert not one.log.is_durable and not one.log.survives(running.id)
-    assert (await found(one, running)).last == 5
-    for id_ in (running.id, new.id):
-        with pytest.raises(StoreFault):
-            await two.log.find(id_)
-    server.start()
-    await is_back(one)
-    await is_back(two)
-    assert await replayed(two, running) == await replayed(one, running) == numbered(1, 5)
-    assert await replayed(two, ended) == numbered(1, 3) and (await found(two, ended)).status == "completed"
-    assert await replayed(two, new) == numbered(1, 3) and one.log.survives(new.id)
-    assert (await found(two, running)).message == "still here"
-    await append(one, running, 6, status="cancelled")
-    assert await replayed(two, running) == numbered(1, 6)
-
-
-async def test_what_is_unknown_may_be_on_its_way_when_the_server_is_back(server: RedisServer, pair: Pair) -> None:
-    one, two = pair
-    server.kill()
+    await is_away(*mortal_pair)
     row = await create(one, new_row(one))
-    for store in pair:
-        with pytest.raises(StoreFault):
-            await store.log.find(new_row(store).id)
     server.start()
     await is_back(two)
     with pytest.raises(StoreFault):
@@ -102,12 +44,14 @@ async def test_what_is_unknown_may_be_on_its_way_when_the_server_is_back(server:
 
 
 async def test_a_stream_whose_beginning_was_not_answered_is_removed_with_its_key(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
+    mortal_pair: FailsafePair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two = pair
+    one, two = mortal_pair
     row = await create(two, new_row(one, key="k"))  # as the server may have done it for the first one
     answers: list[StoreError | None] = []
-    cast(Any, one.log)._created(row, events(1, 1), answers.append, StoreFault("unreachable", "it did not answer"))
+    cast(Any, one.log)._writes._created(
+        row, events(1, 1), answers.append, StoreFault("unreachable", "it did not answer")
+    )
     assert [type(answer) for answer in answers] == [StoreFault]
     await is_back(one)
     while not two.backing.is_settled or await two.log.find(row.id) is not None:
@@ -117,8 +61,8 @@ async def test_a_stream_whose_beginning_was_not_answered_is_removed_with_its_key
     await create(two, new_row(two, key="k"))
 
 
-async def test_an_append_that_is_under_way_while_its_stream_leaves_is_not_lost(pair: Pair) -> None:
-    one, two = pair
+async def test_an_append_that_is_under_way_while_its_stream_leaves_is_not_lost(mortal_pair: FailsafePair) -> None:
+    one, two = mortal_pair
     row = await create(one, new_row(one))
     answers: list[StoreError | None] = []
     one.log.append(row.id, 1, events(2, 1), Change(5.0), answers.append)
@@ -127,27 +71,34 @@ async def test_an_append_that_is_under_way_while_its_stream_leaves_is_not_lost(p
         await one.inbox.wait(0.05)
     assert answers == [None] and (await found(one, row)).last == 2
     one.backing.failed(StoreFault("unreachable", "it does not answer"))
-    await append(one, row, 3)
+    waiting = written(one, row, 3)
+    assert waiting == []
     await is_back(one)
+    assert waiting == [None]
     await append(one, row, 4, status="completed")
     assert await replayed(two, row) == numbered(1, 4)
 
 
-async def test_an_ended_tail_returns_though_nothing_runs_here_any_more(server: RedisServer, pair: Pair) -> None:
-    one, two = pair
+async def test_an_ended_tail_returns_though_nothing_runs_here_any_more(
+    server: RedisServer, mortal_pair: FailsafePair
+) -> None:
+    one, two = mortal_pair
     row = await create(one, new_row(one))
     server.kill()
-    await append(one, row, 2, status="completed")
+    ending = written(one, row, 2, status="completed")
+    await is_away(one)
     server.start()
-    while not one.log.is_durable:
+    while not ending:
         await one.leases.orphans()
         await one.inbox.wait(0.05)
     await is_back(two)
-    assert await replayed(two, row) == numbered(1, 2)
+    assert ending == [None] and await replayed(two, row) == numbered(1, 2)
 
 
-async def test_what_only_the_store_can_know_fails_while_it_is_away(server: RedisServer, pair: Pair) -> None:
-    one, _ = pair
+async def test_what_only_the_store_can_know_fails_while_it_is_away(
+    server: RedisServer, mortal_pair: FailsafePair
+) -> None:
+    one, _ = mortal_pair
     own = await create(one, new_row(one))
     server.kill()
     for ask in (
@@ -168,8 +119,10 @@ async def test_what_only_the_store_can_know_fails_while_it_is_away(server: Redis
     ]
 
 
-async def test_a_session_that_began_meanwhile_is_known_everywhere_afterwards(server: RedisServer, pair: Pair) -> None:
-    one, two = pair
+async def test_a_session_that_began_meanwhile_is_known_everywhere_afterwards(
+    server: RedisServer, mortal_pair: FailsafePair
+) -> None:
+    one, two = mortal_pair
     server.kill()
     session = SessionRow("se_1", "local", b"{}", 4e9)
     await one.sessions.put(session)
@@ -180,10 +133,13 @@ async def test_a_session_that_began_meanwhile_is_known_everywhere_afterwards(ser
     assert await two.sessions.find("se_1") == session
 
 
-async def test_a_stream_is_not_acknowledged_before_other_replicas_can_find_it(server: RedisServer, pair: Pair) -> None:
-    one, _ = pair
+async def test_a_stream_is_not_acknowledged_before_other_replicas_can_find_it(
+    server: RedisServer, mortal_pair: FailsafePair
+) -> None:
+    one, _ = mortal_pair
     streams = StreamPort(StreamTable(one, SystemClock(), StreamLimits()), lambda server, tool: CallRules())
     server.kill()
+    await is_away(one)
     row = await create(one, new_row(one), 1)
     told: list[bool] = []
     StreamHandle(streams, Stream(row, one.log)).on_stored(lambda: told.append(one.log.survives(row.id)))
@@ -196,28 +152,35 @@ async def test_a_stream_is_not_acknowledged_before_other_replicas_can_find_it(se
     assert told == [True]
 
 
-async def test_a_paused_server_is_given_up_and_its_late_answers_do_no_harm(server: RedisServer, pair: Pair) -> None:
-    one, two = pair
+async def test_a_paused_server_is_given_up_and_its_late_answers_do_no_harm(
+    server: RedisServer, mortal_pair: FailsafePair
+) -> None:
+    one, two = mortal_pair
     row = await create(one, new_row(one))
     server.pause()
     try:
-        await append(one, row, 2, 3)
-        assert not one.log.is_durable
-        await append(one, row, 5)
+        waiting = written(one, row, 2, 3)
+        while one.log.is_durable:
+            await one.inbox.wait(0.05)
+        assert waiting == []
     finally:
         server.go_on()
     await is_back(one)
-    await append(one, row, 6, status="completed")
+    assert waiting == [None]
+    await append(one, row, 5, status="completed")
     await is_back(two)
-    assert await replayed(two, row) == numbered(1, 6)
+    assert await replayed(two, row) == numbered(1, 5)
 
 
-async def test_a_tail_of_a_stream_that_was_claimed_meanwhile_is_refused(server: RedisServer, pair: Pair) -> None:
-    one, two = pair
+async def test_a_tail_of_a_stream_that_was_claimed_meanwhile_is_refused(
+    server: RedisServer, mortal_pair: FailsafePair
+) -> None:
+    one, two = mortal_pair
     row = await create(one, new_row(one))
     store = one.backing.store
     server.kill()
-    await append(one, row, 2)
+    waiting = written(one, row, 2)
+    await is_away(one)
     await fall_silent(store)  # type: ignore[arg-type]  # it is the store on the server
     server.start()
     await is_back(two)
@@ -227,6 +190,7 @@ async def test_a_tail_of_a_stream_that_was_claimed_meanwhile_is_refused(server: 
     assert await two.leases.claim(left[0], numbered(2, 2), Change(5.0, status="failed")) is not None
     await store.touch()  # type: ignore[union-attr]
     await is_back(one)
+    assert [type(answer) for answer in waiting] == [Fenced]
     with pytest.raises(Fenced):
         await append(one, row, 3)
     assert await replayed(one, row) == numbered(1, 2)
@@ -234,9 +198,9 @@ async def test_a_tail_of_a_stream_that_was_claimed_meanwhile_is_refused(server: 
 
 @pytest.mark.parametrize("is_noticed", [True, False])
 async def test_what_a_server_loses_by_its_restart_is_written_again(
-    server: RedisServer, pair: Pair, *, is_noticed: bool
+    server: RedisServer, mortal_pair: FailsafePair, *, is_noticed: bool
 ) -> None:
-    one, two = pair
+    one, two = mortal_pair
     old = await create(one, new_row(one, ttl=60.0), 2)
     grown, ended, new = old, await create(one, new_row(one), 1), await create(one, new_row(one, key="k"), 1)
     aof = sum(path.stat().st_size for path in (server.folder / "appendonlydir").glob("*.incr.aof"))
@@ -248,7 +212,8 @@ async def test_what_a_server_loses_by_its_restart_is_written_again(
         with path.open("r+b") as file:
             file.truncate(aof)
     if is_noticed:
-        await append(one, grown, 5)
+        written(one, grown, 5)
+        await is_away(one)
     server.start()
     await is_back(one)
     await append(one, grown, 6 if is_noticed else 5, status="completed")
@@ -271,15 +236,17 @@ async def test_a_hub_starts_without_its_server_and_finds_it_later(server: RedisS
             assert await replayed(other, row) == numbered(1, 2)
 
 
-async def test_a_server_without_memory_counts_as_away(server: RedisServer, pair: Pair) -> None:
-    one, _ = pair
+async def test_a_server_without_memory_counts_as_away(server: RedisServer, mortal_pair: FailsafePair) -> None:
+    one, _ = mortal_pair
     row = await create(one, new_row(one))
     reader = one.backing.store.links.reader  # type: ignore[union-attr]
     await reader.ask(("CONFIG", "SET", "maxmemory", "1"))
-    await append(one, row, 2)
-    assert not one.log.is_durable
+    waiting = written(one, row, 2)
+    while one.log.is_durable:
+        await one.inbox.wait(0.05)
     await reader.ask(("CONFIG", "SET", "maxmemory", "0"))
     await is_back(one)
+    assert waiting == [None]
     await append(one, row, 3, status="completed")
     assert await replayed(one, row) == numbered(1, 3)
 

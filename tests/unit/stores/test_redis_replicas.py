@@ -126,8 +126,8 @@ async def test_a_silent_owner_is_fenced_and_hears_of_it(pair: Pair) -> None:
     await append(two, claimed, 3)
     assert await replayed(one, row) == numbered(1, 3)
     await told(one)
-    cancelled = {message.stream for message in await one.inbox.take() if message.kind == "cancel"}
-    assert cancelled == {row.id, quiet.id}
+    lost = {message.stream for message in await one.inbox.take() if message.kind == "lost"}
+    assert lost == {row.id, quiet.id}
     assert await two.leases.orphans() == await two.leases.orphans() == []
     assert one.log.instance not in two.links.leases.gone, "nothing is left of it to look for"
 

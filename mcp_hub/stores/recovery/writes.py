@@ -1,0 +1,314 @@
+"""Writes to the store that replicas share. They wait while its server does not answer.
+
+A server that does not answer may have acted or not. It may return without its last seconds, or as another server, and
+another replica may have claimed a stream meanwhile. So no event leaves before the server has confirmed it:
+
+    confirmed    the server has all events
+    waiting      a write was not answered, or the stream has to be checked; its next write waits
+    alone        it began while the server was out of use, which was never asked to keep it: memory has it
+    returning    the server is asked what it has; writes wait
+
+    from         event                                                to
+    confirmed    a write fails                                        waiting
+    confirmed    the server has lost events, or a lease was over      waiting, with recent events
+    waiting      the server is in use                                 returning
+    alone        the server is in use                                 returning
+    returning    all is written                                       confirmed
+    returning    the server fails                                     waiting
+    returning    another replica has claimed the stream               forgotten: the write is `Fenced`
+    returning    another refusal                                      alone, until it expires
+
+1. A return writes only what the server lacks; a gap is an error.
+2. Recent events are written again after the server restarts, and when it fences an append although it has this owner
+   and epoch with fewer events.
+3. A stream with a key begins on the server only. Without an answer it is ended later.
+4. Streams from before a lease are held again once they have returned.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from mcp_hub.call import StreamInfo
+from mcp_hub.errors import Fenced, KeyTaken, StoreError
+from mcp_hub.stores import base
+from mcp_hub.stores.base import Appended, Change, Chunk, EventPage
+from mcp_hub.stores.faults import StoreFault, no_answer
+from mcp_hub.stores.recovery.memory_fallback import BackedStore, Backing, MemoryFallback, OwnedStreams
+from mcp_hub.types import CallId
+
+
+class _Append(NamedTuple):
+    stream: CallId
+    epoch: int
+    chunk: Chunk
+    change: Change
+    callback: Appended
+
+    def is_in(self, stored: StreamInfo, row: StreamInfo) -> bool:
+        """Whether the server has it behind `row` already: only its answer was lost."""
+        return bool(self.chunk.lines) and stored.last == self.chunk.last > row.last
+
+
+class _Begin(NamedTuple):
+    """The first write of a stream, whose events are in memory."""
+
+    callback: Appended
+
+
+_Write = _Append | _Begin
+
+
+class _Lease(Protocol):
+    """The lease of this replica."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it holds now."""
+
+    @property
+    def held_from(self) -> float:
+        """When it began, by any clock; infinity before the first one."""
+
+
+class ServerWrites:
+    """Writes of this replica's streams."""
+
+    def __init__(self, backing: Backing, store: BackedStore, lease: _Lease, streams: OwnedStreams) -> None:
+        self._backing = backing
+        self._store = store
+        self._lease = lease
+        self._streams = streams
+        self._waiting: dict[CallId, _Write] = {}
+        """One of each stream: the next begins when it is confirmed."""
+        self._returning: set[CallId] = set()
+        self._doubtful: set[CallId] = set()
+        """Streams from before the lease, which another replica may have claimed."""
+        self._checked = lease.held_from
+        self._alone: set[CallId] = set()
+        """Streams that the server was never asked to keep."""
+        self._unconfirmed: list[StreamInfo] = []
+        """Streams with a key that the server may have made without saying so."""
+
+    @property
+    def _fallback(self) -> MemoryFallback:
+        return self._streams.fallback
+
+    def is_held(self, stream: CallId) -> bool:
+        """Whether no other replica can have claimed the stream."""
+        if self._is_alone(stream):
+            return True
+        is_checked = self._checked == self._lease.held_from and stream not in self._doubtful
+        return is_checked and self._lease.is_held
+
+    def _is_alone(self, stream: CallId) -> bool:
+        """Whether the stream is in memory, and no other replica can know of it or take it from here."""
+        is_in_memory = self._fallback.row(stream) is not None
+        return is_in_memory and (stream in self._alone or not self._fallback.can_return(stream))
+
+    def look(self) -> None:
+        """Makes streams from before a lease wait until they are checked."""
+        if self._lease.held_from != self._checked:
+            self._checked = self._lease.held_from
+            self._streams.leave_all()
+            self._doubtful = {row.id for row in self._fallback.returnable()} - self._alone
+
+    def close(self) -> None:
+        """Fails the writes that wait."""
+        waiting, self._waiting = self._waiting, {}
+        for write in waiting.values():
+            write.callback(no_answer())
+
+    # -- the first write
+
+    def create(self, row: StreamInfo, chunk: Chunk, callback: Appended) -> None:
+        """Fails with a key while the server is out of use (rule 3)."""
+        if self._backing.is_fit:
+            self._store.log.create(row, chunk, partial(self._created, row, chunk, callback))
+        elif row.key is not None:
+            callback(no_answer())
+        else:
+            self._alone.add(row.id)
+            callback(self._fallback.create(row, chunk))
+
+    def _created(self, row: StreamInfo, chunk: Chunk, callback: Appended, error: StoreError | None) -> None:
+        if error is None:
+            self._streams.confirm(base.begin(row, chunk), chunk.lines)
+        elif isinstance(error, StoreFault):
+            self._backing.failed(error)
+            if row.key is not None:
+                self._unconfirmed.append(row)
+            elif (refusal := self._fallback.create(row, chunk)) is None:
+                self._wait(row.id, _Begin(callback))
+                return
+            else:
+                error = refusal
+        callback(error)
+
+    def end_unconfirmed(self) -> None:
+        """Ends streams whose beginning was refused for want of an answer."""
+        rows, self._unconfirmed = self._unconfirmed, []
+        for row in rows:
+            change = Change(row.updated, "failed", ttl=0.0, frees_key=True)
+            self._store.log.append(row.id, row.epoch, Chunk(row.last + 1, ()), change, lambda _: None)
+
+    # -- further ones
+
+    def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, callback: Appended) -> None:
+        """An append of `StreamLog`, which the server confirms unless the stream is alone."""
+        write = _Append(stream=stream, epoch=epoch, chunk=chunk, change=change, callback=callback)
+        row = self._fallback.row(stream)
+        if row is None and self._backing.is_fit:
+            self._store.log.append(stream, epoch, chunk, change, partial(self._appended, write))
+        elif stream in self._returning:
+            self._wait(stream, write)
+        elif self._backing.is_fit and self._fallback.can_return(stream):
+            self._wait(stream, write)
+            self.bring_back(stream)
+        elif self._is_alone(stream):
+            callback(self._fallback.memory.append(stream, epoch, chunk, change))
+        else:
+            self._wait(stream, write)
+
+    def _wait(self, stream: CallId, write: _Write) -> None:
+        self._streams.leave(stream)
+        if self._fallback.row(stream) is None:  # nothing is known of it that could be brought back
+            write.callback(no_answer())
+            return
+        self._alone.discard(stream)
+        self._waiting[stream] = write
+
+    def _appended(self, append: _Append, error: StoreError | None) -> None:
+        """Checks a refusal for lost events (rule 2)."""
+        stream, epoch, chunk, change, callback = append
+        fallen, row = self._fallback.row(stream), self._streams.confirmed.get(stream)
+        if isinstance(error, StoreFault):
+            self._backing.failed(error)
+            self._wait(stream, append)
+        elif error is None and fallen is not None and fallen.last + 1 == chunk.first:  # it left meanwhile
+            callback(self._fallback.memory.append(stream, epoch, chunk, change))
+        elif error is None and row is not None:
+            self._streams.confirm(base.changed(row, chunk, change), chunk.lines)
+            callback(None)
+        elif isinstance(error, Fenced) and row is not None:
+            self._store.log.fetch(stream, row.last, 1, partial(self._looked, append, row, error))
+        else:
+            callback(error)
+
+    def _looked(self, append: _Append, row: StreamInfo, error: Fenced, page: EventPage | StoreError | None) -> None:
+        stored = page.row if isinstance(page, EventPage) else None
+        is_same_owner = stored is None or _is_same(stored, row)
+        has_all = stored is not None and stored.last >= row.last
+        if isinstance(page, StoreFault):
+            self._backing.failed(page)
+            self._wait(append.stream, append)
+        elif isinstance(page, StoreError) or not is_same_owner or has_all:
+            append.callback(error)
+        else:
+            self._streams.leave(append.stream)
+            self.append(*append)
+
+    # -- returning
+
+    @property
+    def returnable(self) -> list[CallId]:
+        """Streams in memory that the server may get."""
+        rows = [row.id for row in self._fallback.returnable()]
+        self._alone.intersection_update(rows)
+        return [id_ for id_ in rows if id_ not in self._returning]
+
+    def bring_back(self, stream: CallId, ready: Callable[[], None] = lambda: None) -> None:
+        """Asks the server what it has of a stream in memory, and writes the rest; then the write that waits."""
+        row, store = self._fallback.row(stream), self._store
+        if row is None or stream in self._returning:
+            ready()
+            return
+        self._returning.add(stream)
+        self._alone.discard(stream)
+        returned = partial(self._returned, row, ready)
+
+        def looked(page: EventPage | StoreError | None) -> None:
+            missing, write = self._fallback.missing(stream, ()), self._waiting.get(stream)
+            if isinstance(page, StoreError):
+                returned(page)
+            elif page is None:
+                store.log.create(row, missing, partial(created, missing))
+            elif isinstance(write, _Append) and write.is_in(page.row, row) and _is_same(page.row, row):
+                self._was_written(row, write)
+                ready()
+            else:
+                _complete(store, page.row, row, missing, returned)
+
+        def created(missing: Chunk, error: StoreError | None) -> None:
+            if isinstance(error, KeyTaken):
+                store.log.create(replace(row, key=None), missing, returned)
+            else:
+                returned(error)
+
+        store.log.fetch(stream, row.last, 1, looked)
+
+    def _returned(self, row: StreamInfo, ready: Callable[[], None], error: StoreError | None) -> None:
+        if isinstance(error, StoreFault):
+            self._returning.discard(row.id)
+            self._backing.failed(error)
+            ready()
+            return
+        if error is None:
+            self._confirm(row)
+        elif isinstance(error, Fenced):
+            self._fallback.returned(row.id)
+        else:
+            self._fallback.refused(row.id)
+        write = self._leave_memory(row.id)
+        if isinstance(write, _Begin) or (write is not None and isinstance(error, Fenced)):
+            write.callback(error)
+        elif write is not None:
+            self.append(*write)
+        ready()
+
+    def _confirm(self, row: StreamInfo) -> None:
+        lines = self._fallback.memory.lines(row.id)
+        self._streams.messages.extend(self._fallback.returned(row.id))
+        self._streams.confirm(row, lines)
+
+    def _leave_memory(self, stream: CallId) -> _Write | None:
+        self._returning.discard(stream)
+        self._doubtful.discard(stream)
+        return self._waiting.pop(stream, None)
+
+    def _was_written(self, row: StreamInfo, write: _Append) -> None:
+        """The server has the waiting append: its answer alone was lost."""
+        self._confirm(row)
+        self._leave_memory(row.id)
+        self._streams.confirm(base.changed(row, write.chunk, write.change), write.chunk.lines)
+        write.callback(None)
+
+
+def _is_same(stored: StreamInfo, row: StreamInfo) -> bool:
+    return (stored.epoch, stored.owner) == (row.epoch, row.owner)
+
+
+def _complete(store: BackedStore, stored: StreamInfo, row: StreamInfo, tail: Chunk, callback: Appended) -> None:
+    if not _is_same(stored, row):
+        callback(Fenced(f"stream {row.id}: another hub has claimed it"))
+    elif stored.last + 1 < tail.first:
+        callback(StoreError(f"stream {row.id}: the store has lost events that it had confirmed"))
+    elif stored.last > row.last:  # by an append that is under way
+        callback(None)
+    elif (stored.status, stored.last, stored.continuation) == (row.status, row.last, row.continuation):
+        callback(None)
+    else:
+        missing = tail.lines[stored.last + 1 - tail.first :]
+        continuation = row.continuation if row.continuation is not None else b""
+        change = Change(
+            updated=row.updated,
+            status=row.status,
+            message=row.message,
+            continuation=continuation,
+            info=row.info,
+            ttl=row.ttl,
+            frees_key=row.key is None,
+        )
+        store.log.append(row.id, row.epoch, Chunk(stored.last + 1, missing), change, callback)

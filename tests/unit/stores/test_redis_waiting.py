@@ -1,0 +1,117 @@
+"""Writes wait for a server that does not answer: nothing leaves before it has confirmed it."""
+
+from typing import Any, cast
+
+import anyio
+import pytest
+
+from mcp_hub.errors import StoreError
+from mcp_hub.stores.base import Change
+from mcp_hub.stores.faults import StoreFault
+from mcp_hub.stores.recovery.writes import _Append
+from tests.redis_server import RedisServer
+from tests.unit.stores.away import FailsafePair, is_away, is_back, written
+from tests.unit.stores.event_stores import append, create, events, found, new_row, numbered, replayed, settled
+
+pytestmark = [pytest.mark.anyio, pytest.mark.processes, pytest.mark.slow]
+
+
+async def test_a_stream_that_begins_without_the_server_is_its_hub_s_alone_until_it_is_back(
+    server: RedisServer, mortal_pair: FailsafePair
+) -> None:
+    one, two = mortal_pair
+    server.kill()
+    await is_away(one)
+    row = await create(one, new_row(one), 3)
+    await append(one, row, 4, 2)
+    assert not one.log.survives(row.id) and one.log.is_held(row.id) and await replayed(one, row) == numbered(1, 5)
+    server.start()
+    await is_back(one)
+    await is_back(two)
+    assert await replayed(two, row) == numbered(1, 5) and one.log.survives(row.id)
+
+
+async def test_a_beginning_that_was_not_answered_is_not_known_until_it_is(
+    server: RedisServer, mortal_pair: FailsafePair
+) -> None:
+    one, two = mortal_pair
+    row, answers = new_row(one, last=2), list[StoreError | None]()
+    server.pause()
+    one.log.create(row, events(1, 2), answers.append)
+    while one.log.is_durable:
+        await one.inbox.wait(0.05)
+    assert answers == []
+    server.go_on()
+    await is_back(one)
+    assert answers == [None] and await replayed(two, row) == numbered(1, 2)
+    await append(one, row, 3, status="completed")
+    assert await replayed(two, row) == numbered(1, 3)
+
+
+async def test_a_write_whose_answer_alone_was_lost_is_not_made_twice(mortal_pair: FailsafePair) -> None:
+    one, two = mortal_pair
+    row = await create(one, new_row(one), 2)
+    store: Any = one.backing.store
+    answers: list[StoreError | None] = []
+    change = Change(101.0, status="completed")
+    await settled(lambda done: store.log.append(row.id, row.epoch, events(3, 2), change, done))
+    cast(Any, one.log)._writes._appended(
+        _Append(row.id, row.epoch, events(3, 2), change, answers.append), StoreFault("unreachable", "no answer")
+    )
+    await is_back(one)
+    assert answers == [None] and await replayed(two, row) == numbered(1, 4)
+    assert (await found(one, row)).status == "completed"
+
+
+async def test_streams_from_before_a_lease_are_held_again_once_they_are_checked(
+    server: RedisServer, mortal_pair: FailsafePair
+) -> None:
+    one, _ = mortal_pair
+    row = await create(one, new_row(one))
+    assert one.log.is_held(row.id)
+    server.pause()
+    while one.log.is_held(row.id):
+        await one.inbox.wait(0.05)
+    server.go_on()
+    leases = cast(Any, one.backing.store).links.leases
+    with anyio.fail_after(60):
+        while not leases.is_held:  # noqa: ASYNC110 - nothing tells
+            await anyio.sleep(0.01)
+    assert not one.log.is_held(row.id), "a beat gives nothing back"
+    while not one.log.is_held(row.id):
+        await is_back(one)
+        await one.inbox.wait(0.05)
+    await append(one, row, 2, status="completed")
+
+
+async def test_writes_that_wait_fail_when_the_hub_stops(server: RedisServer, mortal_pair: FailsafePair) -> None:
+    one, _ = mortal_pair
+    row = await create(one, new_row(one))
+    server.kill()
+    answers = written(one, row, 2)
+    await is_away(one)
+    await one.close()
+    assert [type(answer) for answer in answers] == [StoreFault]
+
+
+async def test_events_wait_for_the_server_and_their_numbers_are_nobodys_before(
+    server: RedisServer, mortal_pair: FailsafePair
+) -> None:
+    one, two = mortal_pair
+    running, ended = await create(one, new_row(one), 2), await create(one, new_row(one))
+    server.kill()
+    more = written(one, running, 3, 2, message="still here")
+    ending = written(one, ended, 2, 2, status="completed")
+    await is_away(one, two)
+    assert not one.log.is_durable and more == ending == []
+    assert (await found(one, running)).last == 2 and await replayed(one, running) == numbered(1, 2)
+    assert (await found(one, ended)).status == "working"
+    server.start()
+    await is_back(one)
+    await is_back(two)
+    assert more == ending == [None]
+    assert await replayed(two, running) == await replayed(one, running) == numbered(1, 4)
+    assert await replayed(two, ended) == numbered(1, 3) and (await found(two, ended)).status == "completed"
+    assert (await found(two, running)).message == "still here"
+    await append(one, running, 5, status="cancelled")
+    assert await replayed(two, running) == numbered(1, 5)

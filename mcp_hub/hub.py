@@ -32,7 +32,7 @@ from mcp_hub.catalog.routes import AppRequests, Route, Unlisted, resolve, route
 from mcp_hub.catalog.token_costs import TokenAccounts
 from mcp_hub.catalog.views.exposure import results_of
 from mcp_hub.catalog.views.view import CatalogView
-from mcp_hub.errors import RpcError
+from mcp_hub.errors import RpcError, StoreUnavailable
 from mcp_hub.ids import new_call_id
 from mcp_hub.notices import Notices, Origin
 from mcp_hub.protocol import eras, extensions
@@ -207,7 +207,8 @@ class HubPort:
     ) -> CallHandle:  # fmt: skip
         """Starts a call, or resumes a retried one. `in_place`: may write before returning. `info`: for its stream.
 
-        Raises `InvalidParams`, `UnknownEntry`, `Busy`, and -32021 if the client cannot take a required task.
+        Raises `InvalidParams`, `UnknownEntry`, `Busy`, and -32021 if the client cannot take a required task; if it has
+        to be one that replicas can find, `StoreUnavailable`.
         """
         is_retry = session.era is MODERN and ("inputResponses" in params or "requestState" in params)
         retried = questions.take_retry(params := {**params}) if is_retry else None
@@ -289,13 +290,17 @@ class HubPort:
         return self.views.facts(session).result_tokens or _MOST_TOKENS
 
     def _early(self, session: Session, to: Route, otherwise: Early | None) -> Early | None:
-        """The early answer, or None. Raises -32021 if the client cannot take a required task."""
+        """The early answer, or None. Raises -32021 if the client cannot take a required task, `StoreUnavailable` if a
+        task cannot begin.
+        """
         rule = self.durable.tool_rules(to.server, msgspec.json.decode(to.params["name"], type=str)).task
         takes_tasks = extensions.declares(session.capabilities, session.era, extensions.TASKS)
         if rule == "required" and not takes_tasks:
             raise tasks.missing_tasks()
         if not takes_tasks or rule == "never":
             return otherwise
+        if rule != "auto" and self.durable.has_replicas and not self.durable.is_durable:
+            raise StoreUnavailable("The call has to be a task, and the store does not answer. Try again in a moment.")
         return Early(self.session_rules.task_after if rule == "auto" else 0, is_task=True)
 
     def remote_call(

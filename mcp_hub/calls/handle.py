@@ -27,6 +27,8 @@ _MOST: Final = 2000
 """Bytes of output shown, from its end."""
 _LATEST: Final = 1024
 """Events looked at for the output."""
+_EARLY: Final = 0.01
+"""Seconds by which a timer may be early."""
 _NO_LIMITS: Final = TimeLimits(0, 0)
 
 
@@ -185,9 +187,13 @@ class _ConfirmedReader:
         if writer is None or writer.is_committed(self._news):
             return True
         remaining = times.started + times.limits.total - times.clock.now()
-        if remaining > 0 and self._timer is None:
-            self._timer = call_later(remaining, self._news)
-        return remaining <= 0
+        if remaining > _EARLY and self._timer is None:
+            self._timer = call_later(remaining, self._ring)
+        return remaining <= _EARLY
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._wake()
 
     def _news(self) -> None:
         self._wake()

@@ -219,7 +219,7 @@ class StreamLeases(Protocol):
     async def claim(self, row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
         """Takes the stream over and appends `lines`, in one transaction; the new row.
 
-        None if the stream has ended, or its epoch or last event differs.
+        None if the stream has ended, or was written to since `row` was read: then its owner may live after all.
         """
 
 

@@ -139,7 +139,7 @@ class MemoryStreams:
         stream = self._streams.get(row.id)
         if stream is None or stream.row.has_ended or stream.row.owner == self.instance:
             return None
-        if (stream.row.epoch, stream.row.last) != (row.epoch, row.last):
+        if (stream.row.epoch, stream.row.last, stream.row.updated) != (row.epoch, row.last, row.updated):
             return None
         before = stream.row
         stream.row = msgspec.structs.replace(before, owner=self.instance, epoch=before.epoch + 1)

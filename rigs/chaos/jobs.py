@@ -27,6 +27,7 @@ _SILENCE = 10.0
 """Seconds without a byte after which a request is given up."""
 _LATER = (502, 503)
 """Answers of a hub whose store is away, and of a balancer."""
+_AWAY = "store_unavailable"
 _ENDINGS = ("hub_restarted", "owner_lost")
 """Codes of the ending that another hub writes: of the same user, or another replica."""
 
@@ -115,7 +116,7 @@ async def _answered(job: Job, seconds: float, door: Door) -> None:
     message = answer.messages[-1] if answer.messages else {}
     if "result" in message:
         job.answered = message["result"].get("_meta", {}).get(STREAMS, {}).get("stream", "")
-    elif "error" in message and message["error"]["data"].get("code") not in (*_ENDINGS, "store_unavailable"):
+    elif "error" in message and message["error"]["data"].get("code") not in (*_ENDINGS, _AWAY):
         job.faults.append(f"a call was answered {message['error']}")
 
 
@@ -162,7 +163,7 @@ async def _begun_as_task(job: Job, arguments: dict[str, Any], door: Door) -> boo
         result = await _rpc(door, "tools/call", {"name": "run_job", "arguments": arguments})
     except httpx2.HTTPError:
         return False  # never acknowledged
-    if result.get("status") in _LATER:
+    if result.get("status") in _LATER or ((result.get("error") or {}).get("data") or {}).get("code") == _AWAY:
         return False
     if result.get("resultType") == "complete" and not result["isError"]:
         return False  # its store was away until it had ended: no other hub could have found the task

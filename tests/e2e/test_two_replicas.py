@@ -253,6 +253,8 @@ async def test_without_the_server_events_wait_and_all_refuse_until_it_is_back(
                         assert client is a
                 assert (refused.status_code, refused.json()["code"]) == (503, "store_unavailable"), refused.text
                 assert refused.headers["retry-after"].isdigit()
+            keyed = await a.call("run_job", {"steps": 1, "seconds": 0}, idempotency_key="away")
+            assert (keyed.status_code, keyed.json()["code"]) == (503, "store_unavailable"), "it might be made twice"
             await is_refused(pair.hubs[1], at_a)
             assert (await a.call("run_job", {"steps": 1, "seconds": 0})).status_code == 200, "new calls run"
         finally:

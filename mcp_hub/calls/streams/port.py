@@ -186,7 +186,7 @@ class StreamPort:
         try:
             return await self._settled(writer)
         except StoreError:
-            if writer.error is None:
+            if writer.error is None and key is None:  # with a key, who comes back joins it
                 record.cancel("its stream could not be stored")
             raise
 

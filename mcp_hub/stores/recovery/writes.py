@@ -27,14 +27,15 @@ another replica may have claimed a stream meanwhile. So no event leaves before t
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
 from mcp_hub.call import StreamInfo
+from mcp_hub.clock import wall_time
 from mcp_hub.errors import Fenced, KeyTaken, StoreError
 from mcp_hub.stores import base
-from mcp_hub.stores.base import Appended, Change, Chunk, EventPage
+from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, StreamLog
 from mcp_hub.stores.faults import StoreFault, no_answer
 from mcp_hub.stores.recovery.memory_fallback import BackedStore, Backing, MemoryFallback, OwnedStreams
 from mcp_hub.types import CallId
@@ -59,6 +60,8 @@ class _Begin(NamedTuple):
 
 
 _Write = _Append | _Begin
+_ATTEMPTS: Final = 3
+"""Looks at what the server has of one stream."""
 
 
 class _Lease(Protocol):
@@ -186,9 +189,8 @@ class ServerWrites:
         fallen, row = self._fallback.row(stream), self._streams.confirmed.get(stream)
         if isinstance(error, StoreFault):
             self._backing.failed(error)
-            self._wait(stream, append)
-        elif error is None and fallen is not None and fallen.last + 1 == chunk.first:  # it left meanwhile
-            callback(self._fallback.memory.append(stream, epoch, chunk, change))
+        if isinstance(error, StoreFault) or (fallen is not None and (error is None or isinstance(error, Fenced))):
+            self._wait(stream, append)  # if it has left meanwhile, its return will tell
         elif error is None and row is not None:
             self._streams.confirm(base.changed(row, chunk, change), chunk.lines)
             callback(None)
@@ -199,6 +201,13 @@ class ServerWrites:
 
     def _looked(self, append: _Append, row: StreamInfo, error: Fenced, page: EventPage | StoreError | None) -> None:
         stored = page.row if isinstance(page, EventPage) else None
+        if self._fallback.row(append.stream) is not None:
+            self._wait(append.stream, append)
+            return
+        if stored is not None and _is_same(stored, row) and append.is_in(stored, row):  # by an earlier try
+            self._streams.confirm(base.changed(row, append.chunk, append.change), append.chunk.lines)
+            append.callback(None)
+            return
         is_same_owner = stored is None or _is_same(stored, row)
         has_all = stored is not None and stored.last >= row.last
         if isinstance(page, StoreFault):
@@ -219,35 +228,51 @@ class ServerWrites:
         self._alone.intersection_update(rows)
         return [id_ for id_ in rows if id_ not in self._returning]
 
-    def bring_back(self, stream: CallId, ready: Callable[[], None] = lambda: None) -> None:
-        """Asks the server what it has of a stream in memory, and writes the rest; then the write that waits."""
-        row, store = self._fallback.row(stream), self._store
+    def bring_back(self, stream: CallId, ready: Callable[[], None] = lambda: None, attempts: int = _ATTEMPTS) -> None:
+        """Asks the server what it has of a stream in memory, and writes the rest; then the write that waits.
+
+        If that is refused it asks again: a request that was given up may have arrived meanwhile.
+        """
+        row = self._fallback.row(stream)
         if row is None or stream in self._returning:
             ready()
             return
         self._returning.add(stream)
         self._alone.discard(stream)
-        returned = partial(self._returned, row, ready)
 
-        def looked(page: EventPage | StoreError | None) -> None:
-            missing, write = self._fallback.missing(stream, ()), self._waiting.get(stream)
-            if isinstance(page, StoreError):
-                returned(page)
-            elif page is None:
-                store.log.create(row, missing, partial(created, missing))
-            elif isinstance(write, _Append) and write.is_in(page.row, row) and _is_same(page.row, row):
-                self._was_written(row, write)
-                ready()
+        def returned(error: StoreError | None) -> None:
+            if error is None or isinstance(error, StoreFault) or attempts <= 1:
+                self._returned(row, ready, error)
             else:
-                _complete(store, page.row, row, missing, returned)
+                self._returning.discard(stream)
+                self.bring_back(stream, ready, attempts - 1)
 
-        def created(missing: Chunk, error: StoreError | None) -> None:
-            if isinstance(error, KeyTaken):
-                store.log.create(replace(row, key=None), missing, returned)
+        self._store.log.fetch(stream, row.last, 1, partial(self._complete, row, ready, returned))
+
+    def _complete(
+        self, row: StreamInfo, ready: Callable[[], None], returned: Appended, page: EventPage | StoreError | None
+    ) -> None:
+        """Writes what the server's `page` lacks."""
+        missing, write = self._fallback.missing(row.id, ()), self._waiting.get(row.id)
+        log, touches = self._store.log, row.id in self._doubtful
+        if isinstance(page, StoreError):
+            returned(page)
+        elif page is None:
+            log.create(row, missing, partial(self._created_again, row, missing, returned))
+        elif isinstance(write, _Append) and write.is_in(page.row, row) and _is_same(page.row, row):
+            was_written = partial(self._was_written, row, write, ready)
+            if touches and not page.row.has_ended:
+                _touch(log, page.row, was_written)
             else:
-                returned(error)
+                was_written(None)
+        else:
+            _complete(log, page.row, row, missing, returned, touches=touches)
 
-        store.log.fetch(stream, row.last, 1, looked)
+    def _created_again(self, row: StreamInfo, missing: Chunk, returned: Appended, error: StoreError | None) -> None:
+        if isinstance(error, KeyTaken):
+            self._store.log.create(replace(row, key=None), missing, returned)
+        else:
+            returned(error)
 
     def _returned(self, row: StreamInfo, ready: Callable[[], None], error: StoreError | None) -> None:
         if isinstance(error, StoreFault):
@@ -278,32 +303,47 @@ class ServerWrites:
         self._doubtful.discard(stream)
         return self._waiting.pop(stream, None)
 
-    def _was_written(self, row: StreamInfo, write: _Append) -> None:
-        """The server has the waiting append: its answer alone was lost."""
+    def _was_written(
+        self, row: StreamInfo, write: _Append, ready: Callable[[], None], error: StoreError | None
+    ) -> None:
+        """The server has the waiting append, of which the answer alone was lost; if it is held, without an `error`."""
+        if error is not None:
+            self._returned(row, ready, error)
+            return
         self._confirm(row)
         self._leave_memory(row.id)
         self._streams.confirm(base.changed(row, write.chunk, write.change), write.chunk.lines)
         write.callback(None)
+        ready()
 
 
 def _is_same(stored: StreamInfo, row: StreamInfo) -> bool:
     return (stored.epoch, stored.owner) == (row.epoch, row.owner)
 
 
-def _complete(store: BackedStore, stored: StreamInfo, row: StreamInfo, tail: Chunk, callback: Appended) -> None:
+def _touch(log: StreamLog, row: StreamInfo, callback: Appended) -> None:
+    """Writes nothing but the time, so that no claim under way succeeds."""
+    log.append(row.id, row.epoch, Chunk(row.last + 1, ()), Change(max(wall_time(), row.updated)), callback)
+
+
+def _complete(
+    log: StreamLog, stored: StreamInfo, row: StreamInfo, tail: Chunk, callback: Appended, *, touches: bool
+) -> None:
+    """Writes what the server lacks; something in any case if that `touches`, so that no claim under way succeeds."""
+    is_whole = (stored.status, stored.last, stored.continuation) == (row.status, row.last, row.continuation)
     if not _is_same(stored, row):
         callback(Fenced(f"stream {row.id}: another hub has claimed it"))
     elif stored.last + 1 < tail.first:
         callback(StoreError(f"stream {row.id}: the store has lost events that it had confirmed"))
     elif stored.last > row.last:  # by an append that is under way
         callback(None)
-    elif (stored.status, stored.last, stored.continuation) == (row.status, row.last, row.continuation):
+    elif is_whole and (row.has_ended or not touches):
         callback(None)
     else:
         missing = tail.lines[stored.last + 1 - tail.first :]
         continuation = row.continuation if row.continuation is not None else b""
         change = Change(
-            updated=row.updated,
+            updated=max(wall_time(), row.updated) if touches else row.updated,
             status=row.status,
             message=row.message,
             continuation=continuation,
@@ -311,4 +351,4 @@ def _complete(store: BackedStore, stored: StreamInfo, row: StreamInfo, tail: Chu
             ttl=row.ttl,
             frees_key=row.key is None,
         )
-        store.log.append(row.id, row.epoch, Chunk(stored.last + 1, missing), change, callback)
+        log.append(row.id, row.epoch, Chunk(stored.last + 1, missing), change, callback)

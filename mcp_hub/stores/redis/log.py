@@ -276,7 +276,7 @@ class RedisLog:
         self._quarantine.whole(keys.row, _WRITTEN_TO, callback)
 
     def written(
-        self, text: str, stream: CallId, epoch: int, chunk: Chunk, changes: Sequence[str | bytes]
+        self, text: str, stream: CallId, epoch: int | str, chunk: Chunk, changes: Sequence[str | bytes]
     ) -> list[Command]:
         """Commands that append a chunk, the script last."""
         keys, body = self._keys.stream(stream), b"\n".join(chunk.lines)

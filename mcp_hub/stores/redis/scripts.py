@@ -134,17 +134,18 @@ return done(grow(), row[6] or '')
 CLAIM: Final = (
     _GROW
     + """
-local row = redis.call('HMGET', ROW, 'epoch', 'last', 'status', 'tag')
+local row = redis.call('HMGET', ROW, 'epoch', 'last', 'status', 'tag', 'updated')
 if row[4] ~= TAG then
-  if row[1] ~= EPOCH or not whole(row[2]) or row[2] + 1 ~= tonumber(FIRST) or ended(row[3]) then return {} end
+  local is_same = (row[1] or '') .. ' ' .. (row[5] or '') == EPOCH
+  if not is_same or not whole(row[2]) or row[2] + 1 ~= tonumber(FIRST) or ended(row[3]) then return {} end
   if not intact(row[2]) or not grow() then return {'damaged'} end
   redis.call('HINCRBY', ROW, 'epoch', 1)
 end
 return redis.call('HGETALL', ROW)
 """
 )
-"""The row as it is then; nothing if it is no longer as the claimer saw it; or `damaged`. The changes name the new
-owner.
+"""The row as it is then; nothing if it was written to since the claimer saw it; or `damaged`. EPOCH has the time of its
+last write behind it. The changes name the new owner.
 """
 
 FETCH: Final = (

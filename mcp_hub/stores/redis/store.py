@@ -255,7 +255,7 @@ class _RedisLeases:
             return None
         listed = ("SADD", self._keys.running(self._instance), row.id)
         changes = [*changes_of(change), "owner", self._instance]
-        written = self._log.written(scripts.CLAIM, row.id, row.epoch, chunk, changes)
+        written = self._log.written(scripts.CLAIM, row.id, f"{row.epoch} {row.updated!r}", chunk, changes)
         *_, reply = await self._writer.ask(listed, *written, is_vital=True)
         if reply == [b"damaged"]:
             moved = anyio.Event()

@@ -20,7 +20,7 @@ TYPES := for system in win32 darwin; do echo "types on $$system:"; \
 	$(BIN)/mypy --platform $$system --cache-dir .mypy_cache/$$system --package mcp_hub || exit 1; done
 PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 
-.PHONY: run check lint types test test-fast proof fmt bench likeness picture dashboard-pictures long conformance clients chaos followers \
+.PHONY: run check lint types test test-fast proof fmt bench likeness picture dashboard-pictures long conformance clients model chaos followers \
 	attach orphans hostile attacks sandbox sandboxed poison soak fuzz scale replicas busy docs audit dist clean
 
 run: $(HUB)
@@ -57,6 +57,7 @@ proof: check
 	$(MAKE) attacks
 	$(MAKE) sandbox
 	$(MAKE) sandboxed
+	$(MAKE) model
 	$(MAKE) chaos
 	$(MAKE) chaos CHAOS='--redis $(CHAOS)'
 	$(MAKE) poison
@@ -97,6 +98,10 @@ conformance: $(STAMP)
 long: $(STAMP)
 	$(PYTEST) -m proof
 	EXAMPLES=all $(PYTEST) tests/property
+
+# a million steps of replicas that share a store, of which each one is checked
+model: $(STAMP)
+	$(BIN)/python -m rigs.model $(MODEL)
 
 chaos: $(STAMP)
 	$(BIN)/python -m rigs.chaos $(CHAOS)

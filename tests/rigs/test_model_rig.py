@@ -48,7 +48,7 @@ RULES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_a_rule_that_is_broken_is_found(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(*RULES[rule])  # type: ignore[arg-type]
+    monkeypatch.setattr(*RULES[rule])
     with pytest.raises(Contradiction):
         for seed in range(_WALKS):
             walk(_STEPS, seed)

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.aio import Turn
-from mcp_hub.call import Call, CallHandler, Early, MakeInfo, People, Upstream
+from mcp_hub.call import OF_REST, Call, CallHandler, Early, MakeInfo, People, Upstream
 from mcp_hub.calls.handle import CallHandle, RemoteCall, is_known, remote_call
 from mcp_hub.calls.hub_tools import own_tools
 from mcp_hub.calls.hub_tools.own_tools import OwnTools
@@ -299,7 +299,8 @@ class HubPort:
             raise tasks.missing_tasks()
         if not takes_tasks or rule == "never":
             return otherwise
-        if rule != "auto" and self.durable.has_replicas and not self.durable.is_durable:
+        is_asked = rule != "auto" and not session.id.startswith(OF_REST)  # where its stream may be this hub's alone
+        if is_asked and self.durable.has_replicas and not self.durable.is_durable:
             raise StoreUnavailable("The call has to be a task, and the store does not answer. Try again in a moment.")
         return Early(self.session_rules.task_after if rule == "auto" else 0, is_task=True)
 

@@ -56,7 +56,7 @@ class RestClient:
             after = 0
             while (known := (await self.ask("GET", f"/streams/{stream}")).json())["status"] not in statuses:
                 page = (await self.ask("GET", f"/streams/{stream}/events?after={after}")).json()
-                after = page["cursor"]
+                after = page.get("cursor", after)  # a replica that has been away refuses for a moment
         return known
 
 

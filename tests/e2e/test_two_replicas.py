@@ -222,6 +222,7 @@ async def test_a_replica_that_wakes_up_behind_its_lease_writes_nothing_more_and_
         await b.until(waiting, "failed")
         before = await seen(b, running)
     await until(lambda: cancelled(pair, "paused"))
+    assert (await a.until(running, "failed"))["error"]["code"] == "owner_lost"
     assert await seen(b, running) == await seen(a, running) == before
     async with a.events(f"/streams/{running}/events") as response:
         assert lines((await response.rest()).events)[-1]["data"]["code"] == "owner_lost"

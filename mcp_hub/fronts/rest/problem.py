@@ -17,6 +17,7 @@ from mcp_hub.errors import (
     Rejected,
     RpcError,
     StoreError,
+    StoreUnavailable,
     UnknownEntry,
     UnknownStream,
 )
@@ -152,8 +153,8 @@ def problem_for(error: HubError) -> Problem:
             status = 429 if isinstance(error, TooFast) else 503
             retry = ((b"retry-after", b"%d" % error.retry_after),)
             return Problem(status, "busy", str(error), headers=retry, **(error.data or {}))
-        case HubStopping() | StoreError():
-            code = "store_unavailable" if isinstance(error, StoreError) else "hub_stopped"
+        case HubStopping() | StoreError() | StoreUnavailable():
+            code = "hub_stopped" if isinstance(error, HubStopping) else "store_unavailable"
             reason = error.public if isinstance(error, StoreError) else str(error)
             return Problem(503, code, reason, headers=((b"retry-after", b"%d" % _PATIENCE),))
         case RpcError():

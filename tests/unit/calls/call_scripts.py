@@ -55,7 +55,7 @@ class LoneOwner(CallOwner):
         if self._streams is not None:
             self._streams.begin(record)
 
-    def cancel(self, record: CallRecord, reason: str | None = None) -> None:
+    def stop(self, record: CallRecord, ending: Ending) -> None:
         self.cancelled.append(record)
 
 

@@ -95,7 +95,7 @@ class Owner(LoneOwner):
 
     def __init__(self, world: "World") -> None:
         super().__init__(world.streams)
-        self.cancel = world.cancel  # type: ignore[method-assign]
+        self.stop = world.stop  # type: ignore[method-assign]
 
 
 class World:
@@ -141,12 +141,15 @@ class World:
         self.resumption = Resumption(self.hub, self._housekeeper, clock, close_after)
 
     def cancel(self, record: CallRecord, reason: str | None = None) -> None:
+        self.stop(record, Cancelled(reason))
+
+    def stop(self, record: CallRecord, ending: Ending) -> None:
         if record.stopping is None:
             self.cancelled.append(record)
-            record.stopping = Cancelled(reason)
+            record.stopping = ending
 
             def end() -> None:
-                record.log.append(Cancelled(reason))
+                record.log.append(ending)
 
             call_later(3, end)
 

@@ -68,6 +68,7 @@ async def test_an_append_that_is_under_way_while_its_stream_leaves_is_not_lost(m
     one.log.append(row.id, 1, events(2, 1), Change(5.0), answers.append)
     cast(Any, one.log)._streams.leave_all()  # the server is another
     while not answers:
+        await is_back(one)
         await one.inbox.wait(0.05)
     assert answers == [None] and (await found(one, row)).last == 2
     one.backing.failed(StoreFault("unreachable", "it does not answer"))

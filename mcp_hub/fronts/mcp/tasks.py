@@ -109,17 +109,28 @@ def _for_declared(method: str, answer: Answer) -> Answer:
 
 def task_of(row: StreamInfo, age: float = 0.0) -> TaskState:
     """The members of every task; `age` in seconds. A running call is kept from its end on."""
-    retention = age + row.ttl if row.expires is None else max(row.expires - row.created, row.ttl)
+    retention = _promised(age, row.ttl) if row.expires is None else max(row.expires - row.created, row.ttl)
     message = None if row.has_ended else row.message
     status: Status = "completed" if row.status == "tool_error" else row.status
     return TaskState(
-        id=row.id, status=status, created=row.created, updated=row.updated, kept=retention, message=message
+        id=row.id, status=status, created=row.created, updated=row.updated, kept=retention, message=message, age=age
     )
 
 
+def _promised(age: float, ttl: float) -> float:
+    """Seconds from its creation for which a running call is kept even if it ended now, in steps of half its retention.
+
+    Never more than that, so that nobody comes too late; never less than half the retention ahead.
+    """
+    step = ttl / 2
+    return ttl + (age // step * step if step > 0 else age)
+
+
 def _age(stream: StreamHandle) -> float:
-    """Seconds, by the monotonic clock if the call began here."""
+    """Seconds, until its end, by the monotonic clock if the call began here."""
     row, record = stream.info, stream.record
+    if row.has_ended:
+        return max(row.updated - row.created, 0.0)
     if record is None or row.epoch > 1:
         return max(wall_time() - row.created, 0.0)
     return anyio.current_time() - record.times.started

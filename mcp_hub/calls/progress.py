@@ -35,17 +35,17 @@ _CONTROL: Final = late("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 def last_line(text: str) -> str:
     """The last line with visible text, without escape sequences, at most 200 characters, masked."""
-    text = _UNFINISHED.sub("", _drawn(text[-_HELD:]))
-    return _one_line(_CONTROL.sub("", text).rstrip().rpartition("\n")[2])
+    text = text[-_HELD:].rstrip()
+    line = text.rpartition("\n")[2]
+    if not line.isprintable():  # most are
+        text = _CONTROL.sub("", _UNFINISHED.sub("", _drawn(text)))
+        line = text.rstrip().rpartition("\n")[2]
+    return hide_tail(" ".join(line.split()), _LINE, "…")
 
 
 def _drawn(text: str) -> str:
     """The text as a terminal leaves it: without escape sequences and what a carriage return overwrites."""
     return _OVERWRITTEN.sub("", _ESCAPE.sub("", text.replace("\r\n", "\n")))
-
-
-def _one_line(text: str) -> str:
-    return hide_tail(" ".join(_CONTROL.sub("", text).split()), _LINE, "…")
 
 
 class CallProgress:
@@ -142,7 +142,7 @@ class _PartialText:
         text = _drawn(self._line + text)
         if self._form == "line":
             self._line = text.rpartition("\n")[2][-_BYTES:]
-            message = _one_line(text)
+            message = hide_tail(" ".join(_CONTROL.sub("", text).split()), _LINE, "…")
         else:
             message = _tail(hide_tail(_CONTROL.sub("", text).strip(), _BYTES, "…"))
         if not message:

@@ -33,6 +33,21 @@ _OVERWRITTEN: Final = late(r"^[^\n]*\r(?=[^\n])", re.MULTILINE)
 _CONTROL: Final = late("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 
+def last_line(text: str) -> str:
+    """The last line with visible text, without escape sequences, at most 200 characters, masked."""
+    text = text[-_HELD:].rstrip()
+    line = text.rpartition("\n")[2]
+    if not line.isprintable():  # most are
+        text = _CONTROL.sub("", _UNFINISHED.sub("", _drawn(text)))
+        line = text.rstrip().rpartition("\n")[2]
+    return hide_tail(" ".join(line.split()), _LINE, "…")
+
+
+def _drawn(text: str) -> str:
+    """The text as a terminal leaves it: without escape sequences and what a carriage return overwrites."""
+    return _OVERWRITTEN.sub("", _ESCAPE.sub("", text.replace("\r\n", "\n")))
+
+
 class CallProgress:
     """Makes progress events. `last` is an earlier hub's last one, `spoken` the time of the last one, or the begin.
 
@@ -124,7 +139,7 @@ class _PartialText:
         self.due = math.inf
         unfinished = _UNFINISHED.search(self._text, max(len(self._text) - _LINE, 0))
         text, self._text = (self._text, "") if unfinished is None else (self._text[: unfinished.start()], unfinished[0])
-        text = _OVERWRITTEN.sub("", _ESCAPE.sub("", (self._line + text).replace("\r\n", "\n")))
+        text = _drawn(self._line + text)
         if self._form == "line":
             self._line = text.rpartition("\n")[2][-_BYTES:]
             message = hide_tail(" ".join(_CONTROL.sub("", text).split()), _LINE, "…")

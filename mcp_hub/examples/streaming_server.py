@@ -73,7 +73,8 @@ class _ReadParams(types.RequestParams):
 
     stream: str
     cursor: Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,14})$")] | None = None
-    maxEvents: Annotated[int, Field(ge=1)] = 1000
+    minEvents: Annotated[int, Field(ge=1)] = 1
+    maxEvents: Annotated[int, Field(ge=1)] = 2**53 - 1
     waitMs: Annotated[int, Field(ge=0)] = 0
 
 
@@ -101,6 +102,8 @@ class Streams:
             raise MCPError(types.METHOD_NOT_FOUND, f"Method not found: {EXTENSION}.read")
         if unknown := ", ".join(params.model_extra or {}):  # a misspelt parameter is not ignored
             raise MCPError(types.INVALID_PARAMS, f"unknown parameters: {unknown}", {"code": "invalid_params"})
+        if params.minEvents > params.maxEvents:  # if not, what is there is answered: a server need not gather
+            raise MCPError(types.INVALID_PARAMS, "minEvents is above maxEvents", {"code": "invalid_params"})
         stream, after = self._streams.get(params.stream), int(params.cursor or 0)
         if stream is None:
             raise MCPError(types.INVALID_PARAMS, "Unknown stream", {"code": "unknown_stream"})

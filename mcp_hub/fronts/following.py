@@ -5,6 +5,7 @@ from typing import Final
 import anyio
 
 from mcp_hub.aio import Bell
+from mcp_hub.errors import HubError
 from mcp_hub.hub import StreamHandle
 from mcp_hub.types import CallId
 
@@ -12,6 +13,8 @@ _FEW: Final = 8
 """Events between two looks at how large a page has become."""
 _PAGE_BYTES: Final = 1 << 20
 """Bytes of events in one page, the last one aside."""
+_GATHERING: Final = 0.2
+"""Seconds after the first event of a page for others to come: a busy stream takes five requests a second."""
 _FETCH: Final = 10.0
 """Seconds that events which are there already may take to come from the store."""
 
@@ -61,12 +64,20 @@ class Following:
             return []
         return [entry.line for entry in reader.take_entries(limit)]
 
-    async def page(self, limit: int, seconds: float) -> list[bytes]:
-        """The next events, as many as fit a response."""
+    async def page(self, limit: int, seconds: float, least: int = 1) -> list[bytes]:
+        """The next events, as many as fit a response; waits a moment for `least`. Raises only before the first."""
+        until = anyio.current_time() + seconds
         page = await self.lines(min(limit, _FEW), seconds)
+        until = min(until, anyio.current_time() + _GATHERING)
         size = sum(map(len, page))
-        while page and len(page) < limit and size < _PAGE_BYTES and self.cursor < self._stream.info.last:
-            more = await self.lines(min(limit - len(page), _FEW), 0)
+        while page and len(page) < limit and size < _PAGE_BYTES and not self.closed:
+            is_enough = len(page) >= least
+            if is_enough and self.cursor >= self._stream.info.last:
+                break
+            try:
+                more = await self.lines(min(limit - len(page), _FEW), 0 if is_enough else until - anyio.current_time())
+            except HubError:  # the next request gets it, and this one its events
+                break
             if not more:
                 break
             page += more

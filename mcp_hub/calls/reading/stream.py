@@ -15,10 +15,12 @@ import msgspec
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.log import nobody
+from mcp_hub.calls.progress import last_line
 from mcp_hub.calls.reading.stored import PAGE, done_with, ending_of, event_of
 from mcp_hub.errors import Busy, EventsGone, HubError, InvalidParams, StoreError, UnknownStream
-from mcp_hub.events import CallEvent, Delta, Reset
+from mcp_hub.events import CallEvent, Delta, Progressed, Reset
 from mcp_hub.stores.base import EventPage, Fetched, StreamLog
+from mcp_hub.types import RawJson
 
 _TAIL_EVENTS: Final = 8192
 _TAIL_BYTES: Final = 2 << 20
@@ -28,14 +30,22 @@ _KEPT_BYTES: Final = 64 << 10
 """Without followers: one that comes back is served while the store hangs."""
 
 
-class _PartialContent:
-    """The present attempt's partial content: whether there `is_any`, and its first event."""
+_LOOKED_AT: Final = 1024
+"""Characters, and pieces, of partial text that a last line is looked for in: many lines are short, many pieces long."""
+_PIECES: Final = 32
 
-    __slots__ = ("_first", "is_any")
+
+class _PartialContent:
+    """The present attempt's partial content: whether there `is_any`, its first event, and its unfinished line."""
+
+    __slots__ = ("_block", "_first", "_line", "_message", "is_any")
 
     def __init__(self) -> None:
         self.is_any = False
         self._first = 0
+        self._line = ""
+        self._block: tuple[str, int] | None = None  # of `_line`
+        self._message: RawJson | None = None  # the last one of progress, which heartbeats repeat
 
     def add(self) -> None:
         self.is_any = True
@@ -51,6 +61,46 @@ class _PartialContent:
             return event
         self._first = 0
         return msgspec.structs.replace(event, discard_from=first)
+
+    def newest(self, events: Sequence[CallEvent]) -> str | None:
+        """The last line that these say, in partial text or a progress message; None: nothing."""
+        deltas: list[Delta] = []
+        message: str | None = None
+        is_last = False
+        for event in events:
+            if type(event) is Delta:
+                deltas.append(event)
+                is_last = False
+            elif type(event) is Reset:
+                self._line, self._block = "", None
+                deltas.clear()
+            elif type(event) is Progressed and self._is_news(event):
+                message, is_last = event.message, True
+        line = self._continued(deltas) if deltas else ""
+        spoken = last_line(message) if message and (is_last or not line) else ""
+        return spoken or line or None
+
+    def _is_news(self, event: Progressed) -> bool:
+        message = event.members.get("message") if event.members else None
+        if message is None or event.is_hubs and message == self._message:
+            return False
+        self._message = message
+        return True
+
+    def _continued(self, deltas: list[Delta]) -> str:
+        """The last line after these, of which the last pieces are read."""
+        text, block = "", (deltas[-1].channel, deltas[-1].index)
+        for delta in reversed(deltas[-_PIECES:]):
+            if (delta.channel, delta.index) != block:
+                break
+            text = delta.text + text
+            if "\n" in text.rstrip() or len(text) >= _LOOKED_AT:
+                break
+        else:
+            if block == self._block and len(deltas) <= _PIECES:
+                text = self._line + text
+        self._line, self._block = text[-_LOOKED_AT:], block
+        return last_line(text)
 
 
 class LogWriter(Protocol):

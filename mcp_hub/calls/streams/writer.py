@@ -37,7 +37,7 @@ from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.orphans import Absence
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import Fenced, HubStopping, KeyTaken, StoreError
-from mcp_hub.events import CallEvent, Completed, Delta, Failed, Progressed, Reset, Started
+from mcp_hub.events import CallEvent, Completed, Delta, Failed, Reset, Started
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.shape.stream_events import encoded, is_retryable, timestamp
 from mcp_hub.stores.base import Change, Chunk, EventStore
@@ -311,7 +311,7 @@ class StreamWriter:
             self._status = status
             lines.append(line)
         assert self._status is not None
-        message = _last_message(events) or row.message
+        message = self.stream.content.newest(events) or row.message
         last = row.last + len(events)
         reached: Status = self._status.value
         if events and type(ending := events[-1]) is Completed and self._is_tool_error(ending):
@@ -377,8 +377,3 @@ def _may_repeat(last: CallEvent) -> bool:
 def _slices(reader: Reader) -> Iterator[Sequence[CallEvent]]:
     while reader.has_more:
         yield reader.take(_SLICE)
-
-
-def _last_message(events: list[CallEvent]) -> str | None:
-    progressed = (event.message for event in reversed(events) if type(event) is Progressed)
-    return next((message for message in progressed if message is not None), None)

@@ -3,8 +3,9 @@
 `io.modelcontextprotocol/tasks` (SEP-2663), for modern clients: a task is a call without its request; its id is the
 durable stream's. Committed events give its state, so every hub shows the same.
 
-`dev.mcp-hub/streams.read`: stored events behind a cursor. `{stream, cursor, maxEvents, waitMs}` →
+`dev.mcp-hub/streams.read`: stored events behind a cursor. `{stream, cursor, minEvents, maxEvents, waitMs}` →
 `{events, cursor, truncated, closed}`. `truncated`: earlier events are no longer kept; `closed`: the ending was read.
+A request that waits gathers `minEvents` for a moment, else as many as it takes.
 """
 
 import re
@@ -47,6 +48,7 @@ READ: Final = f"{STREAMS}.read"
 _MOST_EVENTS: Final = 1000
 _MOST_WAIT: Final = 60_000
 """Milliseconds. More of either is not refused, but not granted."""
+_LARGEST: Final = 2**53 - 1
 _CURSOR: Final = re.compile("0|[1-9][0-9]{0,14}")
 """One way only to write each, as in the specification."""
 
@@ -109,17 +111,28 @@ def _for_declared(method: str, answer: Answer) -> Answer:
 
 def task_of(row: StreamInfo, age: float = 0.0) -> TaskState:
     """The members of every task; `age` in seconds. A running call is kept from its end on."""
-    retention = age + row.ttl if row.expires is None else max(row.expires - row.created, row.ttl)
+    retention = _promised(age, row.ttl) if row.expires is None else max(row.expires - row.created, row.ttl)
     message = None if row.has_ended else row.message
     status: Status = "completed" if row.status == "tool_error" else row.status
     return TaskState(
-        id=row.id, status=status, created=row.created, updated=row.updated, kept=retention, message=message
+        id=row.id, status=status, created=row.created, updated=row.updated, kept=retention, message=message, age=age
     )
 
 
+def _promised(age: float, ttl: float) -> float:
+    """Seconds from its creation for which a running call is kept even if it ended now, in steps of half its retention.
+
+    Never more than that, so that nobody comes too late; never less than half the retention ahead.
+    """
+    step = ttl / 2
+    return ttl + (age // step * step if step > 0 else age)
+
+
 def _age(stream: StreamHandle) -> float:
-    """Seconds, by the monotonic clock if the call began here."""
+    """Seconds, until its end, by the monotonic clock if the call began here."""
     row, record = stream.info, stream.record
+    if row.has_ended:
+        return max(row.updated - row.created, 0.0)
     if record is None or row.epoch > 1:
         return max(wall_time() - row.created, 0.0)
     return anyio.current_time() - record.times.started
@@ -200,7 +213,8 @@ def call_of(session: Session, row: StreamInfo) -> Call:
 class _ReadParams(msgspec.Struct, forbid_unknown_fields=True):
     stream: str
     cursor: str | None = None
-    maxEvents: int = _MOST_EVENTS
+    minEvents: int | None = None
+    maxEvents: int = _LARGEST
     waitMs: int = 0
 
     def after(self) -> int:
@@ -209,6 +223,19 @@ class _ReadParams(msgspec.Struct, forbid_unknown_fields=True):
         if not _CURSOR.fullmatch(text):
             raise InvalidParams(f"params.cursor: {hide_head(text, 50)!r} is not a cursor of this stream")
         return int(text)
+
+    @property
+    def most(self) -> int:
+        return min(self.maxEvents, _MOST_EVENTS)
+
+    @property
+    def seconds(self) -> float:
+        return min(self.waitMs, _MOST_WAIT) / 1000
+
+    @property
+    def least(self) -> int:
+        """The events that a request which waits gathers."""
+        return 1 if not self.waitMs else self.most if self.minEvents is None else min(self.minEvents, self.most)
 
 
 _decode = msgspec.json.Decoder(_ReadParams).decode
@@ -235,6 +262,8 @@ def _query(params: RawObject) -> _ReadParams:
         raise InvalidParams(f"{READ}: {problem}") from None
     if query.maxEvents < 1:
         raise InvalidParams("params.maxEvents must be at least 1")
+    if query.minEvents is not None and not 1 <= query.minEvents <= query.maxEvents:
+        raise InvalidParams("params.minEvents must be at least 1, and at most params.maxEvents")
     if query.waitMs < 0:
         raise InvalidParams("params.waitMs must not be negative")
     return query
@@ -250,8 +279,7 @@ async def _read(hub: HubPort, session: Session, query: _ReadParams) -> bytes:
             try:
                 following = Following(stream, after)
                 try:
-                    seconds = min(query.waitMs, _MOST_WAIT) / 1000
-                    lines = await following.page(min(query.maxEvents, _MOST_EVENTS), seconds)
+                    lines = await following.page(query.most, query.seconds, query.least)
                     return _result(session, lines, following, is_truncated)
                 finally:
                     following.close()

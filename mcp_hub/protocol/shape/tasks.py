@@ -21,13 +21,14 @@ ACKNOWLEDGED: Final = b'{"resultType":"complete"}'
 """The answer to `tasks/update` and `tasks/cancel`."""
 
 _POLL: Final = 1000
-"""Milliseconds between two polls: a look costs the hub little, and a person waits for the result."""
+_LONGEST_POLL: Final = 10_000
+"""Milliseconds between two polls of a young and an old task: a tenth of the age, so that a result is hardly late."""
 _LONGEST: Final = 2**53 - 1
 """Milliseconds: the largest integer that every JSON library reads exactly (RFC 8259 §6); a record may say more."""
 
 
 class TaskState(msgspec.Struct, frozen=True):
-    """A task; it can be read for `kept` seconds after its creation."""
+    """A task of this `age`; it can be read for `kept` seconds after its creation."""
 
     id: str
     status: str
@@ -35,6 +36,7 @@ class TaskState(msgspec.Struct, frozen=True):
     updated: float
     kept: float
     message: str | None = None
+    age: float = 0.0
 
     @property
     def members(self) -> JsonObject:
@@ -45,7 +47,7 @@ class TaskState(msgspec.Struct, frozen=True):
             "createdAt": timestamp(self.created),
             "lastUpdatedAt": timestamp(self.updated),
             "ttlMs": max(1, int(min(self.kept * 1000, _LONGEST))),
-            "pollIntervalMs": _POLL,
+            "pollIntervalMs": int(min(max(self.age * 100, _POLL), _LONGEST_POLL)),
         }
         if self.message is not None:
             members["statusMessage"] = self.message

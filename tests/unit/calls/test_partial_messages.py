@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_hub.calls.progress import _PartialText
+from mcp_hub.calls.progress import _PartialText, last_line
 from mcp_hub.calls.reading import transcript
 from mcp_hub.calls.reading.transcript import Transcript
 from mcp_hub.events import Attempt, CallEvent, Delta, InputRequired, Log, Progressed, Reset
@@ -64,6 +64,22 @@ def test_a_message_of_one_line_is_the_newest_line(texts: list[str], messages: li
 )
 def test_any_other_message_is_the_newest_text(texts: list[str], messages: list[str]) -> None:
     assert shown("text", *texts) == messages
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("alpha\nbeta\r\n", "beta"),
+        ("ok\n  a \tb  \n\n", "a b"),
+        ("FAIL\n\x1b[0m", "FAIL"),
+        ("10%\r20%\r", "20%"),
+        ("red \x1b[31mtext\x1b[", "red text"),
+        ("x" * 500, "…" + "x" * 199),
+        ("\x1b[0m \n", ""),
+    ],
+)
+def test_the_last_line_is_what_a_terminal_shows_last(text: str, line: str) -> None:
+    assert last_line(text) == line
 
 
 @pytest.mark.parametrize("form", ["line", "text"])

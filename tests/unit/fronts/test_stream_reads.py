@@ -4,9 +4,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import anyio
 import pytest
 
-from mcp_hub.events import Delta
+from mcp_hub.errors import StoreError
+from mcp_hub.events import Completed, Delta
 from mcp_hub.types import CallId
 from tests.unit.calls.virtual_time import sleep
 from tests.unit.fronts.soft_hub import SoftHub, delta, in_virtual_time
@@ -85,12 +87,85 @@ async def test_without_news_it_waits_as_long_as_the_request_asks(hub: TaskHub) -
     assert sent.result["events"] == [] and sent.result["cursor"] == "2" and not sent.result["closed"]
     waiting = await read(hub, stream, "2", waitMs=7000)
     await hub.running.happens(delta("b", 5))
+    await sleep(0.1)
     assert [event["seq"] for event in waiting.result["events"]] == [3]
     endless = await read(hub, stream, "3", waitMs=10**9)
     await sleep(59)
     assert not endless.is_answered
     await sleep(2)
     assert endless.result["events"] == [], "nobody waits for more than a minute"
+
+
+@on_each_front
+async def test_a_request_that_waits_gathers_for_a_moment(hub: TaskHub) -> None:
+    stream = await started(hub, "a")
+    waiting = await read(hub, stream, "2", waitMs=7000)
+    hub.running.channel.send(delta("b", 5))
+    await sleep(0.15)
+    hub.running.channel.send(delta("c", 6))
+    assert not waiting.is_answered
+    await sleep(0.15)
+    assert [event["seq"] for event in waiting.result["events"]] == [3, 4]
+    present = await read(hub, stream, "2", waitMs=100)
+    assert not present.is_answered, "more may come"
+    await sleep(0.11)
+    assert [event["seq"] for event in present.result["events"]] == [3, 4], "but not after its time"
+    assert (await read(hub, stream, "2")).is_answered
+
+
+@on_each_front
+async def test_events_that_were_gathered_are_given_though_no_more_can_be_read(hub: TaskHub) -> None:
+    stream = await started(hub, "a")
+    waiting = await read(hub, stream, "2", waitMs=7000)
+    hub.running.channel.send(delta("b", 5))
+    await sleep(0.1)
+    (await hub.streams.open("me", stream)).fail(StoreError("gone"))
+    await sleep(0.01)
+    assert [event["seq"] for event in waiting.result["events"]] == [3] and not waiting.result["closed"]
+
+
+@on_each_front
+async def test_it_is_answered_with_as_many_events_as_it_needs_or_the_ending(hub: TaskHub) -> None:
+    stream = await started(hub, "a")
+    for least in (1, 2):
+        assert (await read(hub, stream, "0", minEvents=least, waitMs=7000)).is_answered
+    sent = await read(hub, stream, "0", minEvents=4, maxEvents=4, waitMs=7000)
+    hub.running.channel.send(delta("b", 5))
+    await sleep(0.1)
+    assert not sent.is_answered
+    hub.running.channel.send(delta("c", 6))
+    await sleep(0.05)
+    assert len(sent.result["events"]) == 4
+    last = await read(hub, stream, "4", minEvents=100, waitMs=7000)
+    hub.running.outcome.set_result(Completed(text("done")))
+    await sleep(0.05)
+    assert last.result["closed"] and len(last.result["events"]) == 1
+    assert (await read(hub, stream, "4", minEvents=5000, maxEvents=10**9, waitMs=7000)).is_answered
+
+
+@on_each_front
+async def test_a_busy_stream_takes_five_requests_a_second(hub: TaskHub) -> None:
+    stream = await started(hub)
+
+    async def work() -> None:
+        for number in range(1800):
+            hub.running.channel.send(delta(".", number))
+            await sleep(11 / 1800)
+        hub.running.outcome.set_result(Completed(text("done")))
+
+    requests, numbers, cursor = 0, list[int](), "0"
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(work)
+        is_closed = False
+        while not is_closed:
+            sent = await read(hub, stream, cursor, waitMs=10_000)
+            while not sent.is_answered:
+                await sleep(0.001)
+            requests += 1
+            numbers += (event["seq"] for event in sent.result["events"])
+            cursor, is_closed = sent.result["cursor"], sent.result["closed"]
+    assert numbers == list(range(1, 1803))
+    assert requests <= 60
 
 
 @on_each_front
@@ -129,6 +204,8 @@ async def test_a_foreign_stream_is_as_unknown_as_none(hub: TaskHub) -> None:
         ({"stream": "{}", "cursor": "9" * 16}, "is not a cursor of this stream"),
         ({"stream": "{}", "cursor": "3"}, "cursor 3 is beyond the stream's last event, 2"),
         ({"stream": "{}", "maxEvents": 0}, "params.maxEvents must be at least 1"),
+        ({"stream": "{}", "minEvents": 0}, "params.minEvents must be at least 1"),
+        ({"stream": "{}", "minEvents": 3, "maxEvents": 2}, "at most params.maxEvents"),
         ({"stream": "{}", "waitMs": -1}, "params.waitMs must not be negative"),
         ({"stream": "{}", "waitMs": "1"}, "Expected `int`, got `str`"),
         ({"stream": "{}", "after": 1}, "`after`"),

@@ -4,13 +4,19 @@ import json
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
+from mcp_hub import masking
+from mcp_hub.call import StreamInfo
 from mcp_hub.errors import RpcError
+from mcp_hub.events import Delta, Progressed
+from mcp_hub.fronts.mcp.tasks import task_of
 from mcp_hub.ids import new_call_id
-from mcp_hub.types import Era
+from mcp_hub.types import CallId, Era
 from tests.unit.calls.virtual_time import sleep
 from tests.unit.fronts import task_hub
+from tests.unit.fronts.soft_hub import delta
 from tests.unit.fronts.task_hub import TaskHub, on_each_front, over_http, text
 
 METHODS = ("tasks/get", "tasks/update", "tasks/cancel")
@@ -85,20 +91,78 @@ async def test_a_task_is_kept_for_the_time_that_it_says(hub: TaskHub) -> None:
 
 
 @on_each_front
-async def test_time_that_a_task_is_kept_grows_with_its_age_though_the_clock_jumps(hub: TaskHub) -> None:
+async def test_time_that_a_task_is_kept_stays_the_same_while_it_runs_though_the_clock_jumps(hub: TaskHub) -> None:
     id_ = await hub.task()
-    before = (await hub.get(id_))["ttlMs"]
     for jump in (-400 * 86_400, 400 * 86_400):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("time.time", lambda by=jump, now=time.time: now() + by)
             await sleep(30)
-            after = (await hub.get(id_))["ttlMs"]
-            assert 29_000 <= after - before <= 31_000
-            before = after
+            task = await hub.get(id_)
+            assert (task["ttlMs"], task["pollIntervalMs"] <= 10_000) == (86_400_000, True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("time.time", lambda now=time.time: now() - 400 * 86_400)
         await hub.running.ends()
         assert (await hub.get(id_))["ttlMs"] >= 86_400_000, "never less than it is kept from its end on"
+
+
+@pytest.mark.parametrize(("age", "kept"), [(0, 60), (29.9, 60), (30, 90), (59.9, 90), (60, 120), (3600, 3660)])
+def test_a_running_task_never_promises_more_than_is_kept_if_it_ends_now(age: float, kept: float) -> None:
+    row = StreamInfo(CallId("st_1"), "p", "o", "s", "tools/call", "t", 0, 0, ttl=60)
+    assert task_of(row, age).kept == kept
+    assert age + row.ttl / 2 < kept <= age + row.ttl
+
+
+@pytest.mark.parametrize(
+    ("age", "interval"), [(0, 1000), (9.9, 1000), (10, 1000), (30, 3000), (64.26, 6426), (100, 10_000), (9e9, 10_000)]
+)
+def test_an_older_task_is_asked_for_less_often(age: float, interval: int) -> None:
+    row = StreamInfo(CallId("st_1"), "p", "o", "s", "tools/call", "t", 0, 0)
+    assert task_of(row, age).members["pollIntervalMs"] == interval
+
+
+@on_each_front
+async def test_the_interval_grows_with_the_task_and_not_after_its_end(hub: TaskHub) -> None:
+    id_ = await hub.task("always")
+    intervals = []
+    for pause in (4, 11, 20, 100):
+        await sleep(pause)
+        intervals.append((await hub.get(id_))["pollIntervalMs"])
+    assert intervals[0] == 1000 and 2000 <= intervals[1] < 2200 and 4000 <= intervals[2] < 4300
+    assert intervals[3] == 10_000
+    await hub.running.ends()
+    task = await hub.get(id_)
+    await sleep(50)
+    assert await hub.get(id_) == task
+
+
+@on_each_front
+async def test_a_task_says_the_last_line_of_what_is_newer_partial_text_or_progress(hub: TaskHub) -> None:
+    id_ = await hub.task()
+    for event, said in (
+        (delta("ok test_a\nFAIL test_b\n"), "FAIL test_b"),
+        (delta("ok te"), "ok te"),
+        (delta("st_c"), "ok test_c"),
+        (Progressed(1, None, {"message": msgspec.Raw(b'"one\\nhalf  way\\n"')}), "half way"),
+        (Delta(b'[{"type":"image","data":"","mimeType":"image/png"}]', 1), "half way"),
+        (Progressed(2), "half way"),
+        (delta(f"\x1b[31m{'x' * 500}"), "…" + "x" * 199),
+    ):
+        await hub.running.happens(event)
+        assert (await hub.get(id_))["statusMessage"] == said
+        assert (await hub.streams.store.log.find(CallId(id_))).message == said, "so each replica says it"  # type: ignore[union-attr]
+    await sleep(25)
+    assert (await hub.get(id_))["statusMessage"] == said, "though heartbeats repeat the last progress message"
+
+
+@on_each_front
+async def test_a_task_does_not_say_secrets(hub: TaskHub) -> None:
+    id_ = await hub.task()
+    secret = "s3cret-" + "k" * 250
+    masking.learn([secret])
+    await hub.running.happens(delta(f"the key is {secret[:40]}"), delta(secret[40:]))
+    assert (await hub.get(id_))["statusMessage"] == "the key is ***"
+    await hub.running.says(1, f"{secret} is the key")
+    assert (await hub.get(id_))["statusMessage"] == "*** is the key"
 
 
 @on_each_front

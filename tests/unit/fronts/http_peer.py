@@ -95,7 +95,10 @@ class Owner(LoneOwner):
 
     def __init__(self, world: "World") -> None:
         super().__init__(world.streams)
-        self.cancel = world.cancel  # type: ignore[method-assign]
+        self._world = world
+
+    def stop(self, record: CallRecord, ending: Ending) -> None:
+        self._world.cancel(record, ending.reason if isinstance(ending, Cancelled) else str(ending))
 
 
 class World:

@@ -228,9 +228,10 @@ class HubPort:
             call = resumed
         if call.upstream == OWN:
             return self._call_own(session, call, facts.deadline or 0, to.refusal, info)
-        explain = None
-        if to.entry is not None:
-            explain = partial(explaining, entry=to.entry, arguments=params.get("arguments", b"{}"))
+        if (running := self.durable.timed_out.rejoin(call)) is not None:
+            return CallHandle(running.call, running, self.durable, after=1, early=early)
+        arguments = params.get("arguments", b"{}")
+        explain = None if to.entry is None else partial(explaining, entry=to.entry, arguments=arguments)
         asks = session.era is MODERN and (early is not None or "extensions" in session.capabilities)
         record = self._starter.start(
             call, facts.truncate, reads_only=facts.reads_only, explaining=explain, asks=asks, in_place=in_place,

@@ -67,6 +67,7 @@ class Current(msgspec.Struct):
         return CallRules(
             task=rules.task, orphan=rules.orphan, idempotent=rules.idempotent, pauses=rules.retry.pauses,
             has_chosen=rules.retry.on is not None, keeps_state=is_local,
+            by_session=entry is not None and entry.scope == "session",
         )  # fmt: skip
 
     def client(self, client_name: str | None, chosen: str | None) -> ClientRules:

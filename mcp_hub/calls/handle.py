@@ -268,8 +268,12 @@ class CallHandle(msgspec.Struct, gc=False):
     def answer(self, key: str, outcome: RawJson | RpcError) -> bool:
         return self.record.questions.answer(key, outcome)
 
-    def cancel(self, reason: str | None = None) -> None:
+    def cancel(self, reason: str | None = None, *, is_clients: bool = False) -> bool:
+        """Ends the call. Whether it continues nevertheless, as it may if the `reason` is its client's: a time-out."""
+        if is_clients:
+            return self.streams.timed_out.give_up(self.record, reason)
         self.record.cancel(reason)
+        return False
 
     async def begin_stream(self, key: str | None = None, digest: str = "") -> StreamHandle:
         """Makes a new call durable and detaches it; returns once stored, perhaps with another hub's stream of that key.

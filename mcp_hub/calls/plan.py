@@ -27,7 +27,8 @@ class CallRules(msgspec.Struct, frozen=True):
     `orphan`: a call without client is cancelled, finished, or continued for so many seconds; None: as suits the tool.
     `idempotent`: equal calls may be joined and retried, by configuration, not by the tool's claim. `pauses`: seconds
     before the second and each further attempt, by class of failure; `has_chosen`: the classes were listed, `lost` for
-    any call, `timeout` for safe ones. `keeps_state`: a `requestState` needs its present process.
+    any call, `timeout` for safe ones. `keeps_state`: a `requestState` needs its present process. `by_session`: each
+    session has a process.
     """
 
     task: Literal["auto", "always", "required", "never"] = "auto"
@@ -36,6 +37,7 @@ class CallRules(msgspec.Struct, frozen=True):
     pauses: Mapping[RetryClass, tuple[float, ...]] = _PAUSES
     has_chosen: bool = False
     keeps_state: bool = False
+    by_session: bool = False
 
 
 class StreamLimits(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ import msgspec
 
 from mcp_hub.events import Delta, Progressed
 from mcp_hub.globs import late
-from mcp_hub.masking import hide_tail
+from mcp_hub.masking import hide_head, hide_tail
 from mcp_hub.protocol.progress import ProgressGuard
 from mcp_hub.types import PartialForm
 
@@ -17,7 +17,7 @@ _EVERY: Final = 0.1
 _HEARTBEAT: Final = 10.0
 """Seconds without progress before a heartbeat."""
 _LINE: Final = 200
-"""Characters of a `line` message."""
+"""Characters of a `line` message, and of a heartbeat's words."""
 _BYTES: Final = 1024
 """Bytes of a `text` message, in UTF-8."""
 _HELD: Final = 8 * _BYTES
@@ -49,23 +49,29 @@ def _drawn(text: str) -> str:
 
 
 class CallProgress:
-    """Makes progress events. `last` is an earlier hub's last one, `spoken` the time of the last one, or the begin.
+    """Makes progress events. `last` is an earlier hub's last one; `began`: when the call began at this hub, in seconds.
 
-    Partial content needs a `form`, and stops once the server sends messages.
+    Partial content needs a `form`, and stops once the server sends messages. With a `form`, a heartbeat without a new
+    message since the one before has words of the hub's: the time, and the last message.
     """
 
-    __slots__ = ("_guard", "_spoken", "_text")
+    __slots__ = ("_began", "_guard", "_has_words", "_is_new", "_is_taken_up", "_latest", "_spoken", "_text")
 
-    def __init__(self, form: PartialForm | None, last: Progressed | None, spoken: float) -> None:
+    def __init__(self, form: PartialForm | None, last: Progressed | None, began: float, *, is_taken_up: bool) -> None:
         self._guard = ProgressGuard(last)
         self._text = None if form is None else _PartialText(form)
-        self._spoken = spoken
+        self._has_words = form is not None
+        self._latest = None if last is None or last.is_hubs else last  # has the last message that no heartbeat made
+        self._is_new = False  # whether it came after the last heartbeat
+        self._is_taken_up = is_taken_up
+        self._began = self._spoken = began
 
     def admit(self, event: Progressed, at: float) -> Progressed | None:
         """The server's event, raised slightly if not above the last; None if unusable."""
         admitted = self._guard.admit(event)
         if admitted is not None:
             self._spoken = at
+            self._note(admitted)
         return admitted
 
     @property
@@ -82,13 +88,15 @@ class CallProgress:
         """Forgets the partial content of a failed attempt. Values go on rising."""
         if self._text is not None:
             self._text.clear()
+        self._latest, self._is_new = None, False
 
     def beat(self, now: float) -> Progressed | None:
         """The newest partial content or a heartbeat, if due."""
         message = self._message(now)
         is_silent = message is None and now >= self._spoken + _HEARTBEAT
         if is_silent:
-            message = self._guard.between()
+            message = self._guard.between(self._words(now))
+            self._is_new = False
         if is_silent or message is not None:
             self._spoken = now
         return message
@@ -99,8 +107,26 @@ class CallProgress:
         if self._guard.has_messages:
             self._text = None
             return None
-        message = self._text.take(now)
-        return None if message is None else self._guard.between(message)
+        text = self._text.take(now)
+        message = None if text is None else self._guard.between(text)
+        if message is not None:
+            self._note(message)
+        return message
+
+    def _note(self, event: Progressed) -> None:
+        if event.members and "message" in event.members:
+            self._latest, self._is_new = event, True
+
+    def _words(self, at: float) -> msgspec.Raw | None:
+        """The encoded message of a heartbeat; None: it repeats the last one."""
+        if not self._has_words or self._is_new:
+            return None
+        words = "still running" if self._is_taken_up else f"running {at - self._began:.0f} s"
+        if self._latest is not None and (last := _one_line(hide_head(self._latest.message or "", _HELD))):
+            words = hide_head(f"{words}; last: {last}", _LINE, "…")
+        elif not self._is_taken_up:
+            words += ", no output yet"
+        return msgspec.Raw(msgspec.json.encode(words))
 
 
 class _PartialText:
@@ -142,13 +168,17 @@ class _PartialText:
         text = _drawn(self._line + text)
         if self._form == "line":
             self._line = text.rpartition("\n")[2][-_BYTES:]
-            message = hide_tail(" ".join(_CONTROL.sub("", text).split()), _LINE, "…")
+            message = hide_tail(_one_line(text), _LINE, "…")
         else:
             message = _tail(hide_tail(_CONTROL.sub("", text).strip(), _BYTES, "…"))
         if not message:
             return None
         self._sent_at = now
         return msgspec.Raw(msgspec.json.encode(message))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(_CONTROL.sub("", _ESCAPE.sub("", text)).split())
 
 
 def _tail(text: str) -> str:

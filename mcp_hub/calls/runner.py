@@ -123,8 +123,9 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
     def _progress(self) -> CallProgress:
         if self._made_progress is None:
             times = self.times
-            spoken = times.started if times.began is None else times.began
-            self._made_progress = CallProgress(self.call.partials, self.plan.progressed, spoken)
+            began = times.started if times.began is None else times.began
+            is_taken_up = self.plan.resumption is not None
+            self._made_progress = CallProgress(self.call.partials, self.plan.progressed, began, is_taken_up=is_taken_up)
         return self._made_progress
 
     def continuable(self, state: RawJson | None) -> None:

@@ -23,6 +23,13 @@ SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
 _PART_BEGINS: Final = re.compile("[/#]")
 _LONGEST: Final = 2048
 """Characters of a URI whose wholes are looked for; bounds the work of one notification."""
+_TIMEOUT: Final = re.compile(
+    r"(?:\w*Error: )?(?:MCP error -32001: )?(?:request timed out|request timeout|timed out(?: after [-+.\de]+ ?s)?"
+    r"|(?:the operation|signal) timed out\.?|the operation was aborted due to timeout)",
+    re.IGNORECASE,
+)
+_LONGEST_TIMEOUT: Final = 100
+"""Characters of a reason that may be one."""
 
 
 @final
@@ -47,6 +54,11 @@ def list_changed(kind: Kind) -> str:
 
 def given_reason(params: RawObject) -> str | None:
     return read_as(params.get("reason", b"null"), str)
+
+
+def names_timeout(reason: str | None) -> bool:
+    """Whether a client cancels since its time for the request is over, in the words of an SDK (docs/timeouts.md)."""
+    return reason is not None and len(reason) <= _LONGEST_TIMEOUT and _TIMEOUT.fullmatch(reason) is not None
 
 
 def covering(uri: str) -> Iterator[str]:

@@ -1,23 +1,29 @@
 """Durable streams for fronts: all (`StreamPort`), one (`StreamHandle`). Foreign streams look absent."""
 
 from collections.abc import Callable, Container, Mapping
+from hashlib import sha256
 from typing import Final
 
+import msgspec
 from anyio import move_on_after
 
 from mcp_hub.aio import call_later
 from mcp_hub.call import Call, StreamInfo
 from mcp_hub.calls.plan import CallRules
-from mcp_hub.calls.reading.stored import PAGE, asked_last, fetched, open_questions, own_name
+from mcp_hub.calls.reading.stored import PAGE, asked_last, exported_name, fetched, open_questions, own_name
 from mcp_hub.calls.reading.stream import Stream, StreamReader
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.orphans import patience
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.calls.streams.writer import StreamWriter
 from mcp_hub.errors import Busy, KeyTaken, Rejected, RpcError, StoreError, UnknownStream
-from mcp_hub.events import InputRequired
+from mcp_hub.events import InputRequired, cancelled_by_client
+from mcp_hub.logs import get_logger
+from mcp_hub.protocol.notifications import names_timeout
 from mcp_hub.stores.base import NO_ANSWER
 from mcp_hub.types import OWN, CallId, RawJson
+
+log = get_logger(__name__)
 
 _LOOK: Final = 0.1
 """Seconds between looks."""
@@ -123,6 +129,65 @@ class StreamHandle:
         return self._port.table.owned(self.id)
 
 
+class _TimedOutCalls:
+    """Calls that clients have cancelled since their time was over, and that equal calls may join."""
+
+    def __init__(self, table: StreamTable, rules: Callable[[Call], CallRules]) -> None:
+        self._table = table
+        self._rules = rules
+        self._running: dict[bytes, CallId] = {}  # by `_likeness`; those that have ended stay until the next one
+
+    def give_up(self, record: CallRecord, reason: str | None) -> bool:
+        """The client cancels its call, for a `reason` of its own. Whether the call continues.
+
+        It does after a time-out, for its `orphan` time, if an equal call may join it and the limit of detached calls
+        admits it.
+        """
+        if names_timeout(reason) and self._can_rejoin(record):
+            call = record.call
+            try:
+                writer = self._table.detach(record)
+            except Busy as busy:
+                log.info("timeout_not_outlived", call_id=call.id, reason=str(busy))
+            else:
+                policy, is_read_only = self._rules(call).orphan, record.plan.is_read_only(call)
+                writer.orphan(patience(policy, is_detached=False, is_read_only=is_read_only))
+                running = {key: id_ for key, id_ in self._running.items() if self._table.owned(id_) is not None}
+                self._running = {**running, self._likeness(call): call.id}
+                return True
+        record.cancel(cancelled_by_client(reason))
+        return False
+
+    def rejoin(self, call: Call) -> CallRecord | None:
+        """The equal call that a time-out has left, if it runs here; the caller is its client from now on."""
+        is_new = call.input_responses is None and call.request_state is None
+        if not self._running or not is_new or call.is_program or call.method != "tools/call":
+            return None
+        id_ = self._running.pop(self._likeness(call), None)
+        writer = None if id_ is None else self._table.owned(id_)
+        if writer is None or writer.record.stopping is not None or writer.record.log.ended:
+            return None
+        writer.absence.end()
+        return writer.record
+
+    def _can_rejoin(self, record: CallRecord) -> bool:
+        call, writer = record.call, self._table.owned(record.call.id)
+        if call.method != "tools/call" or call.upstream == OWN or call.is_program or writer is None:
+            return False
+        if record.stopping is not None or record.log.ended:
+            return False
+        rules = self._rules(call)
+        return rules.orphan != "cancel" and (rules.idempotent or record.plan.is_read_only(call))
+
+    def _likeness(self, call: Call) -> bytes:
+        """A digest of what equal calls have in common: also all of their client that their events depend on."""
+        session = call.session if self._rules(call).by_session else ""
+        client = call.client_name, call.capabilities, call.directory, call.version, session
+        form = call.era.value, call.result_tokens, call.partials, call.wants_progress, call.takes_events, call.must_read
+        tool = call.upstream, exported_name(call), call.params
+        return sha256(msgspec.json.encode((call.principal, client, form, tool), order="sorted")).digest()
+
+
 class StreamPort:
     """Streams of all principals. A profile's callers see its servers' streams and the hub's."""
 
@@ -135,6 +200,7 @@ class StreamPort:
         self.table = table
         self.tool_rules = rules
         self._servers = servers
+        self.timed_out = _TimedOutCalls(table, self.rules)
 
     @property
     def is_durable(self) -> bool:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from mcp_hub.aio import Bell
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Busy, RpcError, StoreError
-from mcp_hub.events import BY_CLIENT, cancelled_by_client
+from mcp_hub.events import BY_CLIENT
 from mcp_hub.fronts import limits
 from mcp_hub.fronts.http.admission import Rate
 from mcp_hub.fronts.http.body import accepts
@@ -291,8 +291,7 @@ class HandshakeHttp:
         params = raw_object(request.message.params) or {}
         raw = params.get("requestId")
         if raw is not None:
-            reason = cancelled_by_client(given_reason(params))
-            await self._resumption.cancel(client, id_key(bytes(raw)), reason)
+            await self._resumption.cancel(client, id_key(bytes(raw)), given_reason(params))
 
     async def get(self, http: HttpExchange) -> None:
         """The session's stream; with `Last-Event-ID`, the rest of a request's stream. A newer one replaces it."""
@@ -344,7 +343,7 @@ class HandshakeHttp:
         """Ends the session, its stream and its calls."""
         client = await self._client(http)
         await self._resumption.sessions.drop(client.stored)
-        await self._resumption.cancel_all(client, BY_CLIENT)
+        await self._resumption.cancel_all(client)
         if self._clients.get(client.session.id) is client:
             self._sessions.remove(client.session)
             self._end(client.session)

@@ -31,6 +31,7 @@ from mcp_hub import aio
 from mcp_hub.aio import Bell
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, EventsGone, InvalidParams, RpcError, StoreError, UnknownStream
+from mcp_hub.events import BY_CLIENT, cancelled_by_client
 from mcp_hub.fronts.http.replay import Origin, StreamReplay, cancel_stored
 from mcp_hub.fronts.http.request import CallWriter, Housekeeper, HttpRequest, QuickWait
 from mcp_hub.fronts.http.response import HttpError, HttpResponse, respond
@@ -65,7 +66,7 @@ class ClientCalls(msgspec.Struct, eq=False):
     """One session's calls by request id, and its questions.
 
     A call that starts is None in `requests`, one without messages a `CallHandle`. `withdrawals`: of calls that ended
-    meanwhile; `answers`: for remote calls.
+    meanwhile; `answers`: for remote calls; `let_go`: calls that a time-out has left.
     """
 
     stored: StoredSession
@@ -75,6 +76,7 @@ class ClientCalls(msgspec.Struct, eq=False):
     answers: deque[tuple[CallId, str, RawJson | RpcError]] = msgspec.field(
         default_factory=lambda: deque(maxlen=_MOST_ANSWERS)
     )
+    let_go: deque[CallId] = msgspec.field(default_factory=lambda: deque(maxlen=_MOST_WITHDRAWN))
     is_closed: bool = False
 
     @property
@@ -104,6 +106,7 @@ class _ClientStream(msgspec.Struct, eq=False):
     cursor: int = 0
     has_cursor: bool = False
     resuming: int = 0
+    is_let_go: bool = False
     lock: anyio.Lock | None = None
 
     @property
@@ -208,6 +211,8 @@ class Resumption:
         row = handle.info
         if row.session != client.session.id or cursor.seq > row.last:
             raise UnknownStream
+        if row.id in client.let_go and row.id not in self._streams:
+            raise UnknownStream
         stream = client.requests.get(Origin.stored(row).key)
         if isinstance(stream, _ClientStream) and stream.id == row.id and stream.writer and not stream.has_cursor:
             raise UnknownStream
@@ -290,7 +295,7 @@ class Resumption:
             self._orphan(stream, is_polling=is_polling)
 
     def _orphan(self, stream: _ClientStream, *, is_polling: bool = False) -> None:
-        if stream.has_ended or stream.is_remote or stream.responder.detached:
+        if stream.has_ended or stream.is_remote or stream.responder.detached or stream.is_let_go:
             self._release(stream)
             return
         stream.responder.call.leave(_RETURN if is_polling else None)
@@ -329,22 +334,32 @@ class Resumption:
 
     # -- cancellation, answers, the end of a session ------------------------------------------------------------------
 
-    async def cancel(self, client: ClientCalls, key: int | str, reason: str) -> None:
-        """Cancels a request's call at any hub."""
+    async def cancel(self, client: ClientCalls, key: int | str, reason: str | None = None) -> None:
+        """Cancels a request's call at any hub, for a `reason` of the client's. After a time-out it may continue."""
         request = client.requests.get(key)
         if isinstance(request, CallHandle):
-            request.cancel(reason)
+            request.cancel(reason, is_clients=True)
         elif request is not None and not request.is_remote:
-            request.responder.call.cancel(reason)
+            if request.responder.call.cancel(reason, is_clients=True):
+                self._let_go(request)
         elif request is not None or (self._may_be_remote(client) and key not in client.requests):
-            await cancel_stored(self._hub, client.session, reason, key)
+            await cancel_stored(self._hub, client.session, cancelled_by_client(reason), key)
 
-    async def cancel_all(self, client: ClientCalls, reason: str) -> None:
+    def _let_go(self, stream: _ClientStream) -> None:
+        """Ends the response to a request whose call continues for an equal one; nothing comes back to it."""
+        stream.is_let_go = True
+        stream.client.let_go.append(stream.id)
+        if stream.writer is None:
+            self._release(stream)
+        else:
+            stream.writer.stop()
+
+    async def cancel_all(self, client: ClientCalls) -> None:
         """Cancels the session's calls at any hub."""
         for key in list(client.requests):
-            await self.cancel(client, key, reason)
+            await self.cancel(client, key)
         if self._may_be_remote(client):
-            await cancel_stored(self._hub, client.session, reason)
+            await cancel_stored(self._hub, client.session, BY_CLIENT)
 
     def cancel_local(self, client: ClientCalls, reason: str) -> None:
         """Cancels the session's calls at this hub."""

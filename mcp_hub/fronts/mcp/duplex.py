@@ -9,7 +9,6 @@ import anyio
 import msgspec
 
 from mcp_hub.errors import Busy, HubStopping, RpcError
-from mcp_hub.events import cancelled_by_client
 from mcp_hub.fronts import limits
 from mcp_hub.fronts.mcp.binding import Binding, Deferred, uninitialized
 from mcp_hub.fronts.mcp.bonds import ClientBond
@@ -296,7 +295,7 @@ class Duplex:
             followed.close()
             for frame in followed.withdrawn():
                 self._wire.send(frame)
-            followed.call.cancel(cancelled_by_client(given_reason(params)))
+            followed.call.cancel(given_reason(params), is_clients=True)
         elif followed is not None:
             followed.cancel()
 

@@ -32,10 +32,9 @@ def new_call(principal: str = "p", method: str = "tools/call") -> Call:
 
 
 class LoneOwner(CallOwner):
-    """The owner of calls without a registry; `cancelled` are those that were to be cancelled."""
+    """The owner of calls without a registry."""
 
     def __init__(self, streams: StreamTable | None = None) -> None:
-        self.cancelled: list[CallRecord] = []
         self._streams = streams
         self._records: list[CallRecord] = []
 
@@ -54,9 +53,6 @@ class LoneOwner(CallOwner):
     def becomes_durable(self, record: CallRecord) -> None:
         if self._streams is not None:
             self._streams.begin(record)
-
-    def stop(self, record: CallRecord, ending: Ending) -> None:
-        self.cancelled.append(record)
 
 
 def handle_of(

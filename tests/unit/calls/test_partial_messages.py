@@ -13,7 +13,7 @@ from mcp_hub.calls.reading.transcript import Transcript
 from mcp_hub.events import Attempt, CallEvent, Delta, InputRequired, Log, Progressed, Reset
 from mcp_hub.masking import learn, visible
 from mcp_hub.types import PartialForm
-from tests.unit.calls.durable_hub import DurableCall, DurableHub
+from tests.unit.calls.durable_hub import HOW, DurableCall, DurableHub, Pair, settle
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
 
 
@@ -178,6 +178,79 @@ async def test_who_is_not_to_have_messages_has_none() -> None:
     call.says(delta("a"))
     await sleep(1)
     assert messages(said(call)) == []
+
+
+@virtual
+async def test_heartbeats_of_a_call_without_any_output_say_how_long_it_runs() -> None:
+    call = calling(DurableHub())
+    await sleep(20.5)
+    assert messages(said(call)) == ["running 10 s, no output yet", "running 20 s, no output yet"]
+
+
+@virtual
+async def test_a_heartbeat_repeats_a_message_once_and_then_names_it_as_the_last_one() -> None:
+    call = calling(DurableHub())
+    await sleep(1)
+    call.says(Progressed(3, 10, message("compiling\n\x1b[1mcore\x1b[0m")))
+    await sleep(30.5)
+    own, *beats = (event for event in said(call) if isinstance(event, Progressed))
+    assert own == Progressed(3, 10, message("compiling\n\x1b[1mcore\x1b[0m")), "as the server sent it"
+    assert [beat.message for beat in beats] == [
+        own.message,
+        "running 21 s; last: compiling core",
+        "running 31 s; last: compiling core",
+    ]
+    assert all(beat.is_hubs and beat.server_value == 3 and beat.total == 10 for beat in beats)
+    call.says(Progressed(4, 10, message("linking")))
+    await sleep(10.5)
+    assert messages(said(call))[-2:] == ["linking", "linking"]
+
+
+@virtual
+async def test_the_words_of_a_heartbeat_are_one_line_of_at_most_200_characters() -> None:
+    call = calling(DurableHub())
+    call.says(Progressed(1, None, message("x\n" * 5000)))
+    await sleep(20.5)
+    words = messages(said(call))[-1]
+    assert words is not None and words.startswith("running 20 s; last: x x") and words.endswith("…")
+    assert len(words) == 200 and "\n" not in words
+
+
+@virtual
+async def test_partial_content_counts_as_the_last_message_until_its_attempt_fails() -> None:
+    call = calling(DurableHub())
+    call.says(delta("FAIL a\n"))
+    await sleep(20.5)
+    assert messages(said(call)) == ["FAIL a", "FAIL a", "running 20 s; last: FAIL a"]
+    call.says(Attempt(2, "lost", 0.5))
+    await sleep(10.5)
+    assert messages(said(call))[-1] == "running 30 s, no output yet"
+
+
+@virtual
+async def test_who_is_not_to_have_messages_gets_heartbeats_without_words() -> None:
+    call = calling(DurableHub(), partials=None)
+    await sleep(10.5)
+    call.says(Progressed(1, None, message("own")))
+    await sleep(20.5)
+    assert messages(said(call)) == [None, "own", "own", "own"]
+
+
+@virtual
+async def test_a_call_that_another_hub_continues_does_not_say_since_when_it_runs() -> None:
+    pair = Pair(takes_up=True)
+    call = calling(pair.one)
+    call.record.continuable(HOW)
+    await sleep(20.5)
+    await pair.one.dies()
+    await settle(lambda: bool(pair.two.taken_up))
+    await sleep(20.5)
+    (taken,) = pair.two.taken_up
+    assert set(messages(said(taken))) == {"still running"}
+    taken.says(Progressed(1, None, message("own")))
+    await sleep(20.5)
+    assert messages(said(taken))[-1] == "still running; last: own"
+    taken.ends()
 
 
 @virtual

@@ -95,7 +95,7 @@ async def test_a_call_of_another_hub_is_followed_asked_about_and_cancelled_throu
     await call.asks()
     await sleep(1)
     assert len(resumed.questions) == 2 and resumed.questions[1]["id"] != question["id"]
-    await beside.resumption.cancel(client, 7, BY_CLIENT)
+    await beside.resumption.cancel(client, 7)
     (message,) = [each for each in await call.world.store.inbox.take() if each.kind != "touch"]
     assert (message.kind, message.body) == ("cancel", BY_CLIENT.encode())
     call.world.streams._take(message)
@@ -147,11 +147,11 @@ async def test_a_client_need_not_follow_a_call_to_cancel_it_at_another_hub() -> 
         return [message.stream for message in await world.store.inbox.take() if message.kind == "cancel"]
 
     for key in ("7", 9, 10):
-        await beside.resumption.cancel(client, key, BY_CLIENT)
+        await beside.resumption.cancel(client, key)
     assert await cancelled() == []
-    await beside.resumption.cancel(client, 7, BY_CLIENT)
+    await beside.resumption.cancel(client, 7)
     assert await cancelled() == [calls[0].record.call.id]
-    await beside.resumption.cancel_all(client, BY_CLIENT)
+    await beside.resumption.cancel_all(client)
     assert set(await cancelled()) == {call.record.call.id for call in calls}
 
 
@@ -169,9 +169,9 @@ async def test_what_a_session_runs_is_looked_for_only_if_it_was_elsewhere() -> N
         return []
 
     world.store.log.rows = rows  # type: ignore[method-assign]
-    await world.resumption.cancel(client, 8, BY_CLIENT)
-    await world.resumption.cancel_all(client, BY_CLIENT)
+    await world.resumption.cancel(client, 8)
+    await world.resumption.cancel_all(client)
     assert looked == [] and world.cancelled == [call.record]
     again = await accepted_again(world.beside())
-    await world.resumption.cancel_all(again, BY_CLIENT)
+    await world.resumption.cancel_all(again)
     assert looked == ["local"]

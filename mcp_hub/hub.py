@@ -227,14 +227,14 @@ class HubPort:
                 return resumed
             call = resumed
         if call.upstream == OWN:
-            return self._call_own(session, call, facts.deadline or 0, to.refusal, info)
+            return self._call_own(session, call, facts.deadline, to.refusal, info)
         explain = None
         if to.entry is not None:
             explain = partial(explaining, entry=to.entry, arguments=params.get("arguments", b"{}"))
         asks = session.era is MODERN and (early is not None or "extensions" in session.capabilities)
         record = self._starter.start(
             call, facts.truncate, reads_only=facts.reads_only, explaining=explain, asks=asks, in_place=in_place,
-            info=info,
+            info=info or session.marks,
         )  # fmt: skip
         return CallHandle(call, record, self.durable, early=early)
 
@@ -254,7 +254,7 @@ class HubPort:
         return replace(call, input_responses=responses, request_state=upstream_state)
 
     def _call_own(
-        self, session: Session, call: Call, deadline: float, refused: RpcError | None, info: MakeInfo | None
+        self, session: Session, call: Call, deadline: float | None, refused: RpcError | None, info: MakeInfo | None
     ) -> CallHandle:
         handler, limits = self._own_handler(session, call, deadline, refused)
         truncate = self._starter.truncation(None) if own_name(call) == texts.FIND else None
@@ -262,7 +262,7 @@ class HubPort:
         return CallHandle(call, record, self.durable)
 
     def _own_handler(
-        self, session: Session, call: Call, deadline: float, refused: RpcError | None
+        self, session: Session, call: Call, deadline: float | None, refused: RpcError | None
     ) -> tuple[CallHandler, TimeLimits]:
         if refused is not None:
             return refusing(refused), _SHORT
@@ -273,7 +273,7 @@ class HubPort:
                 return self._long_results.handler(self._most_tokens(session)), _SHORT
             case _:
                 exported = partial(self.exported, session)
-                handler = self._own_tools.handler(deadline, session.caller.profile, exported)
+                handler = self._own_tools.handler(deadline, session.caller.profile, exported, session.origin)
                 return handler, own_tools.limits(deadline)
 
     async def _finding(self, session: Session) -> ToolFinder:
@@ -357,6 +357,7 @@ class HubPort:
     def end(self, session: Session) -> None:
         """Ends the session and its subscriptions. Idempotent."""
         self.subscriptions.clear(session)
+        self.durable.connected.discard(session.id)
         for upstream in self._upstreams.values() if session.era is HANDSHAKE else ():
             upstream.session_ended(session.id)
 

@@ -135,6 +135,8 @@ class StreamPort:
         self.table = table
         self.tool_rules = rules
         self._servers = servers
+        self.connected: set[str] = set()
+        """Sessions of stdio clients, while those are there."""
 
     @property
     def is_durable(self) -> bool:

@@ -23,6 +23,8 @@ from mcp_hub.types import (
     UpstreamStatus,
 )
 
+LOCAL_PRINCIPAL: Final = "local"
+"""The principal of all clients without a token."""
 OF_REST: Final = "rest#"
 """Begins the sessions of REST requests."""
 
@@ -280,7 +282,7 @@ class Upstream(Protocol):
         """Removes a reference; the last one unsubscribes at the source."""
 
 
-MakeInfo = Callable[[Call], bytes]
+MakeInfo = Callable[[Call], bytes | None]
 """Makes a front's part of the durable stream (`StreamInfo.info`)."""
 
 

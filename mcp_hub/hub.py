@@ -227,7 +227,7 @@ class HubPort:
                 return resumed
             call = resumed
         if call.upstream == OWN:
-            return self._call_own(session, call, facts.deadline or 0, to.refusal, info)
+            return self._call_own(session, call, facts.deadline, to.refusal, info)
         if (running := self.durable.timed_out.rejoin(call)) is not None:
             return CallHandle(running.call, running, self.durable, after=1, early=early)
         arguments = params.get("arguments", b"{}")
@@ -235,7 +235,7 @@ class HubPort:
         asks = session.era is MODERN and (early is not None or "extensions" in session.capabilities)
         record = self._starter.start(
             call, facts.truncate, reads_only=facts.reads_only, explaining=explain, asks=asks, in_place=in_place,
-            info=info,
+            info=info or session.marks,
         )  # fmt: skip
         return CallHandle(call, record, self.durable, early=early)
 
@@ -255,7 +255,7 @@ class HubPort:
         return replace(call, input_responses=responses, request_state=upstream_state)
 
     def _call_own(
-        self, session: Session, call: Call, deadline: float, refused: RpcError | None, info: MakeInfo | None
+        self, session: Session, call: Call, deadline: float | None, refused: RpcError | None, info: MakeInfo | None
     ) -> CallHandle:
         handler, limits = self._own_handler(session, call, deadline, refused)
         truncate = self._starter.truncation(None) if own_name(call) == texts.FIND else None
@@ -263,7 +263,7 @@ class HubPort:
         return CallHandle(call, record, self.durable)
 
     def _own_handler(
-        self, session: Session, call: Call, deadline: float, refused: RpcError | None
+        self, session: Session, call: Call, deadline: float | None, refused: RpcError | None
     ) -> tuple[CallHandler, TimeLimits]:
         if refused is not None:
             return refusing(refused), _SHORT
@@ -274,7 +274,7 @@ class HubPort:
                 return self._long_results.handler(self._most_tokens(session)), _SHORT
             case _:
                 exported = partial(self.exported, session)
-                handler = self._own_tools.handler(deadline, session.caller.profile, exported)
+                handler = self._own_tools.handler(deadline, session.caller.profile, exported, session.origin)
                 return handler, own_tools.limits(deadline)
 
     async def _finding(self, session: Session) -> ToolFinder:
@@ -291,9 +291,7 @@ class HubPort:
         return self.views.facts(session).result_tokens or _MOST_TOKENS
 
     def _early(self, session: Session, to: Route, otherwise: Early | None) -> Early | None:
-        """The early answer, or None. Raises -32021 if the client cannot take a required task, `StoreUnavailable` if a
-        task cannot begin.
-        """
+        """The early answer, or None. Raises -32021 and `StoreUnavailable` as `call`."""
         rule = self.durable.tool_rules(to.server, msgspec.json.decode(to.params["name"], type=str)).task
         takes_tasks = extensions.declares(session.capabilities, session.era, extensions.TASKS)
         if rule == "required" and not takes_tasks:
@@ -359,6 +357,7 @@ class HubPort:
     def end(self, session: Session) -> None:
         """Ends the session and its subscriptions. Idempotent."""
         self.subscriptions.clear(session)
+        self.durable.connected.discard(session.id)
         for upstream in self._upstreams.values() if session.era is HANDSHAKE else ():
             upstream.session_ended(session.id)
 

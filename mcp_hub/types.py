@@ -109,8 +109,8 @@ class ClientKind(msgspec.Struct, frozen=True, eq=False):
 
     `expose` and `max_result_tokens` None: the profile decides. `max_tools` None: any number. `defers_tools`: its model
     sees definitions on demand. `max_result_tokens` 0: no cut. After `soft_deadline` seconds a call is answered with its
-    output so far. `hub_tools` are definitions of the hub's own. `first_list_wait` is in seconds from the hub's start,
-    `result_gap` between last progress and result.
+    output so far. `hub_tools` are definitions of the hub's own about calls. `first_list_wait` is in seconds from the
+    hub's start, `result_gap` between last progress and result.
     """
 
     expose: Literal["auto"] | Mode | None = None

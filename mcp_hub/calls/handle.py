@@ -89,7 +89,7 @@ class _TaskAnswer(_EarlyAnswer):
 
 
 class _OutputSoFar(_EarlyAnswer):
-    """Output and questions so far; `hub_wait` and `hub_cancel` serve the rest."""
+    """Output and questions so far; `hub_calls` and `hub_cancel` serve the rest."""
 
     __slots__ = ("_reader", "_transcript")
     _reader: StreamReader | None

@@ -18,6 +18,7 @@ from mcp_hub.fronts.mcp.binding import Binding, modern_session
 from mcp_hub.fronts.mcp.bonds import ClientBond
 from mcp_hub.fronts.mcp.duplex import Duplex
 from mcp_hub.hub import HubPort
+from mcp_hub.ids import new_session_id
 from mcp_hub.sessions.session import Caller
 from mcp_hub.wire.pipe import Pipe
 
@@ -51,11 +52,12 @@ class StdioFront:
 
     def __init__(
         self, hub: HubPort, binding: Binding, caller: Caller, drain: Callable[[], float],
-        bond: ClientBond | None = None, key: str = "stdio",
+        bond: ClientBond | None = None,
     ) -> None:  # fmt: skip
-        """`drain`: seconds for responses after the input has closed. `key` identifies the client."""
-        # all requests are one client's, so they share a session key
-        modern = partial(modern_session, caller, key=key, apps={})
+        """`drain`: seconds for responses after the input has closed."""
+        self._key = new_session_id()  # all modern requests are one client's, so they share a session
+        self._connected = hub.durable.connected
+        modern = partial(modern_session, caller, key=self._key, apps={})
         self._turn = hub.turn
         self._drain = drain
         self._bond = bond if bond is not None else ClientBond(ends_hub=True)
@@ -69,10 +71,14 @@ class StdioFront:
             self._duplex, line_limit=line_limit, couples=True, turn=self._turn, on_end=self._ended.set
         )
         connection = _socket_of(read, write)
-        async with self._duplex.serving(pipe) as tasks:
-            await (pipe.open(read, write) if connection is None else pipe.connect(connection))
-            tasks.start_soon(self._last_answers, tasks.cancel_scope)
-            await self._duplex.closed.wait()
+        self._connected.add(self._key)
+        try:
+            async with self._duplex.serving(pipe) as tasks:
+                await (pipe.open(read, write) if connection is None else pipe.connect(connection))
+                tasks.start_soon(self._last_answers, tasks.cancel_scope)
+                await self._duplex.closed.wait()
+        finally:
+            self._connected.discard(self._key)
 
     async def _last_answers(self, serving: anyio.CancelScope) -> None:
         await self._ended.wait()

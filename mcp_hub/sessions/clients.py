@@ -45,8 +45,8 @@ class ClientKinds:
     """Maps a session to its `ClientKind`, one object for each kind.
 
     `find(client_name, chosen)` returns facts by name or chosen kind, `deadline(client_name, chosen, known_only)` the
-    soft deadline in seconds or None. `own` are hub tools for clients with a deadline; clients with the tasks extension
-    have none.
+    soft deadline in seconds or None. `own` are hub tools, the first one for every client, the others for those
+    with a deadline; clients with the tasks extension have none.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class ClientKinds:
                 max_tools=rules.max_tools,
                 defers_tools=rules.defers_tools,
                 max_result_tokens=rules.max_result_tokens,
-                hub_tools=self._own if deadline is not None else (),
+                hub_tools=self._own if deadline is not None else self._own[:1],
                 soft_deadline=deadline,
                 first_list_wait=rules.first_list_wait,
                 partials=_form(rules),

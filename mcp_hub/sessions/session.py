@@ -1,16 +1,20 @@
 """Client sessions: one connection or `Mcp-Session-Id` (handshake), or one request (modern)."""
 
+import os
 from collections import OrderedDict
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from mcp_hub.call import CallingClient
+from mcp_hub.call import LOCAL_PRINCIPAL, CallingClient, MakeInfo
 from mcp_hub.errors import Busy
 from mcp_hub.protocol.eras import LOG_LEVELS
 from mcp_hub.types import ClientKind, Era, JsonObject, Kind, Mode
 
+_KIND: Final = 256
+"""Characters of a client's name that count."""
 _CROWD: Final = 4
 """Never used sessions above a quarter of a principal's are evicted first."""
 
@@ -22,7 +26,7 @@ class Caller(msgspec.Struct, frozen=True):
     `directory` is a background hub client's.
     """
 
-    principal: str = "local"
+    principal: str = LOCAL_PRINCIPAL
     profile: str | None = None
     has_own_hub: bool = False
     client: str | None = None
@@ -38,6 +42,16 @@ class Caller(msgspec.Struct, frozen=True):
     def shows_paths(self) -> bool:
         """Whether it may see paths of the hub's machine."""
         return self.operates or self.has_own_hub
+
+    def origin(self, client_name: object) -> bytes | None:
+        """The kind of a stdio client, else its name, and its folder, as JSON; None if unknown."""
+        kind, root = self.client or client_name, self.directory
+        if root is None and self.has_own_hub:
+            with suppress(OSError):  # it was removed
+                root = os.getcwd()
+        if not (isinstance(kind, str) and kind and root):
+            return None
+        return msgspec.json.encode({"client": kind[:_KIND], "root": root})
 
 
 Derived = TypeVar("Derived")
@@ -124,6 +138,17 @@ class Session(msgspec.Struct, weakref=True):
     @property
     def is_over(self) -> bool:
         return self.presence == "over"
+
+    @property
+    def origin(self) -> bytes | None:
+        """The kind and folder of a stdio client, as JSON; None if unknown."""
+        return self.caller.origin(self.client_info.get("name"))
+
+    @property
+    def marks(self) -> MakeInfo | None:
+        """Marks the streams of a stdio client by its origin, for a later session. Does not hold the session."""
+        caller, client_name = self.caller, self.client_info.get("name")
+        return (lambda call: caller.origin(client_name)) if caller.has_own_hub else None
 
     def be(self, presence: Literal["connected", "away", "by request"]) -> None:
         """Notes a connection's begin or end; a session that is over stays so."""

@@ -63,7 +63,7 @@ async def is_known(client: StdioClient, after: int) -> None:
 
 
 async def test_the_search_is_listed_while_a_server_is_unknown_and_no_longer_once_it_is(tmp_path: Path) -> None:
-    slow, own = Slow(tmp_path, 5), ["hub_wait", "hub_cancel"]
+    slow, own = Slow(tmp_path, 5), ["hub_calls", "hub_cancel"]
     async with over_stdio(slow, None, first_list_wait="200ms") as hub:
         peer = Peer(hub, HANDSHAKE)
         await peer.request("ping")
@@ -91,13 +91,13 @@ async def test_a_session_keeps_its_mode_though_it_would_be_another_one_now(tmp_p
     async with over_stdio(slow, None, first_list_wait="200ms", max_result_tokens=0) as hub:
         peer = Peer(hub, HANDSHAKE)
         await known_first(peer)
-        early = ["hub_wait", "hub_cancel"]
+        early = ["hub_calls", "hub_cancel"]
         assert await peer.names() == ["find_tools", "read_tool", "run_tool", *early, *FAST]
         before = len(hub.transcript)
         slow.let_go()
         await is_known(hub, before)
         assert await peer.names() == [*early, *FAST, *slow.tools]
-        assert await Peer(hub, MODERN).names() == ["find_tools", "read_tool", "run_tool"], (
+        assert await Peer(hub, MODERN).names() == ["find_tools", "read_tool", "run_tool", "hub_calls"], (
             "a modern request is a session of its own"
         )
         assert await peer.names() == [*early, *FAST, *slow.tools]
@@ -117,7 +117,7 @@ async def test_a_first_list_and_calls_of_tools_nobody_knows_wait_for_servers_tha
         slow.let_go()
         listed, found, run, unknown = [(await hub.response(id_))["result"] for id_ in asked]
         names = [tool["name"] for tool in listed["tools"]]
-        assert names == ["read_result", *FAST, *slow.tools], "deferred by the client"
+        assert names == ["read_result", "hub_calls", *FAST, *slow.tools], "deferred by the client"
         assert "b_tool_3()" in found["content"][0]["text"] and "starting" not in found["content"][0]["text"]
         assert not run.get("isError")
         assert unknown["isError"] and "b_tool_" in unknown["content"][0]["text"].partition("b_tool_x")[2]
@@ -130,7 +130,8 @@ async def test_over_http_each_session_has_the_mode_of_its_first_list_and_each_mo
     tmp_path: Path,
 ) -> None:
     slow = Slow(tmp_path, 70)
-    early = [*SEARCH, *FAST]
+    search = [*SEARCH, "hub_calls"]
+    early = [*search, *FAST]
     async with (
         http_hub(slow.config(first_list_wait=0), tmp_path, relays_all=False) as hub,
         HttpClient(hub.url) as old,
@@ -149,12 +150,12 @@ async def test_over_http_each_session_has_the_mode_of_its_first_list_and_each_mo
             for heard in (heard_old, heard_new):
                 await heard.wait_for(lambda message: message.get("method") == CHANGED, WAIT)
             await sse.wait_for(lambda message: message.get("method") == CHANGED)
-        kept = ["read_result", *FAST, *slow.tools]
+        kept = ["read_result", "hub_calls", *FAST, *slow.tools]
         assert await Peer(old, HANDSHAKE).names() == sse_names(await sse.request("tools/list")) == kept
-        assert await Peer(new, MODERN).names() == SEARCH
+        assert await Peer(new, MODERN).names() == search
         async with HttpClient(hub.url) as late:
             await late.initialize()
-            assert await Peer(late, HANDSHAKE).names() == SEARCH
+            assert await Peer(late, HANDSHAKE).names() == search
             assert not (await Peer(late, HANDSHAKE).call("run_tool", {"name": "b_tool_69"})).result.get("isError")
             assert not (await Peer(late, HANDSHAKE).call("b_tool_69")).result.get("isError"), "by its name, too"
 

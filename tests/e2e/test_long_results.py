@@ -135,7 +135,7 @@ async def test_structured_content_is_whole_where_its_schema_is_listed_and_left_o
         assert "structuredContent" not in (await full.call("unlisted")).result
     async with HttpClient(f"{hub.url}/p/search", ALICE) as client:
         search = Peer(client, MODERN)
-        assert await search.names() == ["find_tools", "read_tool", "run_tool", "read_result"]
+        assert await search.names() == ["find_tools", "read_tool", "run_tool", "read_result", "hub_calls"]
         result = (await search.call("run_tool", {"name": "structured"})).result
         assert "structuredContent" not in result
         notice = check_shown(text_of(result), large.structured())
@@ -230,12 +230,12 @@ async def test_who_is_answered_before_the_end_gets_the_cut_result_too(tmp_path: 
     clients = {"claude-desktop": {"soft_deadline": "300ms"}}
     async with stdio_session(config(clients=clients), tmp_path, client="claude-desktop") as client:
         peer = Peer(client, HANDSHAKE)
-        assert "hub_wait" in await peer.names()
+        assert "hub_calls" in await peer.names()
         result = (await peer.call("structured", {"gate": str(gate)})).result
         gate.touch()
         while STREAMS in (meta := result.get("_meta", {})) and meta[STREAMS]["status"] == "working":
-            how = {"stream": meta[STREAMS]["stream"], "after": int(meta[STREAMS]["cursor"])}
-            result = (await peer.call("hub_wait", how)).result
+            how = {"id": meta[STREAMS]["stream"], "after": int(meta[STREAMS]["cursor"])}
+            result = (await peer.call("hub_calls", how)).result
         notice = check_shown(text_of(result), large.structured())
         assert "structuredContent" not in result, "it is not listed to this client"
         assert digest(await everything(peer, notice["id"])) == digest(large.structured())
@@ -255,12 +255,16 @@ async def test_rest_clients_get_whole_results(hub: Hub) -> None:
         assert [one["name"] for one in listed] == list(large.TOOLS)
 
 
-@pytest.mark.parametrize(("profile", "name"), [("/p/whole", "claude-code"), ("", "mcp-hub-client")])
-async def test_without_a_limit_and_for_other_hubs_results_pass_whole(hub: Hub, profile: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("profile", "name", "own"), [("/p/whole", "claude-code", ["hub_calls"]), ("", "mcp-hub-client", [])]
+)
+async def test_without_a_limit_and_for_other_hubs_results_pass_whole(
+    hub: Hub, profile: str, name: str, own: list[str]
+) -> None:
     async with HttpClient(hub.url + profile, ALICE) as client:
         await client.initialize(name=name)
         peer = Peer(client, HANDSHAKE)
-        assert await peer.names() == list(large.TOOLS)
+        assert await peer.names() == [*own, *large.TOOLS]
         for tool in ("log", "unlisted"):
             result = (await peer.call(tool)).result
             assert text_of(result) == text_of(large.result_of(tool))

@@ -30,12 +30,12 @@ async def all_at_once(*behaviours: Callable[[], Coroutine[Any, Any, None]]) -> N
 
 
 async def check_soft_deadlines(peer: Peer, held: Held) -> None:
-    """`hub_wait` and `hub_cancel` are run by `run_tool`, too."""
+    """`hub_calls` and `hub_cancel` are run by `run_tool`, too."""
     await early.test_a_desktop_client_gets_its_answer_in_time_and_the_result_later((peer, held))
     await early.test_the_call_can_be_cancelled((peer, held))
     assert (await peer.call("quick")).text == "quick"
     how = early.still((await peer.call("job", {"nonce": "named"})).result)
-    assert "job" in (await peer.call("hub_cancel", {"stream": how["stream"]})).text
+    assert "job" in (await peer.call("hub_cancel", {"stream": how["id"]})).text
 
 
 async def test_a_client_that_would_cut_a_call_is_answered_in_time_over_stdio(tmp_path: Path) -> None:

@@ -61,14 +61,14 @@ def still(result: Message) -> dict[str, Any]:
     assert not result["isError"]
     mark = result["_meta"][STREAMS]
     assert mark["status"] == "working"
-    return {"stream": mark["stream"], "after": int(mark["cursor"])}
+    return {"id": mark["stream"], "after": int(mark["cursor"])}
 
 
 async def waited(peer: Peer, how: dict[str, Any]) -> tuple[str, Any]:
-    """What `hub_wait` says until it is over: all new output, and the last answer."""
+    """What `hub_calls` says until it is over: all new output, and the last answer."""
     output = ""
     while True:
-        seen = await peer.call("hub_wait", how)
+        seen = await peer.call("hub_calls", how)
         if "error" in seen.answer or STREAMS not in seen.result.get("_meta", {}):
             return output, seen
         how = still(seen.result)
@@ -83,22 +83,22 @@ async def test_a_desktop_client_gets_its_answer_in_time_and_the_result_later(des
         assert text_of(first.result).endswith("Output so far:\npart one\n")
         how = still(first.result)
         held.say("a.more")
-        second = await peer.call("hub_wait", how)
+        second = await peer.call("hub_calls", how)
         assert text_of(second.result).endswith("New output:\npart two\n")
         held.say("a.done")
         _, last = await waited(peer, still(second.result))
         assert last.result == RESULT
-        again = await peer.call("hub_wait", {"stream": how["stream"]})
+        again = await peer.call("hub_calls", {"id": how["id"]})
         assert again.result == RESULT
 
 
 async def test_the_call_can_be_cancelled(desktop: tuple[Peer, Held]) -> None:
     peer, _ = desktop
     how = still((await peer.call("job", {"nonce": "c"})).result)
-    assert "job" in (await peer.call("hub_cancel", {"stream": how["stream"]})).text
+    assert "job" in (await peer.call("hub_cancel", {"stream": how["id"]})).text
     _, last = await waited(peer, how)
     assert last.result["isError"] and "was cancelled" in last.text
-    assert not (await peer.call("hub_cancel", {"stream": how["stream"]})).result.get("isError")
+    assert not (await peer.call("hub_cancel", {"stream": how["id"]})).result.get("isError")
 
 
 async def test_many_calls_at_once_keep_apart(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ async def test_many_calls_at_once_keep_apart(tmp_path: Path) -> None:
             await client.send_request("tools/call", {"name": "job", "arguments": {"nonce": f"n{n}"}}) for n in range(8)
         ]
         hows = [still((await client.response(id_))["result"]) for id_ in ids]
-        assert len({how["stream"] for how in hows}) == 8
+        assert len({how["id"] for how in hows}) == 8
         for n in range(8):
             held.say(f"n{n}.more")
             held.say(f"n{n}.done")
@@ -118,7 +118,7 @@ async def test_many_calls_at_once_keep_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "args", "has_tools"),
+    ("name", "args", "has_cancel"),
     [
         (UNKNOWN, (), True),
         ("claude-code", (), False),
@@ -128,19 +128,20 @@ async def test_many_calls_at_once_keep_apart(tmp_path: Path) -> None:
 )
 @pytest.mark.first(2)
 async def test_over_stdio_the_name_or_the_option_decides(
-    tmp_path: Path, name: str, args: tuple[str, ...], has_tools: bool
+    tmp_path: Path, name: str, args: tuple[str, ...], has_cancel: bool
 ) -> None:
     held = Held(tmp_path)
     async with over_stdio(tmp_path, name, *args) as client:
         peer = Peer(client, "handshake")
-        assert ("hub_wait" in await peer.names()) is has_tools
-        if has_tools:
+        names = await peer.names()
+        assert "hub_calls" in names and ("hub_cancel" in names) is has_cancel
+        if has_cancel:
             assert still((await peer.call("job", {"nonce": "a"})).result)
             return
         assert "outputSchema" in json.dumps((await peer.request("tools/list")).result)
         id_ = await client.send_request("tools/call", {"name": "job", "arguments": {"nonce": "a"}})
         await until(lambda: held.has_begun("a"))
-        unknown = await peer.call("hub_wait", {"stream": "st_0"})
+        unknown = await peer.call("hub_cancel", {"stream": "st_0"})
         assert unknown.error["code"] == -32602
         held.say("a.more")
         held.say("a.done")
@@ -164,7 +165,7 @@ async def test_the_hub_is_restarted_before_the_client_asks(tmp_path: Path, ends_
         hub.kill()
     async with http_hub(text, tmp_path) as hub, HttpClient(hub.url) as client:
         await client.initialize(name=DESKTOP)
-        seen = await Peer(client, "handshake").call("hub_wait", how)
+        seen = await Peer(client, "handshake").call("hub_calls", how)
         if ends_first:
             assert seen.result == RESULT
         else:

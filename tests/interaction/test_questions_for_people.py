@@ -129,7 +129,7 @@ async def test_questions_are_declined_when_the_last_page_has_left(
     await until(lambda: not people.are_there)
 
 
-async def test_a_client_with_a_soft_deadline_waits_for_the_people_by_hub_wait(tmp_path: Path) -> None:
+async def test_a_client_with_a_soft_deadline_waits_for_the_people_by_hub_calls(tmp_path: Path) -> None:
     clients = {CLIENT["name"]: {"soft_deadline": 0.3}}
     async with hub(tmp_path, "handshake", clients=clients) as peer:
         headers = await session(peer)
@@ -137,7 +137,7 @@ async def test_a_client_with_a_soft_deadline_waits_for_the_people_by_hub_wait(tm
         early = (await asked(peer, "handshake_ask_form", headers).ended()).body
         assert b"The tool waits for people at the hub: elicitation/create" in early and b"it asks again" not in early
         stream, key = await question(peer)
-        waiting = asked(peer, "hub_wait", headers, stream=stream)
+        waiting = asked(peer, "hub_calls", headers, id=stream)
         await until(lambda: len(peer.app.registry.under_way) == 2)
         await peer.get("/clients")
         assert await question(peer) == (stream, key), "it is asked once"
@@ -146,5 +146,5 @@ async def test_a_client_with_a_soft_deadline_waits_for_the_people_by_hub_wait(tm
         said = (await waiting.ended()).body
         with anyio.fail_after(WAIT):
             while b"by a person" not in said:  # a slow machine: the wait had its own deadline before
-                said = (await asked(peer, "hub_wait", headers, stream=stream).ended()).body
+                said = (await asked(peer, "hub_calls", headers, id=stream).ended()).body
         assert b"jsonrpc" in said and b'"method":"elicitation/create"' not in said

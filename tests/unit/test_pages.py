@@ -226,7 +226,7 @@ def test_messages_and_codes_of_the_symptoms_exist() -> None:
     literals = re.sub(r'"\s*\n\s*f?"', "", sources)
     quoted = [part.strip() for words in re.findall(r'"([^"\n]+)"', page) for part in words.split("…")]
     codes = {word for word in re.findall(r"`([a-z]+(?:_[a-z]+)+)`", page) if "tool" not in word}
-    settings = {"start_timeout", "pass_env", "max_result_tokens", "hub_wait", "read_result"}
+    settings = {"start_timeout", "pass_env", "max_result_tokens", "hub_calls", "read_result"}
     assert len(quoted) > 10 and len(codes) > 20
     assert [words for words in quoted if words not in literals] == []
     assert codes - settings <= set(CODES)

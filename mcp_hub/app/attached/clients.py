@@ -22,7 +22,6 @@ from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.fronts.mcp.bonds import AttachedBond
 from mcp_hub.fronts.stdio import StdioFront
 from mcp_hub.hub import HubPort
-from mcp_hub.ids import new_session_id
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import id_key
@@ -142,9 +141,7 @@ class AttachedClients:
         binding = self._binding
         if hello.build != BUILD:  # for people who wonder why a client and its hub differ
             binding = binding.introduced(f"{BUILD} (client {hello.build})")
-        front = StdioFront(
-            hub=self._hub, binding=binding, caller=hello.caller, drain=self._drain, bond=bond, key=new_session_id()
-        )
+        front = StdioFront(hub=self._hub, binding=binding, caller=hello.caller, drain=self._drain, bond=bond)
         self._fronts[front] = hello, wall_time()
         log.info("client_attached", client=hello.caller.client, pid=hello.pid, build=hello.build, clients=len(self))
         try:

@@ -1,8 +1,8 @@
-"""The hub's own tools for clients that get early answers.
+"""The hub's own tools about calls.
 
-In: a call of `hub_wait` or `hub_cancel`.
+In: a call of `hub_calls` or `hub_cancel`.
 
-Out: new output of the call waited for, its result, or its cancellation.
+Out: a list of calls; new output of the call waited for, its result, or its cancellation.
 
 - `own_tools`: definitions and handlers
 - `stream_wait`: waits for any replica's call

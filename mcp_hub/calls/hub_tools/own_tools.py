@@ -1,17 +1,18 @@
-"""`hub_wait` and `hub_cancel`, listed where a soft deadline holds. A caller's mistake is a result for the model."""
+"""`hub_calls`, and `hub_cancel` where a soft deadline holds. A caller's mistake is a result for the model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from mcp_hub.call import Call, CallChannel, CallHandler, StreamInfo
+from mcp_hub.call import LOCAL_PRINCIPAL, Call, CallChannel, CallHandler, StreamInfo
 from mcp_hub.calls.hub_tools.stream_wait import StreamWait
 from mcp_hub.calls.plan import TimeLimits
-from mcp_hub.calls.reading.stored import ending_of
-from mcp_hub.calls.reading.transcript import still_running
+from mcp_hub.calls.reading.stored import ending_of, event_of, fetched
+from mcp_hub.calls.reading.transcript import last_line, still_running
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
+from mcp_hub.clock import wall_time
 from mcp_hub.errors import Busy, EventsGone, InvalidParams, StoreError, UnknownStream
 from mcp_hub.events import Cancelled, Completed, Ending, Failed
 from mcp_hub.masking import hide_head
@@ -19,60 +20,73 @@ from mcp_hub.protocol.extensions import with_mark
 from mcp_hub.protocol.jsonrpc.rpc_errors import for_caller
 from mcp_hub.types import Era, RawJson
 
-WAIT: Final = "hub_wait"
+CALLS: Final = "hub_calls"
 CANCEL: Final = "hub_cancel"
 
 _SHARE: Final = 0.9
-"""Share of the soft deadline that a wait may take."""
+"""Share of the deadline that a wait may take."""
+_PATIENCE: Final = 60.0
+"""The deadline, in seconds, of clients without one: well before any of them moves a call to the background."""
 _DAY: Final = 86400.0
+_MOST_LISTED: Final = 20
+_SEARCHED: Final = 400
+"""Newest streams of a principal among which its calls are looked for."""
+_TAIL: Final = 16
+"""Events at a stream's end in which its last line is looked for."""
 
-_STREAM: Final = {"type": "string", "description": "from that answer"}
-_DEFINITIONS: Final = (
+CALLS_TOOL: Final = msgspec.json.encode(
     {
-        "name": WAIT,
-        "description": "Go on waiting for a tool call that was answered with 'still running'. Returns new output, or "
-        "the tool's own result once it is there.",
+        "name": CALLS,
+        "description": "List running and recent tool calls. With id: wait for that call's new output or result",
         "inputSchema": {
             "type": "object",
-            "properties": {
-                "stream": _STREAM,
-                "after": {"type": "integer", "minimum": 0, "description": "as in the last answer"},
-            },
-            "required": ["stream"],
+            "properties": {"id": {"type": "string"}, "after": {"type": "integer", "description": "Event"}},
         },
-        "annotations": {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False},
-    },
+        "annotations": {"readOnlyHint": True},
+    }
+)
+"""At most 80 tokens, always the same bytes."""
+CANCEL_TOOL: Final = msgspec.json.encode(
     {
         "name": CANCEL,
         "description": "End a tool call that was answered with 'still running'.",
-        "inputSchema": {"type": "object", "properties": {"stream": _STREAM}, "required": ["stream"]},
+        "inputSchema": {
+            "type": "object",
+            "properties": {"stream": {"type": "string", "description": "from that answer"}},
+            "required": ["stream"],
+        },
         "annotations": {
             "readOnlyHint": False,
             "destructiveHint": False,
             "idempotentHint": True,
             "openWorldHint": False,
         },
-    },
+    }
 )
-OFFERED: Final = tuple(map(msgspec.json.encode, _DEFINITIONS))
-"""Constant bytes."""
+"""Always the same bytes."""
+OFFERED: Final = (CALLS_TOOL, CANCEL_TOOL)
+"""The first is for every client, the other for those with a soft deadline."""
 
 
 class _Caller(msgspec.Struct, frozen=True):
-    deadline: float
+    deadline: float | None
     profile: str | None
     exported: Callable[[Call, RawJson], RawJson]
+    origin: bytes | None
 
 
-def limits(deadline: float) -> TimeLimits:
-    return TimeLimits(deadline + 60, max(deadline + 60, _DAY), answer=_DAY)
+def limits(deadline: float | None) -> TimeLimits:
+    """Limits of a call by a client with this soft deadline in seconds."""
+    seconds = (_PATIENCE if deadline is None else deadline) + 60
+    return TimeLimits(seconds, max(seconds, _DAY), answer=_DAY)
 
 
 class _Stream(msgspec.Struct):
     stream: str
 
 
-class _Wait(_Stream):
+class _CallRef(msgspec.Struct):
+    id: str | None = None
     after: int | str | None = None
 
 
@@ -81,7 +95,7 @@ class _Ended(NamedTuple):
     ending: Ending
 
 
-_T = TypeVar("_T", bound=_Stream)
+_T = TypeVar("_T", bound=msgspec.Struct)
 
 
 class OwnTools:
@@ -91,15 +105,22 @@ class OwnTools:
         self._streams = streams
 
     def handler(
-        self, deadline: float, profile: str | None, exported: Callable[[Call, RawJson], RawJson]
+        self,
+        deadline: float | None,
+        profile: str | None,
+        exported: Callable[[Call, RawJson], RawJson],
+        origin: bytes | None = None,
     ) -> CallHandler:
-        """For a caller with this soft deadline in seconds; `exported` gives results its URIs."""
-        return partial(self._answered, _Caller(deadline, profile, exported))
+        """For a caller with this soft deadline in seconds; `exported` gives results its URIs.
+
+        `origin` is the caller's `StreamInfo.info`, by which it is listed calls of ended sessions.
+        """
+        return partial(self._answered, _Caller(deadline, profile, exported, origin))
 
     async def _answered(self, caller: _Caller, call: Call, channel: CallChannel) -> Completed:
         name = msgspec.json.decode(call.params["name"], type=str)
         try:
-            answer = await (self._cancel(caller, call) if name == CANCEL else self._wait(caller, call, channel))
+            answer = await (self._cancel(caller, call) if name == CANCEL else self._calls(caller, call, channel))
         except (StoreError, InvalidParams, EventsGone, Busy) as problem:
             reason = problem.public if isinstance(problem, StoreError) else problem
             return Completed.of(f"{name}: {reason}", is_error=True)
@@ -110,7 +131,7 @@ class OwnTools:
         stream = await self._opened(caller, call, id_)
         name = stream.info.name
         if stream.info.has_ended:
-            return Completed.of(f"The call of {name} has ended already: {WAIT} returns its result.")
+            return Completed.of(f"The call of {name} has ended already: {CALLS} returns its result.")
         await stream.cancel(f"cancelled by the client ({CANCEL})")
         return Completed.of(f"The call of {name} is being cancelled.")
 
@@ -121,16 +142,59 @@ class OwnTools:
             raise UnknownStream
         return stream
 
-    async def _wait(self, caller: _Caller, call: Call, channel: CallChannel) -> Completed | _Ended:
-        arguments = _arguments(call, _Wait)
-        after = _cursor(arguments.after)
-        stream = await self._opened(caller, call, arguments.stream)
+    async def _calls(self, caller: _Caller, call: Call, channel: CallChannel) -> Completed | _Ended:
+        arguments = _arguments(call, _CallRef)
+        if arguments.id:
+            return await self._wait(caller, call, channel, arguments.id, _cursor(arguments.after))
+        rows = await self._listed(caller, call)
+        if not rows:
+            return Completed.of("No running or recent calls.")
+        wall, last_lines = wall_time(), [await self._last_line(row) for row in rows]
+        lines = [_line(row, text, wall) for row, text in zip(rows, last_lines, strict=True)]
+        head = f'Newest first. To wait for the rest of a call\'s output, or its result: {CALLS} with {{"id":"st_…"}}.'
+        return Completed.of("\n".join([head, "", *lines]))
+
+    async def _listed(self, caller: _Caller, call: Call) -> Sequence[StreamInfo]:
+        rows: list[StreamInfo] = []
+        for row in await self._streams.newest(call.principal, _SEARCHED, caller.profile):
+            if row.method == "tools/call" and await self._lists(caller, call, row):
+                rows.append(row)
+                if len(rows) == _MOST_LISTED:
+                    break
+        return rows
+
+    async def _lists(self, caller: _Caller, call: Call, row: StreamInfo) -> bool:
+        """Whether a stream of the principal is listed: of those without a token only one of the session, or of an ended
+        session of the same origin. Raises `StoreError`.
+        """
+        if call.principal != LOCAL_PRINCIPAL or row.session == call.session:
+            return True
+        if caller.origin is None or row.info != caller.origin or row.session in self._streams.connected:
+            return False
+        if row.owner == self._streams.table.store.log.instance or row.epoch > 1:  # taken over: its hub is gone
+            return True
+        return await self._streams.table.store.leases.is_orphan(row)
+
+    async def _last_line(self, row: StreamInfo) -> str:
+        """The last line of the result or the output; empty if there is none."""
+        after = row.last - (1 if row.has_ended else min(_TAIL, row.last - row.first + 1))
+        try:
+            lines = await fetched(self._streams.table.store.log, row.id, after, _TAIL)
+        except UnknownStream:  # it has expired
+            lines = ()
+        return last_line(map(event_of, lines), row.message or "")
+
+    async def _wait(
+        self, caller: _Caller, call: Call, channel: CallChannel, id_: str, after: int
+    ) -> Completed | _Ended:
+        stream = await self._opened(caller, call, id_)
         if stream.info.has_ended:
             return _Ended(stream.info, ending_of(stream.info, await stream.ending()))
         was_orphan = stream.is_orphan
         waiting = StreamWait(stream, after, channel, call.asks_client)
         try:
-            ending = await waiting.ending(caller.deadline * _SHARE, is_modern=call.era is Era.MODERN)
+            patience = (_PATIENCE if caller.deadline is None else caller.deadline) * _SHARE
+            ending = await waiting.ending(patience, is_modern=call.era is Era.MODERN)
         finally:
             waiting.close()
             if was_orphan:
@@ -138,9 +202,27 @@ class OwnTools:
         if ending is not None:
             return _Ended(stream.info, ending)
         questions = (await stream.questions()).values()
-        text = still_running(stream.id, waiting.cursor, waiting.transcript, "New output", call, questions)
+        text = still_running(
+            stream.id, waiting.cursor, waiting.transcript, "New output", call, questions,
+            has_cancel=caller.deadline is not None,
+        )  # fmt: skip
         answer = with_mark(Completed.of(text).result, stream.id, waiting.cursor, stream.info.status)
         return Completed(answer)
+
+
+def _line(row: StreamInfo, last: str, wall: float) -> str:
+    """A call in one line: `st_… ci_run_tests: working for 95 s: compiling core`."""
+    status = row.status.replace("_", " ")
+    took = _spelled((row.updated if row.has_ended else wall) - row.created)
+    when = f"{_spelled(wall - row.updated)} ago, after {took}" if row.has_ended else f"for {took}"
+    return f"{row.id} {row.name}: {status} {when}{f': {last}' if last else ''}"
+
+
+def _spelled(seconds: float) -> str:
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
 
 
 def _passed_on(caller: _Caller, call: Call, ended: _Ended) -> Completed:

@@ -1,14 +1,14 @@
 """A running call's output so far, as text for a model."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final, TypeVar
 
 import msgspec
 
 from mcp_hub.call import Call, Question
-from mcp_hub.events import CallEvent, Delta, InputRequired, Progressed, Reset
-from mcp_hub.masking import hide_head, visible
-from mcp_hub.types import CallId
+from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Failed, InputRequired, Progressed, Reset
+from mcp_hub.masking import hide_head, hide_tail, visible
+from mcp_hub.types import CallId, RawJson
 
 _ROUGHLY: Final = 2
 """Times the shown text is held, so that few events cut it."""
@@ -81,25 +81,49 @@ def still_running(
     heading: str,
     call: Call,
     questions: Collection[Question | InputRequired] = (),
+    *,
+    has_cancel: bool = True,
 ) -> str:
-    """The text of an early answer: output, questions, and how to continue from event `cursor`."""
+    """The text of an early answer: output, questions, and how to continue from event `cursor`.
+
+    `has_cancel`: the client is listed `hub_cancel`.
+    """
     text = transcript.text
     lines = ["Still running: this is not the result yet."]
     mine = [each for each in questions if call.asks_client(each.method, each.params)]
     lines += [f"The tool waits for an answer: {_question(each)}" for each in mine]
     lines += [f"The tool waits for people at the hub: {_question(each)}" for each in questions if each not in mine]
     if mine:
-        lines.append("It continues once that is given: call hub_wait as below, and it asks again.")
+        lines.append("It continues once that is given: call hub_calls as below, and it asks again.")
+    cancel = f'To end the call: hub_cancel with {{"stream":"{stream}"}}. ' if has_cancel else ""
     lines += [
-        f'To go on waiting, call hub_wait with {{"stream":"{stream}","after":{cursor}}}; it returns new output, '
-        f'or the result once it is there. To end the call: hub_cancel with {{"stream":"{stream}"}}. '
-        "Do not start the same call again.",
+        f'To go on waiting, call hub_calls with {{"id":"{stream}","after":{cursor}}}; it returns new output, '
+        f"or the result once it is there. {cancel}Do not start the same call again.",
     ]
     if text:
         lines += ["", f"{heading}{' (the end of it)' if transcript.is_cut else ''}:", text]
     else:
         lines += ["", f"{heading}: none"]
     return "\n".join(lines)
+
+
+def last_line(events: Iterable[CallEvent], message: str = "") -> str:
+    """The last line of a result or of output, else of `message`: masked, at most 200 characters."""
+    transcript, ending = Transcript(_LOOKED_AT), ""
+    for event in events:
+        match event:
+            case Completed(result):
+                ending = _text_of_blocks(_decoded(result, _Result, _Result()).content)
+            case Failed(error):
+                ending = str(error)
+            case Cancelled(reason):
+                ending = reason or ""
+            case _:
+                transcript.add(event)
+    lines = (ending.strip() or transcript.text.strip() or message.strip()).splitlines()
+    # its end, for its beginning may be cut within a secret
+    line = " ".join(visible(hide_tail(lines[-1], _ASKED)).split()) if lines else ""
+    return hide_tail(line, _ASKED, "…")
 
 
 def _question(question: Question | InputRequired) -> str:
@@ -118,17 +142,21 @@ class _Asked(msgspec.Struct):
     message: str = ""
 
 
+class _Result(msgspec.Struct):
+    content: msgspec.Raw = msgspec.Raw(b"[]")
+
+
 class _Block(msgspec.Struct):
     type: str = ""
     text: str | None = None
 
 
-def _text_of_blocks(content: bytes) -> str:
+def _text_of_blocks(content: RawJson) -> str:
     blocks = _decoded(content, list[_Block], [])
     return "".join(block.text if block.text is not None else f"[{block.type}]" for block in blocks)
 
 
-def _decoded(raw: bytes, shape: type[_T], otherwise: _T) -> _T:
+def _decoded(raw: RawJson, shape: type[_T], otherwise: _T) -> _T:
     try:
         return msgspec.json.decode(raw, type=shape)
     except (msgspec.DecodeError, RecursionError):

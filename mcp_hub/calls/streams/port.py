@@ -201,6 +201,8 @@ class StreamPort:
         self.tool_rules = rules
         self._servers = servers
         self.timed_out = _TimedOutCalls(table, self.rules)
+        self.connected: set[str] = set()
+        """Sessions of stdio clients, while those are there."""
 
     @property
     def is_durable(self) -> bool:

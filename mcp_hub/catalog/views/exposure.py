@@ -60,8 +60,8 @@ def exposed(
     groups = by_server((entry.server, entry.exported) for entry in view.for_model.entries(Kind.TOOL))
     meta_tools = _hub_entries(discovery.definitions(groups, is_names=mode == "names"), client)
     reading = _hub_entries([discovery.READ_RESULT], client)
-    early = _hub_entries(client.hub_tools, client)
-    hub_tools = [*(reading if results_of(rules, client) else []), *early]
+    on_calls = _hub_entries(client.hub_tools, client)
+    hub_tools = [*(reading if results_of(rules, client) else []), *([] if _is_bare(rules, client) else on_calls)]
     max_tools = client.max_tools
     if (
         is_auto
@@ -72,7 +72,7 @@ def exposed(
         listed = _cut(listed, max(0, max_tools - len(hub_tools) - len(meta_tools)))
     listed = [*(meta_tools if has_search else []), *hub_tools, *listed]
     return view.exposed(
-        [*meta_tools, *reading, *early, *tools], listed, _resources(view, client), is_partial=is_partial
+        [*meta_tools, *reading, *on_calls, *tools], listed, _resources(view, client), is_partial=is_partial
     )
 
 
@@ -104,6 +104,12 @@ def results_of(rules: ViewRules, client: ClientKind) -> int:
     return rules.max_result_tokens if client.max_result_tokens is None else client.max_result_tokens
 
 
+def _is_bare(rules: ViewRules, client: ClientKind) -> bool:
+    """Whether only servers' tools are wanted: all of them, whole results, and no early answers."""
+    is_full = (client.expose or rules.expose) == "full"
+    return is_full and not results_of(rules, client) and client.soft_deadline is None
+
+
 def _is_listed(entry: Entry, rules: ViewRules, mode: Mode) -> bool:
     server_mode = rules.servers[entry.server].expose if entry.server in rules.servers else None
     return entry.is_pinned or (server_mode or mode) == "full"
@@ -117,7 +123,7 @@ def _shaped(tools: Iterable[Entry], rules: ViewRules, client: ClientKind) -> Ite
             raw = without_app(raw)
         if rules.compact if server_compact is None else server_compact:
             raw = _compacted(raw)
-        if client.hub_tools:
+        if client.soft_deadline is not None:
             raw = without(raw, "outputSchema")
         if client.defers_tools:
             raw = _hinted(raw, entry, results_of(rules, client))

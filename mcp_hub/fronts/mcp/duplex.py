@@ -204,6 +204,7 @@ class Duplex:
         if method == "initialize" and self._session is None:
             self._bond.meet(Era.HANDSHAKE)
             self._session, result = self._binding.initialize(self._caller, params)
+            self._hub.durable.connected.add(self._session.id)
             self._hub.changes.tell_at_once(self._session.id, self._announcements.take)
             self._answer(id_, result)
             self._tasks.start_soon(self._announcements.run, Announcer(self._hub, self._session))

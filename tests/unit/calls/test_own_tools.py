@@ -1,4 +1,4 @@
-"""What `hub_wait` and `hub_cancel` say of a call that was answered before it ended."""
+"""What `hub_calls` and `hub_cancel` say of a call that was answered before it ended."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.calls.hub_tools.own_tools import WAIT
+from mcp_hub.calls.hub_tools.own_tools import CALLS
 from mcp_hub.errors import EventsGone, StoreError, UpstreamLost
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
 from mcp_hub.stores.base import Chunk
@@ -16,7 +16,7 @@ from tests.unit.fronts.soft_hub import DEADLINE, SoftHub, delta, in_virtual_time
 from tests.unit.fronts.task_hub import Sent, text
 
 WINDOW = DEADLINE * 0.9
-UNKNOWN = "hub_wait: Unknown stream: it has expired, does not belong to you, or never existed."
+UNKNOWN = "hub_calls: Unknown stream: it has expired, does not belong to you, or never existed."
 VERBATIM = (
     b'{"structuredContent":{"n":1.0e3,"big":12345678901234567890123}, "isError":true,'
     b'"content":[{"type":"text","text":"\\u0041"}],"_meta":{"its":"own"},"more":[ ]}'
@@ -24,7 +24,7 @@ VERBATIM = (
 
 
 async def wait(hub: SoftHub, stream: str, **more: Any) -> Sent:
-    return await hub.tool("hub_wait", {"stream": stream, **more})
+    return await hub.tool("hub_calls", {"id": stream, **more})
 
 
 async def waited_for(hub: SoftHub, **capabilities: Any) -> tuple[str, Sent]:
@@ -102,11 +102,11 @@ async def test_a_foreign_call_is_as_unknown_as_none(hub: SoftHub) -> None:
     await hub.send("tools/call", {"name": "slow", "arguments": {}}, principal="you")
     await sleep(1)
     theirs = hub.running.call.id
-    for stream in (theirs, "st_0", ""):
+    for stream in (theirs, "st_0"):
         sent = await wait(hub, stream)
         assert said(sent) == UNKNOWN and sent.result["isError"]
         other = await hub.tool("hub_cancel", {"stream": stream})
-        assert said(other) == UNKNOWN.replace("wait", "cancel") and other.result["isError"]
+        assert said(other) == UNKNOWN.replace("calls", "cancel") and other.result["isError"]
     assert not hub.running.is_cancelled
 
 
@@ -124,7 +124,7 @@ async def test_what_is_no_call_of_a_tool_is_unknown(hub: SoftHub) -> None:
 @in_virtual_time
 async def test_a_number_may_be_written_in_any_way(hub: SoftHub, after: object) -> None:
     stream = await hub.softly()
-    sent = await hub.tool("hub_wait", {"stream": stream, "after": after})
+    sent = await hub.tool("hub_calls", {"id": stream, "after": after})
     await hub.running.ends(text("whole"))
     assert said(sent) == "whole"
 
@@ -132,20 +132,19 @@ async def test_a_number_may_be_written_in_any_way(hub: SoftHub, after: object) -
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ({}, "wrong arguments: Object missing required field `stream`"),
-        ({"stream": 1}, "wrong arguments: Expected `str`"),
-        ({"stream": "{}", "after": -1}, "wrong arguments: `after` is the number of an event, not '-1'"),
-        ({"stream": "{}", "after": "9" * 16}, "wrong arguments: `after` is the number of an event"),
-        ({"stream": "{}", "after": 1.5}, "wrong arguments: Expected `int | str | null`"),
-        ({"stream": "{}", "after": 500}, "cursor 500 is beyond the stream's last event"),
+        ({"id": 1}, "wrong arguments: Expected `str | null`"),
+        ({"id": "{}", "after": -1}, "wrong arguments: `after` is the number of an event, not '-1'"),
+        ({"id": "{}", "after": "9" * 16}, "wrong arguments: `after` is the number of an event"),
+        ({"id": "{}", "after": 1.5}, "wrong arguments: Expected `int | str | null`"),
+        ({"id": "{}", "after": 500}, "cursor 500 is beyond the stream's last event"),
     ],
 )
 @in_virtual_time
 async def test_wrong_arguments_are_explained(hub: SoftHub, arguments: dict[str, Any], problem: str) -> None:
     stream = await hub.softly()
     given = {key: stream if value == "{}" else value for key, value in arguments.items()}
-    sent = await hub.tool("hub_wait", given)
-    assert sent.result["isError"] and said(sent).startswith(f"hub_wait: {problem}")
+    sent = await hub.tool("hub_calls", given)
+    assert sent.result["isError"] and said(sent).startswith(f"hub_calls: {problem}")
 
 
 @in_virtual_time
@@ -205,7 +204,7 @@ async def test_too_many_waiting_calls_are_refused_with_that_reason(hub: SoftHub)
 @in_virtual_time
 async def test_a_wait_is_no_stream_itself(hub: SoftHub) -> None:
     stream = await hub.softly(elicitation={})
-    await hub.tool("hub_wait", {"stream": stream}, token="t")
+    await hub.tool("hub_calls", {"id": stream}, token="t")
     await sleep(WINDOW - 1)
     assert [row.id for row in await hub.streams.store.log.rows("me", 9)] == [stream]
     assert "notifications/progress" in [
@@ -267,7 +266,7 @@ async def test_a_modern_client_is_asked_by_the_answer_of_its_wait(hub: SoftHub) 
     capabilities: dict[str, Any] = {"elicitation": {}}
     first = await hub.call("slow", capabilities=capabilities)
     await sleep(DEADLINE)
-    params: dict[str, Any] = {"name": WAIT, "arguments": {"stream": soft(first)["stream"]}}
+    params: dict[str, Any] = {"name": CALLS, "arguments": {"id": soft(first)["stream"]}}
     sent = await hub.send("tools/call", params, capabilities=capabilities)
     await hub.running.asks("sure?")
     assert sent.result["resultType"] == "input_required"

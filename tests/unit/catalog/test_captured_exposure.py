@@ -37,9 +37,10 @@ SOURCES = ["own", pytest.param("captured", marks=needs_lists)]
 
 SEARCH: Final = ["find_tools", "read_tool", "run_tool", "read_result"]
 READING: Final = ["read_result"]
-EARLY: Final = ["hub_wait", "hub_cancel"]
+CALLS: Final = ["hub_calls"]
+EARLY: Final = [*CALLS, "hub_cancel"]
 CODE, DESKTOP, OLD, NEW = "Claude Code", "Claude Desktop", "a client of 2025", "a client of 2026"
-FIRST: Final = {CODE: [], DESKTOP: EARLY, OLD: [], NEW: []}
+FIRST: Final = {CODE: CALLS, DESKTOP: EARLY, OLD: CALLS, NEW: CALLS}
 """What each is listed over HTTP besides, whatever the tools are."""
 NAMES: Final = {CODE: "claude-code", DESKTOP: "claude-ai", OLD: "somebody"}
 TASKS: Final = {"taskSupport": "optional"}
@@ -168,7 +169,7 @@ async def test_611_tools_are_left_to_the_search_for_every_kind_of_client(lists: 
         marks = [tool.get("_meta") for tool in tools_in(answer)[: len(SEARCH)]]
         assert set(map(str, marks)) == {"{'anthropic/alwaysLoad': True}" if kind == CODE else "None"}
     stdio = {kind: names_in(hub.list_of(hub.session(kind, has_own_hub=True))) for kind in FIRST}
-    waits_by_itself = {kind: [*SEARCH, *(EARLY if kind in (DESKTOP, OLD) else [])] for kind in FIRST}
+    waits_by_itself = {kind: [*SEARCH, *(EARLY if kind in (DESKTOP, OLD) else CALLS)] for kind in FIRST}
     assert stdio == waits_by_itself
 
 
@@ -203,7 +204,7 @@ async def test_a_client_that_defers_tools_is_listed_as_many_as_it_takes_and_othe
     many = some(lists, 390)
     hub = Hub(many).come_up()
     answers = hub.lists_of_all()
-    assert names_in(answers[CODE]) == [*READING, *(name for _, name, _ in exported(many))]
+    assert names_in(answers[CODE]) == [*READING, *CALLS, *(name for _, name, _ in exported(many))]
     assert len(names_in(answers[CODE])) > 240
     for kind in (DESKTOP, OLD, NEW):
         assert names_in(answers[kind]) == [*SEARCH, *FIRST[kind]]
@@ -248,7 +249,7 @@ async def test_an_early_session_keeps_its_mode_is_notified_and_never_gets_more_t
         most = 400 if kind == CODE else 240
         assert session.offer.mode == "full" and hub.app.hub.views.digest(session, Kind.TOOL) != before[kind]
         assert names_in(hub.list_of(session)) == [*own, *every[: most - len(own)]]
-    assert names_in(hub.list_of(hub.session(OLD))) == SEARCH
+    assert names_in(hub.list_of(hub.session(OLD))) == [*SEARCH, *CALLS]
 
 
 async def test_the_search_is_listed_until_the_last_server_is_known(lists: Lists) -> None:
@@ -259,7 +260,7 @@ async def test_the_search_is_listed_until_the_last_server_is_known(lists: Lists)
         assert names_in(hub.list_of(session))[: len(SEARCH)] == SEARCH
         assert caching(hub.list_of(new)) == (0, "private"), "not to be kept without the others' tools"
         hub.servers[name].comes_up()
-    assert names_in(hub.list_of(session)) == [*READING, *(name for _, name, _ in exported(few))]
+    assert names_in(hub.list_of(session)) == [*READING, *CALLS, *(name for _, name, _ in exported(few))]
     assert caching(hub.list_of(new)) == (60_000, "private")
 
 
@@ -278,8 +279,8 @@ async def test_a_first_list_waits_for_servers_that_start_and_for_none_that_is_up
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(come_up_one_by_one, hub)
             listed = await answer.reply
-    assert isinstance(listed, bytes) and names_in(listed) == SEARCH
-    assert names_in(hub.list_of(hub.session(OLD))) == SEARCH, "at once"
+    assert isinstance(listed, bytes) and names_in(listed) == [*SEARCH, *CALLS]
+    assert names_in(hub.list_of(hub.session(OLD))) == [*SEARCH, *CALLS], "at once"
 
 
 async def come_up_one_by_one(hub: Hub) -> None:

@@ -52,7 +52,7 @@ def named(*wanted: Wanted, max_length: int = 48) -> list[str]:
         (Wanted("s", "add", "git", rename="sum"), "sum"),
         (Wanted("s", "add", "git", rename="my sum"), "my_sum"),
         (Wanted("s", "find_tools"), "s_find_tools"),
-        (Wanted("s", "wait", "hub"), "s_hub_wait"),
+        (Wanted("s", "calls", "hub"), "s_hub_calls"),
         (Wanted("s", "add", "git", rename="run_tool"), "s_run_tool"),
     ],
 )

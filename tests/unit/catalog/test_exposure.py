@@ -15,7 +15,7 @@ from tests.unit.catalog.offers import names, offer
 
 SEARCH = ["find_tools", "read_tool", "run_tool"]
 WAITING = (
-    b'{"name":"hub_wait","inputSchema":{"type":"object"}}',
+    b'{"name":"hub_calls","inputSchema":{"type":"object"}}',
     b'{"name":"hub_cancel","inputSchema":{"type":"object"}}',
 )
 ANYBODY = ClientKind(max_tools=240)
@@ -65,7 +65,9 @@ def test_auto_lists_in_full_what_fits_the_budget_as_it_would_be_sent() -> None:
     view = view_of(rules, long)
     assert decided(view, rules, ANYBODY) == "search"
     assert decided(view, replace(rules, compact=True), ANYBODY) == "full", "compacted it has no output schema"
-    assert decided(view, rules, replace(ANYBODY, hub_tools=WAITING)) == "full", "nor has it for who is answered early"
+    assert decided(view, rules, replace(ANYBODY, hub_tools=WAITING, soft_deadline=45.0)) == "full", (
+        "nor has it for who is answered early"
+    )
 
 
 def test_what_is_asked_for_is_what_is_listed_and_the_client_s_word_goes_before_the_profile_s() -> None:
@@ -94,12 +96,26 @@ def test_full_lists_just_the_tools_unless_results_are_cut_or_calls_answered_earl
     assert listed(cut, ANYBODY, few(1)) == ["read_result", "git_t0"]
     assert listed(cut, replace(ANYBODY, max_result_tokens=0), few(1)) == ["git_t0"]
     assert listed(rules, replace(ANYBODY, max_result_tokens=5), few(1)) == ["read_result", "git_t0"]
-    assert listed(rules, replace(ANYBODY, hub_tools=WAITING), few(1)) == ["hub_wait", "hub_cancel", "git_t0"]
+    early = replace(ANYBODY, hub_tools=WAITING, soft_deadline=45.0)
+    assert listed(rules, early, few(1)) == ["hub_calls", "hub_cancel", "git_t0"]
+
+
+def test_calls_are_listed_to_every_client_but_one_that_wants_servers_tools_alone() -> None:
+    rules, calls = rules_of("git"), WAITING[:1]
+    for client in (ANYBODY, CODE, replace(ANYBODY, expose="search")):
+        assert "hub_calls" in listed(rules, replace(client, hub_tools=calls), few(1))
+    bare = replace(ANYBODY, hub_tools=calls, expose="full", max_result_tokens=0)
+    assert listed(rules, bare, few(1)) == ["git_t0"]
+    assert listed(replace(rules, expose="full"), replace(CODE, hub_tools=calls), few(1)) == ["git_t0"]
+    assert "hub_calls" in listed(rules, replace(bare, max_result_tokens=5), few(1))
+    assert listed(rules, replace(bare, soft_deadline=45.0), few(1)) == ["hub_calls", "git_t0"]
+    view = view_of(rules, few(1))
+    assert exposed(view, rules, bare, "full").find(Kind.TOOL, "hub_calls") is not None, "it can be called"
 
 
 @pytest.mark.parametrize(
     ("name", "near"),
-    [("find_tol", ["find_tools"]), ("hub_wayt", []), ("find_files", []), ("run_tests", []), ("read_resource", [])],
+    [("find_tol", ["find_tools"]), ("hub_cals", []), ("find_files", []), ("run_tests", []), ("read_resource", [])],
 )
 def test_own_tool_is_named_only_for_a_misspelling_of_it(name: str, near: list[str]) -> None:
     rules = rules_of("git")

@@ -289,16 +289,16 @@ def test_neither_runs_the_other_or_itself(outer: str, inner: str) -> None:
     assert found.refusal.message.startswith(f"{outer} cannot run {inner.replace(chr(92) + 'u005f', '_')}.")
 
 
-@pytest.mark.parametrize("name", ["find_tools", "read_result", "hub_wait", "hub_cancel"])
+@pytest.mark.parametrize("name", ["find_tools", "read_result", "hub_calls", "hub_cancel"])
 def test_of_the_hubs_own_tools_it_runs_those_that_only_read(name: str) -> None:
     found = asked("read_tool", {"name": name, "arguments": {}})
     assert (found.refusal is None) is (name != "hub_cancel")
 
 
 def test_waiting_for_a_call_reads_and_ending_it_destroys_nothing() -> None:
-    wait, cancel = (json.loads(raw)["annotations"] for raw in OFFERED)
+    calls, cancel = (json.loads(raw)["annotations"] for raw in OFFERED)
+    assert calls == {"readOnlyHint": True}
     repeatable = {"idempotentHint": True, "openWorldHint": False}
-    assert wait == {"readOnlyHint": True, **repeatable}
     assert cancel == {"readOnlyHint": False, "destructiveHint": False, **repeatable}
 
 

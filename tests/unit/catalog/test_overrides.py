@@ -74,7 +74,7 @@ def test_name_is_the_exported_one_without_a_prefix_and_leaves_prompts_alone() ->
 
 def test_a_name_of_the_hubs_own_tools_is_prefixed_for_any_server() -> None:
     assert names(view(tool("log"), log=Override(name="run_tool"))) == ["git_run_tool"]
-    own = ("find_tools", "read_tool", "run_tool", "read_result", "hub_wait", "hub_cancel")
+    own = ("find_tools", "read_tool", "run_tool", "read_result", "hub_calls", "hub_cancel")
     lists = {Kind.TOOL: tuple(json.dumps(tool(name)).encode() for name in own)}
     bare = build([Snapshot("git", HANDSHAKE, lists)], ViewRules({"git": ServerRules()}))
     assert names(bare) == [f"git_{name}" for name in own]

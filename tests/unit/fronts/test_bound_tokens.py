@@ -80,11 +80,10 @@ async def test_mcp_requests_find_no_stream_beyond_the_profile(mcp_peer: RestPeer
 
 async def test_the_hubs_own_tools_find_no_stream_beyond_the_profile(mcp_peer: RestPeer) -> None:
     ended = (await mcp_peer.call("echo", {"text": "words of it"}).ended()).json["stream"]
-    answers = [
-        await mcp(mcp_peer, "tools/call", {"name": "hub_wait", "arguments": {"stream": ended}}, token)
-        for token in (NARROW, ELSEWHERE)
-    ]
-    assert ["words of it" in json.dumps(answer) for answer in answers] == [True, False]
+    for arguments in ({"id": ended}, {}):
+        params = {"name": "hub_calls", "arguments": arguments}
+        answers = [await mcp(mcp_peer, "tools/call", params, token) for token in (NARROW, ELSEWHERE)]
+        assert ["words of it" in json.dumps(answer) for answer in answers] == [True, False]
 
 
 async def test_a_bound_token_can_neither_restart_a_server_nor_reload(peer: RestPeer) -> None:

@@ -7,8 +7,9 @@ import pytest
 from msgspec import Raw
 
 from mcp_hub.app.limits import Current
-from mcp_hub.calls.hub_tools.own_tools import OFFERED
+from mcp_hub.calls.hub_tools.own_tools import CALLS_TOOL, OFFERED
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
+from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.views.exposure import exposed
 from mcp_hub.catalog.views.view import build
 from mcp_hub.config.schema.clients import ClientSettings
@@ -100,9 +101,9 @@ async def test_a_call_that_takes_too_long_is_answered_with_what_there_is(hub: So
     await sleep(1)
     mark = soft(sent)
     assert said(sent).endswith("Output so far:\none, two\n")
-    assert mark[
-        "stream"
-    ] == hub.running.call.id and f'{{"stream":"{mark["stream"]}","after":{mark["cursor"]}}}' in said(sent)
+    assert mark["stream"] == hub.running.call.id
+    assert f'hub_calls with {{"id":"{mark["stream"]}","after":{mark["cursor"]}}}' in said(sent)
+    assert f'hub_cancel with {{"stream":"{mark["stream"]}"}}' in said(sent)
     await hub.running.ends()
     assert not hub.running.is_cancelled and len(sent.messages) == 1
 
@@ -148,7 +149,7 @@ async def test_a_call_that_asks_is_answered_in_time_and_its_question_withdrawn_f
     assert (question["method"], off["method"]) == ("elicitation/create", "notifications/cancelled")
     assert off["params"]["requestId"] == question["id"] and answer["id"] == sent.answer["id"]
     assert soft(sent) and 'The tool waits for an answer: elicitation/create: "sure?\\x1b[2J"\n' in said(sent)
-    assert "call hub_wait" in said(sent) and hub.running.answers == []
+    assert "call hub_calls" in said(sent) and hub.running.answers == []
 
 
 @in_virtual_time
@@ -157,7 +158,7 @@ async def test_an_answer_that_comes_after_the_early_one_counts(hub: SoftHub) -> 
     await hub.running.asks()
     question = hub.sent_to_client[-1]
     await sleep(DEADLINE + 1)
-    waits = await hub.tool("hub_wait", {"stream": soft(sent)["stream"]})
+    waits = await hub.tool("hub_calls", {"id": soft(sent)["stream"]})
     again = hub.sent_to_client[-1]
     assert again["method"] == "elicitation/create" and again["id"] != question["id"]
     hub.answered(question, {"action": "accept"})
@@ -178,7 +179,7 @@ async def test_a_client_that_confirms_the_withdrawal_has_not_answered(hub: SoftH
     hub.replied(question, answer)
     await sleep(1)
     assert soft(sent) and hub.running.answers == []
-    await hub.tool("hub_wait", {"stream": soft(sent)["stream"]})
+    await hub.tool("hub_calls", {"id": soft(sent)["stream"]})
     hub.replied(hub.sent_to_client[-1], answer)
     await sleep(1)
     assert len(hub.running.answers) == 1, "an answer to a question that is open is one"
@@ -190,7 +191,7 @@ async def test_a_wait_that_asks_is_answered_in_time_too_and_every_answer_counts(
     await hub.running.asks()
     asked = []
     for _ in range(2):
-        waits = await hub.tool("hub_wait", {"stream": stream})
+        waits = await hub.tool("hub_calls", {"id": stream})
         asked.append(hub.sent_to_client[-1])
         await sleep(DEADLINE)
         assert soft(waits) and "The tool waits for an answer" in said(waits)
@@ -208,7 +209,7 @@ async def test_so_many_questions_that_are_off_may_still_be_answered(hub: SoftHub
     for number in range(64):
         await hub.running.asks(str(number))
     for _ in range(2):
-        await hub.tool("hub_wait", {"stream": stream})
+        await hub.tool("hub_calls", {"id": stream})
         await sleep(DEADLINE)
     assert len(hub.waits_for) == 64
 
@@ -246,7 +247,7 @@ async def test_a_client_that_cancels_before_the_answer_ends_the_call_and_not_aft
 async def test_a_call_that_nobody_asks_after_ends_within_the_hour(hub: SoftHub) -> None:
     stream = await hub.softly()
     await sleep(3500)
-    await hub.tool("hub_wait", {"stream": stream})
+    await hub.tool("hub_calls", {"id": stream})
     await sleep(3500)
     assert hub.streams.owned(hub.running.call.id), "it was asked after"
     await sleep(200)
@@ -257,7 +258,7 @@ async def test_a_call_that_nobody_asks_after_ends_within_the_hour(hub: SoftHub) 
 async def test_the_tools_are_listed_first_and_without_output_schemas(hub: SoftHub) -> None:
     await hub.hello()
     tools = (await hub.ask("tools/list", {})).result["tools"]
-    assert [tool["name"] for tool in tools][:3] == ["hub_wait", "hub_cancel", "slow"]
+    assert [tool["name"] for tool in tools][:3] == ["hub_calls", "hub_cancel", "slow"]
     assert not any("outputSchema" in tool for tool in tools)
     raws = []
     for _ in range(2):
@@ -268,12 +269,12 @@ async def test_the_tools_are_listed_first_and_without_output_schemas(hub: SoftHu
 
 
 @in_virtual_time
-async def test_clients_without_a_deadline_neither_see_nor_reach_them(hub: SoftHub) -> None:
+async def test_programs_neither_see_nor_reach_them(hub: SoftHub) -> None:
     tools = (await hub.send("tools/list", {}, principal="you")).result["tools"]
     assert [tool["name"] for tool in tools][:1] == ["slow"] and all("outputSchema" in tool for tool in tools)
     await hub.send("tools/call", {"name": "slow", "arguments": {}}, principal="you")
     stream = hub.running.call.id
-    for name in ("hub_wait", "hub_cancel"):
+    for name in ("hub_calls", "hub_cancel"):
         sent = await hub.send("tools/call", {"name": name, "arguments": {"stream": stream}}, principal="you")
         assert sent.error["code"] == -32602 and "Unknown tool" in sent.error["message"]
     await sleep(DEADLINE * 3)
@@ -283,7 +284,7 @@ async def test_clients_without_a_deadline_neither_see_nor_reach_them(hub: SoftHu
 @in_virtual_time
 async def test_only_calls_of_the_servers_tools_are_answered_early(hub: SoftHub) -> None:
     session = Session("s", Caller("me"), M, "2026-07-28")
-    wait = {"name": Raw(b'"hub_wait"'), "arguments": Raw(b'{"stream":"st_0"}')}
+    wait = {"name": Raw(b'"hub_calls"'), "arguments": Raw(b'{"id":"st_0"}')}
     for params, has_answer in (({"name": Raw(b'"slow"')}, True), (wait, False)):
         call = hub.port.call(session, "tools/call", params, take_meta({}))
         assert (call.early is not None) is has_answer
@@ -308,6 +309,8 @@ def test_a_list_that_depends_on_the_client_is_for_nobody_else() -> None:
 def test_the_tools_cost_little_context() -> None:
     seen = [{key: tool[key] for key in ("name", "description", "inputSchema")} for tool in map(json.loads, OFFERED)]
     assert len(json.dumps(seen, separators=(",", ":"))) < 600
+    always = {**json.loads(CALLS_TOOL), "_meta": {"anthropic/alwaysLoad": True}}  # as for a client that defers tools
+    assert estimate(json.dumps(always, separators=(",", ":"))) <= 80
     assert [tool["annotations"]["readOnlyHint"] for tool in map(json.loads, OFFERED)] == [True, False]
 
 
@@ -349,7 +352,7 @@ async def test_a_wait_shows_progress_and_partial_content_like_the_call(hub: Soft
     await hub.running.happens(Progressed(1, 9), delta("old\n"))
     await sleep(DEADLINE)
     mark = soft(sent)
-    waits = await hub.tool("hub_wait", {"stream": mark["stream"], "after": int(mark["cursor"])}, token="w")
+    waits = await hub.tool("hub_calls", {"id": mark["stream"], "after": int(mark["cursor"])}, token="w")
     await hub.running.happens(Progressed(2, 9), delta("new\n"), Progressed(2, 9))
     assert shown(hub, "w") == [(2, None), (2 + 1e-6, "new"), (2 + 1e-6 + 1e-6, None)]
     await sleep(DEADLINE)

@@ -76,7 +76,7 @@ REST: Final[dict[str, list[Ask]]] = {
     "POST /v1/tools/{name}/call": [
         ("/tools/echo/call", {"arguments": {"text": "mine"}}, {"idempotency-key": "k1"}),
         ("/tools/echo/call", {"arguments": {"text": "mine"}}, {"idempotency-key": "k2"}),
-        ("/tools/hub_wait/call", {"arguments": {"stream": "{ended}"}}, {}),
+        ("/tools/hub_calls/call", {"arguments": {"id": "{ended}"}}, {}),
         ("/tools/read_result/call", {"arguments": {"id": "{result}"}}, {}),
     ],
     "POST /v1/tools/call": [
@@ -146,12 +146,12 @@ MOUNTS: Final = ("/v1/", "/api/")
 
 _CALL: Final[dict[str, list[dict[str, Any]]]] = {
     "tools/call": [
-        {"name": "hub_wait", "arguments": {"stream": "{running}"}},
-        {"name": "hub_wait", "arguments": {"stream": "{ended}"}},
+        {"name": "hub_calls", "arguments": {"id": "{running}"}},
+        {"name": "hub_calls", "arguments": {"id": "{ended}"}},
         {"name": "hub_cancel", "arguments": {"stream": "{running}"}},
         {"name": "read_result", "arguments": {"id": "{result}"}},
         {"name": "find_tools", "arguments": {"query": CANARY[:6]}},
-        {"name": "run_tool", "arguments": {"name": "hub_wait", "arguments": {"stream": "{ended}"}}},
+        {"name": "run_tool", "arguments": {"name": "hub_calls", "arguments": {"id": "{ended}"}}},
         {"name": "read_tool", "arguments": {"name": "read_result", "arguments": {"id": "{result}"}}},
     ],
     "prompts/get": [{"name": "none"}],
@@ -183,7 +183,7 @@ MODERN_METHODS: Final[dict[str, list[dict[str, Any]]]] = {
     "tasks/cancel": [{"taskId": "{running}"}, {"taskId": "{asking}"}],
     "dev.mcp-hub/streams.read": [{"stream": "{running}"}, {"stream": "{ended}"}],
 }
-OWN_TOOLS: Final = frozenset({"hub_wait", "hub_cancel", "read_result", "find_tools", "run_tool", "read_tool"})
+OWN_TOOLS: Final = frozenset({"hub_calls", "hub_cancel", "read_result", "find_tools", "run_tool", "read_tool"})
 
 
 def filled(template: Any, ids: Ids) -> Any:

@@ -163,7 +163,8 @@ async def _begun_as_task(job: Job, arguments: dict[str, Any], door: Door) -> boo
         result = await _rpc(door, "tools/call", {"name": "run_job", "arguments": arguments})
     except httpx2.HTTPError:
         return False  # never acknowledged
-    if result.get("status") in _LATER or ((result.get("error") or {}).get("data") or {}).get("code") == _AWAY:
+    code = ((result.get("error") or {}).get("data") or {}).get("code")
+    if result.get("status") in _LATER or code == _AWAY or code in _ENDINGS:
         return False
     if result.get("resultType") == "complete" and not result["isError"]:
         return False  # its store was away until it had ended: no other hub could have found the task

@@ -229,6 +229,12 @@ class OwnedStreams:
         if self._recent is not None:
             self._recent.add(row, lines)
 
+    def forget(self, stream: CallId) -> None:
+        """Another process owns the stream."""
+        self.confirmed.pop(stream, None)
+        if self._recent is not None:
+            self._recent.take(stream)
+
     def leave(self, stream: CallId) -> None:
         if (row := self.confirmed.pop(stream, None)) is not None:
             self._take(row)

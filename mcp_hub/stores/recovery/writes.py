@@ -214,6 +214,7 @@ class ServerWrites:
             self._backing.failed(page)
             self._wait(append.stream, append)
         elif isinstance(page, StoreError) or not is_same_owner or has_all:
+            self._streams.forget(append.stream)  # memory must not answer for it
             append.callback(error)
         else:
             self._streams.leave(append.stream)

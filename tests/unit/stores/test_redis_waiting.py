@@ -5,13 +5,16 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from mcp_hub.errors import StoreError
+from mcp_hub.call import StreamInfo
+from mcp_hub.errors import Fenced, StoreError
 from mcp_hub.stores.base import Change
 from mcp_hub.stores.faults import StoreFault
+from mcp_hub.stores.recovery.failsafe import FailsafeStore
 from mcp_hub.stores.recovery.writes import _Append
 from tests.redis_server import RedisServer
 from tests.unit.stores.away import FailsafePair, is_away, is_back, written
 from tests.unit.stores.event_stores import append, create, events, found, new_row, numbered, replayed, settled
+from tests.unit.stores.test_redis_replicas import fall_silent
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes, pytest.mark.slow]
 
@@ -115,3 +118,26 @@ async def test_events_wait_for_the_server_and_their_numbers_are_nobodys_before(
     assert (await found(two, running)).message == "still here"
     await append(one, running, 5, status="cancelled")
     assert await replayed(two, running) == numbered(1, 5)
+
+
+async def test_memory_does_not_answer_for_a_stream_that_another_replica_has_claimed(
+    server: RedisServer, mortal_pair: FailsafePair
+) -> None:
+    one, two = mortal_pair
+    row = await create(one, new_row(one), 2)
+    store = cast(Any, one.backing.store)
+    await fall_silent(store)
+    while not (left := await two.leases.orphans()):
+        await two.inbox.wait(0.05)
+    assert await two.leases.claim(left[0], numbered(3, 3), Change(5.0, status="failed")) is not None
+    assert [type(answer) for answer in await answered(one, row)] == [Fenced]
+    cast(Any, one.log)._streams.leave_all()  # the server is another
+    assert await replayed(one, row) == numbered(1, 3) and (await found(one, row)).status == "failed"
+
+
+async def answered(store: FailsafeStore, row: StreamInfo) -> list[StoreError | None]:
+    """What an append is answered in the end."""
+    answers = written(store, row, row.last + 1)
+    while not answers:
+        await store.inbox.wait(0.01)
+    return answers

@@ -80,20 +80,27 @@ BUILT_IN_CLIENTS: Final[Mapping[str, _BuiltIn]] = {
     ),
     "cursor": _BuiltIn(matches=["cursor-vscode"], max_tools=_OPENAI, first_list_wait=_PATIENT),
     "openai": _BuiltIn(matches=["openai-mcp*"], max_tools=_OPENAI),
-    "vscode": _BuiltIn(matches=["Visual Studio Code*"], max_tools=_OPENAI, first_list_wait=_PATIENT),
-    # nothing is known of their limits; they are entries so that `mcp-hub install` can name them
-    "cline": _BuiltIn(),
-    "continue": _BuiltIn(matches=["continue-client"]),
+    # it waits for a call without a limit
+    "vscode": _BuiltIn(
+        soft_deadline="never", matches=["Visual Studio Code*"], max_tools=_OPENAI, first_list_wait=_PATIENT
+    ),
+    # their timeout is 60 s, even with progress
+    "cline": _BuiltIn(soft_deadline=45.0, matches=["@cline/*"]),
+    "continue": _BuiltIn(soft_deadline=45.0, matches=["continue-client", "continue-cli-client"]),
+    "zed": _BuiltIn(soft_deadline=45.0, result_gap=0.0),
+    # nothing is known of the limits of the entries without a deadline; `mcp-hub install` can name them
     "copilot": _BuiltIn(matches=["github-copilot*"], max_tools=_OPENAI),
     "devin": _BuiltIn(matches=["windsurf*"]),
-    "gemini": _BuiltIn(matches=["gemini-cli*"], first_list_wait=_PATIENT),  # it waits for 10 min
-    "goose": _BuiltIn(matches=["goose-*"], result_gap=0.0),
+    # its timeout is 10 min, even with progress
+    "gemini": _BuiltIn(soft_deadline=540.0, matches=["gemini-cli*"], first_list_wait=_PATIENT),
+    # its timeout is 300 s, even with progress
+    "goose": _BuiltIn(soft_deadline=240.0, matches=["goose-*"], result_gap=0.0),
     "junie": _BuiltIn(result_gap=0.0),
     "kiro": _BuiltIn(),
     "lm-studio": _BuiltIn(matches=["lmstudio*"]),
-    "opencode": _BuiltIn(first_list_wait=_PATIENT),  # `mcp-hub install` lets it wait for 30 s
+    # progress restarts its timeout; `mcp-hub install` lets it wait for 30 s for a list
+    "opencode": _BuiltIn(soft_deadline="never", first_list_wait=_PATIENT),
     "warp": _BuiltIn(result_gap=0.0),
-    "zed": _BuiltIn(result_gap=0.0),
     # a hub in front of this one: it applies these rules for its own clients
     "mcp-hub": _BuiltIn(
         soft_deadline="never",

@@ -35,16 +35,28 @@ def settings(clients: str = "", name: str = "servers.yaml") -> Settings:
         ("Codex-MCP-Client", ClientRules(120, False, 240.0, 6.0)),
         ("OpenAI-MCP (ChatGPT)", ClientRules(120, False, 45.0, 3.5, result_gap=GAP)),
         ("cursor-vscode", ClientRules(120, False, 45.0, 8.0, result_gap=GAP)),
-        ("Visual Studio Code - Insiders", ClientRules(120, False, 45.0, 8.0, result_gap=GAP)),
+        ("Visual Studio Code - Insiders", ClientRules(120, False, None, 8.0, result_gap=GAP)),
         ("claude-code-fork", ClientRules(240, False, 45.0, 3.5, result_gap=GAP)),
         ("", ClientRules(240, False, 45.0, 3.5, result_gap=GAP)),
         (None, ClientRules(240, False, 45.0, 3.5, result_gap=GAP)),
         ("zed", ClientRules(240, False, 45.0, 3.5)),
-        ("goose-desktop", ClientRules(240, False, 45.0, 3.5)),
+        ("goose-desktop", ClientRules(240, False, 240.0, 3.5)),
+        ("gemini-cli-mcp-client", ClientRules(240, False, 540.0, 8.0, result_gap=GAP)),
+        ("opencode", ClientRules(240, False, None, 8.0, result_gap=GAP)),
+        ("@cline/core", ClientRules(240, False, 45.0, 3.5, result_gap=GAP)),
+        ("continue-cli-client", ClientRules(240, False, 45.0, 3.5, result_gap=GAP)),
     ],
 )
 def test_clients_that_are_known_have_their_own_rules(client_name: str | None, rules: ClientRules) -> None:
     assert settings().client_table.rules(client_name, None) == rules
+
+
+@pytest.mark.parametrize(
+    ("client_name", "seconds"),
+    [("gemini-cli", 540.0), ("zed", 45.0), ("opencode", None), ("kiro", None), ("somebody", None)],
+)
+def test_a_deadline_over_http_is_for_clients_whose_timeout_is_known(client_name: str, seconds: float | None) -> None:
+    assert settings().client_table.rules(client_name, None, known_only=True).soft_deadline == seconds
 
 
 @pytest.mark.parametrize(("chosen", "seconds"), [("codex", 240.0), ("CLAUDE-CODE", None), ("unknown", 45.0)])

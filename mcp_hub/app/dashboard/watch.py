@@ -237,7 +237,7 @@ class _EarlierCalls:
         self._clients: dict[str, str] = {}
 
     async def summaries(self, rows: Sequence[StreamInfo]) -> list[CallSummary]:
-        """Stored streams with client and last progress, or failure reason."""
+        """Stored streams with client and newest line, or failure reason."""
         ended = [row for row in rows if row.status in _WITH_REASON and row.id not in self._reasons]
         if len(self._reasons) > 2 * _STORED:
             self._reasons.clear()

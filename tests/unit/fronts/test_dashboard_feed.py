@@ -205,13 +205,13 @@ def shown(call: dict[str, Any]) -> tuple[str, str, str]:
 
 
 async def test_stored_call_is_shown_as_it_was_while_its_hub_ran(tmp_path: Path) -> None:
-    """Calls whose last progress is "step 1", and of which only the store of a hub that has ended still knows."""
+    """Calls that last said "part 1", and of which only the store of a hub that has ended still knows."""
     learn(["hunter24"])
     async with dashboard_hub(tmp_path, store={}) as full:
         failed, cancelled, completed = [await full.detached("steps", {"n": 1}) for _ in range(3)]
         with anyio.fail_after(WAIT):
             for id_ in (failed, cancelled, completed):
-                while (await full.ask("GET", f"/v1/streams/{id_}")).json.get("message") != "step 1":
+                while (await full.ask("GET", f"/v1/streams/{id_}")).json.get("message") != "part 1":
                     await anyio.lowlevel.checkpoint()
         assert (await full.ask("DELETE", f"/v1/streams/{cancelled}")).status == 202
         await full.until(cancelled, "cancelled")

@@ -195,6 +195,7 @@ async def test_without_a_profile_the_server_s_own_rules_hold(hubs: tuple[Hub, Hu
             "read_tool",
             "run_tool",
             "read_result",
+            "hub_calls",
             "notes_list_notes",
             "notes_send_pelican",
         ]

@@ -40,7 +40,7 @@ from mcp_hub.protocol.jsonrpc.rpc_errors import for_caller, for_others
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.protocol.rest.tokens import TokenAccount
 from mcp_hub.protocol.shape import questions, tasks
-from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.sessions.session import Caller, Session, marked
 from mcp_hub.sessions.stored import SessionStore
 from mcp_hub.sessions.subscriptions import SessionSubscriptions, call_of
 from mcp_hub.types import HANDSHAKE, MODERN, OWN, ClientKind, Era, Kind, PartialForm, RawJson, RawObject, UpstreamStatus
@@ -228,14 +228,14 @@ class HubPort:
             call = resumed
         if call.upstream == OWN:
             return self._call_own(session, call, facts.deadline, to.refusal, info)
-        if (running := self.durable.timed_out.rejoin(call)) is not None:
+        if self.durable.timed_out.running and (running := self.durable.timed_out.rejoin(call)) is not None:
             return CallHandle(running.call, running, self.durable, after=1, early=early)
         arguments = params.get("arguments", b"{}")
         explain = None if to.entry is None else partial(explaining, entry=to.entry, arguments=arguments)
         asks = session.era is MODERN and (early is not None or "extensions" in session.capabilities)
         record = self._starter.start(
             call, facts.truncate, reads_only=facts.reads_only, explaining=explain, asks=asks, in_place=in_place,
-            info=info or session.marks,
+            info=info or (partial(marked, session.caller, session.client_info) if session.caller.has_own_hub else None),
         )  # fmt: skip
         return CallHandle(call, record, self.durable, early=early)
 

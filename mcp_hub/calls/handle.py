@@ -16,7 +16,7 @@ from mcp_hub.calls.reading.transcript import Transcript, still_running
 from mcp_hub.calls.runner import CallRecord, new_record
 from mcp_hub.calls.streams.owners import lost_call, unconfirmed_call
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
-from mcp_hub.errors import Busy, OwnerLost, RpcError
+from mcp_hub.errors import Busy, OwnerLost, RpcError, StoreError
 from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Failed, failed_by
 from mcp_hub.logs import get_logger
 from mcp_hub.types import RawJson
@@ -27,6 +27,8 @@ _MOST: Final = 2000
 """Bytes of output shown, from its end."""
 _LATEST: Final = 1024
 """Events looked at for the output."""
+_CONFIRMED: Final = 5.0
+"""Seconds that the store has at least to confirm an ending."""
 _EARLY: Final = 0.01
 """Seconds by which a timer may be early."""
 _NO_LIMITS: Final = TimeLimits(0, 0)
@@ -133,11 +135,11 @@ class _ConfirmedReader:
     """Reads a call's log behind event `after`: a `call.Reader` without stored events.
 
     The ending of a call with a stream comes once the store has confirmed it, for another hub may have claimed the
-    stream. If one has, or the call's time is over before, an error with unknown outcome comes in its place, whose data
-    has the server's `answer`.
+    stream. If one has, the store refuses it, or the call's time is over before, an error with unknown outcome comes in
+    its place, whose data has the server's `answer`.
     """
 
-    __slots__ = ("_reader", "_record", "_timer", "_wake")
+    __slots__ = ("_reader", "_record", "_timer", "_until", "_wake")
     is_stored = is_behind = False
     failed: None = None
 
@@ -146,6 +148,7 @@ class _ConfirmedReader:
         self._wake = wake
         self._reader = record.log.reader(wake, after)
         self._timer: Timer | None = None
+        self._until: float | None = None  # the end of the wait, once it has begun
 
     @property
     def cursor(self) -> int:
@@ -186,7 +189,10 @@ class _ConfirmedReader:
         writer, times = self._record.writer, self._record.times
         if writer is None or writer.is_committed(self._news):
             return True
-        remaining = times.started + times.limits.total - times.clock.now()
+        time = times.clock.now()
+        if self._until is None:
+            self._until = max(times.started + times.limits.total, time + _CONFIRMED)
+        remaining = self._until - time
         if remaining > _EARLY and self._timer is None:
             self._timer = call_later(remaining, self._ring)
         return remaining <= _EARLY
@@ -204,7 +210,9 @@ class _ConfirmedReader:
             return ending
         if stream.is_lost:
             return Failed(lost_call(record.call.upstream, ending))
-        return ending if record.writer is None else Failed(unconfirmed_call(record.call.upstream, ending))
+        if record.writer is None and not isinstance(stream.failed, StoreError):
+            return ending
+        return Failed(unconfirmed_call(record.call.upstream, ending))
 
 
 class CallHandle(msgspec.Struct, gc=False):

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from mcp_hub.call import LOCAL_PRINCIPAL, CallingClient, MakeInfo
+from mcp_hub.call import LOCAL_PRINCIPAL, Call, CallingClient
 from mcp_hub.errors import Busy
 from mcp_hub.protocol.eras import LOG_LEVELS
 from mcp_hub.types import ClientKind, Era, JsonObject, Kind, Mode
@@ -144,12 +144,6 @@ class Session(msgspec.Struct, weakref=True):
         """The kind and folder of a stdio client, as JSON; None if unknown."""
         return self.caller.origin(self.client_info.get("name"))
 
-    @property
-    def marks(self) -> MakeInfo | None:
-        """Marks the streams of a stdio client by its origin, for a later session. Does not hold the session."""
-        caller, client_name = self.caller, self.client_info.get("name")
-        return (lambda call: caller.origin(client_name)) if caller.has_own_hub else None
-
     def be(self, presence: Literal["connected", "away", "by request"]) -> None:
         """Notes a connection's begin or end; a session that is over stays so."""
         if not self.is_over:
@@ -157,6 +151,11 @@ class Session(msgspec.Struct, weakref=True):
 
     def end(self) -> None:
         self.presence = "over"
+
+
+def marked(caller: Caller, client_info: JsonObject, call: Call) -> bytes | None:
+    """The mark of a stdio client's streams: its origin, for a later session."""
+    return caller.origin(client_info.get("name"))
 
 
 class _Entry(msgspec.Struct):

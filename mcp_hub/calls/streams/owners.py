@@ -1,19 +1,20 @@
 """Owners of streams at other hubs: messages to them, and takeover of the streams of lost ones."""
 
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import anyio
 import msgspec
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.calls.reading.stored import appended, open_questions
+from mcp_hub.calls.reading.stored import open_questions
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import HubError, HubRestarted, OwnerLost, RpcError, StoreError, StoreUnavailable
 from mcp_hub.events import Completed, Ending, Failed, InputReceived
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
 from mcp_hub.protocol.shape.stream_events import encoded, timestamp
-from mcp_hub.stores.base import Change, EventStore, Message, StreamInbox
+from mcp_hub.stores.base import Change, Chunk, EventStore, Message, StreamInbox
 from mcp_hub.types import CallId, JsonObject, RawJson
 
 log = get_logger(__name__)
@@ -97,9 +98,9 @@ def lost_call(server: str, answer: Ending | None = None) -> OwnerLost:
     return OwnerLost(message, data=_unknown(server, answer))
 
 
-def unconfirmed_call(server: str, answer: Ending) -> RpcError:
-    """The error of a call whose ending the store has not confirmed in the call's time."""
-    reason = "The store has not confirmed the end of the call. Its outcome is unknown."
+def unconfirmed_call(server: str, answer: Ending | None) -> RpcError:
+    """The error of a call that the store has not confirmed in its time; `answer` is what its server said."""
+    reason = "The store has not confirmed the call. Its outcome is unknown."
     unavailable = StoreUnavailable
     return RpcError(reason, code=unavailable.code, symbol=unavailable.symbol, data=_unknown(server, answer))
 
@@ -120,6 +121,8 @@ def _error(error: RpcError) -> JsonObject:
 
 GoOn = Callable[[StreamInfo], Awaitable[None]]
 """Continues the call of a stream that this process owns now."""
+_CONFIRMED: Final = 1.0
+"""Seconds for the store to confirm an ending, before other streams are looked after."""
 _UNUSABLE = (HubError, msgspec.MsgspecError, ValueError, RecursionError)
 """Errors before a call is continued."""
 
@@ -181,12 +184,18 @@ class Takeover:
         line = self._ending(
             row, wall, f"The hub that ran this call is gone, and this one cannot continue it: {problem}"
         )
-        try:
-            await appended(self._log, row, [line], Change(wall, "failed"))
-        except StoreError as error:
-            log.error("stream_not_closed", stream=row.id, reason=str(error))
-            return
-        self._settled(msgspec.structs.replace(row, last=row.last + 1, updated=wall, status="failed"))
+        given_up = anyio.Event()
+
+        def answered(error: StoreError | None) -> None:
+            if error is None:
+                self._settled(msgspec.structs.replace(row, last=row.last + 1, updated=wall, status="failed"))
+            else:
+                log.error("stream_not_closed", stream=row.id, reason=str(error))
+            given_up.set()
+
+        self._log.append(row.id, row.epoch, Chunk(row.last + 1, (line,)), Change(wall, "failed"), answered)
+        with anyio.move_on_after(_CONFIRMED):  # it waits for a store that is away, and who waits here brings it back
+            await given_up.wait()
 
     async def _withdrawals(self, row: StreamInfo, wall: float) -> list[bytes]:
         """Closes open questions: a continued call asks again."""

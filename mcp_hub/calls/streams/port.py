@@ -14,7 +14,8 @@ from mcp_hub.calls.reading.stored import PAGE, asked_last, exported_name, fetche
 from mcp_hub.calls.reading.stream import Stream, StreamReader
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.orphans import patience
-from mcp_hub.calls.streams.table import StreamTable
+from mcp_hub.calls.streams.owners import unconfirmed_call
+from mcp_hub.calls.streams.table import BEGUN, StreamTable
 from mcp_hub.calls.streams.writer import StreamWriter
 from mcp_hub.errors import Busy, KeyTaken, Rejected, RpcError, StoreError, UnknownStream
 from mcp_hub.events import InputRequired, cancelled_by_client
@@ -27,8 +28,6 @@ log = get_logger(__name__)
 
 _LOOK: Final = 0.1
 """Seconds between looks."""
-_BEGUN: Final = 25.0
-"""Seconds for the store to confirm the beginning of a stream."""
 
 
 class StreamHandle:
@@ -135,7 +134,7 @@ class _TimedOutCalls:
     def __init__(self, table: StreamTable, rules: Callable[[Call], CallRules]) -> None:
         self._table = table
         self._rules = rules
-        self._running: dict[bytes, CallId] = {}  # by `_likeness`; those that have ended stay until the next one
+        self.running: dict[bytes, CallId] = {}  # by `_likeness`; those that have ended stay until the next one
 
     def give_up(self, record: CallRecord, reason: str | None) -> bool:
         """The client cancels its call, for a `reason` of its own. Whether the call continues.
@@ -152,8 +151,8 @@ class _TimedOutCalls:
             else:
                 policy, is_read_only = self._rules(call).orphan, record.plan.is_read_only(call)
                 writer.orphan(patience(policy, is_detached=False, is_read_only=is_read_only))
-                running = {key: id_ for key, id_ in self._running.items() if self._table.owned(id_) is not None}
-                self._running = {**running, self._likeness(call): call.id}
+                running = {key: id_ for key, id_ in self.running.items() if self._table.owned(id_) is not None}
+                self.running = {**running, self._likeness(call): call.id}
                 return True
         record.cancel(cancelled_by_client(reason))
         return False
@@ -161,9 +160,9 @@ class _TimedOutCalls:
     def rejoin(self, call: Call) -> CallRecord | None:
         """The equal call that a time-out has left, if it runs here; the caller is its client from now on."""
         is_new = call.input_responses is None and call.request_state is None
-        if not self._running or not is_new or call.is_program or call.method != "tools/call":
+        if not self.running or not is_new or call.is_program or call.method != "tools/call":
             return None
-        id_ = self._running.pop(self._likeness(call), None)
+        id_ = self.running.pop(self._likeness(call), None)
         writer = None if id_ is None else self._table.owned(id_)
         if writer is None or writer.record.stopping is not None or writer.record.log.ended:
             return None
@@ -244,7 +243,8 @@ class StreamPort:
     async def begin(self, record: CallRecord, key: str | None, digest: str) -> StreamHandle:
         """Detaches the call, under an idempotency `key` if given, perhaps to join another hub's.
 
-        Raises `Busy`, `Rejected`, `StoreError`.
+        Raises `Busy`, `Rejected`, `StoreError`, and an `RpcError` with unknown outcome if the store has not confirmed
+        the stream of a call that was sent.
         """
         try:
             writer = self.table.detach(record, key=key, digest=digest)
@@ -255,7 +255,10 @@ class StreamPort:
             return await self._settled(writer)
         except StoreError:
             if writer.error is None and key is None:  # with a key, who comes back joins it
+                is_unsent, ending = record.is_unsent, record.log.ending if record.log.ended else None
                 record.cancel("its stream could not be stored")
+                if not is_unsent:
+                    raise unconfirmed_call(record.call.upstream, ending) from None
             raise
 
     async def with_key(self, principal: str, key: str, digest: str) -> StreamHandle | None:
@@ -278,7 +281,7 @@ class StreamPort:
         return await self._settled(writer) if self.rules(writer.record.call).idempotent else None
 
     async def _settled(self, writer: StreamWriter) -> StreamHandle:
-        with move_on_after(_BEGUN) as waiting:
+        with move_on_after(BEGUN) as waiting:
             await writer.settled()
         if waiting.cancelled_caught or not self.table.store.log.is_held(writer.stream.row.id):
             raise StoreError(NO_ANSWER)

@@ -42,10 +42,10 @@ _NEWS: Final = 0.05
 _TOUCH: Final = 5.0
 _SWEEP: Final = 60.0
 """Seconds between messages to owners of followed streams, and between sweeps."""
-_IDLE: Final = 0.5
-"""Seconds between looks while idle."""
+_IDLE: Final = 0.5  # while idle
+BEGUN: Final = 25.0
 _CONFIRMED: Final = 5.0
-"""Seconds for the store to confirm what a client waits for."""
+"""Seconds for the store to confirm the beginning of a stream, and what else a client waits for."""
 _HEARD: Final = 0.5
 _HEARD_LOOK: Final = 0.01
 """Seconds for an answer to reach its call at another hub, and between looks."""
@@ -228,7 +228,10 @@ class StreamTable:
                 raise UnknownStream
             if not self.store.log.is_held(writer.stream.row.id):
                 raise StoreError(NO_ANSWER)
-            await writer.settled()
+            with anyio.move_on_after(BEGUN) as waiting:
+                await writer.settled()
+            if writer.error is None and waiting.cancelled_caught:
+                raise StoreError(NO_ANSWER)
             if writer.error is None:
                 await writer.stream.refresh(after)
                 return writer.stream

@@ -158,9 +158,16 @@ def problem_for(error: HubError) -> Problem:
             reason = error.public if isinstance(error, StoreError) else str(error)
             return Problem(503, code, reason, headers=((b"retry-after", b"%d" % _PATIENCE),))
         case RpcError():
-            return Problem(500, "internal_error", str(error), jsonrpc=msgspec.Raw(bytes(error.encoded())))
+            return _unknown_outcome(error)
         case _:
             return Problem(500, "internal_error", str(error))
+
+
+def _unknown_outcome(error: RpcError) -> Problem:
+    """An error of the hub itself. Nothing invites to a retry: the call may have taken effect."""
+    if error.symbol == StoreUnavailable.symbol:
+        return Problem(503, "store_unavailable", str(error), **(error.data or {}))
+    return Problem(500, "internal_error", str(error), jsonrpc=msgspec.Raw(bytes(error.encoded())))
 
 
 def unknown_server(name: str, names: Iterable[str] = ()) -> Problem:

@@ -25,6 +25,7 @@ from mcp_hub.stores.base import (
     Replicas,
     SessionRow,
     StoreLimits,
+    StreamLeases,
     StreamLog,
 )
 from mcp_hub.stores.faults import StoreFault, no_answer
@@ -47,8 +48,6 @@ _GOODBYE: Final = 0.5
 """Seconds for returning streams when the store closes."""
 _NO_STORE: Final = 5.0
 """Seconds between two looks for orphans, which try the store, too."""
-
-
 T = TypeVar("T")
 
 
@@ -104,7 +103,8 @@ class StoreReads:
             stored = await self.ask(lambda store: store.log.find(stream), None)
             row = self._fallback.row(stream)
             if row is not None:
-                return self._fallback.whole(row, stored)
+                is_claimed = stored is not None and stored.epoch > row.epoch
+                return stored if is_claimed else self._fallback.whole(row, stored)
             if not was_in_memory:
                 return stored
 
@@ -362,12 +362,12 @@ class FailsafeStore:
         streams: OwnedStreams,
         *,
         returns: _Returns,
-        replicas: Replicas | None = None,
-    ) -> None:
+        leases: StreamLeases | None = None, replicas: Replicas | None = None,
+    ) -> None:  # fmt: skip
         self.replicas = replicas
         self.log = log
         self.inbox = _FailsafeInbox(backing, streams, returns)
-        self.leases = _FailsafeLeases(backing, streams, returns)
+        self.leases = leases or _FailsafeLeases(backing, streams, returns)
         self.sessions = sessions
         self.backing = backing
         self._streams = streams.fallback.memory

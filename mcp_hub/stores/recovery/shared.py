@@ -4,6 +4,8 @@ Writes wait for a server that does not answer (`writes`). Without an answer, rea
 until `is_settled`. Memory answers a read only if it has the event after the cursor.
 """
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Final, Protocol
 
 import anyio
@@ -12,11 +14,12 @@ from msgspec.structs import replace
 from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
 from mcp_hub.errors import StoreError
-from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched, Replicas, StoreLimits
+from mcp_hub.stores import base
+from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched, Replicas, StoreLimits, StreamLog
 from mcp_hub.stores.faults import StoreFault, no_answer
 from mcp_hub.stores.memory import MemorySessions
 from mcp_hub.stores.recovery.failsafe import FailsafeSessions, FailsafeStore, StoreReads
-from mcp_hub.stores.recovery.memory_fallback import BackedStore, Backing, MemoryFallback, OwnedStreams
+from mcp_hub.stores.recovery.memory_fallback import BackedStore, Backing, MemoryFallback, OwnedStreams, read
 from mcp_hub.stores.recovery.writes import ServerWrites, _Lease
 from mcp_hub.types import CallId
 
@@ -145,6 +148,78 @@ class _ServerLog:
         return await self._reads.rows(principal, limit)
 
 
+class _ServerLeases:
+    """Takeovers by this replica. A claim may succeed without an answer: then the stream is an orphan of its own."""
+
+    def __init__(self, backing: _ServerBacking, streams: OwnedStreams, returns: _ServerReturns) -> None:
+        self._backing = backing
+        self._streams = streams
+        self._returns = returns
+        self._unanswered: set[CallId] = set()
+
+    @property
+    def interval(self) -> float:
+        return self._backing.store.leases.interval
+
+    async def orphans(self) -> list[StreamInfo]:
+        await self._returns.try_again()
+        rows: list[StreamInfo] = await read(self._backing, lambda store: store.leases.orphans(), [])
+        for stream in sorted(self._unanswered):
+            row = await read(self._backing, partial(_found, stream), None)
+            if row is not None and self._is_own(row) and not row.has_ended:
+                rows.append(row)
+            elif self._backing.is_fit:
+                self._unanswered.discard(stream)
+        return rows
+
+    def _is_own(self, row: StreamInfo) -> bool:
+        """Whether this replica has claimed the stream, and does not know it."""
+        is_claimed = row.id in self._unanswered and row.owner == self._streams.fallback.memory.instance
+        return is_claimed and row.id not in self._streams.confirmed and self._streams.fallback.row(row.id) is None
+
+    async def is_orphan(self, row: StreamInfo) -> bool:
+        return self._is_own(row) or await read(self._backing, lambda store: store.leases.is_orphan(row), False)
+
+    async def claim(self, row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
+        """None also if the server fails."""
+        if (store := self._backing.for_writing()) is None:
+            return None
+        try:
+            if self._is_own(row):
+                chunk = Chunk(row.last + 1, tuple(lines))
+                await _appended(store.log, row, chunk, change)
+                claimed: StreamInfo | None = base.changed(row, chunk, change)
+            else:
+                claimed = await store.leases.claim(row, lines, change)
+        except StoreFault as fault:
+            self._unanswered.add(row.id)
+            self._backing.failed(fault)
+            return None
+        self._unanswered.discard(row.id)
+        if claimed is not None:
+            self._streams.confirm(claimed, tuple(lines))
+        return claimed
+
+
+async def _found(stream: CallId, store: BackedStore) -> StreamInfo | None:
+    return await store.log.find(stream)
+
+
+async def _appended(log: StreamLog, row: StreamInfo, chunk: Chunk, change: Change) -> None:
+    """Raises `StoreError`."""
+    errors: list[StoreError | None] = []
+    answered = anyio.Event()
+
+    def settle(error: StoreError | None) -> None:
+        errors.append(error)
+        answered.set()
+
+    log.append(row.id, row.epoch, chunk, change, settle)
+    await answered.wait()
+    if errors[0] is not None:
+        raise errors[0]
+
+
 def failsafe_on_server(
     backing: _ServerBacking, limits: StoreLimits, instance: str, clock: Clock, *, replicas: Replicas
 ) -> FailsafeStore:
@@ -154,5 +229,5 @@ def failsafe_on_server(
     writes = ServerWrites(backing, backing.store, backing.lease, streams)
     sessions = FailsafeSessions(backing, reads, MemorySessions(limits.sessions))
     returns = _ServerReturns(backing, streams, writes, sessions)
-    log = _ServerLog(backing, streams, writes, reads)
-    return FailsafeStore(backing, log, sessions, streams, returns=returns, replicas=replicas)
+    log, leases = _ServerLog(backing, streams, writes, reads), _ServerLeases(backing, streams, returns)
+    return FailsafeStore(backing, log, sessions, streams, returns=returns, leases=leases, replicas=replicas)

@@ -25,6 +25,7 @@ another replica may have claimed a stream meanwhile. So no event leaves before t
 4. Streams from before a lease are held again once they have returned.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, Protocol
@@ -155,14 +156,21 @@ class ServerWrites:
         rows, self._unconfirmed = self._unconfirmed, []
         for row in rows:
             change = Change(row.updated, "failed", ttl=0.0, frees_key=True)
-            self._store.log.append(row.id, row.epoch, Chunk(row.last + 1, ()), change, lambda _: None)
+            self._store.log.append(row.id, row.epoch, Chunk(row.last + 1, ()), change, partial(self._unended, row))
+
+    def _unended(self, row: StreamInfo, error: StoreError | None) -> None:
+        if isinstance(error, StoreFault):
+            self._unconfirmed.append(row)
 
     # -- further ones
 
     def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, callback: Appended) -> None:
         """An append of `StreamLog`, which the server confirms unless the stream is alone."""
         write = _Append(stream=stream, epoch=epoch, chunk=chunk, change=change, callback=callback)
-        row = self._fallback.row(stream)
+        row, confirmed = self._fallback.row(stream), self._streams.confirmed.get(stream)
+        if confirmed is not None and confirmed.epoch != epoch:  # perhaps that of another hub, which a reader has seen
+            callback(Fenced(f"stream {stream}: epoch {epoch} is not this hub's, which is {confirmed.epoch}"))
+            return
         if row is None and self._backing.is_fit:
             self._store.log.append(stream, epoch, chunk, change, partial(self._appended, write))
         elif stream in self._returning:
@@ -197,6 +205,9 @@ class ServerWrites:
         elif isinstance(error, Fenced) and row is not None:
             self._store.log.fetch(stream, row.last, 1, partial(self._looked, append, row, error))
         else:
+            if error is not None and row is not None:  # and will be: nobody shall wait for its end
+                self._streams.forget(stream)
+                self._unconfirmed.append(row)
             callback(error)
 
     def _looked(self, append: _Append, row: StreamInfo, error: Fenced, page: EventPage | StoreError | None) -> None:
@@ -227,6 +238,8 @@ class ServerWrites:
         """Streams in memory that the server may get."""
         rows = [row.id for row in self._fallback.returnable()]
         self._alone.intersection_update(rows)
+        for stream in [stream for stream in self._waiting if self._fallback.row(stream) is None]:
+            self._drop(stream)
         return [id_ for id_ in rows if id_ not in self._returning]
 
     def bring_back(self, stream: CallId, ready: Callable[[], None] = lambda: None, attempts: int = _ATTEMPTS) -> None:
@@ -254,6 +267,11 @@ class ServerWrites:
         self, row: StreamInfo, ready: Callable[[], None], returned: Appended, page: EventPage | StoreError | None
     ) -> None:
         """Writes what the server's `page` lacks."""
+        if self._fallback.row(row.id) is None:  # memory was full, or it has expired
+            self._returning.discard(row.id)
+            self._drop(row.id)
+            ready()
+            return
         missing, write = self._fallback.missing(row.id, ()), self._waiting.get(row.id)
         log, touches = self._store.log, row.id in self._doubtful
         if isinstance(page, StoreError):
@@ -268,6 +286,11 @@ class ServerWrites:
                 was_written(None)
         else:
             _complete(log, page.row, row, missing, returned, touches=touches)
+
+    def _drop(self, stream: CallId) -> None:
+        """Fails the write of a stream that memory has let go."""
+        if (write := self._waiting.pop(stream, None)) is not None:
+            write.callback(no_answer())
 
     def _created_again(self, row: StreamInfo, missing: Chunk, returned: Appended, error: StoreError | None) -> None:
         if isinstance(error, KeyTaken):
@@ -322,9 +345,14 @@ def _is_same(stored: StreamInfo, row: StreamInfo) -> bool:
     return (stored.epoch, stored.owner) == (row.epoch, row.owner)
 
 
+def _later(row: StreamInfo) -> float:
+    """A time that the row does not have, whatever the clock says."""
+    return max(wall_time(), math.nextafter(row.updated, math.inf))
+
+
 def _touch(log: StreamLog, row: StreamInfo, callback: Appended) -> None:
     """Writes nothing but the time, so that no claim under way succeeds."""
-    log.append(row.id, row.epoch, Chunk(row.last + 1, ()), Change(max(wall_time(), row.updated)), callback)
+    log.append(row.id, row.epoch, Chunk(row.last + 1, ()), Change(_later(row)), callback)
 
 
 def _complete(
@@ -344,7 +372,7 @@ def _complete(
         missing = tail.lines[stored.last + 1 - tail.first :]
         continuation = row.continuation if row.continuation is not None else b""
         change = Change(
-            updated=max(wall_time(), row.updated) if touches else row.updated,
+            updated=_later(stored) if touches else row.updated,
             status=row.status,
             message=row.message,
             continuation=continuation,

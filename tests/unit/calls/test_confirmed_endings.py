@@ -9,7 +9,7 @@ import pytest
 from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.plan import CallRules, TimeLimits
 from mcp_hub.calls.streams.port import StreamPort
-from mcp_hub.errors import OwnerLost, RpcError, StoreError
+from mcp_hub.errors import DeadlineExceeded, OwnerLost, RpcError, StoreError
 from mcp_hub.events import CallEvent, Completed, Failed, Started, ToolCall, failed_by
 from mcp_hub.stores.base import Message
 from tests.unit.calls.call_scripts import DONE
@@ -108,6 +108,26 @@ async def test_the_wait_for_the_store_ends_with_the_call_s_time() -> None:
 
 
 @virtual
+async def test_a_call_whose_time_is_over_says_so_while_the_store_answers() -> None:
+    pair = Pair(delay=0.05)
+    call = pair.one.call(limits=TimeLimits(30, 30))
+    await sleep(1)
+    client = Client(pair, call)
+    await sleep(31)
+    assert isinstance(client.error, DeadlineExceeded)
+
+
+@virtual
+async def test_an_ending_that_the_store_refuses_is_not_given_as_if_it_were_kept() -> None:
+    pair, call = await pair_with_call()
+    client = Client(pair, call)
+    store_of(pair.one).refusals = [StoreError("no")]
+    call.ends()
+    await settle(lambda: client.reader.at_end)
+    assert client.error.symbol == "store_unavailable" and client.error.is_outcome_unknown
+
+
+@virtual
 async def test_a_client_that_leaves_while_the_ending_waits_hears_nothing_more() -> None:
     pair, call = await pair_with_call()
     client = Client(pair, call)
@@ -143,8 +163,9 @@ async def test_what_a_hub_may_have_lost_is_refused_and_not_tried_again(monkeypat
         await streams.cancel("p", call.id, "enough")
     with pytest.raises(StoreError):
         await streams.answer("p", call.id, "q1", b"{}")
-    with pytest.raises(StoreError):
+    with pytest.raises(RpcError) as unknown:
         await port(pair).begin(call.record, None, "d")
+    assert unknown.value.is_outcome_unknown and unknown.value.symbol == "store_unavailable", "it has been sent"
     monkeypatch.undo()
     assert (await streams.open("p", call.id)).row.id == call.id
 

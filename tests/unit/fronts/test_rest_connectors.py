@@ -36,7 +36,7 @@ async def test_connectors_of_a_hub_without_a_public_address_are_refused(peer: Re
 async def test_profile_of_the_caller_is_in_the_address(peer: RestPeer) -> None:
     (entry,) = (await entries(peer, f"format=openai-mcp&url={PUBLIC}", token=NARROW))["tools"]
     assert entry["server_url"] == f"{PUBLIC}/mcp/p/narrow" and entry["server_label"] == "mcp-hub-narrow"
-    assert entry["allowed_tools"] == {"tool_names": ["read_result", "echo"]}
+    assert entry["allowed_tools"] == {"tool_names": ["read_result", "hub_calls", "echo"]}
 
 
 async def over_mcp(peer: RestPeer) -> list[dict[str, Any]]:

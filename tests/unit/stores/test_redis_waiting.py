@@ -141,3 +141,46 @@ async def answered(store: FailsafeStore, row: StreamInfo) -> list[StoreError | N
     while not answers:
         await store.inbox.wait(0.01)
     return answers
+
+
+async def test_a_claim_whose_answer_was_lost_leaves_no_stream_without_a_writer(
+    server: RedisServer, mortal_pair: FailsafePair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = mortal_pair
+    row = await create(two, new_row(two), 2)
+    await fall_silent(cast(Any, two.backing.store))
+    while not (left := await one.leases.orphans()):
+        await one.inbox.wait(0.05)
+    store = cast(Any, one.backing.store)
+    claim = store.leases.claim
+
+    async def unanswered(*given: Any) -> None:
+        assert await claim(*given) is not None
+        raise StoreFault("unreachable", "no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store.leases, "claim", unanswered)
+        assert await one.leases.claim(left[0], numbered(3, 3), Change(5.0, status="working")) is None
+    await is_back(one)
+    [mine] = await one.leases.orphans()
+    assert (mine.id, mine.owner, mine.last) == (row.id, one.log.instance, 3) and await one.leases.is_orphan(mine)
+    claimed = await one.leases.claim(mine, numbered(4, 4), Change(6.0, status="failed"))
+    assert claimed is not None and claimed.has_ended
+    assert await one.leases.orphans() == [] and await replayed(one, row) == numbered(1, 4)
+
+
+async def test_the_end_of_a_stream_with_a_key_is_not_forgotten_when_the_store_fails_again(
+    mortal_pair: FailsafePair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = mortal_pair
+    row = await create(two, new_row(one, key="k"))  # as the server may have done it for the first one
+    writes = cast(Any, one.log)._writes
+    writes._created(row, events(1, 1), lambda error: None, StoreFault("unreachable", "no answer"))
+    with monkeypatch.context() as patched:
+        fails = StoreFault("unreachable", "no answer")
+        patched.setattr(writes._store.log, "append", lambda stream, epoch, chunk, change, callback: callback(fails))
+        writes.end_unconfirmed()
+    await is_back(one)
+    while not two.backing.is_settled or await two.log.find(row.id) is not None:
+        await is_back(one)
+        await two.inbox.wait(0.05)

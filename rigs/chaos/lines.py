@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Final, Literal
 
 import anyio
@@ -72,9 +72,9 @@ class Line:
 async def lines(count: int, port: int) -> AsyncIterator[list[Line]]:
     """So many lines to the server on this port of the loopback."""
     made = [Line(port) for _ in range(count)]
-    async with anyio.create_task_group() as tasks:
+    async with AsyncExitStack() as listeners, anyio.create_task_group() as tasks:
         for line in made:
-            listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+            listener = await listeners.enter_async_context(await anyio.create_tcp_listener(local_host="127.0.0.1"))
             line.url = f"redis://127.0.0.1:{listener.extra(SocketAttribute.local_port)}/0"
             tasks.start_soon(listener.serve, line.serve)
         try:

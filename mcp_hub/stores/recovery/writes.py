@@ -342,7 +342,8 @@ class ServerWrites:
 
 
 def _is_same(stored: StreamInfo, row: StreamInfo) -> bool:
-    return (stored.epoch, stored.owner) == (row.epoch, row.owner)
+    """Whether nobody has claimed the stream, which would have raised its epoch."""
+    return stored.epoch == row.epoch
 
 
 def _later(row: StreamInfo) -> float:

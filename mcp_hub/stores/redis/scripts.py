@@ -136,8 +136,9 @@ CLAIM: Final = (
     + """
 local row = redis.call('HMGET', ROW, 'epoch', 'last', 'status', 'tag', 'updated')
 if row[4] ~= TAG then
-  local is_same = (row[1] or '') .. ' ' .. (row[5] or '') == EPOCH
-  if not is_same or not whole(row[2]) or row[2] + 1 ~= tonumber(FIRST) or ended(row[3]) then return {} end
+  local epoch, updated = string.match(EPOCH, '^(%d+) (.+)$')
+  if row[1] ~= epoch or tonumber(row[5] or '') ~= tonumber(updated) then return {} end
+  if not whole(row[2]) or row[2] + 1 ~= tonumber(FIRST) or ended(row[3]) then return {} end
   if not intact(row[2]) or not grow() then return {'damaged'} end
   redis.call('HINCRBY', ROW, 'epoch', 1)
 end

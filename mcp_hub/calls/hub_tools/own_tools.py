@@ -176,7 +176,7 @@ class OwnTools:
         return await self._streams.table.store.leases.is_orphan(row)
 
     async def _last_line(self, row: StreamInfo) -> str:
-        """The last line of the result or the output; empty if there is none."""
+        """The last line of the result or the output; or an empty text."""
         after = row.last - (1 if row.has_ended else min(_TAIL, row.last - row.first + 1))
         try:
             lines = await fetched(self._streams.table.store.log, row.id, after, _TAIL)

@@ -92,17 +92,15 @@ def answer_in(message: Message) -> _InputAnswer:
 
 def lost_call(server: str, answer: Ending | None = None) -> OwnerLost:
     """The error of a call whose stream another hub has claimed; `answer` is what its server said."""
-    message = (
-        "Another hub has taken this call over, for this one had lost the store. The outcome of the call is unknown."
-    )
-    return OwnerLost(message, data=_unknown(server, answer))
+    reason = "Another hub has taken this call over: this one had lost the store. The outcome of the call is unknown."
+    return OwnerLost(reason, data=_unknown(server, answer))
 
 
 def unconfirmed_call(server: str, answer: Ending | None) -> RpcError:
     """The error of a call that the store has not confirmed in its time; `answer` is what its server said."""
     reason = "The store has not confirmed the call. Its outcome is unknown."
-    unavailable = StoreUnavailable
-    return RpcError(reason, code=unavailable.code, symbol=unavailable.symbol, data=_unknown(server, answer))
+    data = _unknown(server, answer)
+    return RpcError(reason, code=StoreUnavailable.code, symbol=StoreUnavailable.symbol, data=data)
 
 
 def _unknown(server: str, answer: Ending | None) -> JsonObject:

@@ -16,7 +16,7 @@ from itertools import accumulate
 from typing import Final
 from urllib.parse import unquote
 
-from mcp_hub.secret_forms import token_spans, with_lines, written_forms
+from mcp_hub.secret_forms import has_runs, token_spans, with_lines, written_forms
 
 MASK: Final = "***"
 _TOKEN: Final = 8192
@@ -89,8 +89,10 @@ class Mask:
 
     def spans(self, text: str, *, is_whole: bool = True) -> list[tuple[int, int]]:
         """Begin and end of each secret, sorted; they may overlap."""
-        runs = _RUNS.finditer(text) if "eyJ" in text or _BEARER in text.lower() else ()
-        spans = [*token_spans(text), *(span for run in runs for span in _tokens(run, is_whole=is_whole))]
+        spans: list[tuple[int, int]] = []
+        if has_runs(text):
+            runs = _RUNS.finditer(text) if "eyJ" in text or _BEARER in text.lower() else ()
+            spans = [*token_spans(text), *(span for run in runs for span in _tokens(run, is_whole=is_whole))]
         if self._pattern is not None:
             spans += (match.span() for match in self._pattern.finditer(text))
             spans += self._escaped(text) if "%" in text or self._has_escapes(text) else []

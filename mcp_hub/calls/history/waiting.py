@@ -20,10 +20,12 @@ MOST_DECODED: Final = 1 << 20
 """Bytes of arguments searched for long values."""
 _RESULT: Final = 64 << 10
 """Bytes of a waiting result: enough to mask a long secret at its beginning."""
-FULL: Final = 2048
+FULL: Final = 4096
 """Calls of a portion, which is then written at once."""
 MOST: Final = 8192
 """Calls that may wait."""
+_PORTIONS: Final = 4
+"""Portions that may wait."""
 PORTION_BYTES: Final = 4 << 20
 """Bytes of a portion's texts."""
 _UNKNOWN: Final = "The hub that ran this call is gone. The outcome of the call is unknown."
@@ -199,7 +201,7 @@ class CallQueue:
         if (
             name != called or outcome is not before or call.client is not last.client or call.upstream != last.upstream
             or call.method != last.method or call.principal != last.principal
-            or (call.session != last.session and call.client is None)
+            or (call.client is None and call.session != last.session)
         ):  # fmt: skip
             portion.groups.turn_to(call, outcome, name, len(portion))
         if outcome > _WITH_RESULT:
@@ -239,7 +241,7 @@ class CallQueue:
         self._sealed.append(self._open)
         self._open, self._next = Portion(has_texts=self.keeps_texts), 1
         self.full.set()
-        while len(self._sealed) > MOST // FULL:
+        while len(self._sealed) > _PORTIONS or sum(map(len, self._sealed)) > MOST:
             portion = self._sealed.pop(0)
             self._dropped += len(portion)
             self._dropped_ids += portion.durable_ids

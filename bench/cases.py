@@ -28,7 +28,7 @@ NEVER = ("lost", "late", "writes")
 RELAYED = ("calls-stdio", "calls-http", "calls-modern", "upstreams", "large", "progress", "lists", "start", "memory")
 # what only the hub can do, and how much of a short call that is
 DURABLE = ("short-call", "streams-throughput", "streams-latency", "streams-replay", "slow-reader")
-CASES = (*RELAYED, *DURABLE, "hub-restart", "idle-streams")
+CASES = (*RELAYED, *DURABLE, "hub-restart", "idle-streams", "slow-streams")
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,12 @@ SETTLED = 0.5
 ROUNDS = 3
 # arguments of a call that does not end by itself here
 QUIET = b'{"ms":3600000}'
+# slow-streams: streams, events a second of each, seconds
+TALKING, TICKS, TALK = 1_000, 2, 10.0
+
+
+class _Length(msgspec.Struct):
+    last: int
 
 
 def restart(run: Run) -> None:
@@ -151,6 +157,46 @@ def idle_followers(run: Run, store: str, *, count: int) -> tuple[Figures, Stats]
                 follower.close()
     stats.calls += count
     return {"detached_kb": (running - before) / count * 1e3, "follower_kb": (after - running) / count * 1e3}, stats
+
+
+def slow(run: Run) -> None:
+    """What an event costs at a low rate: many streams that nobody follows, each with two events a second."""
+    count = TALKING // 4 if run.options.quick else TALKING
+    variant = f"{count} streams, {TICKS} events/s each"
+    alternate_cold(run, "slow-streams", variant, partial(slow_streams, run, count=count))
+
+
+def slow_streams(run: Run, store: str, *, count: int) -> tuple[Figures, Stats]:
+    """CPU of the hub for each event, with what reading it from its server costs, and how much a stream holds."""
+    stats = Stats()
+    seconds = TALK / 4 if run.options.quick else TALK
+    until = int((seconds + 60) * TICKS)
+    with TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder:
+        with one(run, store, Setup("http"), Path(folder)) as side, Requests(side.port) as requests:
+            first = requests.begin(side.tool("tick"), b'{"n":%d,"per_second":%d,"bytes":20}' % (until, TICKS))
+            time.sleep(SETTLED)
+            before = measure.rss_mb(side.pid)
+            streams = [first]
+            for number in range(1, count):
+                arguments = b'{"n":%d,"per_second":%d,"bytes":20}' % (until + number % 7, TICKS)
+                streams.append(requests.begin(side.tool("tick"), arguments))
+            time.sleep(SETTLED * 4)
+            held = measure.rss_mb(side.pid) - before
+            events, cpu = stored(requests, streams), measure.cpu_seconds(side.pid)
+            time.sleep(seconds)
+            used = measure.cpu_seconds(side.pid) - cpu
+            made = stored(requests, streams) - events
+            if made < 0.9 * count * TICKS * seconds:
+                stats.fail(f"{made} events of {count} streams in {seconds:g} s")
+    stats.calls += count
+    return {"cpu_us": used / made * 1e6, "stream_kb": held / count * 1e3}, stats
+
+
+def stored(requests: Requests, streams: list[str]) -> int:
+    """Events of every tenth of these streams, ten times."""
+    return 10 * sum(
+        msgspec.json.decode(requests.get(f"/v1/streams/{id_}").body, type=_Length).last for id_ in streams[::10]
+    )
 
 
 def settings(run: Run) -> dict[str, object]:

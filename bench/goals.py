@@ -200,6 +200,10 @@ def many_streams(look: Lookup) -> Iterator[Goal]:
     for variant in look.variants("idle-streams"):
         figure, what, bound = ("stream_kb", "stream of a quiet call", 2) if "stdio" in variant else FOLLOWER
         yield Goal("first", f"memory of one idle {what}", look("idle-streams", variant, SQLITE, figure), bound, " kB")
+    for variant in look.variants("slow-streams"):
+        cost, held = (look("slow-streams", variant, SQLITE, figure) for figure in ("cpu_us", "stream_kb"))
+        yield Goal("first", f"{variant}: CPU of an event", cost, 80, " µs")
+        yield Goal("first", f"{variant}: memory of one", held, 20, " kB")
 
 
 def provider_formats(look: Lookup) -> Iterator[Goal]:

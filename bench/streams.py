@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 
 from bench import measure
 from bench.cases import Figures, Named, Run, echoes, share, timed, warm
-from bench.cold import idle, restart, settings
+from bench.cold import idle, restart, settings, slow
 from bench.follow import Event, Follower, call_request, check, follow_all, follow_request
 from bench.ledger import RelayFailed, Stats, percentile
 from bench.machinery import machinery
@@ -213,6 +213,6 @@ def measure_streams(run: Run) -> None:
         "slow-reader": lambda sides: slow_reader(run, sides),
     }
     share(run, Setup("http"), steady, [*STORES], settings(run))
-    for case, measured in (("hub-restart", restart), ("idle-streams", idle)):
+    for case, measured in (("hub-restart", restart), ("idle-streams", idle), ("slow-streams", slow)):
         if run.wants(case):
             measured(run)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar, TypeVarTuple
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, TypeVarTuple
 
 import anyio
 import anyio.to_thread
@@ -142,6 +142,33 @@ class Bell:
 
 def call_later(seconds: float, callback: Callable[[], None]) -> Timer:
     return asyncio.get_running_loop().call_later(seconds, callback)
+
+
+class _Together(NamedTuple):
+    """Callbacks that one loop calls at the same time."""
+
+    loop: asyncio.AbstractEventLoop
+    callbacks: list[Callable[[], None]]
+
+    def run(self) -> None:
+        global _together
+        if _together is self:
+            _together = None
+        for callback in self.callbacks:
+            self.loop.call_soon(callback)
+
+
+_together: _Together | None = None
+
+
+def call_together(seconds: float, callback: Callable[[], None]) -> None:
+    """Calls `callback` within so many seconds, as one of many that are not urgent."""
+    global _together
+    loop, together = asyncio.get_running_loop(), _together
+    if together is None or together.loop is not loop:  # another thread's, or that of a loop that was closed
+        _together = together = _Together(loop, [])
+        loop.call_later(seconds, together.run)
+    together.callbacks.append(callback)
 
 
 class Block:

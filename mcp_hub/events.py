@@ -38,6 +38,9 @@ def said_of_cancel(reason: str | None) -> str:
     return f"The call was {reason}." if reason.startswith("cancelled") else f"The call was cancelled: {reason}."
 
 
+_decode_text = msgspec.json.Decoder[str | None](str | None).decode
+
+
 class Started(msgspec.Struct, frozen=True, gc=False):
     """The call has begun."""
 
@@ -70,7 +73,7 @@ class Progressed(msgspec.Struct, frozen=True, gc=False):
         """Its text for people, if any."""
         raw = self.members.get("message") if self.members else None
         try:
-            return None if raw is None else msgspec.json.decode(raw, type=str | None)
+            return None if raw is None else _decode_text(raw)
         except msgspec.DecodeError:
             return None
 

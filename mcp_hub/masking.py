@@ -73,7 +73,8 @@ class Mask:
         self._pattern = _any_of(forms)
 
     def __call__(self, text: str) -> str:
-        return _blackened(text, self.spans(text))
+        spans = self.spans(text)
+        return _blackened(text, spans) if spans else text
 
     def part(self, text: str, start: int, end: int, *, is_whole: bool = True) -> str:
         """Characters `start` to `end`, masked; also secrets cut at either end.
@@ -293,7 +294,7 @@ def hide_tail(text: str, limit: int, mark: str = "") -> str:
     """The last `limit` characters, masked before they are cut; `mark` begins a cut text."""
     mask = _every.mask
     reach = _SQUEEZE * limit + mask.longest
-    masked = mask.part(text, max(0, len(text) - reach), len(text))
+    masked = mask(text) if len(text) <= reach else mask.part(text, len(text) - reach, len(text))
     if len(masked) <= limit and len(text) <= reach:
         return masked
     return mark + masked[max(0, len(masked) - limit + len(mark)) :]

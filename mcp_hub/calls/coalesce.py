@@ -114,7 +114,7 @@ class Coalescer:
         """Takes slices of the log, as long as there is room."""
         self.is_eager = is_eager
         while self.count < _MOST_WAITING and self.size < _MOST_BYTES and (events := next(slices, None)) is not None:
-            for event in events if is_eager else _merged(events):
+            for event in events if is_eager or len(events) <= OFTEN else _merged(events):
                 self.add(event, time)
 
     @property
@@ -239,9 +239,10 @@ def _joined(first: RawJson, second: RawJson) -> bytes | None:
 
 
 def payload(event: CallEvent) -> int:
+    """Bytes of its content."""
+    if type(event) is Progressed:
+        return sum(map(len, event.members.values())) if event.members else 0
     match event:
-        case Progressed(members=members):
-            return sum(map(len, members.values())) if members else 0
         case Completed(result=raw) | Log(params=raw) | InputRequired(params=raw):
             return len(raw)
         case Delta(content=raw) | ToolResult(content=raw) | ToolCall(arguments=raw):

@@ -17,6 +17,7 @@ CEILING: Final = 1e15
 _STEP: Final = 1e-6
 _NUMBERS: Final = ("progress", "total")
 _OPTIONAL: Final = ("message", "_meta")
+_decode_number = msgspec.json.Decoder[int | float](int | float).decode
 
 
 def progressed(params: RawObject) -> Progressed:
@@ -32,7 +33,7 @@ def _is_unset(name: str, value: RawJson) -> bool:
 
 def _number(raw: RawJson) -> float:
     try:
-        return msgspec.json.decode(raw, type=int | float)
+        return _decode_number(raw)
     except (msgspec.DecodeError, ValueError, OverflowError):
         return float("nan")
 

@@ -335,11 +335,18 @@ def expiry(change: Change, ttl: float) -> float | None:
 
 def changed(row: StreamInfo, chunk: Chunk, change: Change) -> StreamInfo:
     """The row after a valid append."""
-    fields = {name: value for name, value in msgspec.structs.asdict(change).items() if value is not None}
-    if fields.pop("frees_key"):
-        fields["key"] = None
-    last = chunk.last if chunk.lines else row.last
-    return msgspec.structs.replace(row, **fields, last=last, expires=expiry(change, row.ttl))
+    return msgspec.structs.replace(
+        row,
+        last=chunk.last if chunk.lines else row.last,
+        updated=change.updated,
+        expires=expiry(change, row.ttl),
+        status=row.status if change.status is None else change.status,
+        message=row.message if change.message is None else change.message,
+        continuation=row.continuation if change.continuation is None else change.continuation,
+        info=row.info if change.info is None else change.info,
+        ttl=row.ttl if change.ttl is None else change.ttl,
+        key=None if change.frees_key else row.key,
+    )
 
 
 def is_wanted(message: Message, waiting: Collection[str], limit: int) -> bool:

@@ -382,7 +382,7 @@ class StreamTable:
             await self.store.inbox.post(touching(id_))
 
     def _end_orphans(self, now: float) -> None:
-        for writer in list(self._owned.values()):
+        for writer in [writer for writer in self._owned.values() if writer.absence.until is not None]:
             if writer.absence.is_over(now) and not writer.stream.readers:
                 writer.absence.end()
                 log.info("call_orphaned", call_id=writer.record.call.id, upstream=writer.record.call.upstream)

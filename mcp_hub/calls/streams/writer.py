@@ -45,8 +45,8 @@ from mcp_hub.types import RawJson, Status
 
 log = get_logger(__name__)
 
-_PAUSE: Final = 0.01
-"""Seconds between looks into a log without stream readers."""
+_PAUSE: Final = 0.02
+"""Seconds between looks into logs without stream readers."""
 _SLICE: Final = 256
 """Events taken from the log at once."""
 _HURRY: Final = LAG // 4
@@ -104,11 +104,15 @@ class _Intake:
 
     def collect(self, at: float, *, is_eager: bool) -> None:
         """Reads the log; merges nothing if `is_eager`."""
-        if self._coalescer is None:
-            if not self._reader.has_more:
+        coalescer, reader = self._coalescer, self._reader
+        if coalescer is None:
+            if not reader.has_more:
                 return
-            self._coalescer = Coalescer()
-        self._coalescer.collect(_slices(self._reader), at, is_eager=is_eager)
+            coalescer = self._coalescer = Coalescer()
+        if is_eager and not self._taken and not coalescer.count:
+            self._taken = reader.take(_MOST)
+        if reader.has_more or coalescer.count:
+            coalescer.collect(_slices(reader), at, is_eager=is_eager)
 
     @property
     def due(self) -> float | None:
@@ -227,7 +231,7 @@ class StreamWriter:
         if self.stream.readers or self._waiters or self.record.log.ended:
             aio.call_soon(self._pump)
         else:
-            aio.call_later(_PAUSE, self._pump)
+            aio.call_together(_PAUSE, self._pump)
 
     def _pump(self) -> None:
         self._is_due = False

@@ -6,6 +6,7 @@ Payloads keep their bytes except line breaks. An error has a code, a class, a re
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import sha256
 from typing import Annotated, Final, Literal, NamedTuple
 
@@ -145,7 +146,13 @@ LAST_MOMENT: Final = 253_402_300_799.0
 
 def timestamp(seconds: float) -> str:
     """ISO 8601 in UTC with milliseconds and `Z`, at most the end of year 9999."""
-    return datetime.fromtimestamp(min(seconds, LAST_MOMENT), UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+    whole, thousandths = divmod(round(min(seconds, LAST_MOMENT) * 1e6) // 1000, 1000)
+    return f"{_date(whole)}.{thousandths:03d}Z"
+
+
+@lru_cache(maxsize=8)
+def _date(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:-6]
 
 
 def start_data(server: str, tool: str, name: str, arguments: RawJson, attempt: int, deadline: float | None) -> bytes:

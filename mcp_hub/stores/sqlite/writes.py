@@ -55,6 +55,9 @@ INSERT INTO extras (stream, continuation, info) VALUES (?, ?, ?) ON CONFLICT (st
 _CHUNK: Final = "INSERT INTO chunks (stream, first, last, body) VALUES (?, ?, ?, ?)"
 
 
+_TIMES: Final = frozenset((float, type(None)))
+
+
 class _Head(msgspec.Struct, frozen=True, gc=False):
     number: int
     epoch: int
@@ -99,12 +102,14 @@ def _head(db: Connection, stream: CallId) -> _Head | None:
     record = db.execute(_HEAD, (stream,)).fetchone()
     if record is None:
         return None
-    *numbers, ttl, expires = record
-    if not all(type(number) is int for number in numbers) or not all(
-        type(time) is float for time in (ttl, expires or 0.0)
-    ):
+    head = _Head(*record)
+    if (
+        type(head.number) is not int or type(head.epoch) is not int or type(head.first) is not int
+        or type(head.last) is not int or type(head.bytes) is not int or type(head.ttl) is not float
+        or type(head.expires) not in _TIMES
+    ):  # fmt: skip
         raise StoreError(f"stream {stream}: its record is damaged")
-    return _Head(*record)
+    return head
 
 
 def _grow(db: Connection, limits: StoreLimits, head: _Head, chunk: Chunk, change: Change) -> None:

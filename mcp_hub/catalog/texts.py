@@ -34,7 +34,7 @@ _BREAKING: Final = late("[\\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _FORMAT: Final = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
     "\ud800-\udfff\ue000-\uf8ff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
-    "\U000e0000-\U0010ffff"
+    "\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd\U00013430-\U0001343f\U000e0000-\U0010ffff"
 )
 _UNSEEN: Final = late(f"[{_FORMAT}]+")
 _UNSEEN_IN_JSON: Final = late(f"[\x7f-\x9f\u2028\u2029{_FORMAT}]")

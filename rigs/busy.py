@@ -24,7 +24,7 @@ from typing import Final
 
 import msgspec
 
-from rigs.report import reported, say
+from rigs.report import head, reported, say
 
 TESTS: Final = Path("tests")
 FOLDERS: Final = [str(TESTS / name) for name in ("e2e", "interaction", "rigs")]
@@ -121,12 +121,6 @@ def runs_in(output: Path) -> int:
     return max(map(int, _RUN.findall(text)), default=0)
 
 
-def _head() -> str:
-    """The commit that is tested, with a `+` behind it if files were changed since."""
-    line = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
-    return subprocess.run(line, capture_output=True, text=True).stdout.strip() or "unknown"
-
-
 def arguments() -> Namespace:
     parser = ArgumentParser(prog="busy", description=__doc__)
     parser.add_argument("--runs", type=int, default=20, help="runs of this sitting at most")
@@ -145,14 +139,14 @@ def main() -> int:
     before = done = runs_in(given.write)
     say(f"the output goes to {given.write}" + (f", which has {before} runs" if before else ""))
     while done < before + given.runs and time.perf_counter() - began < given.minutes * 60:
-        head = _head()
+        tested = head()
         with load(given.load, LIMIT):
             outcome = run(tests, given.workers, given.write)
         failed.update(outcome.failed)
         done += 1
         with given.write.open("a") as file:
-            file.write(f"\n{outcome.line(done, head)}\n")
-        for line in (outcome.line(done, head), *(f"  {name}" for name in outcome.failed)):
+            file.write(f"\n{outcome.line(done, tested)}\n")
+        for line in (outcome.line(done, tested), *(f"  {name}" for name in outcome.failed)):
             say(line)
     count = done - before
     faults = [f"{number} of {count}: {name}" for name, number in failed.most_common()]

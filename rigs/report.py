@@ -5,6 +5,7 @@ the servers of its hubs.
 import argparse
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -67,6 +68,12 @@ def reported(lines: Iterable[str], faults: Sequence[str], *, is_complete: bool =
     print("\n".join(lines), flush=True)
     print(f"{len(faults)} faults", *(f"  {fault}" for fault in faults[:_MOST_FAULTS]), sep="\n", flush=True)
     return 1 if faults or not is_complete else 0
+
+
+def head() -> str:
+    """The commit that is tested, with a `+` behind it if files were changed since."""
+    line = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+    return subprocess.run(line, capture_output=True, text=True).stdout.strip() or "unknown"
 
 
 def crashes(log: str) -> list[str]:

@@ -61,7 +61,7 @@ def restarted(run: Run, store: str, *, sign: signal.Signals, ended: int, left: i
             side.process.wait(SERVING)
             figures = {"stop_s": time.monotonic() - asked}
         begun = time.monotonic()
-        side = spawn(store, Setup("http"), Path(folder) / store, settings(run))
+        side = spawn(store, Setup("http"), Path(folder) / store, settings(run.options.hub))
         try:
             await_port(side)
             with Requests(side.port) as requests:
@@ -199,16 +199,16 @@ def stored(requests: Requests, streams: list[str]) -> int:
     )
 
 
-def settings(run: Run) -> dict[str, object]:
-    """The hub's configuration."""
-    given = run.options.hub.get("limits")
-    return run.options.hub | {"limits": LIMITS | (given if isinstance(given, dict) else {})}
+def settings(hub: dict[str, object]) -> dict[str, object]:
+    """The hub's configuration, with limits for these cases."""
+    given = hub.get("limits")
+    return hub | {"limits": LIMITS | (given if isinstance(given, dict) else {})}
 
 
 @contextmanager
 def one(run: Run, store: str, setup: Setup, folder: Path) -> Iterator[Side]:
     """A hub with that store, listed."""
-    side = spawn(store, setup, folder / store, settings(run))
+    side = spawn(store, setup, folder / store, settings(run.options.hub))
     try:
         if side.port:
             await_port(side)

@@ -9,6 +9,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from statistics import median
 
 from redis import Redis
@@ -16,6 +17,7 @@ from redis.client import Monitor
 
 from bench import measure
 from bench.cases import echoes, timed, warm
+from bench.cold import TALK, TALKING, TICKS, settings, stored
 from bench.follow import ENDINGS, Event, Follower, Requests, call_request, follow_all, follow_request
 from bench.ledger import RelayFailed, percentile
 from bench.load import CLIENT_INFO, HANDSHAKE
@@ -41,6 +43,13 @@ def measured(hub: dict[str, object], quick: bool, say: Callable[[str], None]) ->
         with site(count, hub) as running:
             yield line_of(count, *steady(running))
     yield "  CPU in ms for 1,000 events; commands (inside scripts, too) and bytes at the server for each event"
+    yield ""
+    many = TALKING // 4 if quick else TALKING
+    yield f"{many} streams of {TICKS} events/s each, begun at the replicas in turn, which nobody follows"
+    for count in (1, 3):
+        say(f"{count} replicas, many slow streams")
+        with site(count, settings(hub)) as running:
+            yield line_of(count, *slow(running, many, TALK / 2 if quick else TALK))
     yield ""
     events = 2_000 if quick else _FAST
     yield f"as fast as it can: 4 calls of {events:,} events through the balancer, each read by its caller"
@@ -72,6 +81,8 @@ def line_of(count: int, spent: Totals, events: int, taken: list[float]) -> str:
     hubs = sum(spent.hubs) * per
     cells = f"{hubs:8.1f}{hubs / count:8.1f}{spent.server * per:8.1f}{spent.balancer * per:10.1f}"
     cells += f"{spent.commands.total() / events:10.2f}{spent.read / events:8,.0f}{spent.written / events:10,.0f}"
+    if not taken:
+        return f"  {named_count(count):10}{cells}"
     follower = f"follower p50 {percentile(taken, 0.5):.1f} ms, p99 {percentile(taken, 0.99):.1f} ms"
     return f"  {named_count(count):10}{cells}   {follower}"
 
@@ -93,6 +104,20 @@ def steady(running: Site) -> tuple[Totals, int, list[float]]:
     for caller in callers:
         complete(caller.events(), count)
     return spent, count * _STREAMS, [delay for other in others for delay in delays(complete(other.events()))]
+
+
+def slow(running: Site, count: int, seconds: float) -> tuple[Totals, int, list[float]]:
+    """What streams cost that say little: the totals, and the events."""
+    arguments = b'{"n":%d,"per_second":%d,"bytes":20}' % (int((seconds + 60) * TICKS), TICKS)
+    with ExitStack() as stack:
+        doors = [stack.enter_context(Requests(side.port)) for side in running.sides]
+        tool = running.sides[0].tool("tick")
+        streams = [doors[number % len(doors)].begin(tool, arguments) for number in range(count)]
+        time.sleep(2.0)
+        events, before = stored(doors[0], streams), running.totals()
+        time.sleep(seconds)
+        spent = running.totals().since(before)
+        return spent, stored(doors[0], streams) - events, []
 
 
 def complete(events: list[Event], count: int | None = None) -> list[Event]:

@@ -212,7 +212,7 @@ def measure_streams(run: Run) -> None:
         "streams-replay": lambda sides: replay(run, sides),
         "slow-reader": lambda sides: slow_reader(run, sides),
     }
-    share(run, Setup("http"), steady, [*STORES], settings(run))
+    share(run, Setup("http"), steady, [*STORES], settings(run.options.hub))
     for case, measured in (("hub-restart", restart), ("idle-streams", idle), ("slow-streams", slow)):
         if run.wants(case):
             measured(run)

@@ -181,10 +181,9 @@ def slow_streams(run: Run, store: str, *, count: int) -> tuple[Figures, Stats]:
                 arguments = b'{"n":%d,"per_second":%d,"bytes":20}' % (until + number % 7, TICKS)
                 streams.append(requests.begin(side.tool("tick"), arguments))
             time.sleep(SETTLED * 4)
-            held = measure.rss_mb(side.pid) - before
             events, cpu = stored(requests, streams), measure.cpu_seconds(side.pid)
             time.sleep(seconds)
-            used = measure.cpu_seconds(side.pid) - cpu
+            used, held = measure.cpu_seconds(side.pid) - cpu, measure.rss_mb(side.pid) - before
             made = stored(requests, streams) - events
             if made < 0.9 * count * TICKS * seconds:
                 stats.fail(f"{made} events of {count} streams in {seconds:g} s")

@@ -1,7 +1,7 @@
 """Merges events for slow readers; order, last values, content and ending stay. Sans-I/O."""
 
 import math
-from collections import deque
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final, cast
@@ -46,20 +46,21 @@ def suppressed(count: int) -> Log:
 
 
 class _Rate:
-    __slots__ = ("_limit", "_times")
+    __slots__ = ("_limit", "_oldest", "_times")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._times: deque[float] | None = None  # most streams say little
+        self._oldest = 0  # index of the earliest time
+        self._times: array[float] | None = None  # most streams say little
 
     def is_high(self, now: float) -> bool:
-        times = self._times
-        return times is not None and len(times) == self._limit and now < times[0] + _SECOND
+        return self._times is not None and now < self._times[self._oldest] + _SECOND
 
     def add(self, now: float) -> None:
         if self._times is None:
-            self._times = deque(maxlen=self._limit)
-        self._times.append(now)
+            self._times = array("d", [-math.inf]) * self._limit
+        self._times[self._oldest] = now
+        self._oldest = (self._oldest + 1) % self._limit
 
 
 class _LogLimit(_Rate):

@@ -15,7 +15,7 @@ from mcp_hub.calls import coalesce
 from mcp_hub.calls.machine import WORKING_NEXT, CallStatus, advance
 from mcp_hub.events import CallEvent, Completed, Delta, Ending, Log, Progressed, Started
 
-_KEPT: Final = 64
+_KEPT: Final = 8
 """Seen events that are dropped together: most calls end before."""
 _KEPT_BYTES: Final = 64 << 10
 """Bytes of payload that are dropped together."""

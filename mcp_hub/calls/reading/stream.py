@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol
+from weakref import WeakSet
 
 import anyio
 import msgspec
@@ -28,8 +29,8 @@ _TAIL_BYTES: Final = 2 << 20
 _KEPT_EVENTS: Final = 256
 _KEPT_BYTES: Final = 64 << 10
 """Without followers: one that comes back is served while the store hangs."""
-
-
+_SHARED_BYTES: Final = 4 << 20
+"""All streams without followers share these, but each has an eighth of `_KEPT_BYTES`."""
 _LOOKED_AT: Final = 1024
 """Characters, and pieces, of partial text that a last line is looked for in: many lines are short, many pieces long."""
 _PIECES: Final = 32
@@ -128,6 +129,11 @@ class Committed(NamedTuple):
         return self.event if self.event is not None else event_of(self.line)
 
 
+def _kept() -> tuple[int, int]:
+    share = max(min(_SHARED_BYTES // len(_streams), _KEPT_BYTES), _KEPT_BYTES // 8)
+    return _KEPT_EVENTS * share // _KEPT_BYTES, share
+
+
 class Stream:
     """One stream. `row` is as of the last known commit; `failed` ends it here; `is_lost`: another hub has it."""
 
@@ -147,6 +153,7 @@ class Stream:
         self._tail: list[Committed] | None = None  # from event `_tail_first` on
         self._tail_first = row.last + 1
         self._bytes = 0
+        _streams.add(self)
 
     def committed(self, row: StreamInfo, events: Sequence[Committed] = ()) -> None:
         """Takes a newer row, perhaps with its last `events`."""
@@ -171,9 +178,8 @@ class Stream:
             self._tail_first, self._bytes = first, 0
         tail += events
         self._bytes += sum(len(event.line) for event in events)
-        max_events, max_bytes = (_TAIL_EVENTS, _TAIL_BYTES) if self.readers else (_KEPT_EVENTS, _KEPT_BYTES)
-        gone, last = 0, len(tail) - 1
-        while gone < last and (len(tail) - gone > max_events or self._bytes > max_bytes):
+        (events_kept, bytes_kept), gone = (_TAIL_EVENTS, _TAIL_BYTES) if self.readers else _kept(), 0
+        while gone < len(tail) - 1 and (len(tail) - gone > events_kept or self._bytes > bytes_kept):
             self._bytes -= len(tail[gone].line)
             gone += 1
         del tail[:gone]
@@ -293,6 +299,9 @@ async def read_on(stream: Stream) -> StreamInfo | None:
     return None if page is None else page.row
 
 
+_streams: Final[WeakSet[Stream]] = WeakSet()
+
+
 class StreamReader:
     """Reads a stream: a `call.Reader`."""
 
@@ -337,9 +346,8 @@ class StreamReader:
         else:
             entries = self.stream.recent(self.cursor, limit or PAGE)
         self.cursor += len(entries)
-        if entries and self.at_end and entries[-1].event is None:
-            line = entries[-1].line
-            entries[-1] = Committed(line, ending_of(self.stream.row, line))
+        if entries and self.at_end and (last := entries[-1]).event is None:
+            entries[-1] = Committed(last.line, ending_of(self.stream.row, last.line))
         self._fill()
         return entries
 

@@ -347,7 +347,10 @@ class StreamWriter:
             return
         is_last = self._state is _WriterState.LAST or batch.row.has_ended
         self._state = _WriterState.IDLE
-        events = [Committed(line, event) for line, event in zip(batch.lines, batch.events, strict=True)]
+        if self.stream.readers:
+            events = [*map(Committed, batch.lines, batch.events)]
+        else:  # whoever comes later reads the line
+            events = [*map(Committed, batch.lines)]
         self.stream.committed(batch.row, events)
         if is_last:
             self._end()

@@ -189,7 +189,7 @@ class World:
     async def get(self, client: ClientCalls, last: str) -> Connection:
         """The same, after a moment."""
         connection = self.comes(client, last)
-        await sleep(0.01)
+        await sleep(0.03)
         return connection
 
 
@@ -309,7 +309,7 @@ class MadeCall:
                 self.record.log.append(event)
             else:
                 self.record.send(event)
-        await sleep(0.01)
+        await sleep(0.03)
 
     async def progresses(self, *values: int) -> None:
         await self.happens(*map(Progressed, values))

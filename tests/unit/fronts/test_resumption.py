@@ -279,9 +279,9 @@ async def test_a_question_waits_for_the_client_and_may_be_answered_without_a_str
     again = await call.comes_back(2)
     assert again.questions == [question]
     again.leave()
-    await sleep(0.01)
+    await sleep(0.03)
     reply(call.client, question["id"])
-    await sleep(0.01)
+    await sleep(0.03)
     assert [bytes(result) for result in call.answers] == [b'{"action":"decline"}']
     settled = await call.comes_back(2)
     await call.ends()
@@ -292,7 +292,7 @@ async def test_a_question_waits_for_the_client_and_may_be_answered_without_a_str
 async def test_a_client_learns_at_every_reading_that_a_question_is_off() -> None:
     call = MadeCall(World())
     key = await call.asks()
-    await sleep(0.01)
+    await sleep(0.03)
     (question,) = call.post.questions
     await call.drops()
     call.record.questions.withdraw(key)
@@ -303,7 +303,7 @@ async def test_a_client_learns_at_every_reading_that_a_question_is_off() -> None
         assert (off["method"], off["params"]) == ("notifications/cancelled", {"requestId": question["id"]})
         assert other["method"] == "elicitation/create" and other["id"] != question["id"]
         resumed.leave()
-        await sleep(0.01)
+        await sleep(0.03)
     await call.ends()
     for _ in range(2):
         resumed = await call.comes_back(4)
@@ -316,10 +316,10 @@ async def test_a_client_learns_at_every_reading_that_a_question_is_off() -> None
 async def test_a_question_to_a_session_that_is_over_is_not_waited_for() -> None:
     call = MadeCall(World())
     await call.asks()
-    await sleep(0.01)
+    await sleep(0.03)
     await call.drops()
     call.world.resumption.close(call.client)
-    await sleep(0.01)
+    await sleep(0.03)
     (refused,) = call.answers
     assert isinstance(refused, RpcError) and "the client is gone" in str(refused)
 

@@ -94,13 +94,17 @@ class _OutputSoFar(_EarlyAnswer):
     """Output and questions so far; `hub_calls` and `hub_cancel` serve the rest."""
 
     __slots__ = ("_reader", "_transcript")
-    _reader: StreamReader | None
+
+    def __init__(
+        self, record: CallRecord, streams: StreamPort, after: float, ready: Callable[[], None], *, is_retry: bool
+    ) -> None:
+        self._reader: StreamReader | None = None
+        super().__init__(record, streams, after, ready, is_retry=is_retry)
 
     def _detach(self) -> None:
         stream = self._streams.table.begin(self._record).stream
         after = max(stream.row.last - _LATEST, stream.row.first - 1)
         self._transcript = Transcript(_MOST, is_cut=after > 0)
-        self._reader = None
         self._reader = stream.reader(self._look, after)
         self._look()
 
@@ -120,6 +124,11 @@ class _OutputSoFar(_EarlyAnswer):
                 log.info("soft_answer_refused", call_id=self._record.call.id, reason=str(busy))
             else:
                 self._ready()
+
+    def close(self) -> None:
+        super().close()
+        if self._reader is not None:
+            self._reader.close()
 
     def take(self) -> EarlyOutput:
         assert self._reader is not None

@@ -87,6 +87,26 @@ async def test_streams_from_before_a_lease_are_held_again_once_they_are_checked(
     await append(one, row, 2, status="completed")
 
 
+async def test_an_owner_that_is_back_has_written_though_its_clock_shows_the_time_of_its_last_write(
+    mortal_pair: FailsafePair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = mortal_pair
+    row = await create(one, new_row(one, updated=2e9 + 1 / 3), 2)
+    monkeypatch.setattr("mcp_hub.stores.recovery.writes.wall_time", lambda: row.updated)
+    cast(Any, one.backing.store).links.leases.held_from += 1  # as after a gap
+    assert not one.log.is_held(row.id)
+    while not one.log.is_held(row.id):
+        await is_back(one)
+        await one.inbox.wait(0.05)
+
+    async def is_orphan(row: StreamInfo) -> bool:  # as it was when the claim was sent
+        return True
+
+    monkeypatch.setattr(cast(Any, two.backing.store).leases, "is_orphan", is_orphan)
+    assert await two.leases.claim(row, numbered(3, 3), Change(5.0, status="failed")) is None
+    assert await two.leases.claim(await found(two, row), numbered(3, 3), Change(5.0, status="failed")) is not None
+
+
 async def test_writes_that_wait_fail_when_the_hub_stops(server: RedisServer, mortal_pair: FailsafePair) -> None:
     one, _ = mortal_pair
     row = await create(one, new_row(one))

@@ -87,6 +87,32 @@ async def test_streams_from_before_a_lease_are_held_again_once_they_are_checked(
     await append(one, row, 2, status="completed")
 
 
+@pytest.mark.parametrize("kept", [0, 1])
+async def test_a_stream_of_which_the_server_has_lost_more_than_its_owner_remembers_continues_with_its_next_number(
+    server: RedisServer, mortal_pair: FailsafePair, kept: int
+) -> None:
+    one, two = mortal_pair
+    row = await create(one, new_row(one), 2)
+    aof = sum(path.stat().st_size for path in (server.folder / "appendonlydir").glob("*.incr.aof"))
+    await append(one, row, 3, 3)
+    cast(Any, one.log)._streams._recent.take(row.id)  # as after 5 s
+    if kept:
+        await append(one, row, 6)
+    server.kill()
+    for path in (server.folder / "appendonlydir").glob("*.incr.aof"):
+        with path.open("r+b") as file:
+            file.truncate(aof)
+    server.start()
+    await is_back(one)
+    for _ in range(3):
+        await one.inbox.has_news()
+    assert one.log.survives(row.id), "the server has it: it is nobody's alone"
+    await append(one, row, 6 + kept, 2, status="completed")
+    stored = await found(two, row)
+    assert (stored.first, stored.last, stored.status) == (6, 7 + kept, "completed")
+    assert await replayed(two, row) == await replayed(one, row) == numbered(6, 7 + kept)
+
+
 async def test_an_owner_that_is_back_has_written_though_its_clock_shows_the_time_of_its_last_write(
     mortal_pair: FailsafePair, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,11 +21,13 @@ def patience(policy: Literal["cancel", "finish"] | float | None, *, is_detached:
 class Absence(msgspec.Struct):
     """The absence of a call's client; the call continues `until` then (None: it is here). Clock seconds.
 
-    `followed_until`: how long another hub's client follows, as far as known.
+    `followed_until`: how long another hub's client follows, as far as known. `is_joined`: another session than that
+    which began the call waits for it.
     """
 
     until: float | None = None
     followed_until: float = -math.inf
+    is_joined: bool = False
     _patience: float = 0.0
 
     def begin(self, now: float, seconds: float) -> None:
@@ -35,6 +37,11 @@ class Absence(msgspec.Struct):
 
     def end(self) -> None:
         self.until = None
+
+    def join(self, *, is_other: bool) -> None:
+        """A client waits for the call again, perhaps of another session."""
+        self.until = None
+        self.is_joined = is_other
 
     def touch(self, now: float, seconds: float) -> None:
         """Somebody follows at another hub for so many seconds."""

@@ -268,7 +268,7 @@ class StreamTable:
         row = (await self.open(principal, id_)).row
         writer = self._owned.get(row.id)
         if writer is not None:
-            writer.record.cancel(reason)
+            writer.cancel(reason)
             if writer.record.resumption is not None:
                 await _committed(writer)  # a hub that continues the call knows it, too
         elif not row.has_ended:
@@ -354,7 +354,7 @@ class StreamTable:
                 self._inbox.put_back(message)  # its call is about to be continued
             return
         if message.kind == "cancel":
-            writer.record.cancel(reason_in(message))
+            writer.cancel(reason_in(message))
             return
         if message.kind == "lost":
             writer.stream.lose()

@@ -37,7 +37,7 @@ from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.orphans import Absence
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import Fenced, HubStopping, KeyTaken, StoreError
-from mcp_hub.events import CallEvent, Completed, Delta, Failed, Reset, Started
+from mcp_hub.events import BY_SESSION, CallEvent, Completed, Delta, Failed, Reset, Started
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.shape.stream_events import encoded, is_retryable, timestamp
 from mcp_hub.stores.base import Change, Chunk, EventStore
@@ -186,6 +186,11 @@ class StreamWriter:
     def orphan(self, seconds: float) -> None:
         """The call continues for so many seconds, unless followed."""
         self.absence.begin(self._owner.clock.now(), seconds)
+
+    def cancel(self, reason: str) -> None:
+        """Cancels the call, but not by the end of a session while another one waits for it."""
+        if not (self.absence.is_joined and reason == BY_SESSION):
+            self.record.cancel(reason)
 
     @property
     def _is_busy(self) -> bool:

@@ -151,6 +151,11 @@ class ServerWrites:
                 error = refusal
         callback(error)
 
+    @property
+    def unconfirmed(self) -> frozenset[CallId]:
+        """Streams whose beginning waits for the server. Nobody may be told of them."""
+        return frozenset(stream for stream, write in self._waiting.items() if isinstance(write, _Begin))
+
     def end_unconfirmed(self) -> None:
         """Ends streams whose beginning was refused for want of an answer."""
         rows, self._unconfirmed = self._unconfirmed, []

@@ -51,6 +51,27 @@ async def test_a_beginning_that_was_not_answered_is_not_known_until_it_is(
     assert await replayed(two, row) == numbered(1, 3)
 
 
+async def test_a_stream_is_not_listed_before_its_beginning_is_confirmed(
+    server: RedisServer, mortal_pair: FailsafePair
+) -> None:
+    one, _ = mortal_pair
+    old = await create(one, new_row(one))
+    row = new_row(one, last=2, created=200.0)
+    server.pause()
+    one.log.create(row, events(1, 2), lambda error: None)
+    while one.log.is_durable:
+        await one.inbox.wait(0.05)
+    alone = await create(one, new_row(one, created=150.0))
+    server.go_on()
+    while not one.log.is_durable:
+        await one.backing.recover(lambda: None)
+        await one.inbox.wait(0.05)
+    assert [listed.id for listed in await one.log.rows("local", 10)] == [alone.id, old.id]
+    assert [listed.id for listed in await one.log.rows("local", 1)] == [alone.id]
+    await is_back(one)
+    assert [listed.id for listed in await one.log.rows("local", 10)] == [row.id, alone.id, old.id]
+
+
 async def test_a_write_whose_answer_alone_was_lost_is_not_made_twice(mortal_pair: FailsafePair) -> None:
     one, two = mortal_pair
     row = await create(one, new_row(one), 2)

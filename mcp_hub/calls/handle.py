@@ -14,6 +14,7 @@ from mcp_hub.calls.plan import ENDED, TimeLimits
 from mcp_hub.calls.reading.stream import StreamReader
 from mcp_hub.calls.reading.transcript import Transcript, still_running
 from mcp_hub.calls.runner import CallRecord, new_record
+from mcp_hub.calls.streams.orphans import end_of_wait
 from mcp_hub.calls.streams.owners import lost_call, unconfirmed_call
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.errors import Busy, OwnerLost, RpcError, StoreError
@@ -27,8 +28,6 @@ _MOST: Final = 2000
 """Bytes of output shown, from its end."""
 _LATEST: Final = 1024
 """Events looked at for the output."""
-_CONFIRMED: Final = 5.0
-"""Seconds that the store has at least to confirm an ending."""
 _EARLY: Final = 0.01
 """Seconds by which a timer may be early."""
 _NO_LIMITS: Final = TimeLimits(0, 0)
@@ -200,7 +199,7 @@ class _ConfirmedReader:
             return True
         time = times.clock.now()
         if self._until is None:
-            self._until = max(times.started + times.limits.total, time + _CONFIRMED)
+            self._until = end_of_wait(times, time)
         remaining = self._until - time
         if remaining > _EARLY and self._timer is None:
             self._timer = call_later(remaining, self._ring)

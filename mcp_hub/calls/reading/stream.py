@@ -19,7 +19,7 @@ from mcp_hub.calls.progress import last_line
 from mcp_hub.calls.reading.stored import PAGE, done_with, ending_of, event_of
 from mcp_hub.errors import Busy, EventsGone, HubError, InvalidParams, StoreError, UnknownStream
 from mcp_hub.events import CallEvent, Delta, Progressed, Reset
-from mcp_hub.stores.base import EventPage, Fetched, StreamLog
+from mcp_hub.stores.base import NO_ANSWER, EventPage, Fetched, StreamLog
 from mcp_hub.types import RawJson
 
 _TAIL_EVENTS: Final = 8192
@@ -238,7 +238,7 @@ class Stream:
         news = anyio.Event()
         reader = self.reader(news.set, 0)
         try:
-            while not self.row.last and reader.failed is None:
+            while not self.row.last and self.failed is None:
                 await news.wait()
                 news = anyio.Event()
                 reader.wake = news.set
@@ -283,6 +283,13 @@ class Stream:
             return []
         start = after + 1 - self._tail_first
         return tail[start : start + limit]
+
+
+def interrupt(stream: Stream) -> None:
+    """Ends all reads, which have waited too long for the store; later ones may begin."""
+    for reader in stream.readers:
+        reader.failed = reader.failed or StoreError(NO_ANSWER)
+        reader.wake()
 
 
 async def read_on(stream: Stream) -> StreamInfo | None:

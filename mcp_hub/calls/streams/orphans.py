@@ -5,10 +5,14 @@ from typing import Final, Literal
 
 import msgspec
 
+from mcp_hub.calls.timeouts import CallTimes
+
 DETACHED: Final = 3600.0
 _READ_ONLY: Final = 30.0
 _OTHERS: Final = 600.0
 """Seconds without a client: detached, read-only, other calls."""
+_CONFIRMED: Final = 5.0
+"""Seconds that the store has at least to confirm events."""
 
 
 def patience(policy: Literal["cancel", "finish"] | float | None, *, is_detached: bool, is_read_only: bool) -> float:
@@ -16,6 +20,11 @@ def patience(policy: Literal["cancel", "finish"] | float | None, *, is_detached:
     if policy is None or policy == "cancel":
         return DETACHED if is_detached else _READ_ONLY if is_read_only else _OTHERS
     return math.inf if policy == "finish" else policy
+
+
+def end_of_wait(times: CallTimes, since: float) -> float:
+    """When readers of a call give up a wait for the store that began at `since`: at the end of the call's time."""
+    return max(times.started + times.limits.total, since + _CONFIRMED)
 
 
 class Absence(msgspec.Struct):

@@ -8,16 +8,20 @@ import msgspec
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.reading.stored import open_questions
+from mcp_hub.calls.reading.stream import LogWriter
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import HubError, HubRestarted, OwnerLost, RpcError, StoreError, StoreUnavailable
 from mcp_hub.events import Completed, Ending, Failed, InputReceived
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
 from mcp_hub.protocol.shape.stream_events import encoded, timestamp
-from mcp_hub.stores.base import Change, Chunk, EventStore, Message, StreamInbox
+from mcp_hub.stores.base import NO_ANSWER, Change, Chunk, EventStore, Message, StreamInbox
 from mcp_hub.types import CallId, JsonObject, RawJson
 
 log = get_logger(__name__)
+
+_STORED: Final = 5.0
+"""Seconds for the store to confirm what a client waits for."""
 
 
 class Inbox:
@@ -115,6 +119,14 @@ def _unknown(server: str, answer: Ending | None) -> JsonObject:
 def _error(error: RpcError) -> JsonObject:
     decoded: JsonObject = msgspec.json.decode(error.encoded())
     return decoded
+
+
+async def until_stored(writer: LogWriter) -> None:
+    """Waits until present events are stored. Raises `StoreError` after a while."""
+    with anyio.move_on_after(_STORED) as waiting:
+        await writer.committed()
+    if waiting.cancelled_caught:
+        raise StoreError(NO_ANSWER)
 
 
 GoOn = Callable[[StreamInfo], Awaitable[None]]

@@ -32,9 +32,9 @@ from mcp_hub.calls.machine import CallStatus
 from mcp_hub.calls.metering import is_tool_error
 from mcp_hub.calls.plan import ResumePoint
 from mcp_hub.calls.reading.stored import UNWRITABLE, unwritable
-from mcp_hub.calls.reading.stream import Committed, Stream
+from mcp_hub.calls.reading.stream import Committed, Stream, interrupt
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.calls.streams.orphans import Absence
+from mcp_hub.calls.streams.orphans import Absence, end_of_wait
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import Fenced, HubStopping, KeyTaken, StoreError
 from mcp_hub.events import BY_SESSION, CallEvent, Completed, Delta, Failed, Reset, Started
@@ -77,6 +77,7 @@ class _Batch(NamedTuple):
     events: Sequence[CallEvent]
     lines: Sequence[bytes]
     row: StreamInfo
+    since: float
 
 
 class _WriterOwner(Protocol):
@@ -192,6 +193,21 @@ class StreamWriter:
         if not (self.absence.is_joined and reason == BY_SESSION):
             self.record.cancel(reason)
 
+    def look(self, time: float) -> None:
+        """Cancels a call whose client did not come back, and ends reads that have waited too long for the store."""
+        if self.absence.is_over(time) and not self.stream.readers:
+            self.absence.end()
+            log.info("call_orphaned", call_id=self.record.call.id, upstream=self.record.call.upstream)
+            self.record.cancel("its client did not come back")
+        if self.is_overdue(time):
+            interrupt(self.stream)
+
+    def is_overdue(self, time: float) -> bool:
+        """Whether a store that replicas share has not confirmed events in the call's time."""
+        if self._batch is None or self._owner.store.replicas is None:
+            return False
+        return time >= end_of_wait(self.record.times, self._batch.since)
+
     @property
     def _is_busy(self) -> bool:
         return self._state in (_WriterState.APPENDING, _WriterState.LAST)
@@ -289,7 +305,7 @@ class StreamWriter:
         frees_key = before.key is not None and bool(events) and _may_repeat(events[-1])
         if frees_key:
             row = msgspec.structs.replace(row, key=None)
-        self._batch = _Batch(events, lines, row)
+        self._batch = _Batch(events, lines, row, self._owner.clock.now())
         chunk = Chunk(before.last + 1, tuple(lines))
         if is_new:
             self._start = None

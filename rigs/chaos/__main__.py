@@ -24,6 +24,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--outages", type=int, default=20, help="kills of the server (20)")
     parser.add_argument("--flips", type=int, default=20, help="flips of the balancer (20)")
     parser.add_argument("--cuts", type=int, default=20, help="cuts of one replica from the server (20)")
+    parser.add_argument("--talks", type=float, default=0.4, help="share of calls that ask or are a session's (0.4)")
     parser.add_argument("--lease", type=float, default=3.0, help="seconds of a replica's lease (3)")
     parser.add_argument("--fsync", default="everysec", help="the appendfsync of the server (everysec)")
     parser.add_argument("--hubs", type=int, default=3, help="hubs on one store (3)")
@@ -48,6 +49,7 @@ def on_server(given: argparse.Namespace) -> int:
         outages=given.outages,
         flips=given.flips,
         cuts=given.cuts,
+        talks=given.talks,
         lease=given.lease,
         replicas=given.hubs,
         fsync=given.fsync,

@@ -96,10 +96,11 @@ class Fleet:
         store: JsonObject | None = None,
         settings: JsonObject | None = None,
         urls: Sequence[str] = (),
+        servers: JsonObject | None = None,
     ) -> None:
         """`store` is what the configuration says of the server, `settings` what it says besides of the hub.
 
-        `urls` are where each replica finds the server.
+        `urls` are where each replica finds the server; `servers` are there besides the jobs.
         """
         self.folder = folder
         self.kills = 0
@@ -107,7 +108,7 @@ class Fleet:
         self._is_shared = store is None
         hub = _HUB if store is None else {**_HUB, "store": store}
         hub = {**hub, **(settings or {})}
-        (folder / "servers.yaml").write_text(json.dumps({"hub": hub, "servers": {"jobs": _JOBS}}))
+        (folder / "servers.yaml").write_text(json.dumps({"hub": hub, "servers": {"jobs": _JOBS, **(servers or {})}}))
         ports = [free_port() for _ in range(count)]
         self._urls = dict(zip(ports, urls, strict=False))
         self.hubs = [Hub(port, self.started(port)) for port in ports]

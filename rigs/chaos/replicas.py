@@ -25,6 +25,7 @@ import httpx2
 from rigs.chaos.hubs import Door, Fleet, Life
 from rigs.chaos.jobs import Job, agreed, check, run_job
 from rigs.chaos.lines import Line, any_cut, lines
+from rigs.chaos.talks import ASKING, run_talk, talks_agree
 from rigs.replicas.balancer import Balancer, balancer
 from tests.pace import paced
 from tests.redis_server import RedisServer
@@ -52,6 +53,8 @@ class Plan:
     replicas: int = 3
     workers: int = 12
     seed: int = 1
+    talks: float = 0.0
+    """Share of calls that ask, or are a session's, while single replicas are cut."""
     lease: float = 3.0
     """Seconds for which a replica owns what it runs without a sign of life."""
     slack: float = 0.0
@@ -100,6 +103,8 @@ class Outcome:
             f"{sum(len(job.lines) for job in begun)} events, {sum(job.reconnects for job in begun)} reconnects, "
             f"{self.seconds:.0f} s",
             f"{ended} ended well, {len(begun) - ended} with their replica",
+            f"{sum(bool(job.messages) for job in self.jobs)} calls of sessions, "
+            f"{sum(event['type'] == 'input-received' for job in begun for event in job.events)} questions answered",
             f"death of an owner to its ending elsewhere: median {waits[len(waits) // 2]:.2f} s, longest "
             f"{waits[-1]:.2f} s of {len(self.waits)} (at most {self.most:g} s)",
         ]
@@ -164,7 +169,8 @@ async def _site(plan: Plan, folder: Path) -> AsyncIterator[_Site]:
     with RedisServer(folder / "server", "--appendfsync", plan.fsync) as server:
         async with lines(plan.replicas, server.port) as ways:
             store = {"url": "${STORE_URL}", "lease": plan.lease}
-            fleet = Fleet(folder, plan.replicas, rng, store, urls=[way.url for way in ways])
+            servers = ASKING if plan.talks else None
+            fleet = Fleet(folder, plan.replicas, rng, store, urls=[way.url for way in ways], servers=servers)
             try:
                 for hub in fleet.hubs:
                     await fleet.serving(hub, began)
@@ -191,7 +197,8 @@ async def replicas(plan: Plan, *, say: Callable[[str], None] = lambda line: None
                 "cuts of a replica": (plan.cuts, site.cut),
             }
             for act, (count, do) in acts.items():
-                await _phase(plan, site, http, outcome, partial(_repeat, act, count, do, outcome, say))
+                talks = plan.talks if do == site.cut else 0.0
+                await _phase(plan, site, http, outcome, partial(_repeat, act, count, do, outcome, say), talks=talks)
             outcome.cut = site.proxy.flips
     outcome.seconds = time.monotonic() - began
     return outcome
@@ -203,6 +210,8 @@ async def _phase(
     http: httpx2.AsyncClient,
     outcome: Outcome,
     acts: Callable[[random.Random], Awaitable[None]],
+    *,
+    talks: float = 0.0,
 ) -> None:
     """Jobs during one kind of act, so that what is seen belongs to it; judged at its end."""
     over = anyio.Event()
@@ -211,7 +220,8 @@ async def _phase(
 
     async def work(rng: random.Random) -> None:
         while not over.is_set():
-            jobs.append(await run_job(site, http, rng))
+            run = run_talk if rng.random() < talks else run_job
+            jobs.append(await run(site, http, rng))
 
     async with anyio.create_task_group() as watching:
         watching.start_soon(busy.watch)
@@ -221,7 +231,8 @@ async def _phase(
             await acts(random.Random(f"{plan.seed} {len(outcome.jobs)}"))
             over.set()
         watching.cancel_scope.cancel()
-        outcome.faults += await agreed(jobs, [hub.url for hub in site.fleet.hubs], http)
+        urls = [hub.url for hub in site.fleet.hubs]
+        outcome.faults += [*await agreed(jobs, urls, http), *await talks_agree(jobs, urls, http)]
     outcome.jobs += jobs
     for job in jobs:
         faults = [*check(job), *_late(job, busy, outcome)]

@@ -24,6 +24,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--outages", type=int, default=20, help="kills of the server (20)")
     parser.add_argument("--flips", type=int, default=20, help="flips of the balancer (20)")
     parser.add_argument("--cuts", type=int, default=20, help="cuts of one replica from the server (20)")
+    parser.add_argument("--steps", type=int, default=20, help="steps of the wall clock of one replica (20)")
     parser.add_argument("--talks", type=float, default=0.4, help="share of calls that ask or are a session's (0.4)")
     parser.add_argument("--lease", type=float, default=3.0, help="seconds of a replica's lease (3)")
     parser.add_argument("--fsync", default="everysec", help="the appendfsync of the server (everysec)")
@@ -49,6 +50,7 @@ def on_server(given: argparse.Namespace) -> int:
         outages=given.outages,
         flips=given.flips,
         cuts=given.cuts,
+        steps=given.steps,
         talks=given.talks,
         lease=given.lease,
         replicas=given.hubs,
@@ -61,7 +63,7 @@ def on_server(given: argparse.Namespace) -> int:
     except NotInstalled as problem:
         print(f"skipped: {problem}")
         return 0
-    asked = (plan.kills, plan.zombies, plan.outages, plan.flips, plan.cuts)
+    asked = (plan.kills, plan.zombies, plan.outages, plan.flips, plan.cuts, plan.steps)
     return reported(outcome.lines(), outcome.faults, is_complete=tuple(outcome.done.values()) == asked)
 
 

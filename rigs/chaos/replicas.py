@@ -37,6 +37,12 @@ _TAKEOVER = 1.5
 _LOOK = 0.1
 _AWAY = (0.05, 2.0)
 """Leases for which the server is away."""
+_STEPS = (-3600.0, -30.0, -0.5, 0.0, 0.5, 30.0, 3600.0)
+"""Seconds by which a clock is set wrong."""
+_WRONG = 1500.0
+"""Seconds from now that no event has by a right clock."""
+_SUSPENDED = 0.2
+"""Share of steps with a replica suspended."""
 _CUT = (0.1, 3.0)
 """Leases for which one replica cannot reach it."""
 
@@ -53,6 +59,8 @@ class Plan:
     replicas: int = 3
     workers: int = 12
     seed: int = 1
+    steps: int = 0
+    """Of the wall clock of one replica, now and then while another one is suspended."""
     talks: float = 0.0
     """Share of calls that ask, or are a session's, while single replicas are cut."""
     lease: float = 3.0
@@ -92,6 +100,8 @@ class Outcome:
     seconds: float = 0.0
     most: float = 0.0
     """Seconds that such a wait may take."""
+    misdated: int = 0
+    """Events with a wrong time."""
 
     def lines(self) -> list[str]:
         begun = [job for job in self.jobs if job.stream]
@@ -103,6 +113,7 @@ class Outcome:
             f"{sum(len(job.lines) for job in begun)} events, {sum(job.reconnects for job in begun)} reconnects, "
             f"{self.seconds:.0f} s",
             f"{ended} ended well, {len(begun) - ended} with their replica",
+            f"{self.misdated} events with a wrong time",
             f"{sum(bool(job.messages) for job in self.jobs)} calls of sessions, "
             f"{sum(event['type'] == 'input-received' for job in begun for event in job.events)} questions answered",
             f"death of an owner to its ending elsewhere: median {waits[len(waits) // 2]:.2f} s, longest "
@@ -134,12 +145,20 @@ class _Site:
         hub = self.fleet.one()
         hub.life.kill(signal.SIGSTOP)
         process = hub.life.process
+        if self.fleet.has_clocks:
+            self.fleet.step_clock(hub, self._rng.choice(_STEPS))
         try:
             await anyio.sleep(self._lease * _TAKEOVER + self._rng.uniform(0.5, 2.0))
         finally:
             process.send_signal(signal.SIGCONT)
         hub.life = Life(process)
         await self.fleet.serving(hub, time.monotonic())
+
+    async def step(self) -> None:
+        """Sets the clock of one replica wrong; at times that of another one, too, which is suspended meanwhile."""
+        self.fleet.step_clock(self.fleet.one(), self._rng.choice(_STEPS))
+        if self._rng.random() < _SUSPENDED:
+            await self.pause()
 
     async def outage(self) -> None:
         self.server.kill()
@@ -170,7 +189,8 @@ async def _site(plan: Plan, folder: Path) -> AsyncIterator[_Site]:
         async with lines(plan.replicas, server.port) as ways:
             store = {"url": "${STORE_URL}", "lease": plan.lease}
             servers = ASKING if plan.talks else None
-            fleet = Fleet(folder, plan.replicas, rng, store, urls=[way.url for way in ways], servers=servers)
+            urls, has_clocks = [way.url for way in ways], plan.steps > 0
+            fleet = Fleet(folder, plan.replicas, rng, store, urls=urls, servers=servers, has_clocks=has_clocks)
             try:
                 for hub in fleet.hubs:
                     await fleet.serving(hub, began)
@@ -195,10 +215,12 @@ async def replicas(plan: Plan, *, say: Callable[[str], None] = lambda line: None
                 "kills of the server": (plan.outages, site.outage),
                 "flips of the balancer": (plan.flips, site.flip),
                 "cuts of a replica": (plan.cuts, site.cut),
+                "steps of a clock": (plan.steps, site.step),
             }
             for act, (count, do) in acts.items():
-                talks = plan.talks if do == site.cut else 0.0
-                await _phase(plan, site, http, outcome, partial(_repeat, act, count, do, outcome, say), talks=talks)
+                steps = partial(_repeat, act, count, do, outcome, say)
+                talks, has_clocks = plan.talks if do in (site.cut, site.step) else 0.0, do == site.step
+                await _phase(plan, site, http, outcome, steps, talks=talks, has_clocks=has_clocks)
             outcome.cut = site.proxy.flips
     outcome.seconds = time.monotonic() - began
     return outcome
@@ -212,6 +234,7 @@ async def _phase(
     acts: Callable[[random.Random], Awaitable[None]],
     *,
     talks: float = 0.0,
+    has_clocks: bool = False,
 ) -> None:
     """Jobs during one kind of act, so that what is seen belongs to it; judged at its end."""
     over = anyio.Event()
@@ -234,8 +257,9 @@ async def _phase(
         urls = [hub.url for hub in site.fleet.hubs]
         outcome.faults += [*await agreed(jobs, urls, http), *await talks_agree(jobs, urls, http)]
     outcome.jobs += jobs
+    outcome.misdated += sum(abs(_time_of(event) - time.time()) > _WRONG for job in jobs for event in job.events)
     for job in jobs:
-        faults = [*check(job), *_late(job, busy, outcome)]
+        faults = [*check(job), *(() if has_clocks else _late(job, busy, outcome))]  # whose events say when it was
         outcome.faults += [f"{job.stream or 'not begun'}: {fault}" for fault in faults]
 
 

@@ -1,7 +1,8 @@
 """`make chaos`: prints what 200 kills did to streams and tasks; exit code 1 when anything was lost.
 
 `make chaos CHAOS=--redis` does the same to replicas on one Redis or Valkey: 50 kills of an owner, 20 pauses longer than
-the lease, 20 kills of the server, 20 flips of the balancer, 20 cuts of one replica from the server.
+the lease, 20 kills of the server, 20 flips of the balancer, 20 cuts of one replica from the server, and 20 steps of a
+clock.
 """
 
 import argparse

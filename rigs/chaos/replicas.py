@@ -2,8 +2,8 @@
 
 Jobs run on them as in `chaos`, half of the requests through a round-robin balancer. Besides what is judged there, each
 ending of a lost replica has to be seen on another one within 1.5 leases and a second, and a replica that was paused, or
-cut from the server, may not write any more to what it owned. What was seen of a stream is what every replica shows
-afterwards, and a call that was answered well has ended well.
+cut from the server, may not write any more to what it owned. A clock that is set wrong ends nothing. What was seen of a
+stream is what every replica shows afterwards, and a call that was answered well has ended well.
 """
 
 import os

@@ -328,7 +328,7 @@ class StreamTable:
 
     async def _look(self) -> None:
         followed = self._foreign.followed
-        moved = self.store.inbox.moved([stream.row for stream in followed])
+        self.store.inbox.moved([stream.row for stream in followed])  # which watches them
         if not (followed or self._owned):
             return
         if not await self._inbox.has_news():
@@ -336,6 +336,8 @@ class StreamTable:
         for message in await self._inbox.messages():
             self._take(message)
         problems: list[HubError] = []
+        followed = self._foreign.followed  # also those since it was asked for news
+        moved = self.store.inbox.moved([stream.row for stream in followed])
         async with anyio.create_task_group() as tasks:  # a store on a server answers them together
             for stream in followed:
                 if stream.row.id in moved:

@@ -14,7 +14,16 @@ from mcp_hub.errors import Busy, EventsGone, InvalidParams, StoreError, UnknownS
 from mcp_hub.events import Cancelled, Failed, Progressed, Started, ToolCall
 from mcp_hub.stores.base import Chunk, StoreLimits
 from mcp_hub.types import CallId
-from tests.unit.calls.durable_hub import DurableHub, Follower, delta, one_call, row_of, settle, store_of
+from tests.unit.calls.durable_hub import (
+    DurableHub,
+    Follower,
+    delta,
+    one_call,
+    pair_with_call,
+    row_of,
+    settle,
+    store_of,
+)
 from tests.unit.calls.shared_store import HubStore, Shared
 from tests.unit.calls.virtual_time import sleep, virtual
 
@@ -366,3 +375,23 @@ async def test_nothing_of_a_stream_stays_when_all_are_done_with_it() -> None:
     for hub in (owner, other):
         assert not hub.streams._owned and not hub.streams._foreign._streams and not hub.streams._detached
     assert [stream() for stream in streams] == [None, None] and shared.row(id_) is not None
+
+
+@virtual
+async def test_news_that_come_while_a_hub_asks_for_news_are_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the last event of a stream nothing more is heard."""
+    pair, call = await pair_with_call()
+    follower, store = await pair.two.follow(call.id), store_of(pair.two)
+    rung: list[CallId] = []
+    is_new = [True]
+
+    async def has_news() -> bool:
+        await sleep(0.01)  # as when something returns to the store
+        if is_new and row_of(pair.two, call.id).has_ended:
+            rung.append(call.id)
+        return bool(rung) and bool(is_new) and is_new.pop()
+
+    monkeypatch.setattr(store, "has_news", has_news)
+    monkeypatch.setattr(store, "moved", lambda rows: list(rung))
+    call.ends()
+    await settle(lambda: follower.at_end)

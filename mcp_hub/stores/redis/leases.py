@@ -176,7 +176,7 @@ class Leases:
 
     @property
     def gone(self) -> list[str]:
-        """Those that are gone, or have left."""
+        """All that are gone, or have left."""
         return [name for name in self.peers.names if self.peers.is_gone(name) or self.peers.has_left(name)]
 
     def is_gone(self, instance: str) -> bool:

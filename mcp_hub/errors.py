@@ -161,10 +161,13 @@ class RpcError(HubError):
             self.symbol = _SYMBOLS.get(self.code, "upstream_error" if "upstream" in (data or {}) else self.symbol)
 
     @classmethod
-    def restored(cls, message: str, code: int, data: JsonObject | None, raw: RawJson | None = None) -> Self:
+    def restored(
+        cls, message: str, code: int, data: JsonObject | None, raw: RawJson | None = None, symbol: str | None = None
+    ) -> Self:
         """An error from its parts, bypassing the constructor."""
         error = cls.__new__(cls)
-        RpcError.__init__(error, message, code=code, data=data, raw=raw)
+        symbol = None if symbol == RpcError.symbol else symbol  # `data` may make it more precise
+        RpcError.__init__(error, message, code=code, data=data, raw=raw, symbol=symbol)
         if raw is None and data is not None and data.get("code") == error.symbol:
             error.data = {name: value for name, value in data.items() if name != "code"} or None
         return error

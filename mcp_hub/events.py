@@ -17,6 +17,8 @@ BY_CLIENT: Final = "cancelled by the client"
 
 
 _CLIENTS_REASON: Final = f"{BY_CLIENT}: "
+BY_SESSION: Final = f"{_CLIENTS_REASON}its session has ended"
+"""The session that began the call has ended; another one may have joined the call."""
 _LONGEST_REASON: Final = 1000
 """Characters of a client's reason."""
 

@@ -14,6 +14,7 @@ from mcp_hub.calls.plan import ENDED, TimeLimits
 from mcp_hub.calls.reading.stream import StreamReader
 from mcp_hub.calls.reading.transcript import Transcript, still_running
 from mcp_hub.calls.runner import CallRecord, new_record
+from mcp_hub.calls.streams.orphans import end_of_wait
 from mcp_hub.calls.streams.owners import lost_call, unconfirmed_call
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.errors import Busy, OwnerLost, RpcError, StoreError
@@ -27,8 +28,6 @@ _MOST: Final = 2000
 """Bytes of output shown, from its end."""
 _LATEST: Final = 1024
 """Events looked at for the output."""
-_CONFIRMED: Final = 5.0
-"""Seconds that the store has at least to confirm an ending."""
 _EARLY: Final = 0.01
 """Seconds by which a timer may be early."""
 _NO_LIMITS: Final = TimeLimits(0, 0)
@@ -94,13 +93,17 @@ class _OutputSoFar(_EarlyAnswer):
     """Output and questions so far; `hub_calls` and `hub_cancel` serve the rest."""
 
     __slots__ = ("_reader", "_transcript")
-    _reader: StreamReader | None
+
+    def __init__(
+        self, record: CallRecord, streams: StreamPort, after: float, ready: Callable[[], None], *, is_retry: bool
+    ) -> None:
+        self._reader: StreamReader | None = None
+        super().__init__(record, streams, after, ready, is_retry=is_retry)
 
     def _detach(self) -> None:
         stream = self._streams.table.begin(self._record).stream
         after = max(stream.row.last - _LATEST, stream.row.first - 1)
         self._transcript = Transcript(_MOST, is_cut=after > 0)
-        self._reader = None
         self._reader = stream.reader(self._look, after)
         self._look()
 
@@ -120,6 +123,11 @@ class _OutputSoFar(_EarlyAnswer):
                 log.info("soft_answer_refused", call_id=self._record.call.id, reason=str(busy))
             else:
                 self._ready()
+
+    def close(self) -> None:
+        super().close()
+        if self._reader is not None:
+            self._reader.close()
 
     def take(self) -> EarlyOutput:
         assert self._reader is not None
@@ -191,7 +199,7 @@ class _ConfirmedReader:
             return True
         time = times.clock.now()
         if self._until is None:
-            self._until = max(times.started + times.limits.total, time + _CONFIRMED)
+            self._until = end_of_wait(times, time)
         remaining = self._until - time
         if remaining > _EARLY and self._timer is None:
             self._timer = call_later(remaining, self._ring)

@@ -41,7 +41,10 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """The columns that an append changes; None keeps one. `frees_key` releases the idempotency key."""
+    """The columns that an append changes; None keeps one. `frees_key` releases the idempotency key.
+
+    `first`, for a store that lacks events before it: what it has of the stream goes.
+    """
 
     updated: float
     status: Status | None = None
@@ -50,6 +53,7 @@ class Change(msgspec.Struct, frozen=True):
     info: bytes | None = None
     ttl: float | None = None
     frees_key: bool = False
+    first: int | None = None
 
 
 class EventPage(msgspec.Struct, frozen=True):

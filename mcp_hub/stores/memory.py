@@ -50,6 +50,14 @@ class _Stream:
                 lines.append(line)
         return EventPage(self.row, tuple(lines), start if lines else self.row.last + 1)
 
+    def restart(self, first: int) -> int:
+        """Drops all events; the next one is `first`. The bytes freed."""
+        freed, self.size = self.size, 0
+        self.chunks.clear()
+        self.sizes.clear()
+        self.row = msgspec.structs.replace(self.row, first=first, last=first - 1)
+        return freed
+
     def trim(self, most_events: int, most_bytes: int) -> int:
         """Drops the oldest chunks over a limit; the bytes freed."""
         if self.row.last - self.row.first < most_events and self.size <= most_bytes:
@@ -123,11 +131,15 @@ class MemoryStreams:
         stream = self._streams.get(id_)
         if stream is None:
             return base.unknown(id_)
+        is_anew = change.first is not None and change.first > stream.row.last + 1
+        row = msgspec.structs.replace(stream.row, last=chunk.first - 1) if is_anew else stream.row
         try:
-            base.refuse(id_, stream.row, epoch, chunk)
+            base.refuse(id_, row, epoch, chunk)
             size = len(base.joined(chunk))
         except StoreError as error:
             return error
+        if is_anew:
+            self._size -= stream.restart(chunk.first)
         if change.frees_key and stream.row.key is not None:
             self._free(stream.row.principal, stream.row.key)
         stream.row = base.changed(stream.row, chunk, change)

@@ -44,9 +44,12 @@ class _RedisHoldings:
 
     async def hold(self, name: str) -> bool:
         holder = await self._held_by_another(name, b"")
-        if holder and await self._leases.has_gone(self._writer, holder.decode("ascii", "replace")):
+        if holder and await self._has_gone(holder.decode("ascii", "replace")):
             holder = await self._held_by_another(name, holder)
         return not holder
+
+    async def _has_gone(self, holder: str) -> bool:
+        return self._leases.peers.has_left(holder) or await self._leases.has_gone(self._writer, holder)
 
     async def _held_by_another(self, name: str, gone: bytes) -> bytes:
         [reply] = await self._writer.ask(script(HOLD, [self._key(name)], self._instance, gone, _HELD))

@@ -4,7 +4,8 @@ In its long form (`--minutes M --write FILE`) runs follow each other until the t
 what the file has of earlier ones is added up.
 
 `make chaos CHAOS=--redis` does the same to replicas on one Redis or Valkey: 50 kills of an owner, 20 pauses longer than
-the lease, 20 kills of the server, 20 flips of the balancer, 20 cuts of one replica from the server.
+the lease, 20 kills of the server, 20 flips of the balancer, 20 cuts of one replica from the server, and 20 steps of a
+clock.
 """
 
 import argparse
@@ -33,6 +34,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("--outages", type=int, default=20, help="kills of the server (20)")
     parser.add_argument("--flips", type=int, default=20, help="flips of the balancer (20)")
     parser.add_argument("--cuts", type=int, default=20, help="cuts of one replica from the server (20)")
+    parser.add_argument("--steps", type=int, default=20, help="steps of the wall clock of one replica (20)")
+    parser.add_argument("--talks", type=float, default=0.4, help="share of calls that ask or are a session's (0.4)")
     parser.add_argument("--lease", type=float, default=3.0, help="seconds of a replica's lease (3)")
     parser.add_argument("--fsync", default="everysec", help="the appendfsync of the server (everysec)")
     parser.add_argument("--hubs", type=int, default=3, help="hubs on one store (3)")
@@ -94,6 +97,8 @@ def on_server(given: argparse.Namespace) -> int:
         outages=given.outages,
         flips=given.flips,
         cuts=given.cuts,
+        steps=given.steps,
+        talks=given.talks,
         lease=given.lease,
         replicas=given.hubs,
         fsync=given.fsync,
@@ -105,7 +110,7 @@ def on_server(given: argparse.Namespace) -> int:
     except NotInstalled as problem:
         print(f"skipped: {problem}")
         return 0
-    asked = (plan.kills, plan.zombies, plan.outages, plan.flips, plan.cuts)
+    asked = (plan.kills, plan.zombies, plan.outages, plan.flips, plan.cuts, plan.steps)
     added = written(given.write, "server", outcome.done, outcome.jobs, outcome.faults)
     lines = [*outcome.lines(), *added]
     return reported(lines, outcome.faults, is_complete=tuple(outcome.done.values()) == asked)

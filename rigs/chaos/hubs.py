@@ -96,18 +96,23 @@ class Fleet:
         store: JsonObject | None = None,
         settings: JsonObject | None = None,
         urls: Sequence[str] = (),
+        servers: JsonObject | None = None,
+        *,
+        has_clocks: bool = False,
     ) -> None:
         """`store` is what the configuration says of the server, `settings` what it says besides of the hub.
 
-        `urls` are where each replica finds the server.
+        `urls` are where each replica finds the server; `servers` are there besides the jobs. `has_clocks`: `step_clock`
+        works.
         """
         self.folder = folder
         self.kills = 0
         self._rng = rng
         self._is_shared = store is None
+        self.has_clocks = has_clocks
         hub = _HUB if store is None else {**_HUB, "store": store}
         hub = {**hub, **(settings or {})}
-        (folder / "servers.yaml").write_text(json.dumps({"hub": hub, "servers": {"jobs": _JOBS}}))
+        (folder / "servers.yaml").write_text(json.dumps({"hub": hub, "servers": {"jobs": _JOBS, **(servers or {})}}))
         ports = [free_port() for _ in range(count)]
         self._urls = dict(zip(ports, urls, strict=False))
         self.hubs = [Hub(port, self.started(port)) for port in ports]
@@ -155,12 +160,24 @@ class Fleet:
     def started(self, port: int) -> Life:
         """A new process on this port."""
         config = str(self.folder / "servers.yaml")
-        command = [sys.executable, "-m", "mcp_hub", "serve", "--http", "--port", str(port), "--config", config]
+        program = "rigs.chaos.stepped" if self.has_clocks else "mcp_hub"
+        command = [sys.executable, "-m", program, "serve", "--http", "--port", str(port), "--config", config]
         state = self.folder / ("state" if self._is_shared else f"state-{port}")
         env = {**os.environ, "MCP_HUB_STATE_DIR": str(state), "STORE_URL": self._urls.get(port, "")}
+        env["CLOCK_OFF"] = str(self._clock(port))
         with (self.folder / f"hub-{port}.log").open("ab") as log:
             process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         return Life(process)
+
+    def step_clock(self, hub: Hub, seconds: float) -> None:
+        """Sets the wall clock of the hub's process by so many seconds wrong."""
+        path = self._clock(hub.port)
+        new = path.with_suffix(".new")
+        new.write_text(str(seconds))
+        new.replace(path)
+
+    def _clock(self, port: int) -> Path:
+        return self.folder / f"clock-{port}"
 
     def _last_words(self, hub: Hub) -> str:
         text = (self.folder / f"hub-{hub.port}.log").read_text(errors="replace")

@@ -19,16 +19,18 @@ from tests.e2e.client import HttpClient
 from tests.e2e.three_hubs import TASKS
 from tests.upstreams.messages import modern
 
-_PATIENCE = 240.0
+PATIENCE = 240.0
 """Seconds in which a job has to come to an end, whatever is killed."""
 _LONG = 60.0
 """Seconds that a plain call may take."""
-_SILENCE = 10.0
+SILENCE = 10.0
 """Seconds without a byte after which a request is given up."""
-_LATER = (502, 503)
+LATER = (502, 503)
 """Answers of a hub whose store is away, and of a balancer."""
-_AWAY = "store_unavailable"
-_ENDINGS = ("hub_restarted", "owner_lost")
+AWAY = "store_unavailable"
+_CAPABILITIES: dict[str, Any] = {"elicitation": {}, "extensions": {TASKS: {}}}
+RUNNING = ("working", "input_required")
+ENDINGS = ("hub_restarted", "owner_lost")
 """Codes of the ending that another hub writes: of the same user, or another replica."""
 
 
@@ -48,6 +50,9 @@ class Job:
     is_done: bool = False
     answered: str = ""
     """The stream of a plain call that was answered well."""
+    talk: str = ""
+    messages: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """The stream of a session's call, and the messages that its client got, by event."""
     ended: float = 0.0
     """When its ending was seen, by the monotonic clock."""
 
@@ -61,22 +66,21 @@ async def run_job(doors: Doors, http: httpx2.AsyncClient, rng: random.Random) ->
     kind = rng.random()
     job = Job(steps=rng.randint(5, 40), is_task=kind < 0.4, is_plain=kind > 0.8)
     seconds = rng.uniform(0.2, 2.0)
-    with anyio.move_on_after(_PATIENCE):
+    with anyio.move_on_after(PATIENCE):
         if job.is_plain:
             await _answered(job, seconds, doors.any())
-        elif await _begun(job, seconds, doors, http):
-            await _followed(job, doors, http, rng)
+        elif await begun(job, "run_job", {"steps": job.steps, "seconds": seconds}, doors, http):
+            await followed(job, doors, http, rng)
             if job.is_task and job.ended:
-                await _polled(job, doors)
+                await polled(job, doors)
         job.is_done = True
     return job
 
 
-async def _begun(job: Job, seconds: float, doors: Doors, http: httpx2.AsyncClient) -> bool:
+async def begun(job: Job, tool: str, arguments: dict[str, Any], doors: Doors, http: httpx2.AsyncClient) -> bool:
     """Whether the job was acknowledged. A REST call is repeated under its key until it is; a task only once."""
-    arguments = {"steps": job.steps, "seconds": seconds}
     if job.is_task:
-        return await _begun_as_task(job, arguments, doors.any())
+        return await _begun_as_task(job, tool, arguments, doors.any())
     key = uuid.uuid4().hex
     headers = {"idempotency-key": key, "prefer": "wait=0", "accept": "application/json"}
     attempts = 0
@@ -85,9 +89,7 @@ async def _begun(job: Job, seconds: float, doors: Doors, http: httpx2.AsyncClien
         life = door.life
         attempts += 1
         try:
-            answer = await http.post(
-                f"{door.url}/v1/tools/run_job/call", json={"arguments": arguments}, headers=headers
-            )
+            answer = await http.post(f"{door.url}/v1/tools/{tool}/call", json={"arguments": arguments}, headers=headers)
         except httpx2.HTTPError:
             await anyio.sleep(0.05)
             continue
@@ -96,7 +98,7 @@ async def _begun(job: Job, seconds: float, doors: Doors, http: httpx2.AsyncClien
             return True
         if answer.status_code not in (200, 202):
             await anyio.sleep(0.05)
-            if answer.status_code not in _LATER:
+            if answer.status_code not in LATER:
                 job.faults.append(f"POST answered {answer.status_code}: {answer.text[:300]}")
                 return False
             continue
@@ -116,7 +118,7 @@ async def _answered(job: Job, seconds: float, door: Door) -> None:
     message = answer.messages[-1] if answer.messages else {}
     if "result" in message:
         job.answered = message["result"].get("_meta", {}).get(STREAMS, {}).get("stream", "")
-    elif "error" in message and message["error"]["data"].get("code") not in (*_ENDINGS, _AWAY):
+    elif "error" in message and message["error"]["data"].get("code") not in (*ENDINGS, AWAY):
         job.faults.append(f"a call was answered {message['error']}")
 
 
@@ -125,14 +127,14 @@ async def agreed(jobs: Sequence[Job], urls: Sequence[str], http: httpx2.AsyncCli
     faults: list[str] = []
     for job, url in product(jobs, urls):
         seen = sorted(job.lines.items())
-        if job.stream and job.is_done and (shown := await _shown(job.stream, url, http)) != seen:
-            faults.append(f"{job.stream}: {url} shows {shown[-2:]}, seen was {seen[-2:]}")
+        if job.stream and job.is_done and (found := await shown(job.stream, url, http)) != seen:
+            faults.append(f"{job.stream}: {url} shows {found[-2:]}, seen was {seen[-2:]}")
         if job.answered and (status := await _status(job.answered, url, http)) != "completed":
             faults.append(f"{job.answered}: was answered well, and is {status} at {url}")
     return faults
 
 
-async def _shown(stream: str, url: str, http: httpx2.AsyncClient) -> list[tuple[int, str]]:
+async def shown(stream: str, url: str, http: httpx2.AsyncClient) -> list[tuple[int, str]]:
     text = await _read(f"{url}/v1/streams/{stream}/events?after=0", http)
     return [(json.loads(line)["seq"], line) for line in text.splitlines() if line.strip() and "seq" in json.loads(line)]
 
@@ -141,33 +143,35 @@ async def _status(stream: str, url: str, http: httpx2.AsyncClient) -> str:
     while True:
         known = json.loads(await _read(f"{url}/v1/streams/{stream}", http))
         status = str(known.get("status"))
-        if status != "working":  # it may be ended where it runs, and not yet here
+        if status not in RUNNING:  # it may be ended where it runs, and not yet here
             return status
         await anyio.sleep(0.05)
 
 
 async def _read(url: str, http: httpx2.AsyncClient) -> str:
     """What is answered, once the store can be asked."""
-    with anyio.fail_after(_PATIENCE):
+    with anyio.fail_after(PATIENCE):
         while True:
             with suppress(httpx2.HTTPError):
                 answer = await http.get(url, headers={"accept": "application/x-ndjson, application/json"})
-                if answer.status_code not in _LATER:
+                if answer.status_code not in LATER:
                     return answer.text
             await anyio.sleep(0.05)
 
 
-async def _begun_as_task(job: Job, arguments: dict[str, Any], door: Door) -> bool:
+async def _begun_as_task(job: Job, tool: str, arguments: dict[str, Any], door: Door) -> bool:
     life = door.life
     try:
-        result = await _rpc(door, "tools/call", {"name": "run_job", "arguments": arguments})
+        result = await rpc(door, "tools/call", {"name": tool, "arguments": arguments})
     except httpx2.HTTPError:
         return False  # never acknowledged
     code = ((result.get("error") or {}).get("data") or {}).get("code")
-    if result.get("status") in _LATER or code == _AWAY or code in _ENDINGS:
+    if result.get("status") in LATER or code == AWAY or code in ENDINGS:
         return False
+    if result.get("resultType") == "input_required":
+        return False  # its store was away, and no other hub could have found the task
     if result.get("resultType") == "complete" and not result["isError"]:
-        return False  # its store was away until it had ended: no other hub could have found the task
+        return False  # the same, until it had ended
     if result.get("resultType") != "task":
         job.faults.append(f"not a task: {result}")
         return False
@@ -175,14 +179,14 @@ async def _begun_as_task(job: Job, arguments: dict[str, Any], door: Door) -> boo
     return True
 
 
-async def _rpc(door: Door, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    async with HttpClient(f"{door.url}/mcp", seconds=_SILENCE) as client:
-        answer = await client.request(method, modern(params, capabilities={"extensions": {TASKS: {}}}))
+async def rpc(door: Door, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    async with HttpClient(f"{door.url}/mcp", seconds=SILENCE) as client:
+        answer = await client.request(method, modern(params, capabilities=_CAPABILITIES))
     message = answer.messages[-1] if answer.messages else {}
     return message.get("result") or {"error": message.get("error"), "status": answer.status}
 
 
-async def _followed(job: Job, doors: Doors, http: httpx2.AsyncClient, rng: random.Random) -> None:
+async def followed(job: Job, doors: Doors, http: httpx2.AsyncClient, rng: random.Random) -> None:
     """Reads the stream to its end, each time from the last event that was seen; at times turns away unasked."""
     while True:
         door = doors.any()
@@ -192,7 +196,7 @@ async def _followed(job: Job, doors: Doors, http: httpx2.AsyncClient, rng: rando
             async with http.stream("GET", url, headers={"accept": "application/x-ndjson"}) as answer:
                 if answer.status_code != 200:
                     text = (await answer.aread()).decode()
-                    if answer.status_code not in _LATER:
+                    if answer.status_code not in LATER:
                         job.faults.append(f"GET after {cursor} answered {answer.status_code}: {text[:300]}")
                         return
                     await anyio.sleep(0.05)
@@ -225,12 +229,12 @@ def _take(job: Job, line: str) -> bool:
     return True
 
 
-async def _polled(job: Job, doors: Doors) -> None:
+async def polled(job: Job, doors: Doors) -> None:
     """The task of an ended stream, from any hub: it has to agree."""
     while True:
         try:
-            task = await _rpc(doors.any(), "tasks/get", {"taskId": job.stream})
-            if task.get("status") not in (*_LATER, "working"):  # it may be ended where it runs, and not yet elsewhere
+            task = await rpc(doors.any(), "tasks/get", {"taskId": job.stream})
+            if task.get("status") not in (*LATER, *RUNNING):  # it may be ended where it runs, and not yet elsewhere
                 break
         except (httpx2.HTTPError, ValueError):
             pass
@@ -244,7 +248,7 @@ def check(job: Job) -> list[str]:
     """What is wrong with a job that is over."""
     faults = list(job.faults)
     if not job.is_done:
-        return [*faults, f"no end within {_PATIENCE:g} s"]
+        return [*faults, f"no end within {PATIENCE:g} s"]
     if not job.stream:
         return faults
     events = job.events
@@ -259,7 +263,7 @@ def check(job: Job) -> list[str]:
     if endings[0]["type"] == "end" and (endings[0]["data"]["outcome"] != "ok" or said != whole):
         faults.append(f"ended well, but said {said!r}")
     if endings[0]["type"] == "error":
-        if endings[0]["data"]["code"] not in _ENDINGS or endings[0]["data"].get("outcome") != "unknown":
+        if endings[0]["data"]["code"] not in ENDINGS or endings[0]["data"].get("outcome") != "unknown":
             faults.append(f"ended with {endings[0]['data']}")
         if job.owner is not None and not job.owner.is_killed:
             faults.append("ended by another hub while its own was alive")

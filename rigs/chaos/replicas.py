@@ -2,8 +2,8 @@
 
 Jobs run on them as in `chaos`, half of the requests through a round-robin balancer. Besides what is judged there, each
 ending of a lost replica has to be seen on another one within 1.5 leases and a second, and a replica that was paused, or
-cut from the server, may not write any more to what it owned. What was seen of a stream is what every replica shows
-afterwards, and a call that was answered well has ended well.
+cut from the server, may not write any more to what it owned. A clock that is set wrong ends nothing. What was seen of a
+stream is what every replica shows afterwards, and a call that was answered well has ended well.
 """
 
 import os
@@ -25,6 +25,7 @@ import httpx2
 from rigs.chaos.hubs import Door, Fleet, Life
 from rigs.chaos.jobs import Job, agreed, check, run_job
 from rigs.chaos.lines import Line, any_cut, lines
+from rigs.chaos.talks import ASKING, run_talk, talks_agree
 from rigs.replicas.balancer import Balancer, balancer
 from tests.pace import paced
 from tests.redis_server import RedisServer
@@ -36,6 +37,12 @@ _TAKEOVER = 1.5
 _LOOK = 0.1
 _AWAY = (0.05, 2.0)
 """Leases for which the server is away."""
+_STEPS = (-3600.0, -30.0, -0.5, 0.0, 0.5, 30.0, 3600.0)
+"""Seconds by which a clock is set wrong."""
+_WRONG = 1500.0
+"""Seconds from now that no event has by a right clock."""
+_SUSPENDED = 0.2
+"""Share of steps with a replica suspended."""
 _CUT = (0.1, 3.0)
 """Leases for which one replica cannot reach it."""
 
@@ -52,6 +59,10 @@ class Plan:
     replicas: int = 3
     workers: int = 12
     seed: int = 1
+    steps: int = 0
+    """Of the wall clock of one replica, now and then while another one is suspended."""
+    talks: float = 0.0
+    """Share of calls that ask, or are a session's, while single replicas are cut."""
     lease: float = 3.0
     """Seconds for which a replica owns what it runs without a sign of life."""
     slack: float = 0.0
@@ -89,6 +100,8 @@ class Outcome:
     seconds: float = 0.0
     most: float = 0.0
     """Seconds that such a wait may take."""
+    misdated: int = 0
+    """Events with a wrong time."""
 
     def lines(self) -> list[str]:
         begun = [job for job in self.jobs if job.stream]
@@ -100,6 +113,9 @@ class Outcome:
             f"{sum(len(job.lines) for job in begun)} events, {sum(job.reconnects for job in begun)} reconnects, "
             f"{self.seconds:.0f} s",
             f"{ended} ended well, {len(begun) - ended} with their replica",
+            f"{self.misdated} events with a wrong time",
+            f"{sum(bool(job.messages) for job in self.jobs)} calls of sessions, "
+            f"{sum(event['type'] == 'input-received' for job in begun for event in job.events)} questions answered",
             f"death of an owner to its ending elsewhere: median {waits[len(waits) // 2]:.2f} s, longest "
             f"{waits[-1]:.2f} s of {len(self.waits)} (at most {self.most:g} s)",
         ]
@@ -129,12 +145,20 @@ class _Site:
         hub = self.fleet.one()
         hub.life.kill(signal.SIGSTOP)
         process = hub.life.process
+        if self.fleet.has_clocks:
+            self.fleet.step_clock(hub, self._rng.choice(_STEPS))
         try:
             await anyio.sleep(self._lease * _TAKEOVER + self._rng.uniform(0.5, 2.0))
         finally:
             process.send_signal(signal.SIGCONT)
         hub.life = Life(process)
         await self.fleet.serving(hub, time.monotonic())
+
+    async def step(self) -> None:
+        """Sets the clock of one replica wrong; at times that of another one, too, which is suspended meanwhile."""
+        self.fleet.step_clock(self.fleet.one(), self._rng.choice(_STEPS))
+        if self._rng.random() < _SUSPENDED:
+            await self.pause()
 
     async def outage(self) -> None:
         self.server.kill()
@@ -164,7 +188,9 @@ async def _site(plan: Plan, folder: Path) -> AsyncIterator[_Site]:
     with RedisServer(folder / "server", "--appendfsync", plan.fsync) as server:
         async with lines(plan.replicas, server.port) as ways:
             store = {"url": "${STORE_URL}", "lease": plan.lease}
-            fleet = Fleet(folder, plan.replicas, rng, store, urls=[way.url for way in ways])
+            servers = ASKING if plan.talks else None
+            urls, has_clocks = [way.url for way in ways], plan.steps > 0
+            fleet = Fleet(folder, plan.replicas, rng, store, urls=urls, servers=servers, has_clocks=has_clocks)
             try:
                 for hub in fleet.hubs:
                     await fleet.serving(hub, began)
@@ -189,9 +215,12 @@ async def replicas(plan: Plan, *, say: Callable[[str], None] = lambda line: None
                 "kills of the server": (plan.outages, site.outage),
                 "flips of the balancer": (plan.flips, site.flip),
                 "cuts of a replica": (plan.cuts, site.cut),
+                "steps of a clock": (plan.steps, site.step),
             }
             for act, (count, do) in acts.items():
-                await _phase(plan, site, http, outcome, partial(_repeat, act, count, do, outcome, say))
+                steps = partial(_repeat, act, count, do, outcome, say)
+                talks, has_clocks = plan.talks if do in (site.cut, site.step) else 0.0, do == site.step
+                await _phase(plan, site, http, outcome, steps, talks=talks, has_clocks=has_clocks)
             outcome.cut = site.proxy.flips
     outcome.seconds = time.monotonic() - began
     return outcome
@@ -203,6 +232,9 @@ async def _phase(
     http: httpx2.AsyncClient,
     outcome: Outcome,
     acts: Callable[[random.Random], Awaitable[None]],
+    *,
+    talks: float = 0.0,
+    has_clocks: bool = False,
 ) -> None:
     """Jobs during one kind of act, so that what is seen belongs to it; judged at its end."""
     over = anyio.Event()
@@ -211,7 +243,8 @@ async def _phase(
 
     async def work(rng: random.Random) -> None:
         while not over.is_set():
-            jobs.append(await run_job(site, http, rng))
+            run = run_talk if rng.random() < talks else run_job
+            jobs.append(await run(site, http, rng))
 
     async with anyio.create_task_group() as watching:
         watching.start_soon(busy.watch)
@@ -221,10 +254,12 @@ async def _phase(
             await acts(random.Random(f"{plan.seed} {len(outcome.jobs)}"))
             over.set()
         watching.cancel_scope.cancel()
-        outcome.faults += await agreed(jobs, [hub.url for hub in site.fleet.hubs], http)
+        urls = [hub.url for hub in site.fleet.hubs]
+        outcome.faults += [*await agreed(jobs, urls, http), *await talks_agree(jobs, urls, http)]
     outcome.jobs += jobs
+    outcome.misdated += sum(abs(_time_of(event) - time.time()) > _WRONG for job in jobs for event in job.events)
     for job in jobs:
-        faults = [*check(job), *_late(job, busy, outcome)]
+        faults = [*check(job), *(() if has_clocks else _late(job, busy, outcome))]  # whose events say when it was
         outcome.faults += [f"{job.stream or 'not begun'}: {fault}" for fault in faults]
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import anyio
@@ -12,6 +13,7 @@ from rigs.busy import main, process_tests, run, runs_in
 from rigs.chaos.chaos import chaos
 from rigs.chaos.replicas import Plan as ReplicaPlan
 from rigs.chaos.replicas import replicas
+from rigs.chaos.stepped import stepped
 from rigs.fuzz.search import Search, drawn, fault_of, smaller
 from rigs.fuzz.target import Target
 from rigs.fuzz.workers import TARGETS
@@ -39,12 +41,27 @@ async def test_nothing_acknowledged_is_lost_when_hubs_on_one_store_are_killed() 
 @pytest.mark.anyio
 @pytest.mark.skipif(binary() is None, reason=NO_SERVER)
 async def test_nothing_acknowledged_is_lost_when_replicas_and_their_server_are_killed_and_paused() -> None:
-    plan = ReplicaPlan(kills=2, zombies=1, outages=2, flips=3, cuts=3, replicas=2, workers=4, lease=2.0, slack=5.0)
+    plan = ReplicaPlan(
+        kills=2, zombies=1, outages=2, flips=3, cuts=3, steps=2, replicas=2, workers=4, lease=2.0, slack=5.0, talks=0.5
+    )
     with anyio.fail_after(600):
         outcome = await replicas(plan)
-    assert outcome.faults == [] and list(outcome.done.values()) == [2, 1, 2, 3, 3]
+    assert outcome.faults == [] and list(outcome.done.values()) == [2, 1, 2, 3, 3, 2]
     begun = [job for job in outcome.jobs if job.stream]
     assert any(job.is_task for job in begun) and outcome.cut
+    assert any(job.messages for job in outcome.jobs), "calls of sessions"
+    assert any(event["type"] == "input-received" for job in begun for event in job.events)
+
+
+def test_a_clock_is_wrong_by_what_its_file_says(tmp_path: Path) -> None:
+    clock = stepped(lambda: 100.0, tmp_path / "off")
+    assert clock() == 100.0
+    for seconds in (30.0, -3600.0):
+        (tmp_path / "off").write_text(str(seconds))
+        until = time.monotonic() + 60
+        while clock() == 100.0 + (0 if seconds > 0 else 30):
+            assert time.monotonic() < until
+        assert clock() == 100.0 + seconds
 
 
 @pytest.mark.anyio

@@ -17,10 +17,10 @@ import msgspec
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.log import nobody
 from mcp_hub.calls.progress import last_line
-from mcp_hub.calls.reading.stored import PAGE, done_with, ending_of, event_of
+from mcp_hub.calls.reading.stored import PAGE, ending_of, event_of
 from mcp_hub.errors import Busy, EventsGone, HubError, InvalidParams, StoreError, UnknownStream
 from mcp_hub.events import CallEvent, Delta, Progressed, Reset
-from mcp_hub.stores.base import EventPage, Fetched, StreamLog
+from mcp_hub.stores.base import NO_ANSWER, EventPage, Fetched, StreamLog
 from mcp_hub.types import RawJson
 
 _TAIL_EVENTS: Final = 8192
@@ -244,7 +244,7 @@ class Stream:
         news = anyio.Event()
         reader = self.reader(news.set, 0)
         try:
-            while not self.row.last and reader.failed is None:
+            while not self.row.last and self.failed is None:
                 await news.wait()
                 news = anyio.Event()
                 reader.wake = news.set
@@ -291,12 +291,11 @@ class Stream:
         return tail[start : start + limit]
 
 
-async def read_on(stream: Stream) -> StreamInfo | None:
-    """Reads on from the store; the present row, or None. Raises `StoreError`."""
-    page: EventPage | StoreError | None = await done_with(partial(stream.fetch, stream.row.last))
-    if isinstance(page, StoreError):
-        raise page
-    return None if page is None else page.row
+def interrupt(stream: Stream) -> None:
+    """Ends all reads, which have waited too long for the store; later ones may begin."""
+    for reader in stream.readers:
+        reader.failed = reader.failed or StoreError(NO_ANSWER)
+        reader.wake()
 
 
 _streams: Final[WeakSet[Stream]] = WeakSet()

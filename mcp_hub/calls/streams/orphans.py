@@ -5,10 +5,14 @@ from typing import Final, Literal
 
 import msgspec
 
+from mcp_hub.calls.timeouts import CallTimes
+
 DETACHED: Final = 3600.0
 _READ_ONLY: Final = 30.0
 _OTHERS: Final = 600.0
 """Seconds without a client: detached, read-only, other calls."""
+_CONFIRMED: Final = 5.0
+"""Seconds that the store has at least to confirm events."""
 
 
 def patience(policy: Literal["cancel", "finish"] | float | None, *, is_detached: bool, is_read_only: bool) -> float:
@@ -18,14 +22,21 @@ def patience(policy: Literal["cancel", "finish"] | float | None, *, is_detached:
     return math.inf if policy == "finish" else policy
 
 
+def end_of_wait(times: CallTimes, since: float) -> float:
+    """When readers of a call give up a wait for the store that began at `since`: at the end of the call's time."""
+    return max(times.started + times.limits.total, since + _CONFIRMED)
+
+
 class Absence(msgspec.Struct):
     """The absence of a call's client; the call continues `until` then (None: it is here). Clock seconds.
 
-    `followed_until`: how long another hub's client follows, as far as known.
+    `followed_until`: how long another hub's client follows, as far as known. `is_joined`: another session than that
+    which began the call waits for it.
     """
 
     until: float | None = None
     followed_until: float = -math.inf
+    is_joined: bool = False
     _patience: float = 0.0
 
     def begin(self, now: float, seconds: float) -> None:
@@ -35,6 +46,11 @@ class Absence(msgspec.Struct):
 
     def end(self) -> None:
         self.until = None
+
+    def join(self, *, is_other: bool) -> None:
+        """A client waits for the call again, perhaps of another session."""
+        self.until = None
+        self.is_joined = is_other
 
     def touch(self, now: float, seconds: float) -> None:
         """Somebody follows at another hub for so many seconds."""

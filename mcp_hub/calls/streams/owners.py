@@ -1,23 +1,28 @@
 """Owners of streams at other hubs: messages to them, and takeover of the streams of lost ones."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import anyio
 import msgspec
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.calls.reading.stored import open_questions
+from mcp_hub.calls.reading.stored import done_with, open_questions
+from mcp_hub.calls.reading.stream import LogWriter, Stream
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import HubError, HubRestarted, OwnerLost, RpcError, StoreError, StoreUnavailable
 from mcp_hub.events import Completed, Ending, Failed, InputReceived
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
 from mcp_hub.protocol.shape.stream_events import encoded, timestamp
-from mcp_hub.stores.base import Change, Chunk, EventStore, Message, StreamInbox
+from mcp_hub.stores.base import NO_ANSWER, Change, Chunk, EventPage, EventStore, Message, StreamInbox
 from mcp_hub.types import CallId, JsonObject, RawJson
 
 log = get_logger(__name__)
+
+_STORED: Final = 5.0
+"""Seconds for the store to confirm what a client waits for."""
 
 
 class Inbox:
@@ -117,6 +122,14 @@ def _error(error: RpcError) -> JsonObject:
     return decoded
 
 
+async def until_stored(writer: LogWriter) -> None:
+    """Waits until present events are stored. Raises `StoreError` after a while."""
+    with anyio.move_on_after(_STORED) as waiting:
+        await writer.committed()
+    if waiting.cancelled_caught:
+        raise StoreError(NO_ANSWER)
+
+
 GoOn = Callable[[StreamInfo], Awaitable[None]]
 """Continues the call of a stream that this process owns now."""
 _CONFIRMED: Final = 1.0
@@ -209,3 +222,11 @@ class Takeover:
         reason = reason.encode("utf-8", "replace").decode()
         kind = HubRestarted if self._replicas is None else OwnerLost
         return encoded(row.id, row.last + 1, timestamp(wall), Failed(kind(reason, data=data)))
+
+
+async def read_on(stream: Stream) -> StreamInfo | None:
+    """Reads on from the store; the present row, or None. Raises `StoreError`."""
+    page: EventPage | StoreError | None = await done_with(partial(stream.fetch, stream.row.last))
+    if isinstance(page, StoreError):
+        raise page
+    return None if page is None else page.row

@@ -166,7 +166,7 @@ class _TimedOutCalls:
         writer = None if id_ is None else self._table.owned(id_)
         if writer is None or writer.record.stopping is not None or writer.record.log.ended:
             return None
-        writer.absence.end()
+        writer.absence.join(is_other=call.session != writer.record.call.session)
         return writer.record
 
     def _can_rejoin(self, record: CallRecord) -> bool:

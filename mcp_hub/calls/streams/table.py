@@ -13,7 +13,7 @@ import anyio
 from mcp_hub.call import Call, CallChannel, CallHandler, StreamInfo
 from mcp_hub.calls.plan import StreamLimits
 from mcp_hub.calls.reading.stored import exported_name, own_name
-from mcp_hub.calls.reading.stream import Stream, StreamReader, read_on
+from mcp_hub.calls.reading.stream import Stream, StreamReader, interrupt
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.owners import (
     GoOn,
@@ -23,8 +23,10 @@ from mcp_hub.calls.streams.owners import (
     answering,
     cancelling,
     lost_call,
+    read_on,
     reason_in,
     touching,
+    until_stored,
 )
 from mcp_hub.calls.streams.writer import StreamWriter
 from mcp_hub.clock import Clock, wall_time
@@ -44,8 +46,8 @@ _SWEEP: Final = 60.0
 """Seconds between messages to owners of followed streams, and between sweeps."""
 _IDLE: Final = 0.5  # while idle
 BEGUN: Final = 25.0
-_CONFIRMED: Final = 5.0
-"""Seconds for the store to confirm the beginning of a stream, and what else a client waits for."""
+_AWAY: Final = 60.0
+"""Seconds for the store to confirm a beginning, and for readers of other replicas' streams."""
 _HEARD: Final = 0.5
 _HEARD_LOOK: Final = 0.01
 """Seconds for an answer to reach its call at another hub, and between looks."""
@@ -57,6 +59,7 @@ class _ForeignStreams:
     def __init__(self, log: StreamLog) -> None:
         self._log = log
         self._streams: WeakValueDictionary[CallId, Stream] = WeakValueDictionary()
+        self._used = 0.0  # when the store was in use last
 
     @property
     def followed(self) -> list[Stream]:
@@ -79,6 +82,14 @@ class _ForeignStreams:
         if (stream := self._streams.get(row.id)) is not None:
             stream.committed(row)
 
+    def look(self, time: float, *, is_away: bool) -> None:
+        """Ends reads that have waited too long for a store that is away."""
+        if not is_away:
+            self._used = time
+        elif time >= self._used + _AWAY:
+            for stream in self.followed:
+                interrupt(stream)
+
     async def refresh(self, stream: Stream, problems: list[HubError]) -> None:
         """Reads what is new; a failure is one more of the `problems`."""
         try:
@@ -90,14 +101,6 @@ class _ForeignStreams:
             stream.fail(UnknownStream())
         elif (row.epoch, row.last, row.status) != (stream.row.epoch, stream.row.last, stream.row.status):
             stream.committed(row)
-
-
-async def _committed(writer: StreamWriter) -> None:
-    """Waits until present events are stored. Raises `StoreError` after a while."""
-    with anyio.move_on_after(_CONFIRMED) as waiting:
-        await writer.committed()
-    if waiting.cancelled_caught:
-        raise StoreError(NO_ANSWER)
 
 
 class StreamTable:
@@ -116,7 +119,6 @@ class StreamTable:
         self._running: anyio.CancelScope | None = None
 
     # -- streams of this process ----------------------------------------------------------------------------------
-
     def owned(self, id_: CallId) -> StreamWriter | None:
         return self._owned.get(id_)
 
@@ -219,14 +221,13 @@ class StreamTable:
             self._foreign.add(writer.stream)  # readers need no second one
 
     # -- streams of anybody ---------------------------------------------------------------------------------------
-
     async def open(self, principal: str, id_: str, after: int | None = None) -> Stream:
         """A principal's stream, to be read behind event `after`. Raises `UnknownStream`, `StoreError`."""
         writer = self._owned.get(CallId(id_))
         if writer is not None:
             if writer.stream.row.principal != principal:
                 raise UnknownStream
-            if not self.store.log.is_held(writer.stream.row.id):
+            if not self.store.log.is_held(writer.stream.row.id) or writer.is_overdue(self.clock.now()):
                 raise StoreError(NO_ANSWER)
             with anyio.move_on_after(BEGUN) as waiting:
                 await writer.settled()
@@ -268,9 +269,9 @@ class StreamTable:
         row = (await self.open(principal, id_)).row
         writer = self._owned.get(row.id)
         if writer is not None:
-            writer.record.cancel(reason)
+            writer.cancel(reason)
             if writer.record.resumption is not None:
-                await _committed(writer)  # a hub that continues the call knows it, too
+                await until_stored(writer)  # a hub that continues the call knows it, too
         elif not row.has_ended:
             await self.store.inbox.post(cancelling(row.id, reason))
         return row
@@ -282,7 +283,7 @@ class StreamTable:
         if writer is not None:
             writer.record.questions.answer(key, outcome)
             if self.store.replicas is not None:
-                await _committed(writer)  # who asks another hub next must not see the question
+                await until_stored(writer)  # who asks another hub next must not see the question
         elif not row.has_ended:
             if await self.store.inbox.post(answering(row.id, key, outcome)):
                 await self._await_answer(row)
@@ -295,7 +296,6 @@ class StreamTable:
                 await anyio.sleep(_HEARD_LOOK)
 
     # -- other processes ------------------------------------------------------------------------------------------
-
     async def run(self) -> None:
         """Follows other processes, takes over lost streams, sweeps expired ones; until `close`."""
         next_orphans = next_touch = self.clock.now()
@@ -317,21 +317,19 @@ class StreamTable:
                         await self.store.sweep(wall_time())
                     await self._look()
                     problem = ""
-                except HubError as error:
-                    if str(error) != problem:
-                        problem = str(error)
-                        log.warning("store_unreadable", reason=problem)
                 except Exception as error:  # a record that nobody expected ends no replica
-                    if repr(error) != problem:
-                        problem = repr(error)
-                        log.exception("store_unreadable", reason=ascii(problem))
-                self._end_orphans(self.clock.now())
+                    is_known = isinstance(error, HubError)
+                    reason = str(error) if is_known else ascii(repr(error))
+                    if reason != problem:
+                        (log.warning if is_known else log.exception)("store_unreadable", reason=reason)
+                    problem = reason
+                self._end_waits(self.clock.now())
                 is_asked = (self._foreign.followed or self._owned) and self.store.replicas is None  # they ring
                 await self.store.inbox.wait(_NEWS if is_asked else _IDLE)
 
     async def _look(self) -> None:
         followed = self._foreign.followed
-        moved = self.store.inbox.moved([stream.row for stream in followed])
+        self.store.inbox.moved([stream.row for stream in followed])  # which watches them
         if not (followed or self._owned):
             return
         if not await self._inbox.has_news():
@@ -339,6 +337,8 @@ class StreamTable:
         for message in await self._inbox.messages():
             self._take(message)
         problems: list[HubError] = []
+        followed = self._foreign.followed  # also those since it was asked for news
+        moved = self.store.inbox.moved([stream.row for stream in followed])
         async with anyio.create_task_group() as tasks:  # a store on a server answers them together
             for stream in followed:
                 if stream.row.id in moved:
@@ -354,7 +354,7 @@ class StreamTable:
                 self._inbox.put_back(message)  # its call is about to be continued
             return
         if message.kind == "cancel":
-            writer.record.cancel(reason_in(message))
+            writer.cancel(reason_in(message))
             return
         if message.kind == "lost":
             writer.stream.lose()
@@ -381,12 +381,11 @@ class StreamTable:
         with suppress(StoreError):  # there are too many messages, or the file is locked: the next one may get through
             await self.store.inbox.post(touching(id_))
 
-    def _end_orphans(self, now: float) -> None:
-        for writer in [writer for writer in self._owned.values() if writer.absence.until is not None]:
-            if writer.absence.is_over(now) and not writer.stream.readers:
-                writer.absence.end()
-                log.info("call_orphaned", call_id=writer.record.call.id, upstream=writer.record.call.upstream)
-                writer.record.cancel("its client did not come back")
+    def _end_waits(self, time: float) -> None:
+        """Ends waits of calls for their clients, and of readers for the store."""
+        for writer in list(self._owned.values()):
+            writer.look(time)
+        self._foreign.look(time, is_away=self.store.replicas is not None and not self.store.log.is_durable)
 
     async def close(self, seconds: float) -> None:
         """Waits at most `seconds` for writes, then closes the store."""

@@ -32,12 +32,12 @@ from mcp_hub.calls.machine import CallStatus
 from mcp_hub.calls.metering import is_tool_error
 from mcp_hub.calls.plan import ResumePoint
 from mcp_hub.calls.reading.stored import UNWRITABLE, unwritable
-from mcp_hub.calls.reading.stream import Committed, Stream
+from mcp_hub.calls.reading.stream import Committed, Stream, interrupt
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.calls.streams.orphans import Absence
+from mcp_hub.calls.streams.orphans import Absence, end_of_wait
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import Fenced, HubStopping, KeyTaken, StoreError
-from mcp_hub.events import CallEvent, Completed, Delta, Failed, Reset, Started
+from mcp_hub.events import BY_SESSION, CallEvent, Completed, Delta, Failed, Reset, Started
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.shape.stream_events import encoded, is_retryable, timestamp
 from mcp_hub.stores.base import Change, Chunk, EventStore
@@ -77,6 +77,7 @@ class _Batch(NamedTuple):
     events: Sequence[CallEvent]
     lines: Sequence[bytes]
     row: StreamInfo
+    since: float
 
 
 class _WriterOwner(Protocol):
@@ -95,12 +96,12 @@ class _WriterOwner(Protocol):
 class _Intake:
     """Events between the log and the next append: unread, merged, and taken in final order."""
 
-    __slots__ = ("_coalescer", "_reader", "_taken")
+    __slots__ = ("_coalescer", "_reader", "taken")
 
     def __init__(self, reader: Reader, taken: Sequence[CallEvent]) -> None:
         self._reader = reader
         self._coalescer: Coalescer | None = None  # most streams say nothing for long
-        self._taken = taken
+        self.taken = taken
 
     def collect(self, at: float, *, is_eager: bool) -> None:
         """Reads the log; merges nothing if `is_eager`."""
@@ -109,8 +110,8 @@ class _Intake:
             if not reader.has_more:
                 return
             coalescer = self._coalescer = Coalescer()
-        if is_eager and not self._taken and not coalescer.count:
-            self._taken = reader.take(_MOST)
+        if is_eager and not self.taken and not coalescer.count:
+            self.taken = reader.take(_MOST)
         if reader.has_more or coalescer.count:
             coalescer.collect(_slices(reader), at, is_eager=is_eager)
 
@@ -120,19 +121,15 @@ class _Intake:
         return None if self._coalescer is None else self._coalescer.due
 
     @property
-    def has_taken(self) -> bool:
-        return bool(self._taken)
-
-    @property
     def has_more(self) -> bool:
-        return bool(self._taken) or self._reader.has_more or self.due is not None
+        return bool(self.taken) or self._reader.has_more or self.due is not None
 
     def take(self, at: float, *, is_new: bool) -> list[CallEvent]:
         """The events of the next append; those that are due join the first one of a stream that `is_new`."""
-        waiting = self._taken
+        waiting = self.taken
         if self._coalescer is not None and (is_new or not waiting):
             waiting = [*waiting, *self._coalescer.take(at)]
-        self._taken = waiting[_MOST:] or ()
+        self.taken = waiting[_MOST:] or ()
         return list(waiting[:_MOST])
 
     def close(self) -> None:
@@ -190,6 +187,25 @@ class StreamWriter:
     def orphan(self, seconds: float) -> None:
         """The call continues for so many seconds, unless followed."""
         self.absence.begin(self._owner.clock.now(), seconds)
+
+    def cancel(self, reason: str) -> None:
+        """Cancels the call, but not by the end of a session while another one waits for it."""
+        if not (self.absence.is_joined and reason == BY_SESSION):
+            self.record.cancel(reason)
+
+    def look(self, time: float) -> None:
+        """Cancels a call whose client did not come back, and ends reads that have waited too long for the store."""
+        if self.absence.until is not None and self.absence.is_over(time) and not self.stream.readers:
+            self.absence.end()
+            log.info("call_orphaned", call_id=self.record.call.id, upstream=self.record.call.upstream)
+            self.record.cancel("its client did not come back")
+        if self._batch is not None and self.is_overdue(time):
+            interrupt(self.stream)
+
+    def is_overdue(self, time: float) -> bool:
+        """Whether a store that replicas share has not confirmed events in the call's time."""
+        batch = self._batch if self._owner.store.replicas is not None else None
+        return batch is not None and time >= end_of_wait(self.record.times, batch.since)
 
     @property
     def _is_busy(self) -> bool:
@@ -254,7 +270,7 @@ class StreamWriter:
 
     def _flush(self, now: float) -> None:
         intake, is_news = self._intake, self._has_news
-        due = now if is_news or intake.has_taken else intake.due
+        due = now if is_news or intake.taken else intake.due
         if due is None:
             return
         if due > now:
@@ -288,7 +304,7 @@ class StreamWriter:
         frees_key = before.key is not None and bool(events) and _may_repeat(events[-1])
         if frees_key:
             row = msgspec.structs.replace(row, key=None)
-        self._batch = _Batch(events, lines, row)
+        self._batch = _Batch(events, lines, row, self._owner.clock.now())
         chunk = Chunk(before.last + 1, tuple(lines))
         if is_new:
             self._start = None
@@ -347,11 +363,8 @@ class StreamWriter:
             return
         is_last = self._state is _WriterState.LAST or batch.row.has_ended
         self._state = _WriterState.IDLE
-        if self.stream.readers:
-            events = [*map(Committed, batch.lines, batch.events)]
-        else:  # whoever comes later reads the line
-            events = [*map(Committed, batch.lines)]
-        self.stream.committed(batch.row, events)
+        decoded = (batch.events,) if self.stream.readers else ()  # who comes later reads the line
+        self.stream.committed(batch.row, [*map(Committed, batch.lines, *decoded)])
         if is_last:
             self._end()
         elif self._has_more:

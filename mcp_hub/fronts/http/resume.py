@@ -31,7 +31,7 @@ from mcp_hub import aio
 from mcp_hub.aio import Bell
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, EventsGone, InvalidParams, RpcError, StoreError, UnknownStream
-from mcp_hub.events import BY_CLIENT, cancelled_by_client
+from mcp_hub.events import BY_SESSION, cancelled_by_client
 from mcp_hub.fronts.http.replay import Origin, StreamReplay, cancel_stored
 from mcp_hub.fronts.http.request import CallWriter, Housekeeper, HttpRequest, QuickWait
 from mcp_hub.fronts.http.response import HttpError, HttpResponse, respond
@@ -355,11 +355,11 @@ class Resumption:
             stream.writer.stop()
 
     async def cancel_all(self, client: ClientCalls) -> None:
-        """Cancels the session's calls at any hub."""
+        """Cancels the session's calls at any hub, except those that another session has joined."""
         for key in list(client.requests):
             await self.cancel(client, key)
         if self._may_be_remote(client):
-            await cancel_stored(self._hub, client.session, BY_CLIENT)
+            await cancel_stored(self._hub, client.session, BY_SESSION)
 
     def cancel_local(self, client: ClientCalls, reason: str) -> None:
         """Cancels the session's calls at this hub."""

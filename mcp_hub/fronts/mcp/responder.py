@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.call import EarlyOutput, Question, Reader
-from mcp_hub.errors import CallCancelled, EventsGone, RpcError
+from mcp_hub.errors import CallCancelled, EventsGone, HubError, RpcError, StoreError, StoreUnavailable
 from mcp_hub.events import (
     CallEvent,
     Cancelled,
@@ -29,7 +29,7 @@ from mcp_hub.protocol.jsonrpc.envelope import error_frame, result_frame
 from mcp_hub.protocol.jsonrpc.rpc_errors import URL_ELICITATION_REQUIRED, for_caller, url_elicitations
 from mcp_hub.protocol.shape import questions, results, tasks
 from mcp_hub.sessions.session import Session
-from mcp_hub.types import Era
+from mcp_hub.types import Era, JsonObject
 
 _STARTED = 1
 """The first event of every log, which is not a message."""
@@ -50,7 +50,8 @@ class ResponderState(Enum):
     DETACHED = "detached"
     """The early answer was given; the call continues."""
     LOST = "lost"
-    """Events that the client came back for are gone: it has to name another place. The call continues."""
+    """Events are gone or wait for the store: the client has to come back, perhaps at another place. The call continues.
+    """
 
 
 _FOLLOWS = (ResponderState.FOLLOWING, ResponderState.DUE)
@@ -193,14 +194,23 @@ class CallResponder:
         return frames
 
     def _skip_lost(self, reader: Reader) -> None:
-        """Skips lost events, unless the client came back for them."""
-        if not isinstance(reader.failed, EventsGone):
+        """Skips lost events, unless the client came back for them; leaves a store that does not answer in time."""
+        if isinstance(reader.failed, StoreError) and self._may_come_back:
+            self._become(ResponderState.LOST)
+        elif not isinstance(reader.failed, EventsGone):
             self._become(ResponderState.ENDED)
-            self._fail(RpcError(f"the call's events cannot be read any more: {reader.failed}"))
+            self._fail(_unreadable(reader.failed, self.call))
         elif self._is_back:
             self._become(ResponderState.LOST)
         else:
             self._skipped += reader.skip()
+
+    @property
+    def _may_come_back(self) -> bool:
+        """Whether the client has a place in a stream that only waits for its store."""
+        stream = self.call.record.stream
+        has_place = self._is_back or (self._partials is None and self._reader.is_stored and bool(self.call.stored))
+        return has_place and (stream is None or stream.failed is None)
 
     def _due(self) -> None:
         if self.state is ResponderState.FOLLOWING:
@@ -323,6 +333,16 @@ class CallResponder:
         if minimum is None:
             return self.session.era is Era.HANDSHAKE
         return eras.level_admits(minimum, level)
+
+
+def _unreadable(problem: HubError | None, call: CallHandle) -> RpcError:
+    """The error of a call whose events have not come to their reader."""
+    stream = call.record.stream
+    if not isinstance(problem, StoreError) or stream is None or stream.failed is not None:
+        return RpcError(f"the call's events cannot be read any more: {problem}")
+    data: JsonObject = {"upstream": {"server": call.call.upstream}, "outcome": "unknown"}
+    reason = "The store has not confirmed the call. Its outcome is unknown."
+    return RpcError(reason, code=StoreUnavailable.code, symbol=StoreUnavailable.symbol, data=data)
 
 
 def _early_result(session: Session, output: EarlyOutput) -> bytes:

@@ -126,7 +126,7 @@ def for_others(error: RpcError) -> RpcError:
         message, data = said + shown(public), {**(data or {}), "upstream": {**about, "reason": public}}
     else:
         message = without_paths(message)
-    return error if message == error.message else type(error).restored(message, error.code, data)
+    return error if message == error.message else type(error).restored(message, error.code, data, symbol=error.symbol)
 
 
 class _MissingData(msgspec.Struct, rename="camel"):
@@ -149,7 +149,7 @@ def _about(error: RpcError, server: str | None) -> RpcError:
     if server is None or not isinstance(upstream, dict) or "server" in upstream:
         return error
     data = {**(error.data or {}), "upstream": {"server": server, **upstream}}
-    return type(error).restored(error.message, error.code, data)
+    return type(error).restored(error.message, error.code, data, symbol=error.symbol)
 
 
 def _wrapped(error: RpcError, server: str | None, message: str) -> RpcError:

@@ -58,6 +58,7 @@ _KINDS: Final[Mapping[type[RpcError], _Kind]] = {
     errors.StoreUnavailable: _Kind("capacity", is_retryable=True),
 }
 _CLASSES: Final = {class_.symbol: class_ for class_ in _KINDS}
+_CODE: Final = re.compile("[a-z][a-z_]{0,63}")
 _LIMITS: Final = {"max_duration": "deadline", "question_timeout": "client"}
 """Class of a `DeadlineExceeded` by its limit; for any other limit `upstream_timeout`."""
 _REFUSALS: Final = {401: "auth", 403: "auth", 429: "rate_limit"}
@@ -118,7 +119,7 @@ def error_of(code: str, group: str, jsonrpc: RawJson) -> RpcError:
         return error if class_ is RpcError else class_.restored(error.message, error.code, error.data, error.raw)
     wire = _decode(jsonrpc)
     data = None if wire.data is None else {name: _value(name, value) for name, value in wire.data.items()}
-    return class_.restored(wire.message, wire.code, data)
+    return class_.restored(wire.message, wire.code, data, symbol=code if _CODE.fullmatch(code) else None)
 
 
 def _value(name: str, raw: msgspec.Raw) -> object:

@@ -145,7 +145,9 @@ class _ServerLog:
         return None if row is None else await self.find(row.id)
 
     async def rows(self, principal: str | None, limit: int) -> list[StreamInfo]:
-        return await self._reads.rows(principal, limit)
+        hidden = self._writes.unconfirmed
+        rows = await self._reads.rows(principal, limit + len(hidden))
+        return [row for row in rows if row.id not in hidden][: max(limit, 0)]
 
 
 class _ServerLeases:

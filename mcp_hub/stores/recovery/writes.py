@@ -18,7 +18,7 @@ another replica may have claimed a stream meanwhile. So no event leaves before t
     returning    another replica has claimed the stream               forgotten: the write is `Fenced`
     returning    another refusal                                      alone, until it expires
 
-1. A return writes only what the server lacks; a gap is an error.
+1. A return writes only what the server lacks. If memory lacks some of it, too, the stream begins anew behind the gap.
 2. Recent events are written again after the server restarts, and when it fences an append although it has this owner
    and epoch with fewer events.
 3. A stream with a key begins on the server only. Without an answer it is ended later.
@@ -150,6 +150,11 @@ class ServerWrites:
             else:
                 error = refusal
         callback(error)
+
+    @property
+    def unconfirmed(self) -> frozenset[CallId]:
+        """Streams whose beginning waits for the server. They are shown to nobody."""
+        return frozenset(stream for stream, write in self._waiting.items() if isinstance(write, _Begin))
 
     def end_unconfirmed(self) -> None:
         """Ends streams whose beginning was refused for want of an answer."""
@@ -363,14 +368,13 @@ def _complete(
     is_whole = (stored.status, stored.last, stored.continuation) == (row.status, row.last, row.continuation)
     if not _is_same(stored, row):
         callback(Fenced(f"stream {row.id}: another hub has claimed it"))
-    elif stored.last + 1 < tail.first:
-        callback(StoreError(f"stream {row.id}: the store has lost events that it had confirmed"))
     elif stored.last > row.last:  # by an append that is under way
         callback(None)
     elif is_whole and (row.has_ended or not touches):
         callback(None)
     else:
-        missing = tail.lines[stored.last + 1 - tail.first :]
+        has_gap = stored.last + 1 < tail.first
+        missing = tail if has_gap else Chunk(stored.last + 1, tail.lines[stored.last + 1 - tail.first :])
         continuation = row.continuation if row.continuation is not None else b""
         change = Change(
             updated=_later(stored) if touches else row.updated,
@@ -380,5 +384,6 @@ def _complete(
             info=row.info,
             ttl=row.ttl,
             frees_key=row.key is None,
+            first=tail.first if has_gap else None,
         )
-        log.append(row.id, row.epoch, Chunk(stored.last + 1, missing), change, callback)
+        log.append(row.id, row.epoch, missing, change, callback)

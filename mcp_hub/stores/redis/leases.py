@@ -69,8 +69,13 @@ class _Peers:
         self._seen.pop(name, None)
 
     def is_gone(self, name: str) -> bool:
-        beat, since = self._seen.get(name, (_UNKNOWN, -math.inf))
-        return beat == LEFT or self.sent - max(since, self.since) >= self._wait
+        """Whether it has been silent for long."""
+        since = self._seen[name].since if name in self._seen else -math.inf
+        return self.sent - max(since, self.since) >= self._wait
+
+    def has_left(self, name: str) -> bool:
+        """Whether its record says so, which may be forged: what it has not given up may be its own all the same."""
+        return name in self._seen and self._seen[name].beat == LEFT
 
     @property
     def names(self) -> list[str]:
@@ -171,7 +176,8 @@ class Leases:
 
     @property
     def gone(self) -> list[str]:
-        return [name for name in self.peers.names if self.peers.is_gone(name)]
+        """All that are gone, or have left."""
+        return [name for name in self.peers.names if self.peers.is_gone(name) or self.peers.has_left(name)]
 
     def is_gone(self, instance: str) -> bool:
         """True also for an invalid id or no owner."""

@@ -120,8 +120,13 @@ local row = redis.call('HMGET', ROW, 'epoch', 'last', 'status', 'tag', 'expires'
 if not row[1] then return {'unknown'} end
 if row[4] == TAG then return {'done', row[5] or '', row[6] or ''} end
 if not whole(row[2]) or not row[3] then return {'damaged'} end
-if row[1] ~= EPOCH or ended(row[3]) or (tonumber(LAST) >= tonumber(FIRST) and tonumber(FIRST) ~= row[2] + 1) then
-  return {'fenced', row[1], row[2], row[3]}
+local gap = ARGV[#ARGV - 1] == 'first' and tonumber(FIRST) > row[2] + 1
+local follows = gap or tonumber(LAST) < tonumber(FIRST) or tonumber(FIRST) == row[2] + 1
+if row[1] ~= EPOCH or ended(row[3]) or not follows then return {'fenced', row[1], row[2], row[3]} end
+if gap then
+  redis.call('DEL', EVENTS)
+  row[2] = string.format('%.0f', FIRST - 1)
+  redis.call('HSET', ROW, 'first', FIRST, 'last', row[2], 'bytes', 0)
 end
 if not intact(row[2]) then return {'damaged'} end
 return done(grow(), row[6] or '')

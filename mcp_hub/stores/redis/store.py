@@ -236,6 +236,8 @@ class _RedisLeases:
         stale = [id_ for id_, row in rows if row not in owned]
         if stale:
             await self._writer.ask(("SREM", running, *stale))
+        if not self._lease.is_gone(instance):
+            return [row for row in owned if row.owner == NOBODY]
         if not owned:
             # should it only have been stopped, it will look for what others have called it for
             keys = self._keys.called(instance), self._keys.bell(instance)

@@ -10,7 +10,7 @@ from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.events import Log, Progressed
 from tests.unit.calls.call_scripts import DONE, TICK, handle_of
-from tests.unit.calls.durable_hub import DurableHub, one_call
+from tests.unit.calls.durable_hub import DurableHub, one_call, store_of
 from tests.unit.calls.virtual_time import CoarseLoop, LoopClock, VirtualLoop, run, sleep, virtual
 
 
@@ -104,6 +104,30 @@ async def test_an_early_answer_that_is_due_at_once_does_not_wait_for_the_wheel()
     )
     await sleep(1)
     assert early is not None and len(ready) == 1 and ready[0] < TICK / 2
+
+
+@virtual
+async def test_a_soft_answer_that_is_not_wanted_any_more_follows_nothing() -> None:
+    hub = DurableHub()
+    store_of(hub).holds_back = True
+    call = hub.call()
+    ready: list[None] = []
+    early = handle_of(call.record, hub.streams, early=Early(5, is_task=False)).early_answer(lambda: ready.append(None))
+    await sleep(6)
+    assert early is not None and call.record.stream is not None and len(call.record.stream.readers) == 1
+    early.close()
+    assert call.record.stream.readers == ()
+    store_of(hub).let_go()
+    await sleep(1)
+    assert not ready and not call.record.log.ended
+
+
+@virtual
+async def test_a_soft_answer_is_closed_before_it_is_due() -> None:
+    hub = DurableHub()
+    early = handle_of(hub.call().record, hub.streams, early=Early(5, is_task=False)).early_answer(lambda: None)
+    assert early is not None
+    early.close()
 
 
 def beats(record: CallRecord) -> list[float]:

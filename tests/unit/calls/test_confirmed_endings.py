@@ -9,11 +9,11 @@ import pytest
 from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.plan import CallRules, TimeLimits
 from mcp_hub.calls.streams.port import StreamPort
-from mcp_hub.errors import DeadlineExceeded, OwnerLost, RpcError, StoreError
+from mcp_hub.errors import DeadlineExceeded, HubError, OwnerLost, RpcError, StoreError
 from mcp_hub.events import CallEvent, Completed, Failed, Started, ToolCall, failed_by
 from mcp_hub.stores.base import Message
 from tests.unit.calls.call_scripts import DONE
-from tests.unit.calls.durable_hub import HOW, DurableCall, Pair, pair_with_call, settle, store_of
+from tests.unit.calls.durable_hub import HOW, DurableCall, DurableHub, Follower, Pair, pair_with_call, settle, store_of
 from tests.unit.calls.virtual_time import sleep, virtual
 
 STEP = ToolCall("c", "t", b"{}")
@@ -42,6 +42,10 @@ class Client:
         ending = self.events[-1]
         assert isinstance(ending, Failed)
         return ending.error
+
+
+def failure(reader: Follower) -> HubError | None:
+    return reader.reader.failed
 
 
 @virtual
@@ -180,3 +184,85 @@ async def test_a_cancellation_that_the_store_does_not_confirm_is_refused_after_a
     monkeypatch.setattr(pair.one.store, "append", lambda *append: None)
     with anyio.fail_after(10), pytest.raises(StoreError):
         await pair.one.streams.cancel("p", call.id, "enough")
+
+
+@virtual
+async def test_a_reader_waits_for_the_store_until_the_end_of_the_call_s_time_and_may_come_back() -> None:
+    pair = Pair()
+    pair.one.store.replicas = object()  # type: ignore[misc, assignment]
+    call = pair.one.call(limits=TimeLimits(30, 30))
+    await sleep(1)
+    reader = await pair.one.follow(call.id)
+    store_of(pair.one).holds_back = True
+    call.says(STEP)
+    await sleep(27)
+    assert reader.events == [Started()] and failure(reader) is None
+    await sleep(5)
+    assert isinstance(failure(reader), StoreError) and call.record.stream is not None
+    assert call.record.stream.failed is None and call.record.writer is not None
+    reader.reader.close()
+    with pytest.raises(StoreError):
+        await pair.one.streams.open("p", call.id, 1)
+    store_of(pair.one).let_go()
+    again = await pair.one.follow(call.id, 1)
+    await settle(lambda: again.at_end)
+    assert reader.lines + again.lines == pair.shared.lines(call.id)
+
+
+@virtual
+async def test_a_reader_waits_for_the_store_for_five_seconds_at_least() -> None:
+    pair = Pair()
+    pair.one.store.replicas = object()  # type: ignore[misc, assignment]
+    call = pair.one.call(limits=TimeLimits(30, 30))
+    await sleep(29)
+    reader = await pair.one.follow(call.id)
+    store_of(pair.one).holds_back = True
+    call.says(STEP)
+    await sleep(4.5)
+    assert failure(reader) is None
+    await sleep(1.5)
+    assert failure(reader) is not None
+
+
+@virtual
+async def test_a_call_that_begins_is_not_said_to_be_stored_when_its_readers_give_up() -> None:
+    pair = Pair()
+    pair.one.store.replicas = object()  # type: ignore[misc, assignment]
+    store_of(pair.one).holds_back = True
+    call = pair.one.call(limits=TimeLimits(10, 10))
+    with pytest.raises(RpcError) as unknown:
+        await port(pair).begin(call.record, None, "d")
+    assert unknown.value.is_outcome_unknown
+
+
+@virtual
+async def test_a_reader_of_another_replica_s_stream_waits_a_minute_for_the_store() -> None:
+    pair, call = await pair_with_call()
+    pair.two.store.replicas = object()  # type: ignore[misc, assignment]
+    reader = await pair.two.follow(call.id)
+    store_of(pair.two).is_durable = False
+    await sleep(58)
+    store_of(pair.two).is_durable = True
+    await sleep(1)
+    store_of(pair.two).is_durable = False
+    await sleep(58)
+    assert failure(reader) is None
+    await sleep(4)
+    assert isinstance(failure(reader), StoreError)
+    again = await pair.two.follow(call.id, reader.reader.cursor)
+    store_of(pair.two).is_durable = True
+    call.ends()
+    await settle(lambda: again.at_end)
+
+
+@virtual
+async def test_a_single_hub_s_reader_waits_as_long_as_its_file() -> None:
+    hub = DurableHub().runs()
+    call = hub.call(limits=TimeLimits(30, 30))
+    await sleep(1)
+    reader = await hub.follow(call.id)
+    store_of(hub).holds_back = True
+    await sleep(300)
+    assert failure(reader) is None
+    store_of(hub).let_go()
+    await settle(lambda: reader.at_end)

@@ -9,16 +9,31 @@ import pytest
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.plan import StreamLimits
+from mcp_hub.calls.reading import stream as stream_module
 from mcp_hub.calls.reading.stream import Committed, Stream
 from mcp_hub.errors import Busy, EventsGone, InvalidParams, StoreError, UnknownStream
 from mcp_hub.events import Cancelled, Failed, Progressed, Started, ToolCall
 from mcp_hub.stores.base import Chunk, StoreLimits
 from mcp_hub.types import CallId
-from tests.unit.calls.durable_hub import DurableHub, Follower, delta, one_call, row_of, settle, store_of
+from tests.unit.calls.durable_hub import (
+    DurableHub,
+    Follower,
+    delta,
+    one_call,
+    pair_with_call,
+    row_of,
+    settle,
+    store_of,
+)
 from tests.unit.calls.shared_store import HubStore, Shared
 from tests.unit.calls.virtual_time import sleep, virtual
 
 BIG = 20_000
+
+
+@pytest.fixture(autouse=True)
+def without_streams_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_module, "_streams", weakref.WeakSet())
 
 
 def row(store: HubStore, **known: object) -> StreamInfo:
@@ -207,6 +222,23 @@ async def test_memory_for_followers_is_bounded_and_less_without_any() -> None:
 
 
 @virtual
+async def test_many_streams_without_followers_share_memory_but_each_keeps_a_little() -> None:
+    hub, call = await one_call()
+    stream = call.record.stream
+    assert stream is not None
+    others = [Stream(row(store_of(hub)), store_of(hub)) for _ in range(999)]
+    for _ in range(100):
+        call.says(delta("x" * 100))
+        await sleep(1)
+    assert 4 << 10 < held(stream) <= 8 << 10 and len(others) == 999
+    others.clear()
+    for _ in range(100):
+        call.says(delta("x" * 100))
+        await sleep(1)
+    assert held(stream) > 16 << 10
+
+
+@virtual
 async def test_cursor_in_memory_is_served_at_once_while_the_store_hangs() -> None:
     hub, call = await one_call()
     for _ in range(9):
@@ -366,3 +398,23 @@ async def test_nothing_of_a_stream_stays_when_all_are_done_with_it() -> None:
     for hub in (owner, other):
         assert not hub.streams._owned and not hub.streams._foreign._streams and not hub.streams._detached
     assert [stream() for stream in streams] == [None, None] and shared.row(id_) is not None
+
+
+@virtual
+async def test_news_that_come_while_a_hub_asks_for_news_are_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the last event of a stream nothing more is heard."""
+    pair, call = await pair_with_call()
+    follower, store = await pair.two.follow(call.id), store_of(pair.two)
+    rung: list[CallId] = []
+    is_new = [True]
+
+    async def has_news() -> bool:
+        await sleep(0.01)  # as when something returns to the store
+        if is_new and row_of(pair.two, call.id).has_ended:
+            rung.append(call.id)
+        return bool(rung) and bool(is_new) and is_new.pop()
+
+    monkeypatch.setattr(store, "has_news", has_news)
+    monkeypatch.setattr(store, "moved", lambda rows: list(rung))
+    call.ends()
+    await settle(lambda: follower.at_end)

@@ -1,6 +1,6 @@
 """Messages between hubs on one store, and what becomes of the streams of a hub that is gone."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import anyio
@@ -17,7 +17,7 @@ from mcp_hub.stores.base import Change, Message
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import CallId
 from tests.unit.calls.call_scripts import DONE
-from tests.unit.calls.durable_hub import HOW, DurableHub, Pair, ask, delta, one_call, pair_with_call, settle
+from tests.unit.calls.durable_hub import HOW, DurableHub, Pair, ask, delta, one_call, pair_with_call, settle, store_of
 from tests.unit.calls.shared_store import HubStore
 from tests.unit.calls.virtual_time import sleep, virtual
 from tests.unit.stores.event_stores import SoleStore
@@ -167,6 +167,32 @@ async def test_a_call_that_cannot_be_gone_on_with_after_all_gets_its_ending(trou
     await settle(lambda: follower.at_end)
     assert isinstance(pair.events(calls[0].id)[-1], Failed)
     assert pair.two._running is not None and not pair.two._running.done(), "and the hub goes on"
+
+
+@virtual
+async def test_an_ending_that_waits_for_the_store_does_not_keep_the_hub_from_bringing_it_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pair, call = await pair_with_call(takes_up=True)
+    call.record.continuable(HOW)
+    await sleep(1)
+    store, waiting = store_of(pair.two), list[Callable[[], None]]()
+    append, orphans = store.append, store.orphans
+
+    async def go_on(row: object) -> None:
+        monkeypatch.setattr(store, "append", lambda *write: waiting.append(lambda: append(*write)))
+        raise Busy("busy")
+
+    async def looked() -> list[StreamInfo]:
+        while waiting:  # a look is what brings a store back, and then what waits is written
+            waiting.pop()()
+        return await orphans()
+
+    pair.two.go_on = go_on
+    monkeypatch.setattr(store, "orphans", looked)
+    await pair.one.dies()
+    await settle(lambda: bool(waiting))
+    await settle(lambda: pair.status(call.id) == "failed")
 
 
 @virtual

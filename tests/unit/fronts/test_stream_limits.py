@@ -1,8 +1,10 @@
 """How long calls outlive their connections, and what that is to request ids."""
 
+from typing import Any, cast
+
 import pytest
 
-from mcp_hub.calls.plan import CallRules
+from mcp_hub.calls.plan import CallRules, TimeLimits
 from mcp_hub.calls.runner import QUIET
 from tests.unit.calls.virtual_time import sleep, virtual
 from tests.unit.fronts.http_peer import Connection, MadeCall, World, values
@@ -179,3 +181,70 @@ async def test_the_id_of_a_request_is_taken_until_its_call_has_ended() -> None:
     assert client.has_open(7), "the end of the older one does not free the id of the newer"
     await again.ends()
     assert client.requests == {}
+
+
+# -- while the store that replicas share is away
+
+
+class HeldWorld(World):
+    """Its appends wait until `let_go`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store.replicas = cast(Any, object())
+        self.held: list[Any] = []
+
+    def hold(self) -> None:
+        self.window.log.append = lambda *write: self.held.append(write)  # type: ignore[method-assign]
+
+    def let_go(self) -> None:
+        del self.window.log.append
+        for write in self.held:
+            self.window.log.append(*write)
+
+
+def has_ended(response: Connection) -> bool:
+    return response.is_complete
+
+
+def held_call(world: HeldWorld, **how: Any) -> MadeCall:
+    call = MadeCall(world, **how)
+    call.record.times.limits = TimeLimits(30, 30)
+    return call
+
+
+@pytest.mark.parametrize("is_resumed", [True, False])
+@virtual
+async def test_a_response_ends_without_an_answer_and_its_client_comes_back_to_it(is_resumed: bool) -> None:
+    call = held_call(world := HeldWorld())
+    await call.progresses(1)
+    seen = call.post
+    if is_resumed:
+        await call.drops()
+        seen = await call.comes_back(2)
+    world.hold()
+    await call.progresses(2)
+    await call.ends()
+    await sleep(28)
+    assert not has_ended(seen) and b": keep-alive" in seen.body
+    await sleep(4)
+    assert has_ended(seen) and "answer" not in values(seen)
+    assert (await call.comes_back(2)).status == 503
+    world.let_go()
+    await sleep(1)
+    assert values(await call.comes_back(2)) == [2, "answer"]
+
+
+@virtual
+async def test_a_client_without_a_place_is_told_that_the_outcome_is_unknown() -> None:
+    world = HeldWorld()
+    created: list[Any] = []
+    world.window.log.create = lambda *write: created.append(write)  # type: ignore[method-assign]
+    call = held_call(world)
+    await call.progresses(1)
+    await call.ends()
+    await sleep(28)
+    assert not has_ended(call.post)
+    await sleep(8)
+    [answer] = call.post.messages
+    assert (answer["error"]["data"]["code"], answer["error"]["data"]["outcome"]) == ("store_unavailable", "unknown")

@@ -1,8 +1,10 @@
 """Calls that clients cancel since their time for the request is over, and equal calls that join them."""
 
 import pytest
+from msgspec.structs import replace
 
 from mcp_hub.app.limits import Current
+from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.plan import CallRules
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.protocol.notifications import names_timeout
@@ -12,6 +14,7 @@ from tests.unit.fronts import task_hub
 from tests.unit.fronts.http_peer import MadeCall, World
 from tests.unit.fronts.soft_hub import SoftHub, in_virtual_time, said
 from tests.unit.fronts.task_hub import Sent, TaskHub, over_the_pipe, text
+from tests.unit.fronts.test_stream_restarts import accepted_again
 from tests.upstreams.messages import rpc
 
 TYPESCRIPT = "McpError: MCP error -32001: Request timed out"
@@ -213,6 +216,33 @@ async def test_a_response_ends_when_its_request_timed_out_and_nothing_comes_back
     assert (await call.comes_back(2)).status == 400
     await sleep(45)
     assert call.world.cancelled == [call.record], "30 s for a tool that only reads"
+
+
+@pytest.mark.parametrize("is_joined", [True, False])
+@pytest.mark.parametrize("is_elsewhere", [True, False])
+@virtual
+async def test_the_end_of_the_session_that_began_a_call_does_not_end_it_for_the_one_that_joined(
+    is_elsewhere: bool, is_joined: bool
+) -> None:
+    call = MadeCall(World(), tool="reads")
+    world = call.world
+    await call.progresses(1)
+    await world.resumption.cancel(call.client, 1, TYPESCRIPT)
+    await sleep(1)
+    if is_joined:
+        assert world.hub.durable.timed_out.rejoin(replace(call.record.call, session="s2")) is call.record
+    if is_elsewhere:
+        beside = world.beside()
+        await beside.resumption.cancel_all(await accepted_again(beside))
+        for message in await world.store.inbox.take():
+            world.streams._take(message)
+    else:
+        call.client.stored.was_elsewhere = True
+        await world.resumption.cancel_all(call.client)
+    await sleep(1)
+    assert world.cancelled == ([] if is_joined else [call.record])
+    CallHandle(call.record.call, call.record, world.hub.durable).cancel(is_clients=True)
+    assert world.cancelled == [call.record], "who joined may cancel it"
 
 
 @virtual

@@ -113,6 +113,16 @@ def test_the_hubs_own_errors_pass_and_say_which_server_they_are_about(error: Rpc
     assert for_caller(error, era, None) is error
 
 
+@pytest.mark.parametrize(
+    "error", [UnknownEntry("u", symbol="odd_entry"), RpcError("s", code=1011, symbol="store_unavailable")]
+)
+def test_an_error_with_a_code_of_its_own_keeps_it_when_it_names_a_server(error: RpcError) -> None:
+    shown = for_caller(error, MODERN, "git")
+    assert shown.symbol == error.symbol
+    assert json.loads(bytes(shown.encoded()))["data"] == {"code": error.symbol, "upstream": {"server": "git"}}
+    assert for_caller(RpcError("r"), MODERN, "git").symbol == "upstream_error", "of any other it is the server's"
+
+
 def test_what_an_error_of_the_hub_says_of_its_server_stays() -> None:
     named = UpstreamLost("l", data={"upstream": {"server": "ci"}})
     assert for_caller(named, MODERN, "git") is named

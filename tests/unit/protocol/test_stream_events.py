@@ -189,6 +189,26 @@ def again(error: errors.RpcError) -> errors.RpcError:
     return event.error
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.InvalidParams("x", symbol="invalid_cursor"),
+        errors.RpcError("x", symbol="client_error"),
+        errors.RpcError("x", code=1011, data={"upstream": {"server": "git"}, **UNKNOWN}, symbol="odd_thing"),
+    ],
+)
+def test_an_error_with_a_code_of_its_own_keeps_it(error: errors.RpcError) -> None:
+    _, event = decoded(line(events.Failed(error)))
+    assert isinstance(event, events.Failed) and event.error.symbol == error.symbol
+    assert event.error.data == error.data and event.error.encoded() == error.encoded()
+
+
+def test_a_stored_code_that_nobody_writes_is_not_taken_over() -> None:
+    text = line(events.Failed(errors.InvalidParams("x"))).replace(b"invalid_params", b"<b>", 1)
+    _, event = decoded(text)
+    assert isinstance(event, events.Failed) and event.error.symbol == "invalid_params"
+
+
 def test_an_upstreams_error_comes_back_as_its_bytes() -> None:
     raw = b'{ "code":-32000,"message":"no","data":{"n":123456789012345678901234567890,"x":1.10},"more":[1e999]}'
     error = again(from_wire(raw))

@@ -215,6 +215,16 @@ async def test_replica_lives_and_starts_when_a_beat_is_not_an_integer(site: Site
     assert not site.one.links.leases.is_gone(site.two.log.instance)
 
 
+async def test_replica_whose_record_says_that_it_has_left_keeps_the_streams_that_it_has_not_left(site: Site) -> None:
+    row = await create(site.two, new_row(site.two))
+    for _ in range(5):
+        site.client.hset(site.key("replicas"), site.two.log.instance, 0)
+        await site.one.links.leases.beat(site.one.links.writer)
+        assert not await site.one.leases.is_orphan(row) and await site.one.leases.orphans() == []
+    assert site.client.sismember(site.one.links.keys.running(site.two.log.instance), row.id)
+    await append(site.two, row, 2)
+
+
 @pytest.mark.parametrize("deed", ["deleted", "of another type"])
 async def test_replicas_whose_records_are_deleted_are_not_taken_to_be_gone(site: Site, deed: str) -> None:
     row = await create(site.two, new_row(site.two))

@@ -323,3 +323,8 @@ async def test_a_key_of_another_program_is_set_aside_and_its_stream_is_gone(tmp_
             await append(store, row, 2)
         assert await store.log.find(row.id) is None and await found(store, other) == other
         assert await store.links.reader.ask(("GET", quarantined(key))) == [b"x"]
+
+
+@pytest.mark.parametrize("text", [scripts.BEAT, scripts.CLAIM, scripts.CREATE, scripts.APPEND, scripts.RELEASE])
+def test_who_owns_a_stream_does_not_depend_on_the_server_s_clock(text: str) -> None:
+    assert "'TIME'" not in text and "'TIME'" in scripts.RESERVE, "which only keys are reserved by"

@@ -51,6 +51,27 @@ async def test_a_beginning_that_was_not_answered_is_not_known_until_it_is(
     assert await replayed(two, row) == numbered(1, 3)
 
 
+async def test_a_stream_is_not_listed_before_its_beginning_is_confirmed(
+    server: RedisServer, mortal_pair: FailsafePair
+) -> None:
+    one, _ = mortal_pair
+    old = await create(one, new_row(one))
+    row = new_row(one, last=2, created=200.0)
+    server.pause()
+    one.log.create(row, events(1, 2), lambda error: None)
+    while one.log.is_durable:
+        await one.inbox.wait(0.05)
+    alone = await create(one, new_row(one, created=150.0))
+    server.go_on()
+    while not one.log.is_durable:
+        await one.backing.recover(lambda: None)
+        await one.inbox.wait(0.05)
+    assert [listed.id for listed in await one.log.rows("local", 10)] == [alone.id, old.id]
+    assert [listed.id for listed in await one.log.rows("local", 1)] == [alone.id]
+    await is_back(one)
+    assert [listed.id for listed in await one.log.rows("local", 10)] == [row.id, alone.id, old.id]
+
+
 async def test_a_write_whose_answer_alone_was_lost_is_not_made_twice(mortal_pair: FailsafePair) -> None:
     one, two = mortal_pair
     row = await create(one, new_row(one), 2)
@@ -85,6 +106,52 @@ async def test_streams_from_before_a_lease_are_held_again_once_they_are_checked(
         await is_back(one)
         await one.inbox.wait(0.05)
     await append(one, row, 2, status="completed")
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+async def test_a_stream_of_which_the_server_has_lost_more_than_its_owner_remembers_continues_with_its_next_number(
+    server: RedisServer, mortal_pair: FailsafePair, kept: int
+) -> None:
+    one, two = mortal_pair
+    row = await create(one, new_row(one), 2)
+    aof = sum(path.stat().st_size for path in (server.folder / "appendonlydir").glob("*.incr.aof"))
+    await append(one, row, 3, 3)
+    cast(Any, one.log)._streams._recent.take(row.id)  # as after 5 s
+    if kept:
+        await append(one, row, 6)
+    server.kill()
+    for path in (server.folder / "appendonlydir").glob("*.incr.aof"):
+        with path.open("r+b") as file:
+            file.truncate(aof)
+    server.start()
+    await is_back(one)
+    for _ in range(3):
+        await one.inbox.has_news()
+    assert one.log.survives(row.id), "the server has it: it is nobody's alone"
+    await append(one, row, 6 + kept, 2, status="completed")
+    stored = await found(two, row)
+    assert (stored.first, stored.last, stored.status) == (6, 7 + kept, "completed")
+    assert await replayed(two, row) == await replayed(one, row) == numbered(6, 7 + kept)
+
+
+async def test_an_owner_that_is_back_has_written_though_its_clock_shows_the_time_of_its_last_write(
+    mortal_pair: FailsafePair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = mortal_pair
+    row = await create(one, new_row(one, updated=2e9 + 1 / 3), 2)
+    monkeypatch.setattr("mcp_hub.stores.recovery.writes.wall_time", lambda: row.updated)
+    cast(Any, one.backing.store).links.leases.held_from += 1  # as after a gap
+    assert not one.log.is_held(row.id)
+    while not one.log.is_held(row.id):
+        await is_back(one)
+        await one.inbox.wait(0.05)
+
+    async def is_orphan(row: StreamInfo) -> bool:  # as it was when the claim was sent
+        return True
+
+    monkeypatch.setattr(cast(Any, two.backing.store).leases, "is_orphan", is_orphan)
+    assert await two.leases.claim(row, numbered(3, 3), Change(5.0, status="failed")) is None
+    assert await two.leases.claim(await found(two, row), numbered(3, 3), Change(5.0, status="failed")) is not None
 
 
 async def test_writes_that_wait_fail_when_the_hub_stops(server: RedisServer, mortal_pair: FailsafePair) -> None:

@@ -238,3 +238,8 @@ def ask(call: DurableCall) -> list[RawJson | RpcError]:
     answers: list[RawJson | RpcError] = []
     call.record.ask(Question("elicitation/create", b"{}", answers.append))
     return answers
+
+
+def held(stream: Stream) -> int:
+    """Bytes of committed events in memory."""
+    return sum(len(entry.line) for entry in stream._tail or ())

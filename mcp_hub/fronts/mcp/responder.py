@@ -308,7 +308,8 @@ class CallResponder:
 
     def _complete(self, event: Completed) -> None:
         call, reader = self.call.call, self._reader
-        cursor = reader.cursor if reader.is_stored else self.call.stored  # how much of the stream the client has
+        is_alone = (stored := self.call.stored) is None and self.call.record.stream is not None
+        cursor = reader.cursor if reader.is_stored and not is_alone else stored  # how much the client has
         shared = call.method == "resources/read" and self._hub.is_public(self.session, self.call)
         try:
             parts = result_for(self._hub, self.session, call, event, cursor=cursor, shared=shared)

@@ -189,12 +189,12 @@ class StreamWriter:
         self.absence.begin(self._owner.clock.now(), seconds)
 
     def cancel(self, reason: str) -> None:
-        """Cancels the call, but not by the end of a session while another one waits for it."""
+        """Cancels the call, unless its session has ended and another waits for it."""
         if not (self.absence.is_joined and reason == BY_SESSION):
             self.record.cancel(reason)
 
     def look(self, time: float) -> None:
-        """Cancels a call whose client did not come back, and ends reads that have waited too long for the store."""
+        """Ends waits that are over: of the call for its client, of readers for the store."""
         if self.absence.is_over(time) and not self.stream.readers:
             self.absence.end()
             log.info("call_orphaned", call_id=self.record.call.id, upstream=self.record.call.upstream)

@@ -194,7 +194,7 @@ class CallResponder:
         return frames
 
     def _skip_lost(self, reader: Reader) -> None:
-        """Skips lost events, unless the client came back for them; leaves a store that does not answer in time."""
+        """Skips lost events, unless the client came back for them; or ends the wait for the store."""
         if isinstance(reader.failed, StoreError) and self._may_come_back:
             self._become(ResponderState.LOST)
         elif not isinstance(reader.failed, EventsGone):
@@ -337,7 +337,7 @@ class CallResponder:
 
 
 def _unreadable(problem: HubError | None, call: CallHandle) -> RpcError:
-    """The error of a call whose events have not come to their reader."""
+    """The error of a call whose events do not come."""
     stream = call.record.stream
     if not isinstance(problem, StoreError) or stream is None or stream.failed is not None:
         return RpcError(f"the call's events cannot be read any more: {problem}")

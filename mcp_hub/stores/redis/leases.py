@@ -74,7 +74,7 @@ class _Peers:
         return self.sent - max(since, self.since) >= self._wait
 
     def has_left(self, name: str) -> bool:
-        """Whether its record says so. What it has not given up may still be its own: the record may be forged."""
+        """Whether its record says so, which may be forged: it may own what it has not given up."""
         return name in self._seen and self._seen[name].beat == LEFT
 
     @property

@@ -255,9 +255,11 @@ class CallHandle(msgspec.Struct, gc=False):
 
     @property
     def stored(self) -> int | None:
-        """The last stored event; None without a durable stream."""
+        """The last stored event; None without a durable stream, or one that other replicas cannot find."""
         stream = self.record.stream
-        return None if stream is None else stream.row.last
+        if stream is None or (self.streams.has_replicas and not self.streams.survives(self.call.id)):
+            return None
+        return stream.row.last
 
     def reader(self, wake: Callable[[], None], after: int = 0, moves: Callable[[Reader], None] | None = None) -> Reader:
         """Follows the call behind event `after`; `wake` is called (soon, often) for more.

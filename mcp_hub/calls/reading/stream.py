@@ -292,7 +292,7 @@ class Stream:
 
 
 def interrupt(stream: Stream) -> None:
-    """Ends all reads, which have waited too long for the store; later ones may begin."""
+    """Ends all present reads: they have waited too long for the store."""
     for reader in stream.readers:
         reader.failed = reader.failed or StoreError(NO_ANSWER)
         reader.wake()

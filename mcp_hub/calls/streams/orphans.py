@@ -23,7 +23,7 @@ def patience(policy: Literal["cancel", "finish"] | float | None, *, is_detached:
 
 
 def end_of_wait(times: CallTimes, since: float) -> float:
-    """When readers of a call give up a wait for the store that began at `since`: at the end of the call's time."""
+    """When a wait of readers for the store, since then, ends: with the call's time."""
     return max(times.started + times.limits.total, since + _CONFIRMED)
 
 

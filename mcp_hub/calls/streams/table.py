@@ -83,7 +83,7 @@ class _ForeignStreams:
             stream.committed(row)
 
     def look(self, time: float, *, is_away: bool) -> None:
-        """Ends reads that have waited too long for a store that is away."""
+        """Ends reads that have waited too long for the store."""
         if not is_away:
             self._used = time
         elif time >= self._used + _AWAY:

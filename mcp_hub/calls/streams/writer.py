@@ -143,7 +143,7 @@ class StreamWriter:
     """
 
     __slots__ = (
-        "_batch", "_intake", "_is_due", "_owner", "_resumption", "_start", "_state", "_status", "_timer", "_unread",
+        "_batch", "_intake", "_owner", "_planned", "_resumption", "_start", "_state", "_status", "_timer", "_unread",
         "_waiters", "absence", "error", "is_detached", "record", "stream",
     )  # fmt: skip
 
@@ -167,7 +167,7 @@ class StreamWriter:
         self._batch: _Batch | None = None
         self._resumption = None if start is not None else record.resumption  # as the row has it
         self._status: CallStatus | None = None if start is not None else CallStatus.WORKING
-        self._is_due = True
+        self._planned: bool | None = True  # whether the next look is urgent; None: there is none
         self._unread = 0
         self._waiters: tuple[Callable[[], None], ...] = ()
         self._timer: aio.Timer | None = None
@@ -189,12 +189,12 @@ class StreamWriter:
         self.absence.begin(self._owner.clock.now(), seconds)
 
     def cancel(self, reason: str) -> None:
-        """Cancels the call, but not by the end of a session while another one waits for it."""
+        """Cancels the call, unless its session has ended and another waits for it."""
         if not (self.absence.is_joined and reason == BY_SESSION):
             self.record.cancel(reason)
 
     def look(self, time: float) -> None:
-        """Cancels a call whose client did not come back, and ends reads that have waited too long for the store."""
+        """Ends waits that are over: of the call for its client, of readers for the store."""
         if self.absence.until is not None and self.absence.is_over(time) and not self.stream.readers:
             self.absence.end()
             log.info("call_orphaned", call_id=self.record.call.id, upstream=self.record.call.upstream)
@@ -238,19 +238,20 @@ class StreamWriter:
             wake()
 
     def wake(self) -> None:
-        if self._is_due:
+        is_urgent = bool(self.stream.readers or self._waiters or self.record.log.ended)
+        if self._planned is not None and self._planned >= is_urgent:
             self._unread += 1
             if self._unread >= _HURRY:
                 self._collect(self._owner.clock.now())
             return
-        self._is_due = True
-        if self.stream.readers or self._waiters or self.record.log.ended:
+        self._planned = is_urgent
+        if is_urgent:
             aio.call_soon(self._pump)
         else:
             aio.call_together(_PAUSE, self._pump)
 
     def _pump(self) -> None:
-        self._is_due = False
+        self._planned = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

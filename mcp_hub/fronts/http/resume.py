@@ -355,7 +355,7 @@ class Resumption:
             stream.writer.stop()
 
     async def cancel_all(self, client: ClientCalls) -> None:
-        """Cancels the session's calls at any hub, except those that another session has joined."""
+        """Cancels the session's calls at any hub, but those that another has joined."""
         for key in list(client.requests):
             await self.cancel(client, key)
         if self._may_be_remote(client):

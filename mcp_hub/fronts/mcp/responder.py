@@ -194,7 +194,7 @@ class CallResponder:
         return frames
 
     def _skip_lost(self, reader: Reader) -> None:
-        """Skips lost events, unless the client came back for them; leaves a store that does not answer in time."""
+        """Skips lost events, unless the client came back for them; or ends the wait for the store."""
         if isinstance(reader.failed, StoreError) and self._may_come_back:
             self._become(ResponderState.LOST)
         elif not isinstance(reader.failed, EventsGone):
@@ -308,7 +308,8 @@ class CallResponder:
 
     def _complete(self, event: Completed) -> None:
         call, reader = self.call.call, self._reader
-        cursor = reader.cursor if reader.is_stored else self.call.stored  # how much of the stream the client has
+        is_alone = (stored := self.call.stored) is None and self.call.record.stream is not None
+        cursor = reader.cursor if reader.is_stored and not is_alone else stored  # how much the client has
         shared = call.method == "resources/read" and self._hub.is_public(self.session, self.call)
         try:
             parts = result_for(self._hub, self.session, call, event, cursor=cursor, shared=shared)
@@ -336,7 +337,7 @@ class CallResponder:
 
 
 def _unreadable(problem: HubError | None, call: CallHandle) -> RpcError:
-    """The error of a call whose events have not come to their reader."""
+    """The error of a call whose events do not come."""
     stream = call.record.stream
     if not isinstance(problem, StoreError) or stream is None or stream.failed is not None:
         return RpcError(f"the call's events cannot be read any more: {problem}")

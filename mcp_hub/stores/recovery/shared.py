@@ -92,7 +92,7 @@ class _ServerLog:
         return self._backing.is_settled
 
     def survives(self, stream: CallId) -> bool:
-        return self._fallback.row(stream) is None
+        return self._fallback.row(stream) is None or self._fallback.is_known(stream)
 
     def is_held(self, stream: CallId) -> bool:
         return self._writes.is_held(stream)

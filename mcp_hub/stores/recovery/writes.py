@@ -153,7 +153,7 @@ class ServerWrites:
 
     @property
     def unconfirmed(self) -> frozenset[CallId]:
-        """Streams whose beginning waits for the server. They are shown to nobody."""
+        """Streams whose beginning waits for the server; shown to nobody."""
         return frozenset(stream for stream, write in self._waiting.items() if isinstance(write, _Begin))
 
     def end_unconfirmed(self) -> None:

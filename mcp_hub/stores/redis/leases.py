@@ -74,7 +74,7 @@ class _Peers:
         return self.sent - max(since, self.since) >= self._wait
 
     def has_left(self, name: str) -> bool:
-        """Whether its record says so, which may be forged: what it has not given up may be its own all the same."""
+        """Whether its record says so, which may be forged: it may own what it has not given up."""
         return name in self._seen and self._seen[name].beat == LEFT
 
     @property

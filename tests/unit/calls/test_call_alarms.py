@@ -116,7 +116,7 @@ async def test_a_soft_answer_that_is_not_wanted_any_more_follows_nothing() -> No
     await sleep(6)
     assert early is not None and call.record.stream is not None and len(call.record.stream.readers) == 1
     early.close()
-    assert call.record.stream.readers == ()
+    assert not call.record.stream.readers
     store_of(hub).let_go()
     await sleep(1)
     assert not ready and not call.record.log.ended

@@ -193,6 +193,8 @@ class HeldWorld(World):
         super().__init__()
         self.store.replicas = cast(Any, object())
         self.held: list[Any] = []
+        self.is_alone = False
+        self.window.log.survives = lambda stream: not self.is_alone  # type: ignore[attr-defined]
 
     def hold(self) -> None:
         self.window.log.append = lambda *write: self.held.append(write)  # type: ignore[method-assign]
@@ -248,3 +250,27 @@ async def test_a_client_without_a_place_is_told_that_the_outcome_is_unknown() ->
     await sleep(8)
     [answer] = call.post.messages
     assert (answer["error"]["data"]["code"], answer["error"]["data"]["outcome"]) == ("store_unavailable", "unknown")
+
+
+@virtual
+async def test_a_stream_that_other_replicas_cannot_find_gives_no_place_to_come_back_to() -> None:
+    world = HeldWorld()
+    world.is_alone = True
+    call = held_call(world)
+    await call.progresses(1)
+    assert values(call.post) == [1] and call.post.ids == []
+    world.is_alone = False
+    await call.progresses(2)
+    assert values(call.post) == [1, 2] and call.post.ids == [0, 3]
+    await call.ends()
+    assert call.post.messages[-1]["result"]["_meta"]
+
+
+@virtual
+async def test_the_result_of_a_stream_that_other_replicas_cannot_find_names_none() -> None:
+    world = HeldWorld()
+    world.is_alone = True
+    call = held_call(world)
+    await call.progresses(1)
+    await call.ends()
+    assert values(call.post) == [1, "answer"] and "_meta" not in call.post.messages[-1]["result"]

@@ -5,6 +5,7 @@ In: a profile's tools, and a query.
 Out: hits with scores, best first.
 
 * `documents`: words of a tool
+* `languages`: queries in other languages, in English
 * `likeness`: words that are used alike
 * `queries`: prepares a query
 * `ranker`: ranks tools

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from mcp_hub.catalog.search.documents import Postings, pairs
+from mcp_hub.catalog.search.languages import in_english
 from mcp_hub.catalog.search.likeness import like
 from mcp_hub.catalog.search.words import clauses, is_bare, words
 from mcp_hub.globs import late
@@ -71,7 +72,7 @@ Words for "get", "search", "update" and "count" make hits worse.
 # a long task description has 500 words; what comes later is no longer what it is about
 MAX_CHARACTERS, MAX_WORDS, MAX_CLAUSES = 8_192, 600, 60
 # guesses count less than words: one word from two, another spelling, another word, the kind of a value, a phrase
-_JOINED, _MISSPELLED, _ALIAS, _KIND, _PHRASE = 0.5, 0.7, 0.6, 0.7, 0.5
+_JOINED, _MISSPELLED, _ALIAS, _KIND, _PHRASE, _BESIDES = 0.5, 0.7, 0.6, 0.7, 0.5, 0.5
 _MAX_MISSPELLED = 8  # words that no document has for which other spellings are looked up
 _MAX_LIKENED = 100  # distinct words for which words of like use are looked up
 _INSTEAD: Final[set[tuple[str, ...]]] = set()
@@ -143,12 +144,15 @@ def request(text: str, postings: Postings, aliases: Aliases) -> SearchQuery:
     text = text[:MAX_CHARACTERS]
     rows: list[_Row] = []
     room = MAX_WORDS
-    for clause in clauses(text):
+    spoken = clauses(text)
+    for original, (clause, besides) in zip(spoken, in_english(spoken, postings.weights), strict=True):
         clause_words = words(clause, room)
         room -= len(clause_words)
-        if clause_words:
-            rows.append(_Row(clause_words, list(kinds(clause))))
-    whole = _Row([word for row in rows for word in row.words], list(kinds(text)))
+        if clause_words or besides:
+            rows.append(_Row(clause_words, list(kinds(original)), words(" ".join(besides), room)))
+    whole = _Row(
+        [word for row in rows for word in row.words], list(kinds(text)), [word for row in rows for word in row.besides]
+    )
     return _Reader(postings, aliases).request(whole, rows)
 
 
@@ -156,6 +160,8 @@ class _Row(NamedTuple):
     words: list[str]
     kinds: list[str]
     """Words for the kinds of its values."""
+    besides: list[str]
+    """Words that it may mean, too."""
 
 
 class _Reader:
@@ -189,7 +195,8 @@ class _Reader:
         indexed = self._postings.weights
         phrases = list(_phrases(row.words))
         counts = _telling(row.words)
-        weights = {kind: _KIND for kind in row.kinds if kind in indexed}
+        weights = {word: _BESIDES for word in row.besides if word in indexed and not is_bare(word)}
+        weights.update((kind, _KIND) for kind in row.kinds if kind in indexed)
         weights.update((word, _PHRASE) for _, expansion in phrases for word in expansion if word in indexed)
         weights.update((word, weight) for word, weight in self._guesses(row.words, counts) if word in indexed)
         weights.update((word, 1 + math.log(count)) for word, count in counts.items() if word in indexed)

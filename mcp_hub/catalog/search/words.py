@@ -32,6 +32,7 @@ _ASCII = late(rf"{_CASED}|[0-9]{{1,40}}")
 # Indic vowel signs are no letters to `re`, but belong to the word
 _ANY = rf"[{_DENSE}]+|\d{{1,40}}|(?:[^\W\d_{_DENSE}]|[\u0900-\u0dff]){{1,40}}"
 _IS_DENSE = f"[{_DENSE}]"
+_DENSE_RUN = f"[{_DENSE}]+(?: [{_DENSE}]+)*"
 _RUN = late(r"[A-Za-z]+")
 _CASED_PIECE = late(_CASED)
 # accents of Latin, Greek and Cyrillic, vowel points of Arabic
@@ -45,7 +46,7 @@ def words(text: str, limit: int) -> list[str]:
     if text.isascii():
         return [_stem(word) for word in _ASCII.findall(text)[:limit]]
     collected: list[str] = []
-    for run in re.findall(_ANY, _folded(text)):
+    for run in re.findall(_ANY, folded(text)):
         collected += _pieces(run)
         if len(collected) >= limit:
             break
@@ -78,11 +79,17 @@ def clauses(text: str) -> list[str]:
 
 def key(name: str) -> str:
     """A name without case and separators."""
-    folded = _folded(name.strip()[: MAX_NAME + 1]).lower()
-    return "".join(filter(str.isalnum, folded)) or folded.strip()
+    plain = folded(name.strip()[: MAX_NAME + 1]).lower()
+    return "".join(filter(str.isalnum, plain)) or plain.strip()
 
 
-def _folded(text: str) -> str:
+def dense_runs(text: str) -> list[str]:
+    """Runs of scripts without spaces; of Korean, with spaces."""
+    return [] if text.isascii() else re.findall(_DENSE_RUN, text)
+
+
+def folded(text: str) -> str:
+    """Without accents, in usual widths of characters."""
     if text.isascii():
         return text
     decomposed = unicodedata.normalize("NFKD", text)[: 4 * len(text)]

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from mcp_hub.catalog.search.likeness import is_word
 from mcp_hub.catalog.search.words import dense_runs, folded, is_bare, words
 from mcp_hub.globs import late
 
@@ -30,7 +31,10 @@ _KANA, _HANGUL = late("[\u3041-\u30ff]"), late("[\uac00-\ud7af]")
 _VALUE = r"[!-~]+"  # also Latin words
 _UNREAD = late("[^\\s\u3041-\u309f]{2}")  # not in hiragana, which are endings
 # which no other language of the table has: a query with one of them is in English, and the table is not read
-_ENGLISH: Final = frozenset("and are does from how it my that the this what when which who with".split())
+_ENGLISH: Final = frozenset(
+    "about and are between could does for from get give how into it my need of please show that the there these this "
+    "want what when which who with would you your".split()
+)
 
 
 Clause = tuple[str, tuple[str, ...]]
@@ -81,14 +85,15 @@ def _language(tokens: Sequence[str], indexed: Container[str], *, is_ascii: bool)
     for language, table in _tables().items():
         score, is_foreign = 0.0, False
         for position, token in enumerate(tokens):
-            if token in table.idle:
-                score += 1
-            elif entry := table.starting(tokens[position : position + 4]):
+            if entry := table.starting(tokens[position : position + 4]):
                 score += _OF_A_WORD
                 # a word that is the same in English shows no language
                 is_foreign = is_foreign or token not in (*entry[1].meaning, *entry[1].besides)
+            elif token in table.idle:
+                score += 1
             elif _parts(token, language, indexed):
-                score, is_foreign = score + _OF_A_WORD, True
+                score += _OF_A_WORD
+                is_foreign = is_foreign or not is_word(token)
         if is_foreign and score > best:
             best, name = score, language
     return name

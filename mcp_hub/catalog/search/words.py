@@ -38,6 +38,7 @@ _CASED_PIECE = late(_CASED)
 # accents of Latin, Greek and Cyrillic, vowel points of Arabic
 _MARKS = late("[\u0300-\u036f\u064b-\u0652]")
 _CLAUSE = late(r"[.!?;:](?=\s|$)|\n|,\s|\b(?:and|then)\b|[()。！？；，、]", re.IGNORECASE)
+_LATIN = late(r"[A-Za-z]{2}")
 _VOWEL = late("[aeiouy]")
 
 
@@ -86,6 +87,11 @@ def key(name: str) -> str:
 def dense_runs(text: str) -> list[str]:
     """Runs of scripts without spaces; of Korean, with spaces."""
     return [] if text.isascii() else re.findall(_DENSE_RUN, text)
+
+
+def has_latin(text: str) -> bool:
+    """True of a text with a Latin word, also with accents."""
+    return bool(_LATIN.search(folded(text)))
 
 
 def folded(text: str) -> str:

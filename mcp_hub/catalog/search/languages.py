@@ -19,6 +19,7 @@ from mcp_hub.globs import late
 
 _TABLE: Final = Path(__file__).with_name("languages.txt")
 _MAX_TOKENS: Final = 200  # of a query; no one types more
+_MAX_WORDS: Final = 5  # of an entry
 _LONGEST_ENDING: Final = 5  # letters after a stem, such as `aciones`
 _SHORTEST_STEM: Final = 4
 _COMPOUNDING: Final = frozenset({"de", "nl"})
@@ -83,10 +84,12 @@ def _language(tokens: Sequence[str], indexed: Container[str], *, is_ascii: bool)
     least = sum(1.0 if is_bare(token) else 0.5 for token in tokens if _is_indexed(token, indexed) or is_bare(token))
     best, name = least, None
     for language, table in _tables().items():
-        score, is_foreign = 0.0, False
-        for position, token in enumerate(tokens):
-            if entry := table.starting(tokens[position : position + 4]):
-                score += _OF_A_WORD
+        score, is_foreign, position = 0.0, False, 0
+        while position < len(tokens):
+            token, size = tokens[position], 1
+            if entry := table.starting(tokens[position : position + _MAX_WORDS]):
+                size = entry[0]
+                score += size * _OF_A_WORD
                 # a word that is the same in English shows no language
                 is_foreign = is_foreign or token not in (*entry[1].meaning, *entry[1].besides)
             elif token in table.idle:
@@ -94,6 +97,7 @@ def _language(tokens: Sequence[str], indexed: Container[str], *, is_ascii: bool)
             elif _parts(token, language, indexed):
                 score += _OF_A_WORD
                 is_foreign = is_foreign or not is_word(token)
+            position += size
         if is_foreign and score > best:
             best, name = score, language
     return name
@@ -106,7 +110,7 @@ def _of_spaced(clause: str, name: str, indexed: Container[str]) -> Clause:
     position = 0
     while position < len(tokens):
         token, size = tokens[position], 1
-        if entry := table.starting(tokens[position : position + 4]):
+        if entry := table.starting(tokens[position : position + _MAX_WORDS]):
             size = entry[0]
             translated.add(entry[1])
             translated.besides += [] if size > 1 or token in table.idle else [token]

@@ -77,7 +77,10 @@ def request(text: str, postings: Postings, aliases: Aliases) -> SearchQuery:
                 )
             )
     whole = _Row(
-        [word for row in rows for word in row.words], list(kinds(text)), [word for row in rows for word in row.besides]
+        [word for row in rows for word in row.words],
+        # what begins a clause may be no value within the text, and one that the whole does not seek has no worth
+        [*kinds(text), *(kind for row in rows for kind in row.kinds)],
+        [word for row in rows for word in row.besides],
     )
     return _Reader(postings, aliases).request(whole, rows)
 

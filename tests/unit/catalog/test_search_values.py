@@ -113,3 +113,8 @@ def test_values_lead_to_tools() -> None:
     assert found(hub, "what about ABC-12")[0] == "tracker_get_issue"
     assert found(hub, "what was 1f3a9bc")[0] == "git_show"
     assert found(hub, "SELECT name, city FROM people WHERE city = 'Rome'")[0] == "db_read_query"
+
+
+def test_a_value_that_begins_a_clause_is_one_of_the_whole() -> None:
+    hub = index(tool("disk", "list_directory", "List a directory."), tool("disk", "copy_file", "Copy a file."))
+    assert "disk_list_directory" in found(hub, "copy a file (/tmp copy file) and copy it file")

@@ -6,7 +6,7 @@ are of. Chinese, Japanese and Korean are split at the longest words of the table
 """
 
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -22,12 +22,19 @@ _MAX_TOKENS: Final = 200  # of a query; no one types more
 _MAX_WORDS: Final = 5  # of an entry
 _LONGEST_ENDING: Final = 5  # letters after a stem, such as `aciones`
 _SHORTEST_STEM: Final = 4
+_DENSE: Final = frozenset({"zh", "ja", "ko"})  # with no spaces, or none that count
 _COMPOUNDING: Final = frozenset({"de", "nl"})
 _LINKS: Final = ("", "s", "n", "en", "es", "-")
 """Letters between the parts of a compound."""
 _OF_A_WORD: Final = 1.5  # of a language's score, for a word of the table; for one that says nothing 1
 _TOKEN = late(r"[^\W\d_]+")
 _LETTERS: Final = {ord("ß"): "ss", ord("ł"): "l", ord("ı"): "i", ord("œ"): "oe"}  # which are no letters with accents
+_UMLAUTS: Final = {ord("ä"): "ae", ord("ö"): "oe", ord("ü"): "ue"}
+_TRADITIONAL: Final = str.maketrans(
+    "郵檔頁開關創刪發訊電話會議導圖餅線長條組織詞雲繪畫數據庫單儲號錄歷記對較處說讀寫調設計頻評論標籤錯誤報連結網瀏覽擇選輸資夾執運啟動復備還併從複製轉換幾點時間現氣溫帶傘騎車駕鐵遠離機場飛價錢廳館邊尋檢詢誰務約預訂聯絡負責給應請幫這個嗎們為麼裡與樣讓權專項優級問題審碼倉節總蹤監聽譯詳閱視幣匯環變響貼鍵盤滾懸鎖護證續費產業術語讚",
+    "邮档页开关创删发讯电话会议导图饼线长条组织词云绘画数据库单储号录历记对较处说读写调设计频评论标签错误报连结网浏览择选输资夹执运启动复备还并从复制转换几点时间现气温带伞骑车驾铁远离机场飞价钱厅馆边寻检询谁务约预订联络负责给应请帮这个吗们为么里与样让权专项优级问题审码仓节总踪监听译详阅视币汇环变响贴键盘滚悬锁护证续费产业术语赞",
+)
+"""Of the characters of the table, those that Taiwan and Hongkong write otherwise."""
 _KANA, _HANGUL = late("[\u3041-\u30ff]"), late("[\uac00-\ud7af]")
 _VALUE = r"[!-~]+"  # also Latin words
 _UNREAD = late("[^\\s\u3041-\u309f]{2}")  # not in hiragana, which are endings
@@ -113,12 +120,12 @@ def _of_spaced(clause: str, name: str, indexed: Container[str]) -> Clause:
         if entry := table.starting(tokens[position : position + _MAX_WORDS]):
             size = entry[0]
             translated.add(entry[1])
-            translated.besides += [] if size > 1 or token in table.idle else [token]
+            translated.besides |= {} if size > 1 or token in table.idle else {token: None}
         elif parts := _parts(token, name, indexed):
             for part in parts:
                 translated.add(part)
         elif token not in table.idle:
-            translated.text.append(token)
+            translated.text[token] = None
         position += size
     return translated.clause(clause)
 
@@ -128,36 +135,34 @@ def _of_dense(clause: str, indexed: Container[str]) -> Clause:
     translated = _Translation(indexed)
     for run in dense_runs(clause):
         name = "ko" if _HANGUL.search(run) else "ja" if _KANA.search(clause) else "zh"
-        for piece in _split(run, (name, "zh" if name == "ja" else "ja")):
-            if isinstance(piece, _Entry):
-                translated.add(piece)
-                translated.besides += piece.words
+        for entry, piece in _split(run, (name, "zh" if name == "ja" else "ja")):
+            if entry is not None:
+                translated.add(entry)
+                translated.besides[piece] = None
             elif name_part := _UNREAD.search(piece):
-                translated.text.append(name_part[0])  # of what the table lacks, one unknown word
+                translated.text[name_part[0]] = None  # of what the table lacks, one unknown word
     return translated.clause(clause)
 
 
-def _split(run: str, names: Sequence[str]) -> Iterator[_Entry | str]:
-    """Entries of the first of these languages that has one, and what stands between them."""
+def _split(run: str, names: Sequence[str]) -> Iterator[tuple[_Entry | None, str]]:
+    """Pieces of a run, with entries of the first of these languages that has one."""
     tables = [_tables()[name] for name in names]
-    unread = ""
-    position = 0
+    simple = run.translate(_TRADITIONAL)
+    start = position = 0
     while position < len(run):
-        entry = next(filter(None, (_dense_entry(table, run, position) for table in tables)), None)
-        idle = next((size for size in (4, 3, 2, 1) if run[position : position + size] in tables[0].idle), 0)
-        if entry is None and not idle:
-            unread += run[position]
+        entry = next(filter(None, (_dense_entry(table, simple, position) for table in tables)), None)
+        size = next((size for size in (4, 3, 2, 1) if simple[position : position + size] in tables[0].idle), 0)
+        if entry is None and not size:
             position += 1
             continue
-        if unread:
-            yield unread
-        unread = ""
-        if entry is not None and len(entry.words[0]) >= idle:
-            yield entry
-            idle = len(entry.words[0])
-        position += idle
-    if unread:
-        yield unread
+        if start < position:
+            yield None, run[start:position]
+        if entry is not None and len(entry.words[0]) >= size:
+            size = len(entry.words[0])
+            yield entry, run[position : position + size]
+        start = position = position + size
+    if start < position:
+        yield None, run[start:]
 
 
 def _dense_entry(table: _Language, run: str, position: int) -> _Entry | None:
@@ -171,18 +176,18 @@ def _dense_entry(table: _Language, run: str, position: int) -> _Entry | None:
 class _Translation:
     def __init__(self, indexed: Container[str]) -> None:
         self._indexed = indexed
-        self.text: list[str] = []
-        self.besides: list[str] = []
+        self.text: dict[str, None] = {}
+        self.besides: dict[str, None] = {}
 
     def add(self, entry: _Entry) -> None:
         fitting = [word for word in entry.meaning if words(word, 1)[0] in self._indexed] or entry.meaning[:1]
-        self.text += [word for word in fitting if word not in self.text]
-        self.besides += entry.besides
+        self.text |= dict.fromkeys(fitting)
+        self.besides |= dict.fromkeys(entry.besides)
 
     def clause(self, original: str) -> Clause:
         """With the digits and Latin words of a text without spaces."""
         values = re.findall(_VALUE if dense_runs(original) else r"\d+", original)
-        return " ".join([*self.text, *values]), tuple(dict.fromkeys(self.besides))
+        return " ".join([*self.text, *values]), tuple(self.besides)
 
 
 def _parts(token: str, name: str, indexed: Container[str]) -> list[_Entry]:
@@ -223,28 +228,39 @@ def _tables() -> dict[str, _Language]:
     """The languages of the table."""
     head, *lines = (line for line in _TABLE.read_text("utf-8").splitlines() if line and not line.startswith("#"))
     _, *names = head.split("|")
-    tables = {name: _Language({}, set()) for name in names}
+    entries: dict[str, dict[tuple[str, ...], _Entry]] = {name: {} for name in names}
+    idle: dict[str, set[str]] = {name: set() for name in names}
     for line in lines:
         if line.startswith("= "):
-            name, _, idle = line[2:].partition(": ")
-            tables[name].idle.update(_plain(idle).split())
+            name, _, column = line[2:].partition(": ")
+            idle[name].update(_plain(_two_spellings(column, " ")).split())
             continue
         english, *columns = line.split("|")
-        meaning, _, besides = english.partition("/")
+        meaning, besides = (tuple(part.split()) for part in f"{english}/".split("/")[:2])
         for name, column in zip(names, columns, strict=True):
-            for text in filter(None, map(str.strip, _plain(column).split(","))):
-                _enter(tables[name].entries, text, meaning, besides)
-    for table in tables.values():
-        for entries in table.entries.values():
-            entries.sort(key=lambda entry: (-len(entry.words), -len("".join(entry.words))))
-    return tables
+            for row in map(str.split, _plain(_two_spellings(column, ",")).split(",")):
+                _enter(entries[name], (" ".join(row),) if name in _DENSE else tuple(row), meaning, besides)
+    return {name: _Language(_by_start(entries[name].values()), idle[name]) for name in names}
 
 
-def _enter(entries: dict[str, list[_Entry]], text: str, meaning: str, besides: str) -> None:
-    row = (text,) if dense_runs(text) else tuple(text.split())
-    same = entries.setdefault(row[0][:2], [])
-    for number, entry in enumerate(same):
-        if entry.words == row:  # a second meaning
-            same[number] = _Entry(row, entry.meaning, (*entry.besides, *meaning.split()))
-            return
-    same.append(_Entry(row, tuple(meaning.split()), tuple(besides.split())))
+def _enter(
+    entries: dict[tuple[str, ...], _Entry], row: tuple[str, ...], meaning: tuple[str, ...], besides: tuple[str, ...]
+) -> None:
+    if (entry := entries.get(row)) is None:
+        entries[row] = _Entry(row, meaning, besides)
+    elif entry.meaning != meaning:  # a second one
+        entries[row] = _Entry(row, entry.meaning, (*entry.besides, *meaning))
+
+
+def _by_start(entries: Iterable[_Entry]) -> dict[str, list[_Entry]]:
+    """By the first two characters, longest first."""
+    table: dict[str, list[_Entry]] = {}
+    for entry in sorted(entries, key=lambda entry: (-len(entry.words), -len("".join(entry.words)))):
+        if entry.words and entry.words[0]:
+            table.setdefault(entry.words[0][:2], []).append(entry)
+    return table
+
+
+def _two_spellings(text: str, separator: str) -> str:
+    """With simplified characters, and `ae` for an umlaut."""
+    return separator.join(dict.fromkeys((text.translate(_TRADITIONAL), text.translate(_UMLAUTS))))

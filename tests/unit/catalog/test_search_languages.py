@@ -62,3 +62,8 @@ def test_only_words_of_the_index_are_meant() -> None:
 def test_values_of_a_query_in_another_language_stay() -> None:
     assert in_english(["关闭 #42 和 WEB-7"], {"clos"})[0][0] == "close #42 WEB-7"
     assert in_english(["cierra la incidencia 42"], {"clos", "issu"})[0][0] == "close issue 42"
+
+
+@pytest.mark.parametrize("query", ["loesche die Datei", "lösche die Datei", "刪除檔案", "删除文件"])
+def test_words_are_known_in_their_other_spelling(query: str) -> None:
+    assert in_english([query], {"delet", "fil"})[0][0] == "delete file"

@@ -64,6 +64,7 @@ _INSTEAD: Final = [
     for pattern, noun in {
         f"{_ISSUE_KEY}|{_ISSUE_NUMBER}": "issue",
         r"(?<!\w)#(?=[\da-fA-F]*[a-fA-F]|\d{6})(?:[\da-fA-F]{3}){1,2}\b": "color",
+        r"^\s*(?:cat|less|head|tail) (?=[\w.~-]{0,40}[/.])": "read text file",
         r"\b(?:[A-Z]{2}|\d[A-Z])\d{3,4}\b": "flight number",
         r"\b(?:B-\d{4}|N\d{3,5}[A-Z]{0,2}|[A-Z]-[A-Z]{4})\b": "aircraft",
         r"\b(?=[a-f]{0,39}\d)(?=\d{0,39}[a-f])[\da-f]{7,40}\b": "commit",

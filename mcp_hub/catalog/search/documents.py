@@ -226,7 +226,8 @@ class Postings:
 
 def _like_trigrams(word: str, spellings: Iterable[str]) -> dict[str, float]:
     trigrams = _trigrams(word)
-    candidates = (candidate for candidate in spellings if abs(len(candidate) - len(word)) <= len(word) // 2)
+    slack = len(word) // 2
+    candidates = (candidate for candidate in spellings if abs(len(candidate) - len(word)) <= slack)
     likeness = ((candidate, _dice(trigrams, _trigrams(candidate))) for candidate in candidates)
     return {candidate: like for candidate, like in likeness if like >= _NEAR}
 

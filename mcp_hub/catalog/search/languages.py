@@ -75,11 +75,11 @@ class _Language(msgspec.Struct):
 def in_english(clauses: Sequence[str], indexed: Container[str]) -> list[Clause]:
     """`indexed`: words of the index. Clauses in English come back as they are."""
     text = "\n".join(clauses)
-    tokens = [_plain(token) for token in _TOKEN.findall(text)[:_MAX_TOKENS]]
-    if not _ENGLISH.isdisjoint(tokens):
+    if not _ENGLISH.isdisjoint(text.lower().split()):
         return [(clause, ()) for clause in clauses]
     if dense_runs(text):
         return [_of_dense(clause, indexed) for clause in clauses]
+    tokens = [_plain(token) for token in _TOKEN.findall(text)[:_MAX_TOKENS]]
     name = _language(tokens, indexed, is_ascii=text.isascii())
     return [(clause, ()) if name is None else _of_spaced(clause, name, indexed) for clause in clauses]
 

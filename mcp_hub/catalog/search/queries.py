@@ -21,7 +21,8 @@ MAX_CHARACTERS, MAX_WORDS, MAX_CLAUSES = 8_192, 600, 60
 MAX_TYPED = 20  # words of a query as people type them, about
 # guesses count less than words: one word from two, another spelling, another word, the kind of a value, a phrase
 _JOINED, _MISSPELLED, _ALIAS, _KIND, _BESIDES = 0.5, 0.7, 0.6, 0.7, 0.5
-_MAX_MISSPELLED = 8  # words that no document has for which other spellings are looked up
+# words that no document has for which other spellings are looked up: the last of them by trigrams alone
+_MAX_MISSPELLED, _MAX_MISTYPED = 8, 4
 _MAX_LIKENED = 100  # distinct words for which words of like use are looked up
 
 
@@ -61,6 +62,7 @@ def request(text: str, postings: Postings, aliases: Aliases) -> SearchQuery:
     """The query of `text`; empty if no document has any of its words."""
     text = without_statements(text[:MAX_CHARACTERS])
     rows: list[_Row] = []
+    whole_kinds = list(kinds(text))
     room = MAX_WORDS
     spoken = clauses(text)
     is_short = text.count(" ") < MAX_TYPED
@@ -72,14 +74,14 @@ def request(text: str, postings: Postings, aliases: Aliases) -> SearchQuery:
             rows.append(
                 _Row(
                     clause_words,
-                    list(kinds(original)),
+                    list(kinds(original)) if whole_kinds and len(spoken) > 1 else [],
                     [*words(" ".join(besides), room), *added(clause_words, is_short=is_short)],
                 )
             )
     whole = _Row(
         [word for row in rows for word in row.words],
         # what begins a clause may be no value within the text, and one that the whole does not seek has no worth
-        [*kinds(text), *(kind for row in rows for kind in row.kinds)],
+        [*whole_kinds, *(kind for row in rows for kind in row.kinds)],
         [word for row in rows for word in row.besides],
     )
     return _Reader(postings, aliases).request(whole, rows)
@@ -159,6 +161,7 @@ class _Reader:
 
     def _spelled_like(self, word: str) -> list[tuple[str, float]]:
         if word not in self._near:
-            is_open = len(self._near) < _MAX_MISSPELLED
-            self._near[word] = self._postings.near(word, is_mistyped=not is_word(word)) if is_open else []
+            room = _MAX_MISSPELLED - len(self._near)
+            is_mistyped = room > _MAX_MISSPELLED - _MAX_MISTYPED and not is_word(word)
+            self._near[word] = self._postings.near(word, is_mistyped=is_mistyped) if room > 0 else []
         return self._near[word]

@@ -117,4 +117,4 @@ def test_values_lead_to_tools() -> None:
 
 def test_a_value_that_begins_a_clause_is_one_of_the_whole() -> None:
     hub = index(tool("disk", "list_directory", "List a directory."), tool("disk", "copy_file", "Copy a file."))
-    assert "disk_list_directory" in found(hub, "copy a file (/tmp copy file) and copy it file")
+    assert "disk_list_directory" in found(hub, "copy a file (/tmp copy file) and copy it file at 7 pm")

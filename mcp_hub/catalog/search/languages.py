@@ -34,7 +34,7 @@ _TRADITIONAL: Final = str.maketrans(
     "郵檔頁開關創刪發訊電話會議導圖餅線長條組織詞雲繪畫數據庫單儲號錄歷記對較處說讀寫調設計頻評論標籤錯誤報連結網瀏覽擇選輸資夾執運啟動復備還併從複製轉換幾點時間現氣溫帶傘騎車駕鐵遠離機場飛價錢廳館邊尋檢詢誰務約預訂聯絡負責給應請幫這個嗎們為麼裡與樣讓權專項優級問題審碼倉節總蹤監聽譯詳閱視幣匯環變響貼鍵盤滾懸鎖護證續費產業術語讚",
     "邮档页开关创删发讯电话会议导图饼线长条组织词云绘画数据库单储号录历记对较处说读写调设计频评论标签错误报连结网浏览择选输资夹执运启动复备还并从复制转换几点时间现气温带伞骑车驾铁远离机场飞价钱厅馆边寻检询谁务约预订联络负责给应请帮这个吗们为么里与样让权专项优级问题审码仓节总踪监听译详阅视币汇环变响贴键盘滚悬锁护证续费产业术语赞",
 )
-"""Of the characters of the table, those that Taiwan and Hongkong write otherwise."""
+"""Characters of the table as Taiwan and Hongkong write them, and simplified."""
 _KANA, _HANGUL = late("[\u3041-\u30ff]"), late("[\uac00-\ud7af]")
 _VALUE = r"[!-~]+"  # also Latin words
 _UNREAD = late("[^\\s\u3041-\u309f]{2}")  # not in hiragana, which are endings

@@ -27,6 +27,7 @@ _COMPOUNDING: Final = frozenset({"de", "nl"})
 _LINKS: Final = ("", "s", "n", "en", "es", "-")
 """Letters between the parts of a compound."""
 _OF_A_WORD: Final = 1.5  # of a language's score, for a word of the table; for one that says nothing 1
+_OF_ENGLISH: Final = 0.5  # for an English word, many of which are words of other languages, too
 _TOKEN = late(r"[^\W\d_]+")
 _LETTERS: Final = {ord("ß"): "ss", ord("ł"): "l", ord("ı"): "i", ord("œ"): "oe"}  # which are no letters with accents
 _UMLAUTS: Final = {ord("ä"): "ae", ord("ö"): "oe", ord("ü"): "ue"}
@@ -88,7 +89,7 @@ def _language(tokens: Sequence[str], indexed: Container[str], *, is_ascii: bool)
     if is_ascii and all(_is_indexed(token, indexed) for token in tokens):
         return None
     # languages that share most words with English come behind those that share none
-    least = sum(1.0 if is_bare(token) else 0.5 for token in tokens if _is_indexed(token, indexed) or is_bare(token))
+    least = sum(1.0 if is_bare(token) else _OF_ENGLISH for token in tokens if _is_english(token, indexed))
     best, name = least, None
     for language, table in _tables().items():
         score, is_foreign, position = 0.0, False, 0
@@ -210,6 +211,10 @@ def _parts(token: str, name: str, indexed: Container[str]) -> list[_Entry]:
 
 def _plain(text: str) -> str:
     return folded(text).lower().translate(_LETTERS)
+
+
+def _is_english(token: str, indexed: Container[str]) -> bool:
+    return all(word in indexed or is_bare(word) or is_word(word) for word in words(token, 2))
 
 
 def _is_indexed(token: str, indexed: Container[str]) -> bool:

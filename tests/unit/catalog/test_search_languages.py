@@ -40,7 +40,7 @@ def test_parts_of_a_compound_count() -> None:
     "query",
     [
         "merge the pull request of Ana María", "a café near the station", "folder", "find the word 分支 in my files",
-        "what is the schadenfreude", "naïve", "pull request für mich",
+        "what is the schadenfreude", "remove a red wine stain", "naïve", "pull request für mich",
     ],
 )  # fmt: skip
 def test_an_english_query_stays_as_it_is(query: str) -> None:

@@ -4,7 +4,7 @@
 something else.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -33,21 +33,30 @@ def plain(row: Sequence[str]) -> list[str]:
     return joined
 
 
-def reworded(row: Sequence[str], *, is_short: bool) -> list[str]:
-    """The plain words of a query, with those of tools in place of phrases."""
+def reworded(row: Sequence[str], indexed: Container[str], *, is_short: bool) -> tuple[list[str], list[str]]:
+    """The plain words of a query, with those of tools in place of phrases, and words that it may mean besides.
+
+    A single word that a tool has stays, and what it stands for is besides.
+    """
     table = _table(" = ", is_short)
     written: list[str] = []
+    besides: list[str] = []
     position = 0
     while position < len(row):
         for phrase in table.get(row[position], ()):
-            if (match := _matched(phrase.words, row, position)) is not None:
-                position, between = match
-                written += [*phrase.meaning, *between]
-                break
+            if (match := _matched(phrase.words, row, position)) is None:
+                continue
+            if len(phrase.words) == 1 and row[position] in indexed:
+                written.append(row[position])
+                besides += phrase.meaning
+            else:
+                written += [*phrase.meaning, *match[1]]
+            position = match[0]
+            break
         else:
             written.append(row[position])
             position += 1
-    return written
+    return written, besides
 
 
 def added(row: Sequence[str], *, is_short: bool) -> list[str]:

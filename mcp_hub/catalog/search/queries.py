@@ -68,14 +68,14 @@ def request(text: str, postings: Postings, aliases: Aliases) -> SearchQuery:
     is_short = text.count(" ") < MAX_TYPED
     plain_clauses = [without_values(clause) for clause in spoken]
     for original, (clause, besides) in zip(spoken, in_english(plain_clauses, postings.weights), strict=True):
-        clause_words = reworded(plain(words(clause, room)), is_short=is_short)
+        clause_words, meanings = reworded(plain(words(clause, room)), postings.weights, is_short=is_short)
         room -= len(clause_words)
         if clause_words or besides:
             rows.append(
                 _Row(
                     clause_words,
                     list(kinds(original)) if whole_kinds and len(spoken) > 1 else [],
-                    [*words(" ".join(besides), room), *added(clause_words, is_short=is_short)],
+                    [*words(" ".join(besides), room), *meanings, *added(clause_words, is_short=is_short)],
                 )
             )
     whole = _Row(

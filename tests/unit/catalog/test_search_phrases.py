@@ -43,13 +43,13 @@ def row(text: str) -> list[str]:
 
 
 def test_words_in_a_gap_stay() -> None:
-    assert reworded(row("hand the report over to Bo"), is_short=True) == row("assign issue the report to Bo")
-    assert reworded(row("hand it to the one who has come over there"), is_short=True)[0] == "hand"
+    assert reworded(row("hand the report over to Bo"), (), is_short=True)[0] == row("assign issue the report to Bo")
+    assert reworded(row("hand it to the one who has come over there"), (), is_short=True)[0][0] == "hand"
 
 
 def test_a_long_description_means_what_it_says() -> None:
-    assert reworded(row("file a bug"), is_short=False) == row("file a bug")
-    assert reworded(row("get rid of it"), is_short=False) == row("delete remove it")
+    assert reworded(row("file a bug"), (), is_short=False)[0] == row("file a bug")
+    assert reworded(row("get rid of it"), (), is_short=False)[0] == row("delete remove it")
     assert added(row("the wiki"), is_short=False) == []
 
 
@@ -68,3 +68,15 @@ def test_an_english_word_is_not_mistyped() -> None:
     hub = index(tool("a", "list_tables", "List tables."))
     assert found(hub, "cables") == []
     assert found(hub, "tabels") == ["a_list_tables"]
+
+
+def test_a_word_that_a_tool_has_is_sought_as_it_is() -> None:
+    hub = index(
+        tool("net", "ping_host", "Ping a host."),
+        tool("mail", "empty_trash", "Empty the trash."),
+        *(tool("chat", name, "Send a message.") for name in ("send_message", "post_message")),
+        tool("files", "delete_file", "Delete a file."),
+    )
+    assert found(hub, "ping the host")[0] == "net_ping_host"
+    assert found(hub, "empty the trash")[0] == "mail_empty_trash"
+    assert {"net_ping_host", "chat_send_message", "chat_post_message"} == set(found(hub, "ping Ann")[:3])

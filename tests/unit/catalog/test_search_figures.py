@@ -56,7 +56,8 @@ def test_the_goals_are_met_on_requests_as_people_type_them(is_kept: bool, goals:
         for server, tools in captured().items()
         for tool in tools
     )
-    english, others = [], []
+    english: list[bool] = []
+    others: list[bool] = []
     for language, text, tools in typed(is_kept=is_kept):
         (english if language == "en" else others).append(not set(tools).isdisjoint(ranker.rank(text, 5)))
     reached = fmean(english), fmean(others)

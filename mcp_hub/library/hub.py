@@ -199,10 +199,7 @@ class Hub:
     async def search(
         self, query: str, *, limit: int = 5, raw: bool = False
     ) -> list[tuple[Tool, Hit]] | list[tuple[bytes, Hit]]:
-        """Tools that fit a query in plain words, best first, each with its `score` and whether it is `weak`.
-
-        `raw`: tools as JSON.
-        """
+        """Tools that fit a query in plain words, best first, with score and weakness. `raw`: as JSON."""
         raws = await self._running().search(query, limit)
         return raws if raw else [(tool, hit) for definition, hit in raws for tool in tool_models([definition])]
 

@@ -233,7 +233,6 @@ def _like_trigrams(word: str, spellings: Iterable[str]) -> dict[str, float]:
 
 
 def _mistyped(word: str, spellings: Iterable[str]) -> dict[str, float]:
-    """Words at most two edits away; of a short word, one."""
     limit = 1 if len(word) < _MIN_TWO_EDITS else 2
     letters = frozenset(word)
     likeness: dict[str, float] = {}
@@ -246,7 +245,7 @@ def _mistyped(word: str, spellings: Iterable[str]) -> dict[str, float]:
 
 
 def _edits(first: str, second: str) -> int:
-    """Letters inserted, left out, replaced or exchanged with the next (optimal string alignment)."""
+    """Optimal string alignment."""
     before: list[int] = []
     row = list(range(len(second) + 1))
     for number, letter in enumerate(first, 1):

@@ -1,8 +1,7 @@
 """Queries in other languages, word for word in English.
 
-The table `languages.txt` is read with the first query that may need it, which takes some ten milliseconds. It has the
-verbs and nouns of tools alone: what it lacks stays as it is. A query is in one language, the one that most of its words
-are of. Chinese, Japanese and Korean are split at the longest words of the table.
+The table `languages.txt` has verbs and nouns of tools; what it lacks stays. A query has one language, that of most of
+its words. Chinese, Japanese and Korean are split at the longest words of the table.
 """
 
 import re
@@ -25,7 +24,6 @@ _SHORTEST_STEM: Final = 4
 _DENSE: Final = frozenset({"zh", "ja", "ko"})  # with no spaces, or none that count
 _COMPOUNDING: Final = frozenset({"de", "nl"})
 _LINKS: Final = ("", "s", "n", "en", "es", "-")
-"""Letters between the parts of a compound."""
 _OF_A_WORD: Final = 1.5  # of a language's score, for a word of the table; for one that says nothing 1
 _OF_ENGLISH: Final = 0.5  # for an English word, many of which are words of other languages, too
 _TOKEN = late(r"[^\W\d_]+")
@@ -47,12 +45,10 @@ _ENGLISH: Final = frozenset(
 
 
 Clause = tuple[str, tuple[str, ...]]
-"""A clause in English, and words that it may mean besides, which count less."""
+"""A clause in English, and words that count less."""
 
 
 class _Entry(NamedTuple):
-    """One or more words of a language, and what they mean."""
-
     words: tuple[str, ...]
     meaning: tuple[str, ...]
     besides: tuple[str, ...]
@@ -60,12 +56,11 @@ class _Entry(NamedTuple):
 
 class _Language(msgspec.Struct):
     entries: dict[str, list[_Entry]]
-    """By the first two characters, longest first."""
     idle: set[str]
     """Words that say nothing."""
 
     def starting(self, tokens: Sequence[str]) -> tuple[int, _Entry] | None:
-        """The longest entry that these tokens begin with, and how many it takes."""
+        """The longest entry that begins these tokens, and its length."""
         for entry in self.entries.get(tokens[0][:2], ()):
             size = len(entry.words)
             if size <= len(tokens) and all(map(_is_form, entry.words, tokens)):
@@ -146,7 +141,6 @@ def _of_dense(clause: str, indexed: Container[str]) -> Clause:
 
 
 def _split(run: str, names: Sequence[str]) -> Iterator[tuple[_Entry | None, str]]:
-    """Pieces of a run, with entries of the first of these languages that has one."""
     tables = [_tables()[name] for name in names]
     simple = run.translate(_TRADITIONAL)
     start = position = 0
@@ -186,13 +180,11 @@ class _Translation:
         self.besides |= dict.fromkeys(entry.besides)
 
     def clause(self, original: str) -> Clause:
-        """With the digits and Latin words of a text without spaces."""
         values = re.findall(_VALUE if dense_runs(original) else r"\d+", original)
         return " ".join([*self.text, *values]), tuple(self.besides)
 
 
 def _parts(token: str, name: str, indexed: Container[str]) -> list[_Entry]:
-    """The parts of a compound: `kalendereintrag`."""
     if name not in _COMPOUNDING or len(token) < 2 * _SHORTEST_STEM:
         return []
     table = _tables()[name]
@@ -230,7 +222,6 @@ def _is_form(stem: str, token: str) -> bool:
 
 @cache
 def _tables() -> dict[str, _Language]:
-    """The languages of the table."""
     head, *lines = (line for line in _TABLE.read_text("utf-8").splitlines() if line and not line.startswith("#"))
     _, *names = head.split("|")
     entries: dict[str, dict[tuple[str, ...], _Entry]] = {name: {} for name in names}
@@ -267,5 +258,4 @@ def _by_start(entries: Iterable[_Entry]) -> dict[str, list[_Entry]]:
 
 
 def _two_spellings(text: str, separator: str) -> str:
-    """With simplified characters, and `ae` for an umlaut."""
     return separator.join(dict.fromkeys((text.translate(_TRADITIONAL), text.translate(_UMLAUTS))))

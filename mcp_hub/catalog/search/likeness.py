@@ -27,7 +27,6 @@ def load() -> tuple[dict[str, int], list[str], bytes]:
 
 
 def is_word(word: str) -> bool:
-    """True of a word of the table, which no one has mistyped."""
     return word in load()[0]
 
 

@@ -1,7 +1,6 @@
 """The words of tools for what people say: `complete task` for "tick off".
 
-`phrases.txt` has them. Most are for short queries, as people type them: in the long description of a task they mean
-something else.
+Most are for short queries, as people type them: in long descriptions of tasks they mean something else.
 """
 
 from collections.abc import Container, Sequence
@@ -23,7 +22,7 @@ class _Phrase(NamedTuple):
 
 
 def plain(row: Sequence[str]) -> list[str]:
-    """Without the ends of contractions: "what's" is typed in three ways."""
+    """Without the ends of contractions."""
     joined: list[str] = []
     for word in row:
         if word == "t" and joined and joined[-1].endswith("n"):
@@ -34,10 +33,7 @@ def plain(row: Sequence[str]) -> list[str]:
 
 
 def reworded(row: Sequence[str], indexed: Container[str], *, is_short: bool) -> tuple[list[str], list[str]]:
-    """The plain words of a query, with those of tools in place of phrases, and words that it may mean besides.
-
-    A single word that a tool has stays, and what it stands for is besides.
-    """
+    """Plain words with those of tools in place of phrases, and those that count less: for words that a tool has."""
     table = _table(" = ", is_short)
     written: list[str] = []
     besides: list[str] = []
@@ -60,7 +56,7 @@ def reworded(row: Sequence[str], indexed: Container[str], *, is_short: bool) -> 
 
 
 def added(row: Sequence[str], *, is_short: bool) -> list[str]:
-    """Words that plain words may mean besides."""
+    """Words that count less."""
     table = _table(": ", is_short)
     phrases = ((phrase, position) for position, word in enumerate(row) for phrase in table.get(word, ()))
     matches = (phrase.meaning for phrase, position in phrases if _matched(phrase.words, row, position) is not None)
@@ -68,7 +64,7 @@ def added(row: Sequence[str], *, is_short: bool) -> list[str]:
 
 
 def _matched(phrase: Sequence[str], row: Sequence[str], position: int) -> tuple[int, list[str]] | None:
-    """The end of a phrase that begins here, and the words in its gaps."""
+    """The end of a phrase, and the words in its gaps."""
     for number, word in enumerate(phrase):
         if word == _GAP:
             for end in range(position + 1, min(position + _LONGEST_GAP, len(row) - 1) + 1):
@@ -83,7 +79,6 @@ def _matched(phrase: Sequence[str], row: Sequence[str], position: int) -> tuple[
 
 @cache
 def _table(mark: str, is_short: bool) -> dict[str, list[_Phrase]]:
-    """By first word, the longest first."""
     always, _, short = _TABLE.read_text("utf-8").partition(_SHORT)
     table: dict[str, list[_Phrase]] = {}
     lines = (always + short if is_short else always).splitlines()

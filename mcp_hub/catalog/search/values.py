@@ -1,4 +1,4 @@
-"""Values in a query, which show the kind of what is sought: "2026-05-01" a date, `WEB-17` an issue."""
+"""Values in a query show the kind of parameter sought: "2026-05-01" a date."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -83,12 +83,12 @@ def kinds(text: str) -> Iterator[str]:
 
 
 def without_statements(text: str) -> str:
-    """A text with words in place of SQL and other queries, which hold commas and words of their own."""
+    """A text with words in place of SQL and JQL."""
     return _replaced(text, _STATEMENTS)
 
 
 def without_values(text: str) -> str:
-    """A text with words in place of values that have no words of their own."""
+    """A text with words in place of keys, hashes and the like."""
     return _replaced(text, _INSTEAD)
 
 

@@ -85,17 +85,16 @@ def key(name: str) -> str:
 
 
 def dense_runs(text: str) -> list[str]:
-    """Runs of scripts without spaces; of Korean, with spaces."""
+    """Runs of scripts without spaces; Korean ones with theirs."""
     return [] if text.isascii() else re.findall(_DENSE_RUN, text)
 
 
 def has_latin(text: str) -> bool:
-    """True of a text with a Latin word, also with accents."""
     return bool(_LATIN.search(folded(text)))
 
 
 def folded(text: str) -> str:
-    """Without accents, in usual widths of characters."""
+    """Without accents, in usual widths."""
     if text.isascii():
         return text
     decomposed = unicodedata.normalize("NFKD", text)[: 4 * len(text)]

@@ -6,6 +6,7 @@ docs/architecture.md draws how the packages below fit together and which may imp
 
 TYPE_CHECKING = False  # as type checkers know it; `typing` takes longer to load than a whole client's start (attach)
 if TYPE_CHECKING:
+    from mcp_hub.catalog.search.ranker import Hit
     from mcp_hub.errors import (
         Busy,
         CallCancelled,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = {
+    "mcp_hub.catalog.search.ranker": ("Hit",),
     "mcp_hub.errors": (
         *("Busy", "CallCancelled", "ConfigError", "DeadlineExceeded", "EventsGone", "HubError", "HubMisuse"),
         *("ModelMismatch", "RpcError", "UnknownEntry", "UnknownStream", "UpstreamLost", "UpstreamUnavailable"),
@@ -59,7 +61,7 @@ _PLACES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "Attempt", "Busy", "CallCancelled", "CallEvent", "Cancelled", "Completed", "ConfigError", "Context",
-    "DeadlineExceeded", "Delta", "EventsGone", "Failed", "Hub", "HubError", "HubMisuse", "InputReceived",
+    "DeadlineExceeded", "Delta", "EventsGone", "Failed", "Hit", "Hub", "HubError", "HubMisuse", "InputReceived",
     "InputRequired", "Log", "ModelMismatch", "Progress", "Progressed", "Registry", "Reset", "Result", "RpcError",
     "ToolCall", "ToolResult", "ToolStream", "UnknownEntry", "UnknownStream", "UpstreamLost", "UpstreamUnavailable",
     "tool",

@@ -307,7 +307,7 @@ def _tool(name: str, description: str, properties: JsonObject, annotations: Json
 
 
 _QUERY: Final = {
-    "query": _tool_parameter("string", "One step: 'create GitHub issue'; empty lists server"),
+    "query": _tool_parameter("string", "Step in English: 'create GitHub issue'; empty lists server"),
     "server": _tool_parameter("string", "Only this server"),
     "limit": _tool_parameter("integer", "Hits"),
     "detail": _tool_parameter("string", "brief or full"),
@@ -349,7 +349,7 @@ def definitions(
         description, name = _with_names(ordered, counts, description_limit)
     else:
         description, name = f"{_search(counts)} {_THEN_RUN}", _NAME
-    takes = {"name": _tool_parameter("string", name), "arguments": _tool_parameter("object", "For that tool")}
+    takes = {"name": _tool_parameter("string", name), "arguments": _tool_parameter("object", "Its arguments")}
     # without annotations a tool may do anything, which is all that is known of this one (schema, ToolAnnotations)
     return _tool(FIND, description, _QUERY, _READS), READING_TOOL, _tool(RUN, _RUNS, takes, {})
 

@@ -20,8 +20,8 @@ CONFIG = {
 async def find(hub: Hub) -> None:
     """Lists all tools, and searches."""
     print("tools:", ", ".join(tool.name for tool in await hub.list_tools()))
-    best, *_ = await hub.search("what time is it in another city")
-    print("best hit:", best.name)
+    (best, hit), *_ = await hub.search("what time is it in another city")
+    print("best hit:", best.name, "(weak)" if hit.weak else "")
 
 
 async def call(hub: Hub) -> None:

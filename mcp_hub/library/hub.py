@@ -12,6 +12,7 @@ import anyio
 import msgspec
 from mcp_types import CallToolResult, Tool
 
+from mcp_hub.catalog.search.ranker import Hit
 from mcp_hub.client.in_process import Application
 from mcp_hub.config.load.load import Loaded, find_config, is_named, parse, read
 from mcp_hub.errors import ConfigError, ConfigFinding, HubMisuse
@@ -190,15 +191,17 @@ class Hub:
         return raws if raw else tool_models(raws)
 
     @overload
-    async def search(self, query: str, *, limit: int = 5, raw: Literal[False] = False) -> list[Tool]: ...
+    async def search(self, query: str, *, limit: int = 5, raw: Literal[False] = False) -> list[tuple[Tool, Hit]]: ...
 
     @overload
-    async def search(self, query: str, *, limit: int = 5, raw: Literal[True]) -> list[bytes]: ...
+    async def search(self, query: str, *, limit: int = 5, raw: Literal[True]) -> list[tuple[bytes, Hit]]: ...
 
-    async def search(self, query: str, *, limit: int = 5, raw: bool = False) -> list[Tool] | list[bytes]:
-        """Tools that fit a query in plain words, best first. `raw`: as JSON."""
+    async def search(
+        self, query: str, *, limit: int = 5, raw: bool = False
+    ) -> list[tuple[Tool, Hit]] | list[tuple[bytes, Hit]]:
+        """Tools that fit a query in plain words, best first, with score and weakness. `raw`: as JSON."""
         raws = await self._running().search(query, limit)
-        return raws if raw else tool_models(raws)
+        return raws if raw else [(tool, hit) for definition, hit in raws for tool in tool_models([definition])]
 
     @overload
     async def call_tool(

@@ -1,7 +1,7 @@
 """The hub behind the library."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -18,6 +18,7 @@ from mcp_hub.app.limits import own_folders
 from mcp_hub.app.readiness import all_settled, wait_until
 from mcp_hub.call import Call, Reader
 from mcp_hub.catalog.offers.definitions import in_era
+from mcp_hub.catalog.search.ranker import Hit
 from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.trust import check_state
@@ -74,13 +75,14 @@ class InnerHub:
 
     async def tools(self) -> list[bytes]:
         await wait_until(self._hub, lambda: all_settled(self._hub), self._wait)
-        return _definitions(self._hub.views.of(self._session()).entries(Kind.TOOL))
+        return [_definition(entry) for entry in self._hub.views.of(self._session()).entries(Kind.TOOL)]
 
-    async def search(self, query: str, limit: int) -> list[bytes]:
+    async def search(self, query: str, limit: int) -> list[tuple[bytes, Hit]]:
         await wait_until(self._hub, lambda: all_settled(self._hub), self._wait)
         results = await self._hub.catalog.search(self._caller.profile, query, limit)
         view = self._hub.views.of(self._session())
-        return _definitions(view.find(Kind.TOOL, hit.id) for hit in results)
+        entries = ((view.find(Kind.TOOL, hit.id), hit) for hit in results)
+        return [(_definition(entry), hit) for entry, hit in entries if entry is not None]
 
     # -- calls
 
@@ -189,8 +191,8 @@ class InnerHub:
             client.close("the hub has stopped")
 
 
-def _definitions(entries: Iterable[Entry | None]) -> list[bytes]:
-    return [bytes(in_era(Kind.TOOL, entry.raw, Era.MODERN)) for entry in entries if entry is not None]
+def _definition(entry: Entry) -> bytes:
+    return bytes(in_era(Kind.TOOL, entry.raw, Era.MODERN))
 
 
 class CallFollower(ABC):

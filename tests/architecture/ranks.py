@@ -43,7 +43,7 @@ PURE = {
     *("catalog.compact", "catalog.offers", "catalog.resources", "catalog.texts", "catalog.views"),
     *("catalog.flags", "catalog.pins", "catalog.routes", "catalog.tokens"),
     *("catalog.discovery.servers", "catalog.trust.scan"),
-    *(f"catalog.search.{name}" for name in ("ranker", "documents", "queries", "words")),
+    *(f"catalog.search.{name}" for name in ("ranker", "documents", "queries", "values", "words")),
     *("calls.machine", "calls.coalesce", "calls.results.truncate"),
     *("calls.results.json_paths", "calls.results.paging", "calls.results.json_records"),
     *("upstreams.supervision.lifecycle", "upstreams.executors.posts"),

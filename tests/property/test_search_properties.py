@@ -13,7 +13,7 @@ from tests.examples import examples
 
 common = [
     *("create", "list", "issue", "issues", "page", "file", "searchFiles", "get_user", "GitHub", "the", "天气", "é"),
-    "🍰",
+    *("🍰", "(/tmp", "#12", "ABC-1", "tick", "off", "Datei", "löschen", "文件", "SELECT a FROM b", "directory"),
 ]
 texts = st.lists(st.sampled_from(common) | st.text(max_size=5), max_size=6).map(" ".join) | st.text(max_size=20)
 json_values = st.recursive(

@@ -12,6 +12,7 @@ import msgspec
 from mcp_hub.catalog.compact import compact_tool
 from mcp_hub.catalog.discovery.servers import ServerAbout
 from mcp_hub.catalog.search.ranker import Hit
+from mcp_hub.catalog.search.words import has_latin
 from mcp_hub.catalog.texts import FIND, HOW_TO_READ, all_names, counted, escaped, one_line, parameter_notes, signature
 from mcp_hub.catalog.tokens import estimate
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
@@ -24,6 +25,7 @@ _NOTED: Final = 2  # hits whose parameters are explained: the tool that is calle
 _NOTES: Final = 220  # characters of notes on one hit's parameters
 _MOST_ALSO: Final = 4  # near-duplicates that are named with a hit
 WEAK: Final = " [weak match]"
+_IN_ENGLISH: Final = " Search again in English."
 _READS: Final = "*"
 """The mark of a tool that `read_tool` runs."""
 _OF_A_TOOL: Final = ("name", "description", "inputSchema")
@@ -44,15 +46,18 @@ def answer(
     limit: int = 8,
     budget_tokens: int = 2000,
     reads: Collection[str] = (),
+    query: str = "",
 ) -> str:
     """One line per hit, the first two with parameter notes; in full, definitions.
 
     `raws`: definitions by hit. `reads`: read-only hits. `servers`: tool counts. Above `budget_tokens` definitions
-    become lines, lines a count. No weak answer begins with a destructive tool.
+    become lines, lines a count. No weak answer begins with a destructive tool; one to a `query` without Latin words
+    asks for English.
     """
     hits = [hit for hit in results if hit.id in raws][: max(limit, 1)]
     if not hits or results[0].weak:
-        return _weak(hits, raws, servers, detail, budget_tokens, reads)
+        advice = _IN_ENGLISH if query and not has_latin(query) else ""
+        return _weak(hits, raws, servers, detail, budget_tokens, reads, advice)
     return "\n".join(_lines(hits, raws, detail, budget_tokens, _NOTED, reads)[0])
 
 
@@ -99,12 +104,13 @@ def _weak(
     detail: Detail,
     budget_tokens: int,
     reads: Collection[str],
+    advice: str,
 ) -> str:
     if not servers:
         return "No tool fits: no tools are available."
     if not hits:
-        return f"No tool fits. Servers: {counted(servers, _ONLY_SERVERS_BYTES)}."
-    head = f"No close match. Servers: {counted(servers, _SERVERS_BYTES)}."
+        return f"No tool fits. Servers: {counted(servers, _ONLY_SERVERS_BYTES)}.{advice}"
+    head = f"No close match. Servers: {counted(servers, _SERVERS_BYTES)}.{advice}"
     harmful = [hit for hit in hits if _destroys(raws[hit.id])]
     if len(harmful) == len(hits):
         names = ", ".join(one_line(hit.id) for hit in hits)

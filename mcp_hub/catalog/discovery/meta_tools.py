@@ -319,7 +319,15 @@ async def _answer(request: _Find, finder: ToolFinder) -> str:
         results = await finder.search(query, limit or _HITS, server)
         up = {name: count for name, count in servers.items() if name not in down}
         text = partial(
-            answer, results, raws, up, detail=detail, limit=limit or _HITS, budget_tokens=budget, reads=reads
+            answer,
+            results,
+            raws,
+            up,
+            detail=detail,
+            limit=limit or _HITS,
+            budget_tokens=budget,
+            reads=reads,
+            query=query,
         )
     elif server is not None:
         text = partial(listing, raws, detail=detail, limit=limit, budget_tokens=budget, reads=reads)

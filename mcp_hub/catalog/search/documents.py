@@ -1,9 +1,9 @@
 """A tool as search sees it: its words and their weights. All indexes share a document."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
@@ -19,7 +19,7 @@ _MAX_TEXT, _MAX_NOTE, _MAX_CHOICE = 8_192, 1_024, 64
 _MAX_PROPERTIES, _MAX_CHOICES, _MAX_DEPTH = 256, 20, 3
 _T = TypeVar("_T")
 # two spellings are near when they share their first letters and this much of their trigrams (Dice)
-_NEAR, _INITIALS, _MIN_SPELLED = 0.6, 2, 5
+_NEAR, _INITIALS, _MIN_SPELLED, _MIN_TWO_EDITS = 0.6, 2, 4, 8
 _MAX_SPELLINGS = 4_000  # with more words of the same first letters, nothing is guessed
 
 
@@ -211,16 +211,52 @@ class Postings:
     def highest_rarity(self) -> float:
         return math.log(1 + (len(self.documents) + 0.5) / 0.5)
 
-    def near(self, word: str, limit: int = 2) -> list[tuple[str, float]]:
-        """Words spelled most like an unknown one, with likeness under 1."""
-        spellings = self._spellings.get(word[:_INITIALS], {})
-        if not _is_spelled(word) or len(spellings) > _MAX_SPELLINGS:
+    def near(self, word: str, limit: int = 2, *, is_mistyped: bool = True) -> list[tuple[str, float]]:
+        """Words spelled most like an unknown one, with likeness under 1; `is_mistyped`: also by few edits."""
+        if len(word) <= _MIN_SPELLED or not _is_spelled(word):
             return []
-        trigrams = _trigrams(word)
-        candidates = (candidate for candidate in spellings if abs(len(candidate) - len(word)) <= len(word) // 2)
-        likeness = ((_dice(trigrams, _trigrams(candidate)), candidate) for candidate in candidates)
-        near = sorted((-like, candidate) for like, candidate in likeness if like >= _NEAR)
+        spellings = self._spellings.get(word[:_INITIALS], {})
+        likeness = {} if len(spellings) > _MAX_SPELLINGS else _like_trigrams(word, spellings)
+        if is_mistyped:
+            rows = (row for initials, row in self._spellings.items() if word[0] in initials)
+            likeness |= _mistyped(word, islice(chain.from_iterable(rows), _MAX_SPELLINGS))
+        near = sorted((-like, candidate) for candidate, like in likeness.items())
         return [(candidate, -like) for like, candidate in near[:limit]]
+
+
+def _like_trigrams(word: str, spellings: Iterable[str]) -> dict[str, float]:
+    trigrams = _trigrams(word)
+    slack = len(word) // 2
+    candidates = (candidate for candidate in spellings if abs(len(candidate) - len(word)) <= slack)
+    likeness = ((candidate, _dice(trigrams, _trigrams(candidate))) for candidate in candidates)
+    return {candidate: like for candidate, like in likeness if like >= _NEAR}
+
+
+def _mistyped(word: str, spellings: Iterable[str]) -> dict[str, float]:
+    limit = 1 if len(word) < _MIN_TWO_EDITS else 2
+    letters = frozenset(word)
+    likeness: dict[str, float] = {}
+    for candidate in spellings:
+        if abs(len(candidate) - len(word)) <= limit and len(letters ^ frozenset(candidate)) <= 2 * limit:
+            edits = _edits(word, candidate)
+            if edits <= limit:
+                likeness[candidate] = 1 - edits / len(word)
+    return likeness
+
+
+def _edits(first: str, second: str) -> int:
+    """Optimal string alignment."""
+    before: list[int] = []
+    row = list(range(len(second) + 1))
+    for number, letter in enumerate(first, 1):
+        above, row = row, [number]
+        for column, opposite in enumerate(second, 1):
+            cost = min(above[column] + 1, row[column - 1] + 1, above[column - 1] + (letter != opposite))
+            if number > 1 and column > 1 and letter == second[column - 2] and first[number - 2] == opposite:
+                cost = min(cost, before[column - 2] + 1)
+            row.append(cost)
+        before = above
+    return row[-1]
 
 
 def _discard(table: dict[str, dict[_T, None]] | dict[str, dict[_T, float]], entry: str, item: _T) -> None:

@@ -26,6 +26,10 @@ def load() -> tuple[dict[str, int], list[str], bytes]:
     return {name: number for number, name in enumerate(names)}, names, slots
 
 
+def is_word(word: str) -> bool:
+    return word in load()[0]
+
+
 def like(word: str) -> Iterator[tuple[str, float]]:
     """The words most like one, with likeness over 0 and under 1."""
     numbers, names, slots = load()

@@ -97,9 +97,9 @@ def score(query: SearchQuery, postings: Postings, number: int) -> _Score:
 
 def likeness(query: SearchQuery, postings: Postings, number: int) -> float:
     """The share (0 to 1) of a document's name that like words cover."""
-    if not query.like:
-        return 0.0
     name = postings.documents[number].name
+    if query.like.keys().isdisjoint(name):
+        return 0.0
     covered = sum(postings.rarity(word) * query.like[word] for word in name if word in query.like)
     return covered / sum(map(postings.rarity, name)) if covered else 0.0
 
@@ -108,17 +108,19 @@ def _names(
     query: SearchQuery, postings: Postings, document: ToolDocument, words: Mapping[int, float]
 ) -> dict[int, float]:
     covered: dict[int, float] = {}
+    if query.words.keys().isdisjoint(document.name):
+        return covered
     for word in document.name:
         for step, _ in query.words.get(word, ()):
             covered[step] = covered.get(step, 0.0) + postings.rarity(word)
-    if not covered:
-        return covered
     share = _NAME / sum(map(postings.rarity, document.name))
     return {step: words[step] * share * rarity for step, rarity in covered.items()}
 
 
 def _pairs(query: SearchQuery, document: ToolDocument) -> dict[int, float]:
     points: dict[int, float] = {}
+    if query.pairs.keys().isdisjoint(document.pairs):
+        return points
     for pair in document.pairs:
         for step, worth in query.pairs.get(pair, ()):
             points[step] = points.get(step, 0.0) + _PAIR * worth

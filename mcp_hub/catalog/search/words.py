@@ -32,11 +32,13 @@ _ASCII = late(rf"{_CASED}|[0-9]{{1,40}}")
 # Indic vowel signs are no letters to `re`, but belong to the word
 _ANY = rf"[{_DENSE}]+|\d{{1,40}}|(?:[^\W\d_{_DENSE}]|[\u0900-\u0dff]){{1,40}}"
 _IS_DENSE = f"[{_DENSE}]"
+_DENSE_RUN = f"[{_DENSE}]+(?: [{_DENSE}]+)*"
 _RUN = late(r"[A-Za-z]+")
 _CASED_PIECE = late(_CASED)
 # accents of Latin, Greek and Cyrillic, vowel points of Arabic
 _MARKS = late("[\u0300-\u036f\u064b-\u0652]")
 _CLAUSE = late(r"[.!?;:](?=\s|$)|\n|,\s|\b(?:and|then)\b|[()。！？；，、]", re.IGNORECASE)
+_LATIN = late(r"[A-Za-z]{2}")
 _VOWEL = late("[aeiouy]")
 
 
@@ -45,7 +47,7 @@ def words(text: str, limit: int) -> list[str]:
     if text.isascii():
         return [_stem(word) for word in _ASCII.findall(text)[:limit]]
     collected: list[str] = []
-    for run in re.findall(_ANY, _folded(text)):
+    for run in re.findall(_ANY, folded(text)):
         collected += _pieces(run)
         if len(collected) >= limit:
             break
@@ -78,11 +80,21 @@ def clauses(text: str) -> list[str]:
 
 def key(name: str) -> str:
     """A name without case and separators."""
-    folded = _folded(name.strip()[: MAX_NAME + 1]).lower()
-    return "".join(filter(str.isalnum, folded)) or folded.strip()
+    plain = folded(name.strip()[: MAX_NAME + 1]).lower()
+    return "".join(filter(str.isalnum, plain)) or plain.strip()
 
 
-def _folded(text: str) -> str:
+def dense_runs(text: str) -> list[str]:
+    """Runs of scripts without spaces; Korean ones with theirs."""
+    return [] if text.isascii() else re.findall(_DENSE_RUN, text)
+
+
+def has_latin(text: str) -> bool:
+    return bool(_LATIN.search(folded(text)))
+
+
+def folded(text: str) -> str:
+    """Without accents, in usual widths."""
     if text.isascii():
         return text
     decomposed = unicodedata.normalize("NFKD", text)[: 4 * len(text)]

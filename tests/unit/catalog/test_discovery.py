@@ -144,6 +144,19 @@ def test_a_weak_answer_says_so_and_who_is_there() -> None:
     )
 
 
+@pytest.mark.parametrize("query", ["дай совет", "星占い", "별자리 운세", "δώσε μου 12"])
+def test_a_weak_answer_to_a_query_without_latin_words_asks_for_english(query: str) -> None:
+    assert answer(found(), RAWS, SERVERS, query=query).endswith("git (3). Search again in English.")
+    weak = answer(found("git_log", is_weak=True), RAWS, SERVERS, query=query)
+    assert weak.startswith("No close match. Servers: web (12), git (3). Search again in English. Weak matches:\n")
+    assert "English" not in answer(found("git_log"), RAWS, SERVERS, query=query)
+
+
+@pytest.mark.parametrize("query", ["git の履歴", "horoscope", "für Ünal", "12"[:0]])
+def test_a_weak_answer_to_latin_words_does_not(query: str) -> None:
+    assert "English" not in answer(found(), RAWS, SERVERS, query=query)
+
+
 def test_weak_hits_among_others_are_marked_and_keep_their_place() -> None:
     hits = [hit("git_commit"), Hit("git_log", 0.5, (), {}, weak=True), hit("git_diff")]
     for detail in ("brief", "full"):

@@ -136,12 +136,12 @@ def test_what_is_not_in_the_index_does_not_show_in_scores_or_guesses() -> None:
 
 
 def test_aliases_are_followed_when_asked_for() -> None:
-    assert found(HUB, "folder") == []
-    assert found(index(*TOOLS, folder=("directory",)), "folder")[0] == "files_listDirectory"
+    assert found(HUB, "cabinet") == []
+    assert found(index(*TOOLS, cabinet=("directory",)), "cabinet")[0] == "files_listDirectory"
     assert found(index(*TOOLS, **{"merge request": ("pull",)}), "open merge request")[0].endswith("pull_request")
     assert found(index(*TOOLS, **{"merge request": ("pull",)}), "merge branch") == found(HUB, "merge branch")
     assert found(index(*TOOLS, **{"how": ("history",)}), "how")[0] == "git_git_log"
-    assert found(index(*TOOLS, **{"": ("file",), "?": ("!",), "x": ()}), "folder") == []
+    assert found(index(*TOOLS, **{"": ("file",), "?": ("!",), "x": ()}), "cabinet") == []
 
 
 def test_a_description_stuffed_with_words_gains_little() -> None:

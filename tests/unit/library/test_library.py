@@ -69,9 +69,14 @@ async def test_tools_results_and_hits_are_models_or_their_json(hub: Hub) -> None
     assert [tool.name for tool in tools] == ["jobs_run_job", "jobs_count_words", "jobs_wait"]
     assert [raw["name"] for raw in raws] == [tool.name for tool in tools]
     assert tools[1].input_schema == raws[1]["inputSchema"]
-    assert [tool.name for tool in await hub.search("count the words of a text")][:1] == ["jobs_count_words"]
-    (raw,) = await hub.search("count the words of a text", limit=1, raw=True)
-    assert json.loads(raw)["name"] == "jobs_count_words"
+    (tool, hit), *others = await hub.search("count the words of a text")
+    assert tool.name == hit.id == "jobs_count_words" and not hit.weak
+    assert all(hit.score > other.score > 0 for _, other in others)
+    ((raw, same),) = await hub.search("count the words of a text", limit=1, raw=True)
+    assert json.loads(raw)["name"] == "jobs_count_words" and same == hit
+    assert [hit.weak for _, hit in await hub.search("how many words of love did the poet of the sea and wind write")][
+        :1
+    ] == [True]
     result = await hub.call_tool("jobs_count_words", {"text": "one two"})
     assert result.structured_content == {"words": 2, "lines": 1, "characters": 7} and not result.is_error
     raw = await hub.call_tool("jobs_count_words", {"text": "one two"}, raw=True)

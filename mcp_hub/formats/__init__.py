@@ -10,5 +10,6 @@
 * `schemas`: JSON Schema for a provider
 * `arguments`: of calls
 * `connectors`: servers that a provider connects to
+* `results`: their content, and what providers take
 * `records`: shared types
 """

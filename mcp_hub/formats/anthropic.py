@@ -11,22 +11,18 @@ from mcp_hub.formats.provider import (
     NOTHING_FOUND,
     Answered,
     CallResults,
-    MediaPart,
     OutputReader,
     Provider,
-    block_of,
     decoded,
     definition_of,
     extra_members,
     labels,
     model_call,
     part_in,
-    parts_of,
-    read_result,
     text_member,
-    unsupported,
 )
 from mcp_hub.formats.records import ModelCall
+from mcp_hub.formats.results import PICTURES, TAKEN, MediaPart, block_of, parts_of, read_result
 from mcp_hub.formats.schemas import dialects
 from mcp_hub.formats.schemas.dialects import STRICT_OPTIONAL, STRICT_TOOLS, STRICT_UNIONS
 from mcp_hub.formats.schemas.nodes import Node
@@ -81,30 +77,33 @@ def _write_call(call: ModelCall, arguments: JsonObject, extra: JsonObject) -> Js
 
 # -- results
 
-_IMAGES: Final = frozenset(("image/jpeg", "image/png", "image/gif", "image/webp"))
-
 
 def _write_results(answered: Answered) -> list[JsonObject]:
-    blocks = []
+    blocks: list[JsonObject] = []
+    media: list[JsonObject] = []
     for call, result in answered:
+        parts = parts_of(result, TAKEN["anthropic"])
         block: JsonObject = {"type": "tool_result", "tool_use_id": call.id}
-        content = [_block(part) for part in parts_of(result)]
-        block |= {"content": content} if content else {}
-        block |= {"is_error": True} if result.get("isError") else {}
+        if result.get("isError"):  # takes texts only: media come behind all results
+            apart = [part for part in parts if isinstance(part, MediaPart)]
+            parts = [part if isinstance(part, str) else f"[{part.name}: {part.media_type}, below]" for part in parts]
+            if apart:
+                media.append(_block(f"From the result of the call {call.id} of {call.name}:"))
+                media += map(_block, apart)
+            block["is_error"] = True
+        block |= {"content": [_block(part) for part in parts]} if parts else {}
         block |= {key: call.extra[key] for key in ("toolset_name",) if call.extra.get(key) is not None}
         blocks.append(block)
-    return [{"role": "user", "content": blocks}] if blocks else []
+    return [{"role": "user", "content": [*blocks, *media]}] if blocks else []
 
 
 def _block(part: str | MediaPart) -> JsonObject:
     if isinstance(part, str):
         return {"type": "text", "text": part}
     source = {"type": "base64", "media_type": part.media_type, "data": part.data}
-    if part.media_type in _IMAGES:
+    if part.media_type in PICTURES:
         return {"type": "image", "source": source}
-    if part.media_type == "application/pdf":
-        return {"type": "document", "source": source, "title": part.name}
-    return {"type": "text", "text": unsupported(part)}
+    return {"type": "document", "source": source, "title": part.name}
 
 
 def _read_results(messages: Sequence[JsonObject]) -> CallResults:

@@ -12,10 +12,8 @@ from mcp_hub.formats.provider import (
     NO_ID,
     Answered,
     CallResults,
-    MediaPart,
     OutputReader,
     Provider,
-    block_of,
     definition_of,
     extra_members,
     id_members,
@@ -23,12 +21,10 @@ from mcp_hub.formats.provider import (
     model_call,
     part_in,
     parts_in,
-    parts_of,
-    read_result,
     text_member,
-    text_of,
 )
 from mcp_hub.formats.records import McpResult, ModelCall
+from mcp_hub.formats.results import TAKEN, MediaPart, block_of, parts_of, read_result, text_of
 from mcp_hub.formats.schemas import dialects
 from mcp_hub.formats.schemas.nodes import MAX_DEPTH, Node
 from mcp_hub.types import JsonObject
@@ -80,9 +76,9 @@ def _write_results(answered: Answered) -> list[JsonObject]:
 
 
 def _response(call: ModelCall, result: McpResult) -> JsonObject:
-    parts = parts_of(result)
+    parts = parts_of(result, TAKEN["gemini"])
     media = [part for part in parts if isinstance(part, MediaPart)]
-    text = text_of([part for part in parts if isinstance(part, str)])
+    text = text_of(parts)
     structured = result.get("structuredContent")
     if result.get("isError"):
         response: JsonObject = {"error": text}

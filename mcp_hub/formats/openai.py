@@ -10,11 +10,8 @@ from mcp_hub.formats.events import FinishReason, TextDelta, ThinkingDelta
 from mcp_hub.formats.provider import (
     Answered,
     CallResults,
-    MediaPart,
     OutputReader,
     Provider,
-    block_of,
-    data_url,
     decoded,
     definition_of,
     encoded,
@@ -23,13 +20,10 @@ from mcp_hub.formats.provider import (
     model_call,
     part_in,
     parts_in,
-    parts_of,
-    read_result,
     text_member,
-    text_of,
-    unsupported,
 )
 from mcp_hub.formats.records import McpResult, ModelCall
+from mcp_hub.formats.results import TAKEN, MediaPart, block_of, data_url, file_name, parts_of, read_result, text_of
 from mcp_hub.formats.schemas import dialects
 from mcp_hub.formats.schemas.nodes import Node
 from mcp_hub.types import JsonObject
@@ -115,38 +109,47 @@ def _write_call(call: ModelCall, arguments: JsonObject, extra: JsonObject) -> Js
 
 # -- results
 
-_AUDIO: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+_FAILED: Final = "Error:"
+_MADE: Final = "Success:"
+"""Marks before a text: the APIs have no member for errors. A result whose own words look like a mark gets the other."""
 
 
 def _write_chat_results(answered: Answered) -> list[JsonObject]:
     messages: list[JsonObject] = []
     attachments: list[JsonObject] = []
     for call, result in answered:
-        parts = parts_of(result)
-        media = [part for part in parts if isinstance(part, MediaPart) and _chat_media(part) is not None]
-        texts = [part if isinstance(part, str) else unsupported(part) for part in parts if part not in media]
+        parts = parts_of(result, TAKEN["openai"])
+        media = [part for part in parts if isinstance(part, MediaPart)]
+        texts = [part for part in parts if isinstance(part, str)]
         texts += [f"[{part.name}: {part.media_type}, in the next message]" for part in media]
         content = _with_mark(result, "\n".join(texts))
         messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
         if media:
             attachments.append({"type": "text", "text": f"From the result of the call {call.id} of {call.name}:"})
-            attachments += (block for part in media if (block := _chat_media(part)) is not None)
+            attachments += map(_chat_media, media)
     return [*messages, {"role": "user", "content": attachments}] if attachments else messages
 
 
-def _chat_media(part: MediaPart) -> JsonObject | None:
-    if part.kind == "image":
-        return {"type": "image_url", "image_url": {"url": data_url(part)}}
-    if part.media_type in _AUDIO:
-        return {"type": "input_audio", "input_audio": {"data": part.data, "format": _AUDIO[part.media_type]}}
-    if part.media_type == "application/pdf":
-        return {"type": "file", "file": {"filename": part.name, "file_data": data_url(part)}}
-    return None
+def _chat_media(part: MediaPart) -> JsonObject:
+    match part.kind:
+        case "image":
+            return {"type": "image_url", "image_url": {"url": data_url(part)}}
+        case "audio":
+            form = "wav" if part.media_type == "audio/wav" else "mp3"
+            return {"type": "input_audio", "input_audio": {"data": part.data, "format": form}}
+        case _:
+            return {"type": "file", "file": {"filename": file_name(part), "file_data": data_url(part)}}
+
+
+def _mark(result: McpResult, text: str) -> str | None:
+    if result.get("isError"):
+        return _FAILED
+    return _MADE if text.lstrip().lower().startswith((_FAILED.lower(), _MADE.lower())) else None
 
 
 def _with_mark(result: McpResult, text: str) -> str:
-    """OpenAI has no member for errors."""
-    return f"Error: {text}" if result.get("isError") and not text.lower().startswith("error") else text
+    mark = _mark(result, text)
+    return text if mark is None else f"{mark} {text}"
 
 
 def _write_results(answered: Answered) -> list[JsonObject]:
@@ -154,13 +157,12 @@ def _write_results(answered: Answered) -> list[JsonObject]:
 
 
 def _item(call: ModelCall, result: McpResult) -> JsonObject:
-    parts = parts_of(result)
+    parts = parts_of(result, TAKEN["openai-responses"])
     structured = result.get("structuredContent")
     output: str | list[JsonObject]
     if any(isinstance(part, MediaPart) for part in parts):
-        output = [_content(part) for part in parts]
-        if result.get("isError"):
-            output.insert(0, {"type": "input_text", "text": "Error:"})
+        mark = _mark(result, text_of(parts[:1]))
+        output = [_content(part) for part in ([] if mark is None else [mark]) + parts]
     elif structured is not None and not result.get("isError"):
         output = msgspec.json.encode(structured).decode()  # the value that `output_schema` describes
     else:
@@ -174,9 +176,7 @@ def _content(part: str | MediaPart) -> JsonObject:
         return {"type": "input_text", "text": part}
     if part.kind == "image":
         return {"type": "input_image", "image_url": data_url(part), "detail": "auto"}
-    if part.kind == "file":
-        return {"type": "input_file", "filename": part.name, "file_data": data_url(part)}
-    return {"type": "input_text", "text": unsupported(part)}
+    return {"type": "input_file", "filename": file_name(part), "file_data": data_url(part)}
 
 
 def _read_chat_results(messages: Sequence[JsonObject]) -> CallResults:
@@ -186,13 +186,14 @@ def _read_chat_results(messages: Sequence[JsonObject]) -> CallResults:
 
 
 def _read_result(output: str | list[JsonObject]) -> McpResult:
-    parts = [{"type": "text", "text": output}] if isinstance(output, str) else output
+    parts = ([{"type": "text", "text": output}] if output else []) if isinstance(output, str) else output
     content = [_read_content(part) for part in parts]
     text = str(content[0].get("text", "")) if content else ""
-    if not text.startswith("Error:"):
+    mark = next((mark for mark in (_FAILED, _MADE) if text.startswith(mark)), None)
+    if mark is None:
         return read_result(content, False)
-    text = text.removeprefix("Error:").lstrip()
-    return read_result([{"type": "text", "text": text}, *content[1:]] if text else content[1:], True)
+    text = text.removeprefix(mark).removeprefix(" ")
+    return read_result([{"type": "text", "text": text}, *content[1:]] if text else content[1:], mark == _FAILED)
 
 
 def _read_content(part: JsonObject) -> JsonObject:

@@ -1,8 +1,8 @@
-"""The form of a format, and what several share: readers of streams, parts of results, members of calls."""
+"""The form of a format, and what several share: readers of streams, members of calls."""
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -258,92 +258,3 @@ def definition_of(tool: JsonObject, schema: Node | None, output: Node | None = N
     description = {"description": tool["description"]} if "description" in tool else {}
     returned = {} if output is None else {"outputSchema": output}
     return {"name": tool["name"], **description, "inputSchema": schema or {"type": "object"}, **returned}
-
-
-def read_result(content: list[JsonObject], is_error: object) -> McpResult:
-    return {"content": content, **({"isError": True} if is_error else {})}
-
-
-# -- content of results
-
-
-class MediaPart(NamedTuple):
-    """Base64 data; `name` is the file's, or derived from the type."""
-
-    kind: Literal["image", "audio", "file"]
-    media_type: str
-    data: str
-    name: str
-
-
-ResultPart: TypeAlias = str | MediaPart
-
-
-def parts_of(result: McpResult) -> list[ResultPart]:
-    """The content of a result in order; a structured result that the text lacks is last."""
-    content = result.get("content")
-    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-    parts = [part for block in blocks if (part := _part(block)) is not None]
-    structured = result.get("structuredContent")
-    if structured is not None and not any(_says(part, structured) for part in parts):
-        parts.append(msgspec.json.encode(structured).decode())
-    return parts
-
-
-def _says(part: ResultPart, structured: object) -> bool:
-    if not isinstance(part, str) or not part.lstrip().startswith(("{", "[")):
-        return False
-    try:
-        return bool(msgspec.json.decode(part) == structured)
-    except msgspec.DecodeError:
-        return False
-
-
-def _part(block: JsonObject) -> ResultPart | None:
-    match block.get("type"):
-        case "text":
-            return str(block["text"]) if block.get("text") else None
-        case "image" | "audio" as kind:
-            media_type = str(block.get("mimeType", f"{kind}/unknown"))
-            return MediaPart("image" if kind == "image" else "audio", media_type, str(block.get("data", "")), kind)
-        case "resource":
-            return _resource(block.get("resource") or {})
-        case "resource_link":
-            label = block.get("description") or block.get("title")
-            return f"{block.get('name', 'resource')}: {block.get('uri')}" + (f" ({label})" if label else "")
-        case _:
-            return msgspec.json.encode(block).decode()
-
-
-def _resource(resource: JsonObject) -> ResultPart:
-    uri = str(resource.get("uri", ""))
-    if "text" in resource:
-        return f"{uri}\n{resource['text']}" if uri else str(resource["text"])
-    media_type = str(resource.get("mimeType", "application/octet-stream"))
-    kind = media_type.partition("/")[0]
-    name = uri.rstrip("/").rpartition("/")[2] or "file"
-    data = str(resource.get("blob", ""))
-    return MediaPart("image" if kind == "image" else "audio" if kind == "audio" else "file", media_type, data, name)
-
-
-def unsupported(part: MediaPart) -> str:
-    """Text in place of a part."""
-    size = len(part.data) * 3 // 4
-    return f"[{part.name}: {part.media_type}, about {size} bytes, which this format cannot carry]"
-
-
-def text_of(parts: list[ResultPart]) -> str:
-    return "\n".join(part if isinstance(part, str) else unsupported(part) for part in parts)
-
-
-def block_of(media_type: str, data: str, uri: str | None = None) -> JsonObject:
-    """An MCP block for base64 data."""
-    kind = media_type.partition("/")[0]
-    if kind in ("image", "audio"):
-        return {"type": kind, "mimeType": media_type, "data": data}
-    resource: JsonObject = {"uri": f"file:///{uri or 'file'}", "mimeType": media_type, "blob": data}
-    return {"type": "resource", "resource": resource}
-
-
-def data_url(part: MediaPart) -> str:
-    return f"data:{part.media_type};base64,{part.data}"

@@ -116,7 +116,7 @@ def expected(provider: Provider, image: str) -> list[Any]:
                 {"type": "tool_result", "tool_use_id": f"call_0_{at}", **members} for at, members in enumerate(found)
             ]
         case OpenAiChat():
-            texts = ["42.0", "[image: image/png, in the next message]", REFUSAL]
+            texts = ["42.0", "[image: image/png, in the next message]", f"Error: {REFUSAL}"]
             url = {"url": f"data:image/png;base64,{image}"}
             said = {"type": "text", "text": "From the result of the call call_0_1 of charts_draw_bars:"}
             return [
@@ -125,7 +125,7 @@ def expected(provider: Provider, image: str) -> list[Any]:
             ]
         case OpenAiResponses():
             picture = {"type": "input_image", "image_url": f"data:image/png;base64,{image}", "detail": "auto"}
-            outputs = ["42.0", [picture], REFUSAL]
+            outputs = ["42.0", [picture], f"Error: {REFUSAL}"]
             return [
                 {"type": "function_call_output", "call_id": f"call_0_{at}", "output": output}
                 for at, output in enumerate(outputs)

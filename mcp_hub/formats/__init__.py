@@ -4,8 +4,8 @@
 * `calls`: calls and results, to and from MCP
 * `providers`: the table of formats
 * `provider`: the form of an entry
-* `anthropic`, `gemini`, `openai`: what only one provider has
-* `events`: streamed output of models
+* `anthropic`, `gemini`, `openai` (chats), `responses`: what only one API has
+* `events`, `reader`: streamed output of models
 * `prompted`: models whose calls are text
 * `schemas`: JSON Schema for a provider
 * `arguments`: of calls

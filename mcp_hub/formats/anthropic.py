@@ -11,7 +11,6 @@ from mcp_hub.formats.provider import (
     NOTHING_FOUND,
     Answered,
     CallResults,
-    OutputReader,
     Provider,
     decoded,
     definition_of,
@@ -19,8 +18,10 @@ from mcp_hub.formats.provider import (
     labels,
     model_call,
     part_in,
+    sent_id,
     text_member,
 )
+from mcp_hub.formats.reader import OutputReader
 from mcp_hub.formats.records import ModelCall
 from mcp_hub.formats.results import PICTURES, TAKEN, MediaPart, block_of, parts_of, read_result
 from mcp_hub.formats.schemas import dialects
@@ -72,7 +73,7 @@ def _read_call(item: JsonObject, at: int) -> ModelCall:
 
 
 def _write_call(call: ModelCall, arguments: JsonObject, extra: JsonObject) -> JsonObject:
-    return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments, **extra}
+    return {"type": "tool_use", "id": sent_id(call), "name": call.name, "input": arguments, **extra}
 
 
 # -- results
@@ -83,7 +84,7 @@ def _write_results(answered: Answered) -> list[JsonObject]:
     media: list[JsonObject] = []
     for call, result in answered:
         parts = parts_of(result, TAKEN["anthropic"])
-        block: JsonObject = {"type": "tool_result", "tool_use_id": call.id}
+        block: JsonObject = {"type": "tool_result", "tool_use_id": sent_id(call)}
         if result.get("isError"):  # takes texts only: media come behind all results
             apart = [part for part in parts if isinstance(part, MediaPart)]
             parts = [part if isinstance(part, str) else f"[{part.name}: {part.media_type}, below]" for part in parts]
@@ -157,14 +158,13 @@ class _Reader(OutputReader):
             case "content_block_delta":
                 self._extend(at, part_in(chunk, "delta"))
             case "content_block_stop":
-                self._end_call(at)
+                self._stop_call(at)
             case "message_delta":
                 self._reason = _REASONS.get(part_in(chunk, "delta").get("stop_reason") or "end_turn", "stop")
             case "message_stop":
                 self._end(self._reason)
             case "error":
                 self._fail(part_in(chunk, "error").get("message"))
-                self._end("interrupted")
 
     def _begin_block(self, at: int, block: JsonObject) -> None:
         match block.get("type"):
@@ -175,8 +175,7 @@ class _Reader(OutputReader):
             case "tool_use":
                 extra = {key: value for key, value in block.items() if key not in ("type", "id", "name", "input")}
                 self._begin_call(at, block.get("id"), block.get("name"), extra)
-                if block.get("input"):
-                    self._add_arguments(at, msgspec.json.encode(block["input"]).decode())
+                self._repeat_arguments(at, block.get("input"))
 
     def _extend(self, at: int, delta: JsonObject) -> None:
         match delta.get("type"):
@@ -199,6 +198,8 @@ ANTHROPIC: Final = Provider(
     for_programs=_for_programs,
     inside=("content",),
     is_call=lambda item: item.get("type") == "tool_use",
+    was_cut=lambda message: _REASONS.get(message.get("stop_reason") or "") == "length",
+    is_bare=lambda item: True,  # "input" may be a part of it
     read_call=_read_call,
     write_call=_write_call,
     write_results=_write_results,

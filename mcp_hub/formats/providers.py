@@ -9,19 +9,19 @@ from mcp_hub.errors import Rejected
 from mcp_hub.formats.anthropic import ANTHROPIC
 from mcp_hub.formats.arguments import checked
 from mcp_hub.formats.gemini import GEMINI
-from mcp_hub.formats.openai import OPENAI, RESPONSES
+from mcp_hub.formats.openai import OPENAI
 from mcp_hub.formats.provider import (
-    NO_ID,
     Answered,
     CallResults,
-    OutputReader,
     Provider,
     extra_members,
     id_members,
     model_call,
     text_member,
 )
-from mcp_hub.formats.records import ModelCall
+from mcp_hub.formats.reader import OutputReader
+from mcp_hub.formats.records import NO_ID, ModelCall
+from mcp_hub.formats.responses import RESPONSES
 from mcp_hub.formats.schemas.dialects import Dialect
 from mcp_hub.types import JsonObject
 

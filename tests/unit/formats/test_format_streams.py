@@ -21,8 +21,8 @@ from mcp_hub.formats.events import (
     ToolCallStart,
     as_json,
 )
-from mcp_hub.formats.provider import OutputReader
 from mcp_hub.formats.providers import PROVIDERS, Format, output_reader
+from mcp_hub.formats.reader import OutputReader
 from mcp_hub.protocol.sse import Event, EventParser
 from tests.unit.formats import sdk_types
 from tests.unit.formats.prompted_texts import merged, whole

@@ -4,7 +4,7 @@
 * `calls`: calls and results, to and from MCP
 * `providers`: the table of formats
 * `provider`: the form of an entry
-* `anthropic`, `gemini`, `openai` (chats), `responses`: what only one API has
+* `anthropic`, `gemini`, `interactions` (Gemini), `openai` (chats), `responses` (OpenAI): what only one API has
 * `events`, `reader`: streamed output of models
 * `prompted`: models whose calls are text
 * `schemas`: JSON Schema for a provider

@@ -9,6 +9,7 @@ from mcp_hub.errors import Rejected
 from mcp_hub.formats.anthropic import ANTHROPIC
 from mcp_hub.formats.arguments import checked
 from mcp_hub.formats.gemini import GEMINI
+from mcp_hub.formats.interactions import INTERACTIONS
 from mcp_hub.formats.openai import OPENAI
 from mcp_hub.formats.provider import (
     Answered,
@@ -34,6 +35,7 @@ class Format(StrEnum):
     OPENAI = "openai"
     OPENAI_RESPONSES = "openai-responses"
     GEMINI = "gemini"
+    GEMINI_INTERACTIONS = "gemini-interactions"
 
 
 def _read_call(item: JsonObject, at: int) -> ModelCall:
@@ -75,6 +77,7 @@ FORMATS: Final[Mapping[Format, Provider]] = {
     Format.OPENAI: OPENAI,
     Format.OPENAI_RESPONSES: RESPONSES,
     Format.GEMINI: GEMINI,
+    Format.GEMINI_INTERACTIONS: INTERACTIONS,
 }
 """Every format; the rest of the hub asks here what a format has."""
 PROVIDERS: Final[Mapping[Format, Provider]] = {name: entry for name, entry in FORMATS.items() if entry is not _MCP}

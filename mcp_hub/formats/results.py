@@ -26,6 +26,8 @@ _OFFICE: Final = {
     "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": ".xlsx",
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document": ".docx",
 }
+_AUDIO: Final = tuple(f"audio/{kind}" for kind in "wav mpeg aiff aac ogg flac m4a opus webm".split())
+_FILMS: Final = tuple(f"video/{kind}" for kind in "mp4 mpeg webm 3gpp".split())
 _ENDINGS: Final = {_PDF: ".pdf", **_OFFICE}
 
 TAKEN: Final[Mapping[str, frozenset[str]]] = {
@@ -39,6 +41,8 @@ TAKEN: Final[Mapping[str, frozenset[str]]] = {
     # google-genai 3.6.1, `FunctionResponseBlob` ("text should not be sent as raw bytes"), 2026-11-29; the API refuses
     # audio and video there (googleapis/java-genai#884, google-gemini/gemini-cli#16995)
     "gemini": PICTURES | {_PDF},
+    # google-genai 3.6.1, `FunctionResultSubcontent` and the types of media there, 2026-11-29
+    "gemini-interactions": PICTURES | {_PDF, *_OFFICE, *_AUDIO, *_FILMS} - {"application/rtf"},
     "mcp": frozenset(),  # the result itself
 }
 """Types of media that a result can have, by format. Texts are taken everywhere."""

@@ -311,11 +311,61 @@ GEMINI: list[tuple[str, list[Json], list[Call], str]] = [
     ("filter after the name", [part({"name": "door"}), finished("SAFETY")], [("door", CUT)], "interrupted"),
 ]
 
+# -- Gemini's interactions
+
+
+def step(call: Json, *arguments: Any, at: int = 0, call_id: str = "a", stops: bool = True) -> list[Json]:
+    begun = {"type": "function_call", "id": call_id, "arguments": {}, **call}
+    events: list[Json] = [{"event_type": "step.start", "index": at, "step": begun}]
+    for piece in arguments:
+        delta = {"type": "arguments_delta", "arguments": piece}
+        events.append({"event_type": "step.delta", "index": at, "delta": delta})
+    return [*events, {"event_type": "step.stop", "index": at}] if stops else events
+
+
+def over(status: str) -> Json:
+    return {"event_type": "interaction.completed", "interaction": {"status": status}}
+
+
+ACTION, INCOMPLETE = over("requires_action"), over("incomplete")
+
+INTERACTIONS: list[tuple[str, list[Json], list[Call], str]] = [
+    ("object", [*step({"name": "light", "arguments": LIGHT}), ACTION], [("light", LIGHT)], ""),
+    ("object, later", [*step({"name": "light"}, LIGHT), ACTION], [("light", LIGHT)], ""),
+    ("text", [*step({"name": "light"}, LIGHT_TEXT[:5], LIGHT_TEXT[5:]), ACTION], [("light", LIGHT)], ""),
+    ("list for an object", [*step({"name": "light", "arguments": [1]}), ACTION], [("light", CUT)], ""),
+    ("cut after the name", [*step({"name": "light"}), INCOMPLETE], [("light", CUT)], "length"),
+    ("cut after the name", [*step({"name": "light"}, stops=False), INCOMPLETE], [("light", CUT)], "length"),
+    ("cut inside", [*step({"name": "light"}, '{"room'), INCOMPLETE], [("light", CUT)], "length"),
+    (
+        "cut in the second",
+        [*step({"name": "door"}), *step({"name": "light"}, at=1, call_id="b"), INCOMPLETE],
+        [("door", {}), ("light", CUT)],
+        "length",
+    ),
+    ("no arguments", [*step({"name": "door"}), ACTION], [("door", {})], ""),
+    (
+        "one id for two",
+        [*step({"name": "light"}, LIGHT_TEXT), *step({"name": "door"}, DOOR_TEXT, at=1), ACTION],
+        [("light", LIGHT), ("door", "duplicate_call_id")],
+        "",
+    ),
+    (
+        "search of the server",
+        [*step({"type": "tool_search_call", "arguments": {"function_names": ["door"]}}), over("completed")],
+        [],
+        "stop",
+    ),
+    ("stopped behind a call", [*step({"name": "door"}, DOOR_TEXT), over("cancelled")], [("door", DOOR)], "interrupted"),
+    ("stopped after the name", [*step({"name": "door"}), over("cancelled")], [("door", CUT)], "interrupted"),
+]
+
 _TABLES = {
     Format.OPENAI: CHAT,
     Format.OPENAI_RESPONSES: RESPONSES,
     Format.ANTHROPIC: ANTHROPIC,
     Format.GEMINI: GEMINI,
+    Format.GEMINI_INTERACTIONS: INTERACTIONS,
 }
 CASES = [
     Case(kind, into, chunks, calls, reason or "tool_calls")

@@ -37,6 +37,8 @@ def broken_result(into: Format, messages: Sequence[Json]) -> list[str]:
             return [fault for item in messages for fault in _responses(item)]
         case Format.GEMINI:
             return [fault for message in messages for fault in _gemini(message)]
+        case Format.GEMINI_INTERACTIONS:
+            return [fault for step in messages for fault in _interactions(step)]
         case _:
             return []
 
@@ -156,3 +158,26 @@ def _gemini(message: Json) -> Iterator[str]:
             yield from _text(answer["response"]["error"])
         for blob in answer.get("parts", ()):
             yield from _data(blob["inlineData"]["mimeType"], blob["inlineData"]["data"], PICTURES | {PDF})
+
+
+AUDIO = {f"audio/{kind}" for kind in "wav mp3 aiff aac ogg flac mpeg m4a l16 opus alaw mulaw webm".split()}
+FILMS = {f"video/{kind}" for kind in "mp4 mpeg mpg mov avi x-flv webm wmv 3gpp".split()}
+DOCUMENTS = FILES - {"application/rtf"}  # [G] `DocumentContentMimeType`; besides some that no result here has
+
+
+def _interactions(step: Json) -> Iterator[str]:
+    """[G] `FunctionResultSubcontent`."""
+    if step["type"] != "function_result" or not isinstance(step["result"], str | list):
+        yield "not a result"
+    for part in step["result"] if isinstance(step["result"], list) else ():
+        match part["type"]:
+            case "text":
+                yield from _text(part["text"])
+            case "image":
+                yield from _data(part["mime_type"], part["data"], PICTURES)
+            case "document":
+                yield from _data(part["mime_type"], part["data"], DOCUMENTS)
+            case "audio" | "video":
+                yield from _data(part["mime_type"], part["data"], AUDIO | FILMS)
+            case kind:
+                yield f"a part {kind}"

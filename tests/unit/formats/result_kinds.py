@@ -69,6 +69,8 @@ BLOCKS: dict[str, Json] = {
     "wav": {"type": "audio", "mimeType": "audio/wav", "data": WAV},
     "mp3": {"type": "audio", "mimeType": "audio/mp3", "data": MP3},
     "ogg": {"type": "audio", "mimeType": "audio/ogg", "data": encoded(b"OggS" + bytes(9))},
+    "alac": {"type": "audio", "mimeType": "audio/x-alac", "data": encoded(bytes(range(9)))},
+    "flv": blob("file:///a/b.flv", "video/x-flv", encoded(bytes(range(9)))),
     "pdf": blob("file:///a/report.pdf", "application/pdf", PDF),
     "pdf by data": blob("file:///a/download?id=3", "application/octet-stream", PDF),
     "picture": blob("file:///a/shot.png", "image/png", PNG),

@@ -9,7 +9,7 @@ from mcp_hub.formats.events import ModelEvent, OutputEnd, OutputError, ToolCallC
 from mcp_hub.formats.providers import PROVIDERS, Format, output_reader
 from mcp_hub.formats.reader import OutputReader
 from mcp_hub.formats.tools import read_search
-from tests.unit.formats.call_streams import ANTHROPIC, CASES, GEMINI, RESPONSES, SEARCH, Case
+from tests.unit.formats.call_streams import ANTHROPIC, CASES, GEMINI, INTERACTIONS, RESPONSES, SEARCH, Case
 from tests.unit.formats.chat_call_streams import CHAT, DOOR, LIGHT
 from tests.unit.formats.documented_results import broken_result
 
@@ -38,7 +38,7 @@ def test_calls_of_a_stream_are_as_the_model_meant(case: Case) -> None:
         assert not isinstance(end, ToolCallEnd) or end.arguments == (text or "{}")
 
 
-KINDS = [{kind for kind, *_ in table} for table in (CHAT, RESPONSES, ANTHROPIC, GEMINI)]
+KINDS = [{kind for kind, *_ in table} for table in (CHAT, RESPONSES, ANTHROPIC, GEMINI, INTERACTIONS)]
 
 
 def test_every_api_has_the_kinds_that_it_can_have() -> None:
@@ -89,6 +89,12 @@ def answer(into: Format, reason: str, *calls: tuple[str, Any]) -> Json:
                 for at, (name, value) in enumerate(calls)
             ]
             return {"output": output, "incomplete_details": {"reason": reason} if reason else None}
+        case Format.GEMINI_INTERACTIONS:
+            steps = [
+                {"type": "function_call", "id": f"c{at}", "name": name, "arguments": value}
+                for at, (name, value) in enumerate(calls)
+            ]
+            return {"status": reason, "steps": steps}
         case _:
             parts = [{"functionCall": {"name": name, "args": value}} for name, value in calls]
             return {"candidates": [{"finishReason": reason, "content": {"parts": parts}}]}
@@ -99,6 +105,7 @@ ENDS: dict[Format, tuple[str, str, Any]] = {
     Format.OPENAI: ("tool_calls", "length", ""),
     Format.OPENAI_RESPONSES: ("", "max_output_tokens", ""),
     Format.GEMINI: ("STOP", "MAX_TOKENS", None),
+    Format.GEMINI_INTERACTIONS: ("requires_action", "incomplete", {}),
 }
 
 

@@ -36,6 +36,10 @@ ITEMS: dict[Format, list[Json]] = {
         {"functionCall": {"id": "c1", "name": "add", "args": {"a": 1, "b": 2}}, "thoughtSignature": "c2lnbmVk"},
         {"functionCall": {"id": "c2", "name": "echo", "args": {"text": "é"}}},
     ],
+    Format.GEMINI_INTERACTIONS: [
+        {"type": "function_call", "id": "c1", "name": "add", "arguments": {"a": 1, "b": 2}},
+        {"type": "function_call", "id": "c2", "name": "echo", "arguments": {"text": "é"}},
+    ],
     Format.MCP: [
         {"id": "1", "name": "add", "arguments": {"a": 1, "b": 2}},
         {"id": "2", "name": "echo", "arguments": {"text": "é"}},
@@ -69,17 +73,23 @@ GEMINI: Json = {
     "responseId": "r1",
     "candidates": [{"content": {"role": "model", "parts": PARTS}, "finishReason": "STOP"}],
 }
+INTERACTION: Json = {
+    **{"id": "i1", "status": "requires_action"},
+    "steps": [{"type": "thought", "signature": "c2ln"}, *ITEMS[Format.GEMINI_INTERACTIONS]],
+}
 ANSWERS = {
     Format.ANTHROPIC: ANTHROPIC,
     Format.OPENAI: OPENAI,
     Format.OPENAI_RESPONSES: RESPONSES,
     Format.GEMINI: GEMINI,
+    Format.GEMINI_INTERACTIONS: INTERACTION,
 }
 SDK: dict[Format, tuple[str, str]] = {
     Format.ANTHROPIC: (sdk_types.ANTHROPIC, "Message"),
     Format.OPENAI: (sdk_types.OPENAI, "ChatCompletion"),
     Format.OPENAI_RESPONSES: (sdk_types.RESPONSES, "Response"),
     Format.GEMINI: (sdk_types.GEMINI, "GenerateContentResponse"),
+    Format.GEMINI_INTERACTIONS: (sdk_types.INTERACTIONS, "Interaction"),
 }
 
 
@@ -94,6 +104,8 @@ def item(into: Format, call_id: str, name: str, arguments: str) -> Json:
             return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments}
         case Format.GEMINI:
             return {"functionCall": {"id": call_id, "name": name, "args": _or_text(arguments)}}
+        case Format.GEMINI_INTERACTIONS:
+            return {"type": "function_call", "id": call_id, "name": name, "arguments": _or_text(arguments)}
         case Format.MCP:
             return {"id": call_id, "name": name, "arguments": _or_text(arguments)}
 
@@ -138,6 +150,7 @@ def test_written_calls_fit_the_types_of_the_sdk() -> None:
         Format.ANTHROPIC: (sdk_types.ANTHROPIC, "ToolUseBlockParam"),
         Format.OPENAI: (sdk_types.OPENAI, "ChatCompletionMessageFunctionToolCallParam"),
         Format.OPENAI_RESPONSES: (sdk_types.RESPONSES, "ResponseFunctionToolCallParam"),
+        Format.GEMINI_INTERACTIONS: (sdk_types.INTERACTIONS, "FunctionCallStep"),
     }
     for into, kind in kinds.items():
         assert all(fits(*kind, one) for one in write_calls(calls, into))

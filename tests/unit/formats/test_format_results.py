@@ -49,6 +49,8 @@ def test_results_fit_the_types_of_the_sdk(into: Format, result: Json) -> None:
                 assert fits(sdk_types.OPENAI, kind, message)
             case Format.OPENAI_RESPONSES:
                 assert fits(sdk_types.RESPONSE_INPUT, "FunctionCallOutput", message)
+            case Format.GEMINI_INTERACTIONS:
+                assert fits(sdk_types.INTERACTIONS, "FunctionResultStep", message, exclude_unset=True)
             case Format.GEMINI:
                 parsed = sdk_type(sdk_types.GEMINI, "Content").model_validate(message)
                 assert parsed.model_dump(mode="json", by_alias=True, exclude_none=True) == message
@@ -163,6 +165,7 @@ CARRIED = {
     Format.OPENAI: [],  # they are in the message by the user
     Format.OPENAI_RESPONSES: [IMAGE, PDF],
     Format.GEMINI: [IMAGE, PDF],
+    Format.GEMINI_INTERACTIONS: [IMAGE, AUDIO, PDF],
     Format.MCP: [IMAGE, AUDIO, PDF, ZIP],
 }
 

@@ -79,7 +79,7 @@ def test_svg_and_text_files_are_text(into: Format) -> None:
 
 
 @pytest.mark.parametrize("into", PROVIDERS)
-@pytest.mark.parametrize("name", ["bmp", "tiff", "ogg", "film", "zip", "bytes", "broken utf-8", "no data", "bad data"])
+@pytest.mark.parametrize("name", ["bmp", "tiff", "alac", "flv", "zip", "bytes", "broken utf-8", "no data", "bad data"])
 def test_media_that_nobody_takes_are_described(into: Format, name: str) -> None:
     block = BLOCKS[name]
     said = str(written(into, {"content": [block]}))
@@ -132,6 +132,9 @@ REFUSED: list[tuple[Format, Json]] = [
         Format.OPENAI_RESPONSES,
         {"output": [{"type": "input_file", "filename": "a.zip", "file_data": f"data:application/zip;base64,{PDF}"}]},
     ),
+    (Format.GEMINI_INTERACTIONS, {"result": [{"type": "text", "text": ""}]}),
+    (Format.GEMINI_INTERACTIONS, {"result": [{"type": "image", "mime_type": "image/svg+xml", "data": PNG}]}),
+    (Format.GEMINI_INTERACTIONS, {"result": [{"type": "document", "mime_type": "application/zip", "data": PNG}]}),
     (Format.GEMINI, {"response": {"error": ""}}),
     (Format.GEMINI, {"response": {"result": "x"}}),
     (
@@ -145,6 +148,8 @@ def message_of(into: Format, part: Json) -> Json:
     match into:
         case Format.ANTHROPIC:
             return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", **part}]}
+        case Format.GEMINI_INTERACTIONS:
+            return {"type": "function_result", "call_id": "c1", "name": "see", **part}
         case Format.OPENAI_RESPONSES:
             return {"type": "function_call_output", "call_id": "c1", **part}
         case _:

@@ -32,6 +32,9 @@ from mcp_hub.types import JsonObject
 
 # -- tools
 
+_INLINE: Final = "inline-tools-2026-09-15"
+"""The beta of tools that a message defines (anthropic 2.14.0, `BetaRequestToolAdditionBlockParam`, 2026-11-29)."""
+
 
 def _write_tool(definition: JsonObject, schema: Node, is_strict: bool) -> JsonObject:
     return {**labels(definition), "input_schema": schema, **({"strict": True} if is_strict else {})}
@@ -60,6 +63,11 @@ def _write_found(
         return {"content": content}
     block: JsonObject = messages[0]["content"][0]
     return block if call.fault is not None else {**block, "content": content}
+
+
+def _write_inline(tools: list[JsonObject], messages: list[JsonObject]) -> JsonObject:
+    added = [{"type": "tool_addition", "tool": {"type": "tool_definition", "definition": tool}} for tool in tools]
+    return {"messages": [*messages, *([{"role": "system", "content": added}] if added else [])], "betas": [_INLINE]}
 
 
 # -- calls
@@ -206,5 +214,6 @@ ANTHROPIC: Final = Provider(
     read_results=_read_results,
     reader=_Reader,
     write_found=_write_found,
+    write_inline=_write_inline,
 )
 """Names as of 2026-11-24."""

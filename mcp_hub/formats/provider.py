@@ -93,6 +93,12 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     None: the provider does not defer tools, and gets them with its next request.
     """
 
+    write_inline: Callable[[list[JsonObject], list[JsonObject]], JsonObject] | None = None
+    """The answer to a search by which the model gets the tools, which the request does not list; None: it cannot.
+
+    From the tools and the messages that answer the call.
+    """
+
 
 def text_member(item: JsonObject, member: str, out_of: str) -> str:
     """A text of a call. Raises: Rejected (`invalid_calls`) where it is missing or empty."""

@@ -229,9 +229,13 @@ class OpenAiResponses(Provider):
 def _shown(body: Json) -> set[str]:
     """Tools that are not deferred, and those that a search has found."""
     found = [one for item in body["input"] if item.get("type") == "tool_search_output" for one in item["tools"]]
-    return {tool["name"] for tool in body["tools"] if "name" in tool and not tool.get("defer_loading")} | {
-        tool["name"] for tool in found
-    }
+    offered = {tool["name"] for tool in functions_of(body["tools"]) if "name" in tool and not tool.get("defer_loading")}
+    return offered | {tool["name"] for tool in functions_of(found)}
+
+
+def functions_of(tools: list[Json]) -> list[Json]:
+    """The tools, those in namespaces too."""
+    return [one for tool in tools for one in (tool["tools"] if tool.get("type") == "namespace" else [tool])]
 
 
 def _response_events(response: Json) -> Iterator[Json]:

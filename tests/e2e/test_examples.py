@@ -24,6 +24,7 @@ from tests.e2e.scripted_models import (
     Provider,
     ScriptedModel,
     Turn,
+    functions_of,
     serving,
 )
 from tests.interaction.fronts import http_hub
@@ -183,7 +184,7 @@ async def test_model_calls_a_deferred_tool_once_the_hub_has_found_it(hub: Hub, e
     turns: list[Turn] = [[Call(search, {"query": "add two numbers"})], [ADD, Call(search, {"query": ""})], DONE]
     model = ScriptedModel(provider(), turns)
     assert "It is done." in await run(hub, model, example)
-    sent = [tool for tool in model.requests[0]["tools"] if not tool.get("defer_loading")]
+    sent = [tool for tool in functions_of(model.requests[0]["tools"]) if not tool.get("defer_loading")]
     assert len(sent) == 1, "the model saw more than the search"
     *_, result = results(model.provider, model.requests[-1])
     assert (result.get("output") or result["content"][0]["text"]) == "42.0"

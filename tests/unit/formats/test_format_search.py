@@ -44,6 +44,21 @@ def test_anthropic_gets_references_in_the_result_of_the_call() -> None:
     assert write_found(FOUND, Format.ANTHROPIC) == {"content": block["content"]}
 
 
+def test_anthropic_gets_definitions_in_a_message_where_the_request_has_none() -> None:
+    into = Format.ANTHROPIC
+    answer = write_found(FOUND, into, read_search(CALLS[into], into), is_inline=True)
+    result, system = answer["messages"]
+    assert answer["betas"] == ["inline-tools-2026-09-15"] and result["content"][0]["tool_use_id"] == "c1"
+    assert all(fits(sdk_types.BETA, "BetaContentBlockParam", one) for one in result["content"])
+    assert system["role"] == "system"
+    for added in system["content"]:
+        assert fits(sdk_types.BETA, "BetaRequestToolAdditionBlockParam", added, exclude_unset=True)
+    assert [one["tool"]["definition"]["name"] for one in system["content"]] == NAMES
+    assert "cache_control" not in json.dumps(system)
+    assert write_found(FOUND, into, is_inline=True) == {"messages": [system], "betas": answer["betas"]}
+    assert len(write_found([], into, read_search(CALLS[into], into), is_inline=True)["messages"]) == 1
+
+
 def test_responses_get_a_search_output_with_deferred_functions() -> None:
     item = write_found(
         FOUND, Format.OPENAI_RESPONSES, read_search(CALLS[Format.OPENAI_RESPONSES], Format.OPENAI_RESPONSES)

@@ -5,6 +5,8 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 from urllib.parse import unquote, urljoin
 
+import msgspec
+
 TYPES: Final = ("object", "array", "string", "integer", "number", "boolean", "null")
 ANNOTATIONS: Final = frozenset(
     ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment")
@@ -32,6 +34,7 @@ _MAX_IDENTIFIED: Final = 20_000
 """Objects in a schema that may have an `$id`."""
 _VALUES: Final = frozenset(("enum", "const", "default", "examples", "example"))
 """Keywords with values, in which `$id` is data."""
+_NAMING: Final = re.compile(rb'"(?:\$?id|\$(?:dynamicA|a)nchor)":"')
 _DRAFT_4: Final = re.compile(r"json-schema\.org/draft-0[34]/")
 
 _Schema = dict[str, Any]
@@ -89,6 +92,8 @@ def identified(root: object) -> tuple[dict[int, str], dict[str, object]]:
     """
     bases: dict[int, str] = {}
     targets: dict[str, object] = {"": root}
+    if not _may_name(root):
+        return {}, {}
     waiting: list[tuple[object, str, int]] = [(root, "", 0)]
     while waiting and len(bases) < _MAX_IDENTIFIED:
         schema, base, depth = waiting.pop()
@@ -99,6 +104,14 @@ def identified(root: object) -> tuple[dict[int, str], dict[str, object]]:
         if depth < _MAX_STEPS:
             waiting += [(member, base, depth + 1) for key, member in members if key not in _VALUES]
     return (bases, targets) if len(targets) > 1 else ({}, {})
+
+
+def _may_name(root: object) -> bool:
+    """A fast look at the text, since hardly any schema names a part of itself."""
+    try:
+        return _NAMING.search(msgspec.json.encode(root)) is not None
+    except (TypeError, ValueError, RecursionError):
+        return True
 
 
 def _named_by_itself(schema: _Schema, base: str, targets: dict[str, object]) -> str:

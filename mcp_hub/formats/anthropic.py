@@ -23,7 +23,7 @@ from mcp_hub.formats.provider import (
 )
 from mcp_hub.formats.reader import OutputReader
 from mcp_hub.formats.records import ModelCall
-from mcp_hub.formats.results import PICTURES, TAKEN, MediaPart, block_of, parts_of, read_result
+from mcp_hub.formats.results import PICTURES, MediaPart, block_of, parts_of, read_result
 from mcp_hub.formats.schemas import dialects
 from mcp_hub.formats.schemas.dialects import STRICT_OPTIONAL, STRICT_TOOLS, STRICT_UNIONS
 from mcp_hub.formats.schemas.nodes import Node
@@ -91,7 +91,7 @@ def _write_results(answered: Answered) -> list[JsonObject]:
     blocks: list[JsonObject] = []
     media: list[JsonObject] = []
     for call, result in answered:
-        parts = parts_of(result, TAKEN["anthropic"])
+        parts = parts_of(result, "anthropic")
         block: JsonObject = {"type": "tool_result", "tool_use_id": sent_id(call)}
         if result.get("isError"):  # takes texts only: media come behind all results
             apart = [part for part in parts if isinstance(part, MediaPart)]

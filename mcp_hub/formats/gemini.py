@@ -23,7 +23,7 @@ from mcp_hub.formats.provider import (
 )
 from mcp_hub.formats.reader import OutputReader
 from mcp_hub.formats.records import NO_ID, McpResult, ModelCall
-from mcp_hub.formats.results import TAKEN, MediaPart, block_of, parts_of, read_result, text_of
+from mcp_hub.formats.results import MediaPart, block_of, parts_of, read_result, text_of
 from mcp_hub.formats.schemas import dialects
 from mcp_hub.formats.schemas.nodes import MAX_DEPTH, Node
 from mcp_hub.types import JsonObject
@@ -73,7 +73,7 @@ def _write_results(answered: Answered) -> list[JsonObject]:
 
 
 def _response(call: ModelCall, result: McpResult) -> JsonObject:
-    parts = parts_of(result, TAKEN["gemini"])
+    parts = parts_of(result, "gemini")
     media = [part for part in parts if isinstance(part, MediaPart)]
     text = text_of(parts)
     structured = result.get("structuredContent")

@@ -22,7 +22,7 @@ from mcp_hub.formats.provider import (
 )
 from mcp_hub.formats.reader import OutputReader
 from mcp_hub.formats.records import ModelCall
-from mcp_hub.formats.results import TAKEN, MediaPart, block_of, parts_of, read_result, text_of
+from mcp_hub.formats.results import MediaPart, block_of, parts_of, read_result, text_of
 from mcp_hub.formats.schemas.nodes import Node
 from mcp_hub.types import JsonObject
 
@@ -78,7 +78,7 @@ def _write_call(call: ModelCall, arguments: JsonObject, extra: JsonObject) -> Js
 def _write_results(answered: Answered) -> list[JsonObject]:
     steps = []
     for call, result in answered:
-        parts = parts_of(result, TAKEN["gemini-interactions"])
+        parts = parts_of(result, "gemini-interactions")
         has_media = any(isinstance(part, MediaPart) for part in parts)
         step: JsonObject = {"type": "function_result", "call_id": sent_id(call), "name": call.name}
         step["result"] = [_content(part) for part in parts] if has_media else text_of(parts)

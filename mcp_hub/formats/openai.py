@@ -22,7 +22,7 @@ from mcp_hub.formats.provider import (
 )
 from mcp_hub.formats.reader import OutputReader, as_text
 from mcp_hub.formats.records import LEGACY, NO_ID, McpResult, ModelCall
-from mcp_hub.formats.results import TAKEN, MediaPart, block_of, data_url, file_name, parts_of, read_result
+from mcp_hub.formats.results import MediaPart, block_of, data_url, file_name, parts_of, read_result
 from mcp_hub.formats.schemas import dialects
 from mcp_hub.formats.schemas.nodes import Node
 from mcp_hub.types import JsonObject
@@ -80,7 +80,7 @@ def _write_results(answered: Answered) -> list[JsonObject]:
     messages: list[JsonObject] = []
     attachments: list[JsonObject] = []
     for call, result in answered:
-        parts = parts_of(result, TAKEN["openai"])
+        parts = parts_of(result, "openai")
         media = [part for part in parts if isinstance(part, MediaPart)]
         texts = [part for part in parts if isinstance(part, str)]
         texts += [f"[{part.name}: {part.media_type}, in the next message]" for part in media]

@@ -248,7 +248,7 @@ class OutputReader:
 
 
 def as_text(value: object) -> str:
-    """Arguments as text, also where a server sends the object itself."""
-    if value is None or isinstance(value, str):
-        return value or ""
-    return msgspec.json.encode(value).decode()
+    """Arguments as text, also where a server sends the object itself; an empty one says nothing yet."""
+    if isinstance(value, str):
+        return value
+    return "" if value in (None, {}) else msgspec.json.encode(value).decode()

@@ -24,7 +24,7 @@ from mcp_hub.formats.provider import (
 )
 from mcp_hub.formats.reader import CUT_OFF, OutputReader
 from mcp_hub.formats.records import McpResult, ModelCall
-from mcp_hub.formats.results import TAKEN, MediaPart, data_url, file_name, parts_of, text_of
+from mcp_hub.formats.results import MediaPart, data_url, file_name, parts_of, text_of
 from mcp_hub.formats.schemas import dialects
 from mcp_hub.formats.schemas.nodes import Node
 from mcp_hub.types import JsonObject
@@ -102,7 +102,7 @@ def _write_results(answered: Answered) -> list[JsonObject]:
 
 
 def _item(call: ModelCall, result: McpResult) -> JsonObject:
-    parts = parts_of(result, TAKEN["openai-responses"])
+    parts = parts_of(result, "openai-responses")
     structured = result.get("structuredContent")
     output: str | list[JsonObject]
     if any(isinstance(part, MediaPart) for part in parts):

@@ -47,6 +47,11 @@ TAKEN: Final[Mapping[str, frozenset[str]]] = {
 }
 """Types of media that a result can have, by format. Texts are taken everywhere."""
 
+_MOST_PIXELS: Final = {"anthropic": 8000}
+_MOST_BASE64: Final = {"anthropic": 5 << 20}
+"""Width and height of a picture ("Vision", "General limits"), and characters of its data (the API's own words: "image
+exceeds 5 MB maximum"), 2026-11-29. Elsewhere the whole request is bounded."""
+
 SILENT: Final = "The tool failed and gave no reason."
 """The text of a failed result without text."""
 _MOST_TEXT: Final = 400_000
@@ -78,6 +83,8 @@ _TEXTS: Final = frozenset(
     )
 )
 _STANDARD: Final = str.maketrans("-_", "+/")
+_FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+"""Markers of a JPEG that say its size."""
 
 
 class MediaPart(NamedTuple):
@@ -92,14 +99,14 @@ class MediaPart(NamedTuple):
 ResultPart: TypeAlias = str | MediaPart
 
 
-def parts_of(result: McpResult, taken: frozenset[str]) -> list[ResultPart]:
-    """The content of a result in order, media only of the types that are `taken`; no text is blank.
+def parts_of(result: McpResult, into: str) -> list[ResultPart]:
+    """The content of a result in order, with media that the format takes; no text is blank.
 
     A structured result that the text lacks is last. A failed result has a text.
     """
     content = result.get("content")
     blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-    parts = [part for block in blocks if not _is_blank(part := _part(block, taken))]
+    parts = [part for block in blocks if not _is_blank(part := _part(block, into))]
     structured = result.get("structuredContent")
     if structured is not None and not any(_says(part, structured) for part in parts):
         parts.append(msgspec.json.encode(structured).decode())
@@ -121,15 +128,15 @@ def _says(part: ResultPart, structured: object) -> bool:
         return False
 
 
-def _part(block: JsonObject, taken: frozenset[str]) -> ResultPart:
+def _part(block: JsonObject, into: str) -> ResultPart:
     match block.get("type"):
         case "text":
             return str(block.get("text") or "")
         case "image" | "audio" as kind:
-            return _read_media(kind, block.get("mimeType"), block.get("data"), kind, "", taken)
+            return _read_media(kind, block.get("mimeType"), block.get("data"), kind, "", into)
         case "resource":
             resource = block.get("resource")
-            return _resource(resource if isinstance(resource, dict) else {}, taken)
+            return _resource(resource if isinstance(resource, dict) else {}, into)
         case "resource_link":
             label = block.get("description") or block.get("title")
             return f"{block.get('name', 'resource')}: {block.get('uri')}" + (f" ({label})" if label else "")
@@ -137,15 +144,15 @@ def _part(block: JsonObject, taken: frozenset[str]) -> ResultPart:
             return msgspec.json.encode(block).decode()
 
 
-def _resource(resource: JsonObject, taken: frozenset[str]) -> ResultPart:
+def _resource(resource: JsonObject, into: str) -> ResultPart:
     uri = str(resource.get("uri") or "")
     if isinstance(resource.get("text"), str):
         return f"{uri}\n{resource['text']}" if uri else str(resource["text"])
     name = unquote(uri.partition("?")[0].rstrip("/").rpartition("/")[2]) or "file"
-    return _read_media("file", resource.get("mimeType"), resource.get("blob"), name, uri, taken)
+    return _read_media("file", resource.get("mimeType"), resource.get("blob"), name, uri, into)
 
 
-def _read_media(kind: str, declared: object, encoded: object, name: str, uri: str, taken: frozenset[str]) -> ResultPart:
+def _read_media(kind: str, declared: object, encoded: object, name: str, uri: str, into: str) -> ResultPart:
     declared = declared if isinstance(declared, str) else ""
     main, _, options = declared.partition(";")
     media_type = _ALIASES.get(main.strip().lower(), main.strip().lower())
@@ -154,12 +161,17 @@ def _read_media(kind: str, declared: object, encoded: object, name: str, uri: st
         reason = "without data" if data is not None else "whose data are not base64"
         return f"[{name}: {media_type or kind}, {reason}]"
     media_type = _type_of(data, media_type, kind, name)
-    if media_type not in taken:
+    if media_type not in TAKEN[into]:
         text = _text(data, media_type, options)
         if text is not None:
             return f"{uri}\n{text}" if uri else text
         return f"[{name}: {media_type}, about {len(data)} bytes, which this format cannot carry]"
     main = media_type.partition("/")[0]
+    width, height = _pixels(data) if main == "image" and into in _MOST_PIXELS else (0, 0)
+    if max(width, height) > _MOST_PIXELS.get(into, width + height):
+        return f"[{name}: {media_type}, {width} × {height} pixels, and the most are {_MOST_PIXELS[into]}]"
+    if main == "image" and len(encoded) > _MOST_BASE64.get(into, len(encoded)):
+        return f"[{name}: {media_type}, about {len(data)} bytes, which are too many]"
     return MediaPart(
         kind="image" if main == "image" else "audio" if main == "audio" else "video" if main == "video" else "file",
         media_type=media_type,
@@ -192,6 +204,32 @@ def _type_of(data: bytes, media_type: str, kind: str, name: str) -> str:
         return media_type
     guessed = mimetypes.guess_type(name)[0]
     return guessed or (f"{kind}/unknown" if kind != "file" else "application/octet-stream")
+
+
+def _pixels(data: bytes) -> tuple[int, int]:
+    """Width and height of a picture; zeros where its head does not say."""
+    if data.startswith(b"\x89PNG"):
+        return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
+    if data.startswith(b"GIF8"):
+        return int.from_bytes(data[6:8], "little"), int.from_bytes(data[8:10], "little")
+    if data[12:16] == b"VP8X":
+        return int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1
+    if data[12:16] == b"VP8L":
+        bits = int.from_bytes(data[21:25], "little")
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    if data[12:16] == b"VP8 ":
+        return int.from_bytes(data[26:28], "little") & 0x3FFF, int.from_bytes(data[28:30], "little") & 0x3FFF
+    return _jpeg_pixels(data) if data.startswith(b"\xff\xd8") else (0, 0)
+
+
+def _jpeg_pixels(data: bytes) -> tuple[int, int]:
+    at = 2
+    while at + 9 < len(data) and data[at] == 0xFF:
+        marker = data[at + 1]
+        if marker in _FRAMES:
+            return int.from_bytes(data[at + 7 : at + 9], "big"), int.from_bytes(data[at + 5 : at + 7], "big")
+        at += 1 if marker == 0xFF else 2 + max(int.from_bytes(data[at + 2 : at + 4], "big"), 2)
+    return 0, 0
 
 
 def _text(data: bytes, media_type: str, options: str) -> str | None:

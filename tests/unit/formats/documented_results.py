@@ -91,6 +91,12 @@ def _anthropic_part(part: Json) -> Iterator[str]:
         case "image" | "document" as kind:
             types = PICTURES if kind == "image" else {PDF}
             yield from _data(part["source"]["media_type"], part["source"]["data"], types)
+            if kind == "image" and len(part["source"]["data"]) > 5_242_880:
+                yield "a picture of more than 5 MB"  # [A] "image exceeds 5 MB maximum"
+            raw = base64.b64decode(part["source"]["data"] + "==")
+            sides = [int.from_bytes(raw[at : at + 4], "big") for at in (16, 20)] if raw.startswith(b"\x89PNG") else []
+            if any(side > 8000 for side in sides):
+                yield "a picture of more than 8000 pixels"  # [A] "maximal dimensions per image"
         case "tool_reference" | "search_result":
             pass
         case kind:

@@ -15,6 +15,32 @@ PNG = encoded(b"\x89PNG\r\n\x1a\n" + bytes(24))
 JPEG = encoded(b"\xff\xd8\xff\xe0" + bytes(24))
 GIF = encoded(b"GIF89a" + bytes(24))
 WEBP = encoded(b"RIFF\x1a\0\0\0WEBPVP8 " + bytes(10))
+
+
+def png_of(width: int, height: int, more: int = 0) -> str:
+    head = b"\x89PNG\r\n\x1a\n" + (13).to_bytes(4, "big") + b"IHDR"
+    return encoded(head + width.to_bytes(4, "big") + height.to_bytes(4, "big") + bytes(10 + more))
+
+
+def jpeg_of(width: int, height: int) -> str:
+    table = b"\xff\xe0\x00\x10JFIF\0" + bytes(9) + b"\xff\xc4\x00\x04\0\0"
+    frame = b"\xff\xc2\x00\x11\x08" + height.to_bytes(2, "big") + width.to_bytes(2, "big") + bytes(10)
+    return encoded(b"\xff\xd8" + table + frame)
+
+
+def gif_of(width: int, height: int) -> str:
+    return encoded(b"GIF89a" + width.to_bytes(2, "little") + height.to_bytes(2, "little") + bytes(9))
+
+
+def webp_of(width: int, height: int) -> dict[str, str]:
+    """One of each of the three kinds of WebP."""
+    sides = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+    bits = ((width - 1) | (height - 1) << 14).to_bytes(4, "little")
+    lossy = width.to_bytes(2, "little") + height.to_bytes(2, "little")
+    tails = {"VP8X": bytes(8) + sides, "VP8L": bytes(4) + b"\x2f" + bits, "VP8 ": bytes(10) + lossy}
+    return {kind: encoded(b"RIFF\0\0\0\0WEBP" + kind.encode() + tail + bytes(8)) for kind, tail in tails.items()}
+
+
 BMP = encoded(b"BM" + bytes(24))
 SVG = '<svg xmlns="http://www.w3.org/2000/svg"><circle r="4"/></svg>'
 WAV = encoded(b"RIFF\x1a\0\0\0WAVEfmt " + bytes(10))
@@ -53,6 +79,9 @@ BLOCKS: dict[str, Json] = {
     "jpeg that says png": image("image/png", JPEG),
     "png without type": {"type": "image", "data": PNG},
     "type of null": image(None, PNG),
+    "long png": image("image/png", png_of(1280, 8001)),
+    "wide jpeg": image("image/jpeg", jpeg_of(9000, 20)),
+    "long gif": image("image/gif", gif_of(20, 9000)),
     "svg": image("image/svg+xml", encoded(SVG.encode())),
     "bmp": image("image/bmp", BMP),
     "tiff": image("image/tiff", encoded(b"II*\0" + bytes(9))),

@@ -10,7 +10,21 @@ from mcp_hub.formats.providers import PROVIDERS, Format
 from mcp_hub.formats.records import ModelCall
 from mcp_hub.formats.results import TAKEN, MediaPart, file_name
 from tests.unit.formats.documented_results import broken_result
-from tests.unit.formats.result_kinds import BLOCKS, JPEG, MP3, PDF, PNG, SVG, results, text
+from tests.unit.formats.result_kinds import (
+    BLOCKS,
+    JPEG,
+    MP3,
+    PDF,
+    PNG,
+    SVG,
+    gif_of,
+    image,
+    jpeg_of,
+    png_of,
+    results,
+    text,
+    webp_of,
+)
 
 Json = dict[str, Any]
 CALLS = [ModelCall("c1", "see", {}), ModelCall("c2", "add", {})]
@@ -104,6 +118,31 @@ def test_media_that_nobody_takes_are_described(into: Format, name: str) -> None:
 def test_media_of_odd_spelling_are_carried(into: Format, name: str, media_type: str, data: str) -> None:
     said = str(written(into, {"content": [BLOCKS[name]]}))
     assert media_type in said and data in said
+
+
+BIG = {
+    **{
+        "png": png_of(8001, 10),
+        "long png": png_of(10, 8001),
+        "jpeg": jpeg_of(8001, 10),
+        "long jpeg": jpeg_of(10, 8001),
+    },
+    **{"gif": gif_of(8001, 10), "heavy": png_of(10, 10, 4 << 20), **webp_of(8001, 10)},
+}
+SMALL = [png_of(8000, 10), jpeg_of(8000, 8000), gif_of(10, 8000), *webp_of(8000, 8000).values()]
+
+
+@pytest.mark.parametrize("data", BIG.values(), ids=BIG)
+def test_pictures_that_anthropic_refuses_for_their_size_are_described(data: str) -> None:
+    result = {"content": [image("image/png", data)]}
+    said = str(written(Format.ANTHROPIC, result))
+    assert data not in said and ("pixels" in said or "too many" in said)
+    assert data in str(written(Format.OPENAI, result))
+
+
+@pytest.mark.parametrize("data", SMALL)
+def test_pictures_within_the_size_are_carried(data: str) -> None:
+    assert data in str(written(Format.ANTHROPIC, {"content": [image("image/png", data)]}))
 
 
 def test_audio_of_a_chat_has_a_format() -> None:

@@ -168,7 +168,8 @@ class _Reader(OutputReader):
             case "content_block_stop":
                 self._stop_call(at)
             case "message_delta":
-                self._reason = _REASONS.get(part_in(chunk, "delta").get("stop_reason") or "end_turn", "stop")
+                reason = part_in(chunk, "delta").get("stop_reason")
+                self._reason = _REASONS.get(reason, "stop") if isinstance(reason, str) else self._reason
             case "message_stop":
                 self._end(self._reason)
             case "error":
@@ -206,7 +207,7 @@ ANTHROPIC: Final = Provider(
     for_programs=_for_programs,
     inside=("content",),
     is_call=lambda item: item.get("type") == "tool_use",
-    was_cut=lambda message: _REASONS.get(message.get("stop_reason") or "") == "length",
+    was_cut=lambda message: _REASONS.get(str(message.get("stop_reason"))) == "length",
     is_bare=lambda item: True,  # "input" may be a part of it
     read_call=_read_call,
     write_call=_write_call,

@@ -192,7 +192,7 @@ class _Reader(OutputReader):
     def _finish(self, response: JsonObject, reason: FinishReason) -> None:
         """The response has each item again: those that no event had are read here."""
         for index, item in enumerate(parts_in(response, "output")):
-            if item.get("call_id") not in self._seen:
+            if str(item.get("call_id")) not in self._seen:
                 self._end_item(index, item)
         self._end(reason)
 

@@ -1,5 +1,8 @@
 """Streams of calls as servers really send them: the model's calls, with its arguments, or faults."""
 
+import json
+import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -150,3 +153,54 @@ def test_a_message_with_calls_of_both_kinds_has_those_of_today() -> None:
     tool_calls = [{"type": "function", "id": "c", "function": {"name": "light", "arguments": "{}"}}]
     message = {"tool_calls": tool_calls, "function_call": {"name": "light", "arguments": "{}"}}
     assert [call.id for call in read_calls(message, Format.OPENAI)] == ["c"]
+
+
+# -- broken streams
+
+JUNK: list[Any] = [None, 3, -1, "", "x", [], {}, [1], {"a": 1}, True]
+
+
+def broken(rng: random.Random, chunks: list[Json]) -> list[Json]:
+    """The chunks with some lost, repeated, in another order or with other values."""
+    given = list(chunks)
+    for _ in range(rng.randrange(1, 4)):
+        at = rng.randrange(len(given))
+        match rng.randrange(4):
+            case 0 if len(given) > 1:
+                del given[at]
+            case 1:
+                given.insert(at, rng.choice(given))
+            case 2:
+                rng.shuffle(given)
+            case _:
+                given[at] = json.loads(json.dumps(given[at]))
+                holder, key = rng.choice(list(places(given[at])))
+                holder[key] = rng.choice(JUNK)
+    return given
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, member in members:
+        yield value, key
+        yield from places(member)
+
+
+@pytest.mark.parametrize("into", PROVIDERS)
+def test_broken_streams_are_read_to_their_end_and_calls_are_what_their_chunks_say(into: Format) -> None:
+    rng = random.Random(11)
+    own = [case for case in CASES if case.into is into]
+    for _ in range(400):
+        first, second = rng.choices(own, k=2)
+        events, reader = read(first._replace(chunks=broken(rng, [*first.chunks, *second.chunks])))
+        assert [isinstance(event, OutputEnd) for event in events].count(True) == 1
+        starts = [event.id for event in events if isinstance(event, ToolCallStart)]
+        ends = [event.id for event in events if isinstance(event, ToolCallEnd | OutputError) and event.id is not None]
+        assert len(set(starts)) == len(starts) and sorted(starts) == sorted(ends)
+        chunks = [event for event in events if isinstance(event, ToolCallChunk)]
+        for event in events:
+            if isinstance(event, ToolCallEnd):
+                said = "".join(chunk.arguments for chunk in chunks if chunk.id == event.id)
+                assert event.arguments == (said or "{}")
+        results: dict[str, Json] = {call.id: {"content": []} for call in reader.calls if call.fault is None}
+        assert broken_result(into, write_results(reader.calls, results, into)) == []

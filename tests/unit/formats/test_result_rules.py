@@ -1,5 +1,7 @@
 """Results of every kind keep the rules of every provider, and a result's own words are never a mark."""
 
+import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from tests.unit.formats.result_kinds import (
     text,
     webp_of,
 )
+from tests.unit.formats.test_call_streams import JUNK, places
 
 Json = dict[str, Any]
 CALLS = [ModelCall("c1", "see", {}), ModelCall("c2", "add", {})]
@@ -215,3 +218,16 @@ def test_the_page_names_the_media_that_each_format_takes() -> None:
 
 def file_ending(media_type: str) -> str:
     return file_name(MediaPart("file", media_type, "", ""))
+
+
+@pytest.mark.parametrize("into", Format)
+def test_results_with_junk_in_them_keep_the_rules_too(into: Format) -> None:
+    rng = random.Random(13)
+    kinds = [result for _, result in results()]
+    for _ in range(500):
+        result = json.loads(json.dumps(rng.choice([one for one in kinds if one])))
+        holder, key = rng.choice(list(places(result)))
+        holder[key] = rng.choice(JUNK)
+        messages = written(into, result)
+        assert broken_result(into, messages) == []
+        assert len(read_results(messages, into)) == 2

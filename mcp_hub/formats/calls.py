@@ -12,6 +12,8 @@ from mcp_hub.formats.reader import CUT_OFF
 from mcp_hub.formats.records import LEGACY, NO_ID, SENT_ID, CallFault, McpResult, ModelCall, json_value
 from mcp_hub.types import JsonObject
 
+_RESULTS: Final = ("function_result", "function_call_output")
+"""Items beside those of calls, in a whole conversation."""
 MAX_CALLS: Final = 64
 """The most calls in one request."""
 
@@ -20,7 +22,8 @@ def read_calls(body: object, out_of: Format, tools: Iterable[JsonObject] | None 
     """The calls in a model's response, message, list of items, or item; SDK objects are accepted.
 
     With `tools`, parameters get their own names, and another tool is the fault `unknown_tool`. Calls that the provider
-    executes are left out. The last call of an output that was cut off has a fault, if its arguments may be lost.
+    executes, and those whose results are there, are left out. The last call of an output that was cut off has a fault,
+    if its arguments may be lost.
 
     Raises: Rejected: `invalid_calls`, `too_many_calls`, `duplicate_call_id`.
     """
@@ -81,12 +84,18 @@ def _call_items(body: Any, out_of: Format) -> tuple[list[JsonObject], bool]:
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise Rejected("invalid_calls", f"the body is not what a model answers in the format {out_of}.")
     entry = FORMATS[out_of]
-    was_cut = False
+    was_cut, answered = False, _answered(items)
     for member in entry.inside:
         was_cut = was_cut or any(isinstance(item, dict) and entry.was_cut(item) for item in items)
         items = [inner for item in items for inner in _inner(item, member, entry.is_call)]
+        answered |= _answered(items)
     calls = [item for item in items if isinstance(item, dict) and entry.is_call(item)]
+    calls = [item for item in calls if str(item.get("call_id", item.get("id"))) not in answered]
     return calls, was_cut and bool(calls) and items[-1] is calls[-1]
+
+
+def _answered(items: list[Any]) -> set[str]:
+    return {str(item.get("call_id")) for item in items if isinstance(item, dict) and item.get("type") in _RESULTS}
 
 
 def _inner(item: object, member: str, is_call: Callable[[JsonObject], bool]) -> list[Any]:

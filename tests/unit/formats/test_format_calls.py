@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.formats.calls import MAX_CALLS, read_calls, write_calls
+from mcp_hub.formats.calls import MAX_CALLS, read_calls, write_calls, write_results
 from mcp_hub.formats.providers import PROVIDERS, Format
 from mcp_hub.formats.records import ModelCall
 from mcp_hub.formats.tools import export
@@ -164,6 +164,16 @@ def test_gemini_may_send_no_ids() -> None:
     calls = read_calls({"parts": parts}, Format.GEMINI)
     assert [call.id for call in calls] == ["call_0", "call_1"]
     assert write_calls(calls, Format.GEMINI) == parts
+
+
+@pytest.mark.parametrize("into", [Format.OPENAI_RESPONSES, Format.GEMINI_INTERACTIONS])
+def test_calls_that_have_their_result_are_not_read_again(into: Format) -> None:
+    calls = read_calls(ITEMS[into], into)
+    (first, _) = write_results(calls, {call.id: {"content": []} for call in calls}, into)
+    body: Any = [*ITEMS[into], first]
+    assert read_calls(body, into) == calls[1:]
+    member = "steps" if into is Format.GEMINI_INTERACTIONS else "output"
+    assert read_calls({member: body}, into) == calls[1:]
 
 
 @pytest.mark.parametrize("into", [Format.ANTHROPIC, Format.OPENAI, Format.OPENAI_RESPONSES])

@@ -94,7 +94,7 @@ def _call_items(body: Any, out_of: Format) -> tuple[list[JsonObject], bool]:
     return calls, was_cut and bool(calls) and items[-1] is calls[-1]
 
 
-def _answered(items: list[Any]) -> set[str]:
+def _answered(items: Sequence[object]) -> set[str]:
     return {str(item.get("call_id")) for item in items if isinstance(item, dict) and item.get("type") in _RESULTS}
 
 

@@ -1,7 +1,11 @@
 """JSON Schema from strangers: any JSON is accepted, and work is bounded. Pure."""
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
+from urllib.parse import unquote, urljoin
+
+import msgspec
 
 TYPES: Final = ("object", "array", "string", "integer", "number", "boolean", "null")
 ANNOTATIONS: Final = frozenset(
@@ -26,6 +30,12 @@ _MAX_SCHEMAS: Final = 48
 _MAX_STEPS: Final = 128
 """Steps of a reference."""
 _MAX_DIGITS: Final = 9
+_MAX_IDENTIFIED: Final = 20_000
+"""Objects in a schema that may have an `$id`."""
+_VALUES: Final = frozenset(("enum", "const", "default", "examples", "example"))
+"""Keywords with values, in which `$id` is data."""
+_NAMING: Final = re.compile(rb'"(?:\$?id|\$(?:dynamicA|a)nchor)":"')
+_DRAFT_4: Final = re.compile(r"json-schema\.org/draft-0[34]/")
 
 _Schema = dict[str, Any]
 Property = tuple[str, object, bool]
@@ -66,12 +76,68 @@ def resolve(root: object, reference: str) -> object:
     for step in steps:
         key = step.replace("~1", "/").replace("~0", "~")
         if isinstance(target, dict):
-            target = target.get(key)
+            target = target[key] if key in target else target.get(unquote(key))
         elif isinstance(target, list) and key.isdecimal() and len(key) <= _MAX_DIGITS and int(key) < len(target):
             target = target[int(key)]
         else:
             return None
     return target
+
+
+def identified(root: object) -> tuple[dict[int, str], dict[str, object]]:
+    """Subschemas that references name by `$id` or an anchor.
+
+    First the base URI of each object, by its `id()`; then the targets by URI, anchors behind `#`. Both are empty where
+    nothing has a name. Draft 4 says `id`.
+    """
+    bases: dict[int, str] = {}
+    targets: dict[str, object] = {"": root}
+    if not _may_name(root):
+        return {}, {}
+    waiting: list[tuple[object, str, int]] = [(root, "", 0)]
+    while waiting and len(bases) < _MAX_IDENTIFIED:
+        schema, base, depth = waiting.pop()
+        if isinstance(schema, dict):
+            base = _named_by_itself(schema, base, targets)
+            bases[id(schema)] = base
+        members = schema.items() if isinstance(schema, dict) else enumerate(schema) if isinstance(schema, list) else ()
+        if depth < _MAX_STEPS:
+            waiting += [(member, base, depth + 1) for key, member in members if key not in _VALUES]
+    return (bases, targets) if len(targets) > 1 else ({}, {})
+
+
+def _may_name(root: object) -> bool:
+    """A fast look at the text, since hardly any schema names a part of itself."""
+    try:
+        return _NAMING.search(msgspec.json.encode(root)) is not None
+    except (TypeError, ValueError, RecursionError):
+        return True
+
+
+def _named_by_itself(schema: _Schema, base: str, targets: dict[str, object]) -> str:
+    """The base URI inside the schema; its names are added to `targets`."""
+    for keyword in ("$id", "id"):
+        name = schema.get(keyword)
+        if not isinstance(name, str) or (keyword == "id" and "$id" in schema):
+            continue
+        uri = joined(base, name)
+        targets.setdefault(uri.removesuffix("#"), schema)
+        if not name.startswith("#") and (keyword == "$id" or _DRAFT_4.search(str(schema.get("$schema"))) is not None):
+            base = uri.partition("#")[0]
+    for keyword in ("$anchor", "$dynamicAnchor"):
+        if isinstance(name := schema.get(keyword), str):
+            targets.setdefault(f"{base}#{name}", schema)
+    return base
+
+
+def joined(base: str, reference: str) -> str:
+    """A reference as an absolute one."""
+    if reference.startswith("#"):
+        return base + reference
+    try:
+        return urljoin(base, reference)
+    except ValueError:
+        return reference
 
 
 def alternatives(schema: _Schema, root: object) -> list[object] | None:

@@ -11,22 +11,19 @@ from mcp_hub.formats.provider import (
     NOTHING_FOUND,
     Answered,
     CallResults,
-    MediaPart,
-    OutputReader,
     Provider,
-    block_of,
     decoded,
     definition_of,
     extra_members,
     labels,
     model_call,
     part_in,
-    parts_of,
-    read_result,
+    sent_id,
     text_member,
-    unsupported,
 )
+from mcp_hub.formats.reader import OutputReader
 from mcp_hub.formats.records import ModelCall
+from mcp_hub.formats.results import PICTURES, MediaPart, block_of, parts_of, read_result
 from mcp_hub.formats.schemas import dialects
 from mcp_hub.formats.schemas.dialects import STRICT_OPTIONAL, STRICT_TOOLS, STRICT_UNIONS
 from mcp_hub.formats.schemas.nodes import Node
@@ -34,6 +31,9 @@ from mcp_hub.formats.schemas.nodes import text_of as schema_text
 from mcp_hub.types import JsonObject
 
 # -- tools
+
+_INLINE: Final = "inline-tools-2026-09-15"
+"""The beta of tools that a message defines (anthropic 2.14.0, `BetaRequestToolAdditionBlockParam`, 2026-11-29)."""
 
 
 def _write_tool(definition: JsonObject, schema: Node, is_strict: bool) -> JsonObject:
@@ -65,6 +65,11 @@ def _write_found(
     return block if call.fault is not None else {**block, "content": content}
 
 
+def _write_inline(tools: list[JsonObject], messages: list[JsonObject]) -> JsonObject:
+    added = [{"type": "tool_addition", "tool": {"type": "tool_definition", "definition": tool}} for tool in tools]
+    return {"messages": [*messages, *([{"role": "system", "content": added}] if added else [])], "betas": [_INLINE]}
+
+
 # -- calls
 
 
@@ -76,35 +81,38 @@ def _read_call(item: JsonObject, at: int) -> ModelCall:
 
 
 def _write_call(call: ModelCall, arguments: JsonObject, extra: JsonObject) -> JsonObject:
-    return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments, **extra}
+    return {"type": "tool_use", "id": sent_id(call), "name": call.name, "input": arguments, **extra}
 
 
 # -- results
 
-_IMAGES: Final = frozenset(("image/jpeg", "image/png", "image/gif", "image/webp"))
-
 
 def _write_results(answered: Answered) -> list[JsonObject]:
-    blocks = []
+    blocks: list[JsonObject] = []
+    media: list[JsonObject] = []
     for call, result in answered:
-        block: JsonObject = {"type": "tool_result", "tool_use_id": call.id}
-        content = [_block(part) for part in parts_of(result)]
-        block |= {"content": content} if content else {}
-        block |= {"is_error": True} if result.get("isError") else {}
+        parts = parts_of(result, "anthropic")
+        block: JsonObject = {"type": "tool_result", "tool_use_id": sent_id(call)}
+        if result.get("isError"):  # takes texts only: media come behind all results
+            apart = [part for part in parts if isinstance(part, MediaPart)]
+            parts = [part if isinstance(part, str) else f"[{part.name}: {part.media_type}, below]" for part in parts]
+            if apart:
+                media.append(_block(f"From the result of the call {call.id} of {call.name}:"))
+                media += map(_block, apart)
+            block["is_error"] = True
+        block |= {"content": [_block(part) for part in parts]} if parts else {}
         block |= {key: call.extra[key] for key in ("toolset_name",) if call.extra.get(key) is not None}
         blocks.append(block)
-    return [{"role": "user", "content": blocks}] if blocks else []
+    return [{"role": "user", "content": [*blocks, *media]}] if blocks else []
 
 
 def _block(part: str | MediaPart) -> JsonObject:
     if isinstance(part, str):
         return {"type": "text", "text": part}
     source = {"type": "base64", "media_type": part.media_type, "data": part.data}
-    if part.media_type in _IMAGES:
+    if part.media_type in PICTURES:
         return {"type": "image", "source": source}
-    if part.media_type == "application/pdf":
-        return {"type": "document", "source": source, "title": part.name}
-    return {"type": "text", "text": unsupported(part)}
+    return {"type": "document", "source": source, "title": part.name}
 
 
 def _read_results(messages: Sequence[JsonObject]) -> CallResults:
@@ -158,14 +166,14 @@ class _Reader(OutputReader):
             case "content_block_delta":
                 self._extend(at, part_in(chunk, "delta"))
             case "content_block_stop":
-                self._end_call(at)
+                self._stop_call(at)
             case "message_delta":
-                self._reason = _REASONS.get(part_in(chunk, "delta").get("stop_reason") or "end_turn", "stop")
+                reason = part_in(chunk, "delta").get("stop_reason")
+                self._reason = _REASONS.get(reason, "stop") if isinstance(reason, str) else self._reason
             case "message_stop":
                 self._end(self._reason)
             case "error":
                 self._fail(part_in(chunk, "error").get("message"))
-                self._end("interrupted")
 
     def _begin_block(self, at: int, block: JsonObject) -> None:
         match block.get("type"):
@@ -176,8 +184,7 @@ class _Reader(OutputReader):
             case "tool_use":
                 extra = {key: value for key, value in block.items() if key not in ("type", "id", "name", "input")}
                 self._begin_call(at, block.get("id"), block.get("name"), extra)
-                if block.get("input"):
-                    self._add_arguments(at, msgspec.json.encode(block["input"]).decode())
+                self._repeat_arguments(at, block.get("input"))
 
     def _extend(self, at: int, delta: JsonObject) -> None:
         match delta.get("type"):
@@ -200,11 +207,14 @@ ANTHROPIC: Final = Provider(
     for_programs=_for_programs,
     inside=("content",),
     is_call=lambda item: item.get("type") == "tool_use",
+    was_cut=lambda message: _REASONS.get(str(message.get("stop_reason"))) == "length",
+    is_bare=lambda item: True,  # "input" may be a part of it
     read_call=_read_call,
     write_call=_write_call,
     write_results=_write_results,
     read_results=_read_results,
     reader=_Reader,
     write_found=_write_found,
+    write_inline=_write_inline,
 )
 """Names as of 2026-11-24."""

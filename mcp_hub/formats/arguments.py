@@ -8,7 +8,7 @@ import msgspec
 from mcp_hub.formats.records import CallFault
 from mcp_hub.formats.schemas.canonical import canonical
 from mcp_hub.formats.schemas.dialects import Dialect
-from mcp_hub.formats.schemas.nodes import MAX_DEPTH, Node, accepts_null, expanded
+from mcp_hub.formats.schemas.nodes import MAX_DEPTH, Node, accepts_null, chosen, expanded
 from mcp_hub.formats.schemas.renames import renames
 from mcp_hub.formats.schemas.root import rooted
 from mcp_hub.types import JsonObject
@@ -87,7 +87,7 @@ class ArgumentNames:
             return [self._walked(item, self._items(nodes, at), names, drops_null) for at, item in enumerate(value)]
         if not isinstance(value, dict):
             return value
-        alternatives = expanded(self._schema, nodes)
+        alternatives = chosen(self._schema, nodes, value) if drops_null else expanded(self._schema, nodes)
         properties = {
             name for node in alternatives for name in (*node.get("properties", ()), *node.get("required", ()))
         }

@@ -1,17 +1,19 @@
 """Calls in a model's answer as calls of tools, MCP results as the messages that answer them, and back."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from mcp_hub.errors import Rejected
 from mcp_hub.formats.arguments import ArgumentNames
-from mcp_hub.formats.provider import NO_ID
 from mcp_hub.formats.providers import FORMATS, PROVIDERS, Format
-from mcp_hub.formats.records import CallFault, McpResult, ModelCall, json_value
+from mcp_hub.formats.reader import CUT_OFF
+from mcp_hub.formats.records import LEGACY, NO_ID, SENT_ID, CallFault, McpResult, ModelCall, json_value
 from mcp_hub.types import JsonObject
 
+_RESULTS: Final = ("function_result", "function_call_output")
+"""Items beside those of calls, in a whole conversation."""
 MAX_CALLS: Final = 64
 """The most calls in one request."""
 
@@ -20,15 +22,19 @@ def read_calls(body: object, out_of: Format, tools: Iterable[JsonObject] | None 
     """The calls in a model's response, message, list of items, or item; SDK objects are accepted.
 
     With `tools`, parameters get their own names, and another tool is the fault `unknown_tool`. Calls that the provider
-    executes are left out.
+    executes, and those whose results are there, are left out. The last call of an output that was cut off has a fault,
+    if its arguments may be lost.
 
     Raises: Rejected: `invalid_calls`, `too_many_calls`, `duplicate_call_id`.
     """
-    items = _call_items(json_value(body), out_of)
+    items, is_cut = _call_items(json_value(body), out_of)
     if len(items) > MAX_CALLS:
         raise Rejected("too_many_calls", f"{len(items)} calls; one request takes {MAX_CALLS}. Split it.")
     schemas = None if tools is None else {tool["name"]: tool.get("inputSchema") for tool in tools}
-    calls = tuple(_restored(FORMATS[out_of].read_call(item, at), out_of, schemas) for at, item in enumerate(items))
+    entry = FORMATS[out_of]
+    calls = tuple(_restored(entry.read_call(item, at), out_of, schemas) for at, item in enumerate(items))
+    if is_cut and calls[-1].fault is None and entry.is_bare(items[-1]):
+        calls = (*calls[:-1], msgspec.structs.replace(calls[-1], arguments={}, fault=CUT_OFF))
     seen: set[str] = set()
     for call in calls:
         if call.id in seen:
@@ -45,7 +51,7 @@ def write_calls(calls: Sequence[ModelCall], into: Format, tools: Iterable[JsonOb
         arguments = call.arguments
         if call.name in schemas and into in PROVIDERS:
             arguments = ArgumentNames(schemas[call.name], PROVIDERS[into].plain).for_provider(arguments)
-        extra = {key: value for key, value in call.extra.items() if key != NO_ID}
+        extra = {key: value for key, value in call.extra.items() if key not in (NO_ID, SENT_ID, LEGACY)}
         items.append(FORMATS[into].write_call(call, arguments, extra))
     return items
 
@@ -72,22 +78,32 @@ def _restored(call: ModelCall, out_of: Format, schemas: Mapping[str, object] | N
     return restored(call, out_of, schemas[call.name])
 
 
-def _call_items(body: Any, out_of: Format) -> list[JsonObject]:
+def _call_items(body: Any, out_of: Format) -> tuple[list[JsonObject], bool]:
+    """The calls, and whether the output was cut off in the last one."""
     items = [body] if isinstance(body, dict) else body
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise Rejected("invalid_calls", f"the body is not what a model answers in the format {out_of}.")
     entry = FORMATS[out_of]
+    was_cut, answered = False, _answered(items)
     for member in entry.inside:
-        items = [inner for item in items for inner in _inner(item, member)]
-    return [item for item in items if isinstance(item, dict) and entry.is_call(item)]
+        was_cut = was_cut or any(isinstance(item, dict) and entry.was_cut(item) for item in items)
+        items = [inner for item in items for inner in _inner(item, member, entry.is_call)]
+        answered |= _answered(items)
+    calls = [item for item in items if isinstance(item, dict) and entry.is_call(item)]
+    calls = [item for item in calls if str(item.get("call_id", item.get("id"))) not in answered]
+    return calls, was_cut and bool(calls) and items[-1] is calls[-1]
 
 
-def _inner(item: object, member: str) -> list[Any]:
+def _answered(items: Sequence[object]) -> set[str]:
+    return {str(item.get("call_id")) for item in items if isinstance(item, dict) and item.get("type") in _RESULTS}
+
+
+def _inner(item: object, member: str, is_call: Callable[[JsonObject], bool]) -> list[Any]:
     if not isinstance(item, dict) or member not in item:
         return [item]
     inside = item[member]
-    if inside is None or isinstance(inside, str):
-        return []
+    if not inside or isinstance(inside, str):
+        return [item] if is_call(item) else []
     return inside if isinstance(inside, list) else [inside]
 
 

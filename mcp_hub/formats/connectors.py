@@ -25,6 +25,7 @@ class Connector(StrEnum):
 
     ANTHROPIC = "anthropic-mcp"
     OPENAI = "openai-mcp"
+    GEMINI = "gemini-mcp"
 
 
 def endpoint(base: str | None, profile: str | None) -> str:
@@ -82,7 +83,11 @@ def connect(
     if kind is Connector.OPENAI:
         entry: JsonObject = {"type": "mcp", "server_label": label, "server_url": url, "authorization": TOKEN}
         entry |= {"allowed_tools": {"tool_names": names}, "require_approval": "always"}
-        return {"tools": [{"type": "tool_search"}, {**entry, "defer_loading": True}] if is_deferred else [entry]}
+        return _with_search(entry, is_deferred)
+    if kind is Connector.GEMINI:
+        entry = {"type": "mcp_server", "name": label.replace("-", "_"), "url": url}
+        entry |= {"headers": {"Authorization": f"Bearer {TOKEN}"}, "allowed_tools": [{"tools": names}]}
+        return _with_search(entry, is_deferred)
     default = {**({} if selected is None else {"enabled": False}), **({"defer_loading": True} if is_deferred else {})}
     toolset: JsonObject = {
         "type": "mcp_toolset",
@@ -97,6 +102,10 @@ def connect(
         "tools": [*search, toolset],
         "betas": [_BETA],
     }
+
+
+def _with_search(entry: JsonObject, is_deferred: bool) -> JsonObject:
+    return {"tools": [{"type": "tool_search"}, {**entry, "defer_loading": True}] if is_deferred else [entry]}
 
 
 def _pinned(tool: JsonObject) -> JsonObject:

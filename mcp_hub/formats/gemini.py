@@ -6,16 +6,12 @@ from typing import Any, Final
 
 import msgspec
 
-from mcp_hub.formats.arguments import checked
 from mcp_hub.formats.events import FinishReason, TextDelta, ThinkingDelta
 from mcp_hub.formats.provider import (
-    NO_ID,
     Answered,
     CallResults,
-    MediaPart,
-    OutputReader,
     Provider,
-    block_of,
+    decoded,
     definition_of,
     extra_members,
     id_members,
@@ -23,12 +19,11 @@ from mcp_hub.formats.provider import (
     model_call,
     part_in,
     parts_in,
-    parts_of,
-    read_result,
     text_member,
-    text_of,
 )
-from mcp_hub.formats.records import McpResult, ModelCall
+from mcp_hub.formats.reader import OutputReader
+from mcp_hub.formats.records import NO_ID, McpResult, ModelCall
+from mcp_hub.formats.results import MediaPart, block_of, parts_of, read_result, text_of
 from mcp_hub.formats.schemas import dialects
 from mcp_hub.formats.schemas.nodes import MAX_DEPTH, Node
 from mcp_hub.types import JsonObject
@@ -60,9 +55,7 @@ def _read_call(item: JsonObject, at: int) -> ModelCall:
     has_id = isinstance(call.get("id"), str) and call["id"] != ""
     extra = extra if has_id else {**extra, NO_ID: True}
     name = text_member(call, "name", "gemini")
-    arguments = call.get("args")
-    arguments = checked({} if arguments is None else arguments)
-    return model_call(call["id"] if has_id else f"call_{at}", name, arguments, extra)
+    return model_call(call["id"] if has_id else f"call_{at}", name, decoded(call.get("args")), extra)
 
 
 def _write_call(call: ModelCall, arguments: JsonObject, extra: JsonObject) -> JsonObject:
@@ -80,16 +73,15 @@ def _write_results(answered: Answered) -> list[JsonObject]:
 
 
 def _response(call: ModelCall, result: McpResult) -> JsonObject:
-    parts = parts_of(result)
+    parts = parts_of(result, "gemini")
     media = [part for part in parts if isinstance(part, MediaPart)]
-    text = text_of([part for part in parts if isinstance(part, str)])
+    text = text_of(parts)
     structured = result.get("structuredContent")
     if result.get("isError"):
         response: JsonObject = {"error": text}
     else:
         response = {"output": text if structured is None else structured}
-    call_id: JsonObject = {} if NO_ID in call.extra else {"id": call.id}
-    answer = {**call_id, "name": call.name, "response": response}
+    answer = {**id_members(call), "name": call.name, "response": response}
     if media:
         answer["parts"] = [{"inlineData": {"mimeType": part.media_type, "data": part.data}} for part in media]
     return answer
@@ -188,9 +180,8 @@ class _Reader(OutputReader):
         self._partial: _PartialArguments | None = None
 
     def _read(self, chunk: JsonObject) -> None:
-        if "error" in chunk:
+        if chunk.get("error") is not None:
             self._fail(part_in(chunk, "error").get("message"))
-            self._end("interrupted")
             return
         self._start(chunk.get("responseId"))
         for candidate in parts_in(chunk, "candidates"):
@@ -202,13 +193,21 @@ class _Reader(OutputReader):
             if isinstance(reason, str):
                 self._finish(reason, candidate.get("finishMessage"))
         if part_in(chunk, "promptFeedback").get("blockReason"):
-            self._end("interrupted")
+            self._finish("SAFETY", None)
 
     def _finish(self, reason: str, message: object) -> None:
+        if self._has_ended:
+            return
         if reason in _BAD_CALLS:
-            self._fail(message or reason)
-        self._complete()
+            self._report(message or reason)
+        self._break_off()
         self._end(_REASONS.get(reason, "interrupted"))
+
+    def _break_off(self) -> None:
+        """A call that was to continue does not."""
+        if self._partial is not None:
+            self._partial = None
+            self._end_call(self._count, is_broken=True)
 
     def _read_part(self, piece: JsonObject) -> None:
         if isinstance(piece.get("functionCall"), dict):
@@ -217,25 +216,30 @@ class _Reader(OutputReader):
             self._say(ThinkingDelta if piece.get("thought") else TextDelta, piece.get("text"))
 
     def _read_call(self, piece: JsonObject, call: JsonObject) -> None:
+        open_call = self._open.get(self._count)
+        if open_call is not None and self._partial is not None:
+            names = (call.get("id") or open_call.id, call.get("name") or open_call.name)
+            if names != (open_call.id, open_call.name):
+                self._break_off()
         if self._partial is None:
+            self._count += 1
             extra = {key: value for key, value in piece.items() if key != "functionCall"}
             has_id = isinstance(call.get("id"), str) and call["id"] != ""
-            self._begin_call(
-                self._count, call.get("id"), call.get("name"), {**extra, **({} if has_id else {NO_ID: True})}
-            )
+            extra |= {} if has_id else {NO_ID: True}
+            self._begin_call(self._count, call.get("id"), call.get("name"), extra)
             self._partial = _PartialArguments()
-        self._partial.value.update(part_in(call, "args"))
+        arguments = call.get("args")
+        if isinstance(arguments, dict):
+            self._partial.value.update(arguments)
+        else:
+            self._add_arguments(self._count, arguments)
         for partial in parts_in(call, "partialArgs"):
             self._partial.add(partial)
         if not call.get("willContinue"):
-            self._complete()
-
-    def _complete(self) -> None:
-        if self._partial is not None:
-            self._add_arguments(self._count, msgspec.json.encode(self._partial.value).decode())
-            self._end_call(self._count)
+            if self._partial.value:
+                self._add_arguments(self._count, self._partial.value)
             self._partial = None
-            self._count += 1
+            self._stop_call(self._count)
 
 
 GEMINI: Final = Provider(
@@ -246,6 +250,8 @@ GEMINI: Final = Provider(
     around="functionDeclarations",
     inside=("candidates", "content", "parts"),
     is_call=lambda item: item.get("functionCall") is not None or isinstance(item.get("name"), str),
+    was_cut=lambda candidate: candidate.get("finishReason") == "MAX_TOKENS",
+    is_bare=lambda item: not item.get("functionCall", item).get("args"),
     read_call=_read_call,
     write_call=_write_call,
     write_results=_write_results,

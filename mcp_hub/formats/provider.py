@@ -1,140 +1,18 @@
-"""The form of a format, and what several share: readers of streams, parts of results, members of calls."""
+"""The form of a format, and what several share: members of chunks, of tools and of calls."""
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from mcp_hub.errors import Rejected
-from mcp_hub.formats.arguments import MAX_BYTES, checked, read_arguments
-from mcp_hub.formats.events import (
-    FinishReason,
-    ModelEvent,
-    OutputEnd,
-    OutputError,
-    OutputStart,
-    ToolCallChunk,
-    ToolCallEnd,
-    ToolCallStart,
-)
-from mcp_hub.formats.records import CallFault, McpResult, ModelCall, json_value
+from mcp_hub.formats.arguments import checked, read_arguments
+from mcp_hub.formats.reader import OutputReader
+from mcp_hub.formats.records import NO_ID, SENT_ID, CallFault, McpResult, ModelCall
 from mcp_hub.formats.schemas.dialects import Dialect
 from mcp_hub.formats.schemas.nodes import Node
 from mcp_hub.types import JsonObject
-
-
-class _Open:
-    __slots__ = ("extra", "id", "name", "size", "texts")
-
-    def __init__(self, call_id: str, name: str, extra: JsonObject) -> None:
-        self.id = call_id
-        self.name = name
-        self.extra = extra
-        self.texts: list[str] = []
-        self.size = 0
-
-
-class OutputReader:
-    """Reads one output of a model, with `_read` for a provider's chunks."""
-
-    def __init__(self) -> None:
-        self._events: list[ModelEvent] = []
-        self._open: dict[int, _Open] = {}
-        self._calls: list[ModelCall] = []
-        self._has_started = self._has_ended = False
-
-    @property
-    def calls(self) -> tuple[ModelCall, ...]:
-        """The ended calls, with the provider's parameter names."""
-        return tuple(self._calls)
-
-    def feed(self, chunk: object) -> list[ModelEvent]:
-        """The events of the next chunk; none after the end."""
-        value = json_value(chunk)
-        if not self._has_ended and isinstance(value, dict):
-            self._read(value)
-        return self._taken()
-
-    def close(self) -> list[ModelEvent]:
-        """The last events; open calls are broken."""
-        if not self._has_ended:
-            self._end("interrupted")
-        return self._taken()
-
-    def _read(self, chunk: JsonObject) -> None:
-        raise NotImplementedError
-
-    def _taken(self) -> list[ModelEvent]:
-        events, self._events = self._events, []
-        return events
-
-    def _emit(self, event: ModelEvent) -> None:
-        self._events.append(event)
-
-    def _start(self, output_id: object) -> None:
-        if not self._has_started:
-            self._has_started = True
-            self._emit(OutputStart(output_id if isinstance(output_id, str) else ""))
-
-    def _say(self, kind: Any, text: object) -> None:
-        if isinstance(text, str) and text:
-            self._emit(kind(text))
-
-    def _begin_call(self, key: int, call_id: object, name: object, extra: JsonObject) -> None:
-        if key in self._open:
-            self._end_call(key)
-        number = len(self._calls) + len(self._open)
-        identifier = call_id if isinstance(call_id, str) and call_id else f"call_{number}"
-        self._open[key] = call = _Open(identifier, name if isinstance(name, str) else "", extra)
-        self._emit(ToolCallStart(call.id, call.name))
-
-    def _add_arguments(self, key: int, text: object) -> None:
-        """Above the limit the call is broken."""
-        call = self._open.get(key)
-        if call is None or not isinstance(text, str) or not text:
-            return
-        call.size += len(text)
-        if call.size <= MAX_BYTES:
-            call.texts.append(text)
-            self._emit(ToolCallChunk(call.id, text))
-
-    def _end_call(self, key: int, *, is_broken: bool = False) -> None:
-        call = self._open.pop(key, None)
-        if call is None:
-            return
-        text = "".join(call.texts) or "{}"
-        arguments = read_arguments(text)
-        if call.size > MAX_BYTES:
-            message = f"The arguments have more than {MAX_BYTES} characters. Send less."
-            arguments = CallFault("arguments_too_large", message)
-        elif is_broken:
-            arguments = CallFault("invalid_arguments", "The call was cut off. Make it again, with all its arguments.")
-        if isinstance(arguments, CallFault):
-            self._calls.append(ModelCall(id=call.id, name=call.name, arguments={}, extra=call.extra, fault=arguments))
-            self._emit(OutputError(*arguments, id=call.id))
-        else:
-            self._calls.append(ModelCall(call.id, call.name, arguments, call.extra))
-            self._emit(ToolCallEnd(call.id, text))
-
-    def _has_arguments(self, key: int) -> bool:
-        return key in self._open and self._open[key].size > 0
-
-    def _add_extra(self, key: int, extra: JsonObject) -> None:
-        if key in self._open:
-            self._open[key].extra |= extra
-
-    def _fail(self, message: object) -> None:
-        reason = message if isinstance(message, str) and message else "the provider says no more"
-        self._emit(OutputError("output_failed", f"The provider reported an error: {reason}"))
-
-    def _end(self, reason: FinishReason) -> None:
-        self._start(None)
-        is_broken = reason == "interrupted"
-        for key in list(self._open):
-            self._end_call(key, is_broken=is_broken)
-        self._has_ended = True
-        self._emit(OutputEnd("tool_calls" if reason == "stop" and self._calls else reason))
 
 
 def part_in(value: object, member: str) -> JsonObject:
@@ -149,8 +27,6 @@ def parts_in(value: object, member: str) -> list[JsonObject]:
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
-NO_ID: Final = "mcp_hub_no_id"
-"""The member of `extra` for an id that the hub made: Gemini may send none."""
 NOTHING_FOUND: Final = "No tool fits. Search again with other words."
 
 Answered: TypeAlias = Sequence[tuple[ModelCall, McpResult]]
@@ -190,6 +66,10 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     inside: tuple[str, ...]
     """Members on the way from a response to its items."""
     is_call: Callable[[JsonObject], bool]
+    was_cut: Callable[[JsonObject], bool] = lambda container: False
+    """Whether a response, or what it has on the way to its items, says that the output was cut off at its limit."""
+    is_bare: Callable[[JsonObject], bool] = lambda item: False
+    """Whether the arguments of a call at the end of such an output may be lost."""
     read_call: Callable[[JsonObject, int], ModelCall]
     """A call from its item and its number. Raises: Rejected (`invalid_calls`)."""
     write_call: Callable[[ModelCall, JsonObject, JsonObject], JsonObject]
@@ -211,6 +91,12 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a search: from the definitions, the call, its messages with a text, and what makes deferred tools.
 
     None: the provider does not defer tools, and gets them with its next request.
+    """
+
+    write_inline: Callable[[list[JsonObject], list[JsonObject]], JsonObject] | None = None
+    """The answer to a search by which the model gets the tools, which the request does not list; None: it cannot.
+
+    From the tools and the messages that answer the call.
     """
 
 
@@ -244,7 +130,13 @@ def encoded(arguments: JsonObject) -> str:
 
 def id_members(call: ModelCall) -> JsonObject:
     """The id, unless the hub made it."""
-    return {} if NO_ID in call.extra else {"id": call.id}
+    return {} if NO_ID in call.extra else {"id": sent_id(call)}
+
+
+def sent_id(call: ModelCall) -> str:
+    """The id by which the provider knows the call."""
+    sent: str = call.extra.get(SENT_ID, call.id)
+    return sent
 
 
 def labels(definition: JsonObject) -> JsonObject:
@@ -258,92 +150,3 @@ def definition_of(tool: JsonObject, schema: Node | None, output: Node | None = N
     description = {"description": tool["description"]} if "description" in tool else {}
     returned = {} if output is None else {"outputSchema": output}
     return {"name": tool["name"], **description, "inputSchema": schema or {"type": "object"}, **returned}
-
-
-def read_result(content: list[JsonObject], is_error: object) -> McpResult:
-    return {"content": content, **({"isError": True} if is_error else {})}
-
-
-# -- content of results
-
-
-class MediaPart(NamedTuple):
-    """Base64 data; `name` is the file's, or derived from the type."""
-
-    kind: Literal["image", "audio", "file"]
-    media_type: str
-    data: str
-    name: str
-
-
-ResultPart: TypeAlias = str | MediaPart
-
-
-def parts_of(result: McpResult) -> list[ResultPart]:
-    """The content of a result in order; a structured result that the text lacks is last."""
-    content = result.get("content")
-    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-    parts = [part for block in blocks if (part := _part(block)) is not None]
-    structured = result.get("structuredContent")
-    if structured is not None and not any(_says(part, structured) for part in parts):
-        parts.append(msgspec.json.encode(structured).decode())
-    return parts
-
-
-def _says(part: ResultPart, structured: object) -> bool:
-    if not isinstance(part, str) or not part.lstrip().startswith(("{", "[")):
-        return False
-    try:
-        return bool(msgspec.json.decode(part) == structured)
-    except msgspec.DecodeError:
-        return False
-
-
-def _part(block: JsonObject) -> ResultPart | None:
-    match block.get("type"):
-        case "text":
-            return str(block["text"]) if block.get("text") else None
-        case "image" | "audio" as kind:
-            media_type = str(block.get("mimeType", f"{kind}/unknown"))
-            return MediaPart("image" if kind == "image" else "audio", media_type, str(block.get("data", "")), kind)
-        case "resource":
-            return _resource(block.get("resource") or {})
-        case "resource_link":
-            label = block.get("description") or block.get("title")
-            return f"{block.get('name', 'resource')}: {block.get('uri')}" + (f" ({label})" if label else "")
-        case _:
-            return msgspec.json.encode(block).decode()
-
-
-def _resource(resource: JsonObject) -> ResultPart:
-    uri = str(resource.get("uri", ""))
-    if "text" in resource:
-        return f"{uri}\n{resource['text']}" if uri else str(resource["text"])
-    media_type = str(resource.get("mimeType", "application/octet-stream"))
-    kind = media_type.partition("/")[0]
-    name = uri.rstrip("/").rpartition("/")[2] or "file"
-    data = str(resource.get("blob", ""))
-    return MediaPart("image" if kind == "image" else "audio" if kind == "audio" else "file", media_type, data, name)
-
-
-def unsupported(part: MediaPart) -> str:
-    """Text in place of a part."""
-    size = len(part.data) * 3 // 4
-    return f"[{part.name}: {part.media_type}, about {size} bytes, which this format cannot carry]"
-
-
-def text_of(parts: list[ResultPart]) -> str:
-    return "\n".join(part if isinstance(part, str) else unsupported(part) for part in parts)
-
-
-def block_of(media_type: str, data: str, uri: str | None = None) -> JsonObject:
-    """An MCP block for base64 data."""
-    kind = media_type.partition("/")[0]
-    if kind in ("image", "audio"):
-        return {"type": kind, "mimeType": media_type, "data": data}
-    resource: JsonObject = {"uri": f"file:///{uri or 'file'}", "mimeType": media_type, "blob": data}
-    return {"type": "resource", "resource": resource}
-
-
-def data_url(part: MediaPart) -> str:
-    return f"data:{part.media_type};base64,{part.data}"

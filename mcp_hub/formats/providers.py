@@ -9,19 +9,20 @@ from mcp_hub.errors import Rejected
 from mcp_hub.formats.anthropic import ANTHROPIC
 from mcp_hub.formats.arguments import checked
 from mcp_hub.formats.gemini import GEMINI
-from mcp_hub.formats.openai import OPENAI, RESPONSES
+from mcp_hub.formats.interactions import INTERACTIONS
+from mcp_hub.formats.openai import OPENAI
 from mcp_hub.formats.provider import (
-    NO_ID,
     Answered,
     CallResults,
-    OutputReader,
     Provider,
     extra_members,
     id_members,
     model_call,
     text_member,
 )
-from mcp_hub.formats.records import ModelCall
+from mcp_hub.formats.reader import OutputReader
+from mcp_hub.formats.records import NO_ID, ModelCall
+from mcp_hub.formats.responses import RESPONSES
 from mcp_hub.formats.schemas.dialects import Dialect
 from mcp_hub.types import JsonObject
 
@@ -34,6 +35,7 @@ class Format(StrEnum):
     OPENAI = "openai"
     OPENAI_RESPONSES = "openai-responses"
     GEMINI = "gemini"
+    GEMINI_INTERACTIONS = "gemini-interactions"
 
 
 def _read_call(item: JsonObject, at: int) -> ModelCall:
@@ -75,6 +77,7 @@ FORMATS: Final[Mapping[Format, Provider]] = {
     Format.OPENAI: OPENAI,
     Format.OPENAI_RESPONSES: RESPONSES,
     Format.GEMINI: GEMINI,
+    Format.GEMINI_INTERACTIONS: INTERACTIONS,
 }
 """Every format; the rest of the hub asks here what a format has."""
 PROVIDERS: Final[Mapping[Format, Provider]] = {name: entry for name, entry in FORMATS.items() if entry is not _MCP}

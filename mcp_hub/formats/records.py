@@ -1,7 +1,7 @@
 """Records: losses, exports, calls of a model."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -9,6 +9,13 @@ from mcp_hub.protocol.rest.calls import LossInfo
 from mcp_hub.types import JsonObject
 
 T = TypeVar("T")
+
+NO_ID: Final = "mcp_hub_no_id"
+"""The member of `extra` for an id that the hub made: Gemini may send none."""
+SENT_ID: Final = "mcp_hub_sent_id"
+"""The member of `extra` for the provider's id of a call, where another call has the same."""
+LEGACY: Final = "mcp_hub_legacy"
+"""The member of `extra` for a `function_call` of OpenAI's first API of functions."""
 
 
 class Exported(NamedTuple):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -20,6 +21,12 @@ from mcp_hub.types import JsonObject
 
 _ODD: Final = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST: Final = 64
+_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^A-Z_.\-\s]+|[A-Z]")
+"""The words of a name: `get_file`, `getFile`, `get-file`."""
+MOST_IN_GROUP: Final = 10
+"""Tools of a group (developers.openai.com, "Tool search": "fewer than 10 functions" are advised)."""
+_MOST_LISTED: Final = 48
+"""Characters of the names that a group's description lists."""
 
 
 class ToolGroup(NamedTuple):
@@ -40,6 +47,85 @@ def server_groups(servers: Mapping[str, str | None]) -> dict[str, ToolGroup]:
             name, number = base[: _LONGEST - len(ending)] + ending, number + 1
         names[server] = name
     return {server: ToolGroup(name, servers[server] or f"Tools of {server}.") for server, name in names.items()}
+
+
+def tool_groups(owners: Mapping[str, str], servers: Mapping[str, str | None]) -> dict[str, ToolGroup]:
+    """The group of each tool by name: its server's, or a part of that with at most `MOST_IN_GROUP` tools.
+
+    `owners`: the server of each tool; a tool of another server than `servers` has no group. Parts follow from the first
+    words of names. All tools have to be there, so that a search finds the same groups as a list.
+    """
+    by_server: dict[str, list[str]] = {server: [] for server in servers}
+    for name, server in owners.items():
+        if server in by_server:
+            by_server[server].append(name)
+    wholes = server_groups(servers)
+    taken = {group.name for server, group in wholes.items() if len(by_server[server]) <= MOST_IN_GROUP}
+    groups: dict[str, ToolGroup] = {}
+    for server, whole in wholes.items():
+        if names := by_server[server]:
+            groups |= _groups_of(whole, servers[server], names, taken)
+    return groups
+
+
+def _groups_of(whole: ToolGroup, purpose: str | None, names: list[str], taken: set[str]) -> dict[str, ToolGroup]:
+    words = {name: _WORDS.findall(name) for name in names}
+    shared = len(_common(list(words.values()))) if len(names) > 1 else 0
+    short = {name: "_".join(words[name][shared:]) or name for name in names}
+    if len(names) <= MOST_IN_GROUP:
+        return dict.fromkeys(names, ToolGroup(whole.name, purpose or f"{whole.name}: {_listed(names, short)}"))
+    groups: dict[str, ToolGroup] = {}
+    for part in _parts(names, words, shared):
+        name = _free("_".join([whole.name, *_common([words[tool][shared:] for tool in part])]), taken)
+        summary = (purpose or whole.name).rstrip(". ")
+        groups |= dict.fromkeys(part, ToolGroup(name, f"{summary}: {_listed(part, short)}"))
+    return groups
+
+
+def _parts(names: list[str], words: Mapping[str, list[str]], depth: int) -> list[list[str]]:
+    """The names in parts that are small enough, those with the same first words together."""
+    by_word: dict[str, list[str]] = {}
+    for name in names:
+        by_word.setdefault(words[name][depth] if depth < len(words[name]) else "", []).append(name)
+    if len(by_word) == 1 and "" in by_word:
+        return [names[start : start + MOST_IN_GROUP] for start in range(0, len(names), MOST_IN_GROUP)]
+    parts: list[list[str]] = []
+    has_room = False
+    for alike in by_word.values():
+        if len(alike) > MOST_IN_GROUP:
+            parts += _parts(alike, words, depth + 1)
+            has_room = False
+        elif has_room and len(parts[-1]) + len(alike) <= MOST_IN_GROUP:
+            parts[-1] = [*parts[-1], *alike]
+        else:
+            parts.append(alike)
+            has_room = True
+    return parts
+
+
+def _common(words: list[list[str]]) -> list[str]:
+    """The first words that all have."""
+    shared = list(takewhile(lambda column: len(set(column)) == 1, zip(*words, strict=False)))
+    return [column[0] for column in shared]
+
+
+def _free(name: str, taken: set[str]) -> str:
+    base, number = _ODD.sub("_", name)[:_LONGEST], 2
+    name = base
+    while name in taken:
+        ending = f"_{number}"
+        name, number = base[: _LONGEST - len(ending)] + ending, number + 1
+    taken.add(name)
+    return name
+
+
+def _listed(names: list[str], short: Mapping[str, str]) -> str:
+    text = short[names[0]]
+    for name in names[1:]:
+        if len(text) + len(short[name]) > _MOST_LISTED:
+            return f"{text}, …"
+        text += f", {short[name]}"
+    return text
 
 
 def check_groups(groups: Mapping[str, ToolGroup], into: Format) -> None:
@@ -269,14 +355,18 @@ def write_found(
     *,
     is_strict: bool = False,
     groups: Mapping[str, ToolGroup] | None = None,
+    is_inline: bool = False,
 ) -> JsonObject:
     """The answer to a search with these tools, the best first; `call` is the model's, if any. Raises: Rejected.
 
-    Anthropic takes references, the Responses API definitions; elsewhere tools go into the next request.
+    Anthropic takes references, or definitions (`is_inline`), OpenAI's Responses API and Gemini's interactions take
+    definitions; elsewhere tools go into the next request.
     """
     if groups is not None:
         check_groups(groups, into)
     messages = [] if call is None else _answered(call, tools, into)
+    if is_inline and (write_inline := FORMATS[into].write_inline) is not None:
+        return write_inline(export(tools, into, is_strict=is_strict, has_breakpoint=False).body["tools"], messages)
     if (write := FORMATS[into].write_found) is not None:
         return write(tools, call, messages, lambda: _deferred(tools, into, is_strict, groups))
     answer = export(tools, into, is_strict=is_strict).body

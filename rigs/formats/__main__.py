@@ -1,6 +1,7 @@
 """`python -m rigs.formats`: what converters of tools do to the captured tools of $MCP_HUB_EVAL_DATA; prints a table.
 
-Exit code 1 for a crash of the hub's own converter, or an export of it that breaks a rule; 2 without the tools.
+Results of every kind are written for every provider, too. Exit code 1 for a crash of the hub's own converter, an export
+of it that breaks a rule, or a result that a provider would refuse; 2 without the tools.
 """
 
 import sys
@@ -8,7 +9,7 @@ import sys
 from rigs import report
 from rigs.clients.install import NotInstalled
 from rigs.formats.converters import CONVERTERS
-from rigs.formats.measures import Figures, measured
+from rigs.formats.measures import Figures, broken_results, measured
 from tests.unit.formats.tool_lists import captured_tools
 
 HEAD = (
@@ -30,7 +31,8 @@ def main() -> int:
     if not tools:
         report.say("MCP_HUB_EVAL_DATA names no folder with tool-lists/*.json")
         return 2
-    lines, faults = [f"{len(tools)} tools", "", *HEAD], []
+    refused = broken_results()
+    lines, faults = [f"{len(tools)} tools; {len(refused)} results that a provider refuses", "", *HEAD], refused
     for converter in CONVERTERS:
         report.say(converter.name)
         try:

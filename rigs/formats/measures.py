@@ -6,12 +6,16 @@ from typing import Any, NamedTuple
 
 import jsonschema_rs
 
-from mcp_hub.formats.providers import Format
+from mcp_hub.formats.calls import write_results
+from mcp_hub.formats.providers import PROVIDERS, Format
+from mcp_hub.formats.records import ModelCall
 from mcp_hub.formats.schemas.canonical import canonical
 from mcp_hub.formats.schemas.nodes import accepts_null
 from rigs.formats.converters import Converted
 from tests.property.compact_instances import Instances
 from tests.unit.formats import documented
+from tests.unit.formats.documented_results import broken_result
+from tests.unit.formats.result_kinds import results
 
 Json = dict[str, Any]
 PER_TOOL = 20
@@ -48,6 +52,17 @@ def measured(tools: Sequence[Json], found: Converted, into: Format) -> Figures:
         ),
         milliseconds=found.seconds * 1000,
     )
+
+
+def broken_results() -> list[str]:
+    """The results of every kind that a provider would refuse, with the rules that they break."""
+    call = ModelCall("c1", "see", {})
+    return [
+        f"{into}: {name}: {', '.join(faults)}"
+        for into in PROVIDERS
+        for name, result in results()
+        if (faults := broken_result(into, write_results([call], {"c1": result}, into)))
+    ]
 
 
 def _mandatory(before: Json, after: Json) -> Iterator[str]:

@@ -10,7 +10,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
+from mcp_hub.formats.providers import Format
 from tests.e2e.client import Silent, threaded
+from tests.unit.formats.documented_results import broken_result
 from tests.unit.formats.sdk_types import ANTHROPIC, GEMINI, OPENAI, RESPONSES, adapter_of, sdk_type
 
 Json: TypeAlias = dict[str, Any]
@@ -78,6 +80,7 @@ class Anthropic(Provider):
             for block in blocks:
                 fits(ANTHROPIC, "ContentBlockParam", block)
             results = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+            assert not results or broken_result(Format.ANTHROPIC, [message]) == []
         for tool in body["tools"]:
             fits(ANTHROPIC, "ToolUnionParam", tool)
         assert [message["content"] for message in body["messages"] if message["role"] == "assistant"] == self.said
@@ -150,6 +153,8 @@ class OpenAiChat(Provider):
                 fits(OPENAI, "ChatCompletionMessageParam", message)
             results = [] if message["role"] == "assistant" else results
             results += [message["tool_call_id"]] if message["role"] == "tool" else []
+        given = [one for one in body["messages"] if one["role"] == "tool" or isinstance(one["content"], list)]
+        assert [fault for message in given for fault in broken_result(Format.OPENAI, [message])] == []
         for tool in body.get("tools", ()):
             fits(OPENAI, "ChatCompletionToolParam", tool)
         assert [message for message in body["messages"] if message["role"] == "assistant"] == self.said
@@ -185,6 +190,7 @@ class OpenAiResponses(Provider):
             body["input"] = [{"role": "user", "content": body["input"]}]
         for item in body["input"]:
             fits(RESPONSES, "ResponseInputItemParam", item)
+            assert item.get("type") != "function_call_output" or broken_result(Format.OPENAI_RESPONSES, [item]) == []
         for tool in body["tools"]:
             fits(RESPONSES, "ToolParam", tool)
         if "previous_response_id" in body:
@@ -223,9 +229,13 @@ class OpenAiResponses(Provider):
 def _shown(body: Json) -> set[str]:
     """Tools that are not deferred, and those that a search has found."""
     found = [one for item in body["input"] if item.get("type") == "tool_search_output" for one in item["tools"]]
-    return {tool["name"] for tool in body["tools"] if "name" in tool and not tool.get("defer_loading")} | {
-        tool["name"] for tool in found
-    }
+    offered = {tool["name"] for tool in functions_of(body["tools"]) if "name" in tool and not tool.get("defer_loading")}
+    return offered | {tool["name"] for tool in functions_of(found)}
+
+
+def functions_of(tools: list[Json]) -> list[Json]:
+    """The tools, those in namespaces too."""
+    return [one for tool in tools for one in (tool["tools"] if tool.get("type") == "namespace" else [tool])]
 
 
 def _response_events(response: Json) -> Iterator[Json]:
@@ -251,9 +261,11 @@ class Gemini(Provider):
 
     def check(self, body: Json) -> None:
         for content in body["contents"]:
-            sdk_type(GEMINI, "Content").model_validate(
-                content
-            )  # knows all members, in the two spellings that the SDK sends
+            # knows all members, in the two spellings that the SDK sends
+            known = sdk_type(GEMINI, "Content").model_validate(content)
+            dumped = known.model_dump(mode="json", by_alias=True, exclude_none=True)
+            has_results = any("functionResponse" in part for part in dumped["parts"])
+            assert not has_results or broken_result(Format.GEMINI, [dumped]) == []
         for tool in body["tools"]:
             sdk_type(GEMINI, "Tool").model_validate(tool)
         assert [content for content in body["contents"] if content["role"] == "model"] == self.said

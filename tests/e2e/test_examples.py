@@ -24,6 +24,7 @@ from tests.e2e.scripted_models import (
     Provider,
     ScriptedModel,
     Turn,
+    functions_of,
     serving,
 )
 from tests.interaction.fronts import http_hub
@@ -116,7 +117,7 @@ def expected(provider: Provider, image: str) -> list[Any]:
                 {"type": "tool_result", "tool_use_id": f"call_0_{at}", **members} for at, members in enumerate(found)
             ]
         case OpenAiChat():
-            texts = ["42.0", "[image: image/png, in the next message]", REFUSAL]
+            texts = ["42.0", "[image: image/png, in the next message]", f"Error: {REFUSAL}"]
             url = {"url": f"data:image/png;base64,{image}"}
             said = {"type": "text", "text": "From the result of the call call_0_1 of charts_draw_bars:"}
             return [
@@ -125,7 +126,7 @@ def expected(provider: Provider, image: str) -> list[Any]:
             ]
         case OpenAiResponses():
             picture = {"type": "input_image", "image_url": f"data:image/png;base64,{image}", "detail": "auto"}
-            outputs = ["42.0", [picture], REFUSAL]
+            outputs = ["42.0", [picture], f"Error: {REFUSAL}"]
             return [
                 {"type": "function_call_output", "call_id": f"call_0_{at}", "output": output}
                 for at, output in enumerate(outputs)
@@ -183,7 +184,7 @@ async def test_model_calls_a_deferred_tool_once_the_hub_has_found_it(hub: Hub, e
     turns: list[Turn] = [[Call(search, {"query": "add two numbers"})], [ADD, Call(search, {"query": ""})], DONE]
     model = ScriptedModel(provider(), turns)
     assert "It is done." in await run(hub, model, example)
-    sent = [tool for tool in model.requests[0]["tools"] if not tool.get("defer_loading")]
+    sent = [tool for tool in functions_of(model.requests[0]["tools"]) if not tool.get("defer_loading")]
     assert len(sent) == 1, "the model saw more than the search"
     *_, result = results(model.provider, model.requests[-1])
     assert (result.get("output") or result["content"][0]["text"]) == "42.0"

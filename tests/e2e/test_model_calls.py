@@ -20,9 +20,10 @@ pytestmark = pytest.mark.anyio
 CONFIG = servers_yaml({era: argv(era=era) for era in ERAS}, hub={"prefix": "always"})
 
 
-@pytest.fixture(scope="module")
-async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hub]:
-    async with http_hub(CONFIG, tmp_path_factory.mktemp("models")) as hub:
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[Hub]:
+    """One for each test: a server that dies often in a row is not started again at once."""
+    async with http_hub(CONFIG, tmp_path) as hub:
         yield hub
 
 

@@ -207,7 +207,7 @@ def tools(context: click.Context, /, server: str | None, full: bool, as_json: bo
 @_server_option
 @click.option("--strict", is_flag=True, help="Let the provider enforce the schemas that it supports.")
 @click.option("--defer", is_flag=True, help="Let the provider load tools that a search returned.")
-@click.option("--group", is_flag=True, help="With openai-responses: one namespace for each server.")
+@click.option("--group", is_flag=True, help="With openai-responses: namespaces for each server, as --defer has them.")
 @click.option("--tools", "names", metavar="A,B", help="Only these tools.")
 @click.option("--public-url", metavar="URL", help="The hub's https address, for connectors.")
 @click.option("--profile", metavar="NAME", shell_complete=completion.profiles, help="Only what this profile exposes.")
@@ -215,8 +215,9 @@ def tools(context: click.Context, /, server: str | None, full: bool, as_json: bo
 def export(form: str, server: str | None, profile: str | None, reach: Reach, **options: Any) -> None:
     """Print the tools as the request of a model provider takes them.
 
-    FORMAT is mcp, anthropic, openai, openai-responses or gemini; anthropic-mcp and openai-mcp are the entries by which
-    a provider itself connects to the hub. Exit code 3 if a server that may have tools is not ready.
+    FORMAT is mcp, anthropic, openai, openai-responses, gemini or gemini-interactions; anthropic-mcp, openai-mcp and
+    gemini-mcp are the entries by which a provider itself connects to the hub. Exit code 3 if a server that may have
+    tools is not ready.
     """
     values = {"format": form, "server": server, "tools": options["names"], "url": options["public_url"]}
     values |= {name: "1" for name in ("strict", "defer") if options[name]}

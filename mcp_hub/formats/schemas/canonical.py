@@ -3,13 +3,17 @@
 import re
 from collections.abc import Callable
 from typing import Any, Final
+from urllib.parse import unquote
 
 from mcp_hub.formats.schemas.nodes import MAX_DEPTH, NESTED, Node, loosened
 from mcp_hub.protocol.rest.calls import LossInfo
-from mcp_hub.schema import ANNOTATIONS, LISTS, NAMED, ONE, TYPES, named_types, resolve
+from mcp_hub.schema import ANNOTATIONS, LISTS, NAMED, ONE, TYPES, identified, joined, named_types, resolve
 
-_DROPPED: Final = frozenset(
-    ("$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$vocabulary", "$comment", "definitions", "$defs")
+_REFERENCES: Final = frozenset(("$ref", "$dynamicRef", "$recursiveRef"))
+"""A dynamic one is taken for a plain one: the schema is a single document."""
+_DROPPED: Final = _REFERENCES | frozenset(
+    ("$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary", "$comment")
+    + ("definitions", "$defs")
 )
 _MODERN_ONLY: Final = frozenset(
     (
@@ -59,6 +63,7 @@ class _Normaliser:
         self._names: dict[str, str] = {}
         self._pending: list[tuple[str, object]] = []
         self._definitions: dict[str, Node] = {}
+        self._identified: tuple[dict[int, str], dict[str, object]] | None = None
 
     def document(self) -> Node:
         document = self._node(self._root, "", 0)
@@ -70,10 +75,8 @@ class _Normaliser:
         return loosened(document) if any(loss.kind == "widened" for loss in self._losses) else document
 
     def _node(self, schema: object, path: str, depth: int) -> Node:
-        if schema is False:
-            return {"not": {}}
         if not isinstance(schema, dict) or not schema:
-            return {}
+            return {"not": {}} if schema is False else {}
         if depth > MAX_DEPTH:
             self._losses.append(LossInfo(path, "widened", f"more than {MAX_DEPTH} levels"))
             return {}
@@ -81,6 +84,8 @@ class _Normaliser:
             return schema.copy()  # as half of all nodes: nothing to be changed
         source = self._understood(schema)
         node: Node = {}
+        if not _REFERENCES.isdisjoint(source):
+            self._reference(node, schema, path)
         for keyword, value in source.items():
             if keyword == "type" and value in TYPES:
                 node["type"] = value
@@ -124,23 +129,39 @@ class _Normaliser:
         if types:
             node["type"] = types[0] if len(types) == 1 else types
 
-    def _reference(self, node: Node, source: Node, path: str, depth: int) -> None:
-        pointer = source["$ref"]
-        target = self._target(pointer) if isinstance(pointer, str) else None
+    def _reference(self, node: Node, schema: Node, path: str) -> None:
+        """`schema` is the subschema itself, by which its base URI is known."""
+        reference = schema.get("$ref", schema.get("$dynamicRef", schema.get("$recursiveRef")))
+        if self._identified is None:  # most schemas have no reference
+            self._identified = identified(self._root)
+        bases, targets = self._identified
+        pointer = reference if isinstance(reference, str) else ""
+        pointer = joined(bases.get(id(schema), ""), pointer) if bases else pointer
+        target = self._target(pointer, targets) if isinstance(reference, str) else None
         if target is None:
-            self._losses.append(LossInfo(path, "widened", f"$ref {pointer!r} leads nowhere in this schema"))
+            self._losses.append(LossInfo(path, "widened", f"$ref {reference!r} leads nowhere in this schema"))
             return
         if pointer not in self._names:
             self._names[pointer] = name = self._named(pointer)
             self._pending.append((name, target))
         node["$ref"] = f"#/$defs/{self._names[pointer]}"
 
-    def _target(self, pointer: str) -> object:
-        target = resolve(self._root, pointer)
+    def _target(self, pointer: str, targets: dict[str, object]) -> object:
+        uri, _, fragment = pointer.partition("#")
+        if not targets:
+            target = resolve(self._root, pointer)
+        elif pointer.removesuffix("#") in targets:
+            target = targets[pointer.removesuffix("#")]
+        elif (decoded := unquote(pointer)) in targets:
+            target = targets[decoded]
+        else:
+            target = resolve(targets[uri], f"#{fragment}") if uri in targets else None
         return target if isinstance(target, dict | bool) else None
 
     def _named(self, pointer: str) -> str:
-        name = _ODD.sub("_", pointer.rpartition("/")[2]) if "/" in pointer else "root"
+        uri, _, fragment = pointer.partition("#")
+        source = (fragment or uri).rpartition("/")[2] if "/" in pointer else fragment
+        name = _ODD.sub("_", unquote(source)) if source or "/" in pointer else "root"
         taken, base, number = set(self._names.values()), name or "empty", 2
         name = base
         while name in taken:
@@ -193,7 +214,6 @@ class _Normaliser:
 
 _SPECIAL: Final[dict[str, Callable[[_Normaliser, Node, Node, str, int], None]]] = {
     "type": _Normaliser._type,
-    "$ref": _Normaliser._reference,
     "const": _Normaliser._const,
     "enum": _Normaliser._enum,
     "required": _Normaliser._required,

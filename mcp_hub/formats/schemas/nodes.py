@@ -5,7 +5,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from mcp_hub.schema import LISTS, NAMED, ONE
+from mcp_hub.schema import LISTS, NAMED, ONE, fits, named_types
 from mcp_hub.types import JsonObject
 
 Node: TypeAlias = JsonObject
@@ -100,6 +100,79 @@ def expanded(root: Node, nodes: list[Node]) -> list[Node]:
             pending += [part for key in ("if", "then", "else") if isinstance(part := node.get(key), dict)]
             pending += node.get("dependentSchemas", {}).values()
     return list(alternatives.values())
+
+
+_MOST_LEVELS: Final = 4
+"""Levels of a value that are compared with a schema."""
+
+
+def chosen(root: Node, nodes: list[Node], value: Node) -> list[Node]:
+    """The nodes and all that they refer to or combine, without alternatives that `value` does not fit.
+
+    Null is fine for an optional property. Where the value fits none, all are there. Of several that it fits, those that
+    name all of its keys go before others.
+    """
+    picked: list[Node] = []
+    pending, seen = list(nodes), set[int]()
+    while pending:
+        node = pending.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        picked.append(node)
+        pending += [definition(root, node)] if "$ref" in node else []
+        for keyword in ("anyOf", "oneOf"):
+            offered = node.get(keyword, ())
+            fitting = [part for part in offered if _may_be(root, part, value, 0)] or offered
+            pending += [part for part in fitting if _names(root, part) >= value.keys()] or fitting
+        pending += node.get("allOf", ())
+        pending += [part for key in ("if", "then", "else") if isinstance(part := node.get(key), dict)]
+        pending += node.get("dependentSchemas", {}).values()
+    return picked
+
+
+def _names(root: Node, node: Node) -> set[str]:
+    return {name for part in expanded(root, [node]) for name in part.get("properties", ())}
+
+
+def _may_be(root: Node, node: Node, value: object, level: int) -> bool:
+    """Whether nothing that is looked at speaks against it."""
+    if level > _MOST_LEVELS:
+        return True
+    if "$ref" in node and not _may_be(root, definition(root, node), value, level + 1):
+        return False
+    types = named_types(node)
+    if (
+        types
+        and not fits(value, types)
+        and not (isinstance(value, float) and value.is_integer() and "integer" in types)
+    ):
+        return False
+    if "enum" in node and not any(value == allowed and type(value) is type(allowed) for allowed in node["enum"]):
+        return False
+    for keyword in ("anyOf", "oneOf"):
+        if keyword in node and not any(_may_be(root, part, value, level + 1) for part in node[keyword]):
+            return False
+    if not all(_may_be(root, part, value, level + 1) for part in node.get("allOf", ())):
+        return False
+    return not isinstance(value, dict) or _may_have(root, node, value, level)
+
+
+def _may_have(root: Node, node: Node, value: Node, level: int) -> bool:
+    properties, required = node.get("properties", {}), node.get("required", ())
+    if not value.keys() >= set(required):
+        return False
+    if (
+        node.get("additionalProperties") is False
+        and "patternProperties" not in node
+        and not properties.keys() >= value.keys()
+    ):
+        return False
+    return all(
+        (value[name] is None and name not in required) or _may_be(root, part, value[name], level + 1)
+        for name, part in properties.items()
+        if name in value
+    )
 
 
 def cyclic(root: Node) -> frozenset[str]:

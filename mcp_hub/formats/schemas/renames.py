@@ -62,9 +62,13 @@ def _renamed(node: Node, names: Mapping[str, str]) -> Node:
         copy.pop("propertyNames", None)
         if copy.pop("patternProperties", None) is not None:
             copy.pop("additionalProperties", None)
-    for keyword in ("properties", "dependentSchemas"):
-        if keyword in node:
-            copy[keyword] = {names.get(name, name): part for name, part in copy[keyword].items()}
+    if "properties" in node:
+        copy["properties"] = {
+            names.get(name, name): part if name.isascii() or name not in names else _labelled(name, part)
+            for name, part in copy["properties"].items()
+        }
+    if "dependentSchemas" in node:
+        copy["dependentSchemas"] = {names.get(name, name): part for name, part in copy["dependentSchemas"].items()}
     if "required" in node:
         copy["required"] = [names.get(name, name) for name in node["required"]]
     if "dependentRequired" in node:
@@ -74,3 +78,9 @@ def _renamed(node: Node, names: Mapping[str, str]) -> Node:
             for name, some in needed
         }
     return copy
+
+
+def _labelled(name: str, part: Node) -> Node:
+    """The property with its old name in the description, since the new one says nothing."""
+    description = part.get("description")
+    return {**part, "description": f"{name}: {description}" if description else name}

@@ -73,7 +73,8 @@ _FORMAT: Final = _Option("format", f"{', '.join(Format)} (mcp)")
 _PROMPTED: Final = _Option("format", ", ".join(FORMATS), is_required=True)
 _STRICT: Final = _Option("strict", "1: enforced by the provider where its subset of JSON Schema allows it")
 _CALLERS: Final = _Option("callers", "programmatic: code that the model writes may call read-only ones, too (direct)")
-_GROUP: Final = _Option("group", "server: the tools of each server in a namespace (openai-responses)")
+_GROUP: Final = _Option("group", "server: tools in namespaces by server (openai-responses; with defer=1 unless none)")
+_INLINE: Final = _Option("inline", "1: the tools that a search finds are defined in messages (anthropic)")
 _TOOLS: Final = _Option("tools", "only these tools: names separated by commas")
 _SERVER: Final = _Option("server", "only tools of this server")
 _EPOCH: Final = _Option("epoch", "the registration's; or the header Producer-Epoch", "integer")
@@ -109,7 +110,7 @@ ROUTES: Final = (
         parameters=(
             _Option("format", f"{', '.join([*Format, *Connector])} (mcp)"), _STRICT,
             _Option("defer", "1: tools are loaded when a search returns them, and the tool for that comes first"),
-            _CALLERS, _GROUP, _TOOLS, _SERVER,
+            _CALLERS, _GROUP, _INLINE, _TOOLS, _SERVER,
             _Option("hints", "1: _meta of each tool says which hints count and where they come from (mcp)"),
             _Option("url", "for connectors: the https address of the hub (hub.http.public_url)"),
             _Option("expose", "full, or as clients of MCP are listed tools: search, names or auto (full)"),
@@ -127,7 +128,7 @@ ROUTES: Final = (
         method="POST", path="/v1/search", operation="searchToolsAs",
         summary="The same, for a query or a model's call of the search tool",
         answers=(_Success(200, "the tools that fit, as the format has them", {_JSON: calls.FoundTools}),),
-        body=calls.SearchBody, parameters=(_FORMAT, _STRICT, _GROUP, _TOOLS, _SERVER, _PROFILE),
+        body=calls.SearchBody, parameters=(_FORMAT, _STRICT, _GROUP, _INLINE, _TOOLS, _SERVER, _PROFILE),
         problems=(400, 404, 413, 415),
     ),
     RestRoute(
@@ -136,7 +137,7 @@ ROUTES: Final = (
         answers=(_Success(200, "the tools that fit, as the format has them", {_JSON: calls.FoundTools}),),
         parameters=(
             _Option("q", "what the tool is needed for, or words of its name", is_required=True),
-            _FORMAT, _STRICT, _GROUP, _TOOLS, _SERVER,
+            _FORMAT, _STRICT, _GROUP, _INLINE, _TOOLS, _SERVER,
             _Option("limit", "most hits, at most 50 (8)", "integer"),
             _Option("detail", "brief, or full with each definition (brief)"),
             _PROFILE,
@@ -392,9 +393,5 @@ def _parameter(parameter: _Option, location: str) -> JsonObject:
 
 
 def _response(answer: _Success, refer: dict[type, JsonObject]) -> JsonObject:
-    response: JsonObject = {"description": answer.summary}
-    if answer.forms:
-        response["content"] = {
-            media: {} if form is None else {"schema": refer[form]} for media, form in answer.forms.items()
-        }
-    return response
+    forms = {media: {} if form is None else {"schema": refer[form]} for media, form in answer.forms.items()}
+    return {"description": answer.summary, **({"content": forms} if forms else {})}

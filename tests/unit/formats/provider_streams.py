@@ -103,16 +103,41 @@ def gemini(cut: Cut) -> list[Json]:
     ]
 
 
+def interactions(cut: Cut) -> list[Json]:
+    def step(index: int, step: Json, *deltas: Json) -> list[Json]:
+        start = {"event_type": "step.start", "index": index, "step": step}
+        pieces = [{"event_type": "step.delta", "index": index, "delta": delta} for delta in deltas]
+        return [start, *pieces, {"event_type": "step.stop", "index": index}]
+
+    def call(index: int, call_id: str, name: str, arguments: str) -> list[Json]:
+        pieces = [{"type": "arguments_delta", "arguments": piece} for piece in cut(arguments)]
+        return step(index, {"type": "function_call", "id": call_id, "name": name, "arguments": {}}, *pieces)
+
+    interaction = {"id": "out_1", "status": "requires_action"}
+    thought = {"type": "thought_summary", "content": {"type": "text", "text": "hm"}}
+    return [
+        {"event_type": "interaction.created", "interaction": {**interaction, "status": "in_progress"}},
+        {"event_type": "interaction.status_update", "interaction_id": "out_1", "status": "in_progress"},
+        *step(0, {"type": "thought"}, thought, {"type": "thought_signature", "signature": "c2ln"}),
+        *step(1, {"type": "model_output"}, {"type": "text", "text": "Hi"}),
+        *call(2, "c1", "echo", FIRST),
+        *call(3, "c2", "add", SECOND),
+        {"event_type": "interaction.completed", "interaction": interaction},
+    ]
+
+
 STREAMS: dict[Format, Callable[[Cut], list[Json]]] = {
     Format.ANTHROPIC: anthropic,
     Format.OPENAI: openai,
     Format.OPENAI_RESPONSES: responses,
     Format.GEMINI: gemini,
+    Format.GEMINI_INTERACTIONS: interactions,
 }
 EXTRA = {
     Format.ANTHROPIC: {"caller": {"type": "direct"}},
     Format.OPENAI: {},
     Format.OPENAI_RESPONSES: {"id": "fc_2", "namespace": "files", "status": "completed"},
     Format.GEMINI: {"thoughtSignature": "c2ln"},
+    Format.GEMINI_INTERACTIONS: {},
 }
 """Of the first call."""

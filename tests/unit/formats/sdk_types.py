@@ -13,6 +13,7 @@ OPENAI: Final = "openai.types.chat"
 RESPONSES: Final = "openai.types.responses"
 RESPONSE_INPUT: Final = "openai.types.responses.response_input_param"
 GEMINI: Final = "google.genai.types"
+INTERACTIONS: Final = "google.genai.interactions"
 
 
 class Later:

@@ -44,6 +44,17 @@ def test_openai_connects_with_the_names_of_the_listing() -> None:
     assert entry["allowed_tools"] == {"tool_names": NAMES[1:2]}
 
 
+def test_gemini_connects_with_the_names_of_the_listing_and_a_header() -> None:
+    (entry,) = connect(Connector.GEMINI, URL, LISTING, label="mcp-hub-α")["tools"]
+    assert fits(sdk_types.INTERACTIONS, "MCPServer", entry, exclude_unset=True)
+    assert (entry["name"], entry["url"]) == ("mcp_hub__", URL)
+    assert entry["headers"] == {"Authorization": f"Bearer {TOKEN}"}
+    assert entry["allowed_tools"] == [{"tools": NAMES}] and "defer_loading" not in entry
+    search, entry = connect(Connector.GEMINI, URL, LISTING, selected=NAMES[1:2], is_deferred=True)["tools"]
+    assert search == {"type": "tool_search"} and entry["defer_loading"] is True
+    assert entry["allowed_tools"] == [{"tools": NAMES[1:2]}]
+
+
 @pytest.mark.parametrize(
     ("base", "profile", "url"),
     [

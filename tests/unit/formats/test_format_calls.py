@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.formats.calls import MAX_CALLS, read_calls, write_calls
+from mcp_hub.formats.calls import MAX_CALLS, read_calls, write_calls, write_results
 from mcp_hub.formats.providers import PROVIDERS, Format
 from mcp_hub.formats.records import ModelCall
 from mcp_hub.formats.tools import export
@@ -35,6 +35,10 @@ ITEMS: dict[Format, list[Json]] = {
     Format.GEMINI: [
         {"functionCall": {"id": "c1", "name": "add", "args": {"a": 1, "b": 2}}, "thoughtSignature": "c2lnbmVk"},
         {"functionCall": {"id": "c2", "name": "echo", "args": {"text": "é"}}},
+    ],
+    Format.GEMINI_INTERACTIONS: [
+        {"type": "function_call", "id": "c1", "name": "add", "arguments": {"a": 1, "b": 2}},
+        {"type": "function_call", "id": "c2", "name": "echo", "arguments": {"text": "é"}},
     ],
     Format.MCP: [
         {"id": "1", "name": "add", "arguments": {"a": 1, "b": 2}},
@@ -69,17 +73,23 @@ GEMINI: Json = {
     "responseId": "r1",
     "candidates": [{"content": {"role": "model", "parts": PARTS}, "finishReason": "STOP"}],
 }
+INTERACTION: Json = {
+    **{"id": "i1", "status": "requires_action"},
+    "steps": [{"type": "thought", "signature": "c2ln"}, *ITEMS[Format.GEMINI_INTERACTIONS]],
+}
 ANSWERS = {
     Format.ANTHROPIC: ANTHROPIC,
     Format.OPENAI: OPENAI,
     Format.OPENAI_RESPONSES: RESPONSES,
     Format.GEMINI: GEMINI,
+    Format.GEMINI_INTERACTIONS: INTERACTION,
 }
 SDK: dict[Format, tuple[str, str]] = {
     Format.ANTHROPIC: (sdk_types.ANTHROPIC, "Message"),
     Format.OPENAI: (sdk_types.OPENAI, "ChatCompletion"),
     Format.OPENAI_RESPONSES: (sdk_types.RESPONSES, "Response"),
     Format.GEMINI: (sdk_types.GEMINI, "GenerateContentResponse"),
+    Format.GEMINI_INTERACTIONS: (sdk_types.INTERACTIONS, "Interaction"),
 }
 
 
@@ -94,6 +104,8 @@ def item(into: Format, call_id: str, name: str, arguments: str) -> Json:
             return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments}
         case Format.GEMINI:
             return {"functionCall": {"id": call_id, "name": name, "args": _or_text(arguments)}}
+        case Format.GEMINI_INTERACTIONS:
+            return {"type": "function_call", "id": call_id, "name": name, "arguments": _or_text(arguments)}
         case Format.MCP:
             return {"id": call_id, "name": name, "arguments": _or_text(arguments)}
 
@@ -138,6 +150,7 @@ def test_written_calls_fit_the_types_of_the_sdk() -> None:
         Format.ANTHROPIC: (sdk_types.ANTHROPIC, "ToolUseBlockParam"),
         Format.OPENAI: (sdk_types.OPENAI, "ChatCompletionMessageFunctionToolCallParam"),
         Format.OPENAI_RESPONSES: (sdk_types.RESPONSES, "ResponseFunctionToolCallParam"),
+        Format.GEMINI_INTERACTIONS: (sdk_types.INTERACTIONS, "FunctionCallStep"),
     }
     for into, kind in kinds.items():
         assert all(fits(*kind, one) for one in write_calls(calls, into))
@@ -151,6 +164,16 @@ def test_gemini_may_send_no_ids() -> None:
     calls = read_calls({"parts": parts}, Format.GEMINI)
     assert [call.id for call in calls] == ["call_0", "call_1"]
     assert write_calls(calls, Format.GEMINI) == parts
+
+
+@pytest.mark.parametrize("into", [Format.OPENAI_RESPONSES, Format.GEMINI_INTERACTIONS])
+def test_calls_that_have_their_result_are_not_read_again(into: Format) -> None:
+    calls = read_calls(ITEMS[into], into)
+    (first, _) = write_results(calls, {call.id: {"content": []} for call in calls}, into)
+    body: Any = [*ITEMS[into], first]
+    assert read_calls(body, into) == calls[1:]
+    member = "steps" if into is Format.GEMINI_INTERACTIONS else "output"
+    assert read_calls({member: body}, into) == calls[1:]
 
 
 @pytest.mark.parametrize("into", [Format.ANTHROPIC, Format.OPENAI, Format.OPENAI_RESPONSES])

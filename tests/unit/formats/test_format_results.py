@@ -49,6 +49,8 @@ def test_results_fit_the_types_of_the_sdk(into: Format, result: Json) -> None:
                 assert fits(sdk_types.OPENAI, kind, message)
             case Format.OPENAI_RESPONSES:
                 assert fits(sdk_types.RESPONSE_INPUT, "FunctionCallOutput", message)
+            case Format.GEMINI_INTERACTIONS:
+                assert fits(sdk_types.INTERACTIONS, "FunctionResultStep", message, exclude_unset=True)
             case Format.GEMINI:
                 parsed = sdk_type(sdk_types.GEMINI, "Content").model_validate(message)
                 assert parsed.model_dump(mode="json", by_alias=True, exclude_none=True) == message
@@ -85,7 +87,7 @@ def test_openai_chat_answers_all_calls_before_it_shows_media() -> None:
 def test_openai_responses_gets_a_list_where_there_are_media() -> None:
     (item,) = answered(Format.OPENAI_RESPONSES, RICH)
     assert [part["type"] for part in item["output"]] == [
-        *("input_text", "input_image", "input_text", "input_file", "input_text", "input_file", "input_text")
+        *("input_text", "input_image", "input_text", "input_file", "input_text", "input_text", "input_text")
     ]
     assert answered(Format.OPENAI_RESPONSES, STRUCTURED)[0]["output"] == '{"sum":3}'
     assert answered(Format.OPENAI_RESPONSES, FAILED)[0]["output"] == "Error: no such file"
@@ -95,9 +97,7 @@ def test_gemini_gets_output_or_error_and_parts() -> None:
     (message,) = answered(Format.GEMINI, RICH)
     response = message["parts"][0]["functionResponse"]
     assert (message["role"], response["id"], response["name"]) == ("user", "c1", "add")
-    assert [part["inlineData"]["mimeType"] for part in response["parts"]] == [
-        *("image/png", "audio/wav", "application/pdf", "application/zip")
-    ]
+    assert [part["inlineData"]["mimeType"] for part in response["parts"]] == ["image/png", "application/pdf"]
     assert answered(Format.GEMINI, BARE)[0]["parts"][0]["functionResponse"]["response"] == {"output": {"sum": 3}}
     error = answered(Format.GEMINI, FAILED)[0]["parts"][0]["functionResponse"]["response"]
     assert error == {"error": "no such file"}
@@ -163,8 +163,9 @@ PDF, ZIP = ("application/pdf", "JVBERg=="), ("application/zip", "UEs=")
 CARRIED = {
     Format.ANTHROPIC: [IMAGE, PDF],
     Format.OPENAI: [],  # they are in the message by the user
-    Format.OPENAI_RESPONSES: [IMAGE, PDF, ZIP],
-    Format.GEMINI: [IMAGE, AUDIO, PDF, ZIP],
+    Format.OPENAI_RESPONSES: [IMAGE, PDF],
+    Format.GEMINI: [IMAGE, PDF],
+    Format.GEMINI_INTERACTIONS: [IMAGE, AUDIO, PDF],
     Format.MCP: [IMAGE, AUDIO, PDF, ZIP],
 }
 

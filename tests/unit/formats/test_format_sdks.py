@@ -69,11 +69,20 @@ def gemini(http: httpx2.Client, tools: list[Json], messages: list[Json]) -> Any:
     return client.models.generate_content(model="m", contents=given, config=config)
 
 
+def interactions(http: httpx2.Client, tools: list[Json], messages: list[Json]) -> Any:
+    client = genai.Client(api_key="k", http_options=types.HttpOptions(httpx_client=http))
+    asked = {"type": "user_input", "content": [{"type": "text", "text": "Add."}]}
+    given: Any = [asked, *messages]
+    defined: Any = tools
+    return client.interactions.create(model="m", input=given, tools=defined)
+
+
 ASKS: dict[Format, tuple[Ask, str]] = {
     Format.ANTHROPIC: (anthropic, "messages"),
     Format.OPENAI: (openai, "messages"),
     Format.OPENAI_RESPONSES: (responses, "input"),
     Format.GEMINI: (gemini, "contents"),
+    Format.GEMINI_INTERACTIONS: (interactions, "input"),
 }
 
 
@@ -84,7 +93,7 @@ def assistant(into: Format, items: list[Json]) -> list[Json]:
             return [{"role": "assistant", "content": items}]
         case Format.OPENAI:
             return [{"role": "assistant", "tool_calls": items}]
-        case Format.OPENAI_RESPONSES:
+        case Format.OPENAI_RESPONSES | Format.GEMINI_INTERACTIONS:
             return items
         case _:
             return [{"role": "model", "parts": items}]

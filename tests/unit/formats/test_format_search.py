@@ -22,12 +22,14 @@ CALLS: dict[Format, dict[str, Any]] = {
     },
     Format.GEMINI: {"functionCall": {"id": "c1", "name": "find_tools", "args": ARGUMENTS}, "thoughtSignature": "AA=="},
 }  # fmt: skip
+CALLS[Format.GEMINI_INTERACTIONS] = {"type": "function_call", "id": "c1", "name": "find_tools", "arguments": ARGUMENTS}
 BROKEN: dict[Format, dict[str, Any]] = {
     Format.MCP: {**CALLS[Format.MCP], "arguments": {}},
     Format.ANTHROPIC: {**CALLS[Format.ANTHROPIC], "input": '{"query": "fi'},
     Format.OPENAI: {"type": "function", "id": "c1", "function": {"name": "find_tools", "arguments": "{"}},
     Format.OPENAI_RESPONSES: {**CALLS[Format.OPENAI_RESPONSES], "arguments": {"query": " "}},
     Format.GEMINI: {"functionCall": {"id": "c1", "name": "find_tools", "args": {"query": 5, "limit": "x"}}},
+    Format.GEMINI_INTERACTIONS: {**CALLS[Format.GEMINI_INTERACTIONS], "arguments": {"query": ""}},
 }
 FOUND = OWN[2:4]
 NAMES = [tool["name"] for tool in FOUND]
@@ -40,6 +42,21 @@ def test_anthropic_gets_references_in_the_result_of_the_call() -> None:
     del block["toolset_name"]  # of the beta API
     assert fits(sdk_types.ANTHROPIC, "ToolResultBlockParam", block, exclude_unset=True)
     assert write_found(FOUND, Format.ANTHROPIC) == {"content": block["content"]}
+
+
+def test_anthropic_gets_definitions_in_a_message_where_the_request_has_none() -> None:
+    into = Format.ANTHROPIC
+    answer = write_found(FOUND, into, read_search(CALLS[into], into), is_inline=True)
+    result, system = answer["messages"]
+    assert answer["betas"] == ["inline-tools-2026-09-15"] and result["content"][0]["tool_use_id"] == "c1"
+    assert all(fits(sdk_types.BETA, "BetaContentBlockParam", one) for one in result["content"])
+    assert system["role"] == "system"
+    for added in system["content"]:
+        assert fits(sdk_types.BETA, "BetaRequestToolAdditionBlockParam", added, exclude_unset=True)
+    assert [one["tool"]["definition"]["name"] for one in system["content"]] == NAMES
+    assert "cache_control" not in json.dumps(system)
+    assert write_found(FOUND, into, is_inline=True) == {"messages": [system], "betas": answer["betas"]}
+    assert len(write_found([], into, read_search(CALLS[into], into), is_inline=True)["messages"]) == 1
 
 
 def test_responses_get_a_search_output_with_deferred_functions() -> None:
@@ -76,6 +93,16 @@ def test_gemini_gets_declarations_and_the_answer_to_the_call() -> None:
     assert write_found(FOUND, Format.GEMINI) == {"tools": [tool]}
 
 
+def test_interactions_get_functions_in_the_result_of_the_call() -> None:
+    into = Format.GEMINI_INTERACTIONS
+    step = write_found(FOUND, into, read_search(CALLS[into], into))
+    assert (step["type"], step["call_id"], step["name"]) == ("function_result", "c1", "find_tools")
+    assert [(tool["type"], tool["name"]) for tool in step["result"]] == [("function", name) for name in NAMES]
+    assert all("defer_loading" not in tool for tool in step["result"])
+    assert fits(sdk_types.INTERACTIONS, "FunctionResultStep", step, exclude_unset=True)
+    assert write_found(FOUND, into) == {"result": step["result"]}
+
+
 def test_openai_chat_gets_functions_and_the_answer_to_the_call() -> None:
     answer = write_found(FOUND, Format.OPENAI, read_search(CALLS[Format.OPENAI], Format.OPENAI))
     assert [tool["function"]["name"] for tool in answer["tools"]] == NAMES
@@ -109,7 +136,7 @@ def test_search_with_broken_arguments_is_answered_with_an_error_that_the_model_c
         assert answer["is_error"] is True
 
 
-@pytest.mark.parametrize("into", [Format.ANTHROPIC, Format.OPENAI, Format.GEMINI])
+@pytest.mark.parametrize("into", [Format.ANTHROPIC, Format.OPENAI, Format.GEMINI, Format.GEMINI_INTERACTIONS])
 def test_search_that_finds_nothing_says_so(into: Format) -> None:
     assert "other words" in json.dumps(write_found([], into, read_search(CALLS[into], into)))
 

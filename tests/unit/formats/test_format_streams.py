@@ -21,8 +21,8 @@ from mcp_hub.formats.events import (
     ToolCallStart,
     as_json,
 )
-from mcp_hub.formats.provider import OutputReader
 from mcp_hub.formats.providers import PROVIDERS, Format, output_reader
+from mcp_hub.formats.reader import OutputReader
 from mcp_hub.protocol.sse import Event, EventParser
 from tests.unit.formats import sdk_types
 from tests.unit.formats.prompted_texts import merged, whole
@@ -117,6 +117,7 @@ SDK: dict[Format, tuple[str, str]] = {
     Format.ANTHROPIC: (sdk_types.ANTHROPIC, "RawMessageStreamEvent"),
     Format.OPENAI: (sdk_types.OPENAI, "ChatCompletionChunk"),
     Format.GEMINI: (sdk_types.GEMINI, "GenerateContentResponse"),
+    Format.GEMINI_INTERACTIONS: (sdk_types.INTERACTIONS, "InteractionSSEEvent"),
 }
 """Events of the Responses API hold a whole response, which these streams do not have."""
 
@@ -243,6 +244,8 @@ def ending(into: Format, said: str) -> list[Json]:
             return [{"choices": [{"index": 0, "delta": {}, "finish_reason": said}]}]
         case Format.OPENAI_RESPONSES:
             return [{"type": "response.incomplete", "response": {"incomplete_details": {"reason": said}}}]
+        case Format.GEMINI_INTERACTIONS:
+            return [{"event_type": "interaction.completed", "interaction": {"status": said}}]
         case _:
             return [{"candidates": [{"finishReason": said}]}]
 
@@ -257,6 +260,11 @@ REASONS: dict[Format, dict[str, str]] = {
     Format.OPENAI: {"stop": "stop", "length": "length", "interrupted": "content_filter"},
     Format.OPENAI_RESPONSES: {"length": "max_output_tokens", "interrupted": "content_filter"},
     Format.GEMINI: {"stop": "STOP", "length": "MAX_TOKENS", "interrupted": "SAFETY"},
+    Format.GEMINI_INTERACTIONS: {
+        "stop": "completed requires_action",
+        "length": "incomplete budget_exceeded",
+        "interrupted": "cancelled requires_continuation",
+    },
 }
 ENDINGS: list[tuple[Format, list[Json], str]] = [
     *(
@@ -283,6 +291,7 @@ FAILURES: list[tuple[Format, Json]] = [
     (Format.OPENAI_RESPONSES, {"type": "error", "code": "x", "message": "boom"}),
     (Format.OPENAI_RESPONSES, {"type": "response.failed", "response": {"error": {"message": "boom"}}}),
     (Format.GEMINI, {"error": {"code": 503, "message": "boom"}}),
+    (Format.GEMINI_INTERACTIONS, {"event_type": "error", "error": {"message": "boom"}}),
     (Format.GEMINI, {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "boom"}]}),
 ]
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from mcp_hub.formats.arguments import ArgumentNames
 from mcp_hub.formats.calls import read_calls, write_results
 from mcp_hub.formats.providers import FORMATS, PROVIDERS, Format, format_named
 from mcp_hub.formats.records import Exported
-from mcp_hub.formats.tools import ToolGroup, export, read_tools, server_groups, write_found
+from mcp_hub.formats.tools import ToolGroup, export, read_tools, server_groups, tool_groups, write_found
 from mcp_hub.protocol.rest.calls import LossInfo
 from tests.captured import needs_lists
 from tests.unit.formats import documented, sdk_types
@@ -26,6 +27,7 @@ TYPES: dict[Format, tuple[str, str]] = {
     Format.ANTHROPIC: (sdk_types.ANTHROPIC, "ToolParam"),
     Format.OPENAI: (sdk_types.OPENAI, "ChatCompletionFunctionToolParam"),
     Format.OPENAI_RESPONSES: (sdk_types.RESPONSES, "FunctionToolParam"),
+    Format.GEMINI_INTERACTIONS: (sdk_types.INTERACTIONS, "Function"),
 }
 SEARCH: Json = {
     "name": "find_tools",
@@ -84,7 +86,7 @@ def test_an_export_keeps_the_documented_rules(into: Format, is_strict: bool, too
             schema, function = schema_of(one), one.get("function", one)
             assert PROVIDERS[into].names.fullmatch(function["name"])
             strict += bool(function.get("strict"))
-            if into is Format.GEMINI:
+            if PROVIDERS[into].strict is None:
                 broken = documented.broken_for_gemini(schema)
             elif not function.get("strict"):
                 broken = documented.broken_at_the_top(schema)
@@ -94,11 +96,11 @@ def test_an_export_keeps_the_documented_rules(into: Format, is_strict: bool, too
                 broken = documented.broken_for_openai(schema)
             assert not broken, (tool, schema)
             said = any(loss.kind == "not_strict" for loss in found.losses.get(tool["name"], ()))
-            assert said == (is_strict and into is not Format.GEMINI and not function.get("strict"))
+            assert said == (is_strict and PROVIDERS[into].strict is not None and not function.get("strict"))
         if into is Format.ANTHROPIC:
             cost = documented.anthropic_cost(entries(found, into))
             assert all(have <= most for have, most in zip(cost, (20, 24, 16), strict=True)), cost
-    if is_strict and tools is None and into is not Format.GEMINI:
+    if is_strict and tools is None and PROVIDERS[into].strict is not None:
         assert strict > (500 if into is not Format.ANTHROPIC else 60)
 
 
@@ -116,7 +118,7 @@ def test_a_tool_comes_back_as_it_was_where_nothing_was_lost(into: Format, tools:
             if tool["name"] not in found.losses and "$schema" not in tool["inputSchema"]:
                 kept += meaning(one["inputSchema"]) == meaning(tool["inputSchema"])
     if tools is None:
-        assert kept > (300 if into is not Format.GEMINI else 100)
+        assert kept > (300 if PROVIDERS[into].strict is not None else 100)
 
 
 def meaning(schema: Any) -> Any:
@@ -301,6 +303,40 @@ def test_servers_whose_names_are_alike_have_groups_of_their_own() -> None:
     names = [group.name for group in server_groups(servers).values()]
     assert names == ["a_b", "a_b_2", "a_b_3", "x" * 63 + "_", "x" * 62 + "_2"]
     assert [group.description for group in server_groups(servers).values()][:2] == ["One.", "Tools of a_b."]
+
+
+def test_tools_of_a_big_server_are_in_groups_by_the_first_words_of_their_names() -> None:
+    big = [f"git_{verb}_{noun}" for verb in ("get", "set", "list") for noun in "branch tag commit issue".split()]
+    big += [f"git_get_{number}_{kind}" for number in range(3) for kind in ("note", "file", "user", "team", "hook")]
+    owners = {**dict.fromkeys(big, "git"), "clock_now": "clock", "git": "git", "stray": "gone"}
+    groups = tool_groups(owners, {"git": "Repositories of the team.", "clock": None, "empty": None})
+    assert groups.keys() == owners.keys() - {"stray"}
+    sizes = Counter(groups.values())
+    assert max(sizes.values()) <= 10 and len({group.name for group in sizes}) == len(sizes)
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", group.name) for group in sizes)
+    assert groups["clock_now"] == ToolGroup("clock", "clock: clock_now")
+    assert all(group.description.startswith("Repositories of the team: ") for group in sizes if group.name != "clock")
+    together = {groups[f"git_get_{number}_{kind}"] for number in range(3) for kind in ("note", "file")}
+    assert all(group.name.startswith("git_git_get") or group.name.startswith("git_get") for group in together)
+    assert tool_groups(owners, {"git": "Repositories of the team.", "clock": None, "empty": None}) == groups
+
+
+@pytest.mark.parametrize("count", [1, 9, 10, 11, 100])
+def test_groups_have_at_most_ten_tools_whatever_their_names_are(count: int) -> None:
+    kinds = {
+        "alike": [f"tool{'x' * number}" for number in range(count)],
+        "apart": [f"{chr(97 + number % 26)}{number}_run" for number in range(count)],
+        "capitals": [f"getThing{number}" for number in range(count)],
+        "odd": [f"{'-' * (number + 1)}" for number in range(count)],
+    }
+    for names in kinds.values():
+        groups = tool_groups(dict.fromkeys(names, "s"), {"s": None})
+        assert list(groups) == names or set(groups) == set(names)
+        sizes = Counter(group.name for group in groups.values())
+        assert max(sizes.values()) <= 10 and len(sizes) >= (count + 9) // 10
+        assert all(group.description.strip(": ") for group in groups.values())
+    whole = tool_groups(dict.fromkeys("ab", "s"), {"s": "Says what it does."})
+    assert {group.description for group in whole.values()} == {"Says what it does."}
 
 
 def test_the_cache_ends_at_the_last_tool_that_is_not_deferred() -> None:

@@ -39,6 +39,8 @@ def fits_sdk(into: Format, messages: list[Json]) -> None:
             case Format.GEMINI:
                 parsed = sdk_type(sdk_types.GEMINI, "Content").model_validate(message)
                 assert parsed.model_dump(mode="json", by_alias=True, exclude_none=True) == message
+            case Format.GEMINI_INTERACTIONS:
+                assert fits(sdk_types.INTERACTIONS, "FunctionResultStep", message, exclude_unset=True)
             case Format.MCP:
                 assert message.keys() == {"id", "result"}
 
@@ -56,6 +58,8 @@ def outcomes(into: Format, messages: list[Json]) -> list[tuple[str, str, bool]]:
             return [(m["tool_call_id"], m["content"], m["content"].startswith("Error: ")) for m in messages]
         case Format.OPENAI_RESPONSES:
             return [(m["call_id"], m["output"], m["output"].startswith("Error: ")) for m in messages]
+        case Format.GEMINI_INTERACTIONS:
+            return [(m["call_id"], m["result"], m.get("is_error", False)) for m in messages]
         case Format.GEMINI:
             (message,) = messages
             parts = [part["functionResponse"] for part in message["parts"]]

@@ -65,14 +65,21 @@ async def test_deferred_tools_come_behind_the_tool_that_finds_them(peer: RestPee
     assert (search["type"], search["execution"]) == ("tool_search", "client") and "Search 1 tool" in search[
         "description"
     ]
-    assert [tool["name"] for tool in others] == ["echo"]
+    assert [tool["name"] for tool in others[0]["tools"]] == ["echo"] and others[0]["type"] == "namespace"
+    _, *flat = await listed(peer, "format=openai-responses&defer=1&group=none")
+    assert [(tool["name"], tool["defer_loading"]) for tool in flat] == [(name, True) for name in TOOLS]
+    search, *others = await listed(peer, "format=gemini-interactions&defer=1")
+    assert (search["type"], search["execution"], search["name"]) == ("tool_search", "client", "find_tools")
+    assert [(tool["name"], tool["defer_loading"]) for tool in others] == [(name, True) for name in TOOLS]
+    assert [tool["name"] for tool in await listed(peer, "format=anthropic&defer=1&inline=1")] == ["find_tools"]
     assert [tool["name"] for tool in await listed(peer, "format=mcp&defer=1")] == ["find_tools", *TOOLS]
 
 
 async def test_tools_of_each_server_are_a_namespace_if_the_query_says_so(peer: RestPeer) -> None:
     await offer(peer, "more")
     local, worker = await listed(peer, "format=openai-responses&group=server")
-    assert (local["type"], local["name"], local["description"]) == ("namespace", "local", "Tools of local.")
+    assert (local["type"], local["name"]) == ("namespace", "local")
+    assert local["description"].startswith("local: echo, steps, ")
     assert [tool["name"] for tool in local["tools"]] == TOOLS
     assert [tool["name"] for tool in worker["tools"]] == ["more"] and worker["name"] != "local"
     found = (await peer.ask("GET", "/v1/search?q=echo&format=openai-responses&group=server&tools=echo")).json["tools"]
@@ -111,7 +118,12 @@ async def test_more_tools_than_the_provider_takes_are_refused_and_never_cut(peer
         said = problem(await peer.ask("GET", f"/v1/tools?format={name}"), 400, "too_many_tools")["detail"]
         assert all(way in said for way in ("129", "128", "tools=", "profile=", "expose=search", "defer=1"))
         assert len(await listed(peer, f"format={name}&tools={','.join(names[:128])}")) == 128
-    assert len(await listed(peer, "format=openai-responses&defer=1")) == 130
+    search, *spaces = await listed(peer, "format=openai-responses&defer=1")
+    assert search["type"] == "tool_search" and {space["type"] for space in spaces} == {"namespace"}
+    assert sorted(tool["name"] for space in spaces for tool in space["tools"]) == sorted(names)
+    assert max(len(space["tools"]) for space in spaces) == 10
+    assert len({space["name"] for space in spaces}) == len(spaces)
+    assert len(await listed(peer, "format=openai-responses&defer=1&group=none")) == 130
     assert len(await listed(peer, "format=openai&expose=search")) == 3
 
 

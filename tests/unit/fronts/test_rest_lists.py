@@ -42,7 +42,12 @@ async def test_search_answers_in_the_format_of_a_provider(peer: RestPeer) -> Non
     (declared,) = (await found(peer, "?q=hold&limit=1&format=gemini"))["tools"][0]["functionDeclarations"]
     assert declared["name"] == "hold"
     item = await found(peer, "?format=openai-responses&strict=1", {"query": "hold", "limit": 1})
-    assert item["type"] == "tool_search_output" and item["tools"][0]["strict"] is True
+    (space,) = item["tools"]
+    assert item["type"] == "tool_search_output" and space["name"] == "local" and space["tools"][0]["strict"] is True
+    flat = await found(peer, "?format=openai-responses&strict=1&group=none", {"query": "hold", "limit": 1})
+    assert flat["tools"] == space["tools"]
+    step = await found(peer, "?q=hold&limit=1&format=gemini-interactions")
+    assert [(tool["type"], tool["name"]) for tool in step["result"]] == [("function", "hold")]
     assert await found(peer, "", {"query": "hold"}) == await found(peer, "?q=hold")
 
 
@@ -53,6 +58,13 @@ async def test_search_answers_the_call_of_a_model(peer: RestPeer) -> None:
         "tool_use_id": "toolu_1",
         "content": [{"type": "tool_reference", "tool_name": "hold"}],
     }
+    inline = await found(peer, "?format=anthropic&inline=1", {"call": call})
+    result, system = inline["messages"]
+    assert (result["role"], result["content"][0]["tool_use_id"]) == ("user", "toolu_1")
+    assert (system["role"], system["content"][0]["tool"]["definition"]["name"]) == ("system", "hold")
+    refused = await found(peer, "?format=anthropic&inline=1", {"call": {**call, "input": {}}})
+    assert [message["content"][0]["is_error"] for message in refused["messages"]] == [True]
+    problem(await peer.ask("POST", "/v1/search?format=openai&inline=1", {"query": "x"}), 400, "invalid_parameter")
     for wrong in ({}, {"query": "hold", "server": "nowhere"}):
         answer = await found(peer, "?format=anthropic", {"call": {**call, "input": wrong}})
         assert answer["tool_use_id"] == "toolu_1" and answer["is_error"] is True

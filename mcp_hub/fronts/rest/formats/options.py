@@ -7,7 +7,7 @@ import msgspec
 
 from mcp_hub.errors import Rejected
 from mcp_hub.formats.connectors import Connector
-from mcp_hub.formats.providers import Format
+from mcp_hub.formats.providers import FORMATS, Format
 from mcp_hub.formats.tools import PROGRAMMATIC
 from mcp_hub.fronts.rest.exchange import RestRequest
 from mcp_hub.fronts.rest.problem import Problem, unknown_server
@@ -49,6 +49,7 @@ class ExportOptions(msgspec.Struct, frozen=True):
     explains_hints: bool
     selection: ToolSelection
     is_grouped: bool = False
+    is_inline: bool = False
 
 
 def export_options(request: RestRequest) -> ExportOptions:
@@ -71,16 +72,26 @@ def export_options(request: RestRequest) -> ExportOptions:
         is_programmatic=callers == "programmatic",
         explains_hints=explains_hints,
         selection=selection(request),
-        is_grouped=wants_groups(request),
+        is_grouped=wants_groups(request, FORMATS[into].has_groups and flag(request, "defer")),
+        is_inline=wants_inline(request, into),
     )
 
 
-def wants_groups(request: RestRequest) -> bool:
+def wants_groups(request: RestRequest, default: bool) -> bool:
     """Whether tools are grouped by server. Raises `Problem`."""
     by = request.query_params.get("group")
-    if by not in (None, "server"):
-        raise Problem(400, "invalid_parameter", f"group has to be server, not {hide_head(by, _SHOWN)!r}")
-    return by is not None
+    if by not in (None, "server", "none"):
+        raise Problem(400, "invalid_parameter", f"group has to be server or none, not {hide_head(by, _SHOWN)!r}")
+    return default if by is None else by == "server"
+
+
+def wants_inline(request: RestRequest, into: Format) -> bool:
+    """Whether the tools that a search finds are defined in messages. Raises `Problem`."""
+    is_inline = flag(request, "inline")
+    if is_inline and FORMATS[into].write_inline is None:
+        takes = ", ".join(name for name, entry in FORMATS.items() if entry.write_inline is not None)
+        raise Problem(400, "invalid_parameter", f"inline=1 is for {takes}: messages of {into} cannot define tools")
+    return is_inline
 
 
 def wanted_format(name: str) -> Format:

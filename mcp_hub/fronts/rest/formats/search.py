@@ -6,10 +6,18 @@ import msgspec
 from msgspec import UNSET, Raw
 from starlette.responses import Response
 
+from mcp_hub.formats.providers import FORMATS
 from mcp_hub.formats.records import CallFault, ModelCall
-from mcp_hub.formats.tools import read_search, search_arguments, server_groups, write_found
+from mcp_hub.formats.tools import read_search, search_arguments, tool_groups, write_found
 from mcp_hub.fronts.rest.exchange import RestRequest, answer
-from mcp_hub.fronts.rest.formats.options import ToolSelection, flag, selection, wanted_format, wants_groups
+from mcp_hub.fronts.rest.formats.options import (
+    ToolSelection,
+    flag,
+    selection,
+    wanted_format,
+    wants_groups,
+    wants_inline,
+)
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort
 from mcp_hub.masking import hide_head
@@ -65,7 +73,7 @@ class ToolSearch:
             into = wanted_format(request.query_params.get("format", ""))
             call = read_search(body.call, into)
             if call.fault is not None:
-                return answer(write_found([], into, call))
+                return answer(write_found([], into, call, is_inline=wants_inline(request, into)))
             arguments = search_arguments(call)
             query, limit, server = arguments.query, arguments.limit or limit, arguments.server or server
         search = _Search(
@@ -87,16 +95,19 @@ class ToolSearch:
         search.selection.check([entry.exported for entry in catalog.view(profile).entries(Kind.TOOL)], servers)
         if into is not None and call is not None and search.server not in (None, *servers):
             fault = CallFault("unknown_server", "There is no server of this name. Search without server.")
-            return answer(write_found([], into, msgspec.structs.replace(call, fault=fault)))
+            refused = msgspec.structs.replace(call, fault=fault)
+            return answer(write_found([], into, refused, is_inline=wants_inline(request, into)))
         hits = await self._hits(profile, search, with_definitions=search.is_full or into is not None)
         if into is None:
             return answer(hits)
         tools = [msgspec.json.decode(hit.definition, type=JsonObject) for hit in hits.hits if hit.definition]
         groups = None
-        if wants_groups(request):
-            by_server = server_groups({name: settings.description for name, settings in servers.items()})
-            groups = {hit.name: by_server[hit.server] for hit in hits.hits if hit.server in by_server}
-        return answer(write_found(tools, into, call, is_strict=is_strict, groups=groups))
+        if wants_groups(request, FORMATS[into].has_groups):
+            owners = {tool.exported: tool.server for tool in catalog.view(profile).entries(Kind.TOOL)}
+            by_tool = tool_groups(owners, {name: settings.description for name, settings in servers.items()})
+            groups = {hit.name: by_tool[hit.name] for hit in hits.hits if hit.name in by_tool}
+        is_inline = wants_inline(request, into)
+        return answer(write_found(tools, into, call, is_strict=is_strict, groups=groups, is_inline=is_inline))
 
     async def _hits(self, profile: str | None, search: _Search, *, with_definitions: bool) -> FoundTools:
         """An unselected hit gives way to similar tools."""

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from mcp_hub.formats.connectors import Connector, connect, endpoint
 from mcp_hub.formats.providers import Format
 from mcp_hub.formats.records import Exported
-from mcp_hub.formats.tools import ToolGroup, export, server_groups
+from mcp_hub.formats.tools import ToolGroup, export, tool_groups
 from mcp_hub.fronts.rest.exchange import JSON, RestRequest, answer
 from mcp_hub.fronts.rest.formats.options import ExportOptions, export_options, flag, selection
 from mcp_hub.fronts.rest.problem import Problem
@@ -135,8 +135,10 @@ class ToolExports:
             options.selection.check([tool.exported for tool in listed], servers)
             chosen = [tool for tool in listed if options.selection.has(tool.exported, tool.server)]
             search = self._hub.catalog.search_tool(Counter(tool.server for tool in chosen))
-            by_server = server_groups({name: settings.description for name, settings in servers.items()})
-            groups = {tool.exported: by_server[tool.server] for tool in chosen if tool.server in by_server}
+            groups: dict[str, ToolGroup] = {}
+            if options.is_grouped:
+                owners = {tool.exported: tool.server for tool in self._hub.catalog.view(profile).entries(Kind.TOOL)}
+                groups = tool_groups(owners, {name: settings.description for name, settings in servers.items()})
             read_only = frozenset(tool.exported for tool in chosen if tool.is_read_only)
             definitions = [tool.definition(Era.MODERN, explains_hints=options.explains_hints) for tool in chosen]
             return form(ChosenTools(definitions, search, groups, read_only), options)
@@ -159,7 +161,7 @@ def losses(chosen: ChosenTools, options: ExportOptions) -> bytes:
 
 def _export(chosen: ChosenTools, options: ExportOptions) -> Exported:
     return export(
-        _Decoded(chosen.definitions),
+        _Decoded([] if options.is_inline and options.is_deferred else chosen.definitions),
         options.into,
         is_strict=options.is_strict,
         search=msgspec.json.decode(chosen.search) if options.is_deferred else None,

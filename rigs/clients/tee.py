@@ -38,7 +38,7 @@ class Recorder:
 
 def recorded(path: Path) -> list[Sent]:
     """All that was recorded so far."""
-    lines = path.read_bytes().splitlines() if path.exists() else []
+    lines = path.read_bytes().rpartition(b"\n")[0].splitlines() if path.exists() else []  # the last may be half there
     return [msgspec.json.decode(line, type=Sent) for line in lines]
 
 

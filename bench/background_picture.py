@@ -30,11 +30,12 @@ Line: TypeAlias = Sequence[tuple[str, str, bool]]
 
 
 class Scene(NamedTuple):
-    """What is shown for so many seconds: how much of the output of a terminal, and what a reader has to know."""
+    """What is shown for so many seconds: how much of the output of a terminal, of which command, and a caption."""
 
     seconds: float
     terminal: Terminal
     until: int
+    typed: str
     says: str
 
 
@@ -44,7 +45,9 @@ def play(home: ClaudeHome, work: Project) -> list[Scene]:
 
     def show(seconds: float, claude: Terminal, says: str) -> None:
         claude.settled()
-        scenes.append(Scene(seconds, claude, len(claude.output), says))
+        is_first = not scenes or scenes[0].terminal is claude
+        typed = "$ claude" if is_first else "$ claude --continue"
+        scenes.append(Scene(seconds, claude, len(claude.output), typed, says))
 
     with work.claude() as claude:
         claude.type("please build web")
@@ -102,7 +105,8 @@ def drawn(scenes: Sequence[Scene], shown: Sequence[Sequence[Line]]) -> str:
             f".s{number}{{animation:s{number} {total:g}s step-end infinite}}"
         )
         lines = "".join(_line(at, line) for at, line in enumerate(screen))
-        says = f'<text class="says" x="{_LEFT}" y="{height - 20}">{escape(scene.says)}</text>'
+        says = f'<text class="says" x="{_LEFT}" y="{height - 17}">{escape(scene.says)}</text>'
+        says += f'<text class="b" x="90" y="25">{scene.typed}</text>'
         groups.append(f'<g class="s{number}">{lines}{says}</g>')
     bar = f'<rect y="{height - 44}" width="{width}" height="44" fill="#1f3247"/>'
     return (

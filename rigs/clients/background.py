@@ -140,6 +140,25 @@ def hub_killed_while_away(home: ClaudeHome, work: Project) -> None:
     came_to(home, work, ["working", "failed"], ["begin build web"])
 
 
+def hub_ended_while_away(home: ClaudeHome, work: Project) -> None:
+    """The tool ends, and then the hub, while nobody is there: the next hub has the result."""
+    with work.claude() as claude:
+        claude.ask("please build web")
+        claude.has("working")
+        claude.quit()
+    work.release("web")
+    until(lambda: "end build web" in home.calls, "the end of the call", lambda: home.calls)
+    time.sleep(1)  # for the answer, which the hub keeps
+    before = home.hub_pid
+    work.end_hub()
+    with work.claude(CONTINUE) as claude:
+        claude.has("completed")
+        expect(home.hub_pid != before, "it is the same hub")
+        hears(home, "completed", "built web: 214 objects")
+        claude.quit()
+    came_to(home, work, ["working", "completed"], ["begin build web", "end build web"])
+
+
 def two_sessions(home: ClaudeHome, work: Project) -> None:
     """Two sessions in two folders share a hub, and each gets the result of its own task."""
     other = Project(home, "other")
@@ -182,6 +201,7 @@ CASES: Final[Mapping[str, Callable[[ClaudeHome, Project], None]]] = {
     "crash": crash,
     "killed": hub_killed,
     "killed-away": hub_killed_while_away,
+    "ended": hub_ended_while_away,
     "two": two_sessions,
 }
 

@@ -175,6 +175,14 @@ class ClaudeHome(Home):
     def kill_hub(self) -> None:
         """Ends the hub by `SIGKILL`; over HTTP another one takes its port, as a service manager has it."""
         os.kill(self.hub_pid, signal.SIGKILL)
+        self._after_the_end()
+
+    def end_hub(self) -> None:
+        """Ends the hub as `mcp-hub stop` or a service manager does; then as `kill_hub`."""
+        os.kill(self.hub_pid, signal.SIGTERM)
+        self._after_the_end()
+
+    def _after_the_end(self) -> None:
         if self._hub is not None:
             self._hub.wait()
             self.start_hub()
@@ -225,6 +233,11 @@ class Project:
         """Ends the hub by `SIGKILL`."""
         self.note("kill the hub")
         self.home.kill_hub()
+
+    def end_hub(self) -> None:
+        """Ends the hub by `SIGTERM`."""
+        self.note("end the hub")
+        self.home.end_hub()
 
     @contextmanager
     def claude(self, *args: str) -> Iterator["Session"]:

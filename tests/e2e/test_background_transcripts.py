@@ -41,8 +41,8 @@ class Way(Protocol):
     async def closed(self) -> None:
         """It is quit."""
 
-    async def killed(self) -> None:
-        """The hub is killed, and another one can be reached."""
+    async def ended(self, by: signal.Signals) -> None:
+        """The hub is ended, and another one can be reached."""
 
     async def sent(self, line: Sent) -> Message | None:
         """The answer to a line of the client; None if it has none."""
@@ -64,8 +64,8 @@ class OverStdio:
         self._client = None
         await self._stack.aclose()
 
-    async def killed(self) -> None:
-        self._hubs.signal(signal.SIGKILL)
+    async def ended(self, by: signal.Signals) -> None:
+        self._hubs.signal(by)
         if self._client is None:
             await self._hubs.gone()
 
@@ -96,8 +96,8 @@ class OverHttp:
     async def closed(self) -> None:
         pass
 
-    async def killed(self) -> None:
-        self._hub.send_signal(signal.SIGKILL)
+    async def ended(self, by: signal.Signals) -> None:
+        self._hub.send_signal(by)
         await self._stack.aclose()
         await self.started()
 
@@ -175,7 +175,9 @@ async def done(line: str, way: Way, root: Path) -> None:
         case ["quit"] | ["close", "the", "terminal"]:
             await way.closed()
         case ["kill", "the", "hub"]:
-            await way.killed()
+            await way.ended(signal.SIGKILL)
+        case ["end", "the", "hub"]:
+            await way.ended(signal.SIGTERM)
         case ["release", target]:
             (root / target).touch()
         case _:

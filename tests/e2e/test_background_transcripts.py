@@ -148,23 +148,38 @@ async def replayed(transcript: Transcript, root: Path) -> list[Sent]:
         for at, line in enumerate(transcript.sent):
             if line.side == "rig":
                 now.append(line)
+                if line.line == "end the hub":
+                    await finished(transcript, task, way)
                 await done(line.line, way, root)
             if line.side != "client":
                 continue
             recorded = answer_to(line, transcript.sent[at:])
             if recorded is None:
                 continue
-            asked = with_task(line, task)
-            with anyio.fail_after(WAIT):
-                while True:
-                    answer = await way.sent(asked)
-                    wanted = recorded.get("result", {}).get("status")
-                    if answer is None or wanted in (None, "working", answer["result"].get("status")):
-                        break
-                    await anyio.sleep(0.02)
+            answer = await asked_until(recorded.get("result", {}).get("status"), way, with_task(line, task))
             now += [line, *([Sent("hub", line=json.dumps(answer))] if answer is not None else [])]
             task = task or str(((answer or {}).get("result") or {}).get("taskId", ""))
     return now
+
+
+async def asked_until(status: str | None, way: Way, line: Sent) -> Message | None:
+    """The answer to a line of the client, which is sent until the task has this status, or has ended."""
+    with anyio.fail_after(WAIT):
+        while True:
+            answer = await way.sent(line)
+            if answer is None or "result" not in answer or status in (None, "working"):
+                return answer
+            if answer["result"].get("status") in (status, *ENDED):
+                return answer
+            await anyio.sleep(0.02)
+
+
+async def finished(transcript: Transcript, task: str, way: Way) -> None:
+    """Waits as another client until the hub has the result of the call."""
+    poll = next(line for line in transcript.sent if line.side == "client" and '"tasks/get"' in line.line)
+    await way.opened()
+    await asked_until("completed", way, with_task(poll, task))
+    await way.closed()
 
 
 async def done(line: str, way: Way, root: Path) -> None:

@@ -233,6 +233,13 @@ def ending(sent: Sequence[Sent]) -> Message:
     return {"content": result.get("content"), "isError": result.get("isError"), "code": error.get("code")}
 
 
+def questions(sent: Sequence[Sent]) -> list[Message]:
+    """What the task asked, each once."""
+    results = [message.get("result", {}) for one in sent if one.side == "hub" for message in messages(one.line)]
+    asked = [result["inputRequests"] for result in results if "inputRequests" in result]
+    return [one for at, one in enumerate(asked) if one not in asked[:at]]
+
+
 def forms(sent: Sequence[Sent]) -> set[str]:
     """The shapes of answers; a task may have a message or not."""
     return {shape.replace(" 'statusMessage',", "") for shape in shapes(sent) if "notifications/" not in shape}
@@ -245,5 +252,6 @@ async def test_a_task_comes_to_the_same_end_as_when_it_was_recorded(name: str, t
     now = await replayed(transcript, tmp_path)
     assert errors(now) == []
     assert statuses(now) == statuses(transcript.sent)
+    assert questions(now) == questions(transcript.sent)
     assert ending(now) == ending(transcript.sent)
     assert forms(now) == forms(transcript.sent)

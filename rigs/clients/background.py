@@ -256,7 +256,16 @@ def difference(path: Path, now: Transcript) -> str:
     if not path.exists():
         return "there is no transcript yet"
     before = transcripts.read(path)
-    return "" if transcripts.steps(before.sent) == transcripts.steps(now.sent) else "it differs from the transcript"
+    then, today = _outline(before), _outline(now)
+    return "" if then == today else f"it sends and gets {today}; {before.client}: {then}"
+
+
+def _outline(transcript: Transcript) -> tuple[list[str], list[str], list[str]]:
+    """What the rig did, and all methods and statuses: at what moment Claude Code asks for its task varies."""
+    steps = transcripts.steps(transcript.sent)
+    methods = {method for _, sent, _ in steps for method in sent}
+    statuses = dict.fromkeys(status for _, _, seen in steps for status in seen)
+    return [line for line, _, _ in steps], sorted(methods), list(statuses)
 
 
 def main() -> int:

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -28,6 +29,7 @@ TOOLS: Final = tuple(f"mcp__mcp-hub__slow_{tool}" for tool in ("build", "deploy"
 HERE: Final = "Yes, I am here."
 BACKGROUND: Final = "It runs in the background. What else?"
 _WISH: Final = re.compile(r"please (build|deploy|check|crash) (\w+)")
+_MOST_SEARCHES: Final = 30
 _KEY: Final = "sk-ant-of-nobody-0123456789"
 
 
@@ -51,7 +53,9 @@ class Worker(ScriptedModel):
         tool, target = f"mcp__mcp-hub__slow_{wishes[-1][0]}", wishes[-1][1]
         called = [block["input"] for block in blocks if block["type"] == "tool_use" and block["name"] == tool]
         if {"target": target} not in called:
-            assert len(_searches(blocks, tool)) < 3, f"Claude Code does not find {tool}"
+            tries = len(_searches(blocks, tool))
+            assert tries < _MOST_SEARCHES, f"Claude Code does not find {tool}"
+            time.sleep(min(tries, 1))  # its servers may not be there yet
             is_shown = any(offered.get("name") == tool for offered in body["tools"])
             return [Call(tool, {"target": target}) if is_shown else Call("ToolSearch", {"query": f"select:{tool}"})]
         last = list(_blocks({"messages": body["messages"][-1:]}))

@@ -26,6 +26,7 @@ from rigs.clients.rig import BOTH
 from rigs.clients.run import Row, driven
 from rigs.clients.tee import recorded
 from rigs.clients.transcripts import Sent, messages
+from tests.upstreams.child import PeerClosed
 
 PAGE: Final = ROOT / "docs" / "clients.md"
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
@@ -60,7 +61,10 @@ def library(client: Client) -> Found:
     version = client.library.version()
     with TemporaryDirectory() as folder:
         root = Path(folder)
-        anyio.run(driven, Row(client, "recorded", BOTH), ["connect"], root)
+        try:
+            anyio.run(driven, Row(client, "recorded", BOTH), ["connect"], root)
+        except* (AssertionError, PeerClosed, TimeoutError) as broken:
+            raise Fault("; ".join(map(str, broken.exceptions))) from None
         return version, declared(recorded(root / "sent.jsonl"))
 
 

@@ -87,6 +87,7 @@ likeness: $(STAMP)
 
 picture: $(STAMP)
 	$(BIN)/python -m bench.picture
+	$(BIN)/python -m bench.background_picture
 
 dashboard-pictures: $(STAMP)
 	$(BIN)/python -m bench.dashboard_pictures docs
@@ -168,6 +169,8 @@ clients: $(STAMP)
 	$(BIN)/python -m rigs.definitions
 	$(BIN)/python -m rigs.clients.apps
 	$(BIN)/python -m rigs.clients.record
+	$(BIN)/python -m rigs.clients.background
+	$(BIN)/python -m rigs.clients.declared
 	$(BIN)/python -m rigs.clients.first
 	$(BIN)/python -m rigs.clients.story
 

@@ -127,8 +127,9 @@ async def stop_attached(root: Path) -> None:
 async def arranged(client: Client, front: str, era: str, root: Path) -> AsyncIterator[Rig]:
     """For a client on `stdio` or `http` of a hub; or `attached`, over stdio to a hub that goes on without it; or
     `remote`, over stdio to a hub that reaches the reference server over HTTP; or `bridged`, over stdio to a hub that
-    speaks the other era with the reference server; or `direct`, over stdio to the server of this era itself; or
-    `direct-http`, to a server over HTTP that has nothing to do with the hub.
+    speaks the other era with the reference server; or `recorded`, over stdio as `recorded_hub` says; or `direct`,
+    over stdio to the server of this era itself; or `direct-http`, to a server over HTTP that has nothing to do with
+    the hub.
     """
     name = NAMES.get(era, REFERENCE)
     task = {"name": name, "prefix": f"{name}_", "journal": str(journal_of(name, root))}
@@ -138,6 +139,9 @@ async def arranged(client: Client, front: str, era: str, root: Path) -> AsyncIte
     elif front in ("stdio", "attached"):
         (root / "servers.yaml").write_text(config(root, "always" if front == "attached" else "never", era))
         yield Rig({**task, "target": piped_hub(root, [] if era == BOTH else ["--client", "mcp-hub"])})
+    elif front == "recorded":
+        (root / "servers.yaml").write_text(config(root, era=era))
+        yield Rig({**task, "target": recorded_hub(root)})
     elif front == "bridged":
         other_era = "handshake" if client.version == MODERN_VERSION else "modern"
         (root / "servers.yaml").write_text(config(root, era=era, reference_keys={"era": other_era}))
@@ -162,6 +166,13 @@ def piped_hub(root: Path, options: Sequence[str] = ()) -> dict[str, Any]:
     """How a client starts the hub with the configuration in this folder."""
     args = ["-m", "mcp_hub", "serve", *options, "--config", str(root / "servers.yaml")]
     return {"command": sys.executable, "args": args, "env": state(root)}
+
+
+def recorded_hub(root: Path) -> dict[str, Any]:
+    """As `piped_hub`; what both sides send is recorded in `root/sent.jsonl`."""
+    hub = piped_hub(root)
+    line = ["-m", "rigs.clients.tee", str(root / "sent.jsonl"), hub["command"], *hub["args"]]
+    return {**hub, "args": line, "env": {**hub["env"], "PYTHONPATH": str(ROOT)}}
 
 
 @asynccontextmanager

@@ -38,7 +38,7 @@ class Recorder:
 
 def recorded(path: Path) -> list[Sent]:
     """All that was recorded so far."""
-    lines = path.read_bytes().splitlines() if path.exists() else []
+    lines = path.read_bytes().rpartition(b"\n")[0].splitlines() if path.exists() else []  # the last may be half there
     return [msgspec.json.decode(line, type=Sent) for line in lines]
 
 
@@ -57,8 +57,12 @@ def http_tee(url: str, path: Path) -> Iterator[str]:
             recorder.add(Sent("client", f"{self.command} {self.path}", kept, line=body.decode()))
             upstream = HTTPConnection("127.0.0.1", port)
             passed = {name: value for name, value in headers.items() if name not in _NOT_PASSED}
-            upstream.request(self.command, self.path, body or None, passed)
-            answer = upstream.getresponse()
+            try:
+                upstream.request(self.command, self.path, body or None, passed)
+                answer = upstream.getresponse()
+            except OSError:
+                self.close_connection = True  # nobody listens there, or not any more
+                return
             self.send_response(answer.status)
             for name, value in answer.getheaders():
                 if name.lower() not in _NOT_PASSED:

@@ -1,7 +1,8 @@
 """What a client and the hub send each other, line by line, as it was recorded in a file of JSON lines.
 
 Every line of either side is kept as it was sent. Only what differs from run to run has a placeholder: versions of
-programs, UUIDs, and the folder of the run. The first line of the file says which client was run, and how.
+programs, UUIDs, times, the id of a task, and the folder of the run. The first line of the file says which client was
+run, and how.
 """
 
 import json
@@ -16,14 +17,21 @@ from mcp_hub.types import JsonObject
 from rigs.clients.install import ROOT
 
 FOLDER: Final = ROOT / "tests" / "e2e" / "transcripts"
+TASK: Final = "st_TASK"
+"""The placeholder for the id of a task, of which a transcript has one at most."""
 _CHANGING: Final = (
     (re.compile(r'("version":\s*)"[^"]*"'), r'\1"VERSION"'),
+    (re.compile(r"\bst_[0-9A-Z]{26}\b"), TASK),
+    (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z"), "TIME"),
     (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "UUID"),
 )
 
 
 class Sent(msgspec.Struct, frozen=True, omit_defaults=True, rename={"side": "from"}):
-    """One line over a pipe, or one request or answer over HTTP, from the `client` or the `hub`."""
+    """One line over a pipe, or one request or answer over HTTP, from the `client` or the `hub`.
+
+    Those of the `rig` say what it did meanwhile, such as quitting the client.
+    """
 
     side: str
     request: str = ""
@@ -63,7 +71,12 @@ def write(path: Path, transcript: Transcript) -> None:
 
 def steady(sent: Iterable[Sent], folder: Path) -> list[Sent]:
     """The same with placeholders for what differs from run to run."""
-    return [msgspec.structs.replace(one, line=_steady(one.line, str(folder))) for one in sent]
+    return [_steady_sent(one, str(folder)) for one in sent]
+
+
+def _steady_sent(sent: Sent, folder: str) -> Sent:
+    headers = {name: _steady(value, folder) for name, value in sent.headers.items()}
+    return msgspec.structs.replace(sent, headers=headers, line=_steady(sent.line, folder))
 
 
 def _steady(text: str, folder: str) -> str:
@@ -92,6 +105,22 @@ def asked(sent: Sequence[Sent]) -> list[str]:
     """What the client sent: the methods, and the paths of requests without a message. Some clients vary the order."""
     bare = [one.request for one in sent if one.request and not messages(one.line)]
     return sorted([*(str(message.get("method", "an answer")) for message in _of("client", sent)), *bare])
+
+
+def steps(sent: Sequence[Sent]) -> list[tuple[str, list[str], list[str]]]:
+    """What the rig did; after each of it the methods that the client sent, and the statuses of its task, once each."""
+    found: list[tuple[str, list[str], list[str]]] = []
+    for one in sent:
+        if one.side == "rig":
+            found.append((one.line, [], []))
+            continue
+        (message,) = messages(one.line) or [{}]
+        is_client = one.side == "client"
+        word = str(message.get("method", "") if is_client else message.get("result", {}).get("status", ""))
+        seen = found[-1][1 if is_client else 2]
+        if word and word not in seen:
+            seen.append(word)
+    return [(line, sorted(methods), statuses) for line, methods, statuses in found]
 
 
 def errors(sent: Sequence[Sent]) -> list[JsonObject]:

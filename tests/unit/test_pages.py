@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from bench.__main__ import arguments
+from bench.background_picture import MOST
 from bench.picture import PICTURES
 from mcp_hub.cli import main
 from mcp_hub.codes.tables import CODES
@@ -106,6 +107,14 @@ def test_commands_of_the_pictures_exist_and_are_in_them(name: str) -> None:
         _, called, *args = typed.split()
         command = dict(commands())[called]
         command.make_parser(click.Context(command)).parse_args(args)
+
+
+def test_the_moving_picture_is_small_and_shows_what_became_of_the_task() -> None:
+    picture = text("docs/background.svg")
+    shown = html.unescape(re.sub(r"<[^>]+>", " ", picture))
+    assert "docs/background.svg" in LINK.findall(text("README.md")) and len(picture.encode()) <= MOST
+    assert re.search(r"1 MCP task.*\$ claude --continue.*st_\w{26} .*completed.*214 objects", shown, re.DOTALL)
+    assert "<script" not in picture and re.findall(r"https?://[^\"]+", picture) == ["http://www.w3.org/2000/svg"]
 
 
 def test_pages_about_macos_or_windows_link_what_was_shown_there() -> None:

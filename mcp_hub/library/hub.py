@@ -22,6 +22,7 @@ from mcp_hub.library.inner import CallFollower, InnerHub, opened
 from mcp_hub.library.models import encoded_arguments, encoded_meta, result_model, tool_models
 from mcp_hub.library.stream import OnEvent, OnQuestion, ToolStream, completed, to_end
 from mcp_hub.masking import Secrets
+from mcp_hub.protocol.meta import PATH
 from mcp_hub.types import UpstreamStatus
 
 if TYPE_CHECKING:
@@ -86,12 +87,17 @@ _MAPPING: Final = "settings"
 """The name of a configuration that is not a file, in findings."""
 
 
+def _with_path(meta: Members, path: str | None) -> Members:
+    return meta if path is None else {**(meta or {}), PATH: path}
+
+
 class _CallOptions(TypedDict, total=False):
     """Options of `Hub.call_tool`."""
 
     on_event: OnEvent | None
     on_question: OnQuestion | None
     meta: Members
+    path: str | None
 
 
 class Hub:
@@ -218,15 +224,17 @@ class Hub:
         on_event: OnEvent | None = None,
         on_question: OnQuestion | None = None,
         meta: Members = None,
+        path: str | None = None,
         raw: bool = False,
     ) -> CallToolResult | bytes:
         """Calls a tool and waits for its result; `is_error`: the tool itself failed.
 
         `on_event` gets progress, partial output and log messages. `on_question` answers the server; without it
-        questions are declined. `meta` becomes `_meta`. `raw`: as JSON. Cancelling the task cancels the call. Raises
+        questions are declined. `meta` becomes `_meta`. `path`: a JSON path, for the result to be what it selects.
+        `raw`: as JSON. Cancelling the task cancels the call. Raises
         `RpcError`, `CallCancelled`, `ModelMismatch`.
         """
-        encoded, added = encoded_arguments(arguments), encoded_meta(meta)
+        encoded, added = encoded_arguments(arguments), encoded_meta(_with_path(meta, path))
         with self._secrets.owning():
             call = await self._running().begin(name, encoded, added, asks=on_question is not None)
         try:
@@ -236,12 +244,12 @@ class Hub:
         return text if raw else result_model(name, text)
 
     def stream_tool(
-        self, name: str, arguments: Members = None, *, asks: bool = False, meta: Members = None
+        self, name: str, arguments: Members = None, *, asks: bool = False, meta: Members = None, path: str | None = None
     ) -> ToolStream:
         """Calls a tool as a durable stream of events. `asks`: questions are events, and wait for `ToolStream.answer`;
-        else they are declined.
+        else they are declined. `path` as in `call_tool`.
         """
-        encoded, added = encoded_arguments(arguments), encoded_meta(meta)
+        encoded, added = encoded_arguments(arguments), encoded_meta(_with_path(meta, path))
 
         async def begin() -> CallFollower:
             with self._secrets.owning():

@@ -1,7 +1,7 @@
 """Everything under `/v1`, dispatched by the table in `routes`. All errors are problems."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Literal, Protocol
+from typing import Final, Protocol
 from urllib.parse import quote, unquote_to_bytes
 
 import anyio
@@ -26,15 +26,16 @@ from mcp_hub.fronts.rest.formats.prompted import PromptedTools
 from mcp_hub.fronts.rest.formats.search import ToolSearch
 from mcp_hub.fronts.rest.formats.tools import ToolExports, connector_entries
 from mcp_hub.fronts.rest.history import HubHistory, RestHistory
+from mcp_hub.fronts.rest.openapi import openapi_document
 from mcp_hub.fronts.rest.problem import Problem, problem_for, unknown_server
-from mcp_hub.fronts.rest.routes import PREFIX, ROUTES, RestRoute, openapi_document
+from mcp_hub.fronts.rest.routes import EXPOSE, PREFIX, ROUTES, RestRoute
 from mcp_hub.fronts.rest.streams import RestStreams, RunningView
 from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.calls import PromptList, ResourceList
 from mcp_hub.protocol.rest.servers import ReloadAnswer, RestartAnswer, ServerInfo, ServerList
-from mcp_hub.types import PROGRAM, ClientKind, Era, Kind, Mode
+from mcp_hub.types import PROGRAM, ClientKind, Era, Kind
 
 ANY_CLIENT: Final = "unknown"
 """The kind of every client that no other kind matches."""
@@ -42,8 +43,7 @@ _LONGEST_CLIENT: Final = 256
 """Characters of a kind of client."""
 _HITS, _MOST_HITS = 8, 50
 _MOST_TOP: Final = 100_000
-_EXPOSE: Final[tuple[Mode | Literal["auto"], ...]] = ("full", "search", "names", "auto")
-_CLIENT_KINDS: Final = {expose: PROGRAM if expose == "full" else replace(PROGRAM, expose=expose) for expose in _EXPOSE}
+_CLIENT_KINDS: Final = {expose: PROGRAM if expose == "full" else replace(PROGRAM, expose=expose) for expose in EXPOSE}
 _ALL: Final = 1 << 30
 
 

@@ -119,8 +119,9 @@ class _McpRequest(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
+        name = self.name if self.method == _CALL else f"{self.method} {self.name}"
         return self.of_request or digest_of(
-            self.name if self.method == _CALL else f"{self.method} {self.name}", self.arguments
+            name if self.meta.path is None else f"{name} {self.meta.path}", self.arguments
         )
 
 
@@ -142,7 +143,7 @@ class RestCalls:
                     raise Problem(
                         404, "unknown_tool", f"Unknown tool: {hide_head(tool, 200)} is not among the selected tools"
                     )
-        return await self.serve(request, tool_call(name, arguments, body.meta))
+        return await self.serve(request, tool_call(name, arguments, body.meta, path=request.query_params.get("path")))
 
     async def get_prompt(self, request: RestRequest) -> Response | None:
         """Responds as `call_tool`."""
@@ -286,10 +287,18 @@ class Accepted(Problem):
         return msgspec.json.encode(self._shape)
 
 
-def tool_call(name: str, arguments: Raw, meta: Raw | UnsetType = UNSET, of_request: str | None = None) -> _McpRequest:
-    """A call of a tool. Raises `Problem` for an invalid `_meta`."""
+def tool_call(
+    name: str,
+    arguments: Raw,
+    meta: Raw | UnsetType = UNSET,
+    of_request: str | None = None,
+    *,
+    path: str | None = None,
+) -> _McpRequest:
+    """A call of a tool; `path` wins over that of `_meta`. Raises `Problem` for an invalid `_meta`."""
     params: RawObject = {"name": Raw(object_bytes(name)), "arguments": arguments}
-    return _McpRequest(method=_CALL, name=name, params=params, meta=_meta(meta), of_request=of_request)
+    request_meta = _meta(meta) if path is None else msgspec.structs.replace(_meta(meta), path=path)
+    return _McpRequest(method=_CALL, name=name, params=params, meta=request_meta, of_request=of_request)
 
 
 def _arguments(raw: Raw | UnsetType) -> Raw:

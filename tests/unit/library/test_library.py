@@ -291,3 +291,13 @@ def test_each_error_and_event_that_the_page_names_is_public() -> None:
     assert {name for name in re.findall(r"^\| `(\w+)`", PAGE, re.MULTILINE) if name[0].isupper()} <= set(
         mcp_hub.__all__
     )
+
+
+async def test_a_path_projects_results_and_the_ends_of_streams(hub: Hub) -> None:
+    result = await hub.call_tool("jobs_count_words", {"text": "one two"}, path="$.words")
+    assert result.content == [TextContent(type="text", text="2")] and result.structured_content is None
+    async with hub.stream_tool("jobs_run_job", {"steps": 1, "seconds": 0}, path="$.status") as stream:
+        last = [event async for event in stream][-1]
+    assert isinstance(last, Completed) and json.loads(last.result)["content"][0]["text"] == '"done"'
+    with pytest.raises(RpcError, match="at its end"):
+        await hub.call_tool("jobs_count_words", {"text": "one two"}, path="$.words[")

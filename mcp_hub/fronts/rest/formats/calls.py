@@ -29,6 +29,7 @@ from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol import sse
 from mcp_hub.protocol.rest.calls import CallsAnswer, ModelCallState
+from mcp_hub.selection.paths import check_path
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import JsonObject, Kind
 
@@ -204,6 +205,7 @@ class CallsRequest(msgspec.Struct, frozen=True):
     calls: tuple[ModelCall, ...] = ()
     key: str | None = None
     digest: str | None = None
+    path: str | None = None
 
     def key_of(self, call: ModelCall) -> str | None:
         """One call's key: the first has the request's, others continue it."""
@@ -245,14 +247,18 @@ class FormatCalls:
         calls = read_calls(msgspec.json.decode(body), into)
         if not calls:
             raise Rejected("invalid_calls", f"The body has no calls in the format {into}. Send a model's answer.")
-        digest = None
+        digest, path = None, request.query_params.get("path")
+        if path is not None:
+            check_path(path)
         if key is not None:
-            digest = digest_of(f"tools/call {into} {sorted(chosen.tools or ())} {chosen.server}", body)
+            subject = f"tools/call {into} {sorted(chosen.tools or ())} {chosen.server}"
+            digest = digest_of(subject if path is None else f"{subject} {path}", body)
             # raises `Rejected` before any call is made
             await self._hub.durable.with_key(request.caller.principal, key, digest)
         return CallsRequest(
-            session=self._calls.session(request), into=into, chosen=chosen, calls=calls, key=key, digest=digest
-        )
+            session=self._calls.session(request), into=into, chosen=chosen, calls=calls, key=key, digest=digest,
+            path=path,
+        )  # fmt: skip
 
     async def _begun(self, read: CallsRequest) -> Sequence[FollowedCall]:
         """The calls, begun together, in order."""
@@ -276,7 +282,7 @@ class FormatCalls:
         try:
             arguments = await self._arguments(read, call)
             meta = Raw(msgspec.json.encode(call.extra["_meta"])) if "_meta" in call.extra else UNSET
-            mcp_request = tool_call(call.name, arguments, meta, read.digest)
+            mcp_request = tool_call(call.name, arguments, meta, read.digest, path=read.path)
             return FollowedCall(call, await self._calls.begin(read.session, mcp_request, read.key_of(call)), None)
         except HubError as error:
             return FollowedCall(call, None, problem_for(error))

@@ -108,10 +108,12 @@ class HubClient:
     async def __aexit__(self, *error: object) -> None:
         await self._transport.__aexit__(*error)
 
-    async def tools(self, *, explains_hints: bool = False) -> list[Raw]:
-        """All definitions, as sent; `explains_hints` adds effective hints to `_meta`."""
-        params = {"hints": "1"} if explains_hints else {}
-        return (await self._api.get(ToolList, "tools", **params)).tools
+    async def tools(self, *, explains_hints: bool = False, wait: int = 0) -> list[Raw]:
+        """All definitions, as sent; `explains_hints` adds effective hints to `_meta`. Starting servers are waited for,
+        at most `wait` seconds. Raises `UpstreamUnavailable` if no tool is known since they still start.
+        """
+        url = self._api.url("tools", **({"hints": "1"} if explains_hints else {}))
+        return (await self._api.send(ToolList, "GET", url, headers={"prefer": f"wait={wait}"})).tools
 
     async def servers(self) -> list[ServerInfo]:
         return (await self.lists.servers()).servers

@@ -29,6 +29,8 @@ _json_option = click.option("--json", "as_json", is_flag=True, help="Print the r
 _json_output = output_options(lambda options: "json" if options["as_json"] else "text")
 _CANCELLING: Final = 3.0
 """Seconds in which a hub has to take in that a call is cancelled."""
+_STARTING: Final = 10
+"""Seconds to wait for the servers of a running hub, if no tool is known."""
 _METHODS: Final = {Kind.TOOL: "tools/call", Kind.PROMPT: "prompts/get", Kind.RESOURCE: "resources/read"}
 
 
@@ -117,7 +119,7 @@ def _base(args_json: str | None, json_lines: str | None) -> RawObject:
 
 async def _call(hub: ReachedHub, request: _Wanted) -> int:
     async def arguments_now() -> RawJson:
-        return await _arguments(hub.client, request)
+        return await _arguments(hub.client, request, _STARTING if hub.app is None else 0)
 
     return await run_call(
         hub, request.name, arguments_now, request.output, is_verbose=request.is_verbose, path=request.path
@@ -164,19 +166,21 @@ async def _detach(client: "HubClient", request: _Wanted) -> int:
     show = show_for(Output(form), request.name)
     show.close()
     try:
-        stream = await client.start(request.name, await _arguments(client, request), path=request.path)
+        stream = await client.start(request.name, await _arguments(client, request, _STARTING), path=request.path)
     except RpcError as error:
         return refuse(show, error)
     put(stream if form == "text" else msgspec.json.encode({"stream": stream}).decode())
     return 0
 
 
-async def _arguments(client: "HubClient", request: _Wanted) -> RawJson:
-    """The typed arguments; the hub refuses an unknown tool. Raises `ConfigError`."""
+async def _arguments(client: "HubClient", request: _Wanted, wait: int) -> RawJson:
+    """The typed arguments; the hub refuses an unknown tool. Raises `ConfigError`, `RpcError`."""
     definition: RawJson = b"{}"
     if request.pairs or not request.has_json:
         name = msgspec.json.encode(request.name)
-        named = (raw for raw in await client.tools() if (raw_object(raw) or {}).get("name") == msgspec.Raw(name))
+        named = (
+            raw for raw in await client.tools(wait=wait) if (raw_object(raw) or {}).get("name") == msgspec.Raw(name)
+        )
         definition = next(named, definition)
         arguments.check_names(request.name, request.pairs, request.base, definition)
     return arguments.compose(request.base, request.pairs, definition)

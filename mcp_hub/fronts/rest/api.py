@@ -58,10 +58,10 @@ class _Page(msgspec.Struct, rename="camel"):
 class _RestLists:
     """Serves `/v1/tools`, `/v1/resources`, `/v1/prompts`, `/v1/search` and `/v1/tokens`."""
 
-    def __init__(self, hub: HubPort, public_url: Callable[[], str | None] = lambda: None) -> None:
+    def __init__(self, hub: HubPort, closing: Closing, public_url: Callable[[], str | None]) -> None:
         self._hub = hub
         self._public_url = public_url
-        self._exports = ToolExports(hub)
+        self._exports = ToolExports(hub, closing)
         search = ToolSearch(hub)
         self.search, self.search_as = search.by_query, search.by_body
 
@@ -205,7 +205,7 @@ class RestApi:
         self._closing = Closing()
         admission = Admission(SystemClock()) if admission is None else admission
         self._document = openapi_document(version)
-        lists = _RestLists(hub, public_url)
+        lists = _RestLists(hub, self._closing, public_url)
         calls, streams = RestCalls(hub, self._closing), RestStreams(hub, self._closing, running, shows_all=is_private)
         format_calls = FormatCalls(hub, calls, self._closing)
         prompted = PromptedTools(hub, format_calls, self._closing)

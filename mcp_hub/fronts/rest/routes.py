@@ -143,9 +143,10 @@ ROUTES: Final = (
             _Option("hints", "1: _meta of each tool says which hints count, and why (mcp)", choices=_FLAG),
             _Option("url", "for connectors: the https address of the hub (hub.http.public_url)"),
             _Option("expose", "all tools, or as clients of MCP are listed them (full)", choices=EXPOSE),
+            _Option("Prefer", "wait=N: seconds to wait for servers that start, at most 300 (0)", is_header=True),
             _PROFILE,
         ),
-        problems=(400, 404), has_head=True,
+        problems=(400, 404, 503), has_head=True,
     ),
     RestRoute(
         method="GET", path="/v1/tools/losses", operation="listLosses",

@@ -13,9 +13,10 @@ JsonObjectText = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"type": 
 
 
 class ToolList(Struct):
-    """The caller's tools as MCP defines them, named as to be called."""
+    """The caller's tools as MCP defines them, named as to be called. `starting`: servers whose tools come later."""
 
     tools: list[JsonObjectText]
+    starting: list[str] = []
 
 
 class CallBody(Struct, forbid_unknown_fields=True):

@@ -79,7 +79,7 @@ class ToolSearch:
         return await self._answer(request, search)
 
     async def _answer(self, request: RestRequest, search: _Search) -> Response:
-        name, is_strict = request.query_params.get("format"), flag(request, "strict")
+        name, is_strict, is_grouped = request.query_params.get("format"), flag(request, "strict"), wants_groups(request)
         into = None if name is None else wanted_format(name)
         profile, catalog = request.caller.profile, self._hub.catalog
         await catalog.settled()
@@ -93,7 +93,7 @@ class ToolSearch:
             return answer(hits)
         tools = [msgspec.json.decode(hit.definition, type=JsonObject) for hit in hits.hits if hit.definition]
         groups = None
-        if wants_groups(request):
+        if is_grouped:
             by_server = server_groups({name: settings.description for name, settings in servers.items()})
             groups = {hit.name: by_server[hit.server] for hit in hits.hits if hit.server in by_server}
         return answer(write_found(tools, into, call, is_strict=is_strict, groups=groups))

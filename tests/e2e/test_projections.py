@@ -170,6 +170,13 @@ async def test_calls_of_models_are_projected_alike(rest: RestClient) -> None:
     assert [message["content"] for message in answer.json()["messages"]] == ["3", "3"]
 
 
+async def test_calls_in_a_models_text_are_projected_alike(rest: RestClient) -> None:
+    text = f"<tool_call>{json.dumps({'name': 'a_raw', 'arguments': ARGUMENTS})}</tool_call>"
+    answer = await rest.ask("POST", "/prompted?format=hermes&call=1&path=$.total", {"text": text})
+    assert "3" in json.dumps(answer.json()["messages"]) and "T0" not in json.dumps(answer.json()["messages"])
+    assert (await rest.ask("POST", "/prompted?format=hermes&path=$.a[", {"text": text})).status_code == 400
+
+
 async def test_another_path_is_another_request_of_an_idempotency_key(rest: RestClient) -> None:
     async def call(path: str) -> Any:
         return await rest.ask(

@@ -237,7 +237,7 @@ ROUTES: Final = (
         parameters=(
             _PROMPTED, _Option("call", "1: make the calls (0)", choices=_FLAG),
             _Option("thinking", "1: the prompt has opened the model's thinking (0)", choices=_FLAG),
-            _TOOLS, _SERVER, _PREFER, _PROFILE,
+            _TOOLS, _SERVER, _PATH, _PREFER, _PROFILE,
         ),
         problems=(400, 404, 406, 413, 415, 500),
     ),

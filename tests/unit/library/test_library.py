@@ -295,8 +295,7 @@ async def test_opening_that_is_cancelled_closes_again(tmp_path: Path) -> None:
 def test_without_asyncio_a_hub_says_so(tmp_path: Path) -> None:
     """As under trio, which steps a coroutine just like this."""
     env = {"MCP_HUB_STATE_DIR": str(tmp_path), "HOME": str(tmp_path)}
-    for start in (lambda: Hub.open(CONFIG, env=env), hub_of(tmp_path).__aenter__):
-        coroutine = start()
+    for coroutine in (Hub.open(CONFIG, env=env), hub_of(tmp_path).__aenter__()):
         with pytest.raises(HubMisuse) as caught:
             coroutine.send(None)
         assert caught.value.code == "hub_needs_asyncio" and "trio" in str(caught.value)

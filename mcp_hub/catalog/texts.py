@@ -296,7 +296,7 @@ _READS: Final = {"readOnlyHint": True}  # which makes them idempotent, too (sche
 
 
 def _tool_parameter(kind: str, description: str = "") -> JsonObject:
-    """A parameter whose name may say enough: each description is read by every model, in every request."""
+    # a name may say enough: each description is read by every model, in every request
     return {"type": kind, "description": description} if description else {"type": kind}
 
 

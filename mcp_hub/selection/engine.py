@@ -47,7 +47,6 @@ _MOST_MATCHED: Final = 256 << 10
 
 
 _MOST_SHAPE: Final = 300
-"""Bytes of a shape."""
 _DEPTH: Final = 6
 _MOST_KEY: Final = 40
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -211,7 +210,7 @@ def _encoded(nodes: "_Path", value: object, budget: "_Budget") -> Iterator[bytes
 
 
 def _miss(nodes: "_Path", path: str, value: object, budget: "_Budget") -> str:
-    """The first segment that selects nothing, its position, and the shapes of what it and the path were tried on."""
+    """The first segment that selects nothing, its position, and shapes."""
     parent: object = value
     for number in range(1, len(nodes.segments) + 1):
         prefix = _Path(env=nodes.env, segments=nodes.segments[:number])
@@ -243,7 +242,6 @@ def _described(value: object, limit: int) -> str:
 
 
 def _shape(value: object, depth: int, limit: int) -> str:
-    """Longer than `limit` if it does not fit."""
     if depth == 0 or not value or not isinstance(value, dict | list):
         return _kind(value)
     if isinstance(value, list):
@@ -259,7 +257,6 @@ def _shape(value: object, depth: int, limit: int) -> str:
 
 
 def _widest(value: object, limit: int) -> str:
-    """The first keys of an object that fit, or the kind of a list's items."""
     if not isinstance(value, dict):
         return _kind(value)
     members: list[str] = []

@@ -61,6 +61,15 @@ async def test_a_list_that_will_grow_says_so(rest: RestClient) -> None:
     assert (await rest.ask("GET", "/tools?server=slow")).status_code == 503
 
 
+@pytest.mark.parametrize("kind", ["prompts", "resources"])
+async def test_other_lists_say_who_starts_too(rest: RestClient, tmp_path: Path, kind: str) -> None:
+    early = await rest.ask("GET", f"/{kind}", prefer="wait=1")
+    assert (early.json()[kind], early.json()["starting"], early.headers["retry-after"]) == ([], ["slow"], "1")
+    (tmp_path / "gate").touch()
+    late = await rest.ask("GET", f"/{kind}", prefer="wait=100")
+    assert late.json()[kind] and "starting" not in late.json() and "retry-after" not in late.headers
+
+
 async def test_a_list_waits_no_longer_than_it_is_asked_to(rest: RestClient) -> None:
     with anyio.fail_after(WAIT):
         assert (await rest.ask("GET", "/tools", prefer="wait=1")).json()["starting"] == ["slow"]

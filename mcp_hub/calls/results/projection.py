@@ -21,7 +21,6 @@ WHOLE: Final = "dev.mcp-hub/whole"
 MOST_PROJECTED: Final = 32 << 20
 """Bytes of JSON that a path is used on."""
 _SHOWN: Final = 100
-"""Characters of a path repeated."""
 _blocks = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -70,9 +69,7 @@ class _Projection(msgspec.Struct, frozen=True):
 
 
 def projected(result: RawJson, path: str, is_over: Callable[[], bool]) -> _Projection | bytes | None:
-    """The projection of an encoded result; the result with a note if there is no JSON to select from; None for errors
-    and for what is not the result of a tool.
-    """
+    """None for errors and questions; the result with a note if it has no JSON."""
     members = raw_object(msgspec.Raw(bytes(result)))
     if members is None or members.get("isError") == msgspec.Raw(b"true") or not _is_complete(members):
         return None
@@ -101,7 +98,6 @@ def _is_complete(members: RawObject) -> bool:
 
 
 def _source(members: RawObject, items: Sequence[msgspec.Raw]) -> _Source | str:
-    """The JSON of a result, or why there is none."""
     read = [(item, read_as(item, _Block)) for item in items]
     texts = [
         (item, block.text)

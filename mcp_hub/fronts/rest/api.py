@@ -17,7 +17,7 @@ from mcp_hub.formats.connectors import Connector
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.auth import Refusal
 from mcp_hub.fronts.http.response import ClientGone, HttpExchange, Message, Receive, Scope, Send
-from mcp_hub.fronts.rest.calls import RestCalls
+from mcp_hub.fronts.rest.calls import SOON, RestCalls, preferred_wait, started_servers, starting_servers
 from mcp_hub.fronts.rest.exchange import JSON, RestRequest, answer, check_operator, refusal
 from mcp_hub.fronts.rest.executors import Executors, RestExecutors
 from mcp_hub.fronts.rest.follow import Closing
@@ -60,6 +60,7 @@ class _RestLists:
 
     def __init__(self, hub: HubPort, closing: Closing, public_url: Callable[[], str | None]) -> None:
         self._hub = hub
+        self._closing = closing
         self._public_url = public_url
         self._exports = ToolExports(hub, closing)
         search = ToolSearch(hub)
@@ -79,13 +80,18 @@ class _RestLists:
     async def list_resources(self, request: RestRequest) -> Response:
         """Resources and templates."""
         resources, templates = await self._page(request, Kind.RESOURCE), await self._page(request, Kind.TEMPLATE)
-        return answer(ResourceList(resources.resources, templates.resource_templates))
+        starting = starting_servers(self._hub, request.caller.profile)
+        return _growing(ResourceList(resources.resources, templates.resource_templates, starting))
 
     async def list_prompts(self, request: RestRequest) -> Response:
-        return answer(PromptList((await self._page(request, Kind.PROMPT)).prompts))
+        prompts = (await self._page(request, Kind.PROMPT)).prompts
+        return _growing(PromptList(prompts, starting_servers(self._hub, request.caller.profile)))
 
     async def _page(self, request: RestRequest, kind: Kind) -> _Page:
-        await self._hub.catalog.settled()
+        if wait := preferred_wait(request.header("prefer"), 0.0):
+            await self._closing.connected(request, started_servers(self._hub, request.caller.profile, wait))
+        else:
+            await self._hub.catalog.settled()
         page = self._hub.catalog.view(request.caller.profile).page(kind, Era.MODERN, None, _ALL)
         return msgspec.json.decode(page, type=_Page)
 
@@ -100,6 +106,12 @@ class _RestLists:
             return answer(await self._hub.views.token_account(request.caller, client, server, top))
         except ConfigError as problem:
             raise Problem(400, "unknown_client", str(problem)) from None
+
+
+def _growing(listed: ResourceList | PromptList) -> Response:
+    response = answer(listed)
+    response.raw_headers.extend([SOON] if listed.starting else [])
+    return response
 
 
 def _client_kind(request: RestRequest) -> ClientKind:

@@ -45,9 +45,7 @@ _OWN_PROGRAM: Final = re.compile("mcp-hub( [a-z]{1,20}){1,2}|dashboard")
 _TOKEN: Final = b'"rest"'
 """Progress is wanted; each upstream is given a token of the hub's own."""
 SOON: Final = (b"retry-after", b"1")
-"""The header of an answer that is another one once servers have started."""
 _MOST_NAMED: Final = 20
-"""Starting servers named in a text."""
 _BATCH: Final = 256
 _EMPTY: Final = Raw(b"{}")
 _CALL: Final = "tools/call"
@@ -365,7 +363,6 @@ async def started_servers(hub: HubPort, profile: str | None, seconds: float) -> 
 
 
 def still_starting(names: Sequence[str], reason: str) -> Problem:
-    """A 503 for what a starting server may have."""
     listed = ", ".join(hide_head(name, 100) for name in names[:_MOST_NAMED])
     detail = (
         f"{reason}: {listed}{', …' if len(names) > _MOST_NAMED else ''} {'is' if len(names) == 1 else 'are'} starting."

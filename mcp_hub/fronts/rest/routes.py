@@ -34,7 +34,6 @@ class _Option(msgspec.Struct, frozen=True):
     greatest: int | None = None
 
     def described(self) -> JsonObject:
-        """Its OpenAPI object."""
         names = ("minLength", "maxLength") if self.kind == "string" else ("minimum", "maximum")
         limits = zip(names, (self.least, self.greatest), strict=True)
         schema: JsonObject = {"type": self.kind, **{name: limit for name, limit in limits if limit is not None}}
@@ -54,7 +53,6 @@ class _Success(msgspec.Struct, frozen=True):
     forms: Mapping[str, type | None]
 
     def described(self, refer: Mapping[type, JsonObject]) -> JsonObject:
-        """Its OpenAPI object; `refer` has the schemas of its bodies."""
         response: JsonObject = {"description": self.summary}
         if self.forms:
             response["content"] = {
@@ -109,6 +107,7 @@ _KEY: Final = _Option(
     "Idempotency-Key", "the same key and request: the same call", is_header=True, least=1, greatest=255
 )
 _PATH: Final = _Option("path", "a JSON path (RFC 9535): the result is what it selects of it", greatest=1000)
+_FOR_START: Final = _Option("Prefer", "wait=N: seconds to wait for servers that start (0)", is_header=True)
 _CHOSEN: Final = (
     _Option("server", "only calls of this server"),
     _Option("tool", "only calls of tools with this name or glob"),
@@ -143,7 +142,7 @@ ROUTES: Final = (
             _Option("hints", "1: _meta of each tool says which hints count, and why (mcp)", choices=_FLAG),
             _Option("url", "for connectors: the https address of the hub (hub.http.public_url)"),
             _Option("expose", "all tools, or as clients of MCP are listed them (full)", choices=EXPOSE),
-            _Option("Prefer", "wait=N: seconds to wait for servers that start, at most 300 (0)", is_header=True),
+            _FOR_START,
             _PROFILE,
         ),
         problems=(400, 404, 503), has_head=True,
@@ -177,12 +176,12 @@ ROUTES: Final = (
     RestRoute(
         method="GET", path="/v1/resources", operation="listResources",
         summary="Every resource and template that the caller may use",
-        answers=(_Success(200, "the resources", {_JSON: calls.ResourceList}),), parameters=(_PROFILE,),
+        answers=(_Success(200, "the resources", {_JSON: calls.ResourceList}),), parameters=(_FOR_START, _PROFILE),
         problems=(404,), has_head=True,
     ),
     RestRoute(
         method="GET", path="/v1/prompts", operation="listPrompts", summary="Every prompt that the caller may use",
-        answers=(_Success(200, "the prompts", {_JSON: calls.PromptList}),), parameters=(_PROFILE,),
+        answers=(_Success(200, "the prompts", {_JSON: calls.PromptList}),), parameters=(_FOR_START, _PROFILE),
         problems=(404,), has_head=True,
     ),
     RestRoute(

@@ -363,6 +363,7 @@ async def started_servers(hub: HubPort, profile: str | None, seconds: float) -> 
 
 
 def still_starting(names: Sequence[str], reason: str) -> Problem:
+    """A 503 for what these servers may have."""
     listed = ", ".join(hide_head(name, 100) for name in names[:_MOST_NAMED])
     detail = (
         f"{reason}: {listed}{', …' if len(names) > _MOST_NAMED else ''} {'is' if len(names) == 1 else 'are'} starting."

@@ -36,7 +36,7 @@ def call_tools(answer: Message) -> list[MessageParam]:
 def run(question: str) -> None:
     """The loop: ask the model, call what it chose, give it the results."""
     model = anthropic.Anthropic()
-    tools = hub.get("/v1/tools").raise_for_status().json()["tools"]
+    tools = hub.get("/v1/tools", headers={"Prefer": "wait=30"}).raise_for_status().json()["tools"]
     messages: list[MessageParam] = [{"role": "user", "content": question}]
     while True:
         with model.messages.stream(model=MODEL, max_tokens=8000, tools=tools, messages=messages) as stream:

@@ -52,7 +52,7 @@ def results_for(answer: Message, search: str) -> MessageParam:
 def run(question: str) -> None:
     """The loop: ask the model, search or call what it chose, give it the results."""
     model = anthropic.Anthropic()
-    tools = hub.get("/v1/tools", params={"defer": 1}).raise_for_status().json()["tools"]
+    tools = hub.get("/v1/tools", params={"defer": 1}, headers={"Prefer": "wait=30"}).raise_for_status().json()["tools"]
     search = tools[0]["name"]  # the only one that is not deferred
     messages: list[MessageParam] = [{"role": "user", "content": question}]
     while True:

@@ -37,7 +37,7 @@ def call_tools(content: types.Content, key: str) -> list[types.Content]:
 def run(question: str) -> None:
     """The loop: ask the model, call what it chose, give it the results."""
     model = genai.Client()
-    tools = hub.get("/v1/tools").raise_for_status().json()["tools"]
+    tools = hub.get("/v1/tools", headers={"Prefer": "wait=30"}).raise_for_status().json()["tools"]
     config = types.GenerateContentConfig(tools=[types.Tool.model_validate(tool) for tool in tools])
     contents = [types.Content(role="user", parts=[types.Part(text=question)])]
     while True:

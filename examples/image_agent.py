@@ -49,7 +49,7 @@ def save_images(results: types.Content) -> None:
 def run(question: str) -> None:
     """The loop: ask the model, call what it chose, save the images, give the model the results."""
     model = genai.Client()
-    tools = hub.get("/v1/tools").raise_for_status().json()["tools"]
+    tools = hub.get("/v1/tools", headers={"Prefer": "wait=30"}).raise_for_status().json()["tools"]
     config = types.GenerateContentConfig(tools=[types.Tool.model_validate(tool) for tool in tools])
     contents = [types.Content(role="user", parts=[types.Part(text=question)])]
     while True:

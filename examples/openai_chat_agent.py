@@ -38,7 +38,7 @@ def call_tools(answer: ChatCompletion) -> list[Any]:
 def run(question: str) -> None:
     """The loop: ask the model, call what it chose, give it the results."""
     model = openai.OpenAI()
-    tools = hub.get("/v1/tools").raise_for_status().json()["tools"]
+    tools = hub.get("/v1/tools", headers={"Prefer": "wait=30"}).raise_for_status().json()["tools"]
     messages: list[Any] = [{"role": "user", "content": question}]
     while True:
         answer = model.chat.completions.create(model=MODEL, messages=messages, tools=tools)

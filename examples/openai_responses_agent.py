@@ -48,7 +48,7 @@ def ask(model: openai.OpenAI, items: list[Any], tools: list[Any]) -> Response:
 def run(question: str) -> None:
     """The loop: ask the model, call what it chose, give it the results."""
     model = openai.OpenAI()
-    tools = hub.get("/v1/tools").raise_for_status().json()["tools"]
+    tools = hub.get("/v1/tools", headers={"Prefer": "wait=30"}).raise_for_status().json()["tools"]
     items: list[Any] = [{"role": "user", "content": question}]
     while True:
         answer = ask(model, items, tools)

@@ -42,7 +42,7 @@ def call_tools(items: list[dict[str, Any]], key: str) -> list[Any]:
 def run(question: str) -> None:
     """The loop: ask the model, search or call what it chose, give it the results."""
     model = openai.OpenAI()
-    tools = hub.get("/v1/tools", params={"defer": 1}).raise_for_status().json()["tools"]
+    tools = hub.get("/v1/tools", params={"defer": 1}, headers={"Prefer": "wait=30"}).raise_for_status().json()["tools"]
     items: list[Any] = [{"role": "user", "content": question}]
     while True:
         answer = model.responses.create(model=MODEL, input=items, tools=tools)

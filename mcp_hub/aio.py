@@ -248,6 +248,14 @@ def named_loop() -> Iterator[None]:
             _running.name = _named.before
 
 
+def running_loop() -> object | None:
+    """The running loop, to be compared; None under trio, and where nothing runs."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 def loop_clock() -> Callable[[], float]:
     return asyncio.get_running_loop().time
 

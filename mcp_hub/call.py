@@ -51,9 +51,9 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
     `params` have the upstream's own name or URI and no `_meta`; `meta` is the client's, without reserved keys.
     `exported_name` and `exported_uri` are what the client sent. `input_responses` and `request_state` belong to a retry
-    for a modern server. `result_tokens` bounds the result; 0: no bound. `must_read`: only read-only tools are allowed.
-    `roots_changes` counts changes of the client's roots. `shows_paths`: errors may name local files. `client` outlives
-    the session.
+    for a modern server. `result_tokens` bounds the result; 0: no bound. `path` projects it. `must_read`: only read-only
+    tools are allowed. `roots_changes` counts changes of the client's roots. `shows_paths`: errors may name local files.
+    `client` outlives the session.
     """
 
     id: CallId
@@ -74,6 +74,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     input_responses: RawObject | None = None
     request_state: str | None = None
     result_tokens: int = 0
+    path: str | None = None
     partials: PartialForm | None = None
     is_program: bool = False
     must_read: bool = False

@@ -69,7 +69,9 @@ class LookupFailed(StartFailed):
 
 
 class HubMisuse(HubError):
-    """Wrong use of a hub by a host program; `code`: `hub_not_open`, `hub_open_already`, `hub_other_task`."""
+    """Wrong use of a hub by a host program; `code`: `hub_not_open`, `hub_open_already`, `hub_other_task`,
+    `hub_other_loop`, `hub_needs_asyncio`.
+    """
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

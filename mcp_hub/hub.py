@@ -215,7 +215,7 @@ class HubPort:
         facts = self.views.facts(session)
         if facts.of_apps is not None:
             params = facts.of_apps.exported(method, params, meta.rest)
-        to = resolve(facts.view, session.era, method, params, facts.unlisted, facts.unwrapped)
+        to = resolve(facts.view, session.era, method, params, facts.unlisted, facts.unwrapped, meta.path)
         params = params if to.requested is None else to.requested
         early = None
         if method == "tools/call" and to.server != OWN:
@@ -388,7 +388,7 @@ def _routed(
         client=session.offer.client, principal=session.caller.principal, era=session.era, version=session.version,
         capabilities=session.capabilities, exported_uri=to.exported_uri,
         exported_name=params.get("name", params.get("uri", msgspec.UNSET)),
-        wants_progress=early is not None or meta.token is not None, takes_events=meta.takes_events,
+        wants_progress=early is not None or meta.token is not None, takes_events=meta.takes_events, path=to.path,
         log_level=session.log_level, result_tokens=facts.result_tokens if method in _CUT and not to.is_whole else 0,
         partials=None if meta.token is None or (facts.takes_events and to.server != OWN) else facts.partials,
         is_program=session.offer.kind is not None, must_read=to.must_read, people=people,

@@ -197,6 +197,7 @@ def _override(tool: ToolSettings) -> Override:
         tags=frozenset(tool.tags),
         supplied=Supplied(_encoded(tool.arguments), _encoded(tool.fixed)),
         hints=HintClaims(**{name: getattr(tool.annotations, wire) for name, wire in HINTS.items()}),
+        path=tool.path,
     )
 
 

@@ -255,9 +255,9 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
     def _answered(self) -> None:
         if self.state is not SENT or self._sent is None:
             return
-        completed, plan, limit = self._sent.result(), self.plan, self.call.result_tokens
-        is_short = completed is not None and (not limit or plan.truncate is None or len(completed.result) <= limit)
-        if completed is not None and is_short and (plan.passes is None or plan.passes(completed)):
+        completed, plan = self._sent.result(), self.plan
+        fits = completed is not None and (plan.truncate is None or self._fits(completed))
+        if completed is not None and fits and (plan.passes is None or plan.passes(completed)):
             self._sent.leave()
             self._end(completed)
         else:
@@ -291,9 +291,11 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
     async def _completed(self, handler: CallHandler) -> Completed:
         call, truncate = self.call, self.plan.truncate
         completed = await (handler(call, self) if self.plan.retries is None else attempted(self, handler))
-        if truncate is None or not call.result_tokens or len(completed.result) <= call.result_tokens:
-            return completed
-        return await truncate(call, completed)
+        return completed if truncate is None or self._fits(completed) else await truncate(call, completed)
+
+    def _fits(self, completed: Completed) -> bool:
+        limit = self.call.result_tokens
+        return (not limit or len(completed.result) <= limit) and self.call.path is None
 
     def _end(self, ending: Ending) -> None:
         self.state = ENDED

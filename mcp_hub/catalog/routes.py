@@ -6,6 +6,7 @@ from shlex import quote
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.offers.apps import SCHEME
@@ -15,7 +16,8 @@ from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.errors import InvalidParams, NotApproved, RpcError, ToolRemoved, UnknownEntry
 from mcp_hub.masking import hide, hide_head
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, read_as
-from mcp_hub.protocol.meta import is_absent
+from mcp_hub.protocol.meta import PATH, is_absent
+from mcp_hub.selection.paths import check_path
 from mcp_hub.types import OWN, Era, JsonObject, Kind, RawObject, UpstreamStatus, condition
 
 Unlisted = Callable[[str], UpstreamStatus | None]
@@ -36,7 +38,7 @@ class Route(msgspec.Struct, frozen=True, gc=False):
 
     A result that `is_whole` is never cut: a digest covers it. For `run_tool` and `read_tool`, `requested` are the
     unwrapped params in the caller's names, `entry` is the tool, `refusal` the error. `must_read`: only read-only tools
-    may get it.
+    may get it. `path` projects the result.
     """
 
     server: str
@@ -47,6 +49,7 @@ class Route(msgspec.Struct, frozen=True, gc=False):
     entry: Entry | None = None
     refusal: RpcError | None = None
     must_read: bool = False
+    path: str | None = None
 
 
 def route(view: CatalogView, era: Era, method: str, params: RawObject, unlisted: Unlisted = lambda name: None) -> Route:
@@ -77,17 +80,32 @@ def resolve(
     params: RawObject,
     unlisted: Unlisted,
     unwrapped: Callable[[RawObject], Route | None],
+    path: str | None = None,
 ) -> Route:
-    """Like `route`; `unwrapped` has the route to the tool that a call of one of the hub's own tools runs, or None."""
+    """Like `route`; `unwrapped` has the route to the tool that a call of one of the hub's own tools runs, or None. A
+    `path` replaces a configured one; a wrong one raises `InvalidParams`.
+    """
     if method != "tools/call":
+        if path is not None:
+            raise InvalidParams(f"params._meta[{PATH!r}] is for tools/call, not for {method}")
         return route(view, era, method, params, unlisted)
     try:
         to = named(view, _TOOL, method, params, unlisted)
     except (UnknownEntry, InvalidParams):
         if (inner := unwrapped(params)) is None:
             raise
-        return inner
-    return to if to.server != OWN else unwrapped(params) or to  # a name of the hub's own is nobody else's
+        to = inner
+    else:
+        if to.server == OWN:  # a name of the hub's own is nobody else's
+            to = unwrapped(params) or to
+    return to if path is None or to.refusal is not None else _with_path(to, path)
+
+
+def _with_path(to: Route, path: str) -> Route:
+    if to.server == OWN:
+        raise InvalidParams(f"params._meta[{PATH!r}] is for tools of servers, not for the hub's own")
+    check_path(path)
+    return replace(to, path=path)
 
 
 def text(params: RawObject, key: str, method: str) -> str:
@@ -129,7 +147,7 @@ def named(view: CatalogView, kind: Kind, method: str, params: RawObject, unliste
         params = {**params, "name": _encoded_name(entry.key)}
     if entry.supplied is not None:
         params = {**params, "arguments": entry.supplied.completed(params.get("arguments"), name)}
-    return Route(entry.server, params)
+    return Route(entry.server, params, path=entry.path)
 
 
 def _unknown(view: CatalogView, kind: Kind, name: str, server: UpstreamStatus | None) -> UnknownEntry:

@@ -3,7 +3,7 @@
 In: texts and schemas of servers.
 
 Out: text bounded in characters or tokens: a tool in one line, many tools by name alone, and the definitions of the
-meta-tools (at most 350 tokens, 330 of which a model reads).
+meta-tools.
 """
 
 import json
@@ -293,11 +293,11 @@ HOW_TO_READ: Final = "Names, x_{a b} for x_a and x_b:\n"
 _SERVERS_TOKENS: Final = 6  # tokens that 350 leave to the names of servers
 
 _READS: Final = {"readOnlyHint": True}  # which makes them idempotent, too (schema, ToolAnnotations)
-_RUNS_READING: Final = {"readOnlyHint": True, "destructiveHint": False, "openWorldHint": True}
 
 
-def _tool_parameter(kind: str, description: str) -> JsonObject:
-    return {"type": kind, "description": description}
+def _tool_parameter(kind: str, description: str = "") -> JsonObject:
+    # a name may say enough: each description is read by every model, in every request
+    return {"type": kind, "description": description} if description else {"type": kind}
 
 
 def _tool(name: str, description: str, properties: JsonObject, annotations: JsonObject) -> bytes:
@@ -308,27 +308,32 @@ def _tool(name: str, description: str, properties: JsonObject, annotations: Json
 
 _QUERY: Final = {
     "query": _tool_parameter("string", "Step in English: 'create GitHub issue'; empty lists server"),
-    "server": _tool_parameter("string", "Only this server"),
-    "limit": _tool_parameter("integer", "Hits"),
+    "server": _tool_parameter("string"),
     "detail": _tool_parameter("string", "brief or full"),
 }
-_TAKES: Final = {"name": _tool_parameter("string", "Tool"), "arguments": _tool_parameter("object", "Its arguments")}
-_NAME: Final = f"From {FIND}"
 _RUNS: Final = "Run any tool: name 'git_log', arguments {'max_count': 3}"
-_THEN_RUN: Final = f"Returns name(parameters): purpose. Run those marked * by {RUN_READING}, others by {RUN}."
+_THEN_RUN: Final = f"Run hits marked * by {RUN_READING}, others by {RUN}."
 
-READING_TOOL: Final = _tool(RUN_READING, "Run a tool marked *", _TAKES, _RUNS_READING)
+
+def _takes(name: str = "", path: str = "") -> JsonObject:
+    return {
+        "name": _tool_parameter("string", name),
+        "arguments": _tool_parameter("object"),
+        "path": _tool_parameter("string", path),
+    }
+
+
+READING_TOOL: Final = _tool(RUN_READING, "Run a tool marked *", _takes(), _READS)
 """`read_tool`, the same bytes always."""
 
 READ_RESULT: Final = _tool(
     READ,
-    "Read more of a cut result",
+    "Read more of a cut result, by byte offset, regex or JSONPath",
     {
-        "id": _tool_parameter("string", "Named there"),
-        "offset": _tool_parameter("integer", "Byte"),
-        "limit": _tool_parameter("integer", "Bytes"),
-        "grep": _tool_parameter("string", "Regex"),
-        "path": _tool_parameter("string", "JSONPath"),
+        "id": _tool_parameter("string"),
+        "offset": _tool_parameter("integer"),
+        "grep": _tool_parameter("string"),
+        "path": _tool_parameter("string"),
     },
     _READS,
 )
@@ -348,15 +353,15 @@ def definitions(
     if is_names and counts:
         description, name = _with_names(ordered, counts, description_limit)
     else:
-        description, name = f"{_search(counts)} {_THEN_RUN}", _NAME
-    takes = {"name": _tool_parameter("string", name), "arguments": _tool_parameter("object", "Its arguments")}
+        description, name = f"{_search(counts)} {_THEN_RUN}", ""
+    takes = _takes(name, "JSONPath into the result")
     # without annotations a tool may do anything, which is all that is known of this one (schema, ToolAnnotations)
     return _tool(FIND, description, _QUERY, _READS), READING_TOOL, _tool(RUN, _RUNS, takes, {})
 
 
 def search_tool(counts: Mapping[str, int]) -> bytes:
     """`find_tools` for a provider that defers all other tools; `counts`: tools of each server."""
-    query = {name: _QUERY[name] for name in ("query", "server", "limit")}
+    query = {name: _QUERY[name] for name in ("query", "server")} | {"limit": _tool_parameter("integer", "Hits")}
     return _tool(FIND, f"{_search(counts)} Then call those that it returns.", query, _READS)
 
 
@@ -370,6 +375,6 @@ def _with_names(groups: Mapping[str, Sequence[str]], counts: Mapping[str, int], 
     names = HOW_TO_READ + all_names(groups)
     size = len(names.encode())
     if size <= min(limit - len(first) - 1, _MOST_NAMES):
-        return f"{first}\n{names}", _NAME
+        return f"{first}\n{names}", ""
     servers = counted(counts, min(limit - len(first) - len("\nServers: "), _MOST_NAMES))
-    return f"{first}\nServers: {servers}", names if size <= _MOST_NAMES_IN_SCHEMA else _NAME
+    return f"{first}\nServers: {servers}", names if size <= _MOST_NAMES_IN_SCHEMA else ""

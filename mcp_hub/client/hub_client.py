@@ -14,6 +14,7 @@ from mcp_hub.client.streams import HubStream, OnPause, Start, ignore, started
 from mcp_hub.client.transport import HubTransport
 from mcp_hub.errors import HubError
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
+from mcp_hub.protocol.meta import PATH
 from mcp_hub.protocol.rest.calls import FoundTools, PromptList, ToolList
 from mcp_hub.protocol.rest.history import HistoryCall, HistoryCleared, HistoryPage, HistoryQuery
 from mcp_hub.protocol.rest.overview import ClientList, ClientSummary
@@ -107,10 +108,12 @@ class HubClient:
     async def __aexit__(self, *error: object) -> None:
         await self._transport.__aexit__(*error)
 
-    async def tools(self, *, explains_hints: bool = False) -> list[Raw]:
-        """All definitions, as sent; `explains_hints` adds effective hints to `_meta`."""
-        params = {"hints": "1"} if explains_hints else {}
-        return (await self._api.get(ToolList, "tools", **params)).tools
+    async def tools(self, *, explains_hints: bool = False, wait: int = 0) -> list[Raw]:
+        """All definitions, as sent; `explains_hints` adds effective hints to `_meta`. Starting servers are waited for,
+        at most `wait` seconds. Raises `UpstreamUnavailable` if no tool is known since they still start.
+        """
+        url = self._api.url("tools", **({"hints": "1"} if explains_hints else {}))
+        return (await self._api.send(ToolList, "GET", url, headers={"prefer": f"wait={wait}"})).tools
 
     async def servers(self) -> list[ServerInfo]:
         return (await self.lists.servers()).servers
@@ -134,13 +137,14 @@ class HubClient:
         key: str | None = None,
         on_pause: OnPause = ignore,
         past: str = "",
+        path: str | None = None,
     ) -> HubStream:
         """Calls a tool as a durable stream, gets a prompt, or reads a resource (`name`: its URI).
 
         `key`: the idempotency key, by default a new one. `past`: a past call to repeat; iterating may raise
-        `InvalidParams`.
+        `InvalidParams`. `path`: a JSON path into the result of a tool.
         """
-        start = self._start(name, arguments, key, kind)
+        start = self._start(name, arguments, key, kind, path)
         if past:
             start = Start(self._api.url("history", past, "run"), b"{}", start.key)
         return HubStream(self._api, self._patient(), start, on_pause=on_pause)
@@ -151,9 +155,11 @@ class HubClient:
             api=self._api, patience=self._patient(), start=None, stream=stream, after=after, on_pause=on_pause
         )
 
-    async def start(self, name: str, arguments: RawJson = b"{}", *, key: str | None = None) -> str:
+    async def start(
+        self, name: str, arguments: RawJson = b"{}", *, key: str | None = None, path: str | None = None
+    ) -> str:
         """Starts a detached call; returns its stream's id. Raises `StreamInterrupted`."""
-        return await started(self._api, self._start(name, arguments, key), self._patient())
+        return await started(self._api, self._start(name, arguments, key, path=path), self._patient())
 
     async def status(self, stream: str) -> StreamStatus:
         """State, open questions, outcome. Raises `UnknownStream`."""
@@ -175,13 +181,17 @@ class HubClient:
         url = self._api.url("streams", stream, "input")
         await self._api.send(StreamStatus, "POST", url, msgspec.json.encode(body))
 
-    def _start(self, name: str, arguments: RawJson, key: str | None, kind: Kind = Kind.TOOL) -> Start:
-        path, body = ("tools", name, "call"), {"arguments": Raw(bytes(arguments))}
+    def _start(
+        self, name: str, arguments: RawJson, key: str | None, kind: Kind = Kind.TOOL, path: str | None = None
+    ) -> Start:
+        segments, body = ("tools", name, "call"), {"arguments": Raw(bytes(arguments))}
         if kind is Kind.PROMPT:
-            path = ("prompts", name, "get")
+            segments = ("prompts", name, "get")
         elif kind is Kind.RESOURCE:
-            path, body = ("resources", "read", ""), {"uri": Raw(msgspec.json.encode(name))}
-        return Start(self._api.url(*filter(None, path)), object_bytes(body), key or secrets.token_hex(16))
+            segments, body = ("resources", "read", ""), {"uri": Raw(msgspec.json.encode(name))}
+        if path is not None:
+            body["_meta"] = Raw(object_bytes({PATH: path}))
+        return Start(self._api.url(*filter(None, segments)), object_bytes(body), key or secrets.token_hex(16))
 
     def _patient(self) -> Patience:
         return Patience(self._patience, random.random)

@@ -47,10 +47,17 @@ class RestClient:
         """Raises the `HubError` of a refusal, `UpstreamLost` for an unreadable response."""
         return await self.send(shape, "GET", self.url(*segments, **params))
 
-    async def send(self, shape: type[_T], method: str, url: str, body: bytes | None = None) -> _T:
+    async def send(
+        self,
+        shape: type[_T],
+        method: str,
+        url: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> _T:
         """Raises like `get`."""
         try:
-            text = await self.ask(method, url, body=body)
+            text = await self.ask(method, url, body=body, headers=headers)
         except RequestRefused as refused:
             raise refused.error from None
         except NotConnected as exc:

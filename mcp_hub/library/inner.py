@@ -31,7 +31,7 @@ from mcp_hub.ids import new_session_id
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.capabilities import SUPERSET
 from mcp_hub.protocol.jsonrpc.rpc_errors import for_caller
-from mcp_hub.protocol.meta import RequestMeta
+from mcp_hub.protocol.meta import RequestMeta, path_of
 from mcp_hub.sessions.session import Caller, ClientOffer, Session
 from mcp_hub.types import PROGRAM, CallId, Era, Kind, RawJson, UpstreamStatus
 
@@ -103,14 +103,15 @@ class InnerHub:
     async def _started(self, name: str, arguments: bytes, meta: Mapping[str, Raw], *, asks: bool) -> CallHandle:
         session = self._session(asks=asks)
         await self._find(name)
-        params = {"name": Raw(msgspec.json.encode(name)), "arguments": Raw(arguments)}
+        params, members = {"name": Raw(msgspec.json.encode(name)), "arguments": Raw(arguments)}, dict(meta)
         request_meta = RequestMeta(
             token=_TOKEN,
             version=None,
             client_info=None,
             capabilities=None,
             log_level=None,
-            rest=dict(meta),
+            path=path_of(members),
+            rest=members,
             takes_events=True,
         )
         return self._hub.call(session, "tools/call", params, request_meta)

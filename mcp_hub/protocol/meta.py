@@ -18,6 +18,8 @@ CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 PROGRESS_TOKEN: Final = "progressToken"
+PATH: Final = "dev.mcp-hub/path"
+"""A JSON path: the result of the tool is what it selects."""
 _NULL: Final = msgspec.Raw(b"null")
 
 
@@ -31,6 +33,7 @@ class RequestMeta(msgspec.Struct, frozen=True, gc=False):
     log_level: RawJson | None
     rest: RawObject
     takes_events: bool = False
+    path: str | None = None
 
     @property
     def envelope(self) -> tuple[RawJson | None, ...]:
@@ -85,8 +88,19 @@ def take_meta(params: RawObject) -> RequestMeta:
     if text is not None and _TOKEN.fullmatch(text) is None:
         raise InvalidParams("params._meta.progressToken must be a string or an integer")
     return RequestMeta(
-        token=text, version=version, client_info=client, capabilities=capabilities, log_level=log_level, rest=members
-    )
+        token=text, version=version, client_info=client, capabilities=capabilities, log_level=log_level, rest=members,
+        path=path_of(members),
+    )  # fmt: skip
+
+
+def path_of(members: RawObject) -> str | None:
+    """Takes the JSON path out of the members of a `_meta`. Raises `InvalidParams`."""
+    if (raw := members.pop(PATH, None)) is None:
+        return None
+    try:
+        return msgspec.json.decode(raw, type=str | None)
+    except (msgspec.DecodeError, RecursionError):
+        raise InvalidParams(f"params._meta[{PATH!r}] must be a string: a JSON path") from None
 
 
 def modern_meta(version: str, client: JsonObject, capabilities: JsonObject, log_level: str | None) -> RawObject:

@@ -29,16 +29,25 @@ class NotInstalled(Exception):
 
 @cache
 def python_with(requirement: str, name: str) -> Path:
-    """The Python of an environment of that name that has this requirement. Raises: `NotInstalled`."""
+    """The Python of an environment of that name that has these requirements, separated by spaces. Raises:
+    `NotInstalled`.
+    """
     folder = SIDE / name
     python = folder / "bin" / "python"
     with _alone(folder):
         if not _is_there(folder, requirement):
             _run([sys.executable, "-m", "venv", str(folder)])
-            pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", requirement]
+            pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirement.split()]
             _twice(lambda: _run(pip))
             _mark(folder, requirement)
     return python
+
+
+def python_there(requirement: str, name: str) -> Path | None:
+    """The same if it was installed before."""
+    folder = SIDE / name
+    mark = folder / ".installed"
+    return folder / "bin" / "python" if mark.exists() and mark.read_text() == requirement else None
 
 
 @cache

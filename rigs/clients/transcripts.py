@@ -117,7 +117,8 @@ def steps(sent: Sequence[Sent]) -> list[tuple[str, list[str], list[str]]]:
         (message,) = messages(one.line) or [{}]
         is_client = one.side == "client"
         word = str(message.get("method", "") if is_client else message.get("result", {}).get("status", ""))
-        seen = found[-1][1 if is_client else 2]
+        _, methods, statuses = found[-1]
+        seen = methods if is_client else statuses
         if word and word not in seen:
             seen.append(word)
     return [(line, sorted(methods), statuses) for line, methods, statuses in found]

@@ -11,10 +11,10 @@ import msgspec
 from mcp_hub.call import Call
 from mcp_hub.calls.pending_input import PendingInput, is_pending
 from mcp_hub.calls.results import paging
-from mcp_hub.calls.results.json_paths import select
 from mcp_hub.calls.results.truncate import LEAST, cut
 from mcp_hub.errors import InvalidParams
 from mcp_hub.protocol.sse import Cursor
+from mcp_hub.selection.engine import select
 from mcp_hub.types import CallId, Era
 from rigs.fuzz.mutate import json_bytes, mutated, mutated_json
 from rigs.fuzz.target import Target, seeded
@@ -157,8 +157,7 @@ def check_reading(data: bytes) -> None:
     except InvalidParams as problem:
         assert str(problem).startswith("path:") and len(str(problem)) < 1000
     else:
-        lines = found.body.split(b"\n") if found.count else []
-        assert len(lines) == found.count
+        lines = list(found.values)
         for line in lines:
             msgspec.json.decode(line)
     _check_grep(body, pattern.decode("utf-8", "replace"), rng)

@@ -12,6 +12,7 @@ ORDER = [
     {"call", "formats"},
     {"edit", "protocol"},
     {"config", "events"},
+    {"selection"},
     {"aio", "errors", "ids"},
     {"logs"},
     {"addresses", "attach", "clock", "codes", "extras", "files", "globs", "masking", "notices", "schema", "types"},
@@ -26,7 +27,7 @@ CLIENT_MAY = {"types", "errors", "events", "protocol", "client", "extras"}
 
 FRONTS_MAY = {
     *("fronts", "hub", "call", "events", "notices", "protocol", "sessions", "types", "errors", "clock", "ids", "aio"),
-    *("masking", "wire", "logs", "formats", "files", "extras"),
+    *("masking", "wire", "logs", "formats", "files", "extras", "selection"),
 }
 """Everything else that a front needs goes through the port, `hub`."""
 
@@ -45,7 +46,7 @@ PURE = {
     *("catalog.discovery.servers", "catalog.trust.scan"),
     *(f"catalog.search.{name}" for name in ("ranker", "documents", "queries", "values", "words")),
     *("calls.machine", "calls.coalesce", "calls.results.truncate"),
-    *("calls.results.json_paths", "calls.results.paging", "calls.results.json_records"),
+    *("selection", "calls.results.paging", "calls.results.projection", "calls.results.json_records"),
     *("upstreams.supervision.lifecycle", "upstreams.executors.posts"),
     *("client.stream_reader", "client.rest_messages"),
     *("app.catalog_rules", "fronts.http.auth"),

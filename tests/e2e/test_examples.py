@@ -154,7 +154,7 @@ async def test_agent_has_all_calls_of_an_answer_made_and_gives_the_model_their_r
 
 async def test_agent_uses_a_server_that_is_fetched_from_its_index(hub: Hub) -> None:
     async with RestClient(hub) as rest:
-        await rest.ask("GET", "/tools")  # waits until each server is ready or has failed
+        await rest.ask("GET", "/tools", prefer="wait=100")  # waits until each server is ready or has failed
         servers = {one["server"]: one for one in (await rest.ask("GET", "/servers")).json()["servers"]}
     if servers["time"]["state"] != "ready":
         pytest.skip(f"uvx mcp-server-time cannot be started: {servers['time']}")

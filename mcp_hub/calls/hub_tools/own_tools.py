@@ -37,10 +37,10 @@ _TAIL: Final = 16
 CALLS_TOOL: Final = msgspec.json.encode(
     {
         "name": CALLS,
-        "description": "List running and recent tool calls. With id: wait for that call's new output or result",
+        "description": "List running and recent calls; with id, wait for its output or result",
         "inputSchema": {
             "type": "object",
-            "properties": {"id": {"type": "string"}, "after": {"type": "integer", "description": "Event"}},
+            "properties": {"id": {"type": "string"}, "after": {"type": "integer"}},
         },
         "annotations": {"readOnlyHint": True},
     }
@@ -49,18 +49,13 @@ CALLS_TOOL: Final = msgspec.json.encode(
 CANCEL_TOOL: Final = msgspec.json.encode(
     {
         "name": CANCEL,
-        "description": "End a tool call that was answered with 'still running'.",
+        "description": "Cancel a running call",
         "inputSchema": {
             "type": "object",
-            "properties": {"stream": {"type": "string", "description": "from that answer"}},
+            "properties": {"stream": {"type": "string"}},
             "required": ["stream"],
         },
-        "annotations": {
-            "readOnlyHint": False,
-            "destructiveHint": False,
-            "idempotentHint": True,
-            "openWorldHint": False,
-        },
+        "annotations": {"readOnlyHint": False, "destructiveHint": False},
     }
 )
 """Always the same bytes."""

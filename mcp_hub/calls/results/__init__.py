@@ -2,9 +2,10 @@
 
 In: an encoded result, and its client's token limit.
 
-Out: the result, or its head and tail.
+Out: the result, its head and tail, or the fields that a path selects.
 
 - `long_results`: truncates and stores; the tool for the rest
 - `truncate`, `json_records`: find where to cut
-- `paging`, `json_paths`: select within bounds
+- `projection`: selects fields
+- `paging`: pages and searches within bounds
 """

@@ -71,14 +71,46 @@ class LongResults:
         self._searches = anyio.CapacityLimiter(_SEARCHES)
 
     async def fitted(self, shows_output: Callable[[str], bool] | None, call: Call, completed: Completed) -> Completed:
-        """The result within the call's token limit. Structured content stays, unless `shows_output` denies that its
-        schema is shown.
+        """The result, projected by the call's path, within its token limit. Structured content stays, unless
+        `shows_output` denies that its schema is shown.
         """
+        if call.path is not None:
+            completed = await self._projected(call, call.path, completed)
+        if not call.result_tokens:
+            return completed
         may_drop = shows_output is not None and not shows_output(exported_name(call))
         result = await self.shortened(
             call.principal, completed.result, call.result_tokens, may_drop_structured=may_drop
         )
         return completed if result is completed.result else Completed(result, completed.era)
+
+    async def _projected(self, call: Call, path: str, completed: Completed) -> Completed:
+        from mcp_hub.calls.results.projection import projected  # loads JSONPath, as above
+
+        limiter = None if len(completed.result) <= _AT_ONCE else self._searches
+        run = partial(projected, completed.result, path, self._until_late())
+        projection = await anyio.to_thread.run_sync(run, limiter=limiter, abandon_on_cancel=True)
+        if projection is None or isinstance(projection, bytes):
+            return completed if projection is None else Completed(projection, completed.era)
+        is_kept = True
+        try:
+            for body in projection.documents:
+                await self._documents.put(call.principal, body)
+        except StoreError as problem:
+            log.warning("whole_result_not_kept", size=len(completed.result), reason=str(problem))
+            is_kept = False
+        result = projection.encoded(is_kept=is_kept, is_told=call.result_tokens > 0)
+        return Completed(result, completed.era)
+
+    def _until_late(self) -> Callable[[], bool]:
+        """Whether the time for a pattern or path is over; it begins with the first question."""
+        until: list[float] = []
+
+        def is_over() -> bool:
+            until.extend(() if until else (self._clock.now() + _SECONDS,))
+            return self._clock.now() > until[0]
+
+        return is_over
 
     async def shortened(
         self, principal: str, result: RawJson, limit: int, *, may_drop_structured: bool = False
@@ -143,16 +175,15 @@ class LongResults:
     # -- in a thread
 
     def _search(self, body: bytes, arguments: _Wanted, offset: int, limit: int | None, tokens: int) -> Completed:
-        until = self._clock.now() + _SECONDS
-        is_over: Callable[[], bool] = lambda: self._clock.now() > until  # noqa: E731  it is handed on
+        is_over = self._until_late()
         prefix = ""
         if arguments.path is not None:
-            from mcp_hub.calls.results.json_paths import select  # a tenth of a second, which most hubs do without
+            from mcp_hub.selection.engine import select  # a tenth of a second, which most hubs do without
 
             selected = select(body, arguments.path, is_over)
-            if not selected.count:
-                return Completed.of(f"[path {hide_head(arguments.path, _SHOWN)!r} selects nothing]")
-            body, prefix = selected.body, f"{plural(selected.count, 'value')}, one a line; "
+            if not selected.values:
+                return Completed.of(f"[path {hide_head(arguments.path, _SHOWN)!r}: {selected.reason}]")
+            body, prefix = b"\n".join(selected.values), f"{plural(len(selected.values), 'value')}, one a line; "
         _check_offset(offset, len(body))
         if arguments.grep is None:
             return _page(*paging.page(body, 0, offset, limit, tokens, self._estimate), len(body), prefix)

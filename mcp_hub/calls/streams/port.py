@@ -183,7 +183,7 @@ class _TimedOutCalls:
         session = call.session if self._rules(call).by_session else ""
         client = call.client_name, call.capabilities, call.directory, call.version, session
         form = call.era.value, call.result_tokens, call.partials, call.wants_progress, call.takes_events, call.must_read
-        tool = call.upstream, exported_name(call), call.params
+        tool = call.upstream, exported_name(call), call.params, call.path
         return sha256(msgspec.json.encode((call.principal, client, form, tool), order="sorted")).digest()
 
 

@@ -28,6 +28,7 @@ from mcp_hub.events import Completed
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import one_line, raw_object
 from mcp_hub.schema import look_wrong
+from mcp_hub.selection.paths import check_path
 from mcp_hub.types import OWN, Kind, RawJson, RawObject, Snapshot, UpstreamStatus
 
 _RUNNERS: Final = {b'"%b"' % name.encode(): name for name in (RUN, RUN_READING)}
@@ -44,6 +45,7 @@ _REASON: Final = 200  # characters of what is wrong with arguments, which may re
 class _Run(msgspec.Struct):
     name: str
     arguments: msgspec.Raw = msgspec.Raw(b"{}")
+    path: str | None = None
 
 
 _KNOWN: Final = frozenset(_Run.__struct_fields__)
@@ -90,6 +92,15 @@ def _check_members(params: RawObject, runner: str) -> None:
         raise InvalidParams(f"{runner}: wrong arguments: {reason}")
 
 
+def _check_path(run: _Run, runner: str) -> None:
+    try:
+        if run.path:
+            check_path(run.path)
+    except InvalidParams as problem:
+        reason = f"{problem}. `path` selects from the result. Put the arguments of the tool into `arguments`."
+        raise InvalidParams(f"{runner}: wrong arguments: {reason}") from None
+
+
 def _unwrapped(params: RawObject, run: _Run, runner: str) -> RawObject:
     call_params: RawObject = {**params, "name": msgspec.Raw(msgspec.json.encode(run.name))}
     call_params.pop("arguments", None)
@@ -133,6 +144,7 @@ def _unwrapped_route(
         requested = _unwrapped(params, run, runner)
         to = named(view, Kind.TOOL, "tools/call", requested, unlisted)
         _check_members(params, runner)
+        _check_path(run, runner)
     except UnknownEntry as problem:
         if problem.about_upstream.get("state") == "starting" or not is_settled():
             raise  # its server may be on its way up
@@ -141,7 +153,7 @@ def _unwrapped_route(
     except InvalidParams as problem:
         return _refused(params, _explained(problem.message, entry))
     entry = entry if to.server != OWN else None
-    return replace(to, requested=requested, entry=entry, must_read=must_read)
+    return replace(to, requested=requested, entry=entry, must_read=must_read, path=run.path or to.path)
 
 
 def not_read_only(name: str) -> NotReadOnly:

@@ -1,6 +1,6 @@
 """The servers of a view in few words. Pure.
 
-The hub's `instructions` take at most 150 tokens, besides 2,000 bytes of configured text.
+The hub's `instructions` take at most 90 tokens, besides 2,000 bytes of configured text.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,10 +24,10 @@ FAILED: Final = "Failed: "
 """The beginning of the line of failed servers."""
 MOST_OWN: Final = 2000
 """Bytes of UTF-8 of the configuration's text."""
-MOST_TOKENS: Final = 142
-"""Estimated tokens of the hub's instructions: 150 of a real tokenizer."""
-_SEARCH: Final = "Not all tools are listed: find_tools searches, read_tool runs those that only read, run_tool any."
-_WIDTHS: Final = (120, 60, 30, 0)  # characters of what a server is for: the most that fit for all
+MOST_TOKENS: Final = 84
+"""Estimated tokens of the hub's instructions: 90 of a real tokenizer. With the hub's own tools they are below 500."""
+_SEARCH: Final = "Not all are listed: find_tools finds others, read_tool and run_tool run them."
+_WIDTHS: Final = (120, 60, 30, 16, 0)  # characters of what a server is for: the most that fit for all
 _ANYBODY: Final = ClientKind()
 
 

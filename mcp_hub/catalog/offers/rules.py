@@ -51,7 +51,7 @@ class Supplied(msgspec.Struct, frozen=True):
 
 
 class Override(msgspec.Struct, frozen=True):
-    """The settings of one tool or glob. `pin` None: `ViewRules.pinned` decides."""
+    """The settings of one tool or glob. `pin` None: `ViewRules.pinned` decides. `path` projects results."""
 
     name: str | None = None
     description: str | None = None
@@ -60,6 +60,7 @@ class Override(msgspec.Struct, frozen=True):
     tags: frozenset[str] = frozenset()
     supplied: Supplied = Supplied()
     hints: HintClaims = NO_CLAIMS
+    path: str | None = None
 
 
 UNCHANGED: Final = Override()

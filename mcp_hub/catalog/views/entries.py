@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from mcp_hub.catalog.offers.apps import AppMeta, with_address, without_app
-from mcp_hub.catalog.offers.definitions import Definition, Quarantined, encode_as, in_era, parse
+from mcp_hub.catalog.offers.definitions import Definition, Quarantined, encode_as, in_era, parse, without
 from mcp_hub.catalog.offers.filters import EffectiveHints
 from mcp_hub.catalog.offers.rules import UNCHANGED, Override, Supplied, ViewRules, find_override, overridden
 from mcp_hub.catalog.pins import pin_name
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 class Entry:
     """One listed thing. `key`: the upstream's name, URI or template; `raw`: the definition under `exported`.
 
-    `is_pinned`: listed in every mode. `supplied`: the hub's arguments.
+    `is_pinned`: listed in every mode. `supplied`: the hub's arguments. `path` projects results.
     """
 
     kind: Kind
@@ -40,6 +40,7 @@ class Entry:
     hints: EffectiveHints = EffectiveHints()
     is_read_only: bool = False
     app: AppMeta | None = None
+    path: str | None = None
 
     @property
     def has_app(self) -> bool:
@@ -219,6 +220,8 @@ def entry_of(kind: Kind, offer: Offer, rules: ViewRules) -> Entry:
         raw, app = without_app(raw), None
     if app is not None and app.address is not None and offer.address is not None:
         raw = with_address(raw, app.address, offer.address)
+    if override.path is not None:  # a projected result does not fit the schema
+        raw = without(raw, "outputSchema")
     is_pinned = override.pin
     if is_pinned is None:
         is_pinned = kind is Kind.TOOL and any_matches(rules.pinned, (offer.exported,))
@@ -235,6 +238,7 @@ def entry_of(kind: Kind, offer: Offer, rules: ViewRules) -> Entry:
         hints=definition.hints,
         is_read_only=definition.traits.hints.read_only,
         app=app,
+        path=override.path,
     )
 
 

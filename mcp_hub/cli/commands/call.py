@@ -16,9 +16,10 @@ from mcp_hub.cli.questions.answering import answered
 from mcp_hub.cli.render.output import put
 from mcp_hub.cli.render.renderers import Show
 from mcp_hub.cli.setup import EXIT_INTERRUPTED, Output, output_options
-from mcp_hub.errors import HubError, RpcError
+from mcp_hub.errors import HubError, InvalidParams, RpcError
 from mcp_hub.events import InputRequired
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
+from mcp_hub.selection.paths import check_path
 from mcp_hub.types import JsonObject, Kind, RawJson, RawObject
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ _json_option = click.option("--json", "as_json", is_flag=True, help="Print the r
 _json_output = output_options(lambda options: "json" if options["as_json"] else "text")
 _CANCELLING: Final = 3.0
 """Seconds in which a hub has to take in that a call is cancelled."""
+_STARTING: Final = 10
+"""Seconds to wait for the servers of a running hub, if no tool is known."""
 _METHODS: Final = {Kind.TOOL: "tools/call", Kind.PROMPT: "prompts/get", Kind.RESOURCE: "resources/read"}
 
 
@@ -38,6 +41,7 @@ class _Wanted(msgspec.Struct, frozen=True):
     pairs: dict[str, str]
     output: Output
     is_verbose: bool
+    path: str | None = None
 
 
 class _CallCommand(click.Command):
@@ -55,6 +59,7 @@ class _CallCommand(click.Command):
     help="Print JSON lines. An optional value gives all arguments as JSON.",
 )  # fmt: skip
 @output_options(lambda options: "text" if options["json_lines"] is None else "jsonl")
+@click.option("--path", metavar="JSONPATH", help="Print only what this path selects of the result: $.items[*].name.")
 @click.option("--detach", is_flag=True, help="Start the call in the running hub, print its stream id and exit.")
 @hub_options
 def call(
@@ -64,6 +69,7 @@ def call(
     args_json: str | None,
     json_lines: str | None,
     output: Output,
+    path: str | None,
     detach: bool,
     reach: Reach,
 ) -> None:
@@ -78,6 +84,7 @@ def call(
         raise click.UsageError("--detach leaves the call to a hub that keeps running. Drop --local, or --detach.")
     if detach and output.folder is not None:
         raise click.UsageError("--detach does not wait for a result. Give --output to mcp-hub resume.")
+    _check_path(path)
     base = _base(args_json, json_lines)
     request = _Wanted(
         name=name,
@@ -86,10 +93,20 @@ def call(
         pairs=arguments.split_pairs([*pairs, *loose]),
         output=output,
         is_verbose=reach.verbose > 0,
+        path=path,
     )
     if detach:
         run_with_client(reach, lambda client: _detach(client, request))
     run_with_hub(reach, lambda hub: _call(hub, request))
+
+
+def _check_path(path: str | None) -> None:
+    """Raises `UsageError` for what is not a JSON path, before a server is started."""
+    try:
+        if path is not None:
+            check_path(path)
+    except InvalidParams as problem:
+        raise click.UsageError(f"--path: {str(problem).removeprefix('path: ')}") from None
 
 
 def _base(args_json: str | None, json_lines: str | None) -> RawObject:
@@ -102,9 +119,11 @@ def _base(args_json: str | None, json_lines: str | None) -> RawObject:
 
 async def _call(hub: ReachedHub, request: _Wanted) -> int:
     async def arguments_now() -> RawJson:
-        return await _arguments(hub.client, request)
+        return await _arguments(hub.client, request, _STARTING if hub.app is None else 0)
 
-    return await run_call(hub, request.name, arguments_now, request.output, is_verbose=request.is_verbose)
+    return await run_call(
+        hub, request.name, arguments_now, request.output, is_verbose=request.is_verbose, path=request.path
+    )
 
 
 async def run_call(
@@ -116,6 +135,7 @@ async def run_call(
     kind: Kind = Kind.TOOL,
     is_verbose: bool = False,
     past: str = "",
+    path: str | None = None,
 ) -> int:
     """Makes a call and shows it to its end; returns the exit code. Raises `ConfigError`.
 
@@ -129,7 +149,7 @@ async def run_call(
 
     try:
         await hub.find(name, show.doing, kind)
-        stream = client.stream(name, await arguments_of(), kind=kind, on_pause=show.doing, past=past)
+        stream = client.stream(name, await arguments_of(), kind=kind, on_pause=show.doing, past=past, path=path)
         async with stream, _cancelled_unless_ended(stream, show):
             code = await followed(
                 stream, show, ask, method=_METHODS[kind], folder=output.folder, names_stream=is_verbose
@@ -146,19 +166,21 @@ async def _detach(client: "HubClient", request: _Wanted) -> int:
     show = show_for(Output(form), request.name)
     show.close()
     try:
-        stream = await client.start(request.name, await _arguments(client, request))
+        stream = await client.start(request.name, await _arguments(client, request, _STARTING), path=request.path)
     except RpcError as error:
         return refuse(show, error)
     put(stream if form == "text" else msgspec.json.encode({"stream": stream}).decode())
     return 0
 
 
-async def _arguments(client: "HubClient", request: _Wanted) -> RawJson:
-    """The typed arguments; the hub refuses an unknown tool. Raises `ConfigError`."""
+async def _arguments(client: "HubClient", request: _Wanted, wait: int) -> RawJson:
+    """The typed arguments; the hub refuses an unknown tool. Raises `ConfigError`, `RpcError`."""
     definition: RawJson = b"{}"
     if request.pairs or not request.has_json:
         name = msgspec.json.encode(request.name)
-        named = (raw for raw in await client.tools() if (raw_object(raw) or {}).get("name") == msgspec.Raw(name))
+        named = (
+            raw for raw in await client.tools(wait=wait) if (raw_object(raw) or {}).get("name") == msgspec.Raw(name)
+        )
         definition = next(named, definition)
         arguments.check_names(request.name, request.pairs, request.base, definition)
     return arguments.compose(request.base, request.pairs, definition)

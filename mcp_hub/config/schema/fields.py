@@ -24,7 +24,9 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from mcp_hub.config.findings import DataPath, Flaw
+from mcp_hub.errors import InvalidParams
 from mcp_hub.masking import hide
+from mcp_hub.selection.paths import check_path
 
 _T = TypeVar("_T")
 
@@ -216,6 +218,15 @@ def _reference(text: str) -> str:
     return text
 
 
+def _json_path(text: str) -> str:
+    try:
+        check_path(text)
+    except InvalidParams as problem:
+        position = "" if problem.data is None else f", and this one is wrong at character {problem.data['character']}"
+        raise ValueError(f"expected a JSON path such as $.items[*].name{position}") from None
+    return text
+
+
 def _word_or_duration(*words: str) -> Callable[[object], object]:
     choice = " or ".join(f'"{word}"' for word in words)
 
@@ -248,6 +259,7 @@ ServerName = Annotated[str, AfterValidator(server_name)]
 VariableName = Annotated[str, AfterValidator(_variable_name)]
 Origin = Annotated[Text, AfterValidator(_origin)]
 """Scheme, host and port of web pages."""
+JsonPath = Annotated[Text, AfterValidator(_json_path)]
 Reference = Annotated[str, AfterValidator(_reference)]
 # names that every model vendor accepts; 64 is the hard limit of models
 ExportedName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$", max_length=64)]

@@ -15,6 +15,7 @@ from mcp_hub.config.schema.fields import (
     ExportedName,
     Globs,
     HistoryRule,
+    JsonPath,
     Orphan,
     Section,
     ServerName,
@@ -91,7 +92,7 @@ class ToolSettings(Section):
     """Overrides for a tool, or all that a glob matches.
 
     `annotations` replace the server's hints. Missing `task`, `orphan` (seconds), `idempotent` and `retry` come from the
-    server, else `defaults`. `history: off`: calls are not kept.
+    server, else `defaults`. `history: off`: calls are not kept. `path` selects what is passed on of results.
     """
 
     name: ExportedName | None = None
@@ -106,6 +107,7 @@ class ToolSettings(Section):
     idempotent: bool | None = None
     retry: RetrySettings | None = None
     history: HistoryRule | None = None
+    path: JsonPath | None = None
     annotations: HintSettings = HintSettings()
 
     @model_validator(mode="after")

@@ -7,8 +7,7 @@
 `message_queue`: for clients that fetch, in this process too
 `client_requests`: questions
 `subscriptions`: changed lists, `subscriptions/listen`
-`results`: for one client, partial ones too
-`held_answers`: after progress
+`results`: for one client, partial ones too; after progress
 `bonds`: clients that leave
 `tasks`: the extension, and stored events
 """

@@ -13,9 +13,9 @@ from mcp_hub.fronts import limits
 from mcp_hub.fronts.mcp.binding import Binding, Deferred, uninitialized
 from mcp_hub.fronts.mcp.bonds import ClientBond
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
-from mcp_hub.fronts.mcp.held_answers import HeldAnswers
 from mcp_hub.fronts.mcp.quick_call import QuickCall
 from mcp_hub.fronts.mcp.responder import CallResponder
+from mcp_hub.fronts.mcp.results import HeldAnswers
 from mcp_hub.fronts.mcp.subscriptions import Announcer, ListenStream, ListenStreams
 from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.logs import get_logger

@@ -1,10 +1,14 @@
 """A call's result for one client, and its events in progress notifications: URIs, marks and cursors, era."""
 
 import math
+from collections import deque
+from collections.abc import Callable
 from typing import Final
 
+import anyio
 import msgspec
 
+from mcp_hub import aio
 from mcp_hub.call import Call
 from mcp_hub.errors import RpcError
 from mcp_hub.events import CallEvent, Completed, Delta, Ending, Progressed, Started
@@ -104,3 +108,36 @@ def _with_own_state(hub: HubPort, call: Call, completed: Completed) -> Completed
     except (msgspec.DecodeError, RecursionError):
         raise RpcError("the server asked for input in an unreadable way: requestState must be a string") from None
     return Completed(object_bytes({**members, "requestState": hub.mark_state(call, text)}), completed.era)
+
+
+class HeldAnswers:
+    """One connection's responses that wait briefly after progress, in order: clients of the TypeScript SDKs lose
+    progress that they read with the result.
+    """
+
+    def __init__(self) -> None:
+        self._progressed = -1.0
+        self._waiting: Final = deque[tuple[float, Callable[[], None]]]()
+
+    def progressed(self) -> None:
+        """Progress was just written."""
+        self._progressed = anyio.current_time()
+
+    def send(self, gap: float, send: Callable[[], None]) -> None:
+        """Calls `send` `gap` seconds after the last progress."""
+        wait = self._progressed + gap - anyio.current_time()
+        if not self._waiting and wait <= 0:
+            send()
+            return
+        self._waiting.append((self._progressed + gap, send))
+        if len(self._waiting) == 1:
+            aio.call_later(wait, self._release)
+
+    def _release(self) -> None:
+        while self._waiting:
+            due, send = self._waiting[0]
+            if (wait := due - anyio.current_time()) > 0:
+                aio.call_later(wait, self._release)
+                return
+            self._waiting.popleft()
+            send()

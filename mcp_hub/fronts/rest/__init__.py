@@ -1,6 +1,7 @@
 """REST at `/v1`: tools, calls as durable streams, executors and administration, for programs without MCP.
 
-`routes`: the table of operations, and OpenAPI
+`routes`: the table of operations
+`openapi`: its description
 `api`: dispatches by it; servers, restart, reload
 `exchange`: one request
 `problem`: errors (RFC 9457)

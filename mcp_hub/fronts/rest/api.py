@@ -1,7 +1,7 @@
 """Everything under `/v1`, dispatched by the table in `routes`. All errors are problems."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Literal, Protocol
+from typing import Final, Protocol
 from urllib.parse import quote, unquote_to_bytes
 
 import anyio
@@ -17,7 +17,7 @@ from mcp_hub.formats.connectors import Connector
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.auth import Refusal
 from mcp_hub.fronts.http.response import ClientGone, HttpExchange, Message, Receive, Scope, Send
-from mcp_hub.fronts.rest.calls import RestCalls
+from mcp_hub.fronts.rest.calls import SOON, RestCalls, preferred_wait, started_servers, starting_servers
 from mcp_hub.fronts.rest.exchange import JSON, RestRequest, answer, check_operator, refusal
 from mcp_hub.fronts.rest.executors import Executors, RestExecutors
 from mcp_hub.fronts.rest.follow import Closing
@@ -26,15 +26,16 @@ from mcp_hub.fronts.rest.formats.prompted import PromptedTools
 from mcp_hub.fronts.rest.formats.search import ToolSearch
 from mcp_hub.fronts.rest.formats.tools import ToolExports, connector_entries
 from mcp_hub.fronts.rest.history import HubHistory, RestHistory
+from mcp_hub.fronts.rest.openapi import openapi_document
 from mcp_hub.fronts.rest.problem import Problem, problem_for, unknown_server
-from mcp_hub.fronts.rest.routes import PREFIX, ROUTES, RestRoute, openapi_document
+from mcp_hub.fronts.rest.routes import EXPOSE, PREFIX, ROUTES, RestRoute
 from mcp_hub.fronts.rest.streams import RestStreams, RunningView
 from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.calls import PromptList, ResourceList
 from mcp_hub.protocol.rest.servers import ReloadAnswer, RestartAnswer, ServerInfo, ServerList
-from mcp_hub.types import PROGRAM, ClientKind, Era, Kind, Mode
+from mcp_hub.types import PROGRAM, ClientKind, Era, Kind
 
 ANY_CLIENT: Final = "unknown"
 """The kind of every client that no other kind matches."""
@@ -42,8 +43,7 @@ _LONGEST_CLIENT: Final = 256
 """Characters of a kind of client."""
 _HITS, _MOST_HITS = 8, 50
 _MOST_TOP: Final = 100_000
-_EXPOSE: Final[tuple[Mode | Literal["auto"], ...]] = ("full", "search", "names", "auto")
-_CLIENT_KINDS: Final = {expose: PROGRAM if expose == "full" else replace(PROGRAM, expose=expose) for expose in _EXPOSE}
+_CLIENT_KINDS: Final = {expose: PROGRAM if expose == "full" else replace(PROGRAM, expose=expose) for expose in EXPOSE}
 _ALL: Final = 1 << 30
 
 
@@ -58,10 +58,11 @@ class _Page(msgspec.Struct, rename="camel"):
 class _RestLists:
     """Serves `/v1/tools`, `/v1/resources`, `/v1/prompts`, `/v1/search` and `/v1/tokens`."""
 
-    def __init__(self, hub: HubPort, public_url: Callable[[], str | None] = lambda: None) -> None:
+    def __init__(self, hub: HubPort, closing: Closing, public_url: Callable[[], str | None]) -> None:
         self._hub = hub
+        self._closing = closing
         self._public_url = public_url
-        self._exports = ToolExports(hub)
+        self._exports = ToolExports(hub, closing)
         search = ToolSearch(hub)
         self.search, self.search_as = search.by_query, search.by_body
 
@@ -79,13 +80,18 @@ class _RestLists:
     async def list_resources(self, request: RestRequest) -> Response:
         """Resources and templates."""
         resources, templates = await self._page(request, Kind.RESOURCE), await self._page(request, Kind.TEMPLATE)
-        return answer(ResourceList(resources.resources, templates.resource_templates))
+        starting = starting_servers(self._hub, request.caller.profile)
+        return _growing(ResourceList(resources.resources, templates.resource_templates, starting))
 
     async def list_prompts(self, request: RestRequest) -> Response:
-        return answer(PromptList((await self._page(request, Kind.PROMPT)).prompts))
+        prompts = (await self._page(request, Kind.PROMPT)).prompts
+        return _growing(PromptList(prompts, starting_servers(self._hub, request.caller.profile)))
 
     async def _page(self, request: RestRequest, kind: Kind) -> _Page:
-        await self._hub.catalog.settled()
+        if wait := preferred_wait(request.header("prefer"), 0.0):
+            await self._closing.connected(request, started_servers(self._hub, request.caller.profile, wait))
+        else:
+            await self._hub.catalog.settled()
         page = self._hub.catalog.view(request.caller.profile).page(kind, Era.MODERN, None, _ALL)
         return msgspec.json.decode(page, type=_Page)
 
@@ -100,6 +106,12 @@ class _RestLists:
             return answer(await self._hub.views.token_account(request.caller, client, server, top))
         except ConfigError as problem:
             raise Problem(400, "unknown_client", str(problem)) from None
+
+
+def _growing(listed: ResourceList | PromptList) -> Response:
+    response = answer(listed)
+    response.raw_headers.extend([SOON] if listed.starting else [])
+    return response
 
 
 def _client_kind(request: RestRequest) -> ClientKind:
@@ -205,7 +217,7 @@ class RestApi:
         self._closing = Closing()
         admission = Admission(SystemClock()) if admission is None else admission
         self._document = openapi_document(version)
-        lists = _RestLists(hub, public_url)
+        lists = _RestLists(hub, self._closing, public_url)
         calls, streams = RestCalls(hub, self._closing), RestStreams(hub, self._closing, running, shows_all=is_private)
         format_calls = FormatCalls(hub, calls, self._closing)
         prompted = PromptedTools(hub, format_calls, self._closing)

@@ -6,6 +6,7 @@ stream, stands for one request of its principal, at every hub on the store.
 
 import json
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
@@ -31,7 +32,7 @@ from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.meta import RequestMeta, take_meta
 from mcp_hub.protocol.rest.calls import CallAnswer, CallBody, PromptBody, ReadBody
 from mcp_hub.sessions.session import Caller, ClientOffer, Session
-from mcp_hub.types import PROGRAM, Era, JsonObject, Kind, RawJson, RawObject
+from mcp_hub.types import PROGRAM, Era, JsonObject, Kind, RawJson, RawObject, UpstreamState
 
 _KEY: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")
 _WAIT: Final = 25.0
@@ -43,6 +44,8 @@ _OWN_PROGRAM: Final = re.compile("mcp-hub( [a-z]{1,20}){1,2}|dashboard")
 """Names in the header `X-MCP-Hub` by which commands and the page make calls."""
 _TOKEN: Final = b'"rest"'
 """Progress is wanted; each upstream is given a token of the hub's own."""
+SOON: Final = (b"retry-after", b"1")
+_MOST_NAMED: Final = 20
 _BATCH: Final = 256
 _EMPTY: Final = Raw(b"{}")
 _CALL: Final = "tools/call"
@@ -119,8 +122,9 @@ class _McpRequest(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
+        name = self.name if self.method == _CALL else f"{self.method} {self.name}"
         return self.of_request or digest_of(
-            self.name if self.method == _CALL else f"{self.method} {self.name}", self.arguments
+            name if self.meta.path is None else f"{name} {self.meta.path}", self.arguments
         )
 
 
@@ -142,7 +146,7 @@ class RestCalls:
                     raise Problem(
                         404, "unknown_tool", f"Unknown tool: {hide_head(tool, 200)} is not among the selected tools"
                     )
-        return await self.serve(request, tool_call(name, arguments, body.meta))
+        return await self.serve(request, tool_call(name, arguments, body.meta, path=request.query_params.get("path")))
 
     async def get_prompt(self, request: RestRequest) -> Response | None:
         """Responds as `call_tool`."""
@@ -163,7 +167,7 @@ class RestCalls:
         wait = preferred_wait(request.header("prefer"))
         key = key_of(request)
         try:
-            stream = await self.begin(self.session(request), mcp_request, key)
+            stream = await self.begin(self.session(request), mcp_request, key, wait)
         except UnknownEntry as error:
             if mcp_request.method == _CALL:
                 raise
@@ -182,14 +186,19 @@ class RestCalls:
         self._requests += 1
         return rest_session(request.caller, f"{OF_REST}{self._requests}", request.header("x-mcp-hub"))
 
-    async def begin(self, session: Session, mcp_request: _McpRequest, key: str | None) -> StreamHandle:
-        """The call's stream, new or joined; its follower lets it go."""
+    async def begin(
+        self, session: Session, mcp_request: _McpRequest, key: str | None, wait: float = _WAIT
+    ) -> StreamHandle:
+        """The call's stream, new or joined; its follower lets it go. A server that starts is waited for, `wait` seconds
+        at most. Raises `Problem` 503 if it may have the tool, and does not have it yet.
+        """
         hub, principal, digest = self._hub, session.caller.principal, mcp_request.digest
         tool = (
             hub.selected(mcp_request.name, mcp_request.arguments) if mcp_request.method == _CALL else mcp_request.name
         )
         if mcp_request.method == "resources/read" or not self._is_known(session, mcp_request, tool):
-            await self._settled(session, mcp_request, tool)
+            with anyio.move_on_after(wait):
+                await self._settled(session, mcp_request, tool)
         joined = None
         if self._is_hidden(session, mcp_request):
             key = None  # it names a call of another of the principal's tokens, if any
@@ -201,8 +210,18 @@ class RestCalls:
             if hub.durable.shows(session.caller.profile, joined.info):
                 return joined
             key = None  # an equal name of another server
-        call = hub.call(session, mcp_request.method, mcp_request.params, mcp_request.meta, in_place=False)
+        try:
+            call = hub.call(session, mcp_request.method, mcp_request.params, mcp_request.meta, in_place=False)
+        except UnknownEntry as error:
+            raise self._on_its_way(session.caller.profile, tool, error) or error from None
         return await call.begin_stream(key, digest)  # what is acknowledged is not lost
+
+    def _on_its_way(self, profile: str | None, name: str, error: UnknownEntry) -> Problem | None:
+        """A 503 for a name that a starting server may bring: one with its prefix, or with none."""
+        starting = starting_servers(self._hub, profile)
+        if (unlisted := self._hub.catalog.unlisted(profile, name)) is not None:
+            starting = [server for server in starting if server == unlisted.server]
+        return still_starting(starting, f"{error.message.partition('.')[0]} yet") if starting else None
 
     async def _settled(self, session: Session, mcp_request: _McpRequest, name: str) -> None:
         """Waits for a starting server that may have it."""
@@ -286,10 +305,18 @@ class Accepted(Problem):
         return msgspec.json.encode(self._shape)
 
 
-def tool_call(name: str, arguments: Raw, meta: Raw | UnsetType = UNSET, of_request: str | None = None) -> _McpRequest:
-    """A call of a tool. Raises `Problem` for an invalid `_meta`."""
+def tool_call(
+    name: str,
+    arguments: Raw,
+    meta: Raw | UnsetType = UNSET,
+    of_request: str | None = None,
+    *,
+    path: str | None = None,
+) -> _McpRequest:
+    """A call of a tool; `path` wins over that of `_meta`. Raises `Problem` for an invalid `_meta`."""
     params: RawObject = {"name": Raw(object_bytes(name)), "arguments": arguments}
-    return _McpRequest(method=_CALL, name=name, params=params, meta=_meta(meta), of_request=of_request)
+    request_meta = _meta(meta) if path is None else msgspec.structs.replace(_meta(meta), path=path)
+    return _McpRequest(method=_CALL, name=name, params=params, meta=request_meta, of_request=of_request)
 
 
 def _arguments(raw: Raw | UnsetType) -> Raw:
@@ -308,10 +335,37 @@ def _meta(raw: Raw | UnsetType) -> RequestMeta:
     return msgspec.structs.replace(meta, token=_TOKEN, takes_events=True)
 
 
-def preferred_wait(prefer: str | None) -> float:
-    """Seconds of `wait=N` (RFC 7240 §4.3), 0 for `respond-async` alone."""
+def preferred_wait(prefer: str | None, otherwise: float = _WAIT) -> float:
+    """Seconds of `wait=N` (RFC 7240 §4.3), 0 for `respond-async` alone, `otherwise` without either."""
     parts = [] if prefer is None else re.split("[,;]", prefer)
     for part in parts:
         if match := _PREFERRED.fullmatch(part):
             return min(float(match[1]), MOST_WAIT)
-    return 0.0 if any(part.strip().lower() == "respond-async" for part in parts) else _WAIT
+    return 0.0 if any(part.strip().lower() == "respond-async" for part in parts) else otherwise
+
+
+def starting_servers(hub: HubPort, profile: str | None) -> list[str]:
+    """Servers of a profile on their first way up, whose tools nobody knows."""
+    statuses = {status.server: status for status in hub.statuses()}
+    return [
+        name
+        for name in hub.catalog.starting(profile)
+        if (status := statuses.get(name)) is not None and status.state is UpstreamState.STARTING and not status.failures
+    ]
+
+
+async def started_servers(hub: HubPort, profile: str | None, seconds: float) -> list[str]:
+    """Waits until no server is starting; those that still are."""
+    with anyio.move_on_after(seconds):
+        while starting_servers(hub, profile):
+            await hub.catalog.wait_changed(hub.catalog.version)
+    return starting_servers(hub, profile)
+
+
+def still_starting(names: Sequence[str], reason: str) -> Problem:
+    """A 503 for what these servers may have."""
+    listed = ", ".join(hide_head(name, 100) for name in names[:_MOST_NAMED])
+    detail = (
+        f"{reason}: {listed}{', …' if len(names) > _MOST_NAMED else ''} {'is' if len(names) == 1 else 'are'} starting."
+    )
+    return Problem(503, "starting", detail, headers=(SOON,), retryable=True, starting=list(names))

@@ -83,7 +83,7 @@ class RestHistory:
             raise unknown_call()
         await request.shaped(dict[str, Raw])
         name, arguments = await self._history.rerun(request.caller, request.path["id"])
-        return await self._calls.serve(request, tool_call(name, arguments))
+        return await self._calls.serve(request, tool_call(name, arguments, path=request.query_params.get("path")))
 
     async def clear(self, request: RestRequest) -> Response:
         """Removes all calls, for operators only."""

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from mcp_hub.fronts.rest.exchange import answer
-from mcp_hub.fronts.rest.routes import openapi_document
+from mcp_hub.fronts.rest.openapi import openapi_document
 from mcp_hub.types import JsonObject
 
 STYLE: Final = """

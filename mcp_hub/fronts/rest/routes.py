@@ -1,9 +1,7 @@
-"""The routes as one table, and the OpenAPI 3.1 document made from it. Pure."""
+"""The routes as one table. Pure."""
 
-import re
 from collections.abc import Mapping
-from http import HTTPStatus
-from typing import Final
+from typing import Final, Literal, get_args
 
 import msgspec
 
@@ -11,29 +9,40 @@ from mcp_hub.formats.connectors import Connector
 from mcp_hub.formats.prompted import FORMATS
 from mcp_hub.formats.providers import Format
 from mcp_hub.protocol.rest import calls, history, servers, streams
-from mcp_hub.protocol.rest.problems import ProblemBody
 from mcp_hub.protocol.rest.tokens import TokenAccount
-from mcp_hub.types import JsonObject
+from mcp_hub.types import JsonObject, Mode
 
 PREFIX: Final = "/v1"
 _JSON: Final = "application/json"
 _SSE: Final = "text/event-stream"
 _NDJSON: Final = "application/x-ndjson"
-_REFERENCE: Final = "#/components/schemas/{name}"
-_PUBLISHED: Final = {"StreamStatus": "StreamInfo", "StreamPage": "EventPage"}
-"""Names of components that are not those of the classes: clients are generated from the document."""
-_EVERYWHERE: Final = (401, 403, 405, 421, 429, 503)
-"""Problems of any route: authentication, a wrong method, a limit, a hub that stops."""
+_FLAG: Final = ("1", "0", "true", "false")
+EXPOSE: Final[tuple[Mode | Literal["auto"], ...]] = ("full", "search", "names", "auto")
+"""Ways to list the tools."""
 
 
 class _Option(msgspec.Struct, frozen=True):
-    """A query parameter or header. `kind` is its JSON type."""
+    """A query parameter or header. `kind` is its JSON type; `least` and `greatest` bound numbers, or lengths."""
 
     name: str
     summary: str
     kind: str = "string"
     is_header: bool = False
     is_required: bool = False
+    choices: tuple[str, ...] = ()
+    least: int | None = None
+    greatest: int | None = None
+
+    def described(self) -> JsonObject:
+        names = ("minLength", "maxLength") if self.kind == "string" else ("minimum", "maximum")
+        limits = zip(names, (self.least, self.greatest), strict=True)
+        schema: JsonObject = {"type": self.kind, **{name: limit for name, limit in limits if limit is not None}}
+        if self.choices:
+            schema["enum"] = list(self.choices)
+        return {
+            "name": self.name, "in": "header" if self.is_header else "query", "required": self.is_required,
+            "schema": schema, "description": self.summary,
+        }  # fmt: skip
 
 
 class _Success(msgspec.Struct, frozen=True):
@@ -42,6 +51,14 @@ class _Success(msgspec.Struct, frozen=True):
     status: int
     summary: str
     forms: Mapping[str, type | None]
+
+    def described(self, refer: Mapping[type, JsonObject]) -> JsonObject:
+        response: JsonObject = {"description": self.summary}
+        if self.forms:
+            response["content"] = {
+                media: {} if form is None else {"schema": refer[form]} for media, form in self.forms.items()
+            }
+        return response
 
 
 class RestRoute(msgspec.Struct, frozen=True):
@@ -66,31 +83,45 @@ class RestRoute(msgspec.Struct, frozen=True):
         return self.method == "POST" or self.takes_away
 
 
-_WAIT: Final = _Option("wait", "seconds to wait for something, at most 300 (25)", "number")
-_LIMIT: Final = _Option("limit", "most entries of the answer", "integer")
+_WAIT: Final = _Option("wait", "seconds to wait for something, at most 300 (25)", "number", least=0, greatest=300)
+_LIMIT: Final = _Option("limit", "most entries of the answer", "integer", least=1)
 _PROFILE: Final = _Option("profile", "the profile whose tools these are (that of the token, else all tools)")
-_FORMAT: Final = _Option("format", f"{', '.join(Format)} (mcp)")
-_PROMPTED: Final = _Option("format", ", ".join(FORMATS), is_required=True)
-_STRICT: Final = _Option("strict", "1: enforced by the provider where its subset of JSON Schema allows it")
-_CALLERS: Final = _Option("callers", "programmatic: code that the model writes may call read-only ones, too (direct)")
-_GROUP: Final = _Option("group", "server: tools in namespaces by server (openai-responses; with defer=1 unless none)")
-_INLINE: Final = _Option("inline", "1: the tools that a search finds are defined in messages (anthropic)")
+_FORMAT: Final = _Option("format", "the format (mcp)", choices=tuple(Format))
+_PROMPTED: Final = _Option("format", "the format", is_required=True, choices=tuple(FORMATS))
+_STRICT: Final = _Option(
+    "strict", "1: enforced by the provider where its subset of JSON Schema allows it", choices=_FLAG
+)
+_CALLERS: Final = _Option(
+    "callers",
+    "programmatic: code that the model writes may call read-only ones, too (direct)",
+    choices=("direct", "programmatic"),
+)
+_GROUP: Final = _Option(
+    "group", "tools in namespaces by server (openai-responses; with defer=1 unless none)", choices=("server", "none")
+)
+_INLINE: Final = _Option(
+    "inline", "1: the tools that a search finds are defined in messages (anthropic)", choices=_FLAG
+)
 _TOOLS: Final = _Option("tools", "only these tools: names separated by commas")
 _SERVER: Final = _Option("server", "only tools of this server")
-_EPOCH: Final = _Option("epoch", "the registration's; or the header Producer-Epoch", "integer")
+_EPOCH: Final = _Option("epoch", "the registration's; or the header Producer-Epoch", "integer", least=1)
 _PREFER: Final = _Option("Prefer", "wait=N: seconds to wait for the result, at most 300 (25)", is_header=True)
-_KEY: Final = _Option("Idempotency-Key", "the same key and request: the same call", is_header=True)
+_KEY: Final = _Option(
+    "Idempotency-Key", "the same key and request: the same call", is_header=True, least=1, greatest=255
+)
+_PATH: Final = _Option("path", "a JSON path (RFC 9535): the result is what it selects of it", greatest=1000)
+_FOR_START: Final = _Option("Prefer", "wait=N: seconds to wait for servers that start (0)", is_header=True)
 _CHOSEN: Final = (
     _Option("server", "only calls of this server"),
     _Option("tool", "only calls of tools with this name or glob"),
 )
 _PRODUCER: Final = (
-    _Option("Producer-Epoch", "the registration's; a post with events needs it", "integer", is_header=True),
-    _Option("Producer-Seq", "1, 2, 3… for each call; comes with Producer-Epoch", "integer", is_header=True),
+    _Option("Producer-Epoch", "the registration's; a post with events needs it", "integer", is_header=True, least=1),
+    _Option("Producer-Seq", "1, 2, 3… for each call; comes with Producer-Epoch", "integer", is_header=True, least=1),
 )
 
 
-def _call(path: str, operation: str, summary: str, body: type) -> RestRoute:
+def _call(path: str, operation: str, summary: str, body: type, *options: _Option) -> RestRoute:
     return RestRoute(
         method="POST", path=path, operation=operation, summary=summary,
         answers=(
@@ -98,7 +129,7 @@ def _call(path: str, operation: str, summary: str, body: type) -> RestRoute:
             _Success(202, "not done in time: Location has the stream", {_JSON: streams.StreamStatus}),
         ),
         body=body,
-        parameters=(_PREFER, _KEY, _PROFILE),
+        parameters=(*options, _PREFER, _KEY, _PROFILE),
         problems=(400, 403, 404, 406, 409, 413, 415, 422, 500, 502, 503, 504),
     )  # fmt: skip
 
@@ -108,15 +139,16 @@ ROUTES: Final = (
         method="GET", path="/v1/tools", operation="listTools", summary="Every tool that the caller may use",
         answers=(_Success(200, "the tools", {_JSON: calls.ToolList}),),
         parameters=(
-            _Option("format", f"{', '.join([*Format, *Connector])} (mcp)"), _STRICT,
-            _Option("defer", "1: tools are loaded when a search returns them, and the tool for that comes first"),
+            _Option("format", "the format (mcp)", choices=(*Format, *Connector)), _STRICT,
+            _Option("defer", "1: a search loads the tools, and the tool for that comes first (0)", choices=_FLAG),
             _CALLERS, _GROUP, _INLINE, _TOOLS, _SERVER,
-            _Option("hints", "1: _meta of each tool says which hints count and where they come from (mcp)"),
+            _Option("hints", "1: _meta of each tool says which hints count, and why (mcp)", choices=_FLAG),
             _Option("url", "for connectors: the https address of the hub (hub.http.public_url)"),
-            _Option("expose", "full, or as clients of MCP are listed tools: search, names or auto (full)"),
+            _Option("expose", "all tools, or as clients of MCP are listed them (full)", choices=EXPOSE),
+            _FOR_START,
             _PROFILE,
         ),
-        problems=(400, 404), has_head=True,
+        problems=(400, 404, 503), has_head=True,
     ),
     RestRoute(
         method="GET", path="/v1/tools/losses", operation="listLosses",
@@ -136,10 +168,10 @@ ROUTES: Final = (
         summary="The tools that fit a description of what one is needed for",
         answers=(_Success(200, "the tools that fit, as the format has them", {_JSON: calls.FoundTools}),),
         parameters=(
-            _Option("q", "what the tool is needed for, or words of its name", is_required=True),
+            _Option("q", "what the tool is needed for, or words of its name", is_required=True, least=1),
             _FORMAT, _STRICT, _GROUP, _INLINE, _TOOLS, _SERVER,
-            _Option("limit", "most hits, at most 50 (8)", "integer"),
-            _Option("detail", "brief, or full with each definition (brief)"),
+            _Option("limit", "most hits, at most 50 (8)", "integer", least=1, greatest=50),
+            _Option("detail", "brief, or full with each definition (brief)", choices=("brief", "full")),
             _PROFILE,
         ),
         problems=(400, 404), has_head=True,
@@ -147,12 +179,12 @@ ROUTES: Final = (
     RestRoute(
         method="GET", path="/v1/resources", operation="listResources",
         summary="Every resource and template that the caller may use",
-        answers=(_Success(200, "the resources", {_JSON: calls.ResourceList}),), parameters=(_PROFILE,),
+        answers=(_Success(200, "the resources", {_JSON: calls.ResourceList}),), parameters=(_FOR_START, _PROFILE),
         problems=(404,), has_head=True,
     ),
     RestRoute(
         method="GET", path="/v1/prompts", operation="listPrompts", summary="Every prompt that the caller may use",
-        answers=(_Success(200, "the prompts", {_JSON: calls.PromptList}),), parameters=(_PROFILE,),
+        answers=(_Success(200, "the prompts", {_JSON: calls.PromptList}),), parameters=(_FOR_START, _PROFILE),
         problems=(404,), has_head=True,
     ),
     RestRoute(
@@ -160,14 +192,17 @@ ROUTES: Final = (
         summary="What the tools cost a model, each and in every way to list them",
         answers=(_Success(200, "the tokens, by estimate", {_JSON: TokenAccount}),),
         parameters=(
-            _Option("client", "the kind of client that is listed the tools (unknown)"),
+            _Option("client", "the kind of client that is listed the tools (unknown)", greatest=256),
             _Option("server", "count the tools of this server only"),
-            _Option("top", "how many names heaviest has (10)", "integer"),
+            _Option("top", "how many names heaviest has (10)", "integer", least=1),
             _PROFILE,
         ),
         problems=(400, 404), has_head=True,
     ),
-    _call("/v1/tools/{name}/call", "callTool", "Call a tool; a lost connection does not end the call", calls.CallBody),
+    _call(
+        "/v1/tools/{name}/call", "callTool", "Call a tool; a lost connection does not end the call", calls.CallBody,
+        _PATH,
+    ),
     RestRoute(
         method="POST", path="/v1/tools/call", operation="callTools",
         summary="Make 1 to 64 calls of a model; the messages that answer them",
@@ -177,8 +212,8 @@ ROUTES: Final = (
         ),
         body=msgspec.Raw,
         parameters=(
-            _Option("format", ", ".join(Format), is_required=True),
-            _TOOLS, _SERVER, _PREFER, _KEY, _PROFILE,
+            _Option("format", "the format", is_required=True, choices=tuple(Format)),
+            _TOOLS, _SERVER, _PATH, _PREFER, _KEY, _PROFILE,
         ),
         problems=(400, 404, 406, 413, 415, 422, 500),
     ),
@@ -187,7 +222,9 @@ ROUTES: Final = (
         summary="What a prompt says about tools to a model whose calls are text",
         answers=(_Success(200, "the section", {_JSON: calls.PromptedSection}),),
         parameters=(
-            _PROMPTED, _Option("style", "schemas, or signatures: fewer tokens (schemas)"), _TOOLS, _SERVER, _PROFILE,
+            _PROMPTED,
+            _Option("style", "signatures take fewer tokens (schemas)", choices=("schemas", "signatures")),
+            _TOOLS, _SERVER, _PROFILE,
         ),
         problems=(400, 404), has_head=True,
     ),
@@ -200,9 +237,9 @@ ROUTES: Final = (
         ),
         body=calls.PromptedBody,
         parameters=(
-            _PROMPTED, _Option("call", "1: make the calls (0)"),
-            _Option("thinking", "1: the prompt has opened the model's thinking (0)"),
-            _TOOLS, _SERVER, _PREFER, _PROFILE,
+            _PROMPTED, _Option("call", "1: make the calls (0)", choices=_FLAG),
+            _Option("thinking", "1: the prompt has opened the model's thinking (0)", choices=_FLAG),
+            _TOOLS, _SERVER, _PATH, _PREFER, _PROFILE,
         ),
         problems=(400, 404, 406, 413, 415, 500),
     ),
@@ -230,9 +267,9 @@ ROUTES: Final = (
         summary="The events of a stream behind a cursor",
         answers=(_Success(200, "the events", {_JSON: streams.StreamPage, _SSE: None, _NDJSON: None}),),
         parameters=(
-            _Option("after", "number of the event to go on behind (0)", "integer"),
+            _Option("after", "number of the event to go on behind (0)", "integer", least=0),
             _WAIT, _LIMIT,
-            _Option("Last-Event-ID", "wins over after", "integer", is_header=True),
+            _Option("Last-Event-ID", "wins over after", "integer", is_header=True, least=0),
         ),
         problems=(400, 404, 406, 410, 503),
     ),
@@ -270,16 +307,16 @@ ROUTES: Final = (
         answers=(_Success(200, "the calls", {_JSON: history.HistoryPage}),),
         parameters=(
             *_CHOSEN,
-            _Option("failed", "1: only calls that did not succeed"),
-            _Option("status", "completed, tool_error, failed, cancelled or timed_out"),
+            _Option("failed", "1: only calls that did not succeed", choices=("0", "1")),
+            _Option("status", "how the call ended", choices=get_args(history.PastStatus)),
             _Option("client", "only calls of clients with this name"),
             _Option("principal", "only calls of this principal; for operators"),
             _Option("method", "only calls of this method of MCP"),
             _Option("since", "an age such as 15m, 1h, 7d, a time in ISO 8601, or Unix seconds"),
             _Option("until", "the same, for the end"),
             _Option("before", "the cursor of an answer: the calls behind its last one"),
-            _Option("details", "1: each call with its arguments and result"),
-            _Option("limit", f"most calls, at most {history.MOST}, with details {history.MOST_DETAILS}", "integer"),
+            _Option("details", "1: each call with its arguments and result", choices=("0", "1")),
+            _Option("limit", f"with details {history.MOST_DETAILS} at most", "integer", least=1, greatest=history.MOST),
         ),
         problems=(400, 503), has_head=True,
     ),
@@ -292,8 +329,8 @@ ROUTES: Final = (
         method="GET", path="/v1/history/figures", operation="pastFigures",
         summary="Calls, failures and durations by server and tool over time",
         answers=(_Success(200, "the figures", {_JSON: history.HistoryFigures}),),
-        parameters=(_Option("span", f"{', '.join(history.SPANS)} (1d)"), *_CHOSEN), problems=(400, 404, 503),
-        has_head=True,
+        parameters=(_Option("span", "until now (1d)", choices=tuple(history.SPANS)), *_CHOSEN),
+        problems=(400, 404, 503), has_head=True,
     ),
     RestRoute(
         method="GET", path="/v1/history/{id}", operation="getPastCall",
@@ -307,7 +344,7 @@ ROUTES: Final = (
             _Success(200, "the result, or the events of the call", {_JSON: calls.CallAnswer, _SSE: None}),
             _Success(202, "not done in time: Location has the stream", {_JSON: streams.StreamStatus}),
         ),
-        parameters=(_PREFER, _KEY), problems=(403, 404, 406, 409, 415, 422, 500, 502, 503, 504),
+        parameters=(_PATH, _PREFER, _KEY), problems=(400, 403, 404, 406, 409, 415, 422, 500, 502, 503, 504),
     ),
     RestRoute(
         method="GET", path="/v1/servers", operation="listServers",
@@ -335,63 +372,3 @@ ROUTES: Final = (
         answers=(_Success(200, "an OpenAPI 3.1 document", {_JSON: None}),), has_head=True,
     ),
 )  # fmt: skip
-
-
-def openapi_document(version: str) -> bytes:
-    """The OpenAPI 3.1 document of a hub's version."""
-    shapes = sorted(
-        {route.body for route in ROUTES if route.body is not None}
-        | {form for route in ROUTES for answer in route.answers for form in answer.forms.values() if form is not None}
-        | {ProblemBody},
-        key=lambda shape: shape.__name__,
-    )
-    references, schemas = msgspec.json.schema_components(shapes, ref_template=_REFERENCE)
-    for name, published in _PUBLISHED.items():
-        schemas[published] = {**schemas.pop(name), "title": published}
-    refer = dict(zip(shapes, references, strict=True))
-    paths: dict[str, JsonObject] = {}
-    for route in ROUTES:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, refer)
-    described = msgspec.json.encode(
-        {
-            "openapi": "3.1.0",
-            "info": {"title": "mcp-hub", "version": version},
-            "paths": paths,
-            "components": {"schemas": schemas, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
-            "security": [{}, {"token": []}],
-        }
-    )
-    for name, published in _PUBLISHED.items():
-        described = described.replace(_quoted(name), _quoted(published))
-    return described
-
-
-def _quoted(name: str) -> bytes:
-    return msgspec.json.encode(_REFERENCE.format(name=name))
-
-
-def _operation(route: RestRoute, refer: dict[type, JsonObject]) -> JsonObject:
-    in_path = [_Option(name, "", is_required=True) for name in re.findall(r"{(\w+)}", route.path)]
-    parameters = [_parameter(each, "path") for each in in_path]
-    parameters += [_parameter(each, "header" if each.is_header else "query") for each in route.parameters]
-    responses: JsonObject = {str(answer.status): _response(answer, refer) for answer in route.answers}
-    for status in sorted({*route.problems, *_EVERYWHERE}):
-        content = {"application/problem+json": {"schema": refer[ProblemBody]}}
-        responses[str(status)] = {"description": HTTPStatus(status).phrase, "content": content}
-    operation: JsonObject = {"operationId": route.operation, "summary": route.summary, "responses": responses}
-    if parameters:
-        operation["parameters"] = parameters
-    if route.body is not None:
-        operation["requestBody"] = {"content": {"application/json": {"schema": refer[route.body]}}}
-    return operation
-
-
-def _parameter(parameter: _Option, location: str) -> JsonObject:
-    described = {"description": parameter.summary} if parameter.summary else {}
-    schema = {"type": parameter.kind}
-    return {"name": parameter.name, "in": location, "required": parameter.is_required, "schema": schema, **described}
-
-
-def _response(answer: _Success, refer: dict[type, JsonObject]) -> JsonObject:
-    forms = {media: {} if form is None else {"schema": refer[form]} for media, form in answer.forms.items()}
-    return {"description": answer.summary, **({"content": forms} if forms else {})}

@@ -13,9 +13,10 @@ JsonObjectText = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"type": 
 
 
 class ToolList(Struct):
-    """The caller's tools as MCP defines them, named as to be called."""
+    """The caller's tools as MCP defines them, named as to be called. `starting`: servers whose tools come later."""
 
     tools: list[JsonObjectText]
+    starting: list[str] = []
 
 
 class CallBody(Struct, forbid_unknown_fields=True):
@@ -94,17 +95,19 @@ class PromptedAnswer(CallsAnswer):
     events: list[JsonObject]
 
 
-class ResourceList(Struct, rename="camel"):
+class ResourceList(Struct, rename="camel", omit_defaults=True):
     """The caller's resources and templates as MCP defines them."""
 
     resources: list[JsonObjectText]
     resource_templates: list[JsonObjectText]
+    starting: list[str] = []
 
 
-class PromptList(Struct):
+class PromptList(Struct, omit_defaults=True):
     """The caller's prompts as MCP defines them."""
 
     prompts: list[JsonObjectText]
+    starting: list[str] = []
 
 
 class SearchBody(Struct, forbid_unknown_fields=True):

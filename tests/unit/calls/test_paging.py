@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from mcp_hub.calls.results.json_paths import select
 from mcp_hub.calls.results.paging import MARGIN, Matches, grep, page
 from mcp_hub.errors import InvalidParams
+from mcp_hub.selection.engine import select
 from tests.unit.calls.long_results import lines_of, quarter
 
 
@@ -144,8 +144,7 @@ TEXT = json.dumps({"items": [{"n": n, "s": f"é{n}", "f": 1.5} for n in range(20
 
 def chosen(path: str, text: str = TEXT) -> list[str]:
     found = select(text.encode(), path, never)
-    lines = found.body.decode().split("\n") if found.count else []
-    assert len(lines) == found.count
+    lines = [value.decode() for value in found.values]
     return lines
 
 
@@ -189,7 +188,7 @@ def test_a_path_selects_values_each_on_a_line(path: str, values: list[str]) -> N
 )
 def test_whole_numbers_are_exact_however_long(path: str, found: list[int]) -> None:
     rows = ",".join(f'{{"id":{1234567890123456780 + n},"n":{n}}}' for n in range(10))
-    assert select(f"[{rows}]".encode(), path, lambda: False).body == b"\n".join(b"%d" % n for n in found)
+    assert select(f"[{rows}]".encode(), path, lambda: False).values == tuple(b"%d" % n for n in found)
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,9 @@ async def test_what_a_path_selects_is_paged_and_searched_like_a_text(hub: Hub) -
     lines, notice = await hub.texts(id=id_, path="$.items[*].n", grep="^77")
     assert [line.split(": ")[1] for line in lines.split("\n")] == ["77", *map(str, range(770, 780))]
     assert notice == "[1000 values, one a line; 11 matches as line:offset: text; this is all]"
-    assert await hub.texts(id=id_, path="$.nothing") == ["[path '$.nothing' selects nothing]"]
+    shape = "$ is {items: [1000 of {n: number}]}"
+    notice = f"[path '$.nothing': .nothing at character 2 selects nothing. {shape}]"
+    assert await hub.texts(id=id_, path="$.nothing") == [notice]
 
 
 async def test_unknown_foreign_and_expired_texts_cannot_be_distinguished(hub: Hub) -> None:

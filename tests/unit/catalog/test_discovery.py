@@ -4,12 +4,19 @@ from typing import Any
 
 import pytest
 
+from mcp_hub.calls.hub_tools.own_tools import OFFERED
 from mcp_hub.catalog.discovery.answers import answer, exact, listing, overview
-from mcp_hub.catalog.discovery.servers import ServerAbout
+from mcp_hub.catalog.discovery.servers import ServerAbout, compose
+from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.search.ranker import Hit
 from mcp_hub.catalog.texts import FIND, READ, READ_RESULT, RUN, RUN_READING, definitions
 from mcp_hub.catalog.tokens import estimate
+from mcp_hub.catalog.views.exposure import exposed
 from mcp_hub.catalog.views.names import RESERVED
+from mcp_hub.catalog.views.view import build
+from mcp_hub.config.schema.clients import ClientTable
+from mcp_hub.types import ClientKind, Kind
+from tests.unit.catalog.offers import offer
 
 GIT = {"git": ["git_commit", "git_log"], "web": ["fetch"]}
 
@@ -41,9 +48,6 @@ def described(groups: Mapping[str, list[str]], **options: Any) -> tuple[str, str
     return find["description"], run["inputSchema"]["properties"]["name"].get("description")
 
 
-FROM_SEARCH = "From find_tools"
-
-
 def servers(count: int, tools: int) -> dict[str, list[str]]:
     return {f"server{number}": [f"server{number}_tool_{one}" for one in range(tools)] for number in range(count)}
 
@@ -53,48 +57,54 @@ def test_the_four_are_reserved() -> None:
     names = [FIND, RUN_READING, RUN, READ]
     assert [one["name"] for one in tools] == names and RESERVED.issuperset(names)
     assert [list(one["inputSchema"]["properties"]) for one in tools] == [
-        ["query", "server", "limit", "detail"],
-        ["name", "arguments"],
-        ["name", "arguments"],
-        ["id", "offset", "limit", "grep", "path"],
+        ["query", "server", "detail"],
+        ["name", "arguments", "path"],
+        ["name", "arguments", "path"],
+        ["id", "offset", "grep", "path"],
     ]
     assert [one["inputSchema"]["required"] for one in tools] == [["query"], ["name"], ["name"], ["id"]]
 
 
 def test_a_client_that_asks_by_hints_has_to_ask_for_one_of_the_four() -> None:
     tools = [json.loads(raw) for raw in (*definitions(GIT, is_names=False), READ_RESULT)]
-    reads = {"readOnlyHint": True}
-    assert [one.get("annotations") for one in tools] == [
-        reads,
-        {"readOnlyHint": True, "destructiveHint": False, "openWorldHint": True},
-        None,
-        reads,
-    ]
+    reads = {"readOnlyHint": True}  # the other hints of what only reads are their defaults, or mean nothing
+    assert [one.get("annotations") for one in tools] == [reads, reads, None, reads]
 
 
 def test_how_many_tools_there_are_and_of_whom_is_said() -> None:
     find, *_ = definitions(GIT, is_names=False)
     assert json.loads(find)["description"] == (
-        "Search 3 tools of git, web. Returns name(parameters): purpose. "
-        "Run those marked * by read_tool, others by run_tool."
+        "Search 3 tools of git, web. Run hits marked * by read_tool, others by run_tool."
     )
 
 
-@pytest.mark.parametrize("count", [0, 1, 3, 40, 400])
-@pytest.mark.parametrize("prefix", ["server", "google-workspace-", "x9Qz-KJ_qq", "服务器"])
-def test_the_four_together_cost_at_most_350_tokens_330_of_which_a_model_reads(count: int, prefix: str) -> None:
-    groups = {f"{prefix}{number}": ["tool"] * 300 for number in range(count)}
-    four = (*definitions(groups, is_names=False), READ_RESULT)
-    # the real encoding has 9 to 11 fewer for these very texts: it knows "description" as one token
-    assert sum(map(estimate, four)) <= 360
-    read = [{name: part for name, part in json.loads(raw).items() if name != "annotations"} for raw in four]
-    assert sum(estimate(json.dumps(tool, separators=(",", ":"))) for tool in read) <= 325
+@pytest.mark.parametrize(
+    ("count", "prefix"), [(1, "git"), (40, "google-workspace-"), (40, "x9Qz-KJ_qq"), (9, "服务器")]
+)
+@pytest.mark.parametrize("kind", ["claude-code", "claude-desktop", "cursor", "unknown"])
+def test_the_hubs_own_tools_and_instructions_cost_any_client_at_most_500_tokens(
+    count: int, prefix: str, kind: str
+) -> None:
+    """Whole definitions, with hints and `_meta`. The rest of the 500 is for what the estimate may be wrong by."""
+    facts = ClientTable({}).rules(None, kind)
+    deadline = facts.soft_deadline
+    client = ClientKind(
+        expose="search", defers_tools=facts.defers_tools, max_result_tokens=facts.max_result_tokens,
+        soft_deadline=deadline, hub_tools=OFFERED if deadline is not None else OFFERED[:1],
+    )  # fmt: skip
+    rules = ViewRules({f"{prefix}{number}": ServerRules() for number in range(count)})
+    view = build([offer(name, "read", "write") for name in rules.servers], rules)
+    own = exposed(view, rules, client, "search").entries(Kind.TOOL)
+    abouts = [ServerAbout(name, 300, "Reads and writes the records of a large company") for name in rules.servers]
+    text = compose(None, abouts, is_search=True) or ""
+    assert {"find_tools", "run_tool", "hub_calls"} <= {entry.exported for entry in own}
+    assert sum(estimate(entry.raw) for entry in own) + estimate(text) <= 490
 
 
-def test_every_parameter_of_the_four_is_described() -> None:
-    tools = [json.loads(raw) for raw in (*definitions(GIT, is_names=False), READ_RESULT)]
-    parameters = [one for tool in tools for one in tool["inputSchema"]["properties"].values()]
-    assert len(parameters) == 13 and all(one["type"] and one["description"] for one in parameters)
+def test_parameters_whose_names_do_not_say_enough_are_described() -> None:
+    find, _, run = (json.loads(raw)["inputSchema"]["properties"] for raw in definitions(GIT, is_names=False))
+    assert "empty lists server" in find["query"]["description"] and "full" in find["detail"]["description"]
+    assert "JSONPath" in run["path"]["description"]
 
 
 def test_the_order_in_which_servers_came_is_of_no_account() -> None:
@@ -106,9 +116,9 @@ def test_the_order_in_which_servers_came_is_of_no_account() -> None:
 def test_names_are_in_the_description_as_long_as_they_fit() -> None:
     groups = servers(10, 10)
     description, names = described(groups)
-    assert names == FROM_SEARCH and "server3_tool_{0 1 2 3 4 5 6 7 8 9}" in description
+    assert names is None and "server3_tool_{0 1 2 3 4 5 6 7 8 9}" in description
     size = len(description.encode())
-    assert described(groups, description_limit=size) == (description, FROM_SEARCH)
+    assert described(groups, description_limit=size) == (description, None)
     shorter, names = described(groups, description_limit=size - 1)
     assert "server3_tool_{" not in shorter and "server3 (10)" in shorter
     assert names is not None and "server3_tool_{0 1 2 3 4 5 6 7 8 9}" in names
@@ -120,7 +130,7 @@ def test_many_names_are_in_the_schema_and_too_many_nowhere() -> None:
     assert names is not None and 1800 < len(names.encode()) <= 12_000
     description, names = described(servers(400, 40))
     assert 1700 < len(description.encode()) <= 2000 and description.endswith("(40), …")
-    assert names == FROM_SEARCH
+    assert names is None
 
 
 def test_a_brief_answer_has_a_line_a_hit_and_notes_on_the_first_two() -> None:

@@ -1,4 +1,4 @@
-"""The hub's instructions: at most 150 tokens, live servers with their purpose and number of tools."""
+"""The hub's instructions: at most 90 tokens, live servers with their purpose and number of tools."""
 
 import json
 
@@ -27,7 +27,7 @@ abouts = st.builds(ServerAbout, st.text(st.characters(codec="utf-8"), max_size=3
 @given(
     st.none() | st.text(max_size=3000), st.lists(abouts, max_size=120), st.lists(st.text(max_size=30)), st.booleans()
 )
-def test_they_are_never_longer_than_150_tokens_besides_the_text_of_the_configuration(
+def test_they_are_never_longer_than_90_tokens_besides_the_text_of_the_configuration(
     own: str | None, servers: list[ServerAbout], starting: list[str], is_search: bool
 ) -> None:
     text = compose(own, servers, starting, is_search=is_search) or ""
@@ -35,7 +35,7 @@ def test_they_are_never_longer_than_150_tokens_besides_the_text_of_the_configura
         head = compose(own, []) or ""
         assert text.startswith(head) and len(head.encode()) <= MOST_OWN
         text = text.removeprefix(head).removeprefix("\n\n")
-    assert estimate(text) <= 142, "150 of a real tokenizer"
+    assert estimate(text) <= 84, "90 of a real tokenizer"
 
 
 def lines(*servers: ServerAbout, starting: tuple[str, ...] = (), is_search: bool = False) -> list[str]:
@@ -62,9 +62,9 @@ def test_there_is_nothing_to_say_without_servers_but_what_was_configured() -> No
 
 
 def test_purposes_are_cut_alike_where_there_is_little_room() -> None:
-    servers = [ServerAbout(f"s{number}", 3, "This one is for many things " * 4) for number in range(8)]
+    servers = [ServerAbout(f"s{number}", 3, "This one is for many things " * 4) for number in range(5)]
     said = lines(*servers)[1:]
-    assert len(said) == 8 and len({len(line) for line in said}) == 1 and said[0].startswith("s0 (3): This one")
+    assert len(said) == 5 and len({len(line) for line in said}) == 1 and said[0].startswith("s0 (3): This one")
 
 
 def test_of_many_servers_the_largest_are_named() -> None:

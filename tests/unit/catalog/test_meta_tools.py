@@ -205,11 +205,17 @@ def test_arguments_that_are_no_object_come_back_with_what_the_tool_takes(argumen
     assert json.loads(takes) == {**LOG, "name": "git_log"}
 
 
-@pytest.mark.parametrize("beside", ['"path":"lost"', '"arguments":{"path":"a"},"path":"lost"', '"Arguments":{}'])
+def test_an_argument_with_the_name_of_the_runners_path_is_refused_and_not_lost() -> None:
+    text = refusal(understood(b'{"name":"git_log","path":"src/main.py"}'))
+    assert "is not a JSON path" in text and "Put the arguments of the tool into `arguments`." in text
+    assert "git_log" in text
+
+
+@pytest.mark.parametrize("beside", ['"dir":"lost"', '"arguments":{"path":"a"},"dir":"lost"', '"Arguments":{}'])
 def test_arguments_beside_the_name_are_refused_and_not_lost(beside: str) -> None:
     text = refusal(understood(f'{{"name":"git_log",{beside}}}'.encode()))
     said, _, takes = text.partition("\n\n")
-    name = "Arguments" if "Arguments" in beside else "path"
+    name = "Arguments" if "Arguments" in beside else "dir"
     assert said == f"run_tool: wrong arguments: unknown '{name}'. Put the arguments of the tool into `arguments`."
     assert json.loads(takes) == {**LOG, "name": "git_log"}
 

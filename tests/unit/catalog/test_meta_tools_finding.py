@@ -298,8 +298,7 @@ def test_of_the_hubs_own_tools_it_runs_those_that_only_read(name: str) -> None:
 def test_waiting_for_a_call_reads_and_ending_it_destroys_nothing() -> None:
     calls, cancel = (json.loads(raw)["annotations"] for raw in OFFERED)
     assert calls == {"readOnlyHint": True}
-    repeatable = {"idempotentHint": True, "openWorldHint": False}
-    assert cancel == {"readOnlyHint": False, "destructiveHint": False, **repeatable}
+    assert cancel == {"readOnlyHint": False, "destructiveHint": False}
 
 
 @needs_lists

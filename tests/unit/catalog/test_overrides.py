@@ -163,3 +163,10 @@ def test_other_members_of_the_schema_stay_as_they_were_written() -> None:
     catalog = build([Snapshot("git", HANDSHAKE, {Kind.TOOL: (raw,)})], rules)
     assert b'"properties":{"n" : {"maximum":1e400}}}' in only(catalog).raw
     assert b"required" not in only(catalog).raw
+
+
+def test_a_tool_that_is_projected_shows_no_schema_of_its_whole_result() -> None:
+    result = {"outputSchema": {"type": "object"}}
+    projected = only(view(tool("log", **result), log=Override(path="$.a")))
+    assert b"outputSchema" not in projected.raw and projected.path == "$.a"
+    assert b"outputSchema" in only(view(tool("log", **result))).raw

@@ -316,3 +316,12 @@ def test_sessions_take_turns_at_a_pinned_server_that_asks_unless_it_is_modern(er
     memory.put_interactive(server_key("x", []))
     upstream = made(f"{{command: x, era: {era}}}", memory=memory)
     assert isinstance(upstream, ManagedUpstream) and upstream.state.turns._is_on is takes_turns
+
+
+@pytest.mark.parametrize(("path", "position"), [("books", "1"), ("'$.books['", "9"), ("'$.a b'", "5")])
+def test_path_of_a_tool_is_a_json_path_and_a_mistake_names_its_position(path: str, position: str) -> None:
+    good = settings("\n  git:\n    command: x\n    per_tool: {log: {path: '$.commits[*].subject'}}\n")
+    assert good.servers["git"].per_tool["log"].path == "$.commits[*].subject"
+    with pytest.raises(ConfigError) as caught:
+        settings(f"\n  git:\n    command: x\n    per_tool: {{log: {{path: {path}}}}}\n")
+    assert "per_tool.log.path" in str(caught.value) and f"at character {position}" in str(caught.value)

@@ -268,6 +268,42 @@ async def test_document_has_every_route_and_nothing_else(tmp_path: Path) -> None
         assert in_path == set(re.findall(r"{(\w+)}", route.path))
 
 
+async def test_parameters_are_bounded_as_the_document_says(tmp_path: Path) -> None:
+    """Every value that it excludes is refused, every choice of it is known."""
+    described = await document(tmp_path)
+    tried = 0
+    async with rest_hub(tmp_path) as peer:
+        for path, methods in described["paths"].items():
+            parameters = methods.get("get", {}).get("parameters", []) if "{" not in path else []
+            needed = {"/v1/search": "q=x&", "/v1/prompted": "format=hermes&"}.get(path, "")
+            for each in parameters:
+                schema = each["schema"]
+                wrong = ["no_choice_of_it"] if "enum" in schema else []
+                wrong += [str(schema["minimum"] - 1)] if "minimum" in schema else []
+                wrong += ["x" * (schema["maxLength"] + 1)] if "maxLength" in schema else []
+                query = needed if each["name"] not in needed else ""
+                for value in wrong if each["in"] == "query" else ():
+                    answer = await peer.ask("GET", f"{path}?{query}{each['name']}={value}")
+                    assert answer.status == 400, (path, each, value, answer.body)
+                    tried += 1
+                for value in schema.get("enum", ()):
+                    answer = await peer.ask("GET", f"{path}?{query}{each['name']}={value}")
+                    is_refused = "has to be" in answer.json.get("detail", "") or "unknown" in answer.json.get(
+                        "code", ""
+                    )
+                    assert not is_refused, (path, each, value)
+    assert tried >= 20
+
+
+@pytest.mark.parametrize("method", ["TRACE", "PATCH", "QUERY"])
+async def test_a_method_that_no_route_has_is_a_405_that_names_the_others(tmp_path: Path, method: str) -> None:
+    async with rest_hub(tmp_path) as peer:
+        for path in {route.path for route in ROUTES}:
+            answer = await peer.ask(method, re.sub(r"{\w+}", "x", path))
+            assert (answer.status, answer.json["code"]) == (405, "method_not_allowed"), path
+            assert set(answer.headers["allow"].split(", ")) >= {one.method for one in ROUTES if one.path == path}
+
+
 async def test_document_is_whole(tmp_path: Path) -> None:
     described = await document(tmp_path)
     assert described["openapi"] == "3.1.0" and described["info"] == {"title": "mcp-hub", "version": "1.2"}

@@ -237,6 +237,99 @@ async def test_a_hub_closes_in_the_task_that_opened_it(tmp_path: Path) -> None:
         assert codes == ["hub_other_task"] and await hub.list_tools()
 
 
+async def test_an_opened_hub_is_closed_in_any_task_and_again(tmp_path: Path) -> None:
+    env = {"MCP_HUB_STATE_DIR": str(tmp_path), "HOME": str(tmp_path), "PATH": "/usr/bin"}
+    opened: list[Hub] = []
+
+    async def open_one() -> None:
+        opened.append(await Hub.open(CONFIG, env=env))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(open_one)
+    (hub,) = opened
+    assert len(await hub.list_tools()) == 3 and "open" in repr(hub)
+    running: list[str] = []
+
+    async def call() -> None:
+        with pytest.raises(RpcError) as caught:
+            await hub.call_tool("jobs_run_job", {"steps": 1000, "seconds": 100}, on_event=lambda event: begun.set())
+        running.append(str(caught.value.code))
+
+    begun = anyio.Event()
+    with anyio.fail_after(WAIT):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await begun.wait()
+            tasks.start_soon(hub.close)
+            tasks.start_soon(hub.close)
+    assert running == ["1005"] and "closed" in repr(hub)
+    await hub.close()
+    with pytest.raises(HubMisuse) as caught:
+        await hub.list_tools()
+    assert caught.value.code == "hub_not_open"
+    async with hub:  # it is a hub like any other
+        assert len(await hub.list_tools()) == 3
+        with pytest.raises(HubMisuse) as caught:
+            await hub.close()
+        assert caught.value.code == "hub_other_task" and await hub.list_tools()
+
+
+async def test_a_hub_that_cannot_open_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="comand"):
+        await Hub.open({"servers": {"a": {"comand": "x"}}})
+    (tmp_path / "state").mkdir(mode=0o777)
+    (tmp_path / "state").chmod(0o777)
+    hub = hub_of(tmp_path / "state")
+    with pytest.raises(ConfigError):
+        await hub.__aenter__()
+    with pytest.raises(ConfigError):
+        await Hub.open(CONFIG, env={"MCP_HUB_STATE_DIR": str(tmp_path / "state"), "HOME": str(tmp_path)})
+
+
+async def test_opening_that_is_cancelled_closes_again(tmp_path: Path) -> None:
+    env = {"MCP_HUB_STATE_DIR": str(tmp_path), "HOME": str(tmp_path), "PATH": "/usr/bin"}
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await Hub.open(CONFIG, env=env)
+    assert scope.cancelled_caught
+    hub = await Hub.open(CONFIG, env=env)
+    assert len(await hub.list_tools()) == 3
+    await hub.close()
+
+
+def test_without_asyncio_a_hub_says_so(tmp_path: Path) -> None:
+    """As under trio, which steps a coroutine just like this."""
+    env = {"MCP_HUB_STATE_DIR": str(tmp_path), "HOME": str(tmp_path)}
+    for coroutine in (Hub.open(CONFIG, env=env), hub_of(tmp_path).__aenter__()):
+        with pytest.raises(HubMisuse) as caught:
+            coroutine.send(None)
+        assert caught.value.code == "hub_needs_asyncio" and "trio" in str(caught.value)
+
+
+def test_under_trio_a_hub_says_so(tmp_path: Path) -> None:
+    trio = pytest.importorskip("trio", reason="trio is not installed")
+    with pytest.raises(HubMisuse) as caught:
+        trio.run(hub_of(tmp_path).__aenter__)
+    assert caught.value.code == "hub_needs_asyncio"
+
+
+def test_a_hub_of_another_loop_is_not_used_and_one_whose_loop_is_over_closes(tmp_path: Path) -> None:
+    env = {"MCP_HUB_STATE_DIR": str(tmp_path), "HOME": str(tmp_path), "PATH": "/usr/bin"}
+
+    async def opened() -> Hub:
+        return await Hub.open(CONFIG, env=env)
+
+    hub = anyio.run(opened)  # at its end the loop cancels what still runs
+
+    async def use() -> str:
+        with pytest.raises(HubMisuse) as caught:
+            await hub.list_tools()
+        await hub.close()
+        return caught.value.code
+
+    assert anyio.run(use) in ("hub_not_open", "hub_other_loop")
+
+
 async def test_two_hubs_of_one_program_know_nothing_of_each_other_and_mask_while_open(tmp_path: Path) -> None:
     async with hub_of(tmp_path / "a") as one:
         async with hub_of(tmp_path / "b", ODD) as two:
@@ -293,6 +386,15 @@ def test_each_block_compiles_and_imports_public_names_only(block: str) -> None:
 
 
 def test_each_error_and_event_that_the_page_names_is_public() -> None:
-    assert {name for name in re.findall(r"^\| `(\w+)`", PAGE, re.MULTILINE) if name[0].isupper()} <= set(
-        mcp_hub.__all__
-    )
+    named = re.findall(r"^\| `(\w+)`", PAGE, re.MULTILINE)
+    assert {name for name in named if name[0].isupper()} <= set(mcp_hub.__all__)
+
+
+async def test_a_path_projects_results_and_the_ends_of_streams(hub: Hub) -> None:
+    result = await hub.call_tool("jobs_count_words", {"text": "one two"}, path="$.words")
+    assert result.content == [TextContent(type="text", text="2")] and result.structured_content is None
+    async with hub.stream_tool("jobs_run_job", {"steps": 1, "seconds": 0}, path="$.status") as stream:
+        last = [event async for event in stream][-1]
+    assert isinstance(last, Completed) and json.loads(last.result)["content"][0]["text"] == '"done"'
+    with pytest.raises(RpcError, match="at its end"):
+        await hub.call_tool("jobs_count_words", {"text": "one two"}, path="$.words[")

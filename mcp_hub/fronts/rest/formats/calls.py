@@ -21,7 +21,7 @@ from mcp_hub.formats.records import McpResult, ModelCall
 from mcp_hub.fronts.following import Following
 from mcp_hub.fronts.http.response import KEEP_ALIVE, HttpResponse
 from mcp_hub.fronts.rest.calls import QUICK, Accepted, RestCalls, digest_of, key_of, preferred_wait, tool_call
-from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, RestRequest, answer
+from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, MOST_WAIT, RestRequest, answer
 from mcp_hub.fronts.rest.follow import Closing, kind_of, outcome
 from mcp_hub.fronts.rest.formats.options import ToolSelection, selection, wanted_format
 from mcp_hub.fronts.rest.problem import Problem, problem_for, unknown_server
@@ -29,6 +29,7 @@ from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol import sse
 from mcp_hub.protocol.rest.calls import CallsAnswer, ModelCallState
+from mcp_hub.selection.paths import check_path
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import JsonObject, Kind
 
@@ -196,7 +197,7 @@ def _event(kind: bytes, call: bytes, line: bytes) -> bytes:
 
 
 class CallsRequest(msgspec.Struct, frozen=True):
-    """A parsed request. `digest` covers all that its idempotency key stands for."""
+    """A parsed request. `digest` covers all that its idempotency key stands for; `wait` in seconds."""
 
     session: Session
     into: Format
@@ -204,6 +205,8 @@ class CallsRequest(msgspec.Struct, frozen=True):
     calls: tuple[ModelCall, ...] = ()
     key: str | None = None
     digest: str | None = None
+    path: str | None = None
+    wait: float = MOST_WAIT
 
     def key_of(self, call: ModelCall) -> str | None:
         """One call's key: the first has the request's, others continue it."""
@@ -245,14 +248,18 @@ class FormatCalls:
         calls = read_calls(msgspec.json.decode(body), into)
         if not calls:
             raise Rejected("invalid_calls", f"The body has no calls in the format {into}. Send a model's answer.")
-        digest = None
+        digest, path = None, request.query_params.get("path")
+        if path is not None:
+            check_path(path)
         if key is not None:
-            digest = digest_of(f"tools/call {into} {sorted(chosen.tools or ())} {chosen.server}", body)
+            subject = f"tools/call {into} {sorted(chosen.tools or ())} {chosen.server}"
+            digest = digest_of(subject if path is None else f"{subject} {path}", body)
             # raises `Rejected` before any call is made
             await self._hub.durable.with_key(request.caller.principal, key, digest)
         return CallsRequest(
-            session=self._calls.session(request), into=into, chosen=chosen, calls=calls, key=key, digest=digest
-        )
+            session=self._calls.session(request), into=into, chosen=chosen, calls=calls, key=key, digest=digest,
+            path=path, wait=preferred_wait(request.header("prefer")),
+        )  # fmt: skip
 
     async def _begun(self, read: CallsRequest) -> Sequence[FollowedCall]:
         """The calls, begun together, in order."""
@@ -276,8 +283,9 @@ class FormatCalls:
         try:
             arguments = await self._arguments(read, call)
             meta = Raw(msgspec.json.encode(call.extra["_meta"])) if "_meta" in call.extra else UNSET
-            mcp_request = tool_call(call.name, arguments, meta, read.digest)
-            return FollowedCall(call, await self._calls.begin(read.session, mcp_request, read.key_of(call)), None)
+            mcp_request = tool_call(call.name, arguments, meta, read.digest, path=read.path)
+            stream = await self._calls.begin(read.session, mcp_request, read.key_of(call), read.wait)
+            return FollowedCall(call, stream, None)
         except HubError as error:
             return FollowedCall(call, None, problem_for(error))
 
@@ -287,7 +295,8 @@ class FormatCalls:
             raise Problem(413 if call.fault.code == "arguments_too_large" else 400, *call.fault)
         entry = self._hub.views.of(read.session).find(Kind.TOOL, call.name)
         if entry is None:  # its server may be on its way up
-            await self._hub.catalog.settled()
+            with anyio.move_on_after(read.wait):
+                await self._hub.catalog.settled()
             entry = self._hub.views.of(read.session).find(Kind.TOOL, call.name)
         arguments = call.arguments
         if entry is not None and read.into is not Format.MCP:

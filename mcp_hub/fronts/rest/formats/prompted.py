@@ -28,6 +28,7 @@ from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.calls import CallsAnswer, PromptedAnswer, PromptedBody, PromptedSection
+from mcp_hub.selection.paths import check_path
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import Era, JsonObject, Kind
 
@@ -74,8 +75,11 @@ class PromptedTools:
         if makes_calls and request.header("idempotency-key") is not None:
             # what the key would stand for is not known: calls begin before the whole text has come
             raise Problem(400, "idempotency_unsupported", _NO_KEY)
+        if (path := request.query_params.get("path")) is not None:
+            check_path(path)
         parser = PromptedParser(format, await self._tools(session, chosen), _ID, is_thinking=is_thinking)
-        output = _Output(self._calls, CallsRequest(session, Format.MCP, chosen) if makes_calls else None, format)
+        calls_request = CallsRequest(session, Format.MCP, chosen, path=path) if makes_calls else None
+        output = _Output(self._calls, calls_request, format)
         response = request.streamed() if forms[0] == EVENT_STREAM else None
         try:
             async for piece in _pieces(request):

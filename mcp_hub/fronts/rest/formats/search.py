@@ -89,6 +89,8 @@ class ToolSearch:
     async def _answer(self, request: RestRequest, search: _Search) -> Response:
         name, is_strict = request.query_params.get("format"), flag(request, "strict")
         into = None if name is None else wanted_format(name)
+        is_grouped = wants_groups(request, into is not None and FORMATS[into].has_groups)
+        is_inline = flag(request, "inline") if into is None else wants_inline(request, into)
         profile, catalog = request.caller.profile, self._hub.catalog
         await catalog.settled()
         servers, call = catalog.rules(profile).servers, search.call
@@ -96,17 +98,16 @@ class ToolSearch:
         if into is not None and call is not None and search.server not in (None, *servers):
             fault = CallFault("unknown_server", "There is no server of this name. Search without server.")
             refused = msgspec.structs.replace(call, fault=fault)
-            return answer(write_found([], into, refused, is_inline=wants_inline(request, into)))
+            return answer(write_found([], into, refused, is_inline=is_inline))
         hits = await self._hits(profile, search, with_definitions=search.is_full or into is not None)
         if into is None:
             return answer(hits)
         tools = [msgspec.json.decode(hit.definition, type=JsonObject) for hit in hits.hits if hit.definition]
         groups = None
-        if wants_groups(request, FORMATS[into].has_groups):
+        if is_grouped:
             owners = {tool.exported: tool.server for tool in catalog.view(profile).entries(Kind.TOOL)}
             by_tool = tool_groups(owners, {name: settings.description for name, settings in servers.items()})
             groups = {hit.name: by_tool[hit.name] for hit in hits.hits if hit.name in by_tool}
-        is_inline = wants_inline(request, into)
         return answer(write_found(tools, into, call, is_strict=is_strict, groups=groups, is_inline=is_inline))
 
     async def _hits(self, profile: str | None, search: _Search, *, with_definitions: bool) -> FoundTools:

@@ -18,7 +18,9 @@ from mcp_hub.formats.connectors import Connector, connect, endpoint
 from mcp_hub.formats.providers import Format
 from mcp_hub.formats.records import Exported
 from mcp_hub.formats.tools import ToolGroup, export, tool_groups
+from mcp_hub.fronts.rest.calls import SOON, preferred_wait, started_servers, starting_servers, still_starting
 from mcp_hub.fronts.rest.exchange import JSON, RestRequest, answer
+from mcp_hub.fronts.rest.follow import Closing
 from mcp_hub.fronts.rest.formats.options import ExportOptions, export_options, flag, selection
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort
@@ -112,8 +114,9 @@ def kept_exports() -> Callable[[object, object, Callable[[], bytes]], Awaitable[
 class ToolExports:
     """Lists tools in the wanted format."""
 
-    def __init__(self, hub: HubPort) -> None:
+    def __init__(self, hub: HubPort, closing: Closing) -> None:
         self._hub = hub
+        self._closing = closing
         self._export = kept_exports()
 
     async def answer(self, request: RestRequest, client: ClientKind) -> Response:
@@ -128,7 +131,10 @@ class ToolExports:
         options, profile = export_options(request), request.caller.profile
         if options.is_deferred and client.expose != "full":
             raise Problem(400, "invalid_parameter", "defer=1 lists every tool: leave out expose=")
+        starting = await self._starting(request, options.selection.server)
         view = self._hub.catalog.exposed(profile, client, None)
+        if starting and not any(options.selection.has(tool.exported, tool.server) for tool in view.entries(Kind.TOOL)):
+            raise still_starting(starting, "No tools yet")
 
         def make() -> bytes:
             listed, servers = view.entries(Kind.TOOL), self._hub.catalog.rules(profile).servers
@@ -143,7 +149,23 @@ class ToolExports:
             definitions = [tool.definition(Era.MODERN, explains_hints=options.explains_hints) for tool in chosen]
             return form(ChosenTools(definitions, search, groups, read_only), options)
 
-        return Response(await self._export(view, (form, options), make), media_type=JSON)
+        try:
+            body = await self._export(view, (form, options), make)
+        except Problem as problem:
+            raise still_starting(starting, "Not all of these tools yet") if starting else problem from None
+        if starting and form is exported:
+            body = b'%b,"starting":%b}' % (body[:-1], msgspec.json.encode(starting))
+        response = Response(body, media_type=JSON)
+        response.raw_headers.extend([SOON] if starting else [])
+        return response
+
+    async def _starting(self, request: RestRequest, server: str | None) -> list[str]:
+        """Servers that are starting, after the wait that the request prefers; only `server`, if given."""
+        profile, wait = request.caller.profile, preferred_wait(request.header("prefer"), 0.0)
+        starting = starting_servers(self._hub, profile)
+        if starting and wait:
+            starting = await self._closing.connected(request, started_servers(self._hub, profile, wait))
+        return starting if server is None else [name for name in starting if name == server]
 
 
 def exported(chosen: ChosenTools, options: ExportOptions) -> bytes:

@@ -6,8 +6,15 @@ import { store } from './store.js';
 let loaded = { version: -1, promise: null };
 export function forgetTools() { loaded = { version: -1, promise: null }; }
 
+async function definitionsNow() {
+  try { return await get('v1/tools'); } catch (error) {
+    if (error.code !== 'starting') throw error;
+    return { tools: [] };  // no server is up yet
+  }
+}
+
 async function load() {
-  const [places, listed, costs] = await Promise.all([get('tools'), get('v1/tools'), get('v1/tokens')]);
+  const [places, listed, costs] = await Promise.all([get('tools'), definitionsNow(), get('v1/tokens')]);
   const definitions = new Map(listed.tools.map((tool) => [tool.name, tool]));
   const tokens = new Map(costs.tools.map((tool) => [tool.name, tool.tokens]));
   const tools = places.tools.map((place) => ({ ...place, definition: definitions.get(place.name) ?? {}, tokens: tokens.get(place.name)?.full ?? 0 }));

@@ -4,8 +4,11 @@
 takes 100 ms.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -23,9 +26,9 @@ from jsonpath.match import NodeList
 from jsonpath.parse import Parser
 from jsonpath.stream import TokenStream
 
-from mcp_hub.calls.results.paging import compiled
 from mcp_hub.errors import InvalidParams
 from mcp_hub.masking import hide_head
+from mcp_hub.selection.patterns import compiled
 
 if TYPE_CHECKING:
     import re2  # type: ignore[import-untyped]  # ships no types
@@ -43,11 +46,20 @@ _MOST_MATCHED: Final = 256 << 10
 """Bytes of one text for a pattern, which has no time limit."""
 
 
-class _Selected(msgspec.Struct, frozen=True):
-    """JSON lines in UTF-8, and their number."""
+_MOST_SHAPE: Final = 300
+_DEPTH: Final = 6
+_MOST_KEY: Final = 40
+_PLAIN_KEY: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_MOST_INNER: Final = 120
+"""Bytes of a shape for the value in which nothing was selected."""
 
-    body: bytes
-    count: int
+
+class _Selected(msgspec.Struct, frozen=True):
+    """The encoded values. `is_single`: the path selects one at most; `reason`: why there is none."""
+
+    values: tuple[bytes, ...]
+    is_single: bool
+    reason: str = ""
 
 
 class _TooMuch(Exception):
@@ -168,44 +180,134 @@ class _Environment(JSONPathEnvironment):
 
 def select(body: bytes, path: str, is_over: Callable[[], bool]) -> _Selected:
     """Values of `body` that `path` selects. Raises `InvalidParams`, also beyond the bounds."""
-    nodes = _parsed(path, is_over)
+    nodes, budget = parsed(path, is_over), _Budget(is_over)
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError) as problem:
         raise InvalidParams(f"path: the text is not JSON ({problem}). Read it by offset, or with grep.") from None
-    lines: list[bytes] = []
-    room = _MOST_BYTES
     try:
-        for node in nodes.finditer(value, filter_context={_BUDGET: _Budget(is_over)}):
-            lines.append(msgspec.json.encode(node.obj))
-            room -= len(lines[-1]) + 1
-            if room < 0:
-                raise _TooMuch
+        values = tuple(_encoded(nodes, value, budget))
+        reason = "" if values else _miss(nodes, path.strip(), value, _Budget(is_over))
     except _TooMuch:
-        raise InvalidParams(
-            f"path: {hide_head(path, 100)!r} selects too much or takes too long. Narrow it down."
-        ) from None
+        problem_text = "selects too much or takes too long. Narrow it down"
     except RecursionError:
-        raise InvalidParams(f"path: {hide_head(path, 100)!r}: the text is nested too deeply for it") from None
+        problem_text = "the text is nested too deeply for it"
     except JSONPathError as problem:
-        raise InvalidParams(f"path: {hide_head(path, 100)!r}: {hide_head(str(problem.message), _SHOWN)}") from None
-    return _Selected(b"\n".join(lines), len(lines))
+        problem_text = hide_head(str(problem.message), _SHOWN)
+    else:
+        return _Selected(values, nodes.singular_query(), reason)
+    raise InvalidParams(f"path: {hide_head(path, 100)!r} {problem_text}. $ is {_described(value, _MOST_SHAPE)}")
 
 
-def _parsed(path: str, is_over: Callable[[], bool]) -> _Path:
+def _encoded(nodes: "_Path", value: object, budget: "_Budget") -> Iterator[bytes]:
+    room = _MOST_BYTES
+    for node in nodes.finditer(value, filter_context={_BUDGET: budget}):
+        encoded = msgspec.json.encode(node.obj)
+        room -= len(encoded) + 1
+        if room < 0:
+            raise _TooMuch
+        yield encoded
+
+
+def _miss(nodes: "_Path", path: str, value: object, budget: "_Budget") -> str:
+    """The first segment that selects nothing, its position, and shapes."""
+    parent: object = value
+    for number in range(1, len(nodes.segments) + 1):
+        prefix = _Path(env=nodes.env, segments=nodes.segments[:number])
+        node = next(iter(prefix.finditer(value, filter_context={_BUDGET: budget})), None)
+        if node is None:
+            break
+        parent = node.obj
+    starts = [each.token.index for each in nodes.segments]
+    start = starts[number - 1]
+    end = starts[number] if number < len(starts) else len(path)
+    failed = f"{hide_head(path[start:end].strip(), 100)} at character {start + 1} selects nothing"
+    if number == 1:
+        return f"{failed}. $ is {_described(value, _MOST_SHAPE)}"
+    inner = _described(parent, _MOST_INNER)
+    return f"{failed} in {inner}. $ is {_described(value, _MOST_SHAPE - len(inner.encode()))}"
+
+
+def _described(value: object, limit: int) -> str:
+    """Keys, types and lengths in at most `limit` bytes, as deep as they fit: `{items: [3 of {id: number}]}`."""
+    best = _kind(value)
+    for depth in range(1, _DEPTH):
+        text = _shape(value, depth, limit)
+        if len(text.encode()) > limit:
+            return _widest(value, limit) if depth == 1 else best
+        if text == best:
+            break
+        best = text
+    return best
+
+
+def _shape(value: object, depth: int, limit: int) -> str:
+    if depth == 0 or not value or not isinstance(value, dict | list):
+        return _kind(value)
+    if isinstance(value, list):
+        return f"[{len(value)} of {_shape(value[0], depth - 1, limit)}]"
+    members: list[str] = []
+    room = limit
+    for key, member in value.items():
+        members.append(f"{_key(key)}: {_shape(member, depth - 1, room)}")
+        room -= len(members[-1].encode()) + 2
+        if room < 0:
+            break
+    return f"{{{', '.join(members)}}}"
+
+
+def _widest(value: object, limit: int) -> str:
+    if not isinstance(value, dict):
+        return _kind(value)
+    members: list[str] = []
+    for key, member in islice(value.items(), limit):
+        text = ", ".join([*members, f"{_key(key)}: {_kind(member)}"])
+        if len(f"{{{text}, … {len(value)} keys}}".encode()) > limit:
+            break
+        members.append(f"{_key(key)}: {_kind(member)}")
+    return f"{{{', '.join([*members, f'… {len(value)} keys'])}}}"
+
+
+def _kind(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case str():
+            return f"string({len(value)})"
+        case list():
+            return f"array({len(value)})"
+        case dict():
+            return f"object({len(value)})"
+        case _:
+            return "number"
+
+
+def _key(key: str) -> str:
+    name = hide_head(key, _MOST_KEY)
+    return name if _PLAIN_KEY.fullmatch(name) else json.dumps(name)
+
+
+def parsed(path: str, is_over: Callable[[], bool]) -> _Path:
+    """The path. Raises `InvalidParams`, with the `character` of the mistake among its data."""
     if len(path) > _MOST_PATH:
-        raise InvalidParams(f"path: it has {len(path)} characters; {_MOST_PATH} are allowed")
+        reason = f"it has {len(path)} characters; {_MOST_PATH} are allowed"
+        raise InvalidParams(f"path: {reason}", data={"character": _MOST_PATH})
     path = path.strip()
     wrong = f"path: {hide_head(path, 100)!r} is not a JSON path"
     if not path.startswith("$"):
-        raise InvalidParams(f"{wrong}: a path begins with $")
+        raise InvalidParams(
+            f"{wrong}: a path begins with $, such as $.items[*].name (character 1)", data={"character": 1}
+        )
     try:
-        parsed = _Environment(is_over).compile(path)
+        query = _Environment(is_over).compile(path)
     except (RecursionError, ValueError, OverflowError):
-        raise InvalidParams(f"{wrong}: nested too deeply, or a number too large") from None
+        raise InvalidParams(f"{wrong}: nested too deeply, or a number too large", data={"character": 1}) from None
     except JSONPathError as problem:
         at = problem.token.index if problem.token is not None else -1
         position = f"at character {at + 1}" if at >= 0 else "at its end"
-        raise InvalidParams(f"{wrong}: {hide_head(str(problem.message), _SHOWN)} {position}") from None
-    assert isinstance(parsed, JSONPath)  # unions are not of the standard
-    return _Path(env=parsed.env, segments=parsed.segments)
+        reason = f"{hide_head(str(problem.message), _SHOWN)} {position}"
+        raise InvalidParams(f"{wrong}: {reason}", data={"character": at + 1 or len(path) + 1}) from None
+    assert isinstance(query, JSONPath)  # unions are not of the standard
+    return _Path(env=query.env, segments=query.segments)

@@ -1,0 +1,134 @@
+"""Projections: the fields of a result that a path selects, in place of the whole. Pure.
+
+The path is for structured content, else for the only text, if that is JSON. Errors are never projected. Texts that are
+left out are kept; other blocks stay.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from mcp_hub.errors import InvalidParams
+from mcp_hub.masking import hide_head
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object, read_as
+from mcp_hub.selection.engine import select
+from mcp_hub.stores.documents import document_id
+from mcp_hub.types import RawJson, RawObject, plural
+
+WHOLE: Final = "dev.mcp-hub/whole"
+"""The member of a result's `_meta` with the id of the whole."""
+MOST_PROJECTED: Final = 32 << 20
+"""Bytes of JSON that a path is used on."""
+_SHOWN: Final = 100
+_blocks = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+class _Block(msgspec.Struct):
+    type: str = ""
+    text: str | None = None
+
+
+class _Source(msgspec.Struct, frozen=True):
+    """The JSON that a path is for. `texts`: blocks with other words; `blocks`: those that are no texts."""
+
+    body: bytes
+    texts: Sequence[msgspec.Raw]
+    blocks: Sequence[msgspec.Raw]
+
+
+class _Projection(msgspec.Struct, frozen=True):
+    """A projected result: `selected` is JSON, or None, and `note` says why. `documents` are to be kept."""
+
+    members: RawObject
+    source: _Source
+    path: str
+    selected: bytes | None
+    note: str
+
+    @property
+    def documents(self) -> tuple[bytes, ...]:
+        texts = self.source.texts
+        return (self.source.body, *((b"[" + b",\n".join(texts) + b"]",) if texts else ()))
+
+    def encoded(self, *, is_kept: bool, is_told: bool) -> bytes:
+        """The result; a note says where the whole is kept if the client `is_told`."""
+        ids = [document_id(body) for body in self.documents] if is_kept else []
+        note = self.note
+        if ids and (is_told or self.selected is None):
+            note += f"; the whole ({len(self.source.body)} bytes): read_result id={ids[0]}"
+            note += f", its texts: id={ids[1]}" if len(ids) > 1 else ""
+        shows_note = is_told or self.selected in (None, b"[]")
+        texts = [] if self.selected is None else [_text(self.selected.decode())]
+        notes = [_text(f"[path {hide_head(self.path, _SHOWN)!r}: {note}]")] if shows_note else []
+        members = {name: value for name, value in self.members.items() if name != "structuredContent"}
+        if ids:
+            meta = raw_object(members.get("_meta", msgspec.UNSET)) or {}
+            members["_meta"] = _raw({**meta, WHOLE: ids[0]})
+        return object_bytes({**members, "content": _raw([*texts, *self.source.blocks, *notes])})
+
+
+def projected(result: RawJson, path: str, is_over: Callable[[], bool]) -> _Projection | bytes | None:
+    """None for errors and questions; the result with a note if it has no JSON."""
+    members = raw_object(msgspec.Raw(bytes(result)))
+    if members is None or members.get("isError") == msgspec.Raw(b"true") or not _is_complete(members):
+        return None
+    try:
+        items = _blocks(members.get("content", b"[]"))
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    source = _source(members, items)
+    if isinstance(source, str):
+        unused = _text(f"[path {hide_head(path, _SHOWN)!r} is not used: {source}]")
+        return object_bytes({**members, "content": _raw([*items, unused])})
+    if len(source.body) > MOST_PROJECTED:
+        note = f"the result is larger than {MOST_PROJECTED} bytes, so nothing is selected"
+        return _Projection(members=members, source=source, path=path, selected=None, note=note)
+    try:
+        selection = select(source.body, path, is_over)
+    except InvalidParams as problem:
+        return _Projection(members=members, source=source, path=path, selected=None, note=str(problem))
+    values, note = selection.values, selection.reason or f"{plural(len(selection.values), 'value')}"
+    selected = b"[" + b",".join(values) + b"]" if not selection.is_single else values[0] if values else None
+    return _Projection(members=members, source=source, path=path, selected=selected, note=note)
+
+
+def _is_complete(members: RawObject) -> bool:
+    return members.get("resultType", msgspec.Raw(b'"complete"')) == msgspec.Raw(b'"complete"')
+
+
+def _source(members: RawObject, items: Sequence[msgspec.Raw]) -> _Source | str:
+    read = [(item, read_as(item, _Block)) for item in items]
+    texts = [
+        (item, block.text)
+        for item, block in read
+        if block is not None and block.type == "text" and block.text is not None
+    ]
+    blocks = [item for item, block in read if block is None or block.type != "text" or block.text is None]
+    structured = members.get("structuredContent")
+    if structured is not None and structured != msgspec.Raw(b"null"):
+        body = bytes(structured)
+        return _Source(body, [item for item, text in texts if not _is_same(text, body)], blocks)
+    if len(texts) != 1:
+        return f"the result has no structuredContent, and {plural(len(texts), 'text')}, not one"
+    body = texts[0][1].encode()
+    try:
+        msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return "the result has no structuredContent, and its text is not JSON"
+    return _Source(body, (), blocks)
+
+
+def _is_same(text: str, body: bytes) -> bool:
+    try:
+        return bool(msgspec.json.decode(text) == msgspec.json.decode(body))
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def _text(text: str) -> msgspec.Raw:
+    return _raw({"type": "text", "text": text})
+
+
+def _raw(value: object) -> msgspec.Raw:
+    return msgspec.Raw(object_bytes(value))

@@ -306,13 +306,6 @@ def test_without_asyncio_a_hub_says_so(tmp_path: Path) -> None:
         assert caught.value.code == "hub_needs_asyncio" and "trio" in str(caught.value)
 
 
-def test_under_trio_a_hub_says_so(tmp_path: Path) -> None:
-    trio = pytest.importorskip("trio", reason="trio is not installed")
-    with pytest.raises(HubMisuse) as caught:
-        trio.run(hub_of(tmp_path).__aenter__)
-    assert caught.value.code == "hub_needs_asyncio"
-
-
 def test_a_hub_of_another_loop_is_not_used_and_one_whose_loop_is_over_closes(tmp_path: Path) -> None:
     env = {"MCP_HUB_STATE_DIR": str(tmp_path), "HOME": str(tmp_path), "PATH": "/usr/bin"}
 

@@ -48,7 +48,8 @@ def test_arguments_over_the_limit_end_their_call_and_nothing_else(format: str, t
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_arguments_may_be_as_large_as_the_limit(format: str) -> None:
-    room = MAX_ARGUMENTS - len('{"city": ""}')
+    ((_, empty), _) = short(parsed(format, text_of(format, "")))
+    room = MAX_ARGUMENTS - len(empty)
     (call, reason) = short(parsed(format, text_of(format, "x" * room)))
     assert call[0] == "get_weather" and len(call[1]) == MAX_ARGUMENTS and reason == "tool_calls"
     assert short(parsed(format, text_of(format, "x" * (room + 1)))) == [("get_weather", "arguments_too_large"), "stop"]

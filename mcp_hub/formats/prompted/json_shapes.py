@@ -135,7 +135,7 @@ def _name(members: Members, tools: Tools) -> tuple[str, str]:
     if len({texts[key] for key in resolved_keys}) > 1:
         raise MalformedCall(f"expected one name of a tool, found {' and '.join(texts[key] for key in resolved_keys)}")
     if not resolved_keys:
-        raise MalformedCall('it does not have a "name". Write it with the name of a tool')
+        raise MalformedCall('expected "name" with the name of a tool')
     return texts[resolved_keys[0]], resolved_keys[0]
 
 
@@ -196,7 +196,7 @@ def _object(text: str) -> str:
     if text[:1] == '"':
         inside = _text(text)
         start = skipped(inside, 0)
-        if start == len(inside):
+        if start == len(inside) or inside.strip() in ("null", "None"):
             return "{}"
         try:
             text, end, missing = read_value(inside, start)
@@ -232,6 +232,12 @@ def _text(text: str) -> str:
 
 def are_known(calls: Collection[tuple[str, str]], tools: Tools) -> bool:
     return all(resolved(name, tools) is not None for name, _ in calls)
+
+
+def names_a_tool(text: str, tools: Tools) -> bool:
+    """Whether the name of a tool stands in the text, as a word."""
+    names = {name.casefold() for name in tools}
+    return any(word[0].casefold() in names for word in re.finditer(r"[\w./@-]*[\w/@-]", text))
 
 
 def has_arguments(text: str) -> bool:

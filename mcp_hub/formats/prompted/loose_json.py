@@ -51,7 +51,7 @@ def read_value(text: str, start: int = 0) -> tuple[str, int, int]:
     Raises: MalformedCall; TruncatedCall if more text could make it a value.
     """
     reader = _Reader(text, start)
-    value = reader.value()
+    value = reader.value("]")
     return value, reader.at, reader.missing
 
 
@@ -69,20 +69,21 @@ class _Reader:
         self.at = start
         self.missing = 0
 
-    def value(self, is_member: bool = False) -> str:
+    def value(self, context: str) -> str:
+        """`context`: `,` for a member, else the bracket that ends the items."""
         blanks = self._skip()
         char = self._text[self.at : self.at + 1]
         if not char:
             raise TruncatedCall
         if char == "{":
             return blanks + self._container("}")
-        if char == "[":
-            return blanks + self._container("]")
+        if char in "[(":
+            return blanks + self._container("]" if char == "[" else ")")
         if opening := _OPENING.match(self._text, self.at):
-            return blanks + self._string(opening[0], "," if is_member else "]")
+            return blanks + self._string(opening[0], context)
         if number := _NUMBER.match(self._text, self.at):
             self.at = number.end()
-            return blanks + _number(number, is_member)
+            return blanks + _number(number, is_member=context == ",")
         return blanks + self._word()
 
     def _word(self) -> str:
@@ -98,20 +99,20 @@ class _Reader:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise MalformedCall(f"it nests deeper than {MAX_DEPTH} levels")
-        pieces, keys = [self._text[self.at]], set[str]()
+        pieces, keys = ["{" if closing == "}" else "["], set[str]()
         self.at += 1
         separator = ""
         while not self._closes(closing, bool(separator) and len(pieces) > 1):
             blanks = self._skip()
             if closing == "}":
                 key = self._key(keys)
-                pieces.append(f"{separator}{blanks}{key}{self._colon()}{self.value(is_member=True)}")
+                pieces.append(f"{separator}{blanks}{key}{self._colon()}{self.value(',')}")
             else:
-                pieces.append(f"{separator}{blanks}{self.value()}")
+                pieces.append(f"{separator}{blanks}{self.value(closing)}")
             separator = self._separator(closing)
         self._depth -= 1
         blanks, self._pending = self._pending, ""
-        return "".join(pieces) + blanks + closing
+        return "".join(pieces) + blanks + ("}" if closing == "}" else "]")
 
     _pending = ""
 
@@ -123,7 +124,7 @@ class _Reader:
         if char == closing:
             self.at += 1
         elif not char:
-            if has_comma or self._text[start - 1 : start] in "{[":
+            if has_comma or self._text[start - 1 : start] in "{[(":
                 raise TruncatedCall
             self.missing += 1
             blanks = ""
@@ -148,7 +149,7 @@ class _Reader:
                 self.at += 1
                 after = self.at
                 self._skip()
-                if closing == "]" or self._text[self.at : self.at + 1] not in tuple(_COMMAS):
+                if closing != "}" or self._text[self.at : self.at + 1] not in tuple(_COMMAS):
                     self.at = after
                     break
             return f"{blanks},"
@@ -193,7 +194,7 @@ class _Reader:
         return shown(self._text[self.at :].split("\n", 1)[0])
 
     def _string(self, quote: str, context: str) -> str:
-        """`context`: `:` for a key, `,` for a member, `]` for an item."""
+        """`context`: `:` for a key, else that of the value."""
         self.at += len(quote)
         if len(quote) > 1:
             return self._delimited(_QUOTES[quote])
@@ -227,10 +228,10 @@ class _Reader:
         char = self._text[after : after + 1]
         if context == ":":
             return not char or char in ":=："
-        if not char or char in "}]":
+        if not char or char in "}]" or char == context == ")":
             return True
         if char in _COMMAS:
-            return context == "]" or self._member_follows(after + 1)
+            return context != "," or self._member_follows(after + 1)
         return context == "," and after > self.at + 1 and _KEY_AHEAD.match(self._text, after) is not None
 
     def _member_follows(self, after: int) -> bool:
@@ -311,7 +312,7 @@ class _String:
         return 2 + length
 
 
-def _number(number: re.Match[str], is_member: bool) -> str:
+def _number(number: re.Match[str], *, is_member: bool) -> str:
     if number["hex"]:
         return str(int(f"{number['sign']}{number['hex']}", 16))
     whole, part = number["whole"].replace("_", ""), number["part"]

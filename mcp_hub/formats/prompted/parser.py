@@ -18,6 +18,7 @@ from mcp_hub.formats.prompted.regions import (
     calls_only,
     dropped,
     element_again,
+    head_of,
     inline_object,
     may_call,
     python_line,
@@ -139,15 +140,15 @@ class PromptedParser:
             self._after((yield from self._read(other_family, tag)))
         elif parsed_tag is not None and self._state.is_open:
             self._state.is_after_block, self._state.is_open = True, False
-        elif tag[:1] == "[" and self._format.bare and (is_line_start or self._reads_json):
+        elif tag[:1] == "[" and self._format.bare:
             self._source.give_back(tag)
-            self._after((yield from self._list()))
+            self._after((yield from self._list(is_line_start)))
         else:
             self._pass(tag or self._source.run(self._plain))
 
-    def _list(self) -> Steps[Outcome]:
+    def _list(self, is_line_start: bool) -> Steps[Outcome]:
         """Calls in brackets, without a tag."""
-        if self._reads_json or self._format.bare is None:
+        if self._reads_json or self._format.bare is None or not is_line_start:
             return (yield from inline_object(self._source, self._output))
         self._source.hold("")
         return (yield from self._read(self._format.bare[1], ""))
@@ -172,25 +173,34 @@ class PromptedParser:
     def _think(self) -> Steps[None]:
         """Calls in thinking that does not end are calls, if nothing follows them."""
         end = self._format.thinking[1]
-        plain = re.compile(f"[^<{re.escape(end[0])}]+")
-        self._state.is_at_start = False
-        while char := (yield from self._source.peek()):
-            if char not in ("<", end[0]):
-                self._output.thinking(self._source.run(plain))
+        plain = re.compile(f"[^<{{{re.escape(end[0])}]+")
+        self._state.is_at_start, is_over = False, False
+        while not is_over and (yield from self._source.peek()):
+            if piece := self._source.run(plain):
+                self._output.thinking(piece)
                 continue
-            tag, is_whole = yield from read_tag(self._source, (end, *self._format.begins))
-            parsed_tag = tag_of(tag) if is_whole else None
-            if is_whole and (tag in self._format.begins or (parsed_tag is not None and parsed_tag.kind != "end")):
-                tag, is_whole = yield from self._to_end(tag)
-                if not is_whole and is_like_call(tag, self._output.tools) and not self._state.was_cut:
-                    self._source.give_back(tag)
-                    return
-                tag += end if is_whole else ""
-            if is_whole:
-                self._output.thinking(tag.removesuffix(end))
-                self._state.is_after_block = True
-                return
-            self._output.thinking(tag)
+            text, is_call, is_over = yield from self._begun_in_thinking(end)
+            if is_call:
+                text, is_over = yield from self._to_end(text)
+                if not is_over and not self._state.was_cut and is_like_call(text, self._output.tools):
+                    if text.rstrip()[-1:] in tuple(">}])`"):
+                        self._source.give_back(text)
+                        return
+                    self._output.refuse("it stands in thinking that does not end")
+            self._output.thinking(text)
+        self._state.is_after_block = is_over
+
+    def _begun_in_thinking(self, end: str) -> Steps[tuple[str, bool, bool]]:
+        """A tag or a brace in thinking, and whether a call begins with it; whether the thinking ended in its place."""
+        if (yield from self._source.peek()) == "{" and end[0] != "{":
+            text = yield from head_of(self._source)
+            return text, self._reads_json and may_call(text, self._output), False
+        tag, is_whole = yield from read_tag(self._source, (end, *self._format.begins))
+        if is_whole and tag == end:
+            return "", False, True
+        parsed_tag = tag_of(tag) if is_whole else None
+        is_call = tag in self._format.begins or (parsed_tag is not None and parsed_tag.kind != "end")
+        return tag, is_whole and is_call, False
 
     def _to_end(self, text: str) -> Steps[tuple[str, bool]]:
         """The text before the end of thinking, and whether it came."""

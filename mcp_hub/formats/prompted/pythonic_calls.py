@@ -3,14 +3,14 @@
 import ast
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mcp_hub.formats.events import OutputError, ToolCallEnd, ToolCallStart
 from mcp_hub.formats.prompted.characters import Characters, MalformedCall, Steps, all_of, expect, need, skip, skip_to
 from mcp_hub.formats.prompted.output import MAX_ARGUMENTS, MAX_DEPTH, MAX_NAME, ParsedCall, ParsedOutput, Tools
 from mcp_hub.formats.prompted.tagged_calls import Members
-from mcp_hub.schema import properties
+from mcp_hub.schema import allowed_types, properties
 
 _MAX_CODE: Final = 1 << 16  # characters of an argument outside strings: `ast` needs 400 times their size
 _NAME: Final = re.compile(r"[\w.-]+")
@@ -117,11 +117,18 @@ def _arguments(source: Characters, call: ParsedCall, begun: str) -> Steps[None]:
         begun = ""
         if not call.is_over and (pieces := argument.read()):
             name = pieces[0] if pieces[0] is not None else _next(positions)
+            if pieces[0] is None and pieces[1][:1] == "{" and not _takes_object(call.schema, name):
+                raise MalformedCall("arguments need names: name=value")
             members.begin(name)
             members.value(pieces[1])
         if source.step() == ")":
             members.end()
             return
+
+
+def _takes_object(schema: Mapping[str, object], name: str) -> bool:
+    allowed = allowed_types(properties(schema).get(name), schema)
+    return not allowed or "object" in allowed
 
 
 def _next(positions: list[str]) -> str:

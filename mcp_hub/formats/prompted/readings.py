@@ -30,30 +30,38 @@ _PROSE: Final = re.compile(r"[^\"{}\[\]<>]+")
 _LISTED: Final = re.compile(r"\[\s*[{\[]|\[\s*\Z|\[\s*(?=\])")
 _WORD: Final = re.compile(r"(?:(?:call|function|tool)\s*[:=]\s*|to\s*=\s*)?(?P<name>[\w.:/@-]*[\w/@-](?:\(\))?)")
 _TO_OBJECT: Final = re.compile(
-    r"(?:\s|:(?=\s|\{)|<[|｜][^<>]{1,64}[|｜]>|\[ARGS\]|\[CALL_ID\][\w-]+|```\w*|json\b|code\b|commentary\b|arguments?\s*[:=])*(?=\{)"
+    r"(?:\s|:(?=\s|\{)|<[|｜][^<>]{1,64}[|｜]>|\[ARGS\]|\[CALL_ID\][\w-]+|```\w*"
+    r"|json\b|code\b|commentary\b|arguments?\s*[:=])*(?=\{)"
 )
 _HARMONY: Final = re.compile(r"[^<{]*\bto=(?P<name>[\w.:/@-]+)[^{\n]*?<\|message\|>\s*")
 _XTML: Final = re.compile(r'<\|open\|>call tool="(?P<name>[^"<>]+)"[^<>]*<\|sep\|>')
+_LINES: Final = re.compile(
+    r"(?i)(?:name|tool|function|action)[ \t]*:[ \t]*[\"']?(?P<name>[\w./@-]+)[\"']?[ \t]*\n\s*"
+    r"(?:arguments|parameters|args|params|input|action input|tool input)[ \t]*:\s*(?=\{)"
+)
+_CALL: Final = re.compile(r"call:(?P<name>[\w./@-]+)(?=\{)")
+_NO_MORE: Final = re.compile(r"(?:\s|<[|｜][^<>]{1,64}[|｜]>|\[ARGS\])*")
 _TO_NAME: Final = re.compile(r"\s*<[|｜][^<>]{1,64}[|｜]>\s*")
 _PYTHON: Final = re.compile(
     r"(?:\w+\s*=\s*)?(?:await\s+)?(?P<print>print\s*\(\s*)?(?:(?:default_api|functions|tools)\s*\.\s*)?(?=[\w.-]+\s*\()"
 )
 _KEYWORDS: Final = re.compile(r"(?P<name>[\w.-]+)\s*\(\s*(?:\*\*\s*)?(?=\{)")
 _NAMED: Final = re.compile(
-    r"(?:=|\s(?:name|tool|tool[_-]?name|function)\s*=|\s)\s*[\"']?(?P<name>[^\"'<>=]+?)[\"']?\s*(?:index=[^<>]*)?/?\s*>"
+    r"(?:=|\s(?:name|tool|tool[_-]?name|function)\s*=|\s)\s*[\"']?(?P<name>[^\"'<>={}]+?)[\"']?\s*(?:index=[^<>]*)?/?\s*>"
 )
 _BARS: Final = r"[ |｜]*(?:DSML[|｜]{1,2}|antml:)?"
 _PARAMETER: Final = re.compile(
     rf"<{_BARS}(?:parameter|param|argument|arg)(?:\s*=\s*|\s+(?:name|key)\s*=\s*)[\"']?(?P<key>[^\"'<>\n]+?)[\"']?"
     r"(?:\s+string\s*=\s*[\"']?(?P<string>true|false)[\"']?|\s+type\s*=\s*[\"']?(?P<type>\w+)[\"']?)?\s*>(?P<line>\n?)"
-    r"|<arg_key>\s*(?P<glm>[^<>\n]+?)\s*</arg_key>\s*<arg_value>"
+    r"|<arg_key>\s*(?P<glm>[^<>\n]+?)\s*(?:</arg_key>)?\s*<arg_value>"
     r'|<\|open\|>argument key="(?P<xtml>[^"<>]+)"(?: type="(?P<kind>\w+)")?<\|sep\|>'
 )
 _VALUE_END: Final = re.compile(
-    rf"</{_BARS}(?:parameter|param|argument|arg|arg_value)[ |｜]*>|<\|close\|>argument<\|sep\|>"
+    rf"</{_BARS}(?:parameter|param|argument|arg|arg_value)(?:=[^<>\n]*)?[ |｜]*>|<\|close\|>argument<\|sep\|>"
 )
 _CALL_END: Final = re.compile(
-    rf"\s*(?:</{_BARS}(?:function|invoke|tool|tool_?calls?|function_?calls?|(?:minimax|seed):tool_call)[ |｜]*>"
+    rf"\s*(?:</{_BARS}(?:function|invoke|tool|tool_?calls?|function_?calls?|(?:minimax|seed):tool_call)"
+    r"(?:=[^<>\n]*)?[ |｜]*>"
     r"|<\|close\|>call<\|sep\|>|\Z)"
 )
 _MARKUP: Final = re.compile(
@@ -78,7 +86,7 @@ def read_calls(text: str, start: int, tools: Tools, *, is_ended: bool, is_last: 
     body = html.unescape(text[start:]) if is_escaped else text[start:]
     reading = _Reading(text[:start] + body, start, tools, is_ended=is_ended, is_last=is_last)
     reading.read()
-    return reading.calls, len(text) if is_escaped else reading.end
+    return reading.calls, len(text) if is_escaped else reading.at - reading.added
 
 
 class _Reading:
@@ -88,14 +96,9 @@ class _Reading:
         self._is_ended = is_ended
         self._is_last = is_last
         self._is_other = False
-        self._added = 0
+        self.added = 0
         self.at = start
         self.calls: Calls = []
-
-    @property
-    def end(self) -> int:
-        """End of the calls, in the text as it was."""
-        return self.at - self._added
 
     def read(self) -> None:
         while (end := self._skip()) < len(self._text):
@@ -139,7 +142,7 @@ class _Reading:
             return False
         if self._text[self.at] in "\"'“" and re.match(r"[\"'“]\w+[\"'”]\s*:", self._text[self.at :]):
             self._text = f"{self._text[: self.at]}{{{self._text[self.at :]}"
-            self._added = 1
+            self.added = 1
             return True
         prose = _PROSE.match(self._text, self.at)
         if prose is None or self._text[prose.end() : prose.end() + 1] not in ("{", "[", "<"):
@@ -177,18 +180,14 @@ class _Reading:
     # a name, and what follows it
 
     def _named(self) -> bool:
-        if (message := _HARMONY.match(self._text, self.at)) and not self.calls:
-            self.at = message.end()
+        for header in filter(None, (pattern.match(self._text, self.at) for pattern in (_HARMONY, _LINES, _CALL))):
+            self.at = header.end()
             if self._text[self.at :].strip():
-                self._arguments(message["name"])
+                self._arguments(header["name"])
             else:
-                self._without_arguments(message["name"])
+                self._without_arguments(header["name"])
             return True
         word = _WORD.match(self._text, self.at)
-        if word is not None and word[0].startswith("call:") and self._text[word.end() : word.end() + 1] == "{":
-            self.at = word.end()
-            self._arguments(word["name"])
-            return True
         while word is not None and resolved(word["name"].rstrip(":"), self._tools) is None:
             mark = _TO_NAME.match(self._text, word.end())
             word = _WORD.match(self._text, mark.end()) if mark else None
@@ -201,7 +200,7 @@ class _Reading:
         elif _PARAMETER.match(self._text, skipped(self._text, word.end())):
             self.at = word.end()
             self._parameters(name)
-        elif not self._text[word.end() :].strip() and (self._is_ended or self._is_last) and not self.calls:
+        elif _NO_MORE.fullmatch(self._text, word.end()) and (self._is_ended or self._is_last) and not self.calls:
             self.at = len(self._text)
             self._without_arguments(name)
         else:

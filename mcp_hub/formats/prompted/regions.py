@@ -17,7 +17,7 @@ from mcp_hub.formats.prompted.characters import (
     skip_over,
     tag_of,
 )
-from mcp_hub.formats.prompted.json_shapes import are_known, has_arguments, is_call_key, is_like_call
+from mcp_hub.formats.prompted.json_shapes import are_known, has_arguments, is_call_key, is_like_call, names_a_tool
 from mcp_hub.formats.prompted.output import MAX_NAME, ParsedOutput
 from mcp_hub.formats.prompted.readings import Calls, read_calls
 from mcp_hub.formats.prompted.table import PromptFormat
@@ -90,7 +90,7 @@ class _Region:
             if self._body.strip() in ("", "assistant") and self.begin and (begins or is_open):
                 self._source.give_back(tag)
                 return "outer"
-            if self._is_text or self._is_weak and self._body.lstrip()[:1] not in ("{", "[", "`", "<"):
+            if self._is_text or (self._is_weak and not self._is_data()):
                 break
             try:
                 return self._done(*self._calls(self.text, is_ended=bool(tag)), tag)
@@ -141,12 +141,20 @@ class _Region:
     def _body(self) -> str:
         return self.text[len(self.begin) :]
 
+    def _is_data(self) -> bool:
+        """Whether the text of a weak tag begins like calls do."""
+        body = self._body.lstrip()
+        name = _NAME.match(body)
+        return body[:1] in ("{", "[", "`", "<") or bool(name and body[name.end() :].lstrip()[:1] == "{")
+
     def is_call(self) -> bool:
         """Whether text that cannot be read looks like a call of a tool."""
         body = self.text[self._start :]
         is_object = not self.begin or _ELEMENT.match(self.text, len(self.begin)) is not None
         if self._is_weak:
-            return (is_object or body.lstrip()[:1] == "[") and is_like_call(body, self._output.tools)
+            return self._is_data() and is_like_call(body, self._output.tools)
+        if self._ended is not None and names_a_tool(body, self._output.tools):
+            return True
         is_token = self.begin in self._format.begins and not _PLAIN_TAG.match(self.begin)
         return is_object or is_like_call(body, self._output.tools) or (is_token and "{" in body)
 
@@ -240,7 +248,7 @@ def bare_again(source: Characters, output: ParsedOutput, format: PromptFormat) -
 
 def _may_begin(source: Characters, output: ParsedOutput, recorded: str) -> Steps[bool]:
     """Whether text without a tag begins like a call; it is consumed as text if not. `kept`: what is known of it."""
-    head = yield from _head(source)
+    head = yield from head_of(source)
     if may_call(head, output):
         source.give_back(head)
         return True
@@ -251,7 +259,7 @@ def _may_begin(source: Characters, output: ParsedOutput, recorded: str) -> Steps
     return False
 
 
-def _head(source: Characters) -> Steps[str]:
+def head_of(source: Characters) -> Steps[str]:
     """Brackets and a quote, and the name or key behind them, or its beginning."""
     if not (yield from source.peek()):
         return ""
@@ -312,7 +320,7 @@ def _quoted(source: Characters, limit: int) -> Steps[str]:
 
 def inline_object(source: Characters, output: ParsedOutput) -> Steps[Outcome]:
     """An object behind other text of its line: a call, if nothing but the end of the line follows."""
-    head = yield from _head(source)
+    head = yield from head_of(source)
     if not may_call(head, output):
         output.text(head)
         return "text"
@@ -345,7 +353,7 @@ def _alone(source: Characters, output: ParsedOutput, limit: int) -> Steps[Outcom
     text, _ = ("", False) if not limit else (yield from _balanced(source, output, limit))
     while (yield from source.peek()) not in ("", "\n") and len(text) < MAX_BLOCK:
         text += source.run(LINE, MAX_BLOCK - len(text))
-    calls = calls_only(text.rstrip(" .,;\t"), output) if text[0] not in "{[" or has_arguments(text) else []
+    calls = calls_only(text.rstrip(" .,;\t"), output) if text.lstrip("[ \n\t")[:1] != "{" or has_arguments(text) else []
     if not calls:
         output.text(text)
         return "text"

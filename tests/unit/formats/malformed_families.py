@@ -181,6 +181,20 @@ CALLS: Final[list[tuple[str, str, list[Call] | None]]] = [
     ("llama", '<function="convert">{"amount": 3, "source": "GBP"}</function>', [EURO]),
     ("llama", '<|python_tag|>convert(amount=3, source="GBP")', [EURO]),
     ("llama", f"Sure: {JSON}", [EURO]),
+    ("llama", f"<think>Pounds.\n{JSON}", [EURO]),
+    ("llama", f"<think>Shall I\n{JSON}\n</think>No.", []),
+    ("llama", '<function>convert{"amount": 3, "source": "GBP"}</function>', [EURO]),
+    ("pythonic", "Sure: [convert(amount=3, source='GBP')]", [EURO]),
+    ("pythonic", "[convert({'amount': 3, 'source': 'GBP'})]", [EURO]),
+    (
+        "glm",
+        (
+            "<tool_call>convert<arg_key>amount\n<arg_value>3</arg_value><arg_key>source\n<arg_value>GBP</"
+            "arg_value></tool_call>"
+        ),
+        [EURO],
+    ),
+    ("deepseek", "<｜tool▁call▁begin｜>clock<｜tool▁sep｜><｜tool▁call▁end｜>", [CLOCK]),
     ("llama", '{"name": "convert", "parameters": {"amount": 3, "sour', None),
     ("llama", '{"name": "Bob", "parameters": 3}', []),
     ("pythonic", "convert(amount=3, source='GBP')", [EURO]),

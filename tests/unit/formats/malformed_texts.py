@@ -183,18 +183,26 @@ HERMES: Final[list[tuple[str, list[Call] | None]]] = [
     (tag("convert(amount=3, source='GBP')"), [EURO]),
     (tag("clock"), [CLOCK]),
     (tag("convert"), None),
+    (tag("convert amount=3 source=GBP"), None),
+    (tag('name: convert\narguments: {"amount": 3, "source": "GBP"}'), [EURO]),
+    (
+        tag('{"name": "save-note", "arguments": {"title": "t", "text": "x", "tags": ("a", "b")}}'),
+        [note("x", tags=["a", "b"])],
+    ),
     (tag("\u200b" + JSON), [EURO]),
     (tag('\ufeff{"name": "clock"}'), [CLOCK]),
     # another family inside
     (
         tag(
-            "<function=convert>\n<parameter=amount>\n3\n</parameter>\n<parameter=source>\nGBP\n</parameter>\n</function>"
+            "<function=convert>\n<parameter=amount>\n3\n</parameter>\n<parameter=source>\nGBP\n</paramete"
+            "r>\n</function>"
         ),
         [EURO],
     ),
     (
         tag(
-            "convert\n<arg_key>amount</arg_key>\n<arg_value>3</arg_value>\n<arg_key>source</arg_key>\n<arg_value>GBP</arg_value>"
+            "convert\n<arg_key>amount</arg_key>\n<arg_value>3</arg_value>\n<arg_key>source</arg_key>\n<ar"
+            "g_value>GBP</arg_value>"
         ),
         [EURO],
     ),

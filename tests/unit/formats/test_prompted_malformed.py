@@ -93,6 +93,11 @@ def test_a_call_in_thinking_that_is_cut_off_is_not_made() -> None:
     assert calls_of(events) == []
 
 
+def test_a_call_that_is_followed_by_more_thinking_is_not_made() -> None:
+    events = parsed("hermes", f"<think>Maybe\n{tag(JSON)}\nor rather not", tools=TOOLS)
+    assert (calls_of(events), errors_of(events)) == ([], ["malformed_call"])
+
+
 def test_a_mistake_costs_one_call() -> None:
     wrong = tag('{"name": "convert", "arguments": {"amount": }}')
     text = f"{tag(NOW)}\n{wrong}\n{tag(NOW)}\nDone."

@@ -8,12 +8,14 @@ quotes, expressions, NaN, keys that occur twice, and what leaves a choice.
 
 import json
 import re
+import sys
 from typing import Final
 
 from mcp_hub.formats.prompted.characters import MalformedCall, TruncatedCall, shown
 from mcp_hub.formats.prompted.output import MAX_DEPTH
 
 _MAX_DEPTH: Final = MAX_DEPTH + 4
+_NEAR: Final = 512  # characters behind a quote that say whether it ends its string
 _SKIPPED: Final = re.compile(r"(?:[\s\u200b\u200e\ufeff\u2060]+|//[^\n]*|#[^\n]*|/\*.*?(?:\*/|\Z))*", re.DOTALL)
 _QUOTES: Final = {
     **{'"': '"', "'": "'", "`": "`", "“": "”“", "”": "”“", "„": "“”", "‘": "’‘", "’": "’‘", "«": "»", "＂": "＂"},
@@ -55,9 +57,9 @@ def read_value(text: str, start: int = 0) -> tuple[str, int, int]:
     return value, reader.at, reader.missing
 
 
-def skipped(text: str, start: int) -> int:
-    """The end of white space and comments."""
-    matched = _SKIPPED.match(text, start)
+def skipped(text: str, start: int, limit: int = sys.maxsize) -> int:
+    """The end of white space and comments, which are looked at up to `limit` characters."""
+    matched = _SKIPPED.match(text, start, min(len(text), start + limit))
     assert matched is not None
     return matched.end()
 
@@ -224,7 +226,7 @@ class _Reader:
 
     def _ends(self, context: str) -> bool:
         """Whether a string ends with the quote at hand: only what may follow a string follows."""
-        after = skipped(self._text, self.at + 1)
+        after = skipped(self._text, self.at + 1, _NEAR)
         char = self._text[after : after + 1]
         if context == ":":
             return not char or char in ":=："
@@ -235,7 +237,7 @@ class _Reader:
         return context == "," and after > self.at + 1 and _KEY_AHEAD.match(self._text, after) is not None
 
     def _member_follows(self, after: int) -> bool:
-        next_at = skipped(self._text, after)
+        next_at = skipped(self._text, after, _NEAR)
         return self._text[next_at : next_at + 1] in ("", "}", *_COMMAS) or bool(_KEY_AHEAD.match(self._text, next_at))
 
     def _inner_quote(self, string: "_String") -> str:

@@ -14,12 +14,13 @@ from mcp_hub.formats.prompted.json_shapes import calls_in, checked, has_whole_ar
 from mcp_hub.formats.prompted.loose_json import read_value, skipped
 from mcp_hub.formats.prompted.output import Tools, resolved
 from mcp_hub.formats.prompted.pythonic_calls import python_call_in
-from mcp_hub.formats.prompted.tagged_calls import object_of, typed_argument
+from mcp_hub.formats.prompted.tagged_calls import add_argument, object_of, typed_argument
 from mcp_hub.schema import properties, required
 
 Calls = list[tuple[str, str]]
 """Names and arguments, as JSON objects."""
 
+_MAX_CALLS: Final = 128
 _BETWEEN: Final = re.compile(
     r"(?:[\s,;]|```[\w-]*[ \t]*(?=\n|\Z)|~~~[\w-]*[ \t]*(?=\n|\Z)"
     r"|<\|(?:open|close)\|>json[^<>]*<\|sep\|>|<\|(?!open|close)\w+\|>)+"
@@ -45,6 +46,7 @@ _TO_NAME: Final = re.compile(r"\s*<[|｜][^<>]{1,64}[|｜]>\s*")
 _PYTHON: Final = re.compile(
     r"(?:\w+\s*=\s*)?(?:await\s+)?(?P<print>print\s*\(\s*)?(?:(?:default_api|functions|tools)\s*\.\s*)?(?=[\w.-]+\s*\()"
 )
+_PYTHON_NAME: Final = re.compile(r"[\w.-]+")
 _KEYWORDS: Final = re.compile(r"(?P<name>[\w.-]+)\s*\(\s*(?:\*\*\s*)?(?=\{)")
 _NAMED: Final = re.compile(
     r"(?:=|\s(?:name|tool|tool[_-]?name|function)\s*=|\s)\s*[\"']?(?P<name>[^\"'<>={}]+?)[\"']?\s*(?:index=[^<>]*)?/?\s*>"
@@ -111,6 +113,8 @@ class _Reading:
                 self._python()
             elif not self._named() and not self._leftover():
                 break
+            if len(self.calls) > _MAX_CALLS:
+                raise MalformedCall(f"more than {_MAX_CALLS} calls stand together")
             if len(self.calls) == count and self.at == end and self._text is text:
                 raise MalformedCall(f"expected a call, found {shown(self._text[end:])}")
         if not self.calls and not self._is_other:
@@ -145,7 +149,8 @@ class _Reading:
             self.added = 1
             return True
         prose = _PROSE.match(self._text, self.at)
-        if prose is None or self._text[prose.end() : prose.end() + 1] not in ("{", "[", "<"):
+        is_head = prose is None or prose[0].startswith("functions.")  # of a result of gpt-oss
+        if prose is None or is_head or self._text[prose.end() : prose.end() + 1] not in ("{", "[", "<"):
             return False
         word = re.search(r"([\w.:/@-]+)[\s:=]*\Z", prose[0])
         self.at = prose.end()
@@ -163,15 +168,15 @@ class _Reading:
         return value
 
     def _object(self) -> None:
-        source = self._text[self.at :]
-        value = self._json()
+        start, value = self.at, self._json()
+        source = self._text[start : self.at]
         calls = calls_in(value, self._tools)
         self._is_other |= not calls
         self.calls += [(name, checked(name, arguments, source, self._tools)) for name, arguments in calls]
 
     def _arguments(self, name: str) -> None:
-        source = self._text[self.at :]
-        value = self._json()
+        start, value = self.at, self._json()
+        source = self._text[start : self.at]
         if is_call_object(value, name, self._tools):
             self.calls += calls_in(value, self._tools)
         else:
@@ -222,7 +227,7 @@ class _Reading:
         if self._text[at] == "[":
             at = _after_blanks(self._text, at + 1)
         head = _PYTHON.match(self._text, at)
-        name = re.match(r"[\w.-]+", self._text[head.end() :]) if head else None
+        name = _PYTHON_NAME.match(self._text, head.end()) if head else None
         return name is not None and (self._text[self.at] == "[" or resolved(name[0], self._tools) is not None)
 
     def _python(self) -> None:
@@ -326,7 +331,7 @@ class _Reading:
         listed, members = properties(self._schema(name)), dict[str, str]()
         while (child := _CHILD.match(self._text, self.at)) and child["key"] in listed:
             value = typed_argument(self._schema(name), child["key"], child["value"], None, has_lines=True)
-            _add(members, child["key"], value)
+            add_argument(members, child["key"], value)
             self.at = child.end()
         if not members:
             raise MalformedCall(f"expected the arguments of {name}")
@@ -344,7 +349,7 @@ class _Reading:
             if kind := parameter["type"] or parameter["kind"]:
                 is_text = kind == "string"
             has_lines = parameter["key"] is not None and parameter["string"] is None
-            _add(members, key, typed_argument(self._schema(name), key, value, is_text, has_lines=has_lines))
+            add_argument(members, key, typed_argument(self._schema(name), key, value, is_text, has_lines=has_lines))
             self._blanks()
         call_end = _CALL_END.match(self._text, self.at)
         if not (self._is_ended or (call_end and call_end[0].strip())) and self._is_cut(self.at):
@@ -379,14 +384,6 @@ class _Reading:
         if _MARKUP.search(self._text[start:end]):
             raise MalformedCall("expected the end tag of an argument")
         return end, end
-
-
-def _add(members: dict[str, str], key: str, value: str) -> None:
-    if not key or set(key) & set('="<>'):
-        raise MalformedCall(f"expected the name of an argument, found {key}")
-    if key in members:
-        raise MalformedCall(f'"{key}" occurs twice')
-    members[key] = value
 
 
 def _after_blanks(text: str, at: int) -> int:

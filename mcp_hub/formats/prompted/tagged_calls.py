@@ -113,6 +113,15 @@ def typed_argument(schema: Mapping[str, object], key: str, value: str, is_text: 
     return json.dumps(value, ensure_ascii=False) if allowed == {"string"} else typed(value, allowed)
 
 
+def add_argument(members: dict[str, str], key: str, value: str) -> None:
+    """Adds an argument. Raises: MalformedCall for a duplicate, and for a name with marks of tags."""
+    if not key or set(key) & set('="<>'):
+        raise MalformedCall(f"expected the name of an argument, found {key}")
+    if key in members:
+        raise MalformedCall(f'"{key}" occurs twice')
+    members[key] = value
+
+
 def object_of(members: Mapping[str, str]) -> str:
     """The object, written like that of `Members`."""
     texts = (f"{json.dumps(key, ensure_ascii=False)}: {value}" for key, value in members.items())
@@ -286,6 +295,8 @@ def harmony_message(source: Characters, output: ParsedOutput) -> Steps[None]:
         if not is_known:
             raise MalformedCall("expected <|message|>")
         header, is_whole = f"{header} {tag} ", tag == "<|message|>"
+        if len(header) > MAX_NAME:
+            raise MalformedCall("expected <|message|>")
     if (recipient := _RECIPIENT.search(header)) and recipient[1] != "assistant":
         yield from named_call(source, output, recipient[1])
     elif not _CHANNEL.fullmatch(header):

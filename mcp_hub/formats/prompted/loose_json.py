@@ -22,6 +22,7 @@ _QUOTES: Final = {
     **{'"""': '"""', "'''": "'''", '<|"|>': '<|"|>', "<escape>": "<escape>"},
 }
 """Quotes that begin a string, and what ends it."""
+_PLAIN: Final = {quote: re.compile(rf'[^\\"\x00-\x1f{ends}]+') for quote, ends in _QUOTES.items()}
 _OPENING: Final = re.compile("|".join(sorted(map(re.escape, _QUOTES), key=len, reverse=True)))
 _WORD: Final = re.compile(r"[^\W\d][\w$.-]*")
 _WORDS: Final = {
@@ -200,8 +201,11 @@ class _Reader:
         self.at += len(quote)
         if len(quote) > 1:
             return self._delimited(_QUOTES[quote])
-        string = _String(quote)
+        string, plain = _String(), _PLAIN[quote]
         while True:
+            if piece := plain.match(self._text, self.at):
+                string.add(piece[0])
+                self.at = piece.end()
             char = self._text[self.at : self.at + 1]
             if not char:
                 raise TruncatedCall
@@ -260,8 +264,7 @@ class _Reader:
 class _String:
     """A string as JSON. A backslash that stands for itself leaves no other escape with a meaning."""
 
-    def __init__(self, quote: str) -> None:
-        self._quote = quote
+    def __init__(self) -> None:
         self._pieces: list[str] = []
         self._has_escapes = False
         self._has_backslashes = False

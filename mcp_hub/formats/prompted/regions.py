@@ -42,6 +42,8 @@ _WRAPPERS: Final = re.compile(r"print|(?:default_api|functions|tools)\..*")
 _PLAIN_TAG: Final = re.compile(r"<\w+>|\[")
 _ELEMENT: Final = re.compile(r"\s*(?:\{|\[\s*\{|</?(?:function|invoke|parameter|arg_))")
 _QUOTED: Final = {quote: re.compile(rf"[^\\{quote}]+") for quote in "\"'`"}
+_STRING: Final = re.compile(r""""(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'""")
+_COMMENT: Final = re.compile(r"//|/\*|#")
 _CODE: Final = re.compile(r"[^\"'`\\(){}\[\]]+")
 _CLOSING: Final = {"{": "}", "[": "]", "(": ")"}
 _TO_LINE_END: Final = re.compile(r"[^\n]+")
@@ -83,9 +85,11 @@ class _Region:
         """`position`: where its format gave up."""
         error: MalformedCall | TruncatedCall = MalformedCall()
         tag = ""
+        budget = MAX_KEPT
         for _ in range(_MAX_ENDS):
             self.text += tag
             tag = yield from self.to_tag()
+            budget -= len(self.text)
             begins = bool(tag) and self.begins(tag)
             if self._body.strip() in ("", "assistant") and self.begin and (begins or is_open):
                 self._source.give_back(tag)
@@ -98,7 +102,7 @@ class _Region:
                 error = matched
             if self._ended is None and tag and not begins:
                 self._ended = len(self.text)
-            if not tag or isinstance(error, MalformedCall) or (begins and self._ended is not None):
+            if not tag or budget < 0 or isinstance(error, MalformedCall) or (begins and self._ended is not None):
                 break
         self.text += tag
         if isinstance(error, TruncatedCall):
@@ -145,7 +149,8 @@ class _Region:
         """Whether the text of a weak tag begins like calls do."""
         body = self._body.lstrip()
         name = _NAME.match(body)
-        return body[:1] in ("{", "[", "`", "<") or bool(name and body[name.end() :].lstrip()[:1] == "{")
+        is_named = name is not None and name[0] in self._output.tools and body[name.end() :].lstrip()[:1] == "{"
+        return body[:1] in ("{", "[", "`", "<") or is_named
 
     def is_call(self) -> bool:
         """Whether text that cannot be read looks like a call of a tool."""
@@ -353,7 +358,9 @@ def _alone(source: Characters, output: ParsedOutput, limit: int) -> Steps[Outcom
     text, _ = ("", False) if not limit else (yield from _balanced(source, output, limit))
     while (yield from source.peek()) not in ("", "\n") and len(text) < MAX_BLOCK:
         text += source.run(LINE, MAX_BLOCK - len(text))
-    calls = calls_only(text.rstrip(" .,;\t"), output) if text.lstrip("[ \n\t")[:1] != "{" or has_arguments(text) else []
+    is_whole = _COMMENT.search(_STRING.sub("", text)) is None
+    is_whole &= text.lstrip("[ \n\t")[:1] != "{" or has_arguments(text)
+    calls = calls_only(text.rstrip(" .,;\t"), output) if is_whole else []
     if not calls:
         output.text(text)
         return "text"

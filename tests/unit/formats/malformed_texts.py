@@ -255,6 +255,8 @@ HERMES: Final[list[tuple[str, list[Call] | None]]] = [
     ('<tools>\n{"name": "clock", "description": "", "parameters": {"type": "object", "properties": {}}}\n</tools>', []),
     ('Answer with {"name": "clock", "arguments": {}} if you need it.', []),
     ('The value is {"name": "Bob"}', []),
+    ('So: {"name": "clock", "arguments": {}} // as in the manual {}', []),
+    ("<tools>\n- {} clock {}\n</tools>", []),
     # cut off
     ('<tool_call>{"name": "convert", "arguments": {"amount": 3', None),
     ('<tool_call>{"name": "convert", "arguments": {"amount": 3, "source": "GB', None),

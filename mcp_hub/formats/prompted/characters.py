@@ -179,7 +179,6 @@ def match(source: Characters, tags: tuple[str, ...]) -> Steps[tuple[str, bool]]:
 
 
 def _first_part(source: Characters, begun: str, heads: Collection[str]) -> str:
-    """The beginning of a tag up to the next character that may begin one; the rest is given back."""
     end = next((index for index, char in enumerate(begun) if index and char in heads), len(begun))
     if end < len(begun):
         source.give_back(begun[end:])
@@ -230,12 +229,10 @@ _LONGEST: Final = 256
 
 
 def _items(words: str) -> list[str]:
-    """A regular expression for each character of a tag."""
     return [{" ": _GAP, "｜": "[|｜]{1,2}"}.get(char, re.escape(char)) for char in words]
 
 
 def _begun(items: Sequence[str]) -> str:
-    """Each beginning of the items."""
     return items[0] + (f"(?:{_begun(items[1:])})?" if len(items) > 1 else "")
 
 

@@ -128,7 +128,6 @@ def named_call(source: Characters, output: ParsedOutput, name: str) -> Steps[Non
 
 
 def _finish(source: Characters, call: ParsedCall) -> Steps[None]:
-    """Ends a call, if nothing of it follows."""
     if (char := (yield from skip(source))) and char in _AFTER:
         raise MalformedCall(f"{char} follows the call")
     call.finish()

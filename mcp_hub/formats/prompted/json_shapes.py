@@ -166,7 +166,6 @@ def _arguments(name: str, members: Members, tools: Tools) -> str:
 
 
 def _fits(text: str, listed: Collection[str], key: str) -> bool:
-    """Whether a member that an argument is named like holds the arguments."""
     inside = members_of(text)
     return bool(inside) and inside.keys() <= set(listed)
 
@@ -226,7 +225,6 @@ def _plain(key: str) -> str:
 
 
 def _text(text: str) -> str:
-    """A string of JSON; empty for any other value."""
     return msgspec.json.decode(text, type=str) if text[:1] == '"' else ""
 
 

@@ -188,7 +188,6 @@ class _Reader:
         return f"{blanks}:"
 
     def _skip(self) -> str:
-        """White space that JSON knows; comments go."""
         start, self.at = self.at, skipped(self._text, self.at)
         between = self._text[start : self.at]
         return between if between.strip(" \t\r\n") == "" else " "

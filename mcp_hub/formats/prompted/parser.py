@@ -147,7 +147,6 @@ class PromptedParser:
             self._pass(tag or self._source.run(self._plain))
 
     def _list(self, is_line_start: bool) -> Steps[Outcome]:
-        """Calls in brackets, without a tag."""
         if self._reads_json or self._format.bare is None or not is_line_start:
             return (yield from inline_object(self._source, self._output))
         self._source.hold("")
@@ -283,7 +282,6 @@ def code_block(source: Characters, output: ParsedOutput, *, has_bare: bool) -> S
 
 
 def _line(source: Characters) -> Steps[str]:
-    """The next line with its end, or `MAX_BLOCK` characters of it."""
     line = ""
     while (yield from source.peek()) and not line.endswith("\n") and len(line) < MAX_BLOCK:
         line += source.run(LINE, MAX_BLOCK - len(line))

@@ -30,7 +30,6 @@ def signature(tool: Mapping[str, object]) -> str:
 
 
 def _described(description: object) -> str:
-    """A description that cannot end with a call without a tag."""
     return _OBJECT.sub("&#123;", str(description))
 
 

@@ -290,7 +290,6 @@ class _Reading:
             raise MalformedCall(f"expected a call, found {shown(self._text[self.at :])}")
 
     def _is_cut(self, start: int) -> bool:
-        """Whether the text ends in a tag."""
         return not self._is_ended and ">" not in self._text[start:]
 
     def _element(self, name: str) -> None:
@@ -380,7 +379,6 @@ class _Reading:
         return self._without_markup(start, end.start() if end else len(self._text))
 
     def _without_markup(self, start: int, end: int) -> tuple[int, int]:
-        """A value without its end tag, if nothing looks like a tag in it."""
         if _MARKUP.search(self._text[start:end]):
             raise MalformedCall("expected the end tag of an argument")
         return end, end

@@ -146,7 +146,6 @@ class _Region:
         return self.text[len(self.begin) :]
 
     def _is_data(self) -> bool:
-        """Whether the text of a weak tag begins like calls do."""
         body = self._body.lstrip()
         name = _NAME.match(body)
         is_named = name is not None and name[0] in self._output.tools and body[name.end() :].lstrip()[:1] == "{"

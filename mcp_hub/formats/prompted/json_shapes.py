@@ -19,7 +19,7 @@ _ARGUMENTS: Final = frozenset(
     "arguments parameters args params input inputs kwargs argument parameter toolinput toolargs toolarguments "
     "toolparameters functionargs functionarguments functionparameters actioninput actionargs".split()
 )
-_CALLS: Final = frozenset("toolcalls calls functioncalls tools toolcall functioncall function call".split())
+_CALLS: Final = frozenset("toolcalls calls functioncalls tools tool toolcall functioncall function call".split())
 _BESIDE: Final = frozenset(
     "type id index callid toolcallid toolid thought thoughts thinking reason reasoning explanation rationale comment "
     "note purpose status role".split()

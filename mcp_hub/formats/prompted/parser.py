@@ -247,7 +247,8 @@ class PromptedParser:
         state.is_at_start = False
         state.is_cut |= outcome == "cut"
         state.is_after_block = outcome != "text"
-        state.is_open = outcome == "read"
+        if outcome != "text":
+            state.is_open = outcome == "read"
 
 
 def code_block(source: Characters, output: ParsedOutput, *, has_bare: bool) -> Steps[Outcome]:

@@ -157,6 +157,7 @@ HERMES: Final[list[tuple[str, list[Call] | None]]] = [
     (tag('{"function": {"name": "convert", "parameters": {"amount": 3, "source": "GBP"}}}'), [EURO]),
     (tag(f'{{"tool_calls": [{JSON}, {NOW}]}}'), [EURO, CLOCK]),
     (tag(f'{{"function_call": {JSON}}}'), [EURO]),
+    (tag(f'{{"tool": {JSON}}}'), [EURO]),
     (tag('{"convert": {"amount": 3, "source": "GBP"}}'), [EURO]),
     # names
     *(

@@ -106,6 +106,12 @@ def test_a_mistake_costs_one_call() -> None:
     assert [event.delta for event in events if isinstance(event, TextDelta)] == ["Done."]
 
 
+def test_text_behind_a_call_inside_its_tag_stays_text_without_the_end_tag() -> None:
+    events = parsed("hermes", tag(f"{NOW}\nThat is all."), tools=TOOLS)
+    assert calls_of(events) == [CLOCK]
+    assert "".join(event.delta for event in events if isinstance(event, TextDelta)) == "That is all.\n"
+
+
 def test_two_tools_that_are_alike_are_not_mixed_up() -> None:
     tools = [{"name": "get_file"}, {"name": "get-file"}, {"name": "Get"}]
     for name, found in (("get_file", "get_file"), ("get-file", "get-file"), ("GET", "Get"), ("Get_File", None)):

@@ -36,7 +36,7 @@ def texts(draw: st.DrawFn) -> tuple[str, str]:
     """A format, and a text of its tags, of what stands between them, and of pieces of both."""
     format = draw(formats)
     one = FORMATS[format]
-    tags = [*one.begins, *one.ends, *one.ignored, *one.thinking, *(text for text, _ in CASES[format])]
+    tags = [*one.begins, *one.ends, *one.ignored, *one.around, *one.thinking, *(text for text, _ in CASES[format])]
     parts = st.one_of(st.sampled_from(tags), st.sampled_from(PARTS))
     cut = st.builds(lambda part, end: part[: end % (len(part) + 1)], parts, st.integers(0, 200))
     return format, "".join(draw(st.lists(st.one_of(parts, parts, cut), max_size=14)))

@@ -1,10 +1,12 @@
 """Tool calls as text, for models without them: a section of the prompt, and a parser of the answer.
 
-* `characters`: the text, read once
-* `json_calls`, `pythonic_calls`: forms of calls
+* `characters`: the text and its tags
+* `json_calls`, `pythonic_calls`, `tagged_calls`: forms of calls
+* `loose_json`, `json_shapes`, `readings`: calls that break their form
 * `output`: the events
 * `parser`: takes text, returns events
 * `prompt`: tools and results as text
+* `regions`: where broken calls end
 * `table`: the formats
 """
 

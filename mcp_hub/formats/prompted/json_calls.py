@@ -1,4 +1,7 @@
-"""Calls with JSON arguments, passed through; arguments one by one, as members of a JSON object."""
+"""Calls with JSON arguments, passed through as far as they are valid.
+
+What breaks JSON, or stands beside the name and the arguments, raises `MalformedCall`: `readings` reads the call again.
+"""
 
 import json
 import re
@@ -14,26 +17,39 @@ from mcp_hub.formats.prompted.characters import (
     TruncatedCall,
     all_of,
     expect,
+    match,
+    need,
+    shown,
+    skip,
+    skip_to,
 )
 from mcp_hub.formats.prompted.output import MAX_ARGUMENTS, MAX_DEPTH, MAX_NAME, ParsedCall, ParsedOutput
-from mcp_hub.schema import fits
 
 _ARGUMENTS: Final = ("arguments", "parameters")
-_BESIDE: Final = ("type", "id")  # members beside name and arguments that an object without a tag may begin with
+_BESIDE: Final = ("type", "id")  # members beside name and arguments
+_AFTER: Final = frozenset("{}[],;:\"'“#/")
+"""Characters after an object that belong to its call: something is missing, too much or beside it."""
 _PLAIN: Final = re.compile(r'[^"\\\x00-\x1f]+')
 _BETWEEN: Final = re.compile(r'[^"{}\[\]]+')
 _SCALAR: Final = re.compile(r'[^\s,"{}\[\]]+')
 _NAME: Final = re.compile(r"[\w.:/@-]+")
+_HEX: Final = "0123456789abcdefABCDEF"
 
 PassOn = Callable[[str], None]
 
 
 def tagged_object(source: Characters, output: ParsedOutput) -> Steps[None]:
     """`{"name": …, "arguments": {…}}` after a tag."""
-    if (yield from source.skip_to()) != "{":
-        raise MalformedCall
+    if (yield from skip_to(source)) != "{":
+        raise MalformedCall("expected an object with the name and the arguments of a call")
     source.release()
     yield from _call_object(source, output.call())
+
+
+def other_family(source: Characters, output: ParsedOutput) -> Steps[None]:
+    """A call that is read as a whole."""
+    yield from ()
+    raise MalformedCall("expected a call")
 
 
 def bare_object(source: Characters, output: ParsedOutput) -> Steps[None]:
@@ -41,97 +57,129 @@ def bare_object(source: Characters, output: ParsedOutput) -> Steps[None]:
     yield from _call_object(source, output.call())
 
 
-def mistral_calls(source: Characters, output: ParsedOutput) -> Steps[None]:
-    """After `[TOOL_CALLS]`: `[{…}, {…}]`, or `name{…}` with `[ARGS]` or `[CALL_ID]id[ARGS]` in between."""
-    char = yield from source.skip_to()
-    if char == "{":
-        yield from tagged_object(source, output)
-    elif char == "[":
+def object_or_list(source: Characters, output: ParsedOutput) -> Steps[None]:
+    """That object after a tag, or a list of them."""
+    if (yield from skip_to(source)) == "[":
         yield from _array(source, output)
     else:
+        yield from tagged_object(source, output)
+
+
+def listed_objects(source: Characters, output: ParsedOutput) -> Steps[None]:
+    """After `functools[`."""
+    yield from _objects(source, output)
+
+
+def mistral_calls(source: Characters, output: ParsedOutput) -> Steps[None]:
+    """After `[TOOL_CALLS]`: `[{…}, {…}]`, or `name{…}` with `[ARGS]` or `[CALL_ID]id[ARGS]` in between."""
+    char = yield from skip_to(source)
+    if char in "{[":
+        yield from object_or_list(source, output)
+    else:
         name = yield from _name(source)
-        if (yield from source.need()) == "[":
-            mark, is_whole = yield from source.match(("[ARGS]", "[CALL_ID]"))
+        if (yield from need(source)) == "[":
+            mark, is_whole = yield from match(source, ("[ARGS]", "[CALL_ID]"))
             if mark == "[CALL_ID]":
                 yield from _name(source)
                 yield from expect(source, "[ARGS]")
             elif not is_whole:
-                raise MalformedCall
-        yield from _named(source, output, name)
+                raise MalformedCall("expected [ARGS] or [CALL_ID]")
+        yield from named_call(source, output, name)
 
 
 def kimi_call(source: Characters, output: ParsedOutput) -> Steps[None]:
     """After `<|tool_call_begin|>`: `functions.name:0<|tool_call_argument_begin|>{…}`."""
-    yield from source.skip()
+    yield from skip(source)
     name = yield from _name(source)
-    yield from source.skip()
+    yield from skip(source)
     yield from expect(source, "<|tool_call_argument_begin|>")
-    yield from _named(source, output, name)
+    yield from named_call(source, output, name)
 
 
 def deepseek_call(source: Characters, output: ParsedOutput) -> Steps[None]:
     """After `<｜tool▁call▁begin｜>`: `name<｜tool▁sep｜>{…}`; of V3 `function<｜tool▁sep｜>name`, a fence, `{…}`."""
-    yield from source.skip()
+    yield from skip(source)
     name = yield from _name(source)
     yield from expect(source, "<｜tool▁sep｜>")
-    if (yield from source.skip_to()) != "{":
+    if (yield from skip_to(source)) != "{":
         name = yield from _name(source)
-        yield from source.skip()
+        yield from skip(source)
         yield from expect(source, "```json")
-    yield from _named(source, output, name)
+    yield from named_call(source, output, name)
 
 
 def _name(source: Characters) -> Steps[str]:
     name = yield from all_of(source, _NAME, MAX_NAME)
-    yield from source.need()
+    yield from need(source)
     if not name:
-        raise MalformedCall
+        raise MalformedCall("expected the name of a tool")
     return name
 
 
-def _named(source: Characters, output: ParsedOutput, name: str) -> Steps[None]:
-    if (yield from source.skip_to()) != "{":
-        raise MalformedCall
+def named_call(source: Characters, output: ParsedOutput, name: str) -> Steps[None]:
+    """The object of the arguments of `name`."""
+    if (yield from skip_to(source)) != "{":
+        raise MalformedCall("expected the object of the arguments")
     source.release()
     call = output.call(name)
     call.begin()
     yield from pass_value(source, call.arguments, call.too_deep)
+    yield from _finish(source, call)
+
+
+def _finish(source: Characters, call: ParsedCall) -> Steps[None]:
+    if (char := (yield from skip(source))) and char in _AFTER:
+        raise MalformedCall(f"{char} follows the call")
     call.finish()
 
 
 def _array(source: Characters, output: ParsedOutput) -> Steps[None]:
     source.step()
+    yield from _objects(source, output)
+
+
+def _objects(source: Characters, output: ParsedOutput) -> Steps[None]:
     while True:
-        if (yield from source.skip_to()) != "{":
+        if (yield from skip_to(source)) != "{":
             raise MalformedCall("expected an object with the name and the arguments of a call")
-        yield from tagged_object(source, output)
-        if (yield from source.skip_to(",]")) == "]":
+        source.release()
+        call = output.call()
+        yield from _members(source, call)
+        if (yield from skip_to(source, ",]")) == "]":
             source.step()
+            yield from _finish(source, call)
             return
+        call.finish()
+        output.begin_region()
+        source.keep()
         source.step()
 
 
 def _call_object(source: Characters, call: ParsedCall) -> Steps[None]:
+    yield from _members(source, call)
+    if source.is_holding and not call.is_known:
+        raise MalformedCall("no tool has that name")
+    source.release()
+    yield from _finish(source, call)
+
+
+def _members(source: Characters, call: ParsedCall) -> Steps[None]:
     source.step()
-    char = yield from source.skip_to('"}')
+    char = yield from skip_to(source, '"}')
     while char != "}":
         key = yield from _string(source, MAX_NAME)
-        yield from source.skip_to(":")
+        yield from skip_to(source, ":")
         source.step()
         yield from _member(source, call, key)
-        char = yield from source.skip_to(",}")
+        char = yield from skip_to(source, ",}")
         if char == ",":
             source.step()
-            char = yield from source.skip_to('"')
+            char = yield from skip_to(source, '"')
     source.step()
-    if source.is_holding and not call.is_known:
-        raise MalformedCall
-    source.release()
-    call.finish()
 
 
 def _member(source: Characters, call: ParsedCall, key: str) -> Steps[None]:
-    char = yield from source.skip_to()
+    char = yield from skip_to(source)
     if key == "name":
         if char != '"' or call.name is not None:
             raise MalformedCall('"name" is one string')
@@ -142,81 +190,174 @@ def _member(source: Characters, call: ParsedCall, key: str) -> Steps[None]:
         if call.name is not None and not source.is_holding:
             call.begin()
         yield from _arguments(source, call)
-    elif source.is_holding and key not in _BESIDE:
-        raise MalformedCall
-    else:
+    elif key in _BESIDE:
         yield from pass_value(source, _ignore, _nothing)
+    else:
+        raise MalformedCall(f'expected "name" and "arguments", found "{key}"')
 
 
 def _arguments(source: Characters, call: ParsedCall) -> Steps[None]:
     if call.has_arguments:
         raise MalformedCall("the arguments occur twice")
-    char = yield from source.need()
+    char = yield from need(source)
     if char == '"':
         text = yield from _string(source, 6 * MAX_ARGUMENTS)
-        inner = Characters(text, is_whole=True)
-        try:
-            yield from inner.skip_to("{")
-            yield from pass_value(inner, call.arguments, call.too_deep)
-        except TruncatedCall:
-            raise MalformedCall("the arguments are a string that is not the text of an object") from None
-        if (yield from inner.skip()):
-            raise MalformedCall("text follows the object of the arguments")
+        if text.strip():
+            _read_inside(text, call)
     elif char == "{":
         yield from pass_value(source, call.arguments, call.too_deep)
     else:
         yield from expect(source, "null")
 
 
+def _read_inside(text: str, call: ParsedCall) -> None:
+    """The arguments as the text of an object."""
+    inner = Characters(text, is_whole=True)
+    pieces: list[str] = []
+    try:
+        for _ in skip_to(inner, "{"):
+            pass
+        for _ in pass_value(inner, pieces.append, call.too_deep):
+            pass
+    except TruncatedCall:
+        raise MalformedCall("the arguments are a string that is not the text of an object") from None
+    for _ in skip(inner):
+        pass
+    if inner.step():
+        raise MalformedCall("text follows the object of the arguments")
+    call.arguments("".join(pieces))
+
+
+_SPACE: Final = r"[ \t\r\n]*+"
+_PRIMITIVE: Final = rf"(?:-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?|true|false|null){_SPACE}"
+_FIRST: Final = rf"(?:{_PRIMITIVE},{_SPACE})*+(?:{_PRIMITIVE}\]|[\"{{\[])"
+_STATES: Final = {
+    "{": re.compile(rf'{_SPACE}["}}]'),
+    "key": re.compile(rf'{_SPACE}:{_SPACE}(?:["{{\[]|{_PRIMITIVE}(?:\}}|,{_SPACE}"))'),
+    "}": re.compile(rf'{_SPACE}(?:\}}|,{_SPACE}")'),
+    "[": re.compile(rf"{_SPACE}(?:\]|{_FIRST})"),
+    "]": re.compile(rf"{_SPACE}(?:\]|,{_SPACE}{_FIRST})"),
+}
+"""Text before the next quote or bracket: after `{`, after a key, after a value in an object; in a list."""
+_CLOSING: Final = {"{": "}", "[": "]"}
+_VALUE: Final = re.compile(_PRIMITIVE)
+
+
 def pass_value(
     source: Characters, pass_on: PassOn, too_deep: Callable[[], None], max_depth: int = MAX_DEPTH
 ) -> Steps[None]:
-    """Passes on one value, checked at its end; escapes line breaks in strings."""
-    closing: list[str] = []
-    while True:
-        char = yield from source.need()
+    """Passes on one value as far as it is JSON; escapes line breaks in strings, and refuses keys that occur twice."""
+    char = yield from need(source)
+    if char == '"':
+        yield from _pass_string(source, pass_on)
+        pass_on('"')
+    elif char in _CLOSING:
+        yield from _pass_container(source, pass_on, too_deep, max_depth)
+    else:
+        yield from _scalar(source, pass_on)
+
+
+def _pass_container(source: Characters, pass_on: PassOn, too_deep: Callable[[], None], max_depth: int) -> Steps[None]:
+    state = source.step()
+    pass_on(state)
+    closing, keys = [_CLOSING[state]], [set[str]()]
+    pending = ""
+    while closing:
+        between = yield from _between(source, pass_on)
+        char = source.step()
+        if not _STATES[state].fullmatch(between + char):
+            raise MalformedCall(_expected(state, between + char))
+        pass_on(pending + between + char)
+        pending = ""
         if char == '"':
-            yield from _pass_string(source, pass_on)
-        elif char in "{[":
-            closing.append("}" if char == "{" else "]")
+            is_key = closing[-1] == "}" and (state != "key" or "," in between)
+            state = yield from _member_string(source, pass_on, keys[-1] if is_key else None, closing[-1])
+            pending = '"'
+        elif char in _CLOSING:
+            closing.append(_CLOSING[char])
+            keys.append(set())
+            state = char
             if len(closing) > max_depth:
                 too_deep()
-            pass_on(source.step())
-        elif char in "}]":
-            if not closing or closing.pop() != char:
-                raise MalformedCall(f"{char} does not close anything")
-            pass_on(source.step())
-        elif closing:
-            pass_on(source.run(_BETWEEN))
         else:
-            yield from _scalar(source, pass_on)
-        if not closing:
-            return
+            closing.pop()
+            keys.pop()
+            state = closing[-1] if closing else ""
+
+
+def _member_string(source: Characters, pass_on: PassOn, keys: set[str] | None, closing: str) -> Steps[str]:
+    """A string without its last quote; returns the state after it."""
+    if keys is None:
+        yield from _pass_string(source, pass_on, is_begun=True)
+        return closing
+    pieces: list[str] = []
+
+    def passed(piece: str) -> None:
+        pieces.append(piece)
+        pass_on(piece)
+
+    yield from _pass_string(source, passed, is_begun=True)
+    key = "".join(pieces)
+    if key in keys:
+        raise MalformedCall(f'"{key}" occurs twice')
+    keys.add(key)
+    return "key"
+
+
+def _between(source: Characters, pass_on: PassOn) -> Steps[str]:
+    """Text before the next quote or bracket."""
+    pieces: list[str] = []
+    room = MAX_ARGUMENTS
+    while (yield from need(source)) not in '"{}[]':
+        piece = source.run(_BETWEEN)
+        room -= len(piece)
+        if room >= 0:
+            pieces.append(piece)
+        elif len(pieces):
+            pass_on("".join(pieces) + piece)  # which is too large
+            pieces = []
+    return "".join(pieces)
+
+
+def _expected(state: str, text: str) -> str:
+    where = {"{": "a key in quotes", "key": "a colon and a value", "}": "a comma and a key, or }"}
+    return f"expected {where.get(state, 'a value, a comma, or ]')}, found {shown(text)}"
 
 
 def _scalar(source: Characters, pass_on: PassOn) -> Steps[None]:
-    piece = source.run(_SCALAR)
-    if not piece:
-        raise MalformedCall("expected a value")
-    while piece:
-        pass_on(piece)
-        piece = source.run(_SCALAR) if (yield from source.peek()) else ""
+    text = yield from all_of(source, _SCALAR, MAX_ARGUMENTS)
+    if not _VALUE.fullmatch(text):
+        raise MalformedCall(f"expected a value, found {shown(text)}")
+    pass_on(text)
 
 
-def _pass_string(source: Characters, pass_on: PassOn) -> Steps[None]:
-    pass_on(source.step())
+def _pass_string(source: Characters, pass_on: PassOn, *, is_begun: bool = False) -> Steps[None]:
+    """All but the last quote."""
+    if not is_begun:
+        pass_on(source.step())
     while True:
         pass_on(source.run(_PLAIN))
-        char = yield from source.need()
+        char = yield from need(source)
         if char == '"':
-            pass_on(source.step())
+            source.step()
             return
         if char == "\\":
-            source.step()
-            yield from source.need()
-            pass_on("\\" + source.step())
+            pass_on((yield from _escape(source)))
         elif char < " ":
             pass_on(json.dumps(source.step())[1:-1])
+
+
+def _escape(source: Characters) -> Steps[str]:
+    text = source.step()
+    char = yield from need(source)
+    if char not in '"\\/bfnrtu':
+        raise MalformedCall(f"\\{char} in a string is not an escape of JSON")
+    text += source.step()
+    while char == "u" and len(text) < 6:
+        if (yield from need(source)) not in _HEX:
+            raise MalformedCall("four hexadecimal digits follow \\u in a string")
+        text += source.step()
+    return text
 
 
 def _string(source: Characters, limit: int) -> Steps[str]:
@@ -233,7 +374,7 @@ def _string(source: Characters, limit: int) -> Steps[str]:
     if room < 0:
         raise MalformedCall(f"a string is longer than {limit} characters")
     try:
-        return msgspec.json.decode("".join(pieces), type=str)
+        return msgspec.json.decode("".join(pieces) + '"', type=str)
     except msgspec.DecodeError as error:
         raise MalformedCall(f"a string is not valid JSON: {error}") from None
 
@@ -244,49 +385,3 @@ def _ignore(_: str) -> None:
 
 def _nothing() -> None:
     """Accepts any depth."""
-
-
-_PYTHON: Final = {"True": "true", "False": "false", "None": "null"}
-"""Words of Python that models write for those of JSON."""
-
-
-class Members:
-    """The object: for each member `begin`, then `text` or `value`; then `end`."""
-
-    def __init__(self, call: ParsedCall) -> None:
-        self._call = call
-        self._names: set[str] = set()
-
-    def begin(self, name: str) -> None:
-        """Begins a member. Raises: MalformedCall for a duplicate."""
-        if name in self._names:
-            raise MalformedCall(f'"{name}" occurs twice')
-        self._call.arguments(f"{', ' if self._names else '{'}{json.dumps(name, ensure_ascii=False)}: ")
-        self._names.add(name)
-
-    def text(self, piece: str) -> None:
-        self._call.arguments(json.dumps(piece, ensure_ascii=False)[1:-1])
-
-    def quote(self) -> None:
-        self._call.arguments('"')
-
-    def value(self, value: str) -> None:
-        source = Characters(value, is_whole=True)
-        for _ in pass_value(source, self._call.arguments, self._call.too_deep, MAX_DEPTH - 1):
-            pass
-
-    def end(self) -> None:
-        self._call.arguments("}" if self._names else "{}")
-        self._call.finish()
-
-
-def typed(text: str, allowed: set[str]) -> str:
-    """An unquoted value as JSON: a string only if nothing else fits."""
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        is_text = not allowed or "string" in allowed
-        return json.dumps(text, ensure_ascii=False) if is_text else _PYTHON.get(text) or json.dumps(text)
-    if isinstance(value, str) or ("string" in allowed and not fits(value, allowed)):
-        return json.dumps(text, ensure_ascii=False)
-    return text.strip()

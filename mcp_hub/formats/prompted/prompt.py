@@ -1,13 +1,16 @@
 """Texts of a prompt: the section that describes tools, and results of calls for a model's next turn."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Final, Literal
 
-from mcp_hub.formats.prompted.table import PromptFormat, escaped_json, escaped_text
+from mcp_hub.formats.prompted.characters import escaped_json, escaped_text
+from mcp_hub.formats.prompted.table import PromptFormat
 from mcp_hub.schema import input_schema, listed_values, named_types, parameters, properties, resolve
 
+_OBJECT: Final = re.compile(r"""\{(?=\s*["'“‘„]|\s*\w+\s*[:=])""")
 _MAX_DEPTH: Final = 6  # schemas inside each other that are written out
 _MAX_SCHEMAS: Final = 2048  # schemas of a tool that are written out: one that refers to itself widely comes to an end
 _MAX_VALUES: Final = 24  # values of an enumeration that are written out
@@ -19,11 +22,15 @@ def signature(tool: Mapping[str, object]) -> str:
     schema = input_schema(tool)
     lines = [f"- {tool['name']}({', '.join(_Types(schema).members(schema, _MAX_DEPTH))})"]
     if description := tool.get("description"):
-        lines[0] += f": {description}"
+        lines[0] += f": {_described(description)}"
     for name, member in properties(schema).items():
         if isinstance(member, Mapping) and (description := member.get("description")):
-            lines.append(f"- - {name}: {description}")
+            lines.append(f"- - {name}: {_described(description)}")
     return "\n".join(escaped_text(" ".join(line.split())) for line in lines)
+
+
+def _described(description: object) -> str:
+    return _OBJECT.sub("&#123;", str(description))
 
 
 class _Types:

@@ -3,13 +3,14 @@
 import ast
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from mcp_hub.formats.prompted.characters import Characters, MalformedCall, Steps, all_of, expect
-from mcp_hub.formats.prompted.json_calls import Members
-from mcp_hub.formats.prompted.output import MAX_ARGUMENTS, MAX_DEPTH, MAX_NAME, ParsedCall, ParsedOutput
-from mcp_hub.schema import properties
+from mcp_hub.formats.events import OutputError, ToolCallEnd, ToolCallStart
+from mcp_hub.formats.prompted.characters import Characters, MalformedCall, Steps, all_of, expect, need, skip, skip_to
+from mcp_hub.formats.prompted.output import MAX_ARGUMENTS, MAX_DEPTH, MAX_NAME, ParsedCall, ParsedOutput, Tools
+from mcp_hub.formats.prompted.tagged_calls import Members
+from mcp_hub.schema import allowed_types, properties
 
 _MAX_CODE: Final = 1 << 16  # characters of an argument outside strings: `ast` needs 400 times their size
 _NAME: Final = re.compile(r"[\w.-]+")
@@ -21,6 +22,7 @@ _LITERALS: Final = re.compile(
     r"""\s*+(?:[^\W\d]\w*+\s*+=)?(?:\s+|""|[\[\](){},:]|(?:True|False|None|true|false|null)(?![\w"])"""
     r"|[-+]?(?:\d[\d_]*+(?:\.[\d_]*+)?|\.\d[\d_]*+)(?:[eE][-+]?\d+)?(?![\w.]))*+"
 )
+_EVERYTHING: Final = re.compile(r"(?s:.)*")
 _WORDS: Final = {"true": True, "false": False, "null": None}
 
 
@@ -68,35 +70,41 @@ class _Argument:
 
 
 def pythonic_calls(source: Characters, output: ParsedOutput) -> Steps[None]:
-    """From `[` to `]`."""
+    """From `[` to `]`, which may be missing."""
     source.step()
-    yield from source.skip()
+    yield from skip(source)
     while True:
-        name = yield from all_of(source, _NAME, MAX_NAME)
-        if not name:
-            raise MalformedCall("expected the name of a tool")
-        yield from source.skip()
-        yield from expect(source, "(")
-        call = output.call(name)
-        begun = "" if call.is_known or not source.is_holding else (yield from _keyword(source))
-        source.release()
-        call.begin()
-        yield from _arguments(source, call, begun)
-        if (yield from source.skip_to(",]")) == ",":
+        yield from pythonic_call(source, output)
+        output.begin_region()
+        source.keep()
+        if (yield from skip(source)) in (",", ";"):
             source.step()
-            yield from source.skip()
-        if (yield from source.need()) == "]":
+        if (yield from skip(source)) in ("]", ""):
             source.step()
             return
+
+
+def pythonic_call(source: Characters, output: ParsedOutput) -> Steps[None]:
+    """One call, to its `)`."""
+    name = yield from all_of(source, _NAME, MAX_NAME)
+    if not name:
+        raise MalformedCall("expected the name of a tool")
+    yield from skip(source)
+    yield from expect(source, "(")
+    call = output.call(name)
+    begun = "" if call.is_known or not source.is_holding else (yield from _keyword(source))
+    source.release()
+    call.begin()
+    yield from _arguments(source, call, begun)
 
 
 def _keyword(source: Characters) -> Steps[str]:
     """The name before `=`, or empty before `)`."""
     begun = ""
-    if (yield from source.skip_to()) != ")":
+    if (yield from skip_to(source)) != ")":
         begun = yield from all_of(source, _WORD, MAX_NAME)
-        yield from source.skip()
-        if not begun or (yield from source.need()) != "=":
+        yield from skip(source)
+        if not begun or (yield from need(source)) != "=":
             raise MalformedCall
     return begun
 
@@ -109,11 +117,18 @@ def _arguments(source: Characters, call: ParsedCall, begun: str) -> Steps[None]:
         begun = ""
         if not call.is_over and (pieces := argument.read()):
             name = pieces[0] if pieces[0] is not None else _next(positions)
+            if pieces[0] is None and pieces[1][:1] == "{" and not _takes_object(call.schema, name):
+                raise MalformedCall("arguments need names: name=value")
             members.begin(name)
             members.value(pieces[1])
         if source.step() == ")":
             members.end()
             return
+
+
+def _takes_object(schema: Mapping[str, object], name: str) -> bool:
+    allowed = allowed_types(properties(schema).get(name), schema)
+    return not allowed or "object" in allowed
 
 
 def _next(positions: list[str]) -> str:
@@ -127,7 +142,7 @@ def _argument(source: Characters, call: ParsedCall, begun: str) -> Steps[_Argume
     closing: list[str] = []
     while True:
         argument.code(source.run(_CODE))
-        char = yield from source.need()
+        char = yield from need(source)
         if char in "\"'":
             yield from _quoted(source, argument)
             continue
@@ -151,7 +166,7 @@ def _quoted(source: Characters, argument: _Argument) -> Steps[None]:
         if piece := source.run(_PLAIN[quote[0]]):
             argument.string(piece)
             closing = 0
-        char = yield from source.need()
+        char = yield from need(source)
         if char == quote[0]:
             argument.string(source.step())
             closing += 1
@@ -161,7 +176,7 @@ def _quoted(source: Characters, argument: _Argument) -> Steps[None]:
             closing = 0
         elif char == "\\":
             source.step()
-            char = yield from source.need()
+            char = yield from need(source)
             argument.string(("\\" if char in _ESCAPES else "\\\\") + source.step())
             closing = 0
     argument.string_ends()
@@ -169,9 +184,9 @@ def _quoted(source: Characters, argument: _Argument) -> Steps[None]:
 
 def _opening(source: Characters) -> Steps[str]:
     quote = source.step()
-    if (yield from source.need()) == quote:
+    if (yield from need(source)) == quote:
         quote += source.step()
-        if (yield from source.need()) == quote[0]:
+        if (yield from need(source)) == quote[0]:
             quote += source.step()
     return quote
 
@@ -205,3 +220,25 @@ def _texts(keys: Sequence[ast.expr | None]) -> list[str]:
     if not all(isinstance(text, str) for text in texts):
         raise ValueError
     return [str(text) for text in texts]
+
+
+def python_call_in(text: str, at: int, tools: Tools) -> tuple[list[tuple[str, str]], int]:
+    """The call of a whole text that begins at `at`, by name and arguments, and its end.
+
+    Raises: MalformedCall, TruncatedCall.
+    """
+    source, output = Characters(text[at:], is_whole=True), ParsedOutput(tools, "")
+    for _ in pythonic_call(source, output):
+        pass
+    name, calls = "", list[tuple[str, str]]()
+    for event in output.take():
+        match event:
+            case ToolCallStart():
+                name = event.name
+            case ToolCallEnd():
+                calls.append((name, event.arguments))
+            case OutputError(code="unknown_tool"):
+                calls.append((name, "{}"))
+            case OutputError():
+                raise MalformedCall(event.message)
+    return calls, len(text) - len(source.run(_EVERYTHING))

@@ -1,197 +1,42 @@
 """The formats: tags, parsers, and texts of calls and results.
 
-Tags in texts of servers are escaped: a text cannot end its place in a prompt, or look like a call.
+Tags in texts of servers are escaped: a text cannot end its place in a prompt, or look like a call. Formats are those of
+the models' chat templates, and of vLLM's parsers (`vllm/tool_parsers`, read in November 2026): `deepseek-v3.2`
+deepseekv32 and the model's `encoding_dsv32.py`, `minimax` minimax_m2, `gpt-oss` openai and
+https://cookbook.openai.com/articles/openai-harmony, `gemma4` gemma4, `functiongemma` functiongemma and
+https://ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices, `phi4` phi4mini, `granite` granite
+(Granite 4 writes as Hermes), `kimi-k3` kimi_k3 and the model's `encoding_k3.py`.
 """
 
+import html
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from mcp_hub.formats.prompted.characters import Characters, MalformedCall, Steps, all_of, expect
+from mcp_hub.formats.prompted.characters import Characters, Steps, escaped_json, escaped_text
 from mcp_hub.formats.prompted.json_calls import (
-    Members,
     bare_object,
     deepseek_call,
     kimi_call,
+    listed_objects,
     mistral_calls,
+    object_or_list,
+    other_family,
     tagged_object,
-    typed,
 )
-from mcp_hub.formats.prompted.output import MAX_ARGUMENTS, MAX_NAME, ParsedCall, ParsedOutput
+from mcp_hub.formats.prompted.output import ParsedOutput
 from mcp_hub.formats.prompted.pythonic_calls import pythonic_calls
-from mcp_hub.schema import allowed_types, properties
-
-_ELEMENTS: Final = "tools|tool_calls?|function_calls?|tool_response|function_result|think|arg_key|arg_value"
-_WORDS: Final = "TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|AVAILABLE_TOOLS|INST|SYSTEM_PROMPT|ARGS|CALL_ID|THINK"
-_TAGS: Final = re.compile(
-    rf"</?(?:{_ELEMENTS})>"
-    r"|<(?=(?:function|parameter)=)|</(?:function|parameter|s)>|<s>|<(?:start|end)_of_turn>"
-    r"|<(?=[|｜][^|｜<>\s]{1,64}[|｜]>)"
-    rf"|\[/?(?:{_WORDS})\]"
-    r"|(?m:^)#(?=# Return of )"
+from mcp_hub.formats.prompted.tagged_calls import (
+    dsml_call,
+    glm_call,
+    harmony_message,
+    invoke_call,
+    qwen_call,
+    qwen_function,
+    xtml_call,
 )
-"""Tags of the formats, and those with which chat templates mark turns."""
-_REFERENCES: Final = {"<": "&lt;", "[": "&#91;", "#": "&#35;"}
-
-
-def escaped_json(text: str) -> str:
-    return _TAGS.sub(lambda tag: f"\\u{ord(tag[0][0]):04x}{tag[0][1:]}", text)
-
-
-def escaped_text(text: str) -> str:
-    return _TAGS.sub(lambda tag: _REFERENCES[tag[0][0]] + tag[0][1:], text)
-
-
-_NAME: Final = re.compile(r"[\w.:/@-]+")
-_KEY: Final = re.compile(r"[^<>\n]+")
-_VALUE: Final = re.compile(r"[^<]+")
-
-
-@dataclass(frozen=True)
-class _ParameterTags:
-    """The tags of a call; an empty one does not occur.
-
-    `begin` precedes the name, `named` follows it. `has_lines`: values stand on lines of their own.
-    """
-
-    begin: str
-    named: str
-    key: str
-    key_end: str
-    value: str
-    value_end: str
-    end: str
-    has_lines: bool
-
-
-QWEN_TAGS: Final = _ParameterTags(
-    begin="<function=",
-    named=">",
-    key="<parameter=",
-    key_end=">",
-    value="",
-    value_end="</parameter>",
-    end="</function>",
-    has_lines=True,
-)
-GLM_TAGS: Final = _ParameterTags(
-    begin="",
-    named="",
-    key="<arg_key>",
-    key_end="</arg_key>",
-    value="<arg_value>",
-    value_end="</arg_value>",
-    end="</tool_call>",
-    has_lines=False,
-)
-
-
-def qwen_call(source: Characters, output: ParsedOutput) -> Steps[None]:
-    """After `<tool_call>`."""
-    if (yield from source.skip_to()) != "<":
-        raise MalformedCall
-    yield from expect(source, QWEN_TAGS.begin)
-    yield from _call(source, output, QWEN_TAGS)
-
-
-def qwen_function(source: Characters, output: ParsedOutput) -> Steps[None]:
-    """After `<function=`, often written without the outer tag."""
-    yield from _call(source, output, QWEN_TAGS)
-
-
-def glm_call(source: Characters, output: ParsedOutput) -> Steps[None]:
-    """After `<tool_call>`."""
-    yield from source.skip()
-    yield from _call(source, output, GLM_TAGS)
-
-
-def _call(source: Characters, output: ParsedOutput, tags: _ParameterTags) -> Steps[None]:
-    name = yield from all_of(source, _NAME, MAX_NAME)
-    yield from source.need()
-    if not name:
-        raise MalformedCall
-    yield from expect(source, tags.named)
-    yield from _begins(source, tags)
-    source.release()
-    call = output.call(name)
-    call.begin()
-    members = Members(call)
-    while (yield from _tag(source, (tags.key, tags.end))) == tags.key:
-        key = (yield from all_of(source, _KEY, MAX_NAME)).strip()
-        yield from expect(source, tags.key_end)
-        if tags.value:
-            yield from _tag(source, (tags.value,))
-        members.begin(key)
-        yield from _value(source, call, members, key, tags)
-    members.end()
-
-
-def _begins(source: Characters, tags: _ParameterTags) -> Steps[None]:
-    if (yield from source.skip_to()) != "<":
-        raise MalformedCall
-
-
-def _tag(source: Characters, tags: tuple[str, ...]) -> Steps[str]:
-    yield from source.skip_to("<")
-    tag, is_whole = yield from source.match(tags)
-    if not is_whole:
-        yield from source.need()
-        raise MalformedCall(f"expected {' or '.join(tags)}")
-    return tag
-
-
-def _value(source: Characters, call: ParsedCall, members: Members, key: str, tags: _ParameterTags) -> Steps[None]:
-    allowed = allowed_types(properties(call.schema).get(key), call.schema)
-    if allowed == {"string"}:
-        members.quote()
-        yield from _text_until(source, tags.value_end, _trimmed(members.text, tags.has_lines))
-        members.quote()
-        return
-    pieces: list[str] = []
-    room = MAX_ARGUMENTS
-
-    def keep(piece: str) -> None:
-        nonlocal room
-        room -= len(piece)
-        if room >= 0:
-            pieces.append(piece)
-        else:
-            call.too_large()
-
-    yield from _text_until(source, tags.value_end, _trimmed(keep, tags.has_lines))
-    if not call.is_over:
-        members.value(typed("".join(pieces), allowed))
-
-
-def _text_until(source: Characters, tag: str, pass_on: Callable[[str], None]) -> Steps[None]:
-    while True:
-        pass_on(source.run(_VALUE))
-        if (yield from source.need()) == tag[0]:
-            begun, is_whole = yield from source.match((tag,))
-            if is_whole:
-                return
-            pass_on(begun)
-
-
-def _trimmed(pass_on: Callable[[str], None], has_lines: bool) -> Callable[[str], None]:
-    if not has_lines:
-        return pass_on
-    is_first, line_break = True, ""
-
-    def trimmed(piece: str) -> None:
-        nonlocal is_first, line_break
-        if piece:
-            if is_first:
-                piece, is_first = piece.removeprefix("\n"), False
-            text = line_break + piece
-            line_break = "\n" if text.endswith("\n") else ""
-            pass_on(text.removesuffix("\n"))
-
-    return trimmed
-
 
 Grammar: TypeAlias = Callable[[Characters, ParsedOutput], Steps[None]]
 Arguments: TypeAlias = Mapping[str, object]
@@ -201,8 +46,8 @@ Arguments: TypeAlias = Mapping[str, object]
 class PromptFormat:
     """One way in which models write calls as text.
 
-    `begins`: tags of calls. `bare`: a character at a line start that may begin a call, and its parser. `ends`, with
-    `between`, are consumed after a call; `ignored` tags anywhere.
+    `begins`: tags of calls, `around`: of what holds some. `bare`: a character at a line start that may begin a call,
+    and its parser. `ends`, with `between`, are consumed after a call; `ignored` tags anywhere.
     """
 
     name: str
@@ -213,6 +58,7 @@ class PromptFormat:
     begins: Mapping[str, Grammar] = field(default_factory=dict)
     bare: tuple[str, Grammar] | None = None
     ends: tuple[str, ...] = ()
+    around: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     between: str = " \t\r\n"
     thinking: tuple[str, str] = ("<think>", "</think>")
@@ -262,10 +108,6 @@ def _bare_value(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _pythonic(name: str, arguments: Arguments) -> str:
-    return f"[{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})]"
-
-
 def _kimi(name: str, arguments: Arguments) -> str:
     call = f"<|tool_call_begin|>functions.{name}:0<|tool_call_argument_begin|>{_json(arguments)}<|tool_call_end|>"
     return f"<|tool_calls_section_begin|>{call}<|tool_calls_section_end|>"
@@ -276,6 +118,70 @@ def _deepseek(name: str, arguments: Arguments) -> str:
     return f"<｜tool▁calls▁begin｜>{call}<｜tool▁calls▁end｜>"
 
 
+def _invoke(begin: str, end: str, typed: bool) -> Callable[[str, Arguments], str]:
+    """`begin` and `end` stand around the elements; `typed`: each says whether it is a string."""
+    bar = "｜DSML｜" if typed else ""
+    kinds = {True: ' string="true"', False: ' string="false"' if typed else ""}
+
+    def call(name: str, arguments: Arguments) -> str:
+        values = [
+            (key, kinds[typed and isinstance(value, str)], _bare_value(value)) for key, value in arguments.items()
+        ]
+        elements = "".join(
+            f'<{bar}parameter name="{key}"{kind}>{value}</{bar}parameter>\n' for key, kind, value in values
+        )
+        return f'{begin}\n<{bar}invoke name="{name}">\n{elements}</{bar}invoke>\n{end}'
+
+    return call
+
+
+def _harmony(name: str, arguments: Arguments) -> str:
+    return f"<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>{_json(arguments)}<|call|>"
+
+
+def _gemma(begin: str, quote: str, end: str) -> Callable[[str, Arguments], str]:
+    return lambda name, arguments: f"{begin}call:{name}{_gemma_value(arguments, quote)}{end}"
+
+
+def _gemma_value(value: object, quote: str) -> str:
+    match value:
+        case str():
+            return f"{quote}{value}{quote}"
+        case Mapping():
+            return "{" + ",".join(f"{key}:{_gemma_value(member, quote)}" for key, member in value.items()) + "}"
+        case list() | tuple():
+            return "[" + ",".join(_gemma_value(item, quote) for item in value) + "]"
+    return _json(value)
+
+
+def _xtml(name: str, arguments: Arguments) -> str:
+    elements = "".join(
+        f'<|open|>argument key="{html.escape(key)}" type="{_xtml_type(value)}"<|sep|>{_bare_value(value)}'
+        "<|close|>argument<|sep|>"
+        for key, value in arguments.items()
+    )
+    call = f'<|open|>call tool="{html.escape(name)}" index="1"<|sep|>{elements}<|close|>call<|sep|>'
+    return f"<|open|>tools<|sep|>{call}<|close|>tools<|sep|>"
+
+
+def _xtml_type(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case str():
+            return "string"
+        case int() | float():
+            return "number"
+    return "object" if isinstance(value, Mapping) else "array"
+
+
+_INVOKE_RULE: Final = (
+    "Write calls exactly as in the example: an invoke element for each call, a parameter element for each argument. "
+    "Strings are written as they are, all other values as JSON."
+)
+_GEMMA_RULE: Final = "Write calls exactly as in the example, strings between their marks, all other values as JSON."
 _ALL: Final = (
     PromptFormat(
         name="function_call",
@@ -285,17 +191,21 @@ _ALL: Final = (
         call=_tagged_call("function_call"),
         result=_tagged_result("function_result"),
         begins={"<function_call>": tagged_object},
+        bare=("{", bare_object),
         ends=("</function_call>",),
+        between=" \t\r\n,;",
     ),
     PromptFormat(
         name="hermes",
-        models="Hermes, Qwen 2.5, Qwen 3",
+        models="Hermes, Qwen 2.5, Qwen 3, Granite 4",
         rule="Write a call as a JSON object with `name` and `arguments` inside a tool_call element. "
         "Several calls are several elements.",
         call=_tagged_call("tool_call"),
         result=_tagged_result("tool_response"),
         begins={"<tool_call>": tagged_object},
+        bare=("{", bare_object),
         ends=("</tool_call>",),
+        between=" \t\r\n,;",
     ),
     PromptFormat(
         name="qwen3-coder",
@@ -321,7 +231,7 @@ _ALL: Final = (
         result=_output_object,
         bare=("{", bare_object),
         ignored=("<|python_tag|>", "<|eom_id|>", "<|eot_id|>"),
-        between=" \t\r\n;",
+        between=" \t\r\n,;",
     ),
     PromptFormat(
         name="pythonic",
@@ -330,7 +240,7 @@ _ALL: Final = (
             "Write calls as a Python list of calls with named arguments and literal values, at the start of a line and "
             "without a code block. Several calls are several elements of the list."
         ),
-        call=_pythonic,
+        call=lambda name, arguments: f"[{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})]",
         result=_output_object,
         bare=("[", pythonic_calls),
         ignored=("<|python_start|>", "<|python_end|>", "<|eom_id|>", "<|eot_id|>"),
@@ -343,6 +253,7 @@ _ALL: Final = (
         call=lambda name, arguments: f"[TOOL_CALLS] [{_object('arguments')(name, arguments)}]",
         result=lambda name, text, is_error, _: f"[TOOL_RESULTS]{_named_result(name, text, is_error)}[/TOOL_RESULTS]",
         begins={"[TOOL_CALLS]": mistral_calls},
+        bare=("{", bare_object),
         thinking=("[THINK]", "[/THINK]"),
     ),
     PromptFormat(
@@ -367,7 +278,8 @@ _ALL: Final = (
         result=lambda name, text, is_error, _: f"<｜tool▁output▁begin｜>{_plain(text, is_error)}<｜tool▁output▁end｜>",
         begins={"<｜tool▁call▁begin｜>": deepseek_call},
         ends=("```", "<｜tool▁call▁end｜>"),
-        ignored=("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
+        around=("<｜tool▁calls▁begin｜>",),
+        ignored=("<｜tool▁calls▁end｜>",),
     ),
     PromptFormat(
         name="kimi",
@@ -380,7 +292,107 @@ _ALL: Final = (
         result=lambda name, text, is_error, index: f"## Return of functions.{name}:{index}\n{_plain(text, is_error)}",
         begins={"<|tool_call_begin|>": kimi_call},
         ends=("<|tool_call_end|>",),
-        ignored=("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
+        around=("<|tool_calls_section_begin|>",),
+        ignored=("<|tool_calls_section_end|>",),
+    ),
+    PromptFormat(
+        name="deepseek-v3.2",
+        models="DeepSeek V3.2",
+        rule=_INVOKE_RULE,
+        call=_invoke("<｜DSML｜function_calls>", "</｜DSML｜function_calls>", True),
+        result=lambda name, text, is_error, _: (
+            f"<function_results>\n<result>{_plain(text, is_error)}</result>\n</function_results>"
+        ),
+        begins={'<｜DSML｜invoke name="': dsml_call},
+        around=("<｜DSML｜function_calls>", "<｜DSML｜tool_calls>"),
+        ignored=("</｜DSML｜function_calls>", "</｜DSML｜tool_calls>"),
+    ),
+    PromptFormat(
+        name="minimax",
+        models="MiniMax M2",
+        rule=_INVOKE_RULE,
+        call=_invoke("<minimax:tool_call>", "</minimax:tool_call>", False),
+        result=lambda name, text, is_error, _: f"<response>{_plain(text, is_error)}</response>",
+        begins={'<invoke name="': invoke_call},
+        around=("<minimax:tool_call>",),
+        ignored=("</minimax:tool_call>",),
+    ),
+    PromptFormat(
+        name="gpt-oss",
+        models="gpt-oss",
+        rule="Write calls exactly as in the example, the arguments as a JSON object.",
+        call=_harmony,
+        result=lambda name, text, is_error, _: (
+            f"<|start|>functions.{name} to=assistant<|channel|>commentary<|message|>{_plain(text, is_error)}<|end|>"
+        ),
+        begins={"<|channel|>": harmony_message, "<|start|>": harmony_message},
+        ends=("<|call|>",),
+        ignored=("<|end|>", "<|return|>"),
+    ),
+    PromptFormat(
+        name="gemma4",
+        models="Gemma 4",
+        rule=_GEMMA_RULE,
+        call=_gemma("<|tool_call>", '<|"|>', "<tool_call|>"),
+        result=lambda name, text, is_error, _: (
+            f'<|tool_response>response:{name}{{value:<|"|>{_plain(text, is_error)}<|"|>}}<tool_response|>'
+        ),
+        begins={"<|tool_call>": other_family},
+        ends=("<tool_call|>",),
+        thinking=("<|channel>thought", "<channel|>"),
+    ),
+    PromptFormat(
+        name="functiongemma",
+        models="FunctionGemma",
+        rule=_GEMMA_RULE,
+        call=_gemma("<start_function_call>", "<escape>", "<end_function_call>"),
+        result=lambda name, text, is_error, _: (
+            f"<start_function_response>response:{name}{{value:<escape>{_plain(text, is_error)}<escape>}}"
+            "<end_function_response>"
+        ),
+        begins={"<start_function_call>": other_family},
+        ends=("<end_function_call>",),
+    ),
+    PromptFormat(
+        name="phi4",
+        models="Phi 4 mini",
+        rule="Write calls exactly as in the example: a JSON array of objects with `name` and `arguments`.",
+        call=lambda name, arguments: f"<|tool_call|>[{_object('arguments')(name, arguments)}]<|/tool_call|>",
+        result=_output_object,
+        begins={"<|tool_call|>": object_or_list, "functools[": listed_objects},
+        bare=("{", bare_object),
+        ends=("<|/tool_call|>",),
+    ),
+    PromptFormat(
+        name="granite",
+        models="Granite 3",
+        rule="Write calls exactly as in the example: a JSON array of objects with `name` and `arguments`.",
+        call=lambda name, arguments: f"<|tool_call|>[{_object('arguments')(name, arguments)}]",
+        result=_output_object,
+        begins={"<|tool_call|>": object_or_list, "<tool_call>": object_or_list},
+        bare=("{", bare_object),
+        ends=("<|end_of_text|>",),
+    ),
+    PromptFormat(
+        name="kimi-k3",
+        models="Kimi K3",
+        rule=(
+            "Write calls exactly as in the example: a call for each tool, with an argument for each value. Strings are "
+            "written as they are, all other values as JSON. The index counts the calls of a turn."
+        ),
+        call=_xtml,
+        result=lambda name, text, is_error, index: (
+            f'<|open|>message role="tool" tool="{name}" index="{index + 1}"<|sep|>{_plain(text, is_error)}'
+            "<|close|>message<|sep|>"
+        ),
+        begins={'<|open|>call tool="': xtml_call},
+        ends=("<|close|>call<|sep|>",),
+        around=("<|open|>tools<|sep|>",),
+        ignored=(
+            *("<|close|>tools<|sep|>", "<|open|>response<|sep|>", "<|close|>response<|sep|>"),
+            *("<|close|>message<|sep|>", "<|end_of_msg|>"),
+        ),
+        thinking=("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
     ),
 )
 

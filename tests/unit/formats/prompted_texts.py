@@ -14,6 +14,7 @@ from mcp_hub.formats.events import (
     ToolCallStart,
 )
 from mcp_hub.formats.prompted import FORMATS, PromptedParser
+from tests.unit.formats.prompted_families import FAMILIES, NOW, WEATHER, plain
 
 TOOLS: Final[list[dict[str, Any]]] = [
     {
@@ -110,15 +111,6 @@ def short(events: Iterable[ModelEvent]) -> list[Any]:
     return found
 
 
-WEATHER: Final = '{"city": "Bern"}'
-NOW: Final = ("now", "{}")
-
-
-def plain(text: str) -> tuple[str, list[Any]]:
-    """A text without a call."""
-    return text, [text, "stop"]
-
-
 CASES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
     "function_call": [
         ('<function_call>{"name": "now", "arguments": {}}</function_call>', [NOW, "tool_calls"]),
@@ -147,7 +139,11 @@ CASES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
             [("get_weather", '{"city": "Bé"}'), "tool_calls"],
         ),
         ('<tool_call>{"name": "now", "arguments": null}</tool_call>', [NOW, "tool_calls"]),
-        ('<tool_call>{"id": 7, "extra": {"arguments": [1]}, "name": "no\\u0077"}</tool_call>', [NOW, "tool_calls"]),
+        ('<tool_call>{"id": 7, "name": "no\\u0077"}</tool_call>', [NOW, "tool_calls"]),
+        (
+            '<tool_call>{"id": 7, "extra": {"arguments": [1]}, "name": "no\\u0077"}</tool_call>',
+            [(None, "malformed_call"), "stop"],
+        ),
         (
             '<tool_call>{"name": "get_weather", "arguments": {"city": "a\nb\tc"}}</tool_call>',
             [("get_weather", '{"city": "a\\nb\\tc"}'), "tool_calls"],
@@ -164,9 +160,16 @@ CASES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
         plain("The tag <think> is text, </think> too."),
         (
             '```\n<tool_call>{"name": "now"}</tool_call>\n```\n<tool_call>{"name": "now"}</tool_call>',
-            ['```\n<tool_call>{"name": "now"}</tool_call>\n```\n', NOW, "tool_calls"],
+            [NOW, NOW, "tool_calls"],
         ),
-        plain('  ~~~~ xml\n~~~\n<tool_call>{"name": "now"}\n```\n<tool_call>{"name": "now"}'),
+        (
+            '  ~~~~ xml\n~~~\n<tool_call>{"name": "now"}\n```\n<tool_call>{"name": "now"}',
+            [
+                *('  ~~~~ xml\n~~~\n<tool_call>{"name": "now"}\n```\n', (None, "malformed_call")),
+                *('<tool_call>{"name": "now"}', (None, "malformed_call"), "stop"),
+            ],
+        ),
+        plain("```\n<tool_call>\n```"),
         ('```not a fence``` <tool_call>{"name": "now"}</tool_call>', ["```not a fence``` ", NOW, "tool_calls"]),
         ('x ``` <tool_call>{"name": "now"}</tool_call>', ["x ``` ", NOW, "tool_calls"]),
         plain("`<tool_call>` begins a call, `</tool_call>` ends it."),
@@ -178,7 +181,11 @@ CASES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
             '<tool_call>{"name": "now", "arguments": {"a": [1}}, "b": "<tool_call>"}</tool_call>ok',
             [("now", "malformed_call"), "ok", "stop"],
         ),
-        ('<tool_call>{"name": "now", "arguments": {a: 1}}</tool_call>ok', [("now", "invalid_arguments"), "ok", "stop"]),
+        ('<tool_call>{"name": "now", "arguments": {a: 1}}</tool_call>ok', [("now", '{"a": 1}'), "ok", "tool_calls"]),
+        (
+            '<tool_call>{"name": "now", "arguments": {"a": "\\ud800"}}</tool_call>ok',
+            [("now", "invalid_arguments"), "ok", "stop"],
+        ),
         ('<tool_call>{"name": "now", "arguments": [1]}</tool_call>ok', [("now", "malformed_call"), "ok", "stop"]),
         ('<tool_call>{"name": "now", "arguments": "[1]"}</tool_call>ok', [("now", "malformed_call"), "ok", "stop"]),
         ('<tool_call>{"arguments": {"a": 1}}</tool_call>ok', [(None, "malformed_call"), "ok", "stop"]),
@@ -223,7 +230,7 @@ CASES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
             "<tool_call><function=now><parameter=a>1</parameter><parameter=a>2</parameter></function></tool_call>.",
             [("now", "malformed_call"), ".", "stop"],
         ),
-        plain("<tool_call><function=now>oops</function></tool_call>"),
+        ("<tool_call><function=now>oops</function></tool_call>.", [(None, "malformed_call"), ".", "stop"]),
         (
             "<tool_call><function=now><parameter=a>1</parameter>oops</function></tool_call>.",
             [("now", "malformed_call"), ".", "stop"],
@@ -260,9 +267,11 @@ CASES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
         plain('{"name": "Bob", "age": 3}'),
         plain('{"name": "Bob"}'),
         ('{"name": "nope", "parameters": {"a": 1}} x', [("nope", "unknown_tool"), "x", "stop"]),
-        plain('See {"name": "now", "parameters": {}}'),
+        ('See {"name": "now", "parameters": {}}', ["See ", NOW, "tool_calls"]),
+        plain('See {"name": "now", "parameters": {}} there'),
         plain('{"output": "{\\"name\\": \\"now\\"}"}'),
-        plain('```json\n{"name": "now", "parameters": {}}\n```'),
+        ('```json\n{"name": "now", "parameters": {}}\n```', [NOW, "tool_calls"]),
+        plain('```json\n{"name": "now", "parameters": {}}\n// why\nlet x;\n```'),
         ('{\n{"name": "now"}', ["{\n", NOW, "tool_calls"]),
         ('{"parameters": {"city": "Bern"}, "name": "get_weather"}', [("get_weather", WEATHER), "tool_calls"]),
         ('{"name": "now", "par', [("now", "truncated_call"), "interrupted"]),
@@ -292,7 +301,8 @@ CASES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
         ),
         ('[get_weather("Bern", 2)]\nThere.', [("get_weather", '{"city": "Bern", "days": 2}'), "There.", "tool_calls"]),
         ("[git.log( n = +1_0 , ) , ]", [("git.log", '{"n": 10}'), "tool_calls"]),
-        plain("[x] done\n[now](http://a) [now()]"),
+        plain("[x] done\n[now](http://a) [now()] there"),
+        ("Well: [now()]", ["Well: ", NOW, "tool_calls"]),
         plain("[link(3)](http://a)"),
         ("[nope(a=1), nope2(3), now()]", [("nope", "unknown_tool"), ("nope2", "unknown_tool"), NOW, "tool_calls"]),
         ('[now(a=__import__("os").system("x"))]\n.', [("now", "malformed_call"), ".", "stop"]),
@@ -304,7 +314,7 @@ CASES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
         ("[now(1)]\n.", [("now", "malformed_call"), ".", "stop"]),
         ("[now(a=1, a=2)]\n.", [("now", "malformed_call"), ".", "stop"]),
         ("[now(a=[1)]\n.", [("now", "malformed_call"), ".", "stop"]),
-        ("[now(a=1 # )\n)]\n.", [("now", "malformed_call"), ")]\n.", "stop"]),
+        ("[now(a=1 # )\n)]\n.", [("now", "malformed_call"), ".", "stop"]),
         ('[now(a="b', [("now", "truncated_call"), "interrupted"]),
         plain("[nope(a"),
     ],
@@ -324,7 +334,8 @@ CASES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
             [("thinking", "Hm [TOOL_CALLS]now{}"), NOW, "tool_calls"],
         ),
         plain("[TOOL_CALLS] is a tag, [TOOL_RESULTS] too, [x"),
-        ('[TOOL_CALLS] [{"name": "now"} {"name": "now"}]', [NOW, (None, "malformed_call"), "tool_calls"]),
+        ('[TOOL_CALLS] [{"name": "now"} {"name": "now"}]', [NOW, NOW, "tool_calls"]),
+        ('[TOOL_CALLS] [{"name": "now"}, {"name": 5}]', [NOW, (None, "malformed_call"), "tool_calls"]),
         ('[TOOL_CALLS]now{"a": ', [("now", "truncated_call"), "interrupted"]),
     ],
     "deepseek": [
@@ -340,7 +351,10 @@ CASES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
             [("get_weather", WEATHER), NOW, "tool_calls"],
         ),
         ('<｜tool▁call▁begin｜>now<｜tool▁sep｜>{"a"', [("now", "truncated_call"), "interrupted"]),
-        plain("```\n<｜tool▁call▁begin｜>now<｜tool▁sep｜>{}\n``` x <｜tool"),
+        (
+            "```\n<｜tool▁call▁begin｜>now<｜tool▁sep｜>{}\n``` x <｜tool",
+            ["```\n<｜tool▁call▁begin｜>now<｜tool▁sep｜>{}\n``` x <｜tool", (None, "malformed_call"), "stop"],
+        ),
     ],
     "kimi": [
         (
@@ -352,4 +366,5 @@ CASES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
         ("<|tool_call_begin|>git.log<|tool_call_argument_begin|> {}", [("git.log", "{}"), "tool_calls"]),
         plain("<|tool_call_begin|> is a tag"),
     ],
+    **FAMILIES,
 }

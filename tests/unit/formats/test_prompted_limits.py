@@ -48,7 +48,8 @@ def test_arguments_over_the_limit_end_their_call_and_nothing_else(format: str, t
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_arguments_may_be_as_large_as_the_limit(format: str) -> None:
-    room = MAX_ARGUMENTS - len('{"city": ""}')
+    ((_, empty), _) = short(parsed(format, text_of(format, "")))
+    room = MAX_ARGUMENTS - len(empty)
     (call, reason) = short(parsed(format, text_of(format, "x" * room)))
     assert call[0] == "get_weather" and len(call[1]) == MAX_ARGUMENTS and reason == "tool_calls"
     assert short(parsed(format, text_of(format, "x" * (room + 1)))) == [("get_weather", "arguments_too_large"), "stop"]
@@ -109,6 +110,15 @@ HOSTILE: list[tuple[str, Callable[[int], str]]] = [
     ("hermes", lambda n: '<tool_call>{"name": "now", "arguments": ]' + "</tool_cal" * n),
     ("hermes", lambda n: "<think>" + "</think" * n),
     ("hermes", lambda n: '<tool_call>{"name": "nope"}</tool_call>' * n),
+    ("hermes", lambda n: "<think>" + "<tool_call>{" * n),
+    ("hermes", lambda n: '\n```json\n{"name": "now", ' * n),
+    ("hermes", lambda n: 'x {"name": "now", "arguments": {' * n),
+    ("hermes", lambda n: '<tool_call>{"name": "now", "arguments": {"a": \'' + '" // x' * n),
+    ("hermes", lambda n: "<tool_call>" + '{"name": "now",}' * n + "</tool_call>"),
+    ("qwen3-coder", lambda n: "<function=now><parameter=a>" + "</function></tool_call>" * n),
+    ("minimax", lambda n: '<minimax:tool_call><invoke name="now">' * n),
+    ("gemma4", lambda n: "<|tool_call>call:now{" * n),
+    ("gpt-oss", lambda n: "<|channel|>" * n),
     ("qwen3-coder", lambda n: "<function=now><parameter=a>" + "</parameter" * n),
     ("qwen3-coder", lambda n: "<function=now>" + "<parameter=a>\n" * n),
     ("glm", lambda n: "<tool_call>now" + "<arg_key>a</arg_key><arg_value></arg_value>" * n),

@@ -83,6 +83,19 @@ async def test_an_equal_call_joins_the_one_that_timed_out(hub: SoftHub) -> None:
 
 
 @in_virtual_time
+async def test_a_call_that_joins_is_asked_what_is_open_however_much_was_said_since(hub: SoftHub) -> None:
+    await hub.hello(elicitation={})
+    await hub.tool("same")
+    await hub.running.asks()
+    for value in range(30):
+        await hub.running.says(value, "still at it")
+    await sleep(1)
+    gives_up(hub, hub._sent)
+    joined = await hub.tool("same")
+    assert len(hub.server.calls) == 1 and joined.methods[-1:] == ["elicitation/create"]
+
+
+@in_virtual_time
 async def test_a_call_that_joined_may_time_out_and_be_joined_itself(hub: SoftHub) -> None:
     await hub.hello()
     for _ in range(3):

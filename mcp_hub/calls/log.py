@@ -275,9 +275,3 @@ class _LogReader:
             log._readers.remove(self)
             self.wake, self.moves = nobody, None
             log._trim()
-
-
-def newest_progress(log: CallLog) -> Progressed | None:
-    """The last progress still held."""
-    last = log._events[-_KEPT:]
-    return next((event for event in reversed(last) if type(event) is Progressed), None)

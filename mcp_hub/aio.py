@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, TypeVar, TypeVarTuple
+from typing import Any, Final, Protocol, TypeVar, TypeVarTuple
+from weakref import ref
 
 import anyio
 import anyio.to_thread
@@ -144,29 +145,38 @@ def call_later(seconds: float, callback: Callable[[], None]) -> Timer:
     return asyncio.get_running_loop().call_later(seconds, callback)
 
 
-class _Together(NamedTuple):
+class _Together:
     """Callbacks that one loop calls at the same time."""
 
-    loop: asyncio.AbstractEventLoop
-    callbacks: list[Callable[[], None]]
+    __slots__ = ("__weakref__", "callbacks", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.callbacks: list[Callable[[], None]] = []
 
     def run(self) -> None:
         global _together
-        if _together is self:
-            _together = None
+        if _together() is self:
+            _together = _nothing
         for callback in self.callbacks:
             self.loop.call_soon(callback)
 
 
-_together: _Together | None = None
+def _nothing() -> None:
+    """Nothing is planned."""
+
+
+_together: Callable[[], _Together | None] = _nothing
+"""A weak reference: a loop that is closed lets its callbacks go."""
 
 
 def call_together(seconds: float, callback: Callable[[], None]) -> None:
     """Calls `callback` within so many seconds, as one of many that are not urgent."""
     global _together
-    loop, together = asyncio.get_running_loop(), _together
-    if together is None or together.loop is not loop:  # another thread's, or that of a loop that was closed
-        _together = together = _Together(loop, [])
+    loop, together = asyncio.get_running_loop(), _together()
+    if together is None or together.loop is not loop:  # another thread's
+        together = _Together(loop)
+        _together = ref(together)
         loop.call_later(seconds, together.run)
     together.callbacks.append(callback)
 

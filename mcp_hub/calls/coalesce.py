@@ -9,6 +9,7 @@ from typing import Final, cast
 import msgspec
 from msgspec.structs import replace
 
+from mcp_hub.call import Reader
 from mcp_hub.events import CallEvent, Completed, Delta, Failed, InputRequired, Log, Progressed, ToolCall, ToolResult
 from mcp_hub.types import RawJson, plural
 
@@ -29,6 +30,8 @@ _DELTA_BYTES: Final = 4096
 _LOGS: Final = 50
 """Log messages a second; further ones are counted."""
 _SECOND: Final = 1.0
+_SLICE: Final = 256
+"""Events taken from the log at once."""
 _MOST_WAITING: Final = 8192
 _MOST_BYTES: Final = 1 << 20
 """Waiting events and bytes."""
@@ -252,3 +255,20 @@ def payload(event: CallEvent) -> int:
             return len(error.raw if error.raw is not None else error.message)
         case _:
             return 0
+
+
+def slices(reader: Reader) -> Iterator[Sequence[CallEvent]]:
+    """All that the reader has, as long as it is asked for."""
+    while reader.has_more:
+        yield reader.take(_SLICE)
+
+
+def next_events(reader: Reader, limit: int) -> list[CallEvent]:
+    """The next events as they are: `limit`, or 1 MiB and a slice."""
+    events, size = reader.take(_SLICE), 0
+    while reader.has_more and len(events) < limit:
+        size += sum(map(payload, events[-_SLICE:]))
+        if size >= LAG_BYTES:
+            break
+        events += reader.take(_SLICE)
+    return events

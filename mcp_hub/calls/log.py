@@ -5,6 +5,7 @@ merged and logs are counted, until readers catch up or an urgent event comes. Nu
 """
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Final
 
 import anyio
@@ -13,7 +14,7 @@ import msgspec
 from mcp_hub.call import Reader, StoredEvent
 from mcp_hub.calls import coalesce
 from mcp_hub.calls.machine import WORKING_NEXT, CallStatus, advance
-from mcp_hub.events import CallEvent, Completed, Delta, Ending, Log, Progressed, Started
+from mcp_hub.events import CallEvent, Completed, Delta, Ending, InputRequired, Log, Progressed, Started
 
 _KEPT: Final = 8
 """Seen events that are dropped together: most calls end before."""
@@ -196,10 +197,15 @@ class CallLog(msgspec.Struct, eq=False):
             reader.close()
 
     def _trim(self) -> None:
-        """Drops seen events, except the ending."""
+        """Drops seen events, except the ending, and open questions as long as there is room."""
         if self._readers:
             seen = min(reader.cursor for reader in self._readers)
-            self._drop(min(seen - self._first + 1, len(self._events) - 1))
+            count = min(seen - self._first + 1, len(self._events) - 1)
+            has_room = len(self._events) < coalesce.LAG // 2 and self._size < coalesce.LAG_BYTES // 2
+            if self.status is CallStatus.INPUT_REQUIRED and has_room:  # who joins the call is asked, too
+                asked = (at for at, event in enumerate(islice(self._events, count)) if type(event) is InputRequired)
+                count = next(asked, count)
+            self._drop(count)
         back = self._back
         if back is None or (self._readers and self._is_crowded):
             return
@@ -269,9 +275,3 @@ class _LogReader:
             log._readers.remove(self)
             self.wake, self.moves = nobody, None
             log._trim()
-
-
-def newest_progress(log: CallLog) -> Progressed | None:
-    """The last progress still held."""
-    last = log._events[-_KEPT:]
-    return next((event for event in reversed(last) if type(event) is Progressed), None)

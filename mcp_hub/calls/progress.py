@@ -55,10 +55,12 @@ class CallProgress:
     message since the one before has words of the hub's: the time, and the last message.
     """
 
-    __slots__ = ("_began", "_guard", "_has_words", "_is_new", "_is_taken_up", "_latest", "_spoken", "_text")
+    __slots__ = ("_began", "_guard", "_has_words", "_is_new", "_is_taken_up", "_latest", "_spoken", "_text", "newest")
 
     def __init__(self, form: PartialForm | None, last: Progressed | None, began: float, *, is_taken_up: bool) -> None:
         self._guard = ProgressGuard(last)
+        self.newest = last
+        """The last event of all."""
         self._text = None if form is None else _PartialText(form)
         self._has_words = form is not None
         self._latest = None if last is None or last.is_hubs else last  # has the last message that no heartbeat made
@@ -70,7 +72,7 @@ class CallProgress:
         """The server's event, raised slightly if not above the last; None if unusable."""
         admitted = self._guard.admit(event)
         if admitted is not None:
-            self._spoken = at
+            self._spoken, self.newest = at, admitted
             self._note(admitted)
         return admitted
 
@@ -98,7 +100,7 @@ class CallProgress:
             message = self._guard.between(self._words(now))
             self._is_new = False
         if is_silent or message is not None:
-            self._spoken = now
+            self._spoken, self.newest = now, message or self.newest
         return message
 
     def _message(self, now: float) -> Progressed | None:

@@ -323,3 +323,7 @@ def new_record(
         call=call, handler=handler, times=times, plan=plan, log=log, questions=questions, _owner=owner,
         resumption=plan.resumption, is_short=plan.may_last,
     )  # fmt: skip
+
+
+def newest_progress(record: CallRecord) -> Progressed | None:
+    return None if record._made_progress is None else record._made_progress.newest

@@ -2,11 +2,13 @@
 
 import asyncio
 import contextvars
+import gc
 import itertools
 import re
 import subprocess
 import sys
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable
 
@@ -15,7 +17,7 @@ import anyio.lowlevel
 import pytest
 
 from mcp_hub import notices as module
-from mcp_hub.aio import Turn, named_loop
+from mcp_hub.aio import Turn, call_together, named_loop
 from mcp_hub.clock import SystemClock, process_start
 from mcp_hub.ids import ids, new_call_id, new_session_id
 from mcp_hub.notices import Notices
@@ -38,6 +40,46 @@ class Pipe:
 
     def close(self, reason: str = "") -> None:
         self.closed = reason
+
+
+def test_callbacks_of_loops_by_turns_run_together_on_their_own() -> None:
+    seen: list[tuple[int, int]] = []
+
+    async def plan(number: int) -> None:
+        call_together(0.01, lambda: seen.append((number, id(asyncio.get_running_loop()))))
+
+    loops = [asyncio.new_event_loop() for _ in range(2)]
+    for number in range(6):
+        loops[number % 2].run_until_complete(plan(number))
+    for loop in loops:
+        loop.run_until_complete(asyncio.sleep(0.05))
+        loop.close()
+    assert seen == [(number, id(loops[number % 2])) for number in (0, 2, 4, 1, 3, 5)]
+
+
+def test_a_loop_that_is_closed_lets_what_waits_go_and_holds_up_no_other() -> None:
+    class Waits:
+        def over(self) -> None:
+            raise AssertionError("its loop was closed before")
+
+    waits = Waits()
+    alive, seen = weakref.ref(waits), list[int]()
+
+    async def plan(seconds: float, callback: Callable[[], None]) -> None:
+        call_together(seconds, callback)
+        await asyncio.sleep(0)
+
+    asyncio.run(plan(60, waits.over))
+    del waits
+    gc.collect()
+    assert alive() is None
+
+    async def another() -> None:
+        await plan(0.01, lambda: seen.append(1))
+        await asyncio.sleep(0.05)
+
+    asyncio.run(another())
+    assert seen == [1]
 
 
 def test_callbacks_run_in_order_when_the_outermost_turn_ends() -> None:

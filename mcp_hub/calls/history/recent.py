@@ -8,12 +8,11 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.calls.log import newest_progress
 from mcp_hub.calls.metering import Outcome
 from mcp_hub.calls.plan import CallState
 from mcp_hub.calls.reading.stored import exported_name
 from mcp_hub.calls.reading.transcript import question_text
-from mcp_hub.calls.runner import QUIET, CallRecord
+from mcp_hub.calls.runner import QUIET, CallRecord, newest_progress
 from mcp_hub.clock import wall_time
 from mcp_hub.events import Cancelled, Ending, Failed
 from mcp_hub.ids import new_session_id
@@ -121,7 +120,7 @@ class RecentCalls:
         return RunningCalls(records, names)
 
     def _running(self, record: CallRecord, now: float, wait: "_NamedWait | None") -> CallSummary:
-        progress = newest_progress(record.log)
+        progress = newest_progress(record)
         took = now - record.times.started
         message = None if progress is None else progress.message
         return CallSummary(

@@ -17,7 +17,7 @@ If another hub can continue a stopping hub's call, the last batch (LAST) has no 
 failed append ends the writer (OVER), not the call; after `Fenced` readers follow the new owner, else they fail.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
@@ -27,7 +27,7 @@ import msgspec
 from mcp_hub import aio
 from mcp_hub.call import CallingClient, Reader, StreamInfo
 from mcp_hub.calls import machine
-from mcp_hub.calls.coalesce import LAG, Coalescer
+from mcp_hub.calls.coalesce import LAG, Coalescer, next_events, slices
 from mcp_hub.calls.machine import CallStatus
 from mcp_hub.calls.metering import is_tool_error
 from mcp_hub.calls.plan import ResumePoint
@@ -47,8 +47,6 @@ log = get_logger(__name__)
 
 _PAUSE: Final = 0.02
 """Seconds between looks into logs without stream readers."""
-_SLICE: Final = 256
-"""Events taken from the log at once."""
 _HURRY: Final = LAG // 4
 """Events after which a look is not delayed."""
 _BEHIND: Final = 8192
@@ -111,9 +109,9 @@ class _Intake:
                 return
             coalescer = self._coalescer = Coalescer()
         if is_eager and not self.taken and not coalescer.count:
-            self.taken = reader.take(_MOST)
+            self.taken = next_events(reader, _MOST)
         if reader.has_more or coalescer.count:
-            coalescer.collect(_slices(reader), at, is_eager=is_eager)
+            coalescer.collect(slices(reader), at, is_eager=is_eager)
 
     @property
     def due(self) -> float | None:
@@ -393,8 +391,3 @@ class StreamWriter:
 
 def _may_repeat(last: CallEvent) -> bool:
     return isinstance(last, Failed) and is_retryable(last.error)
-
-
-def _slices(reader: Reader) -> Iterator[Sequence[CallEvent]]:
-    while reader.has_more:
-        yield reader.take(_SLICE)

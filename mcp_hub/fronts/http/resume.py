@@ -208,8 +208,10 @@ class Resumption:
     async def _authorized(self, client: ClientCalls, cursor: Cursor) -> StreamHandle:
         """Raises `UnknownStream` for a foreign cursor."""
         handle = await self._open(client, cursor.stream, cursor.seq)
-        row = handle.info
-        if row.session != client.session.id or cursor.seq > row.last:
+        row, followed = handle.info, self._streams.get(handle.id)
+        # another session may have joined the call
+        session = row.session if followed is None else followed.client.session.id
+        if session != client.session.id or cursor.seq > row.last:
             raise UnknownStream
         if row.id in client.let_go and row.id not in self._streams:
             raise UnknownStream

@@ -9,7 +9,17 @@ from mcp_hub.calls import coalesce
 from mcp_hub.calls import log as log_module
 from mcp_hub.calls.coalesce import Coalescer
 from mcp_hub.calls.log import CallLog
-from mcp_hub.events import CallEvent, Completed, Delta, Log, Progressed, Started, ToolCall
+from mcp_hub.events import (
+    CallEvent,
+    Completed,
+    Delta,
+    InputReceived,
+    InputRequired,
+    Log,
+    Progressed,
+    Started,
+    ToolCall,
+)
 from tests.unit.calls.coalescing import Taken, Timed, flat, notices, play
 from tests.unit.calls.virtual_time import sleep, virtual
 
@@ -220,3 +230,25 @@ def test_a_count_and_early_progress_go_at_once_when_followers_have_caught_up() -
     assert due is not None and due <= 0.125
     progress, notice = coalescer.take(0.125)
     assert progress == Progressed(2) and notices([notice]) == [1]
+
+
+def test_an_open_question_stays_for_who_joins_and_goes_with_its_answer_or_for_want_of_room() -> None:
+    log, question = CallLog(), InputRequired("q1", "elicitation/create", b"{}")
+    log.begin()
+    reader = log.reader(lambda: None)
+
+    def says(*events: CallEvent) -> None:
+        for event in events:
+            log.append(event)
+            reader.take()
+
+    says(*map(Progressed, range(20)), question, *map(Progressed, range(20, 40)))
+    late = log.reader(lambda: None, 1)
+    assert late.take() == [question, *map(Progressed, range(20, 40))]
+    late.close()
+    says(InputReceived("q1"), *map(Progressed, range(40, 60)))
+    assert len(log._events) < 20
+    says(question)
+    for number in range(61, 20_000):
+        says(Progressed(number))
+        assert len(log._events) <= coalesce.LAG // 2

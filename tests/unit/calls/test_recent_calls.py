@@ -89,10 +89,22 @@ def test_no_piece_of_a_secret_is_left_where_a_text_is_cut() -> None:
         recent.ended(ended(ending=Cancelled(text)), Outcome.CANCELLED, 6)
         record = begun(text)
         record.is_short = False
-        record.log.append(Progressed(1.0, members={"message": msgspec.Raw(msgspec.json.encode(text))}))
+        record.send(Progressed(1.0, members={"message": msgspec.Raw(msgspec.json.encode(text))}))
         (live,) = recent.live([record], 6)
         shown = [(call.name, call.message) for call in (*recent.newest()[:3], live)]
         assert not [piece for piece in pieces(secret) if piece in str(shown)], pad
+
+
+def test_progress_is_shown_also_when_much_was_said_since() -> None:
+    record = begun("build")
+    record.is_short = False
+    reader = record.log.reader(lambda: None)
+    record.send(Progressed(3.0, 9.0))
+    for _ in range(30):
+        record.log.append(Log("info", b'{"level":"info"}'))
+        reader.take()
+        (live,) = RecentCalls().live([record], 6)
+        assert (live.progress, live.total) == (3.0, 9.0)
 
 
 def pieces(secret: str) -> list[str]:

@@ -142,6 +142,19 @@ async def test_a_flood_costs_nobody_who_reads_the_log_directly_an_event() -> Non
     assert len(kept) < 55 and sum(event.skipped + 1 for event in kept) == 60_000
 
 
+@virtual
+async def test_one_append_has_about_a_mebibyte_also_after_a_flood_of_large_events() -> None:
+    said = [delta(f"{number:5}" * 2000) for number in range(1000)]
+    hub, call = await one_call()
+    follower = await hub.follow(call.id)
+    await sleep(1)
+    call.says(*said)
+    call.ends()
+    await settle(lambda: follower.at_end)
+    assert follower.events[1:] == [*said, DONE]
+    assert max(sum(map(len, chunk.lines)) for chunk in store_of(hub).appends) < 4 << 20
+
+
 @pytest.mark.slow
 @virtual
 async def test_while_the_store_does_not_answer_what_waits_is_bounded_and_the_log_merges() -> None:

@@ -7,11 +7,14 @@ from mcp_hub.app.limits import Current
 from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.plan import CallRules
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.fronts.http.request import HttpRequest
+from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.protocol.notifications import names_timeout
+from mcp_hub.sessions.session import LOCAL
 from tests.unit.calls.virtual_time import sleep, virtual
 from tests.unit.fakes import enveloped
 from tests.unit.fronts import task_hub
-from tests.unit.fronts.http_peer import MadeCall, World
+from tests.unit.fronts.http_peer import Connection, MadeCall, World
 from tests.unit.fronts.soft_hub import SoftHub, in_virtual_time, said
 from tests.unit.fronts.task_hub import Sent, TaskHub, over_the_pipe, text
 from tests.unit.fronts.test_stream_restarts import accepted_again
@@ -80,6 +83,19 @@ async def test_an_equal_call_joins_the_one_that_timed_out(hub: SoftHub) -> None:
     await hub.running.ends(text("the work"))
     assert said(second) == "the work" and len(hub.server.calls) == 1
     assert not first.is_answered, "a cancelled request has no response"
+
+
+@in_virtual_time
+async def test_a_call_that_joins_is_asked_what_is_open_however_much_was_said_since(hub: SoftHub) -> None:
+    await hub.hello(elicitation={})
+    await hub.tool("same")
+    await hub.running.asks()
+    for value in range(30):
+        await hub.running.says(value, "still at it")
+    await sleep(1)
+    gives_up(hub, hub._sent)
+    joined = await hub.tool("same")
+    assert len(hub.server.calls) == 1 and joined.methods[-1:] == ["elicitation/create"]
 
 
 @in_virtual_time
@@ -260,3 +276,33 @@ def test_a_server_with_processes_for_sessions_keeps_sessions_apart(scope: str | 
     entry = {"command": "git-server"} | ({} if scope is None else {"scope": scope})
     settings = Settings.model_validate({"servers": {"git": entry}})
     assert Current(settings).call_rules("git", "log").by_session is by_session
+
+
+@virtual
+async def test_a_client_of_another_session_that_joined_comes_back_for_its_stream() -> None:
+    call = MadeCall(World(), tool="reads")
+    world = call.world
+    await call.progresses(1)
+    await world.resumption.cancel(call.client, 1, TYPESCRIPT)
+    await sleep(1)
+    second, stranger = world.client(id_="s2"), world.client(id_="s3")
+    running = world.hub.durable.timed_out.rejoin(replace(call.record.call, session="s2"))
+    assert running is call.record
+    joined = CallHandle(running.call, running, world.hub.durable, after=1)
+
+    async def answer(peer: Connection) -> None:
+        request = HttpRequest({}, {}, LOCAL, peer.receive, peer.send, Envelope(), takes_sse=True)
+        await world.resumption.answer(second, request, b"7", 7, b'"t2"', joined)
+
+    post = world.open(answer)
+    await sleep(0.5)
+    await call.progresses(2)
+    assert post.ids == [0, 2, 3]
+    post.leave()
+    await sleep(0.5)
+    for other in (call.client, stranger):
+        assert (await world.get(other, call.place(2))).status == 400
+    again = await world.get(second, call.place(3))
+    await call.progresses(3)
+    await call.ends()
+    assert again.status == 200 and again.ids == [3, 4, 5] and again.messages[-1]["id"] == 7

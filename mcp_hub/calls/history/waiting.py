@@ -241,7 +241,7 @@ class CallQueue:
         self._sealed.append(self._open)
         self._open, self._next = Portion(has_texts=self.keeps_texts), 1
         self.full.set()
-        while len(self._sealed) > _PORTIONS or sum(map(len, self._sealed)) > MOST:
+        while len(self._sealed) > _PORTIONS or sum(map(len, self._sealed)) > MOST - FULL:
             portion = self._sealed.pop(0)
             self._dropped += len(portion)
             self._dropped_ids += portion.durable_ids

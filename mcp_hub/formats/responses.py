@@ -135,6 +135,8 @@ def _read_results(messages: Sequence[JsonObject]) -> CallResults:
 class _Reader(OutputReader):
     """Reads `response.*` events. A search that the client makes is a call of `tool_search`."""
 
+    _has_stops = True
+
     def __init__(self) -> None:
         super().__init__()
         self._keys: dict[object, int] = {}
@@ -191,9 +193,11 @@ class _Reader(OutputReader):
 
     def _finish(self, response: JsonObject, reason: FinishReason) -> None:
         """The response has each item again: those that no event had are read here."""
+        keys = {call.id: key for key, call in self._open.items()}
         for index, item in enumerate(parts_in(response, "output")):
-            if str(item.get("call_id")) not in self._seen:
-                self._end_item(index, item)
+            call_id = str(item.get("call_id"))
+            if call_id in keys or call_id not in self._seen:
+                self._end_item(keys.get(call_id, index), item)
         self._end(reason)
 
     def _begin_item(self, at: int, item: JsonObject) -> None:
@@ -223,7 +227,7 @@ class _Reader(OutputReader):
             case "incomplete":
                 self._end_call(at, is_broken=True)
             case "completed":
-                self._end_call(at)
+                self._end_call(at, is_whole=True)
             case _:
                 self._stop_call(at)
 

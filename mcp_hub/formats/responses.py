@@ -3,8 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import msgspec
-
 from mcp_hub.formats.events import FinishReason, TextDelta, ThinkingDelta
 from mcp_hub.formats.openai import NAMES, read_marked, result_mark, with_mark
 from mcp_hub.formats.provider import (
@@ -24,7 +22,7 @@ from mcp_hub.formats.provider import (
 )
 from mcp_hub.formats.reader import CUT_OFF, OutputReader
 from mcp_hub.formats.records import McpResult, ModelCall
-from mcp_hub.formats.results import MediaPart, data_url, file_name, parts_of, text_of
+from mcp_hub.formats.results import MediaPart, can_be_sent, data_url, file_name, parts_of, text_of
 from mcp_hub.formats.schemas import dialects
 from mcp_hub.formats.schemas.nodes import Node
 from mcp_hub.types import JsonObject
@@ -108,8 +106,8 @@ def _item(call: ModelCall, result: McpResult) -> JsonObject:
     if any(isinstance(part, MediaPart) for part in parts):
         mark = result_mark(result, text_of(parts[:1]))
         output = [_content(part) for part in ([] if mark is None else [mark]) + parts]
-    elif structured is not None and not result.get("isError"):
-        output = msgspec.json.encode(structured).decode()  # the value that `output_schema` describes
+    elif structured is not None and not result.get("isError") and can_be_sent(structured):
+        output = encoded(structured)  # the value that `output_schema` describes
     else:
         output = with_mark(result, text_of(parts))
     echoed = {key: call.extra[key] for key in ("caller", "namespace") if call.extra.get(key) is not None}

@@ -151,6 +151,8 @@ class _Reader(OutputReader):
     Broken JSON of eager arguments is the fault `invalid_arguments`.
     """
 
+    _has_stops = True
+
     def __init__(self) -> None:
         super().__init__()
         self._reason: FinishReason = "stop"

@@ -23,7 +23,7 @@ from mcp_hub.formats.provider import (
 )
 from mcp_hub.formats.reader import OutputReader
 from mcp_hub.formats.records import NO_ID, McpResult, ModelCall
-from mcp_hub.formats.results import MediaPart, block_of, parts_of, read_result, text_of
+from mcp_hub.formats.results import MediaPart, block_of, can_be_sent, parts_of, read_result, text_of
 from mcp_hub.formats.schemas import dialects
 from mcp_hub.formats.schemas.nodes import MAX_DEPTH, Node
 from mcp_hub.types import JsonObject
@@ -80,7 +80,7 @@ def _response(call: ModelCall, result: McpResult) -> JsonObject:
     if result.get("isError"):
         response: JsonObject = {"error": text}
     else:
-        response = {"output": text if structured is None else structured}
+        response = {"output": text if structured is None or not can_be_sent(structured) else structured}
     answer = {**id_members(call), "name": call.name, "response": response}
     if media:
         answer["parts"] = [{"inlineData": {"mimeType": part.media_type, "data": part.data}} for part in media]
@@ -110,28 +110,41 @@ def _read_result(part: JsonObject) -> McpResult:
 # -- streams
 
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d{1,5})\]|\['((?:[^'\\]|\\.)*)'\]|\[\"((?:[^\"\\]|\\.)*)\"\]")
-_VALUES: Final = ("stringValue", "numberValue", "boolValue")
-_MOST_ITEMS: Final = 10_000
+_VALUES: Final = ("stringValue", "numberValue", "boolValue", "nullValue")
 
 
 class _PartialArguments:
-    """Arguments so far."""
+    """Arguments so far; `has_gap`: a part has no place, or contradicts an earlier one."""
 
     def __init__(self) -> None:
         self.value: JsonObject = {}
+        self.has_gap = False
 
     def add(self, partial: JsonObject) -> None:
-        """Appends text to text. A path that leads nowhere is ignored."""
+        """Appends text to text."""
         steps = _steps(partial.get("jsonPath"))
-        if not steps:
+        name = next((name for name in _VALUES if partial.get(name) is not None), None)
+        # null without its name: a name with None
+        if not steps or (name is None and not any(name in partial for name in _VALUES)):
+            self.has_gap = True
             return
         container: Any = self.value
-        for step, following in zip(steps, steps[1:], strict=False):
-            container = _entered(container, step, [] if isinstance(following, int) else {})
-        new = next((partial[name] for name in _VALUES if partial.get(name) is not None), None)
-        old = _entered(container, steps[-1], new)
-        if isinstance(old, str) and isinstance(new, str) and old is not new:
-            _set(container, steps[-1], old + new)
+        new = None if name in (None, "nullValue") else partial[name]
+        starts: list[object] = [[] if isinstance(step, int) else {} for step in steps[1:]]
+        for step, start in zip(steps, [*starts, "" if isinstance(new, str) else new], strict=True):
+            if not _leads(container, step, start):
+                self.has_gap = True
+                return
+            parent, container = container, container[step]
+        if isinstance(container, str) and isinstance(new, str):
+            parent[steps[-1]] += new
+        elif type(container) is not type(new) or container != new:
+            self.has_gap = True
+
+    def update(self, arguments: JsonObject) -> None:
+        """Adds whole values."""
+        self.has_gap = self.has_gap or any(self.value.get(key, value) != value for key, value in arguments.items())
+        self.value.update(arguments)
 
 
 def _steps(path: object) -> list[str | int]:
@@ -147,24 +160,18 @@ def _steps(path: object) -> list[str | int]:
         quoted = single if single is not None else double
         steps.append(int(index) if index is not None else name if name is not None else re.sub(r"\\(.)", r"\1", quoted))
         at = step.end()
-    return steps
+    return steps if at == len(path) else []
 
 
-def _entered(container: Any, step: str | int, new: Any) -> Any:
+def _leads(container: object, step: str | int, start: object) -> bool:
+    """Whether a step leads to a member, or to one that can be added, which is `start` then."""
     if isinstance(container, dict) and isinstance(step, str):
-        return container.setdefault(step, new)
-    if isinstance(container, list) and isinstance(step, int) and step < _MOST_ITEMS:
-        if step >= len(container):
-            container.extend([None] * (step - len(container)))
-            container.append(new)
-        elif container[step] is None:
-            container[step] = new
-        return container[step]
-    return None
-
-
-def _set(container: Any, step: str | int, value: Any) -> None:
-    container[step] = value
+        container.setdefault(step, start)
+        return True
+    if not isinstance(container, list) or not isinstance(step, int) or step > len(container):
+        return False
+    container.extend([start] if step == len(container) else [])
+    return True
 
 
 _REASONS: Final[dict[str, FinishReason]] = {"STOP": "stop", "MAX_TOKENS": "length"}
@@ -230,7 +237,7 @@ class _Reader(OutputReader):
             self._partial = _PartialArguments()
         arguments = call.get("args")
         if isinstance(arguments, dict):
-            self._partial.value.update(arguments)
+            self._partial.update(arguments)
         else:
             self._add_arguments(self._count, arguments)
         for partial in parts_in(call, "partialArgs"):
@@ -238,6 +245,8 @@ class _Reader(OutputReader):
         if not call.get("willContinue"):
             if self._partial.value:
                 self._add_arguments(self._count, self._partial.value)
+            if self._partial.has_gap:
+                self._break_off()
             self._partial = None
             self._stop_call(self._count)
 

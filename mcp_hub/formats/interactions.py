@@ -120,6 +120,8 @@ _REASONS: Final[dict[str, FinishReason]] = {
 class _Reader(OutputReader):
     """Reads `interaction.*` and `step.*` events."""
 
+    _has_stops = True
+
     def __init__(self) -> None:
         super().__init__()
         self._status = ""

@@ -185,7 +185,7 @@ class _Reader(OutputReader):
                 self._read_choice(choice)
 
     def _read_choice(self, choice: JsonObject) -> None:
-        delta = part_in(choice, "delta")
+        delta = part_in(choice, "delta") or part_in(choice, "message")  # of a server that does not stream
         self._say(ThinkingDelta, delta.get("reasoning_content") or delta.get("reasoning"))
         self._say(TextDelta, delta.get("content"))
         self._has_refused = self._has_refused or bool(delta.get("refusal"))

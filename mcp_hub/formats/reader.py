@@ -4,7 +4,7 @@ A call is made with the arguments that the model wrote, or not at all: what is c
 to no call is a fault.
 """
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -71,6 +71,10 @@ class _Open:
             self.name += name if name != self.name else ""
         self.extra = {**self.extra, **extra}
 
+    def is_same(self, call: "_Open") -> bool:
+        """Whether a start is this call's once more, before its arguments."""
+        return bool(call.id) and not self.size and (self.id, self.name) == (call.id, call.name)
+
     def is_repeated(self, name: str, text: str) -> bool:
         """Whether a chunk is the whole call once more."""
         return bool(name) and self.is_whole and text == self.text
@@ -79,11 +83,16 @@ class _Open:
 class OutputReader:
     """Reads one output of a model, with `_read` for a provider's chunks."""
 
+    _has_stops: ClassVar[bool] = False
+    """Whether the provider ends each call by a chunk of its own."""
+
     def __init__(self) -> None:
         self._events: list[ModelEvent] = []
         self._open: dict[int, _Open] = {}
         self._calls: list[ModelCall] = []
         self._ids: set[str] = set()
+        self._strays: set[int] = set()
+        """Keys whose arguments came before their call."""
         self._has_started = self._has_ended = self._has_refused = False
 
     @property
@@ -128,10 +137,15 @@ class OutputReader:
 
     def _begin_call(self, key: int, call_id: object, name: object, extra: JsonObject, *, waits: bool = False) -> _Open:
         """`waits`: the start is sent with the first arguments, because the id and the name may still come."""
+        call = _Open(call_id if isinstance(call_id, str) else "", name if isinstance(name, str) else "", extra)
+        earlier = self._open.get(key)
+        if earlier is not None and not earlier.is_stopped and earlier.is_same(call):
+            return earlier
         self._settle()
         self._end_call(key)
-        call = _Open(call_id if isinstance(call_id, str) else "", name if isinstance(name, str) else "", extra)
         self._open[key] = call
+        if key in self._strays:
+            call.fault = CUT_OFF
         if not waits:
             self._start_call(call)
         return call
@@ -156,8 +170,11 @@ class OutputReader:
     def _add_arguments(self, key: int, value: object) -> None:
         """Text, or a value in place of it. Above the limit the call is broken."""
         call, text = self._open.get(key), as_text(value)
-        if call is None or not text:
-            if call is not None and call.texts and call.name:
+        if call is None:
+            self._strays |= {key} if text else set()
+            return
+        if not text:
+            if call.texts and call.name:
                 self._start_call(call)
             return
         call.size += len(text)
@@ -188,7 +205,8 @@ class OutputReader:
         for key in [key for key, call in self._open.items() if call.is_stopped]:
             self._end_call(key)
 
-    def _end_call(self, key: int, *, is_broken: bool = False) -> None:
+    def _end_call(self, key: int, *, is_broken: bool = False, is_whole: bool = False) -> None:
+        """`is_whole`: the provider says so; else a call without arguments may have lost them."""
         call = self._open.get(key)
         if call is None:
             return
@@ -203,7 +221,7 @@ class OutputReader:
             arguments = _NAMELESS
         elif call.size > MAX_BYTES:
             arguments = _TOO_LARGE
-        elif is_broken:
+        elif is_broken or (self._has_stops and not (is_whole or call.is_stopped or call.size or call.whole)):
             arguments = CUT_OFF
         if isinstance(arguments, CallFault):
             self._calls.append(ModelCall(id=call.id, name=call.name, arguments={}, extra=call.extra, fault=arguments))

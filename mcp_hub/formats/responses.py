@@ -3,8 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import msgspec
-
 from mcp_hub.formats.events import FinishReason, TextDelta, ThinkingDelta
 from mcp_hub.formats.openai import NAMES, read_marked, result_mark, with_mark
 from mcp_hub.formats.provider import (
@@ -24,7 +22,7 @@ from mcp_hub.formats.provider import (
 )
 from mcp_hub.formats.reader import CUT_OFF, OutputReader
 from mcp_hub.formats.records import McpResult, ModelCall
-from mcp_hub.formats.results import MediaPart, data_url, file_name, parts_of, text_of
+from mcp_hub.formats.results import MediaPart, can_be_sent, data_url, file_name, parts_of, text_of
 from mcp_hub.formats.schemas import dialects
 from mcp_hub.formats.schemas.nodes import Node
 from mcp_hub.types import JsonObject
@@ -108,8 +106,8 @@ def _item(call: ModelCall, result: McpResult) -> JsonObject:
     if any(isinstance(part, MediaPart) for part in parts):
         mark = result_mark(result, text_of(parts[:1]))
         output = [_content(part) for part in ([] if mark is None else [mark]) + parts]
-    elif structured is not None and not result.get("isError"):
-        output = msgspec.json.encode(structured).decode()  # the value that `output_schema` describes
+    elif structured is not None and not result.get("isError") and can_be_sent(structured):
+        output = encoded(structured)  # the value that `output_schema` describes
     else:
         output = with_mark(result, text_of(parts))
     echoed = {key: call.extra[key] for key in ("caller", "namespace") if call.extra.get(key) is not None}
@@ -134,6 +132,8 @@ def _read_results(messages: Sequence[JsonObject]) -> CallResults:
 
 class _Reader(OutputReader):
     """Reads `response.*` events. A search that the client makes is a call of `tool_search`."""
+
+    _has_stops = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -191,9 +191,11 @@ class _Reader(OutputReader):
 
     def _finish(self, response: JsonObject, reason: FinishReason) -> None:
         """The response has each item again: those that no event had are read here."""
+        keys = {call.id: key for key, call in self._open.items()}
         for index, item in enumerate(parts_in(response, "output")):
-            if str(item.get("call_id")) not in self._seen:
-                self._end_item(index, item)
+            call_id = str(item.get("call_id"))
+            if call_id in keys or call_id not in self._seen:
+                self._end_item(keys.get(call_id, index), item)
         self._end(reason)
 
     def _begin_item(self, at: int, item: JsonObject) -> None:
@@ -223,7 +225,7 @@ class _Reader(OutputReader):
             case "incomplete":
                 self._end_call(at, is_broken=True)
             case "completed":
-                self._end_call(at)
+                self._end_call(at, is_whole=True)
             case _:
                 self._stop_call(at)
 

@@ -3,6 +3,7 @@
 What a provider refuses stays in the conversation, and so each later request fails, too.
 """
 
+import json
 import mimetypes
 from binascii import Error, a2b_base64
 from collections.abc import Iterable, Mapping
@@ -54,6 +55,8 @@ exceeds 5 MB maximum"), 2026-11-29. Elsewhere the whole request is bounded."""
 
 SILENT: Final = "The tool failed and gave no reason."
 """The text of a failed result without text."""
+_LONGEST_NAME: Final = 200
+"""Characters of a file's name, its ending among them (a title of Anthropic has at most 500)."""
 _MOST_TEXT: Final = 400_000
 """Characters of a decoded file."""
 _ALIASES: Final = {
@@ -74,6 +77,8 @@ _SIGNATURES: Final = (
     (b"GIF89a", "image/gif"),
     (b"%PDF-", _PDF),
 )
+_SIGNED: Final = PICTURES | {_PDF}
+"""Types whose data a provider looks at: it refuses those of another one."""
 _UNKNOWN: Final = frozenset(("", "application/octet-stream", "binary/octet-stream"))
 _TEXTS: Final = frozenset(
     (
@@ -104,15 +109,44 @@ def parts_of(result: McpResult, into: str) -> list[ResultPart]:
 
     A structured result that the text lacks is last. A failed result has a text.
     """
-    content = result.get("content")
-    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-    parts = [part for block in blocks if not _is_blank(part := _part(block, into))]
+    parts = [part for block in _blocks(result) if not _is_blank(part := _part(block, into))]
     structured = result.get("structuredContent")
     if structured is not None and not any(_says(part, structured) for part in parts):
-        parts.append(msgspec.json.encode(structured).decode())
+        parts.append(_json_text(structured))
     if result.get("isError") and not any(isinstance(part, str) for part in parts):
         parts.insert(0, SILENT)
-    return parts
+    return [_sound(part) if isinstance(part, str) else part for part in parts]
+
+
+def _blocks(result: McpResult) -> list[object]:
+    """The content, also of servers that send one block, a text, or the member of MCP's first version."""
+    content = result.get("content")
+    if content is None and result.get("structuredContent") is None:
+        content = result.get("toolResult")
+    return content if isinstance(content, list) else [] if content is None else [content]
+
+
+def _json_text(value: object) -> str:
+    """The value as JSON; a sentence for one that has too many levels."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:  # half a character, which ASCII can say
+        return json.dumps(value)
+    except RecursionError:
+        return "[a structure with too many levels]"
+
+
+def can_be_sent(value: object) -> bool:
+    """Whether a value has no half characters, nor too many levels."""
+    try:
+        return bool(msgspec.json.encode(value))
+    except (UnicodeEncodeError, RecursionError):
+        return False
+
+
+def _sound(text: str) -> str:
+    """Without half characters, which no request can have."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _is_blank(part: ResultPart) -> bool:
@@ -124,14 +158,17 @@ def _says(part: ResultPart, structured: object) -> bool:
         return False
     try:
         return bool(msgspec.json.decode(part) == structured)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return False
 
 
-def _part(block: JsonObject, into: str) -> ResultPart:
+def _part(block: object, into: str) -> ResultPart:
+    if not isinstance(block, dict):
+        return block if isinstance(block, str) else "" if block is None else _json_text(block)
     match block.get("type"):
         case "text":
-            return str(block.get("text") or "")
+            text = block.get("text")
+            return text if isinstance(text, str) else "" if text is None else _json_text(text)
         case "image" | "audio" as kind:
             return _read_media(kind, block.get("mimeType"), block.get("data"), kind, "", into)
         case "resource":
@@ -141,14 +178,15 @@ def _part(block: JsonObject, into: str) -> ResultPart:
             label = block.get("description") or block.get("title")
             return f"{block.get('name', 'resource')}: {block.get('uri')}" + (f" ({label})" if label else "")
         case _:
-            return msgspec.json.encode(block).decode()
+            return _json_text(block)
 
 
 def _resource(resource: JsonObject, into: str) -> ResultPart:
     uri = str(resource.get("uri") or "")
     if isinstance(resource.get("text"), str):
         return f"{uri}\n{resource['text']}" if uri else str(resource["text"])
-    name = unquote(uri.partition("?")[0].rstrip("/").rpartition("/")[2]) or "file"
+    name = unquote(uri.partition("?")[0].rstrip("/").rpartition("/")[2])
+    name = "".join(filter(str.isprintable, name))[-_LONGEST_NAME:] or "file"
     return _read_media("file", resource.get("mimeType"), resource.get("blob"), name, uri, into)
 
 
@@ -161,6 +199,8 @@ def _read_media(kind: str, declared: object, encoded: object, name: str, uri: st
         reason = "without data" if data is not None else "whose data are not base64"
         return f"[{name}: {media_type or kind}, {reason}]"
     media_type = _type_of(data, media_type, kind, name)
+    if media_type in _SIGNED and not _is_signed(data, media_type):
+        return _text(data, "", options) or f"[{name}: {media_type}, whose data are something else]"
     if media_type not in TAKEN[into]:
         text = _text(data, media_type, options)
         if text is not None:
@@ -204,6 +244,14 @@ def _type_of(data: bytes, media_type: str, kind: str, name: str) -> str:
         return media_type
     guessed = mimetypes.guess_type(name)[0]
     return guessed or (f"{kind}/unknown" if kind != "file" else "application/octet-stream")
+
+
+def _is_signed(data: bytes, media_type: str) -> bool:
+    if media_type == "image/webp":
+        return data.startswith(b"RIFF") and data[8:12] == b"WEBP"
+    if media_type == _PDF:
+        return b"%PDF-" in data[:1024]
+    return any(data.startswith(signature) for signature, actual in _SIGNATURES if actual == media_type)
 
 
 def _pixels(data: bytes) -> tuple[int, int]:

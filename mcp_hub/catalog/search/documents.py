@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import chain, islice
+from string import ascii_lowercase
 from typing import NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
@@ -20,6 +21,7 @@ _MAX_PROPERTIES, _MAX_CHOICES, _MAX_DEPTH = 256, 20, 3
 _T = TypeVar("_T")
 # two spellings are near when they share their first letters and this much of their trigrams (Dice)
 _NEAR, _INITIALS, _MIN_SPELLED, _MIN_TWO_EDITS = 0.6, 2, 4, 8
+_SLIPPED = 0.75  # of a short word: fewer other words are as near
 _MAX_SPELLINGS = 4_000  # with more words of the same first letters, nothing is guessed
 
 
@@ -213,8 +215,10 @@ class Postings:
 
     def near(self, word: str, limit: int = 2, *, is_mistyped: bool = True) -> list[tuple[str, float]]:
         """Words spelled most like an unknown one, with likeness under 1; `is_mistyped`: also by few edits."""
-        if len(word) <= _MIN_SPELLED or not _is_spelled(word):
+        if not _is_spelled(word):
             return []
+        if len(word) == _MIN_SPELLED:
+            return [(candidate, _SLIPPED) for candidate in self._slipped(word)[:limit]] if is_mistyped else []
         spellings = self._spellings.get(word[:_INITIALS], {})
         likeness = {} if len(spellings) > _MAX_SPELLINGS else _like_trigrams(word, spellings)
         if is_mistyped:
@@ -222,6 +226,12 @@ class Postings:
             likeness |= _mistyped(word, islice(chain.from_iterable(rows), _MAX_SPELLINGS))
         near = sorted((-like, candidate) for candidate, like in likeness.items())
         return [(candidate, -like) for like, candidate in near[:limit]]
+
+    def _slipped(self, word: str) -> list[str]:
+        """Words of which a short one has two letters in the other order, or lacks one within."""
+        swapped = (word[:at] + word[at + 1] + word[at] + word[at + 2 :] for at in range(len(word) - 1))
+        longer = (word[:at] + letter + word[at:] for at in range(1, len(word)) for letter in ascii_lowercase)
+        return [candidate for candidate in dict.fromkeys((*swapped, *longer)) if candidate in self.weights]
 
 
 def _like_trigrams(word: str, spellings: Iterable[str]) -> dict[str, float]:

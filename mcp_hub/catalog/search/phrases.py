@@ -3,9 +3,10 @@
 Most are for short queries, as people type them: in long descriptions of tasks they mean something else.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Final, NamedTuple
 
 from mcp_hub.catalog.search.words import words
@@ -14,6 +15,8 @@ _TABLE: Final = Path(__file__).with_name("phrases.txt")
 _SHORT: Final = "[short]\n"
 _GAP: Final = "*"
 _LONGEST_GAP: Final = 6  # words
+_LEAST_LETTERS: Final = 5
+_MAX_UNKNOWN: Final = 4  # unknown words that are looked at
 
 
 class _Phrase(NamedTuple):
@@ -30,6 +33,34 @@ def plain(row: Sequence[str]) -> list[str]:
         elif word != "s":
             joined.append(word)
     return joined
+
+
+def respelled(row: Sequence[str], is_unknown: Callable[[str], bool]) -> list[str]:
+    """Unknown words as a phrase has them, by one slip."""
+    room = _MAX_UNKNOWN
+    written = list(row)
+    for position, word in enumerate(row):
+        if len(word) >= _LEAST_LETTERS and word.isalpha() and word.isascii() and room and is_unknown(word):
+            room -= 1
+            written[position] = next(filter(_spoken().__contains__, _slips(word)), word)
+    return written
+
+
+def _slips(word: str) -> Iterator[str]:
+    """Two letters in the other order, one too many, or one missing; with another letter it often is another word."""
+    for at in range(1, len(word)):
+        head, tail = word[:at], word[at:]
+        yield head + tail[1:2] + tail[:1] + tail[2:]
+        yield head + tail[1:]
+        yield from (head + letter + tail for letter in ascii_lowercase)
+
+
+@cache
+def _spoken() -> frozenset[str]:
+    """The words of phrases."""
+    tables = (_table(mark, True) for mark in (" = ", ": "))
+    rows = (phrase.words for table in tables for same in table.values() for phrase in same)
+    return frozenset(word for row in rows for word in row if len(word) >= _LEAST_LETTERS)
 
 
 def reworded(row: Sequence[str], indexed: Container[str], *, is_short: bool) -> tuple[list[str], list[str]]:

@@ -10,7 +10,7 @@ import msgspec
 from mcp_hub.catalog.search.documents import Postings, pairs
 from mcp_hub.catalog.search.languages import in_english
 from mcp_hub.catalog.search.likeness import is_word, like
-from mcp_hub.catalog.search.phrases import added, plain, reworded
+from mcp_hub.catalog.search.phrases import added, plain, respelled, reworded
 from mcp_hub.catalog.search.values import kinds, without_statements, without_values
 from mcp_hub.catalog.search.words import clauses, is_bare, words
 
@@ -68,7 +68,10 @@ def request(text: str, postings: Postings, aliases: Aliases) -> SearchQuery:
     is_short = text.count(" ") < MAX_TYPED
     plain_clauses = [without_values(clause) for clause in spoken]
     for original, (clause, besides) in zip(spoken, in_english(plain_clauses, postings.weights), strict=True):
-        clause_words, meanings = reworded(plain(words(clause, room)), postings.weights, is_short=is_short)
+        clause_words = plain(words(clause, room))
+        if is_short:
+            clause_words = respelled(clause_words, lambda word: word not in postings.weights and not is_word(word))
+        clause_words, meanings = reworded(clause_words, postings.weights, is_short=is_short)
         room -= len(clause_words)
         if clause_words or besides:
             rows.append(

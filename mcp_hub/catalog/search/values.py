@@ -50,12 +50,14 @@ _KINDS = [
 # in capitals, or as no one writes it in prose
 _SQL = r"\b(?:SELECT\b.{1,200}?\bFROM|select (?:\*|count\(.{0,40}?\)) from)\b"
 _WRITES = r"\b(?:INSERT INTO|UPDATE \w+ SET|DELETE FROM|insert into \w+ ?\(|update \w+ set \w+ ?=)"
+_FORMULA = r"(?<![\w=])=[A-Z][A-Z.]{1,20}\b(?:\([^()\n]{0,200}\)?)?|#(?:REF!|VALUE!|DIV/0!|NAME\?|NUM!|N/A\b)"
 _STATEMENTS: Final = [
     (late(pattern, re.ASCII), f" {noun} ")
     for pattern, noun in {
         _SQL + r"[^\n]{0,400}": "SQL read query database",
         _WRITES + r"[^\n]{0,400}": "SQL write query database",
         r"\bCREATE TABLE\b[^\n]{0,400}": "SQL create table database",
+        _FORMULA: "formula cell",
         r"\b(?i:project|status|assignee|sprint|labels?) ?= ?\S[^\n]{0,100}": "search issues JQL",
     }.items()
 ]
@@ -83,7 +85,7 @@ def kinds(text: str) -> Iterator[str]:
 
 
 def without_statements(text: str) -> str:
-    """A text with words in place of SQL and JQL."""
+    """A text with words in place of SQL, JQL and formulas."""
     return _replaced(text, _STATEMENTS)
 
 

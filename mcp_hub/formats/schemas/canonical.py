@@ -30,6 +30,7 @@ _IGNORED: Final = {
     "7": _MODERN_ONLY,
     "2019-09": frozenset(("prefixItems", "$dynamicRef")),
 }
+_SAME_VALUE: Final = _IF | {"allOf", "anyOf", "oneOf", "not", "dependentSchemas"}
 _DRAFT: Final = re.compile(r"json-schema\.org/draft(?:-0|/)(3|4|6|7|2019-09)/")
 _ODD: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _OF_LEAVES: Final = frozenset(("type", "title", "description", "default"))
@@ -71,8 +72,21 @@ class _Normaliser:
             name, target = self._pending.pop()
             self._definitions[name] = self._node(target, f"/$defs/{name}", 0)
         if self._definitions:
+            self._end_circles()
             document["$defs"] = dict(sorted(self._definitions.items()))
         return loosened(document) if any(loss.kind == "widened" for loss in self._losses) else document
+
+    def _end_circles(self) -> None:
+        """Takes out references that come back to the same value: no validator ends with them."""
+        circles = {f"#/$defs/{name}": _at_once(node) for name, node in self._definitions.items()}
+        while ended := [name for name, nodes in circles.items() if not any(at.get("$ref") in circles for at in nodes)]:
+            for name in ended:
+                del circles[name]
+        for name, nodes in circles.items():
+            self._losses.append(LossInfo(name.removeprefix("#"), "widened", "$ref leads back to itself"))
+            for node in nodes:
+                if node.get("$ref") in circles:
+                    del node["$ref"]
 
     def _node(self, schema: object, path: str, depth: int) -> Node:
         if not isinstance(schema, dict) or not schema:
@@ -223,6 +237,16 @@ _SPECIAL: Final[dict[str, Callable[[_Normaliser, Node, Node, str, int], None]]] 
     "exclusiveMaximum": _Normaliser._bound,
     "dependencies": _Normaliser._dependencies,
 }
+
+
+def _at_once(node: Node) -> list[Node]:
+    """The node and its subschemas for the same value."""
+    nodes = [node]
+    for current in nodes:
+        for keyword in _SAME_VALUE & current.keys():
+            value = current[keyword]
+            nodes += value if isinstance(value, list) else value.values() if keyword in NAMED else [value]
+    return nodes
 
 
 def _has_texts(schema: Node) -> bool:

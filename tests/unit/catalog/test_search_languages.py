@@ -32,6 +32,20 @@ def test_a_query_in_another_language_finds_the_tool(tool: str, query: str) -> No
     assert tool in found(HUB, query, 3)
 
 
+@pytest.mark.parametrize(
+    ("query", "meaning"),
+    [
+        ("チケットを登録して", "create"),
+        ("quantas visualizações", "views"),
+        ("Aufrufe der Seite", "views"),
+        ("浏览量", "views"),
+    ],
+)
+def test_what_a_word_of_another_language_means(query: str, meaning: str) -> None:
+    ((clause, _),) = in_english([query], {"creat", "add", "view", "page"})
+    assert meaning in clause.split() and "add" not in clause.split()
+
+
 def test_parts_of_a_compound_count() -> None:
     assert found(HUB, "Dateisuche")[0] == "files_searchFiles"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_hub.catalog.search.phrases import added, plain, reworded
+from mcp_hub.catalog.search.phrases import added, plain, respelled, reworded
 from mcp_hub.catalog.search.words import words
 from tests.unit.catalog.search_tools import found, index, tool
 
@@ -62,6 +62,29 @@ def test_contractions_are_typed_in_three_ways() -> None:
 def test_a_mistyped_word_is_found(query: str, name: str) -> None:
     assert all(name in hit for hit in found(HUB, query)[:1])
     assert found(HUB, query)
+
+
+@pytest.mark.parametrize(
+    ("query", "name"), [("thmubs up for Ann", "chat_add_reaction"), ("anounce the release", "chat_post_message")]
+)
+def test_phrases_are_known_with_a_slip(query: str, name: str) -> None:
+    assert found(HUB, query)[0] == name
+
+
+def test_a_slip_is_in_an_unknown_word_and_no_other_letter() -> None:
+    row = words("announce anounce annuonce announcee ennounce Tomales", 9)
+    known = {"announc"}
+    assert respelled(row, lambda word: word not in known) == ["announc"] * 4 + row[4:]
+    assert respelled(["anounc"], lambda word: False) == ["anounc"]
+    assert respelled(["anounc"] * 9, lambda word: True).count("announc") == 4
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"), [("jria", "jira"), ("jiira", "jira"), ("slck", "slack"), ("gihub", "github")]
+)
+def test_a_short_word_is_found_with_a_slip(typed: str, name: str) -> None:
+    hub = index(*(tool("desk", f"ask_{word}", "Ask.") for word in ("jira", "slack", "github", "linear")))
+    assert found(hub, typed)[:1] == [f"desk_ask_{name}"]
 
 
 def test_an_english_word_is_not_mistyped() -> None:

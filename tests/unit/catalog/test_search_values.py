@@ -93,13 +93,18 @@ def test_other_texts_stay(text: str) -> None:
         ("update t set a = 1", "write"),
         ("CREATE TABLE t (a INT)", "create"),
         ("project = ABC AND status = Open", "JQL"),
+        ("why is =VLOOKUP(A2, B:C, 2) wrong", "formula"),
+        ("=SUM(A1:A9)", "formula"),
+        ("B2 says #REF!", "formula"),
     ],
 )
 def test_a_statement_becomes_its_kind(text: str, noun: str) -> None:
     assert noun in without_statements(text).split() and "t" not in without_statements(text).split()
 
 
-@pytest.mark.parametrize("text", ["select the best from the list", "update the set of rules", "a status report"])
+@pytest.mark.parametrize(
+    "text", ["select the best from the list", "update the set of rules", "a status report", "a=B", "x == Y", "#Name"]
+)
 def test_prose_is_no_statement(text: str) -> None:
     assert without_statements(text) == text
 

@@ -20,7 +20,7 @@ RICH: Json = {
         {"type": "text", "text": "Here:"},
         {"type": "image", "data": PNG, "mimeType": "image/png"},
         {"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"},
-        {"type": "resource", "resource": {"uri": "file:///a/b.pdf", "mimeType": "application/pdf", "blob": "JVBERg=="}},
+        {"type": "resource", "resource": {"uri": "file:///a/b.pdf", "mimeType": "application/pdf", "blob": "JVBERi0="}},
         {"type": "resource", "resource": {"uri": "file:///c.txt", "mimeType": "text/plain", "text": "see"}},
         {"type": "resource", "resource": {"uri": "file:///d.zip", "mimeType": "application/zip", "blob": "UEs="}},
         {"type": "resource_link", "uri": "https://example.org/x", "name": "x", "description": "a link"},
@@ -159,7 +159,7 @@ def test_results_come_back(into: Format, result: Json) -> None:
 
 
 IMAGE, AUDIO = ("image/png", PNG), ("audio/wav", "UklGRg==")
-PDF, ZIP = ("application/pdf", "JVBERg=="), ("application/zip", "UEs=")
+PDF, ZIP = ("application/pdf", "JVBERi0="), ("application/zip", "UEs=")
 CARRIED = {
     Format.ANTHROPIC: [IMAGE, PDF],
     Format.OPENAI: [],  # they are in the message by the user

@@ -149,7 +149,8 @@ def test_every_part_of_an_answer_of_gemini_is_taken() -> None:
 
 
 def test_bytes_of_objects_of_gemini_come_back_in_the_alphabet_of_mcp() -> None:
-    data = base64.b64encode(bytes([0xFB, 0xFF, 0xFE])).decode()
+    data = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes([0xFB, 0xFF, 0xFE, 0xFF])).decode()
+    assert "+" in data or "/" in data
     result = {"content": [{"type": "image", "mimeType": "image/png", "data": data}]}
     (call,) = read_calls(ITEMS[Format.GEMINI][:1], Format.GEMINI)
     objects = as_objects(write_results([call], {call.id: result}, Format.GEMINI), types.Content)

@@ -19,6 +19,8 @@ from tests.unit.formats.result_kinds import (
     PDF,
     PNG,
     SVG,
+    blob,
+    encoded,
     gif_of,
     image,
     jpeg_of,
@@ -146,6 +148,46 @@ def test_pictures_that_anthropic_refuses_for_their_size_are_described(data: str)
 @pytest.mark.parametrize("data", SMALL)
 def test_pictures_within_the_size_are_carried(data: str) -> None:
     assert data in str(written(Format.ANTHROPIC, {"content": [image("image/png", data)]}))
+
+
+@pytest.mark.parametrize("into", PROVIDERS)
+@pytest.mark.parametrize("kind", ["image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"])
+def test_data_of_another_type_are_never_sent_as_a_picture(into: Format, kind: str) -> None:
+    page, other = encoded(b"<html>502 Bad Gateway</html>"), encoded(b"\0\0\0 ftypavif" + bytes(9))
+    for data, words in ((page, "502 Bad Gateway"), (other, "whose data are something else")):
+        block = blob("file:///a/b", kind, data) if kind == "application/pdf" else image(kind, data)
+        said = str(written(into, {"content": [block]}))
+        assert words in said and data not in said
+
+
+DEEP: Any = {}
+for _ in range(2000):
+    DEEP = {"a": DEEP}
+ODD: dict[str, tuple[Json, str]] = {
+    "a text for content": ({"content": "plain words"}, "plain words"),
+    "a block for content": ({"content": text("plain words")}, "plain words"),
+    "a text for a block": ({"content": ["plain words"]}, "plain words"),
+    "a number for a text": ({"content": [{"type": "text", "text": 0}]}, "0"),
+    "the first version": ({"toolResult": {"n": 7}}, "{'n': 7}"),
+    "half a character": ({"content": [text("plain \ud800 words")]}, "plain ? words"),
+    "half a character, structure": ({"structuredContent": {"n": "\ud800"}}, "ud800"),
+    "half a character, file": ({"content": [blob("a:b", "text/plain; charset=utf-7", encoded(b"so+2AA-"))]}, "so?"),
+    "deep structure": ({"content": [text("plain words")], "structuredContent": DEEP}, "plain words"),
+    "deep block": ({"content": [{"type": "odd", "n": DEEP}]}, "too many levels"),
+    "deep text": ({"content": [text("[" * 9999)], "structuredContent": {"n": 7}}, "'n': 7"),
+    "long name": ({"content": [blob("file:///" + "n" * 5000 + ".pdf", "application/pdf", PDF)]}, "nn.pdf"),
+}
+
+
+@pytest.mark.parametrize("into", PROVIDERS)
+@pytest.mark.parametrize("kind", ODD)
+def test_no_odd_result_is_lost_or_breaks_a_request(into: Format, kind: str) -> None:
+    result, words = ODD[kind]
+    sent = written(into, result)
+    assert broken_result(into, sent) == [] and json.dumps(sent, ensure_ascii=False).encode()
+    said = str(sent).replace('"', "'").replace("\\", "").replace("':", "': ").replace("':  ", "': ")
+    assert words in said or (kind == "long name" and "gemini" in into)
+    assert read_results(sent, into)[0][0] == "c1" and "n" * 300 not in said
 
 
 def test_audio_of_a_chat_has_a_format() -> None:

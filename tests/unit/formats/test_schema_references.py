@@ -78,6 +78,34 @@ def test_references_that_lead_nowhere_take_anything(reference: Any) -> None:
     assert [loss.kind for loss in exported.losses["move"]][0] == "widened"
 
 
+CIRCLES: dict[str, Json] = {
+    "itself": {"A": {"$ref": "#/$defs/A"}},
+    "another": {"A": {"$ref": "#/$defs/B"}, "B": {"$ref": "#/$defs/A"}},
+    "alternative": {"A": {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "string"}]}},
+    "part": {"A": {"allOf": [{"$ref": "#/$defs/B"}]}, "B": {"if": {"$ref": "#/$defs/A"}, "then": {"type": "string"}}},
+    "opposite": {"A": {"not": {"$ref": "#/$defs/A"}}},
+    "way to one": {"A": {"$ref": "#/$defs/B"}, "B": {"dependentSchemas": {"x": {"$ref": "#/$defs/B"}}}},
+}
+
+
+@pytest.mark.parametrize("definitions", CIRCLES.values(), ids=CIRCLES)
+@pytest.mark.parametrize("into", PROVIDERS)
+def test_a_reference_back_to_the_same_value_takes_anything(into: Format, definitions: Json) -> None:
+    schema = {"type": "object", "properties": {"p": {"$ref": "#/$defs/A"}}, "$defs": definitions}
+    exported = export([{"name": "move", "inputSchema": schema}], into, is_strict=True)
+    assert "widened" in [loss.kind for loss in exported.losses["move"]]
+    (back,) = read_tools(exported.body, into)
+    assert jsonschema_rs.Draft202012Validator(back["inputSchema"]).is_valid({"p": "a"})
+
+
+def test_a_reference_to_a_part_of_the_value_is_no_circle() -> None:
+    tree = {"type": "object", "properties": {"left": {"$ref": "#"}, "name": {"type": "string"}}}
+    exported = export([{"name": "move", "inputSchema": tree}], Format.ANTHROPIC)
+    assert exported.losses == {}
+    (back,) = read_tools(exported.body, Format.ANTHROPIC)
+    assert not jsonschema_rs.Draft202012Validator(back["inputSchema"]).is_valid({"left": {"left": {"name": 3}}})
+
+
 @pytest.mark.parametrize("into", [Format.GEMINI, Format.ANTHROPIC])
 def test_names_outside_of_ascii_stay_in_the_description(into: Format) -> None:
     properties = {

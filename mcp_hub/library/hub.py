@@ -223,9 +223,9 @@ class Hub:
             return
         if not isinstance(keeper, _Keeper):
             raise HubMisuse("hub_other_task", "An `async with` has opened this hub. Leave the block to close it.")
-        self._inner = None
         if not keeper.has_ended:  # as it has once its loop is over
             self._check_loop()
+            self._inner = None
             await keeper.close()
         if self._exit is keeper:
             self._forget()

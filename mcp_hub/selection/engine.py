@@ -34,7 +34,11 @@ if TYPE_CHECKING:
     import re2  # type: ignore[import-untyped]  # ships no types
 
 _MOST_PATH: Final = 1000
+_MOST_NESTED: Final = 20
+"""Filters within filters; the library's time for one grows with the cube."""
 _MOST_NODES: Final = 3_000_000
+_MOST_CONTAINERS: Final = 1_000_000
+"""Objects and arrays of a value, each up to 240 bytes of memory."""
 _MOST_BYTES: Final = 32 << 20
 _SHOWN: Final = 200
 """Characters of the library's message."""
@@ -181,6 +185,9 @@ class _Environment(JSONPathEnvironment):
 def select(body: bytes, path: str, is_over: Callable[[], bool]) -> _Selected:
     """Values of `body` that `path` selects. Raises `InvalidParams`, also beyond the bounds."""
     nodes, budget = parsed(path, is_over), _Budget(is_over)
+    if has_too_many(body):
+        reason = f"the JSON has more than {_MOST_CONTAINERS} objects and arrays. Read it by offset, or with grep"
+        raise InvalidParams(f"path: {reason}.")
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError) as problem:
@@ -197,6 +204,11 @@ def select(body: bytes, path: str, is_over: Callable[[], bool]) -> _Selected:
     else:
         return _Selected(values, nodes.singular_query(), reason)
     raise InvalidParams(f"path: {hide_head(path, 100)!r} {problem_text}. $ is {_described(value, _MOST_SHAPE)}")
+
+
+def has_too_many(body: bytes) -> bool:
+    """Whether JSON may have more objects and arrays than are read; those written in texts count, too."""
+    return body.count(b"{") + body.count(b"[") > _MOST_CONTAINERS
 
 
 def _encoded(nodes: "_Path", value: object, budget: "_Budget") -> Iterator[bytes]:
@@ -286,7 +298,7 @@ def _kind(value: object) -> str:
 
 def _key(key: str) -> str:
     name = hide_head(key, _MOST_KEY)
-    return name if _PLAIN_KEY.fullmatch(name) else json.dumps(name)
+    return name if _PLAIN_KEY.fullmatch(name) else json.dumps(name, ensure_ascii=not name.isprintable())
 
 
 def parsed(path: str, is_over: Callable[[], bool]) -> _Path:
@@ -300,6 +312,7 @@ def parsed(path: str, is_over: Callable[[], bool]) -> _Path:
         raise InvalidParams(
             f"{wrong}: a path begins with $, such as $.items[*].name (character 1)", data={"character": 1}
         )
+    _check_nesting(path, wrong)
     try:
         query = _Environment(is_over).compile(path)
     except (RecursionError, ValueError, OverflowError):
@@ -311,3 +324,12 @@ def parsed(path: str, is_over: Callable[[], bool]) -> _Path:
         raise InvalidParams(f"{wrong}: {reason}", data={"character": at + 1 or len(path) + 1}) from None
     assert isinstance(query, JSONPath)  # unions are not of the standard
     return _Path(env=query.env, segments=query.segments)
+
+
+def _check_nesting(path: str, wrong: str) -> None:
+    depth = 0
+    for position, char in enumerate(path, 1):
+        depth += (char == "[") - (char == "]")
+        if depth > _MOST_NESTED:
+            reason = f"more than {_MOST_NESTED} brackets in each other at character {position}"
+            raise InvalidParams(f"{wrong}: {reason}", data={"character": position})

@@ -130,6 +130,8 @@ async def test_a_path_of_another_request_is_refused(peer: Peer) -> None:
     assert "is for tools/call" in seen.error["message"]
     own = await peer.call("find_tools", {"query": "echo"}, **meta)
     assert "the hub's own" in own.error["message"]
+    run = await peer.call("run_tool", {"name": "find_tools", "arguments": {"query": "echo"}, "path": "$.a"})
+    assert run.result["isError"] is True and "find_tools is a tool of the hub" in run.text
 
 
 async def test_a_tool_that_configuration_projects_is_listed_without_output_schema(peer: Peer, rest: RestClient) -> None:

@@ -69,6 +69,7 @@ class LongResults:
         self._estimate = estimate
         self._clock = clock
         self._searches = anyio.CapacityLimiter(_SEARCHES)
+        self._short_searches = anyio.CapacityLimiter(_SEARCHES)
 
     async def fitted(self, shows_output: Callable[[str], bool] | None, call: Call, completed: Completed) -> Completed:
         """The result, projected by the call's path, within its token limit. Structured content stays, unless
@@ -87,7 +88,7 @@ class LongResults:
     async def _projected(self, call: Call, path: str, completed: Completed) -> Completed:
         from mcp_hub.calls.results.projection import projected  # loads JSONPath, as above
 
-        limiter = None if len(completed.result) <= _AT_ONCE else self._searches
+        limiter = self._short_searches if len(completed.result) <= _AT_ONCE else self._searches
         run = partial(projected, completed.result, path, self._until_late())
         projection = await anyio.to_thread.run_sync(run, limiter=limiter, abandon_on_cancel=True)
         if projection is None or isinstance(projection, bytes):

@@ -92,8 +92,10 @@ def _check_members(params: RawObject, runner: str) -> None:
         raise InvalidParams(f"{runner}: wrong arguments: {reason}")
 
 
-def _check_path(run: _Run, runner: str) -> None:
+def _check_path(run: _Run, runner: str, server: str) -> None:
     try:
+        if run.path and server == OWN:
+            raise InvalidParams(f"path: {run.name} is a tool of the hub, and its result is not JSON")
         if run.path:
             check_path(run.path)
     except InvalidParams as problem:
@@ -144,7 +146,7 @@ def _unwrapped_route(
         requested = _unwrapped(params, run, runner)
         to = named(view, Kind.TOOL, "tools/call", requested, unlisted)
         _check_members(params, runner)
-        _check_path(run, runner)
+        _check_path(run, runner, to.server)
     except UnknownEntry as problem:
         if problem.about_upstream.get("state") == "starting" or not is_settled():
             raise  # its server may be on its way up

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
 
@@ -20,6 +21,7 @@ from mcp_hub.stores.documents import DocumentLimits
 from mcp_hub.stores.long_results import memory_documents
 from mcp_hub.types import CallId, Era
 from tests.unit.calls.long_results import LIMIT, quarter, result, text_block
+from tests.upstreams.child import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -94,7 +96,7 @@ async def test_a_program_gets_the_values_and_nothing_else(shelf: Shelf) -> None:
 
 @pytest.mark.parametrize("path", ["$.total", "$.nothing", "$.books[*].id"])
 async def test_errors_and_questions_are_never_projected(shelf: Shelf, path: str) -> None:
-    for more in ({"isError": True}, {"resultType": "input_required"}):
+    for more in ({"isError": True}, {"isError": 1}, {"isError": "true"}, {"resultType": "input_required"}):
         body = result(text_block(json.dumps(SHELF)), structuredContent=SHELF, **more)
         assert await shelf.projected(body, path) == json.loads(body)
 
@@ -174,6 +176,17 @@ async def test_shapes_have_at_most_300_bytes_on_one_line(shelf: Shelf, value: An
         assert len(shapes.removeprefix(" in ").replace(". $ is ", "").encode()) <= 300 and "\n" not in note
 
 
+async def test_a_shape_has_keys_as_a_path_writes_them(shelf: Shelf) -> None:
+    answer = await shelf.projected(result(structuredContent={"имя": 1, "a\u202eb": 2}), "$.name")
+    assert '$ is {"имя": number, "a\\u202eb": number}' in texts(answer)[0]
+    assert texts(await shelf.projected(result(structuredContent={"имя": 1}), "$['имя']"))[0] == "1"
+
+
+async def test_content_that_is_null_is_none(shelf: Shelf) -> None:
+    answer = await shelf.projected(b'{"content":null,"structuredContent":{"a":1}}', "$.a")
+    assert texts(answer)[0] == "1" and "structuredContent" not in answer
+
+
 async def test_a_selection_that_is_too_long_is_cut_like_any_result(shelf: Shelf) -> None:
     body = result(structuredContent={"rows": [{"n": n, "text": "x" * 50} for n in range(2000)]})
     answer = await shelf.projected(body, "$.rows[*]")
@@ -196,6 +209,23 @@ async def test_a_result_beyond_the_limit_is_kept_and_nothing_selected(shelf: She
     answer = await shelf.projected(body, "$.a")
     (note,) = texts(answer)
     assert "larger than" in note and len(note) < 300 and answer["_meta"][WHOLE] in note
+
+
+@pytest.mark.parametrize("is_structured", [True, False])
+async def test_json_of_very_many_values_is_kept_without_being_read(shelf: Shelf, is_structured: bool) -> None:
+    """In memory an empty object is thirty times as large as in JSON."""
+    many = b'{"a":[' + b"{}," * 1_000_001 + b"1]}"
+    body = b'{"content":[],"structuredContent":' + many + b"}" if is_structured else result(text_block(many.decode()))
+    answer = await shelf.projected(body, "$.a[0]")
+    (note,) = texts(answer)
+    assert "more than 1000000 objects and arrays" in note and answer["_meta"][WHOLE] in note
+
+
+async def test_many_texts_beside_a_large_structure_are_compared_in_linear_time(shelf: Shelf) -> None:
+    rows = [{"n": n} for n in range(100_000)]
+    with anyio.fail_after(WAIT):
+        answer = await shelf.projected(result(*[text_block("1")] * 20_000, structuredContent=rows), "$[7].n")
+    assert texts(answer)[0] == "7" and "its texts" in texts(answer)[1]
 
 
 class Late:
@@ -221,6 +251,10 @@ async def test_a_store_that_takes_nothing_does_not_hinder_a_projection() -> None
     shelf.results = LongResults(Full(), quarter, SystemClock())  # type: ignore[arg-type]  # it is never read
     answer = await shelf.projected(result(structuredContent=SHELF), "$.total")
     assert texts(answer)[0] == "4" and "read_result" not in texts(answer)[1] and "_meta" not in answer
+    for path in ("$.nothing", "$.books[?@.id > 7]"):  # the tool has run, and its answer is nowhere else
+        answer = await shelf.projected(result(text_block("in words"), structuredContent=SHELF), path)
+        assert answer["structuredContent"] == SHELF and texts(answer)[0] == "in words"
+        assert "selects nothing" in texts(answer)[1] and "the whole, which cannot be kept" in texts(answer)[1]
 
 
 @pytest.mark.parametrize(
@@ -233,6 +267,7 @@ async def test_a_store_that_takes_nothing_does_not_hinder_a_projection() -> None
         ("$.books[?", 10),
         ("$.a b", 5),
         ("$.books[?@.id = 1]", 15),
+        ("$" + "[?@" * 140 + "]" * 140, 62),
     ],
 )
 def test_an_invalid_path_names_the_position(path: str, position: int) -> None:

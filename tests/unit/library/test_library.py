@@ -247,6 +247,8 @@ async def test_an_opened_hub_is_closed_in_any_task_and_again(tmp_path: Path) -> 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(open_one)
     (hub,) = opened
+    with pytest.raises(HubMisuse, match="another event loop"):
+        await anyio.to_thread.run_sync(anyio.run, hub.close)
     assert len(await hub.list_tools()) == 3 and "open" in repr(hub)
     running: list[str] = []
 

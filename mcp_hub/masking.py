@@ -74,7 +74,7 @@ class Mask:
 
     def __call__(self, text: str) -> str:
         spans = self.spans(text)
-        return _blackened(text, spans) if spans else text
+        return _blackened(text, spans) if spans else str(text)  # also of a subclass
 
     def part(self, text: str, start: int, end: int, *, is_whole: bool = True) -> str:
         """Characters `start` to `end`, masked; also secrets cut at either end.

@@ -33,11 +33,18 @@ class RestClient:
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         return await self._http.request(method, path, json=body, headers=sent)
 
+    async def settled(self) -> None:
+        """Waits until no server starts."""
+        with anyio.fail_after(WAIT):
+            while "starting" in (await self.ask("GET", "/tools", prefer="wait=60")).json():
+                pass
+
     async def call(self, tool: str, arguments: Any = None, **headers: str) -> httpx2.Response:
         return await self.ask("POST", f"/tools/{tool}/call", {"arguments": arguments or {}}, **headers)
 
     async def started(self, tool: str, arguments: Any = None, **headers: str) -> str:
-        """The stream of a call that is not waited for."""
+        """The stream of a call that is not waited for, once its server has started."""
+        await self.settled()
         response = await self.call(tool, arguments, prefer="wait=0", **headers)
         assert response.status_code == 202, response.text
         return str(response.json()["stream"])

@@ -65,8 +65,9 @@ async def test_questions_of_several_calls_are_answered_by_their_streams_while_th
 async def test_key_of_a_request_holds_after_the_hub_was_killed(tmp_path: Path) -> None:
     calls = body(Format.GEMINI, ("modern_echo", {"text": "a"}), ("handshake_wait_cancel", {"nonce": "w"}))
     async with http_hub(CONFIG, tmp_path) as hub, RestClient(hub) as client:
+        await client.settled()
         first = await client.ask("POST", "/tools/call?format=gemini", calls, idempotency_key="k", prefer="wait=0")
-        assert first.status_code == 202
+        assert first.status_code == 202, first.text
         streams = [one["stream"] for one in first.json()["calls"]]
         await client.until(streams[0], "completed")
         await hub.kill_alone()

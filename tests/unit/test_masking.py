@@ -280,3 +280,10 @@ def test_a_secret_is_masked_behind_two_layers_of_escapes(secret: str, spelling: 
 )
 def test_tokens_of_providers_are_masked_by_their_form(text: str, expected: str) -> None:
     assert hide(text) == hide_head(text, 100) == expected
+
+
+def test_what_is_shown_is_a_plain_text() -> None:
+    class Marked(str):
+        pass
+
+    assert type(hide(Marked("on"))) is str and type(hide_tail(Marked("on"), 10)) is str

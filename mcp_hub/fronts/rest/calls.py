@@ -221,7 +221,7 @@ class RestCalls:
         starting = starting_servers(self._hub, profile)
         if (unlisted := self._hub.catalog.unlisted(profile, name)) is not None:
             starting = [server for server in starting if server == unlisted.server]
-        return still_starting(starting, f"{error.message.partition('.')[0]} yet") if starting else None
+        return still_starting(starting, f"{error.message.partition('.')[0]}, at least until now") if starting else None
 
     async def _settled(self, session: Session, mcp_request: _McpRequest, name: str) -> None:
         """Waits for a starting server that may have it."""

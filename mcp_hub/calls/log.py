@@ -203,9 +203,7 @@ class CallLog(msgspec.Struct, eq=False):
             count = min(seen - self._first + 1, len(self._events) - 1)
             has_room = len(self._events) < coalesce.LAG // 2 and self._size < coalesce.LAG_BYTES // 2
             if self.status is CallStatus.INPUT_REQUIRED and has_room:  # who joins the call is asked, too
-                questions = (
-                    at for at, event in enumerate(islice(self._events, count)) if type(event) is InputRequired
-                )
+                questions = (at for at, event in enumerate(islice(self._events, count)) if type(event) is InputRequired)
                 count = next(questions, count)
             self._drop(count)
         back = self._back

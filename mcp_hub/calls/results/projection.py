@@ -30,7 +30,7 @@ class _Block(msgspec.Struct):
 
 
 class _Source(msgspec.Struct, frozen=True):
-    """The JSON that a path is for. `texts`: blocks with other words; `blocks`: those that are no texts."""
+    """The JSON that a path is for. `texts`: blocks with other words; `blocks`: pictures and the like."""
 
     body: bytes
     texts: Sequence[msgspec.Raw]

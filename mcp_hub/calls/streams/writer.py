@@ -165,7 +165,7 @@ class StreamWriter:
         self._batch: _Batch | None = None
         self._resumption = None if start is not None else record.resumption  # as the row has it
         self._status: CallStatus | None = None if start is not None else CallStatus.WORKING
-        self._planned: bool | None = True  # whether the next look is urgent; None: there is none
+        self._planned: bool | None = True  # whether the next look is urgent; None: none is planned
         self._unread = 0
         self._waiters: tuple[Callable[[], None], ...] = ()
         self._timer: aio.Timer | None = None

@@ -27,7 +27,7 @@ _LINKS: Final = ("", "s", "n", "en", "es", "-")
 _OF_A_WORD: Final = 1.5  # of a language's score, for a word of the table; for one that says nothing 1
 _OF_ENGLISH: Final = 0.5  # for an English word, many of which are words of other languages, too
 _TOKEN = late(r"[^\W\d_]+")
-_LETTERS: Final = {ord("ß"): "ss", ord("ł"): "l", ord("ı"): "i", ord("œ"): "oe"}  # which are no letters with accents
+_LETTERS: Final = {ord("ß"): "ss", ord("ł"): "l", ord("ı"): "i", ord("œ"): "oe"}  # Unicode does not take them apart
 _UMLAUTS: Final = {ord("ä"): "ae", ord("ö"): "oe", ord("ü"): "ue"}
 _TRADITIONAL: Final = str.maketrans(
     "郵檔頁開關創刪發訊電話會議導圖餅線長條組織詞雲繪畫數據庫單儲號錄歷記對較處說讀寫調設計頻評論標籤錯誤報連結網瀏覽擇選輸資夾執運啟動復備還併從複製轉換幾點時間現氣溫帶傘騎車駕鐵遠離機場飛價錢廳館邊尋檢詢誰務約預訂聯絡負責給應請幫這個嗎們為麼裡與樣讓權專項優級問題審碼倉節總蹤監聽譯詳閱視幣匯環變響貼鍵盤滾懸鎖護證續費產業術語讚",

@@ -24,7 +24,7 @@ _BESIDE: Final = frozenset(
     "type id index callid toolcallid toolid thought thoughts thinking reason reasoning explanation rationale comment "
     "note purpose status role".split()
 )
-"""Members that say something about a call, and are no part of it."""
+"""Members about a call, beside its name and arguments."""
 _RESULTS: Final = frozenset(("content", "output", "result", "results", "error", "response"))
 _DEFINITION: Final = ("inputschema", "parameters", "arguments")
 

@@ -48,6 +48,8 @@ class FileStamp(NamedTuple):
 
 OWN: Final = ""
 """The hub's own tools; no configured server has this name."""
+RUN_CODE: Final = "run_code"
+"""The tool that runs a script over the tools."""
 
 
 class Era(StrEnum):

@@ -253,6 +253,10 @@ HTTP: Final = table(
     unknown_question=("The question is not open.", "Read the stream's open questions."),
     unknown_executor_or_call=("The executor or the call is not known.", "Register again."),
     no_executors=("The hub takes no executors.", "Configure tools that clients execute."),
+    code_off=(
+        "The caller may not run scripts.",
+        "Switch scripts on, for everybody or for the profile of the caller (docs/code.md).",
+    ),
     server_disabled=("The server is disabled in the configuration.", "Set `enabled: true`."),
     invalid_configuration=("The file cannot be used; the hub keeps its settings.", "See `findings`."),
     stream_ended=("The call has ended.", "Read its result."),

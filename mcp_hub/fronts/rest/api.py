@@ -281,6 +281,7 @@ def _handlers(
         "searchToolsAs": lists.search_as,
         "countTokens": lists.count_tokens,
         "callTool": calls.call_tool,
+        "runCode": calls.run_code,
         "getPrompt": calls.get_prompt,
         "readResource": calls.read_resource,
         "listStreams": streams.list_streams,

@@ -15,13 +15,14 @@ from mcp_hub.fronts.http.response import SSE_HEADERS, Fields, HttpResponse, Rece
 from mcp_hub.fronts.limits import DEPTH
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.masking import hide_head
-from mcp_hub.protocol.jsonrpc.envelope import without_lone_surrogates
+from mcp_hub.protocol.jsonrpc.envelope import one_line, without_lone_surrogates
 from mcp_hub.protocol.jsonrpc.unparsed import is_deeper
 from mcp_hub.sessions.session import Caller
 
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
 EVENT_STREAM: Final = "text/event-stream"
+PYTHON: Final = "text/x-python"
 
 MOST_WAIT: Final = 300.0
 """Seconds that a request may ask to wait; more is taken for this."""
@@ -106,15 +107,12 @@ class RestRequest(Request):
 
     def check_header(self) -> None:
         """Raises `Problem` 415 for a request that any web page could send."""
-        if self.media != JSON and not self._is_marked:
+        if self.media not in (JSON, PYTHON) and not self._is_marked:
             raise _unsupported()
 
     async def shaped(self, shape: type[T], limit: float = math.inf) -> T:
         """The JSON body; none is an empty object. Raises `Problem` 415, 413, 400, `ClientGone`."""
-        if is_compressed(self.header("content-encoding") or ""):
-            raise Problem(415, "unsupported_media_type", COMPRESSED)
-        text = await self._read(int(min(limit, self.max_body)))
-        media = self.media
+        text, media = one_line(await self.content(limit)), self.media
         if media != JSON and (text or media) and not (self._is_marked and media in ("", _OF_CURL)):
             raise _unsupported()
         try:
@@ -132,12 +130,16 @@ class RestRequest(Request):
         except msgspec.ValidationError as problem:
             raise Problem(400, "invalid_body", f"the body does not fit: {problem}") from None
 
-    async def _read(self, limit: int) -> bytes:
-        body = await read_body(self.receive, limit)
+    async def content(self, limit: float = math.inf) -> bytes:
+        """The body of any type. Raises `Problem` 415 and 413, `ClientGone`."""
+        if is_compressed(self.header("content-encoding") or ""):
+            raise Problem(415, "unsupported_media_type", COMPRESSED)
+        largest = int(min(limit, self.max_body))
+        body = await read_body(self.receive, largest)
         if body is None:
             await discard(self.receive)
             close = ((b"connection", b"close"),)
-            raise Problem(413, "body_too_large", f"body over the limit of {limit} bytes", headers=close)
+            raise Problem(413, "body_too_large", f"body over the limit of {largest} bytes", headers=close)
         return body
 
     def watch(self, on_disconnect: Callable[[], None]) -> Coroutine[None, None, None]:

@@ -1,0 +1,165 @@
+"""A folder of scripts as a server: its tools, with hints from the tools that they use, and their runs."""
+
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final, Protocol
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from mcp_hub.call import Call, CallChannel, Gate
+from mcp_hub.clock import wall_time
+from mcp_hub.errors import InvalidParams, UnknownEntry, UpstreamUnavailable
+from mcp_hub.events import Completed
+from mcp_hub.masking import hide, hide_head
+from mcp_hub.notices import Notices
+from mcp_hub.types import CacheHint, Cause, Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.local_source import LocalSource
+from mcp_hub.upstreams.scripts.folder import findings_of, read_folder
+from mcp_hub.upstreams.scripts.source import Script
+
+_TTL: Final = 5.0
+"""Seconds for which a look at the folder counts for lists and calls."""
+_HINT: Final = CacheHint(int(_TTL * 1000), public=False)
+_MOST_WARNINGS: Final = 20
+
+ReadOnly = Callable[[], Mapping[str, bool] | None]
+"""Whether each tool, by its name in a script, only reads; None while servers are on their first way up."""
+
+
+class ScriptRuns(Protocol):
+    """Runs scripts as calls. Both raise `RpcError`."""
+
+    async def run(self, call: Call, channel: CallChannel, code: str) -> Completed:
+        """Runs `code` for the caller of `call`."""
+
+    async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
+        """Continues a run of another hub."""
+
+
+class ScriptUpstream(LocalSource):
+    """The scripts of one folder. They are listed once the tools that they may use are known."""
+
+    def __init__(
+        self,
+        name: str,
+        folder: str,
+        changes: Notices,
+        *,
+        env: Mapping[str, str],
+        runs: ScriptRuns,
+        read_only: ReadOnly,
+        gate: Gate | None = None,
+    ) -> None:
+        super().__init__(name, self.run)
+        self._folder = folder
+        self._changes = changes
+        self._env = env
+        self._runs = runs
+        self._read_only = read_only
+        self._gate = gate
+        self._scripts: dict[str, Script] = {}
+        self._known: Mapping[str, bool] | None = None
+        self._snapshot: Snapshot | None = None
+        self._problem: Cause | None = None
+        self._warnings: tuple[str, ...] = ()
+        self._looked = -math.inf
+        self._listed_at: float | None = None
+        self._turn = anyio.Lock()
+
+    async def run(self) -> None:
+        """Lists the scripts, anew whenever the tools of other servers change."""
+        await self._look(-math.inf)
+        while True:
+            version = self._changes.version
+            self._list()
+            await self._changes.wait(version)
+
+    def status(self) -> UpstreamStatus:
+        if self._problem is not None:
+            code, reason = self._problem
+            return UpstreamStatus(self.name, UpstreamState.FAILED, reason, code=code)
+        state = UpstreamState.STARTING if self._snapshot is None else UpstreamState.READY
+        return UpstreamStatus(
+            self.name, state, era=Era.HANDSHAKE, warnings=self._warnings, listed_at=self._listed_at
+        )  # fmt: skip
+
+    def snapshot(self) -> Snapshot | None:
+        return None if self._problem is not None else self._snapshot
+
+    def refresh(self, kind: Kind, *, is_new: bool = False) -> Callable[[], Awaitable[None]] | None:
+        if kind is not Kind.TOOL or anyio.current_time() < self._looked + _TTL:
+            return None
+        return partial(self._look, anyio.current_time())
+
+    async def call(self, call: Call, channel: CallChannel) -> Completed:
+        """Runs a script as it is in the folder now."""
+        before = self._snapshot
+        await self._look(anyio.current_time() - _TTL)
+        if self._problem is not None:
+            code, reason = self._problem
+            data = {"server": self.name, "state": UpstreamState.FAILED.value, "reason": reason, "code": code}
+            raise UpstreamUnavailable(f'server "{self.name}" has failed: {reason}', data={"upstream": data})
+        name, snapshot = self.tool_of(call), self._snapshot
+        script = self._scripts.get(name)
+        if script is None or script.fault:
+            why = f": {script.fault} (line {script.line})" if script is not None else ""
+            raise UnknownEntry(f'server "{self.name}" does not have a tool "{hide_head(name, 100)}"{why}')
+        if self._gate is not None and snapshot is not None and snapshot is not before:
+            self._gate(call, snapshot, snapshot)
+        return await self._runs.run(call, channel, script.call(_arguments(call)))
+
+    async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
+        return await self._runs.resume(call, channel, state)
+
+    async def _look(self, requested_at: float) -> None:
+        """One look serves all who asked before it began."""
+        async with self._turn:
+            if self._looked >= requested_at > -math.inf:
+                return
+            began = anyio.current_time()
+            before, problem = self._problem, None
+            try:
+                look = partial(read_folder, self._folder, self._env, self._scripts)
+                self._scripts = await anyio.to_thread.run_sync(look)
+            except OSError as error:
+                reason = hide_head(hide(f"scripts {self._folder}: {error.strerror or error}"), 500)
+                problem = Cause("scripts_not_found", reason)
+            self._looked, self._listed_at, self._problem = began, wall_time(), problem
+            if problem != before:
+                self._changes.bump()
+            self._list()
+
+    def _list(self) -> None:
+        read_only = self._read_only()
+        known = self._known = self._known if read_only is None else read_only
+        if known is None:
+            return  # hints that come later would be a change of the tool
+        unknown = {name: [used for used in script.names if used not in known] for name, script in self._scripts.items()}
+        findings = findings_of(self._folder, self._scripts, unknown)
+        tools = tuple(_listed(script, known) for script in self._scripts.values() if not script.fault)
+        warnings = tuple(hide_head(hide(str(finding)), 500) for finding in findings[:_MOST_WARNINGS])
+        snapshot = Snapshot(
+            server=self.name, era=Era.HANDSHAKE, lists={Kind.TOOL: tools}, hints={Kind.TOOL: _HINT},
+            capabilities={"tools": {}},
+        )  # fmt: skip
+        if (snapshot, warnings) != (self._snapshot, self._warnings):
+            self._snapshot, self._warnings = snapshot, warnings
+            self._changes.bump()
+
+
+def _listed(script: Script, read_only: Mapping[str, bool]) -> bytes:
+    """The definition; read-only if all that the script uses is."""
+    only_reads = all(read_only.get(name, False) for name in script.names)
+    hints = {"annotations": {"readOnlyHint": True}} if only_reads else {}
+    return msgspec.json.encode({**script.definition, **hints})
+
+
+def _arguments(call: Call) -> dict[str, object]:
+    raw = call.params.get("arguments", msgspec.Raw(b"{}"))
+    try:
+        return msgspec.json.decode(raw, type=dict[str, object] | None) or {}
+    except (msgspec.MsgspecError, RecursionError):
+        raise InvalidParams("The arguments of a tool have to be an object.") from None

@@ -147,7 +147,7 @@ def _summary(loaded: Loaded, programs: dict[str, str]) -> JsonObject:
 
 
 def _kind(server: ServerSettings) -> str:
-    return next(key for key in ("command", "url", "local", "skills") if getattr(server, key) is not None)
+    return next(key for key in ("command", "url", "local", "skills", "scripts") if getattr(server, key) is not None)
 
 
 def _server(loaded: Loaded, name: str, program: str | None) -> JsonObject:

@@ -44,7 +44,7 @@ USERS_FILE = "@user"
 _NAMES = ("servers.yaml", "servers.yml", "servers.json")
 _GUESSED = 16  # characters: a token of this length cannot be guessed
 _CALLED_ONCE = "a tool that may act twice is called once. Set idempotent: true if it may be called again."
-_PLACEHOLDERS_STAY = ("command", "url", "local", "skills", "args", "env")  # of a disabled server
+_PLACEHOLDERS_STAY = ("command", "url", "local", "skills", "scripts", "args", "env")  # of a disabled server
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +356,7 @@ def _server(
 
     on_failure = excuse if is_disabled or failed is not None else refuse
     filled = interpolation.fill(server, path, on_failure)
-    for key in ("cwd", "skills"):
+    for key in ("cwd", "skills", "scripts"):
         _make_absolute(path, key, filled, interpolation, report)
     tls = filled.get("tls") if isinstance(filled, dict) else None
     _make_absolute((*path, "tls"), "ca", tls, interpolation, report)

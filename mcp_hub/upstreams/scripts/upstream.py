@@ -17,8 +17,7 @@ from mcp_hub.masking import hide, hide_head
 from mcp_hub.notices import Notices
 from mcp_hub.types import CacheHint, Cause, Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.local_source import LocalSource
-from mcp_hub.upstreams.scripts.folder import findings_of, read_folder
-from mcp_hub.upstreams.scripts.source import Script
+from mcp_hub.upstreams.scripts.source import Script, findings_of, read_folder
 
 _TTL: Final = 5.0
 """Seconds for which a look at the folder counts for lists and calls."""

@@ -1,4 +1,4 @@
-"""Names of tools in Python. Pure."""
+"""The tool `run_code`, and the names of other tools in a script. Pure."""
 
 import builtins
 import keyword
@@ -7,6 +7,23 @@ from collections.abc import Iterable
 from itertools import count
 from typing import Final
 
+import msgspec
+
+from mcp_hub.types import CodeMode, JsonObject
+
+RUN_CODE: Final = "run_code"
+_SCRIPT: Final = (
+    "Run a Python script over tools, to chain, loop and filter in one call. A tool is `await NAME(key=value)`; other "
+    "characters of its name become _. It returns JSON as values, else text, and raises ToolError, or OutcomeUnknown if "
+    "a write may have happened. asyncio.gather runs several. print() streams; the last expression is the result. "
+    "A subset of Python: no packages, files or network."
+)
+_MAY_CALL: Final[dict[CodeMode, str]] = {
+    "off": "",
+    "reads": " Only read-only tools run.",
+    "ask": " The user is asked before others than read-only tools run.",
+    "all": "",
+}
 _MAX_NAME: Final = 64  # characters, the limit that models set for tools
 _UNFIT: Final = re.compile("[^A-Za-z0-9_]")
 _ENGINE: Final = frozenset(
@@ -16,6 +33,18 @@ _ENGINE: Final = frozenset(
 )
 """Names that a script has without a call, or imports by habit, and those of the stubs."""
 _TAKEN: Final = _ENGINE | frozenset(keyword.kwlist) | frozenset(dir(builtins))
+
+
+def definition(mode: CodeMode) -> bytes:
+    """`run_code`, at most 180 tokens; the same bytes for a mode always. It only reads if its scripts do."""
+    code, again = {"type": "string"}, {"type": "boolean", "description": "Run the same code again"}
+    tool: JsonObject = {
+        "name": RUN_CODE,
+        "description": _SCRIPT + _MAY_CALL[mode],
+        "inputSchema": {"type": "object", "properties": {"code": code, "again": again}, "required": ["code"]},
+    }
+    hints = {"annotations": {"readOnlyHint": True}} if mode == "reads" else {}
+    return msgspec.json.encode({**tool, **hints})
 
 
 def python_names(exported: Iterable[str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 EXTRAS: Final = {
     **{"keyring": "keyring", "otel": "opentelemetry", "redis": "redis", "socks": "socksio", "top": "textual"},
-    "uvx": "uv",
+    **{"uvx": "uv", "code": "pydantic_monty"},
 }
 """Each extra with a module that shows it."""
 

@@ -13,7 +13,7 @@ ORDER = [
     {"call", "formats"},
     {"edit", "protocol"},
     {"config", "events"},
-    {"selection"},
+    {"code", "selection"},
     {"aio", "errors", "ids"},
     {"logs"},
     {"addresses", "attach", "clock", "codes", "extras", "files", "globs", "masking", "notices", "schema", "types"},

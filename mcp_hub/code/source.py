@@ -1,0 +1,188 @@
+"""The text of a script. Pure."""
+
+import ast
+import re
+import textwrap
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from mcp_hub.code.engine import CodeError
+
+MOST_BYTES: Final = 64 << 10
+
+_FENCE: Final = re.compile(
+    r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+.-]*)[^\n`]*\n(.*?)^[ \t]*\1[`~]*[ \t]*$", re.MULTILINE | re.DOTALL
+)
+_PYTHON: Final = ("", "py", "python", "python3")
+_LEADING: Final = re.compile(r"^[ \t]+", re.MULTILINE)
+_IDENTIFIER: Final = re.compile(r"[^\W\d]\w*")
+_MEMBERS: Final = ("tool", "arguments", "code")
+"""Attributes of `OutcomeUnknown` and `ToolError`; an exception of the engine has none."""
+_MOST_LINE: Final = 200
+
+DECLARATIONS: Final = """
+import typing as _t
+class ToolError(Exception):
+    code: str | None
+class OutcomeUnknown(Exception):
+    tool: str
+    arguments: dict[str, _t.Any]
+class PermissionError(OSError): ...
+class FileNotFoundError(OSError): ...
+class FileExistsError(OSError): ...
+class IsADirectoryError(OSError): ...
+class NotADirectoryError(OSError): ...
+class ImportError(Exception): ...
+class ModuleNotFoundError(ImportError): ...
+class UnboundLocalError(NameError): ...
+class UnicodeDecodeError(ValueError): ...
+class UnicodeEncodeError(ValueError): ...
+def map(function: _t.Callable[..., _t.Any] | None, *iterables: _t.Iterable[_t.Any]) -> _t.Iterator[_t.Any]: ...
+def filter(function: _t.Callable[..., _t.Any] | None, iterable: _t.Iterable[_t.Any]) -> _t.Iterator[_t.Any]: ...
+def format(value: object, spec: str = "") -> str: ...
+def getattr(value: object, name: str, default: _t.Any = ...) -> _t.Any: ...
+def hasattr(value: object, name: str) -> bool: ...
+def setattr(value: object, name: str, member: _t.Any) -> None: ...
+def hub_begin() -> None: ...
+def hub_member(value: object, name: str) -> _t.Any: ...
+def hub_class_name(value: object) -> str: ...
+"""
+"""For the check of types: our exceptions, and what the engine has but its declarations lack."""
+
+PRELUDE: Final = """
+from csv import Error as ToolError
+from binascii import Incomplete as OutcomeUnknown
+import json as _hub_json
+def hub_member(value, name):
+    if not isinstance(value, (ToolError, OutcomeUnknown)):
+        return getattr(value, name)
+    text = str(value)
+    at = text.rfind("\\n{")
+    try:
+        return _hub_json.loads(text[at + 1:]).get(name)
+    except ValueError:
+        return None
+def hub_class_name(value):
+    if isinstance(value, ToolError):
+        return "ToolError"
+    if isinstance(value, OutcomeUnknown):
+        return "OutcomeUnknown"
+    return type(value).__name__
+"""
+"""Runs before each script. The engine has no classes that inherit, so rare ones of its own stand for ours."""
+
+
+def cleaned(code: str) -> str:
+    """The script in a model's text: out of its Markdown fence, with LF, without a common indent. Raises `CodeError`."""
+    if len(code.encode("utf-8", "surrogatepass")) > MOST_BYTES:
+        raise CodeError("syntax", f"the script is longer than {MOST_BYTES >> 10} kB")
+    code = code.replace("\r\n", "\n").replace("\r", "\n").removeprefix("\ufeff")
+    fences = [match[3] for match in _FENCE.finditer(code) if match[2].lower() in _PYTHON]
+    if fences and not _parses(code):
+        code = max(fences, key=len)
+    if any(ord(letter) < 32 and letter not in "\n\t\f" or 0xD800 <= ord(letter) < 0xE000 for letter in code):
+        raise CodeError("syntax", "the script has control characters")
+    first = code.lstrip("\n")
+    if first[:1] in (" ", "\t"):
+        code = textwrap.dedent(code)
+    code = _without_mixed_tabs(code)
+    if not code.strip():
+        raise CodeError("syntax", "the script is empty")
+    return code
+
+
+def names_in(code: str) -> frozenset[str]:
+    """Names that `code` reads, called or not; of a text that is not Python, all of its words."""
+    tree = _parsed(code)
+    if tree is None:
+        return frozenset(_IDENTIFIER.findall(code))
+    return frozenset(
+        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    )
+
+
+def rewritten(code: str) -> str:
+    """`code` with the attributes of our exceptions read by functions; lines stay. Raises `CodeError`."""
+    tree = _parsed(code)
+    if tree is None:
+        return code
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and any(keyword.arg == "return_exceptions" for keyword in node.keywords):
+            raise CodeError(
+                "syntax",
+                "gather() has no return_exceptions here: catch the exception in an async def, and gather that",
+                line=node.lineno,
+                source=line_at(code, node.lineno),
+            )
+    lines = code.encode().split(b"\n")
+    for line, start, end, replaced in sorted(_edits(tree), reverse=True):
+        lines[line] = lines[line][:start] + replaced + lines[line][end:]
+    return b"\n".join(lines).decode()
+
+
+def line_of(code: str, offset: int) -> int:
+    """The line, from 1, of an offset in UTF-8."""
+    return code.encode().count(b"\n", 0, offset) + 1
+
+
+def line_at(code: str, line: int) -> str:
+    """The text of a line, without its indent."""
+    lines = code.split("\n")
+    return lines[line - 1].strip()[:_MOST_LINE] if 0 < line <= len(lines) else ""
+
+
+def lines_around(code: str, line: int, around: int = 2) -> str:
+    """The lines beside `line`, numbered, with a mark at it."""
+    lines = code.split("\n")
+    numbers = range(max(line - around, 1), min(line + around, len(lines)) + 1)
+    width = len(str(numbers[-1])) if numbers else 1
+    return "\n".join(
+        f"{'>' if number == line else ' '} {number:{width}} {lines[number - 1][:_MOST_LINE]}".rstrip()
+        for number in numbers
+    )
+
+
+def _edits(tree: ast.AST) -> Iterator[tuple[int, int, int, bytes]]:
+    """Line, start, end and new text of each edit, in bytes."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
+            continue
+        value, call = node.value, b""
+        if node.attr in _MEMBERS:
+            call = b"hub_member(%s, " + repr(node.attr).encode() + b")"
+        elif node.attr == "__name__" and isinstance(value, ast.Call) and _is_type(value):
+            value, call = value.args[0], b"hub_class_name(%s)"
+        if call and isinstance(value, ast.Name) and node.lineno == node.end_lineno and node.end_col_offset is not None:
+            yield node.lineno - 1, node.col_offset, node.end_col_offset, call % value.id.encode()
+
+
+def _is_type(call: ast.Call) -> bool:
+    is_plain = len(call.args) == 1 and not call.keywords
+    return is_plain and isinstance(call.func, ast.Name) and call.func.id == "type"
+
+
+def _without_mixed_tabs(code: str) -> str:
+    """Tabs of indents as spaces, where tabs and spaces are mixed."""
+    if "\t" not in code or _parses(code):
+        return code
+    candidates = (_LEADING.sub(partial(_expanded, width), code) for width in (4, 8))
+    return next(filter(_parses, candidates), code)
+
+
+def _expanded(width: int, indent: re.Match[str]) -> str:
+    return indent[0].expandtabs(width)
+
+
+def _parses(code: str) -> bool:
+    return _parsed(code) is not None
+
+
+def _parsed(code: str) -> ast.Module | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a script, to our stderr
+        try:
+            return ast.parse(code)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None

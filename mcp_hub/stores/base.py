@@ -43,7 +43,8 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
 class Change(msgspec.Struct, frozen=True):
     """The columns that an append changes; None keeps one. `frees_key` releases the idempotency key.
 
-    `first`, for a store that lacks events before it: what it has of the stream goes.
+    `first`, for a store that lacks events before it: what it has of the stream goes. `is_firm`: stored as surely as an
+    ending.
     """
 
     updated: float
@@ -54,6 +55,12 @@ class Change(msgspec.Struct, frozen=True):
     ttl: float | None = None
     frees_key: bool = False
     first: int | None = None
+    is_firm: bool = False
+
+    @property
+    def is_vital(self) -> bool:
+        """Whether it is confirmed only once it is safe from a loss of power, or at another server."""
+        return self.is_firm or self.status in ENDINGS
 
 
 class EventPage(msgspec.Struct, frozen=True):

@@ -171,12 +171,13 @@ class _TimedOutCalls:
 
     def _can_rejoin(self, record: CallRecord) -> bool:
         call, writer = record.call, self._table.owned(record.call.id)
-        if call.method != "tools/call" or call.upstream == OWN or call.is_program or writer is None:
+        if call.method != "tools/call" or _is_quick_tool(record) or call.is_program or writer is None:
             return False
         if record.stopping is not None or record.log.ended:
             return False
         rules = self._rules(call)
-        return rules.orphan != "cancel" and (rules.idempotent or record.plan.is_read_only(call))
+        may_join = rules.idempotent or record.plan.is_read_only(call) or bool(record.plan.digest)
+        return rules.orphan != "cancel" and may_join
 
     def _likeness(self, call: Call) -> bytes:
         """A digest of what equal calls have in common: also all of their client that their events depend on."""
@@ -314,7 +315,7 @@ class StreamPort:
         if policy == "cancel" and back_within is not None:
             if writer is not None:
                 writer.orphan(back_within)
-        elif (policy == "cancel" or call.upstream == OWN or (is_final and policy is None and record.is_unsent)) and (
+        elif (policy == "cancel" or _is_quick_tool(record) or (is_final and policy is None and record.is_unsent)) and (
             writer is None or not writer.is_detached
         ):
             record.cancel("its client is gone")
@@ -322,6 +323,11 @@ class StreamPort:
             writer = self.table.begin(record)
             seconds = patience(policy, is_detached=writer.is_detached, is_read_only=record.plan.is_read_only(call))
             writer.orphan(seconds)
+
+
+def _is_quick_tool(record: CallRecord) -> bool:
+    """Whether it is a call of a tool of the hub's own that nobody comes back to."""
+    return record.call.upstream == OWN and not (record.plan.may_last or record.plan.resumption)
 
 
 def _check_digest(row: StreamInfo, digest: str) -> None:

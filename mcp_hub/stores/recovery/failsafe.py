@@ -176,6 +176,7 @@ class _FileReturns:
                 info=row.info,
                 ttl=row.ttl,
                 frees_key=row.key is None,
+                is_firm=True,
             )
             store.log.append(row.id, row.epoch, missing, change, returned)
         else:

@@ -45,6 +45,7 @@ from mcp_hub.app.limits import (
 from mcp_hub.app.logins import Logins, grant_store
 from mcp_hub.app.readiness import log_sources, log_start
 from mcp_hub.app.reload import Reloader
+from mcp_hub.app.scripts import script_upstreams
 from mcp_hub.app.start_folders import StartFolders, project_of
 from mcp_hub.app.status import Admin, HubStatus, warn_of_unmatched
 from mcp_hub.app.telemetry import tracing_of
@@ -368,6 +369,7 @@ def build(
     sources = _sources(
         loaded, env, watchdog, changes, logins, checked, turn, client, store, owns_process, clients, learning
     )
+    sources = msgspec.structs.replace(sources, scripts=script_upstreams(catalog, changes, env, checked, lambda: None))
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     executors = _executor_upstream(settings, env, changes, servers) if has_executors else None
     streams = StreamTable(store, clock, stream_limits(settings), lambda row: hub.take_up(row))

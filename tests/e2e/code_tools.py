@@ -10,3 +10,13 @@ async def run_code(code: str, again: bool = False) -> AsyncIterator[Progress | s
     yield Progress(1, 1, "calls: 1")
     yield f"printed {len(code)}\n"
     yield Result(f"printed {len(code)}\n{code}{again}")
+
+
+@tool
+def lookup() -> str:
+    return "found"
+
+
+@tool
+def store(text: str) -> str:
+    return f"stored {text}"

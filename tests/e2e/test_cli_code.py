@@ -57,3 +57,48 @@ def test_what_cannot_be_a_script_ends_with_2(folder: Path, options: list[str], r
     (folder / "large.py").write_bytes(b"#" * ((1 << 20) + 1))
     done = hub(folder, "run", *options)
     assert done.returncode == 2 and reason in done.stderr, done.stderr
+
+
+# -- scripts as tools
+
+
+@pytest.fixture
+def scripts(tmp_path: Path) -> Path:
+    """Two servers: functions, and scripts that use them."""
+    (tmp_path / "code_tools.py").write_text((Path(__file__).parent / "code_tools.py").read_text())
+    (tmp_path / "scripts").mkdir()
+    made = {"local": "code_tools", "per_tool": {"lookup": {"annotations": {"readOnlyHint": True}}}}
+    settings = {"servers": {"made": made, "reports": {"scripts": "./scripts"}}}
+    (tmp_path / "servers.yaml").write_text(json.dumps(settings))
+    return tmp_path
+
+
+def test_check_finds_scripts_that_are_no_tools_and_names_that_no_tool_has(scripts: Path) -> None:
+    (scripts / "scripts" / "bad.py").write_text("x = 1\n")
+    (scripts / "scripts" / "lost.py").write_text("async def main():\n    return await made_lookp()\n")
+    (scripts / "scripts" / "good.py").write_text("async def main():\n    return await made_lookup()\n")
+    at_rest = hub(scripts, "check", "--no-start")
+    assert at_rest.returncode == 0
+    assert "scripts/bad.py:1: it needs one async def main(…), and has none [script_invalid]" in at_rest.stderr
+    assert "script_unknown_tool" not in at_rest.stderr, "nobody has asked the servers"
+    compared = hub(scripts, "check")
+    assert "scripts/bad.py:1: " in compared.stderr
+    assert "scripts/lost.py:2: there is no tool 'made_lookp'" in compared.stderr
+    assert "good.py" not in compared.stderr
+
+
+def test_scripts_are_listed_with_hints_from_the_tools_that_they_use(scripts: Path) -> None:
+    (scripts / "scripts" / "reading.py").write_text(
+        'async def main(day: str):\n    """Reads."""\n    return await made_lookup()\n'
+    )
+    (scripts / "scripts" / "writing.py").write_text("async def main():\n    return await made_store(text='a')\n")
+    listed = {each["name"]: each for each in json.loads(hub(scripts, "tools", "--json").stdout)}
+    assert listed["reports_reading"]["annotations"] == {"readOnlyHint": True}
+    assert listed["reports_reading"]["inputSchema"]["required"] == ["day"]
+    assert "annotations" not in listed["reports_writing"]
+
+
+def test_folder_that_does_not_exist_is_a_finding_and_a_reason(scripts: Path) -> None:
+    (scripts / "scripts").rmdir()
+    assert "[scripts_not_found]" in hub(scripts, "check", "--no-start").stderr
+    assert "[scripts_not_found]" in hub(scripts, "list").stdout

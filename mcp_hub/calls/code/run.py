@@ -413,4 +413,3 @@ class CodeRun:
         events, self._events = self._events, []
         for event in events:
             self._channel.send(event)
-

@@ -255,4 +255,6 @@ def _noted(completed: Completed, stream: StreamHandle) -> Completed:
     blocks = result.get("content") if isinstance(result, dict) else None
     if not isinstance(blocks, list):
         return completed
-    return replace(completed, result=msgspec.json.encode({**result, "content": [*blocks, {"type": "text", "text": text}]}))
+    return replace(
+        completed, result=msgspec.json.encode({**result, "content": [*blocks, {"type": "text", "text": text}]})
+    )

@@ -14,6 +14,7 @@ from mcp_hub.app import readiness
 from mcp_hub.app.catalog_rules import view_rules
 from mcp_hub.app.http import why_not_listen
 from mcp_hub.app.limits import state_dir
+from mcp_hub.app.scripts import script_findings
 from mcp_hub.app.start_folders import StartFolders
 from mcp_hub.app.upstream_factory import failed_lookups, find_program
 from mcp_hub.catalog.views.unmatched import has_patterns, untested
@@ -57,18 +58,20 @@ def check(as_json: bool, no_start: bool, reach: Reach) -> None:
     programs, missing = _looked_up(loaded)
     around = [*project_warnings(loaded.settings), *waiting_edits(loaded.path)]
     warnings = [*map(masked, (*loaded.warnings, *loaded.notes, *missing)), *around]
+    scripts = [*script_findings(loaded.settings, os.environ)]
     report = {"ok": True, **_summary(loaded, programs)}
-    if no_start or not has_patterns(view_rules(loaded.settings)):
-        _print(report, (), warnings, as_json)
+    has_scripts = any(server.enabled and server.scripts is not None for server in loaded.settings.servers.values())
+    if no_start or not (has_scripts or has_patterns(view_rules(loaded.settings))):
+        _print(report, (), [*warnings, *scripts], as_json)
         return
 
     async def compared(hub: ReachedHub) -> int:
         await hub.settle()
         listed = await _listed(hub, loaded)
         if listed is None:
-            text = "the running hub has not read this version of the file, so patterns were not checked. "
+            text = "the running hub has not read this version of the file, so patterns and scripts were not checked. "
             text += "Run mcp-hub reload, or add --local."
-            _print(report, (), [*warnings, ConfigFinding("hub_outdated", text)], as_json)
+            _print(report, (), [*warnings, *scripts, ConfigFinding("hub_outdated", text)], as_json)
             return 0
         late = [status.server for status in readiness.not_ready(map(status_of, listed.servers))]
         rules, text = view_rules(loaded.settings), "did not start, so {} were not checked. Run: mcp-hub doctor {}"
@@ -78,10 +81,17 @@ def check(as_json: bool, no_start: bool, reach: Reach) -> None:
             if name in loaded.settings.servers and (patterns := untested(rules, name))
         ]
         unmatched, about_tools = unmatched_patterns(listed.unmatched, loaded), notices(listed.servers)
-        _print(report, (), [*warnings, *unmatched, *about_tools, *unknown], as_json, late)
+        about_scripts = await _about_scripts(hub, loaded, late) if has_scripts else ()
+        _print(report, (), [*warnings, *unmatched, *about_tools, *about_scripts, *unknown], as_json, late)
         return 0
 
     run_with_hub(reach, compared, loaded=loaded)
+
+
+async def _about_scripts(hub: ReachedHub, loaded: Loaded, late: Collection[str]) -> _Findings:
+    """Names of tools that do not exist count once every server has said what it has."""
+    definitions = None if late else await hub.client.tools()
+    return [*script_findings(loaded.settings, os.environ, definitions)]
 
 
 async def _listed(hub: ReachedHub, loaded: Loaded) -> ServerList | None:

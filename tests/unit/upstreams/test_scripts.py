@@ -228,7 +228,7 @@ class Server:
         self.runs, self.changes, self.gated = Runs(), Notices(), list[str]()
         self.tools: dict[str, bool] | None = {"read_it": True, "write_it": False}
         self.upstream = ScriptUpstream(
-            "reports", str(folder), self.changes, env={}, runs=self.runs, read_only=self.read_only, gate=self
+            "reports", str(folder), self.changes, env={}, runs=lambda: self.runs, read_only=self.read_only, gate=self
         )
         self.approved: Mapping[str, Any] = {}
 
@@ -256,8 +256,8 @@ class Server:
             "arguments": msgspec.Raw(msgspec.json.encode(arguments)),
         }
         call = Call(
-            id=new_call_id(), upstream="reports", method="tools/call", params=params, meta={}, session="s", principal="p",
-            era=Era.HANDSHAKE, capabilities={},
+            id=new_call_id(), upstream="reports", method="tools/call", params=params, meta={}, session="s",
+            principal="p", era=Era.HANDSHAKE, capabilities={},
         )  # fmt: skip
         return await self.upstream.call(call, Channel())
 

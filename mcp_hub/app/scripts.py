@@ -1,0 +1,74 @@
+"""Folders of scripts as servers: the tools that they may use, and what is wrong with them."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mcp_hub.call import Gate
+from mcp_hub.catalog.catalog import Catalog
+from mcp_hub.code.tool import python_names
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.errors import ConfigFinding
+from mcp_hub.notices import Notices
+from mcp_hub.types import RawJson
+
+if TYPE_CHECKING:
+    from mcp_hub.upstreams.scripts.upstream import ScriptRuns, ScriptUpstream
+
+
+def script_upstreams(
+    catalog: Catalog, changes: Notices, env: Mapping[str, str], gate: Gate, runs: Callable[[], "ScriptRuns | None"]
+) -> Callable[[str, str], "ScriptUpstream"]:
+    """Makes the upstream of a name and a folder."""
+    folders: set[str] = set()
+    read_only = partial(_read_only, catalog, folders)
+
+    def made(name: str, folder: str) -> "ScriptUpstream":
+        from mcp_hub.upstreams.scripts.upstream import ScriptUpstream
+
+        folders.add(name)
+        return ScriptUpstream(name, folder, changes, env=env, runs=runs, read_only=read_only, gate=gate)
+
+    return made
+
+
+def _read_only(catalog: Catalog, folders: set[str]) -> Mapping[str, bool] | None:
+    if not folders.issuperset(catalog.starting(None)):
+        return None
+    return _by_python_name(tuple((tool.exported, tool.is_read_only) for tool in catalog.view(None).usable_tools))
+
+
+@lru_cache(4)
+def _by_python_name(tools: tuple[tuple[str, bool], ...]) -> Mapping[str, bool]:
+    names = python_names(exported for exported, _ in tools)
+    return {names[exported]: only_reads for exported, only_reads in tools}
+
+
+class _Named(msgspec.Struct):
+    name: str
+
+
+def script_findings(
+    settings: Settings, env: Mapping[str, str], definitions: list[RawJson] | None = None
+) -> Iterator[ConfigFinding]:
+    """What is wrong with the scripts of enabled servers; names of tools that do not exist, if all `definitions` are known."""
+    folders = [server.scripts for server in settings.servers.values() if server.enabled and server.scripts is not None]
+    if not folders:
+        return
+    from mcp_hub.upstreams.scripts.source import findings_of, read_folder
+
+    tools = None
+    if definitions is not None:
+        tools = set(python_names(msgspec.json.decode(raw, type=_Named).name for raw in definitions).values())
+    for folder in folders:
+        try:
+            scripts = read_folder(folder, env, {})
+        except OSError:
+            continue  # it is a finding already that it cannot be read
+        unknown = {
+            name: [] if tools is None else [used for used in script.names if used not in tools]
+            for name, script in scripts.items()
+        }
+        yield from findings_of(folder, scripts, unknown)

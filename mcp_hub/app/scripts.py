@@ -1,6 +1,6 @@
 """Folders of scripts as servers: the tools that they may use, and what is wrong with them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
@@ -51,9 +51,9 @@ class _Named(msgspec.Struct):
 
 
 def script_findings(
-    settings: Settings, env: Mapping[str, str], definitions: list[RawJson] | None = None
+    settings: Settings, env: Mapping[str, str], definitions: Sequence[RawJson] | None = None
 ) -> Iterator[ConfigFinding]:
-    """What is wrong with the scripts of enabled servers; names of tools that do not exist, if all `definitions` are known."""
+    """What is wrong with scripts of enabled servers. With all `definitions`: names of tools that do not exist, too."""
     folders = [server.scripts for server in settings.servers.values() if server.enabled and server.scripts is not None]
     if not folders:
         return

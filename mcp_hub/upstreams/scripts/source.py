@@ -231,8 +231,8 @@ def _generic(kind: str, parts: Sequence[ast.expr], name: str, depth: int) -> Jso
         case "Literal", _:
             values = [part.value for part in parts if isinstance(part, ast.Constant)]
             if len(values) == len(parts) and all(isinstance(value, str | int | None) for value in values):
-                kind: JsonObject = {"type": "string"} if all(isinstance(value, str) for value in values) else {}
-                return {**kind, "enum": values}
+                is_text = all(isinstance(value, str) for value in values)
+                return {"type": "string", "enum": values} if is_text else {"enum": values}
     return None
 
 

@@ -1,12 +1,14 @@
 """`mcp-hub run`: where the script comes from, what is printed, and how it ends."""
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from tests.unit.cli.command import hub
 
+needs_engine = pytest.mark.skipif(find_spec("pydantic_monty") is None, reason="the extra code is not installed")
 SCRIPT = "rows = 'ä'\nrows\n"
 
 
@@ -102,3 +104,98 @@ def test_folder_that_does_not_exist_is_a_finding_and_a_reason(scripts: Path) -> 
     (scripts / "scripts").rmdir()
     assert "[scripts_not_found]" in hub(scripts, "check", "--no-start").stderr
     assert "[scripts_not_found]" in hub(scripts, "list").stdout
+
+
+# -- without servers
+
+MAIN = """async def main(labels: list[str], limit: int = 2):
+    counts = {}
+    for label in labels:
+        try:
+            counts[label] = len(await tracker_list_issues(label=label, limit=limit))
+        except ToolError as error:
+            print("skipped", label, error)
+    return counts
+"""
+RECORDS = [
+    {"tool": "tracker_list.issues", "arguments": {"label": "bug", "limit": 2}, "result": [{"id": 1}, {"id": 2}]},
+    {
+        "tool": "tracker_list.issues",
+        "arguments": {"label": "old", "limit": 2},
+        "result": {"content": [{"type": "text", "text": "no such label"}], "isError": True},
+    },
+]
+
+
+@pytest.fixture
+def dry(tmp_path: Path) -> Path:
+    """A script and records, beside a configuration whose server must not start."""
+    (tmp_path / "servers.yaml").write_text('{"servers": {"gone": {"command": "no-such-program-anywhere"}}}')
+    (tmp_path / "weekly.py").write_text(MAIN)
+    (tmp_path / "calls.jsonl").write_text("\n\n".join(map(json.dumps, RECORDS)))
+    return tmp_path
+
+
+def run_dry(folder: Path, *options: str, stdin: str = "") -> tuple[int, str, str]:
+    done = hub(folder, "run", *options, "--dry", "calls.jsonl", stdin=stdin)
+    return done.returncode, done.stdout, done.stderr
+
+
+@needs_engine
+def test_script_is_answered_by_records(dry: Path) -> None:
+    code, printed, called = run_dry(dry, "weekly.py", 'labels=["bug", "old"]')
+    assert (code, printed) == (0, 'skipped old no such label\n{"bug":2}\n')
+    assert called == (
+        'line 5: tracker_list_issues {"label":"bug","limit":2}\nline 5: tracker_list_issues {"label":"old","limit":2}\n'
+    )
+    code, lines, _ = run_dry(dry, "weekly.py", 'labels=["bug"]', "--json")
+    assert [json.loads(line)["type"] for line in lines.splitlines()] == ["tool-call", "tool-result", "end"]
+
+
+@needs_engine
+def test_call_without_a_record_ends_the_script(dry: Path) -> None:
+    code, printed, called = run_dry(dry, "weekly.py", 'labels=["bug", "new"]')
+    assert (code, printed) == (1, "")
+    assert 'no record has this call: line 5: tracker_list_issues {"label":"new","limit":2}\n' in called
+
+
+@needs_engine
+def test_equal_calls_take_their_records_in_order(dry: Path) -> None:
+    states = [{"tool": "state", "result": value} for value in ("starting", "done")]
+    (dry / "calls.jsonl").write_text("\n".join(map(json.dumps, states)))
+    script = "import asyncio\nseen = [await state(job=n) for n in range(2)]\nawait asyncio.sleep(3600)\n"
+    code, printed, called = run_dry(dry, "-", stdin=f"{script}seen + [await state(job=3)]")
+    assert (code, json.loads(printed)) == (0, ["starting", "done", "done"])
+    assert 'asyncio.sleep {"seconds":3600' in called
+
+
+@needs_engine
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [("1 +", "line 1: "), ("await other()", "other"), ("1 / 0", "ZeroDivisionError"), ("x: int = 'a'\nx", "line 1: ")],
+)
+def test_mistake_of_a_script_is_shown_with_its_line(dry: Path, script: str, reason: str) -> None:
+    code, printed, said = run_dry(dry, "-", stdin=script)
+    assert (code, printed) == (1, "") and reason in said, said
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["weekly.py"], "labels: required, but missing"),
+        (["weekly.py", "x=1"], "x: unknown argument"),
+        (["-", "x=1"], "which the script does not have"),
+        (["weekly.py", "labels=[]", "--detach"], "--dry makes no call"),
+        (["weekly.py", "labels=[]", "--path", "$"], "--dry makes no call"),
+    ],
+)
+def test_options_that_fit_no_dry_run_end_with_2(dry: Path, options: list[str], reason: str) -> None:
+    code, _, said = run_dry(dry, *options, stdin="1")
+    assert code == 2 and reason in said, said
+
+
+@pytest.mark.parametrize("line", ['{"tool": 1}', "[]", "{"])
+def test_line_that_is_no_record_is_named(dry: Path, line: str) -> None:
+    (dry / "calls.jsonl").write_text(f"{json.dumps(RECORDS[0])}\n{line}\n")
+    code, _, said = run_dry(dry, "weekly.py", "labels=[]")
+    assert code == 2 and "calls.jsonl:2 is not" in said

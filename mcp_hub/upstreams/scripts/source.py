@@ -106,6 +106,15 @@ def read_script(name: str, text: str, stamp: FileStamp | None = None) -> Script:
     return Script(name, stamp, text, definition, names)
 
 
+def is_tool(text: str) -> bool:
+    """Whether the text is that of a tool, as it ends with a function and leaves the call of `main` to others."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return bool(tree.body) and isinstance(tree.body[-1], ast.FunctionDef | ast.AsyncFunctionDef)
+
+
 def _fault(reason: str, line: int) -> SyntaxError:
     return SyntaxError(reason, (_OWN, line, None, None))
 

@@ -42,7 +42,7 @@ class InnerCall(msgspec.Struct, omit_defaults=True):
     attempt: int = 1
     until: float = 0.0
     order: int = 0
-    value: msgspec.Raw | None = None
+    value: msgspec.Raw = msgspec.Raw(b"null")
     error: CodeRaise | None = None
 
     @property
@@ -52,9 +52,7 @@ class InnerCall(msgspec.Struct, omit_defaults=True):
     @property
     def answer(self) -> RawJson | CodeRaise:
         """The outcome, for the engine."""
-        if self.error is not None:
-            return self.error
-        return b"null" if self.value is None else self.value
+        return self.value if self.error is None else self.error
 
     def again(self, stream: CallId) -> None:
         """Begins another attempt."""

@@ -127,10 +127,17 @@ def not_resumable(reason: str) -> RpcError:
     return RpcError(message, symbol="code_not_resumable", data={"outcome": "unknown"})
 
 
-def writes_of(raw: RawJson | None) -> bool:
-    """Whether a run of this last state may have called writing tools; its seal is not looked at."""
+class _Kept(msgspec.Struct):
+    """What is read of a `StreamInfo.continuation`."""
+
+    how: _Sealed
+
+
+def writes_of(continuation: bytes | None) -> bool:
+    """Whether a run with this last record may have called writing tools; its seal is not looked at."""
     try:
-        return bool(msgspec.json.decode(msgspec.json.decode(raw or b"", type=_Sealed).run, type=RunState).writes)
+        kept = msgspec.json.decode(continuation or b"", type=_Kept)
+        return bool(msgspec.json.decode(kept.how.run, type=RunState).writes)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return True
 

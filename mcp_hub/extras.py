@@ -20,6 +20,11 @@ _CACHES: Final = {"/uv/archive-v": "uv tool install", "/.cache/uv/": "uv tool in
 """Parts of cache paths, and commands for permanent installations."""
 
 
+def is_installed(extra: str) -> bool:
+    module = EXTRAS.get(extra)
+    return module is not None and find_spec(module) is not None
+
+
 def with_extra(extra: str, prefix: str = sys.prefix, package: Path = Path(__file__).parent) -> str:
     """The command that adds an extra to the installation at `prefix`, with the extras already there."""
     checkout = package.parent

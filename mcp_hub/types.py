@@ -93,6 +93,9 @@ Mode = Literal["full", "search", "names"]
 Expose = Literal["auto", "full", "search", "names"]
 """The configured exposure of tools."""
 
+CodeMode = Literal["off", "reads", "ask", "all"]
+"""Tools that scripts may call, from none to all; `ask`: those that write after a question."""
+
 StoreState = Literal["durable", "memory", "out_of_use"]
 """Streams go to a file, to memory by configuration, or to memory because the file fails."""
 

@@ -95,6 +95,10 @@ CONFIGURATION: Final = table(
         "Run the `chmod` of the message, or name the file by --config.",
     ),
     not_installed=("An optional package is not installed.", "Install the extra that the message names."),
+    code_unavailable=(
+        "Scripts of `run_code` cannot run: the extra `code` is not installed.",
+        "Install it with the command of the message, or set `hub.code: off`.",
+    ),
     duplicate_name=("Two things have the same name.", "Rename one of them."),
     duplicate_token=("Two tokens are the same.", "Generate another one."),
     name_taken=("The name is taken.", "Choose another name, or restart the hub."),

@@ -47,6 +47,7 @@ PURE = {
     *("catalog.discovery.servers", "catalog.trust.scan"),
     *(f"catalog.search.{name}" for name in ("ranker", "documents", "queries", "values", "words")),
     *("calls.machine", "calls.coalesce", "calls.results.truncate"),
+    *("code.signatures", "code.tool"),
     *("selection", "calls.results.paging", "calls.results.projection", "calls.results.json_records"),
     *("upstreams.supervision.lifecycle", "upstreams.executors.posts"),
     *("client.stream_reader", "client.rest_messages"),

@@ -325,8 +325,12 @@ async def _answer(request: _Find, finder: ToolFinder) -> str:
     servers = Counter(entry.server for entry in tools)
     if server is not None and server not in servers:
         raise InvalidParams(_no_server(server, finder))
-    if entry := finder.view.find(Kind.TOOL, query):
-        return await anyio.to_thread.run_sync(partial(exact, entry.raw, is_read_only=entry.is_read_only))
+    callables = finder.view.callables if finder.view.code != "off" else {}
+    if entry := finder.view.find(Kind.TOOL, query) or callables.get(query):
+        script_name = next((name for name, of in callables.items() if of is entry and name != entry.exported), "")
+        text = partial(exact, entry.raw, is_read_only=entry.is_read_only, script_name=script_name)
+        return await anyio.to_thread.run_sync(text)
+    names = {entry.exported: name for name, entry in callables.items()}
     raws = {entry.exported: entry.raw for entry in tools if server in (None, entry.server)}
     reads = {entry.exported for entry in tools if entry.is_read_only}
     if query:
@@ -342,9 +346,10 @@ async def _answer(request: _Find, finder: ToolFinder) -> str:
             budget_tokens=budget,
             reads=reads,
             query=query,
+            names=names,
         )
     elif server is not None:
-        text = partial(listing, raws, detail=detail, limit=limit, budget_tokens=budget, reads=reads)
+        text = partial(listing, raws, detail=detail, limit=limit, budget_tokens=budget, reads=reads, names=names)
     else:
         text = partial(overview, finder.servers, budget)
     # a stranger's schema may take long to be compacted

@@ -25,10 +25,11 @@ from mcp_hub.catalog.resources.skills import SkillRoots
 from mcp_hub.catalog.resources.uris import Remembered
 from mcp_hub.catalog.views.entries import Entry, Offer, entry_of, is_admitted, offered, present
 from mcp_hub.catalog.views.listed import ListedResources, held_folders
+from mcp_hub.code.tool import python_names
 from mcp_hub.errors import InvalidParams
 from mcp_hub.protocol.capabilities import SKILLS
 from mcp_hub.protocol.kinds import KINDS
-from mcp_hub.types import OWN, CacheHint, Era, JsonObject, Kind, Origin, Snapshot
+from mcp_hub.types import OWN, CacheHint, CodeMode, Era, JsonObject, Kind, Origin, Snapshot
 
 _TOOL: Final = Kind.TOOL
 _WAITING: Final = (_TOOL, Kind.PROMPT, Kind.TEMPLATE)  # the kinds that may wait for an approval, besides skills
@@ -56,6 +57,7 @@ class CatalogView:
         tools: Mapping[str, Entry] | None = None,
         removed: Collection[str] = (),
         announced: int = 0,
+        code: CodeMode = "off",
     ) -> None:
         """`tools`: usable ones by exported name; by default the listed ones."""
         self._entries = entries
@@ -73,6 +75,8 @@ class CatalogView:
         """Findings for unapproved texts, by kind and exported name; for instructions by None and server."""
         self.removed = removed
         """Exported names of tools that an earlier view listed."""
+        self.code: CodeMode = code
+        """What scripts may call; `off` if `run_code` is not listed."""
         self._announced = announced
         """Changes that servers announced and that their lists do not show."""
 
@@ -109,6 +113,12 @@ class CatalogView:
             return self
         listed = (entry for entry in self._entries[_TOOL] if not entry.is_app_only)
         return self.exposed((entry for entry in self._tools.values() if not entry.is_app_only), listed)
+
+    @cached_property
+    def callables(self) -> Mapping[str, Entry]:
+        """Tools that a script can call, by their Python names; without the hub's own and those for apps alone."""
+        entries = {entry.exported: entry for entry in self.for_model.usable_tools if entry.server != OWN}
+        return MappingProxyType({name: entries[exported] for exported, name in python_names(entries).items()})
 
     def shows_output(self, exported: str) -> bool:
         """Whether a tool is listed with an output schema."""
@@ -176,6 +186,7 @@ class CatalogView:
         return CatalogView(
             entries=entries, resources=self.resources, hints=hints, quarantined=self.quarantined,
             withheld=self.withheld, tools=by_name, removed=self.removed, announced=self._announced,
+            code=self.code,
         )  # fmt: skip
 
     def _after(self, kind: Kind, cursor: str | None) -> int:
@@ -248,8 +259,13 @@ def build(
     hints, news = _hints(servers, rules, skills, entries[Kind.SKILL]), sum(snapshot.announced for snapshot in servers)
     return CatalogView(
         entries=MappingProxyType(entries), resources=resources, hints=hints, quarantined=source.quarantined,
-        withheld=withheld, tools=None, removed=removed, announced=news,
+        withheld=withheld, tools=None, removed=removed, announced=news, code=_code(rules, entries[_TOOL]),
     )  # fmt: skip
+
+
+def _code(rules: ViewRules, tools: Iterable[Entry]) -> CodeMode:
+    is_some = any(entry.is_read_only or rules.code != "reads" for entry in tools if not entry.is_app_only)
+    return rules.code if rules.lists_code and is_some else "off"
 
 
 def _uri_table(

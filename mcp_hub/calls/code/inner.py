@@ -107,8 +107,11 @@ async def followed(handle: CallHandle, channel: CallChannel) -> Ending:
         reader.close()
 
 
-class _Quiet(CallChannel):
+class _Quiet:
     """The channel of a script, for a call that is followed elsewhere: it takes questions alone."""
+
+    stopping: Ending | None = None
+    survives = False
 
     def __init__(self, channel: CallChannel) -> None:
         self._channel = channel
@@ -126,6 +129,12 @@ class _Quiet(CallChannel):
 
     def ask(self, question: Question) -> str:
         return self._channel.ask(question)
+
+    def continuable(self, state: RawJson | None, *, is_firm: bool = False) -> None:
+        """The script keeps its own state."""
+
+    async def until_stored(self, *, whole: bool) -> None:
+        """Nothing is stored."""
 
     async def drained(self) -> None:
         """Nothing is sent."""
@@ -192,8 +201,7 @@ def result_event(inner: InnerCall, ending: Ending | None) -> ToolResult:
         content = content_of(ending.result)
         if content is not None:
             return ToolResult(inner.key, content)
-    shown = b"" if inner.value is None else bytes(inner.value)
-    return ToolResult.of(inner.key, hide_head(shown.decode("utf-8", "replace"), _SHOWN, "…"))
+    return ToolResult.of(inner.key, hide_head(bytes(inner.value).decode("utf-8", "replace"), _SHOWN, "…"))
 
 
 def content_of(result: RawJson) -> RawJson | None:

@@ -193,10 +193,10 @@ class CodeRuns:
         return next((row for row in rows if row.digest == alike and row.id != call.id and self._answers(row)), None)
 
     def _answers(self, row: StreamInfo) -> bool:
-        if not row.has_ended:
-            return True
-        is_recent = wall_time() - row.updated < _AGAIN
-        return is_recent and row.status != "cancelled" and row.id not in self._received and writes_of(row.continuation)
+        if row.id in self._received:  # perhaps its ending is on its way to the store yet
+            return False
+        is_recent = wall_time() - row.updated < _AGAIN and row.status != "cancelled"
+        return not row.has_ended or (is_recent and writes_of(row.continuation))
 
     async def _joined(self, call: Call, channel: CallChannel, id_: CallId) -> Completed:
         """The result of that run. Raises its error."""

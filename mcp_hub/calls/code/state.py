@@ -42,7 +42,7 @@ class InnerCall(msgspec.Struct, omit_defaults=True):
     attempt: int = 1
     until: float = 0.0
     order: int = 0
-    value: msgspec.Raw | None = None
+    value: msgspec.Raw = msgspec.Raw(b"null")
     error: CodeRaise | None = None
 
     @property
@@ -52,9 +52,7 @@ class InnerCall(msgspec.Struct, omit_defaults=True):
     @property
     def answer(self) -> RawJson | CodeRaise:
         """The outcome, for the engine."""
-        if self.error is not None:
-            return self.error
-        return b"null" if self.value is None else self.value
+        return self.value if self.error is None else self.error
 
     def again(self, stream: CallId) -> None:
         """Begins another attempt."""
@@ -129,10 +127,17 @@ def not_resumable(reason: str) -> RpcError:
     return RpcError(message, symbol="code_not_resumable", data={"outcome": "unknown"})
 
 
-def writes_of(raw: RawJson | None) -> bool:
-    """Whether a run of this last state may have called writing tools; its seal is not looked at."""
+class _Kept(msgspec.Struct):
+    """What is read of a `StreamInfo.continuation`."""
+
+    how: _Sealed
+
+
+def writes_of(continuation: bytes | None) -> bool:
+    """Whether a run with this last record may have called writing tools; its seal is not looked at."""
     try:
-        return bool(msgspec.json.decode(msgspec.json.decode(raw or b"", type=_Sealed).run, type=RunState).writes)
+        kept = msgspec.json.decode(continuation or b"", type=_Kept)
+        return bool(msgspec.json.decode(kept.how.run, type=RunState).writes)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return True
 

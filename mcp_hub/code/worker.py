@@ -87,7 +87,6 @@ class CodeWorker:
         self._state = _State("", "", ())
         self._snapshot: _Snapshot | None = None
         self._calls: list[CodeCall] = []
-        self._bytes = 0
         self._printed: list[str] = []
 
     def start(self, code: str, stubs: str, names: Collection[str], limits: CodeLimits) -> CodeStep:
@@ -205,7 +204,7 @@ class CodeWorker:
 
     def _drive(self, waiting: _Snapshot) -> CodeStep:
         """Answers what can be answered at once, until nothing is left."""
-        self._calls, self._bytes = [], 0
+        self._calls = []
         while not isinstance(waiting, FutureSnapshot | MontyComplete):
             self._count()
             waiting = self._answered(waiting)
@@ -236,11 +235,11 @@ class CodeWorker:
             return {"exc_type": "NameError", "message": f"name '{name}' is not defined{self._like(name)}"}
         elif waiting.args:
             return {"exc_type": "TypeError", "message": f"{name}() takes keyword arguments only"}
+        used = sum(len(call.arguments) for call in self._calls)
         try:
-            encoded = checked_arguments(name, arguments, self._bytes, self._limits.output)
+            encoded = checked_arguments(name, arguments, used, self._limits.output)
         except ValueError as error:
             return {"exc_type": "TypeError", "message": str(error)}
-        self._bytes += len(encoded)
         self._state.calls += 1
         if self._state.calls > self._limits.calls:
             raise self._limit("calls", self._over("calls"), self._line(waiting))

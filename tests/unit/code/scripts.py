@@ -54,10 +54,12 @@ async def run(
     return output(step)
 
 
-async def failure(code_engine: CodeEngine, code: str, answer: Answer = echoed, **limits: float) -> CodeError:
+async def failure(
+    code_engine: CodeEngine, code: str, answer: Answer = echoed, limits: CodeLimits | None = None
+) -> CodeError:
     """The error that `code` ends with."""
     try:
-        result = await run(code_engine, code, answer, msgspec.convert(limits, CodeLimits))
+        result = await run(code_engine, code, answer, limits or CodeLimits())
     except CodeError as error:
         return error
     raise AssertionError(f"ended with {result!r}")

@@ -212,7 +212,7 @@ async def test_output_that_is_not_json_comes_near_to_it(code: str, expected: obj
 )
 async def test_limit_ends_the_run_by_its_key(code: str, key: str, limit: dict[str, float]) -> None:
     async with engine() as code_engine:
-        error = await failure(code_engine, code, **limit)
+        error = await failure(code_engine, code, limits=msgspec.convert(limit, CodeLimits))
         assert (error.kind, error.key) == ("limit", key)
         assert f"hub.code_limits.{key}" in str(error)
 
@@ -220,7 +220,7 @@ async def test_limit_ends_the_run_by_its_key(code: str, key: str, limit: dict[st
 async def test_arguments_are_bounded_over_the_calls_of_a_step() -> None:
     async with engine() as code_engine:
         code = "import asyncio\nx = 'a' * 400\nawait asyncio.gather(echo(value=x), echo(value=x), echo(value=x))"
-        error = await failure(code_engine, code, output=1000)
+        error = await failure(code_engine, code, limits=CodeLimits(output=1000))
         assert (error.exception, error.kind) == ("TypeError", "raised")
         assert "longer than 1000 bytes" in str(error)
 

@@ -1,8 +1,7 @@
-"""Folders of scripts as servers: the tools that they may use, and what is wrong with them."""
+"""Folders of scripts as servers: the tools that they may use, and findings about them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,37 +12,36 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigFinding
 from mcp_hub.notices import Notices
 from mcp_hub.types import RawJson
-
-if TYPE_CHECKING:
-    from mcp_hub.upstreams.scripts.upstream import ScriptRuns, ScriptUpstream
+from mcp_hub.upstreams.scripts.source import findings_of, read_folder
+from mcp_hub.upstreams.scripts.upstream import ScriptRuns, ScriptUpstream
 
 
 def script_upstreams(
-    catalog: Catalog, changes: Notices, env: Mapping[str, str], gate: Gate, runs: Callable[[], "ScriptRuns | None"]
-) -> Callable[[str, str], "ScriptUpstream"]:
+    catalog: Catalog, changes: Notices, env: Mapping[str, str], gate: Gate, runs: Callable[[], ScriptRuns | None]
+) -> Callable[[str, str], ScriptUpstream]:
     """Makes the upstream of a name and a folder."""
     folders: set[str] = set()
     read_only = partial(_read_only, catalog, folders)
 
-    def made(name: str, folder: str) -> "ScriptUpstream":
-        from mcp_hub.upstreams.scripts.upstream import ScriptUpstream
-
+    def make(name: str, folder: str) -> ScriptUpstream:
         folders.add(name)
         return ScriptUpstream(name, folder, changes, env=env, runs=runs, read_only=read_only, gate=gate)
 
-    return made
+    return make
 
 
 def _read_only(catalog: Catalog, folders: set[str]) -> Mapping[str, bool] | None:
     if not folders.issuperset(catalog.starting(None)):
         return None
-    return _by_python_name(tuple((tool.exported, tool.is_read_only) for tool in catalog.view(None).usable_tools))
+    tools = catalog.view(None).usable_tools
+    return _by_python_name(tuple((tool.exported, tool.is_read_only, tool.server in folders) for tool in tools))
 
 
 @lru_cache(4)
-def _by_python_name(tools: tuple[tuple[str, bool], ...]) -> Mapping[str, bool]:
-    names = python_names(exported for exported, _ in tools)
-    return {names[exported]: only_reads for exported, only_reads in tools}
+def _by_python_name(tools: tuple[tuple[str, bool, bool], ...]) -> Mapping[str, bool]:
+    """Whether each tool only reads; without scripts, which no script can call."""
+    names = python_names(exported for exported, _, _ in tools)
+    return {names[exported]: only_reads for exported, only_reads, is_script in tools if not is_script}
 
 
 class _Named(msgspec.Struct):
@@ -53,12 +51,10 @@ class _Named(msgspec.Struct):
 def script_findings(
     settings: Settings, env: Mapping[str, str], definitions: Sequence[RawJson] | None = None
 ) -> Iterator[ConfigFinding]:
-    """What is wrong with scripts of enabled servers. With all `definitions`: names of tools that do not exist, too."""
+    """Findings about scripts of enabled servers. With all `definitions`: also names of tools that do not exist."""
     folders = [server.scripts for server in settings.servers.values() if server.enabled and server.scripts is not None]
     if not folders:
         return
-    from mcp_hub.upstreams.scripts.source import findings_of, read_folder
-
     tools = None
     if definitions is not None:
         tools = set(python_names(msgspec.json.decode(raw, type=_Named).name for raw in definitions).values())

@@ -128,7 +128,10 @@ CONFIGURATION: Final = table(
         "A tool, a prompt, a resource template or the instructions of a server are new or have changed.",
         "Look at it, and approve it: `mcp-hub approve`.",
     ),
-    script_invalid=("A script is no tool: it is not Python, or has no fitting `main`.", "Correct it where it says."),
+    script_invalid=(
+        "A script is not a tool: it is not Python, or its `main` does not fit.",
+        "Correct it where it says.",
+    ),
     script_unknown_tool=("A script uses a name that no tool has.", "Correct the name, or define it."),
     edit_not_approved=(
         "A page of the dashboard proposes an edit of the configuration. It starts nothing yet.",

@@ -41,10 +41,6 @@ def _with_path(meta: Members, path: str | None) -> Members:
     return meta if path is None else {**(meta or {}), PATH: path}
 
 
-def _code_arguments(code: str, again: bool) -> Members:
-    return {"code": code, "again": True} if again else {"code": code}
-
-
 class _CallOptions(TypedDict, total=False):
     """Options of `Hub.call_tool`."""
 
@@ -314,18 +310,12 @@ class Hub:
         `again`: although the same one runs, or has just ended. Options and errors are those of `call_tool`; raises
         `UnknownEntry` where `hub.code` is off.
         """
-        arguments = _code_arguments(code, again)
+        arguments = {"code": code, "again": True} if again else {"code": code}
         return await (
             self.call_tool(RUN_CODE, arguments, raw=True, **options)
             if raw
             else self.call_tool(RUN_CODE, arguments, **options)
         )
-
-    def stream_code(
-        self, code: str, *, again: bool = False, asks: bool = False, meta: Members = None, path: str | None = None
-    ) -> ToolStream:
-        """Runs a script as a durable stream of events, as `stream_tool` calls a tool."""
-        return self.stream_tool(RUN_CODE, _code_arguments(code, again), asks=asks, meta=meta, path=path)
 
     def resume(self, id: str, *, after: int = 0) -> ToolStream:
         """Follows a stream after event number `after`, also in another process."""

@@ -58,11 +58,9 @@ def check(as_json: bool, no_start: bool, reach: Reach) -> None:
     programs, missing = _looked_up(loaded)
     around = [*project_warnings(loaded.settings), *waiting_edits(loaded.path)]
     warnings = [*map(masked, (*loaded.warnings, *loaded.notes, *missing)), *around]
-    scripts = [*script_findings(loaded.settings, os.environ)]
     report = {"ok": True, **_summary(loaded, programs)}
-    has_scripts = any(server.enabled and server.scripts is not None for server in loaded.settings.servers.values())
-    if no_start or not (has_scripts or has_patterns(view_rules(loaded.settings))):
-        _print(report, (), [*warnings, *scripts], as_json)
+    if no_start or not (_has_scripts(loaded) or has_patterns(view_rules(loaded.settings))):
+        _print(report, (), [*warnings, *script_findings(loaded.settings, os.environ)], as_json)
         return
 
     async def compared(hub: ReachedHub) -> int:
@@ -71,7 +69,7 @@ def check(as_json: bool, no_start: bool, reach: Reach) -> None:
         if listed is None:
             text = "the running hub has not read this version of the file, so patterns and scripts were not checked. "
             text += "Run mcp-hub reload, or add --local."
-            _print(report, (), [*warnings, *scripts, ConfigFinding("hub_outdated", text)], as_json)
+            _print(report, (), [*warnings, ConfigFinding("hub_outdated", text)], as_json)
             return 0
         late = [status.server for status in readiness.not_ready(map(status_of, listed.servers))]
         rules, text = view_rules(loaded.settings), "did not start, so {} were not checked. Run: mcp-hub doctor {}"
@@ -81,15 +79,21 @@ def check(as_json: bool, no_start: bool, reach: Reach) -> None:
             if name in loaded.settings.servers and (patterns := untested(rules, name))
         ]
         unmatched, about_tools = unmatched_patterns(listed.unmatched, loaded), notices(listed.servers)
-        about_scripts = await _about_scripts(hub, loaded, late) if has_scripts else ()
-        _print(report, (), [*warnings, *unmatched, *about_tools, *about_scripts, *unknown], as_json, late)
+        about_tools += await _about_scripts(hub, loaded, late)
+        _print(report, (), [*warnings, *unmatched, *about_tools, *unknown], as_json, late)
         return 0
 
     run_with_hub(reach, compared, loaded=loaded)
 
 
+def _has_scripts(loaded: Loaded) -> bool:
+    return any(server.enabled and server.scripts is not None for server in loaded.settings.servers.values())
+
+
 async def _about_scripts(hub: ReachedHub, loaded: Loaded, late: Collection[str]) -> _Findings:
-    """Names of tools that do not exist count once every server has said what it has."""
+    """Names of tools that do not exist count once every server has listed its tools."""
+    if not _has_scripts(loaded):
+        return ()
     definitions = None if late else await hub.client.tools()
     return [*script_findings(loaded.settings, os.environ, definitions)]
 

@@ -18,6 +18,12 @@ from mcp_hub.cli.render.renderers import Show
 from mcp_hub.cli.render.results import ShownResult
 from mcp_hub.cli.setup import EXIT_TOOL, EXIT_UNAVAILABLE, Output, fail, output_options
 from mcp_hub.cli.setup import run as run_loop
+from mcp_hub.code.engine import CodeEngine
+from mcp_hub.code.signatures import stubs
+from mcp_hub.code.source import cleaned
+from mcp_hub.code.steps import CodeCall, CodeError, CodeLimits, CodeRaise
+from mcp_hub.code.tool import python_names
+from mcp_hub.code.values import result_of, value_of
 from mcp_hub.errors import InvalidParams, RpcError
 from mcp_hub.events import Delta, ToolCall, ToolResult
 from mcp_hub.files import LARGEST_OF_CLIENTS, LARGEST_OWN, FileTooLarge, read_file
@@ -25,7 +31,6 @@ from mcp_hub.types import RUN_CODE, RawJson
 
 if TYPE_CHECKING:
     from mcp_hub.cli.access.following import StreamAccess
-    from mcp_hub.code.engine import CodeCall, CodeEngine, CodeRaise
 
 _STREAM: Final = "st_"
 _SLEEP: Final = "asyncio.sleep"
@@ -136,26 +141,22 @@ class _Records:
     """Answers calls. Records of equal calls are taken in order, and the last one again and again."""
 
     def __init__(self, records: Sequence[_Record]) -> None:
-        from mcp_hub.code.tool import python_names
+            self.names = python_names(record.tool for record in records)
+        self._records = list(records)
 
-        self.names = python_names(record.tool for record in records)
-        self._left = list(records)
-
-    def answer(self, call: "CodeCall") -> "RawJson | CodeRaise | None":
+    def answer(self, call: CodeCall) -> RawJson | CodeRaise | None:
         """The answer of a call, None without a record."""
-        from mcp_hub.code.values import value_of
-
-        given = msgspec.json.decode(call.arguments)
+        passed = msgspec.json.decode(call.arguments)
         fitting = [
             record
-            for record in self._left
-            if self.names[record.tool] == call.name and record.arguments in (None, given)
+            for record in self._records
+            if self.names[record.tool] == call.name and record.arguments in (None, passed)
         ]
         if not fitting:
             return None
         record = fitting[0]
-        if sum(other.arguments == record.arguments for other in fitting) > 1:
-            self._left = [other for other in self._left if other is not record]
+        if sum(item.arguments == record.arguments for item in fitting) > 1:
+            self._records = [item for item in self._records if item is not record]
         try:
             msgspec.json.decode(record.result, type=_Result)
         except msgspec.ValidationError:
@@ -217,8 +218,6 @@ async def _of_stream(access: "StreamAccess", stream: str) -> list[_Record]:
 
 async def _dry(code: str, records: Sequence[_Record], output: Output) -> int:
     """Runs the script; returns the exit code."""
-    from mcp_hub.code.engine import CodeEngine, CodeError
-
     show, engine = show_for(output, "script"), CodeEngine(workers=1)
     try:
         raw = await _result(engine, code, _Records(records), show)
@@ -239,13 +238,8 @@ async def _dry(code: str, records: Sequence[_Record], output: Output) -> int:
         await engine.close()
 
 
-async def _result(engine: "CodeEngine", code: str, records: _Records, show: Show) -> RawJson | None:
+async def _result(engine: CodeEngine, code: str, records: _Records, show: Show) -> RawJson | None:
     """The result of a script; None after a call without a record. Raises `CodeError`."""
-    from mcp_hub.code.engine import CodeLimits
-    from mcp_hub.code.signatures import stubs
-    from mcp_hub.code.source import cleaned
-    from mcp_hub.code.values import result_of
-
     names = dict.fromkeys(records.names.values(), b"{}")
     session = engine.session()
     try:
@@ -269,9 +263,7 @@ def _printed(show: Show, text: str) -> None:
     show.event(Delta(msgspec.json.encode([{"type": "text", "text": text}])))
 
 
-def _answered(call: "CodeCall", records: _Records, show: Show) -> "RawJson | CodeRaise | None":
-    from mcp_hub.code.engine import CodeRaise
-
+def _answered(call: CodeCall, records: _Records, show: Show) -> RawJson | CodeRaise | None:
     called = f"line {call.line}: {call.name} {bytes(call.arguments).decode()}"
     show.event(ToolCall(str(call.id), call.name, call.arguments))
     show.note(called)

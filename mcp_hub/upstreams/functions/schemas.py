@@ -158,6 +158,7 @@ def _field(parameter: inspect.Parameter, annotation: object, documented: str | N
 
 
 def documented_parameters(docstring: str) -> dict[str, str]:
+    """Texts of parameters by name."""
     section = _SECTION.search(docstring)
     entries = _ENTRY.finditer(section[2].replace(f"\n{section[1]}", "\n")) if section else ()
     return {entry[1]: " ".join(entry[2].split()) for entry in entries}

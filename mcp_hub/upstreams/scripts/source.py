@@ -22,7 +22,7 @@ from mcp_hub.upstreams.folders import read_file, stamp_of
 from mcp_hub.upstreams.functions.schemas import documented_parameters, first_paragraph
 
 MOST_SCRIPTS: Final = 200
-"""Of one folder."""
+"""Scripts of one folder."""
 LARGEST: Final = 64 << 10
 """Bytes of a script."""
 _MOST_ENTRIES: Final = 5000
@@ -65,11 +65,11 @@ class Script(msgspec.Struct, frozen=True):
         and for a number that Python has no text for.
         """
         schema = self.definition["inputSchema"]
-        known, needed = schema["properties"], schema.get("required", ())
-        faults = [f"- {hide_head(name, 100)}: unknown argument" for name in arguments if name not in known]
+        parameters, needed = schema["properties"], schema.get("required", ())
+        faults = [f"- {hide_head(name, 100)}: unknown argument" for name in arguments if name not in parameters]
         faults += [f"- {name}: required, but missing" for name in needed if name not in arguments]
         if faults:
-            listed = f"known: {', '.join(known) or 'none'}"
+            listed = f"known: {', '.join(parameters) or 'none'}"
             raise InvalidParams("\n".join([f"invalid arguments ({listed}):", *faults]))
         passed = ", ".join(f"{name}={_literal(name, value)}" for name, value in arguments.items())
         return f"{self.text.rstrip()}\n\nawait {_MAIN}({passed})\n"
@@ -98,12 +98,11 @@ def read_script(name: str, text: str, stamp: FileStamp | None = None) -> Script:
         definition = _definition(name, _main_of(tree))
         names = dict(sorted(_free_names(tree).items(), key=lambda item: item[1]))
     except SyntaxError as problem:
-        is_own = problem.filename == _OWN
-        reason = problem.msg if is_own else f"it is not Python: {problem.msg}"
+        reason = problem.msg if problem.filename == _OWN else f"it is not Python: {problem.msg}"
         return Script(name, stamp, fault=reason, line=problem.lineno or 1)
     except (ValueError, RecursionError, MemoryError):
         return Script(name, stamp, fault="it is not Python that can be read: too deep, or with a null byte")
-    return Script(name, stamp, text, definition, names)
+    return Script(name=name, stamp=stamp, text=text, definition=definition, names=names)
 
 
 def is_tool(text: str) -> bool:
@@ -271,8 +270,8 @@ def _free_names(tree: ast.Module) -> dict[str, int]:
                 bound.add(name)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 bound.add(name)
-            case ast.alias(name=name, asname=other):
-                bound.add(other or name.partition(".")[0])
+            case ast.alias(name=name, asname=alias):
+                bound.add(alias or name.partition(".")[0])
             case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
                 bound.add(name)
             case ast.MatchMapping(rest=str(name)):
@@ -293,8 +292,9 @@ def read_folder(folder: str, env: Mapping[str, str], before: Mapping[str, Script
         raise OSError(f"it {problem}")
     scripts: dict[str, Script] = {}
     for name, stamp in sorted(_files(root).items()):
-        known = before.get(name)
-        scripts[name] = known if known is not None and known.stamp == stamp else _read(root, name, env, stamp)
+        previous = before.get(name)
+        is_same = previous is not None and previous.stamp == stamp
+        scripts[name] = previous if previous is not None and is_same else _read(root, name, env, stamp)
     return scripts
 
 
@@ -324,13 +324,13 @@ def _read(root: Path, name: str, env: Mapping[str, str], stamp: FileStamp) -> Sc
 
 
 def findings_of(folder: str, scripts: Mapping[str, Script], unknown: Mapping[str, list[str]]) -> list[ConfigFinding]:
-    """What is wrong with each script; `unknown`: names by script that neither Python nor a tool has."""
-    found: list[ConfigFinding] = []
+    """Findings about each script; `unknown`: names by script that neither Python nor a tool has."""
+    findings: list[ConfigFinding] = []
     for name, script in scripts.items():
         file = os.path.join(folder, f"{name}{_SUFFIX}")
         if script.fault:
-            found.append(ConfigFinding("script_invalid", hide_head(script.fault, 500), file, script.line))
+            findings.append(ConfigFinding("script_invalid", hide_head(script.fault, 500), file, script.line))
         for missing in unknown.get(name, ()):
-            reason = f"there is no tool {hide_head(missing, 100)!r}. Correct its name, or define it."
-            found.append(ConfigFinding("script_unknown_tool", reason, file, script.names[missing]))
-    return found
+            reason = f"there is no tool {hide_head(missing, 100)!r} for scripts. Correct its name, or define it."
+            findings.append(ConfigFinding("script_unknown_tool", reason, file, script.names[missing]))
+    return findings

@@ -38,6 +38,23 @@ class ScriptRuns(Protocol):
         """Continues a run of another hub."""
 
 
+class _Look(msgspec.Struct, frozen=True):
+    """One look at the folder: `at` by the clock of the loop, `wall` in Unix seconds."""
+
+    scripts: Mapping[str, Script] = {}
+    problem: Cause | None = None
+    at: float = -math.inf
+    wall: float | None = None
+
+
+class _Listed(msgspec.Struct, frozen=True):
+    """The list of the scripts, with these hints of other tools."""
+
+    read_only: Mapping[str, bool] | None = None
+    snapshot: Snapshot | None = None
+    warnings: tuple[str, ...] = ()
+
+
 class ScriptUpstream(LocalSource):
     """The scripts of one folder. They are listed once the tools that they may use are known."""
 
@@ -54,18 +71,13 @@ class ScriptUpstream(LocalSource):
     ) -> None:
         super().__init__(name, self.run)
         self._folder = folder
+        self._read = partial(read_folder, folder, env)
         self._changes = changes
-        self._env = env
         self._runs = runs
         self._read_only = read_only
         self._gate = gate
-        self._scripts: dict[str, Script] = {}
-        self._known: Mapping[str, bool] | None = None
-        self._snapshot: Snapshot | None = None
-        self._problem: Cause | None = None
-        self._warnings: tuple[str, ...] = ()
-        self._looked = -math.inf
-        self._listed_at: float | None = None
+        self._looked = _Look()
+        self._listed = _Listed()
         self._turn = anyio.Lock()
 
     async def run(self) -> None:
@@ -77,32 +89,33 @@ class ScriptUpstream(LocalSource):
             await self._changes.wait(version)
 
     def status(self) -> UpstreamStatus:
-        if self._problem is not None:
-            code, reason = self._problem
+        if self._looked.problem is not None:
+            code, reason = self._looked.problem
             return UpstreamStatus(self.name, UpstreamState.FAILED, reason, code=code)
-        state = UpstreamState.STARTING if self._snapshot is None else UpstreamState.READY
-        return UpstreamStatus(
-            self.name, state, era=Era.HANDSHAKE, warnings=self._warnings, listed_at=self._listed_at
-        )  # fmt: skip
+        state = UpstreamState.STARTING if self._listed.snapshot is None else UpstreamState.READY
+        warnings, wall = self._listed.warnings, self._looked.wall
+        return UpstreamStatus(self.name, state, era=Era.HANDSHAKE, warnings=warnings, listed_at=wall)
 
     def snapshot(self) -> Snapshot | None:
-        return None if self._problem is not None else self._snapshot
+        return None if self._looked.problem is not None else self._listed.snapshot
 
     def refresh(self, kind: Kind, *, is_new: bool = False) -> Callable[[], Awaitable[None]] | None:
-        if kind is not Kind.TOOL or anyio.current_time() < self._looked + _TTL:
+        if kind is not Kind.TOOL or anyio.current_time() < self._looked.at + _TTL:
             return None
         return partial(self._look, anyio.current_time())
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
-        """Runs a script as it is in the folder now."""
-        before = self._snapshot
+        """Runs a script as it is in the folder now. Raises `InvalidParams` for a call of another script."""
+        before = self._listed.snapshot
         await self._look(anyio.current_time() - _TTL)
-        if self._problem is not None:
-            code, reason = self._problem
+        if self._looked.problem is not None:
+            code, reason = self._looked.problem
             data = {"server": self.name, "state": UpstreamState.FAILED.value, "reason": reason, "code": code}
             raise UpstreamUnavailable(f'server "{self.name}" has failed: {reason}', data={"upstream": data})
-        name, snapshot = self.tool_of(call), self._snapshot
-        script = self._scripts.get(name)
+        if call.parent is not None:
+            raise InvalidParams("A script cannot call a script.")
+        name, snapshot = self.tool_of(call), self._listed.snapshot
+        script = self._looked.scripts.get(name)
         if script is None or script.fault:
             why = f": {script.fault} (line {script.line})" if script is not None else ""
             raise UnknownEntry(f'server "{self.name}" does not have a tool "{hide_head(name, 100)}"{why}')
@@ -122,40 +135,42 @@ class ScriptUpstream(LocalSource):
     async def _look(self, requested_at: float) -> None:
         """One look serves all who asked before it began."""
         async with self._turn:
-            if self._looked >= requested_at > -math.inf:
+            before = self._looked
+            if before.at >= requested_at > -math.inf:
                 return
-            began = anyio.current_time()
-            before, problem = self._problem, None
+            began, scripts, problem = anyio.current_time(), before.scripts, None
             try:
-                look = partial(read_folder, self._folder, self._env, self._scripts)
-                self._scripts = await anyio.to_thread.run_sync(look)
+                scripts = await anyio.to_thread.run_sync(self._read, scripts)
             except OSError as error:
                 reason = hide_head(hide(f"scripts {self._folder}: {error.strerror or error}"), 500)
                 problem = Cause("scripts_not_found", reason)
-            self._looked, self._listed_at, self._problem = began, wall_time(), problem
-            if problem != before:
+            self._looked = _Look(scripts, problem, began, wall_time())
+            if problem != before.problem:
                 self._changes.bump()
             self._list()
 
     def _list(self) -> None:
-        read_only = self._read_only()
-        known = self._known = self._known if read_only is None else read_only
-        if known is None:
+        before, read_only = self._listed, self._read_only()
+        if read_only is None:
+            read_only = before.read_only
+        if read_only is None:
             return  # hints that come later would be a change of the tool
-        unknown = {name: [used for used in script.names if used not in known] for name, script in self._scripts.items()}
-        findings = findings_of(self._folder, self._scripts, unknown)
-        tools = tuple(_listed(script, known) for script in self._scripts.values() if not script.fault)
-        warnings = tuple(hide_head(hide(str(finding)), 500) for finding in findings[:_MOST_WARNINGS])
+        scripts = self._looked.scripts
+        unknown = {name: [used for used in item.names if used not in read_only] for name, item in scripts.items()}
+        findings = findings_of(self._folder, scripts, unknown)[:_MOST_WARNINGS]
+        tools = tuple(_definition(script, read_only) for script in scripts.values() if not script.fault)
         snapshot = Snapshot(
             server=self.name, era=Era.HANDSHAKE, lists={Kind.TOOL: tools}, hints={Kind.TOOL: _HINT},
             capabilities={"tools": {}},
         )  # fmt: skip
-        if (snapshot, warnings) != (self._snapshot, self._warnings):
-            self._snapshot, self._warnings = snapshot, warnings
+        warnings = tuple(hide_head(hide(str(finding)), 500) for finding in findings)
+        is_same = (snapshot, warnings) == (before.snapshot, before.warnings)
+        self._listed = _Listed(read_only, before.snapshot if is_same else snapshot, warnings)
+        if not is_same:
             self._changes.bump()
 
 
-def _listed(script: Script, read_only: Mapping[str, bool]) -> bytes:
+def _definition(script: Script, read_only: Mapping[str, bool]) -> bytes:
     """The definition; read-only if all that the script uses is."""
     only_reads = all(read_only.get(name, False) for name in script.names)
     hints = {"annotations": {"readOnlyHint": True}} if only_reads else {}

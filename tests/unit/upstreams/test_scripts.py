@@ -291,7 +291,7 @@ async def test_script_is_read_only_if_all_that_it_uses_is(server: Server) -> Non
     status = server.upstream.status()
     assert status.state is UpstreamState.READY
     assert [warning.partition("lost.py")[2] for warning in status.warnings] == [
-        ":2: there is no tool 'nothing_like_it'. Correct its name, or define it. [script_unknown_tool]"
+        ":2: there is no tool 'nothing_like_it' for scripts. Correct its name, or define it. [script_unknown_tool]"
     ]
     assert server.tools is not None
     server.tools |= {"nothing_like_it": True, "read_it": False}

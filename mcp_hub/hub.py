@@ -9,13 +9,14 @@ from msgspec.structs import replace
 
 from mcp_hub.aio import Turn
 from mcp_hub.call import OF_REST, Call, CallHandler, Early, MakeInfo, Upstream
+from mcp_hub.calls.code.runs import CodeRuns
 from mcp_hub.calls.handle import CallHandle, RemoteCall, is_known, remote_call
 from mcp_hub.calls.hub_tools import own_tools
 from mcp_hub.calls.hub_tools.own_tools import OwnTools
 from mcp_hub.calls.hub_tools.stream_wait import rejoined
 from mcp_hub.calls.metering import BOUNDS, Durations, Figures, LoadFigures, MethodFigures, load_figures
 from mcp_hub.calls.pending_input import PendingInput, is_pending
-from mcp_hub.calls.plan import CallPlan, CallRules, SessionRules, TimeLimits
+from mcp_hub.calls.plan import CallPlan, CallRules, SessionRules, TimeLimits, Truncate
 from mcp_hub.calls.reading.stored import own_name
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.long_results import LongResults
@@ -29,6 +30,7 @@ from mcp_hub.catalog.discovery.meta_tools import ToolFinder, explaining, finding
 from mcp_hub.catalog.discovery.servers import absent, live
 from mcp_hub.catalog.resources.uris import mentions_uris
 from mcp_hub.catalog.routes import Route, resolve, route
+from mcp_hub.code.tool import RUN_CODE
 from mcp_hub.errors import RpcError, StoreUnavailable
 from mcp_hub.notices import Notices, Origin
 from mcp_hub.protocol import extensions
@@ -72,6 +74,7 @@ class HubPort:
         client_kind: Callable[[Session], ClientKind] = lambda session: _ANYBODY,
         long_results: LongResults | None = None,
         turn: Turn | None = None,
+        code: CodeRuns | None = None,
     ) -> None:
         self.turn = turn if turn is not None else Turn()
         self._long_results = long_results
@@ -80,14 +83,14 @@ class HubPort:
         self.stream = self.durable.open
         self._own_tools = OwnTools(self.durable)
         self.session_store = SessionStore(streams.store.sessions, streams.store.replicas, streams.limits.retention)
-        self._starter = CallStarter(
+        self._code = code
+        self.starter = CallStarter(
             registry=registry, streams=streams, upstreams=upstreams, limits=limits, follow_up=follow_up,
-            retention=long_results, rules=rules,
+            retention=long_results, rules=rules, scripts=code,
         )  # fmt: skip
-        self.take_up = self._starter.take_up
         self.views = SessionViews(
             catalog=catalog, upstreams=upstreams, session_rules=session_rules, changes=changes,
-            client_kind=client_kind, truncation=self._starter.truncation,
+            client_kind=client_kind, truncation=self.starter.truncation,
         )  # fmt: skip
         self.changes = changes
         self._registry = registry
@@ -117,8 +120,8 @@ class HubPort:
             params = facts.of_apps.exported(method, params, meta.rest)
         to = resolve(facts.view, session.era, method, params, facts.unlisted, facts.unwrapped, meta.path)
         params = params if to.requested is None else to.requested
-        early = None
-        if method == "tools/call" and to.server != OWN:
+        early, is_script = None, to.server == OWN and self._code is not None and _runs_code(method, to)
+        if method == "tools/call" and (to.server != OWN or is_script):
             early = facts.early if session.era is HANDSHAKE else self._early(session, to, facts.early)
         call = routed(session, method, params, to, meta, facts, early, self.session_rules.people)
         if retried is not None:
@@ -126,6 +129,8 @@ class HubPort:
             if isinstance(resumed, CallHandle):
                 return resumed
             call = resumed
+        if is_script and self._code is not None:
+            return self._run_script(session, call, self._code, facts.truncate, early, info)
         if call.upstream == OWN:
             return self._call_own(session, call, facts.deadline, to.refusal, info)
         if self.durable.timed_out.running and (running := self.durable.timed_out.rejoin(call)) is not None:
@@ -133,11 +138,18 @@ class HubPort:
         arguments = params.get("arguments", b"{}")
         explain = None if to.entry is None else partial(explaining, entry=to.entry, arguments=arguments)
         asks = session.era is MODERN and (early is not None or "extensions" in session.capabilities)
-        record = self._starter.start(
+        record = self.starter.start(
             call, facts.truncate, reads_only=facts.reads_only, explaining=explain, asks=asks, in_place=in_place,
-            info=info or (partial(marked, session.caller, session.client_info) if session.caller.has_own_hub else None),
+            info=info or _mark(session),
         )  # fmt: skip
         return CallHandle(call, record, self.durable, early=early)
+
+    def _run_script(
+        self, session: Session, call: Call, code: CodeRuns, truncate: Truncate | None, early: Early | None,
+        info: MakeInfo | None,
+    ) -> CallHandle:  # fmt: skip
+        plan = CallPlan(truncate=truncate, info=info or _mark(session), digest=code.likeness(call))
+        return CallHandle(call, self._registry.start(call, code.call, code.limits, plan), self.durable, early=early)
 
     def _retried(
         self, call: Call, responses: RawObject | None, state: str | None, early: Early | None
@@ -158,7 +170,7 @@ class HubPort:
         self, session: Session, call: Call, deadline: float | None, refused: RpcError | None, info: MakeInfo | None
     ) -> CallHandle:
         handler, limits = self._own_handler(session, call, deadline, refused)
-        truncate = self._starter.truncation(None) if own_name(call) == texts.FIND else None
+        truncate = self.starter.truncation(None) if own_name(call) == texts.FIND else None
         record = self._registry.start(call, handler, limits, CallPlan(truncate=truncate, may_last=False, info=info))
         return CallHandle(call, record, self.durable)
 
@@ -278,3 +290,12 @@ class HubPort:
 
     def statuses(self) -> list[UpstreamStatus]:
         return [upstream.status() for upstream in self._upstreams.values()]
+
+
+def _runs_code(method: str, to: Route) -> bool:
+    is_call = method == "tools/call" and to.refusal is None
+    return is_call and msgspec.json.decode(to.params["name"], type=str) == RUN_CODE
+
+
+def _mark(session: Session) -> MakeInfo | None:
+    return partial(marked, session.caller, session.client_info) if session.caller.has_own_hub else None

@@ -5,9 +5,9 @@ together.
 """
 
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +28,7 @@ from mcp_hub.app.catalog_rules import (
     policies,
     view_rules,
 )
+from mcp_hub.app.code_runs import code_runs
 from mcp_hub.app.dashboard.past_calls import PastCalls, journal_of
 from mcp_hub.app.dashboard.seen import Seen
 from mcp_hub.app.limits import (
@@ -51,6 +52,7 @@ from mcp_hub.app.status import Admin, HubStatus, warn_of_unmatched
 from mcp_hub.app.telemetry import tracing_of
 from mcp_hub.app.upstream_factory import UpstreamFactory
 from mcp_hub.call import Gate, Upstream
+from mcp_hub.calls.code.runs import CodeRuns
 from mcp_hub.calls.history.journal import CallJournal
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
 from mcp_hub.calls.metering import CallObserver, Outcome
@@ -121,6 +123,7 @@ class App(msgspec.Struct, frozen=True):
     logins: Logins
     seen: Seen
     journal: CallJournal
+    code: CodeRuns
     executors: "ExecutorUpstream | None" = None
     server_logs: ServerLogWriter | None = None
 
@@ -225,6 +228,7 @@ async def _running(app: App) -> AsyncIterator[None]:
         finally:
             await app.stop()
             await app.journal.close(_LAST_WRITES)
+            await app.code.close()
             await app.streams.close(_LAST_WRITES)
             if app.registry.tracer is not None:
                 await app.registry.tracer.close()
@@ -283,10 +287,15 @@ def _executor_upstream(
     return upstream
 
 
-def _pending_input(settings: Settings, state: Path, registry: CallRegistry, store: EventStore) -> PendingInput:
-    def key() -> bytes:
-        return shared_secret(store) or stored_key(KeyedFiles(state / "keys"), "request-state")
+def _key(state: Path, store: EventStore) -> Callable[[], bytes]:
+    """The deployment's key for states that leave the hub."""
+    stored = lru_cache(1)(partial(stored_key, KeyedFiles(state / "keys"), "request-state"))
+    return lambda: shared_secret(store) or stored()
 
+
+def _pending_input(
+    settings: Settings, key: Callable[[], bytes], registry: CallRegistry, store: EventStore
+) -> PendingInput:
     seconds = settings.hub.limits.question_timeout
     return PendingInput(SystemClock(), seconds, registry.cancel, key, has_replicas=store.replicas is not None)
 
@@ -372,17 +381,19 @@ def build(
     sources = msgspec.structs.replace(sources, scripts=script_upstreams(catalog, changes, env, checked, lambda: None))
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     executors = _executor_upstream(settings, env, changes, servers) if has_executors else None
-    streams = StreamTable(store, clock, stream_limits(settings), lambda row: hub.take_up(row))
+    streams = StreamTable(store, clock, stream_limits(settings), lambda row: hub.starter.take_up(row))
     documents = open_documents(settings, env, store)
     seen = Seen.of(kinds, loaded.path, records, lambda: registry.under_way, sources.client.meet)
     journal = journal_of(env, store, current, servers.upstreams, is_embedded=not owns_process)
     registry = _registry(settings, env, servers, streams, turn, journal, seen, is_http=has_executors)
+    key = _key(state, store)
+    code = code_runs(lambda: hub, current, key)
     hub = HubPort(
         catalog=catalog, registry=registry, upstreams=servers.upstreams, limits=current.limits,
         session_rules=SessionRules(settings.hub.page_size, settings.hub.task_after, seen.operators),
-        pending_input=_pending_input(settings, state, registry, streams.store), changes=changes, streams=streams,
+        pending_input=_pending_input(settings, key, registry, store), changes=changes, streams=streams,
         rules=current.call_rules, follow_up=follow_up, client_kind=seen.clients,
-        long_results=LongResults(documents, estimate, clock), turn=turn,
+        long_results=LongResults(documents, estimate, clock), turn=turn, code=code,
     )  # fmt: skip
     applier = Applier(
         current=current, sources=sources, upstream_set=servers, hub=hub, registry=registry,
@@ -392,5 +403,5 @@ def build(
         current=current, hub=hub, binding=_binding(hub, current, servers.upstreams), upstreams=servers.upstreams,
         registry=registry, changes=changes, streams=streams, documents=documents, watchdog=watchdog,
         approvals=approvals, upstream_set=servers, operations=_operations(loaded, applier, watchdog), logins=logins,
-        seen=seen, journal=journal, executors=executors, server_logs=sources.logs,
+        seen=seen, journal=journal, executors=executors, server_logs=sources.logs, code=code,
     )  # fmt: skip

@@ -13,9 +13,8 @@ from mcp_hub.code.engine import CodeRaise
 from mcp_hub.errors import RpcError
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import read_as
-from mcp_hub.types import RawJson, plural
+from mcp_hub.types import CodeMode, RawJson, plural
 
-CodeMode = Literal["off", "reads", "ask", "all"]
 Verdict = Literal["go", "ask"] | CodeRaise
 """Whether a call may go, or what is raised in the script."""
 READ_ONLY: Final = "read-only"

@@ -10,7 +10,6 @@ import msgspec
 
 from mcp_hub.aio import Bell
 from mcp_hub.call import Call, CallChannel, CallEnded, Question, Questions, Times
-from mcp_hub.calls.code.consent import CodeMode
 from mcp_hub.calls.code.state import InnerCall
 from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.hub_tools.stream_wait import StreamWait
@@ -32,7 +31,7 @@ from mcp_hub.events import (
     said_of_cancel,
 )
 from mcp_hub.masking import hide_head
-from mcp_hub.types import CallId, RawJson, RawObject
+from mcp_hub.types import CallId, CodeMode, RawJson, RawObject
 
 _PAUSE: Final = 1.0
 """Seconds between looks into a store that has failed."""

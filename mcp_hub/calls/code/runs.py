@@ -114,6 +114,10 @@ class CodeRuns:
         finally:
             self._leave(call, alike)
 
+    async def close(self) -> None:
+        """Ends the engine. Idempotent."""
+        await self._parts.engine.close()
+
     async def _cancel(self, call: Call, stream: CallId, reason: str) -> None:
         try:
             await self._streams.table.cancel(call.principal, stream, reason)

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.call import Call, CallChannel, StreamInfo
-from mcp_hub.calls.code.consent import DESTRUCTIVE, IDEMPOTENT, READ_ONLY, CodeMode
+from mcp_hub.calls.code.consent import DESTRUCTIVE, IDEMPOTENT, READ_ONLY
 from mcp_hub.calls.code.run import CodeParts
 from mcp_hub.calls.code.runs import CodeRuns
 from mcp_hub.calls.code.state import InnerCall
@@ -22,7 +22,7 @@ from mcp_hub.calls.streams.port import StreamPort
 from mcp_hub.code.engine import CodeCall, CodeEngine, CodeError, CodeLimits, CodeRaise, CodeSession, CodeStep
 from mcp_hub.errors import InvalidParams
 from mcp_hub.events import Completed, Ending
-from mcp_hub.types import OWN, CallId, Era, RawJson
+from mcp_hub.types import OWN, CallId, CodeMode, Era, RawJson
 from tests.unit.calls.call_scripts import LONG
 from tests.unit.calls.durable_hub import DurableHub
 from tests.unit.calls.shared_store import HubStore, Shared

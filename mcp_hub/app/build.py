@@ -92,6 +92,7 @@ from mcp_hub.upstreams.peer.server_eras import ClientEra
 from mcp_hub.upstreams.process.descriptors import provide
 from mcp_hub.upstreams.process.lookups import CommandOutputs
 from mcp_hub.upstreams.process.watchdog import Watchdog
+from mcp_hub.upstreams.supervision.server import OwnedUpstream
 
 if TYPE_CHECKING:
     from mcp_hub.sandbox.learning import Learning
@@ -249,6 +250,7 @@ def _sources(
     owns_process: bool,
     clients: deque[str | None] | None,
     learning: "Learning | None",
+    scripts: Callable[[str, str], OwnedUpstream],
 ) -> UpstreamFactory:
     state, folder = state_dir(env), str(loaded.path.absolute().parent)
     memory, era, clock = EraCache(state / "eras.json"), client or ClientEra(Era.HANDSHAKE), SystemClock()
@@ -261,7 +263,7 @@ def _sources(
         holder=partial(session_holder, store),
         read=partial(load, loaded.path, env, lenient=True, is_named=loaded.is_named), clients=clients,
         starts=StartFolders.of(Path(loaded.place), state), outputs=CommandOutputs(watchdog, clock, env, folder),
-        learning=learning,
+        learning=learning, scripts=scripts,
     )  # fmt: skip
 
 
@@ -371,14 +373,14 @@ def build(
     store, kinds = open_store(settings, env), ClientKinds(current.client, current.soft_deadline, OFFERED)
     clock, changes, turn = SystemClock(), Notices(None if store.replicas is None else store.replicas.lists), Turn()
     servers, watchdog = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
-    logins, records = Logins(grant_store(state)), KeyedFiles(state / "approvals")
+    logins, records, key = Logins(grant_store(state)), KeyedFiles(state / "approvals"), _key(state, store)
     approvals = _approvals(loaded, records, changes, servers)
     catalog = _catalog(settings, servers, changes, approvals, owns_process=owns_process)
     checked = _gate(catalog, approvals, current)
+    scripts = script_upstreams(catalog, changes, env, checked, lambda: code)
     sources = _sources(
-        loaded, env, watchdog, changes, logins, checked, turn, client, store, owns_process, clients, learning
+        loaded, env, watchdog, changes, logins, checked, turn, client, store, owns_process, clients, learning, scripts
     )
-    sources = msgspec.structs.replace(sources, scripts=script_upstreams(catalog, changes, env, checked, lambda: None))
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     executors = _executor_upstream(settings, env, changes, servers) if has_executors else None
     streams = StreamTable(store, clock, stream_limits(settings), lambda row: hub.starter.take_up(row))
@@ -386,7 +388,6 @@ def build(
     seen = Seen.of(kinds, loaded.path, records, lambda: registry.under_way, sources.client.meet)
     journal = journal_of(env, store, current, servers.upstreams, is_embedded=not owns_process)
     registry = _registry(settings, env, servers, streams, turn, journal, seen, is_http=has_executors)
-    key = _key(state, store)
     code = code_runs(lambda: hub, current, key)
     hub = HubPort(
         catalog=catalog, registry=registry, upstreams=servers.upstreams, limits=current.limits,

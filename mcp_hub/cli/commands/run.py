@@ -141,7 +141,7 @@ class _Records:
     """Answers calls. Records of equal calls are taken in order, and the last one again and again."""
 
     def __init__(self, records: Sequence[_Record]) -> None:
-            self.names = python_names(record.tool for record in records)
+        self.names = python_names(record.tool for record in records)
         self._records = list(records)
 
     def answer(self, call: CodeCall) -> RawJson | CodeRaise | None:

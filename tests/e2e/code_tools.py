@@ -1,20 +1,11 @@
-"""Functions for tests of scripts; a made `run_code` until a hub has its own."""
+"""Functions for the scripts of tests."""
 
-from collections.abc import AsyncIterator
-
-from mcp_hub import Progress, Result, tool
+from mcp_hub import tool
 
 
 @tool
-async def run_code(code: str, again: bool = False) -> AsyncIterator[Progress | str | Result]:
-    yield Progress(1, 1, "calls: 1")
-    yield f"printed {len(code)}\n"
-    yield Result(f"printed {len(code)}\n{code}{again}")
-
-
-@tool
-def lookup() -> str:
-    return "found"
+def lookup(key: str = "a") -> str:
+    return f"found {key}"
 
 
 @tool

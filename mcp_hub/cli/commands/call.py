@@ -81,7 +81,7 @@ def call(
     """
     arguments.check_text(name, f"NAME {name!r}")
     check_detached(detach, reach, output)
-    check_path_option(path)
+    _check_path(path)
     base = _base(args_json, json_lines)
     request = _Wanted(
         name=name,
@@ -108,7 +108,7 @@ def check_detached(detach: bool, reach: Reach, output: Output) -> None:
         raise click.UsageError("--detach does not wait for a result. Give --output to mcp-hub resume.")
 
 
-def check_path_option(path: str | None) -> None:
+def _check_path(path: str | None) -> None:
     """Raises `UsageError` for what is not a JSON path, before a server is started."""
     try:
         if path is not None:

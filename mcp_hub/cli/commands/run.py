@@ -13,7 +13,7 @@ import msgspec
 from mcp_hub.cli import arguments
 from mcp_hub.cli.access.following import refuse, run_with_streams, show_for
 from mcp_hub.cli.access.hub import Reach, ReachedHub, hub_options, run_with_client, run_with_hub
-from mcp_hub.cli.commands.call import check_detached, check_path_option, detached, run_call
+from mcp_hub.cli.commands.call import check_detached, detached, run_call
 from mcp_hub.cli.render.renderers import Show
 from mcp_hub.cli.render.results import ShownResult
 from mcp_hub.cli.setup import EXIT_TOOL, EXIT_UNAVAILABLE, Output, fail, output_options
@@ -43,7 +43,6 @@ _SLEEP: Final = "asyncio.sleep"
 @click.option("--dry", metavar="FILE|STREAM", help="Call no tool: answer calls by recorded results, or those of a run.")
 @click.option("--json", "as_lines", is_flag=True, help="Print JSON lines.")
 @output_options(lambda options: "jsonl" if options["as_lines"] else "text")
-@click.option("--path", metavar="JSONPATH", help="Print only what this path selects of the result: $.items[*].name.")
 @click.option("--detach", is_flag=True, help="Start the script in the running hub, print its stream id and exit.")
 @hub_options
 def run(
@@ -53,7 +52,6 @@ def run(
     dry: str | None,
     as_lines: bool,
     output: Output,
-    path: str | None,
     detach: bool,
     reach: Reach,
 ) -> None:
@@ -63,10 +61,9 @@ def run(
     prints it, and its last expression is the result. Of a script that is a tool, main is called with each KEY=VALUE.
     With --dry no server is started, and a call without a record ends the script.
     """
-    check_path_option(path)
     check_detached(detach, reach, output)
-    if dry is not None and (detach or path is not None):
-        raise click.UsageError("--dry makes no call. Drop --detach and --path.")
+    if dry is not None and detach:
+        raise click.UsageError("--dry makes no call. Drop --detach.")
     code = _with_main(script, _read(script), arguments.split_pairs(loose))
     if dry is not None:
         _run_dry(code, dry, output, reach)
@@ -79,10 +76,10 @@ def run(
     async def ran(hub: ReachedHub) -> int:
         if hub.app is not None:  # the servers of this command begin to start now, and any tool may be called
             await hub.settle()
-        return await run_call(hub, RUN_CODE, arguments_now, output, is_verbose=reach.verbose > 0, path=path)
+        return await run_call(hub, RUN_CODE, arguments_now, output, is_verbose=reach.verbose > 0)
 
     if detach:
-        run_with_client(reach, lambda client: detached(client, RUN_CODE, arguments_now, output, path))
+        run_with_client(reach, lambda client: detached(client, RUN_CODE, arguments_now, output, None))
     run_with_hub(reach, ran)
 
 

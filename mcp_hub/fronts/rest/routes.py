@@ -246,7 +246,7 @@ ROUTES: Final = (
     ),
     _call(
         "/v1/code", "runCode", "Run a script over the tools, as JSON or as text/x-python", calls.CodeBody,
-        _Option("again", "1: with text/x-python, run it although the same script runs (0)", choices=_FLAG), _PATH,
+        _Option("again", "1: with text/x-python, run it although the same script runs (0)", choices=_FLAG),
         text="text/x-python",
     ),
     _call("/v1/prompts/{name}/get", "getPrompt", "Get a prompt, as a tool is called", calls.PromptBody),

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import sys
 import sysconfig
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -9,7 +10,6 @@ from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
@@ -20,6 +20,8 @@ from mcp_hub.code.steps import CodeError, CodeLimits, CodeRaise, CodeStep
 from mcp_hub.extras import with_extra
 from mcp_hub.types import RawJson
 
+if sys.platform == "linux":
+    import fcntl
 if TYPE_CHECKING:
     from pydantic_monty import Monty
 
@@ -242,10 +244,10 @@ class _Processes:
 
     def __init__(self, workers: int) -> None:
         self._worker: Callable[[Monty], CodeWorker] = import_module(_WORKER).CodeWorker
-        self._folder = TemporaryDirectory(prefix="mcp-hub-code-", ignore_cleanup_errors=True)
+        self._program = _silenced()
         try:
-            self._pool = _started(workers, _silenced(Path(self._folder.name)))
-        except (OSError, RuntimeError):  # no program may be started from there
+            self._pool = _started(workers, self._program)
+        except RuntimeError:  # programs cannot be started from memory
             self._pool = _started(workers, None)
 
     def worker(self) -> "CodeWorker":
@@ -255,24 +257,38 @@ class _Processes:
         try:
             self._pool.__exit__(None, None, None)
         finally:
-            self._folder.cleanup()
+            if self._program is not None:
+                os.close(self._program)
 
 
-def _started(workers: int, program: Path | None) -> "Monty":
-    monty: type[Monty] = import_module(_PACKAGE).Monty
-    pool = monty(binary_path=program, min_processes=1, max_processes=workers, checkout_timeout=_CHECKOUT)
-    return pool.__enter__()
+def _started(workers: int, program: int | None) -> "Monty":
+    """The processes, of which the first has run. Raises `RuntimeError`."""
+    package = import_module(_PACKAGE)
+    path = None if program is None else f"/proc/self/fd/{program}"
+    pool: Monty = package.Monty(
+        binary_path=path, min_processes=1, max_processes=workers, checkout_timeout=_CHECKOUT
+    ).__enter__()
+    try:
+        with pool.checkout():
+            return pool
+    except package.MontyError as error:
+        pool.__exit__(None, None, None)
+        raise RuntimeError(f"the engine's program cannot be started: {error}") from error
 
 
-def _silenced(folder: Path) -> Path | None:
-    """A program that is the engine's without its standard error, which says numbers and texts of scripts."""
+def _silenced() -> int | None:
+    """A program in memory: the engine's without its standard error, which says numbers and texts of scripts.
+
+    Its descriptor is inherited, since a shell reads it; Python closes it in what the hub starts otherwise.
+    """
     engine = Path(sysconfig.get_path("scripts")) / "monty"
-    if os.name != "posix" or not engine.is_file():
-        return None
-    program = folder / "worker"
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(str(engine))} "$@" 2>/dev/null\n')
-    program.chmod(0o700)
-    return program
+    if sys.platform == "linux" and engine.is_file():
+        program = os.memfd_create("mcp-hub-code", os.MFD_ALLOW_SEALING)
+        os.set_inheritable(program, True)
+        os.write(program, f'#!/bin/sh\nexec {shlex.quote(str(engine))} "$@" 2>/dev/null\n'.encode())
+        fcntl.fcntl(program, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+        return program
+    return None
 
 
 class _Turn:

@@ -36,10 +36,11 @@ _MAX_PARAMETERS: Final = 256  # parameters of a stub; a function with more takes
 _MAX_STEPS: Final = 2000  # schemas that are looked at for one tool
 _MAX_DEPTH: Final = 12
 _MAX_MEMBERS: Final = 16  # members of a union
+_MAX_TYPES: Final = 64  # types of objects that one tool returns
 _MAX_VALUES: Final = 64  # values of an enumeration
 _MAX_LITERAL: Final = {"line": 48, "input": 2000, "output": 2000}  # characters of an enumeration
 _MAX_DEFAULT: Final = 16  # characters of a default value in a line
-_MAX_STUB: Final = 16 << 10  # characters of a tool's stub; a longer one takes and returns anything
+_MAX_STUB: Final = 16 << 10  # characters of a tool's stub; a longer one returns, then takes, anything
 _MAX_NUMBER: Final = 1 << 53
 
 _HEADER: Final = (
@@ -177,11 +178,12 @@ def _result_text(tool: JsonObject, room: int) -> str:
         return _ANY
     typist = _Typist(schema, "line")
     needed, optional = _split(schema)
-    members = [f"{_quoted(name)}: {typist.text(member)}" for name, member in (needed | optional).items()]
+    listed = [*(needed | optional).items()]
+    members = [f"{_quoted(name)}: {typist.text(member)}" for name, member in listed[:_MAX_MEMBERS]]
     if typist.text(schema) != "dict" or not members:
         return typist.text(schema)
     for fitting in range(len(members), 0, -1):
-        text = f"{{{', '.join([*members[:fitting], *(['...'] if fitting < len(members) else [])])}}}"
+        text = f"{{{', '.join([*members[:fitting], *(['...'] if fitting < len(listed) else [])])}}}"
         if len(text) <= room:
             return text
     return "dict"
@@ -214,8 +216,10 @@ def _stub(name: str, raw: bytes, names: _Names) -> str:
     tool = _object(raw)
     typist = _Typist(tool.get("outputSchema"), "output", lambda: names.new(f"{name}_result"))
     result = typist.text(typist.root) if isinstance(typist.root, dict) else typist.any
-    text = "".join([*typist.declared, f"async def {name}({_stub_parameters(tool)}) -> {result}: ...\n"])
-    return text if len(text) <= _MAX_STUB else f"async def {name}(**_more: _Any) -> _Any: ...\n"
+    takes = _stub_parameters(tool)
+    exact = "".join([*typist.declared, f"async def {name}({takes}) -> {result}: ...\n"])
+    texts = (exact, f"async def {name}({takes}) -> _Any: ...\n")
+    return next((text for text in texts if len(text) <= _MAX_STUB), f"async def {name}(**_more: _Any) -> _Any: ...\n")
 
 
 def _stub_parameters(tool: JsonObject) -> str:
@@ -320,7 +324,8 @@ class _Typist:
         if self._form == "input":
             return "_Mapping[str, _Any]"
         members, more = properties(schema), schema.get("additionalProperties")
-        if members and _is_typed(schema) and self._new_name is not None:
+        is_declared = id(schema) in self._declared_names or len(self._declared_names) < _MAX_TYPES
+        if members and is_declared and _is_typed(schema) and self._new_name is not None:
             return self._typed_dict(schema, members, depth)
         kind = self.text(more, depth + 1) if isinstance(more, dict) and not members else self.any
         return f"dict[str, {kind}]"

@@ -158,7 +158,7 @@ class CodeWorker:
             if sys.platform == "linux" and self._pidfd is not None:
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)  # its number may be another's by then
             elif self._pid is not None:
-                os.kill(self._pid, signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
+                os.kill(self._pid, signal.SIGTERM)  # an engine that computes does not delay it
 
     def take_printed(self) -> list[str]:
         """Texts since the last time."""

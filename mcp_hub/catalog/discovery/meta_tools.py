@@ -23,6 +23,7 @@ from mcp_hub.catalog.search.ranker import Hit
 from mcp_hub.catalog.texts import FIND, RUN, RUN_READING, signature
 from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.catalog.views.view import CatalogView
+from mcp_hub.code.tool import RUN_CODE
 from mcp_hub.errors import InvalidParams, NotReadOnly, RpcError, UnknownEntry
 from mcp_hub.events import Completed
 from mcp_hub.masking import hide_head
@@ -325,7 +326,7 @@ async def _answer(request: _Find, finder: ToolFinder) -> str:
     servers = Counter(entry.server for entry in tools)
     if server is not None and server not in servers:
         raise InvalidParams(_no_server(server, finder))
-    callables = finder.view.callables if finder.view.code != "off" else {}
+    callables = {} if finder.view.find(Kind.TOOL, RUN_CODE) is None else finder.view.callables
     if entry := finder.view.find(Kind.TOOL, query) or callables.get(query):
         script_name = next((name for name, of in callables.items() if of is entry and name != entry.exported), "")
         text = partial(exact, entry.raw, is_read_only=entry.is_read_only, script_name=script_name)

@@ -55,7 +55,7 @@ def test_run_code_is_listed_where_a_script_can_call_something(
     rules = rules_of("git", code=code, lists_code=lists_code)
     shown = exposed(view, rules, ANYBODY, "full")
     assert ("run_code" in names(shown)) == is_listed == (shown.find(Kind.TOOL, "run_code") is not None)
-    assert shown.code == view.code == (code if is_listed else "off")
+    assert (view.find(Kind.TOOL, "run_code") is not None) == is_listed
 
 
 def test_run_code_is_not_listed_without_tools() -> None:

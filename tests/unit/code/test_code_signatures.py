@@ -133,6 +133,9 @@ def test_result_with_members_that_nobody_can_list_is_a_plain_mapping(more: dict[
 def test_stub_that_would_be_long_says_less() -> None:
     wide = {f"p{number}": {"enum": [f"{number}-{value}" for value in range(60)]} for number in range(200)}
     assert stub(tool(wide)) == ["async def t(**_more: _Any) -> _Any: ..."]
+    assert stub(tool({"a": STRING}, "a", output={"type": "object", "properties": wide})) == [
+        "async def t(*, a: str) -> _Any: ..."
+    ]
 
 
 def test_none_stands_for_nothing_where_a_schema_does_not_take_null() -> None:

@@ -12,7 +12,7 @@ import pytest
 from mcp_hub.code import engine as code_engine_module
 from mcp_hub.code.engine import CodeEngine
 from mcp_hub.code.steps import CodeError, CodeLimits, CodeStep
-from tests.unit.code.scripts import NAMES, STUBS, engine, output, run
+from tests.unit.code.scripts import NAMES, STUBS, engine, failure, output, run
 
 pytestmark = pytest.mark.processes
 WAITING = "x = await echo(value=1)\nx + 1"
@@ -70,6 +70,20 @@ async def test_sessions_side_by_side_wait_for_a_worker() -> None:
                 for number in range(6):
                     group.start_soon(compute, number)
         assert results == {number: 499500 + number for number in range(6)}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="programs in memory")
+async def test_worker_writes_nothing_to_our_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
+    async with engine() as code_engine:
+        error = await failure(code_engine, "'a' * (60 << 20)")  # of which the process itself says that it is too much
+        assert (error.kind, error.key) == ("limit", "memory")
+        session = code_engine.session()
+        await session.start(WAITING, STUBS, NAMES, CodeLimits(), lambda text: None)
+        (pid,) = workers()
+        assert os.readlink(f"/proc/{pid}/fd/2") == "/dev/null"
+        with open(f"/proc/{pid}/environ") as environment:  # noqa: ASYNC230  # of memory
+            assert environment.read().strip("\0") in ("", f"PWD={os.getcwd()}")
+    assert capfd.readouterr() == ("", "")
 
 
 async def test_parked_session_continues() -> None:

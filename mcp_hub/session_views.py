@@ -1,4 +1,4 @@
-"""What a session is listed and may call, by its profile and the kind of its client."""
+"""Lists of a session, and facts for its calls, by its profile and the kind of its client."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -1,4 +1,4 @@
-"""What scripts get from the hub: the tools of their caller's session, by the rules of now."""
+"""Gives scripts the tools of their caller's session, by the present rules."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from mcp_hub.app.limits import STORES, Current
 from mcp_hub.call import Call
 from mcp_hub.calls.code.consent import DESTRUCTIVE, IDEMPOTENT, READ_ONLY
-from mcp_hub.calls.code.run import CodeParts
+from mcp_hub.calls.code.inner import CodeParts
 from mcp_hub.calls.code.runs import CodeRuns
 from mcp_hub.calls.code.state import InnerCall
 from mcp_hub.calls.handle import CallHandle
@@ -42,7 +42,7 @@ def code_runs(hub: Callable[[], HubPort], current: Current, key: Callable[[], by
 
 
 class _CodePort:
-    """A `calls.code.inner.CodePort`."""
+    """The port of `calls.code.inner`."""
 
     def __init__(self, hub: Callable[[], HubPort], current: Current) -> None:
         self._hub = hub
@@ -130,5 +130,5 @@ def _without_nulls(arguments: RawJson, entry: Entry) -> msgspec.Raw:
     if b"null" not in bytes(raw):
         return raw
     left_out, members = left_out_if_none(entry.raw), raw_object(raw) or {}
-    kept = {name: value for name, value in members.items() if value != _NULL or name not in left_out}
-    return msgspec.Raw(msgspec.json.encode(kept))
+    members = {name: value for name, value in members.items() if value != _NULL or name not in left_out}
+    return msgspec.Raw(msgspec.json.encode(members))

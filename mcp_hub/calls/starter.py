@@ -28,15 +28,15 @@ FollowUp = Callable[[Call, CallChannel, CallHandler, Completed], Awaitable[Compl
 
 class _Resumes(Protocol):
     async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
-        """As that of an `Upstream`."""
+        """Continues a call, as an `Upstream` does."""
 
 
-class Scripts(_Resumes, Protocol):
+class _Scripts(_Resumes, Protocol):
     """Runs of scripts, which are calls of the hub's own."""
 
     @property
     def limits(self) -> TimeLimits:
-        """Of a run."""
+        """Limits of a run."""
 
 
 _UNKNOWN = TimeLimits(60, 60), TimeLimits(60, 60)
@@ -103,7 +103,7 @@ class CallStarter:
         follow_up: FollowUp | None,
         retention: LongResults | None,
         rules: Callable[[str, str], CallRules] | None = None,
-        scripts: Scripts | None = None,
+        scripts: _Scripts | None = None,
     ) -> None:
         self._scripts = scripts
         self._registry = registry

@@ -1,4 +1,4 @@
-"""What a script may call now, and what its caller is asked. Pure.
+"""Decides what a script may call now, and makes the question to its caller. Pure.
 
 Modes: `reads` refuses every tool not known as read-only, `ask` asks the caller, `all` asks nothing.
 """
@@ -33,18 +33,19 @@ def verdict(mode: CodeMode, inner: InnerCall, traits: Collection[str] | None, al
     if mode == "reads":
         reason = f"{inner.tool} was not called: it is not known as read-only, and hub.code is `reads`"
         return CodeRaise("PermissionError", reason)
-    may_go = inner.is_cleared or (DESTRUCTIVE not in traits and inner.tool in allowed)
+    may_go = inner.effect.is_cleared or (DESTRUCTIVE not in traits and inner.tool in allowed)
     return "go" if may_go else "ask"
 
 
 def refused(inner: InnerCall, reason: str) -> CodeRaise:
+    """The exception at a call that was not sent."""
     return CodeRaise("PermissionError", f"{inner.tool} was not called: {reason}")
 
 
 def question(inner: InnerCall, state: RunState, lines: str, *, is_destructive: bool) -> RawJson:
     """The params of the elicitation."""
     arguments = hide_head(bytes(inner.arguments).decode("utf-8", "replace"), _SHOWN, "…")
-    message = f"A script wants to call {inner.tool} with {arguments}. It has made {plural(state.done, 'call')} so far."
+    message = f"A script wants to call {inner.tool} with {arguments}. It has made {plural(state.ended, 'call')} so far."
     if lines:
         message += f"\n\n{lines}"
     answers = {"once": "once, with these arguments", "run": "this tool in this run, any arguments", "no": "no"}
@@ -65,7 +66,7 @@ class _Answer(msgspec.Struct):
 
 
 def chosen(outcome: RawJson | RpcError) -> Literal["once", "run", "no"]:
-    """What the caller chose; everything that is not clear is `no`."""
+    """The choice of the caller; everything that is not clear is `no`."""
     answer = None if isinstance(outcome, RpcError) else read_as(msgspec.Raw(bytes(outcome)), _Answer)
     if answer is None or answer.action != "accept" or answer.content is None:
         return "no"

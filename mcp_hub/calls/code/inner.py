@@ -15,7 +15,7 @@ from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.hub_tools.stream_wait import StreamWait
 from mcp_hub.calls.reading.stored import ending_of
 from mcp_hub.calls.streams.port import StreamPort
-from mcp_hub.code.engine import CodeLimits, CodeRaise
+from mcp_hub.code.engine import CodeEngine, CodeLimits, CodeRaise
 from mcp_hub.code.values import value_of
 from mcp_hub.errors import HubRestarted, HubStopping, NotReadOnly, RpcError, StoreError, UnknownStream
 from mcp_hub.events import (
@@ -40,11 +40,11 @@ _SHOWN: Final = 16 << 10
 _RESTARTED: Final = frozenset({"hub_restarted", "owner_lost"})
 
 Recovered = Ending | Literal["unsent"] | None
-"""What became of a call of a lost hub; None: nobody knows."""
+"""The ending of a call of a lost hub; None: nobody knows it."""
 
 
-class CodePort(Protocol):
-    """What the hub's session gives to a script, by the rules of now."""
+class _Port(Protocol):
+    """A session's tools for a script, by the present rules."""
 
     @property
     def streams(self) -> StreamPort: ...
@@ -63,6 +63,18 @@ class CodePort(Protocol):
 
     def begin(self, call: Call, inner: InnerCall, *, must_read: bool) -> CallHandle:
         """Sends an inner call. Raises `RpcError`."""
+
+
+class CodeParts(msgspec.Struct, frozen=True):
+    """The parts that all runs share. `is_lasting`: a durable store is configured. `patience`: seconds for it to
+    answer.
+    """
+
+    engine: CodeEngine
+    port: _Port
+    key: Callable[[], bytes]
+    is_lasting: bool = True
+    patience: float = 60.0
 
 
 class _Relay:
@@ -140,7 +152,7 @@ class _Quiet:
 
 
 async def recovered(streams: StreamPort, call: Call, channel: CallChannel, id_: CallId) -> Recovered:
-    """What became of the inner call with this stream, which is followed if it runs."""
+    """The ending of the inner call with this stream, which is followed if it runs."""
     while True:
         try:
             stream = await streams.open(call.principal, id_, None)
@@ -167,6 +179,7 @@ def _certain(ending: Ending) -> Recovered:
 
 
 def unknown_outcome(inner: InnerCall) -> CodeRaise:
+    """The exception at a call that may have acted."""
     arguments = msgspec.json.decode(inner.arguments)
     reason = f"{inner.tool} was sent, and whether it has acted is not known: the hub or the server was lost meanwhile"
     return CodeRaise("OutcomeUnknown", reason, {"tool": inner.tool, "arguments": arguments})
@@ -177,14 +190,14 @@ def outcome_of(inner: InnerCall, ending: Ending) -> RawJson | CodeRaise:
     match ending:
         case Completed(result=result):
             return value_of(result, inner.key)
-        case Failed(error=error) if inner.writes and error.is_outcome_unknown:
+        case Failed(error=error) if inner.effect.writes and error.is_outcome_unknown:
             return unknown_outcome(inner)
         case Failed(error=error):
             if isinstance(error, NotReadOnly):
                 return CodeRaise("PermissionError", error.message)
             return CodeRaise("ToolError", error.message, {"code": error.symbol, "number": error.code})
         case Cancelled(reason=reason):
-            is_unknown = inner.writes
+            is_unknown = inner.effect.writes
             return unknown_outcome(inner) if is_unknown else CodeRaise("ToolError", said_of_cancel(reason))
 
 
@@ -194,13 +207,14 @@ class _Content(msgspec.Struct):
 
 def result_event(inner: InnerCall, ending: Ending | None) -> ToolResult:
     """The event of an outcome; long ones are cut."""
-    if inner.error is not None:
-        return ToolResult.of(inner.key, f"{inner.error.kind}: {inner.error.message}", is_error=True)
+    outcome = inner.answer
+    if isinstance(outcome, CodeRaise):
+        return ToolResult.of(inner.key, f"{outcome.kind}: {outcome.message}", is_error=True)
     if isinstance(ending, Completed) and len(ending.result) <= _SHOWN:
         content = content_of(ending.result)
         if content is not None:
             return ToolResult(inner.key, content)
-    return ToolResult.of(inner.key, hide_head(bytes(inner.value).decode("utf-8", "replace"), _SHOWN, "…"))
+    return ToolResult.of(inner.key, hide_head(bytes(outcome).decode("utf-8", "replace"), _SHOWN, "…"))
 
 
 def content_of(result: RawJson) -> RawJson | None:

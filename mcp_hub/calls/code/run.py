@@ -2,121 +2,140 @@
 
     engine    runs until nothing can continue without an answer
     commit    state, and the events since: new calls, outcomes, what was printed
-    send      calls that the rules of now let go, right after the commit that names them as sent
+    send      calls that the present rules let go, right after the commit that names them as sent
     wait      for an outcome, the caller's answer, the end of a sleep
-    commit    outcomes, and calls that may go now
-    feed      outcomes, in the order of the commits; then the engine again
+    commit    outcomes of calls that cannot be repeated, and calls that may go
+    feed      outcomes, in their order; then the engine again
 
-A call is `held` until a commit says that it is sent. A hub that takes over sends what is held, and looks up or repeats
+A call is held until a commit says that it is sent. A hub that takes over sends what is held, and looks up or repeats
 what is sent; only a call that may have acted and cannot be looked up gets `OutcomeUnknown`.
+
+Where a durable store is configured, a commit that only memory has does not count.
 """
 
-from collections import deque
-from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 import anyio
-import anyio.abc
 import msgspec
 
-from mcp_hub.aio import Bell
-from mcp_hub.call import Call, CallChannel, CallEnded, Question
-from mcp_hub.calls.code import consent
-from mcp_hub.calls.code.inner import (
-    CodePort,
-    Recovered,
-    blocks_of,
-    followed,
-    outcome_of,
-    recovered,
-    result_event,
-    unknown_outcome,
-)
-from mcp_hub.calls.code.journal import may_send, until_safe
-from mcp_hub.calls.code.state import SLEEP, InnerCall, RunState, sealed
-from mcp_hub.calls.handle import CallHandle
+from mcp_hub.call import Call, CallChannel
+from mcp_hub.calls.code.inner import CodeParts
+from mcp_hub.calls.code.sending import InnerCalls
+from mcp_hub.calls.code.state import InnerCall, RunState, sealed
+from mcp_hub.calls.reading.stored import event_of, fetched
+from mcp_hub.calls.streams.owners import lost_call
+from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.clock import wall_time
-from mcp_hub.code.engine import CodeCall, CodeEngine, CodeError, CodeRaise, CodeSession, CodeStep, engine_version
-from mcp_hub.code.source import lines_around
+from mcp_hub.code.engine import CodeError, CodeLimits, CodeStep, engine_version
 from mcp_hub.code.values import handle_parts, result_of
-from mcp_hub.errors import HubStopping, OwnerLost, RpcError
-from mcp_hub.events import (
-    CallEvent,
-    Cancelled,
-    Completed,
-    Delta,
-    Failed,
-    Progressed,
-    ToolCall,
-    failed_by,
-)
-from mcp_hub.ids import new_call_id
+from mcp_hub.errors import RpcError, StoreError, UnknownStream
+from mcp_hub.events import CallEvent, Completed, Delta, Progressed, ToolCall, ToolResult
 from mcp_hub.logs import get_logger
-from mcp_hub.protocol.shape.questions import ELICIT
-from mcp_hub.types import CallId, RawJson, RawObject, plural
+from mcp_hub.types import CallId, JsonObject, RawJson, plural
 
 log = get_logger(__name__)
 
-_BEAT: Final = 10.0
-"""Seconds between signs of life of a run whose calls are under way."""
 _CRASHES: Final = 2
 """Lost workers that a run survives."""
-_MEDIA: Final = 16 << 20
-"""Bytes of results with media that are kept for the result of the script."""
+_LOOK: Final = 0.25
+"""Seconds between looks at a store that has failed."""
+_PAGE: Final = 1000
 
 
-class CodeParts(msgspec.Struct, frozen=True):
-    """What all runs share. `is_lasting`: a durable store is configured. `patience`: seconds for it to answer."""
+async def started(parts: CodeParts, call: Call, channel: CallChannel, state: RunState, stubs: str) -> Completed:
+    """Runs a script from its begin. Raises `CodeError`, `RpcError`."""
+    script = _Script(parts, state)
+    try:
+        step = await script.start(stubs)
+    except BaseException:
+        await script.close()
+        raise
+    return await _Run(parts, call, channel, state, script).result(step)
 
-    engine: CodeEngine
-    port: CodePort
-    key: Callable[[], bytes]
-    is_lasting: bool = True
-    patience: float = 60.0
+
+async def resumed(parts: CodeParts, call: Call, channel: CallChannel, state: RunState) -> Completed:
+    """Continues a script of another hub. Raises `CodeError`, `RpcError`."""
+    return await _Run(parts, call, channel, state, _Script(parts, state)).result(None)
 
 
-class CodeRun:
-    """One run at this hub. `state` is what was committed last, and what has changed since."""
+class _Script:
+    """The engine's side of a run. A lost worker is replaced by one with the last snapshot."""
 
-    def __init__(self, parts: CodeParts, call: Call, channel: CallChannel, state: RunState) -> None:
-        self.state = state
+    def __init__(self, parts: CodeParts, state: RunState) -> None:
+        self.limits: CodeLimits = parts.port.limits
+        self._engine = parts.engine
+        self._state = state
+        self._session = parts.engine.session()
+        self._is_loaded = False
+        self._printed: list[str] = []
+
+    async def start(self, stubs: str) -> CodeStep:
+        """The first step. Raises `CodeError`, `RpcError`."""
+        names, code = self._state.names, self._state.code
+        while True:
+            try:
+                step = await self._session.start(code, stubs, names, self.limits, self._printed.append)
+            except CodeError as error:
+                await self._replace(error)
+            else:
+                self._is_loaded = True
+                return step
+
+    async def feed(self) -> CodeStep:
+        """The step after all present outcomes. Raises `CodeError`, `RpcError`."""
+        fed = self._state.unfed
+        answers = {inner.id: inner.answer for inner in fed}
+        while True:
+            try:
+                if not self._is_loaded:
+                    await self._session.load(self._state.snapshot, self.limits, self._printed.append)
+                    self._is_loaded = True
+                step = await self._session.feed(answers)
+            except CodeError as error:
+                await self._replace(error)
+            else:
+                self._state.forget(fed)
+                return step
+
+    async def _replace(self, error: CodeError) -> None:
+        """Another worker for a lost one. Raises any other error, and `RpcError` for one too many."""
+        await self._session.close()
+        if error.kind != "crashed":
+            raise error
+        crashes = self._state.count_crash()
+        log.warning("code_worker_lost", crashes=crashes, reason=str(error))
+        if crashes > _CRASHES:
+            reason = f"The process that runs the script was lost {crashes} times: {error}"
+            raise RpcError(reason, symbol="code_crashed") from None
+        self._printed.clear()
+        self._session, self._is_loaded = self._engine.session(), False
+
+    def take_printed(self) -> str:
+        text = "".join(self._printed)
+        self._printed.clear()
+        return text
+
+    async def close(self) -> None:
+        with anyio.CancelScope(shield=True):
+            await self._session.close()
+
+
+class _Run:
+    """A run at this hub. `state` is what was committed last, and what has changed since."""
+
+    def __init__(self, parts: CodeParts, call: Call, channel: CallChannel, state: RunState, script: _Script) -> None:
         self._parts = parts
         self._call = call
         self._channel = channel
+        self._state = state
+        self._script = script
+        self._calls = InnerCalls(parts, call, channel, state)
         self._events: list[CallEvent] = []  # not sent yet
-        self._printed: list[str] = []
         self._is_dirty = False
-        self._arrived: deque[tuple[int, CallId, Recovered]] = deque()
-        self._answers: deque[tuple[int, RawJson | RpcError]] = deque()
-        self._asking: int | None = None
-        self._media: dict[str, list[RawObject]] = {}
-        self._media_size = 0
-        self._bell = Bell()
-        self._limits = parts.port.limits
+        self._counted = state.ended  # in the progress
 
-    # -- from the first step to the result
-
-    async def started(self, stubs: str) -> Completed:
-        """Runs the script from its begin. Raises `CodeError`, `RpcError`."""
-        while True:
-            session = self._parts.engine.session()
-            try:
-                names = self.state.names
-                step = await session.start(self.state.code, stubs, names, self._limits, self._printed.append)
-            except CodeError as error:
-                await session.close()
-                self._note_crash(error)
-            else:
-                return await self._finished(session, step)
-
-    async def resumed(self) -> Completed:
-        """Continues a run of another hub. Raises `CodeError`, `RpcError`."""
-        session = self._parts.engine.session()
-        return await self._finished(session, None)
-
-    async def _finished(self, session: CodeSession, step: CodeStep | None) -> Completed:
-        self._session, self._is_loaded = session, step is not None
+    async def result(self, step: CodeStep | None) -> Completed:
+        """Runs the script to its end; `step` None: from its last snapshot."""
         problem: CodeError | RpcError | None = None
         output: RawJson = b"null"
         try:
@@ -127,9 +146,8 @@ class CodeRun:
                     problem = error
                 self._tasks.cancel_scope.cancel()
         finally:
-            with anyio.CancelScope(shield=True):
-                await self._session.close()
-        self._show()
+            await self._script.close()
+        self._note_printed()
         self._flush()
         if problem is not None:
             raise problem
@@ -137,279 +155,133 @@ class CodeRun:
 
     async def _loop(self, step: CodeStep | None) -> RawJson:
         if step is None:
-            for inner in list(self.state.in_flight):
-                self._tasks.start_soon(self._recover if inner.tool else self._sleep, inner)
-        while True:
+            self._calls.look_up(self._tasks)
+        while step is None or not step.has_ended:
             if step is not None:
-                if step.has_ended:
-                    await self._settle()
-                    return step.output or b"null"
                 self._take(step)
             step = await self._advanced()
+        while any(inner.effect.writes for inner in self._state.in_flight):  # that the script has not waited for
+            await self._calls.wait()
+            self._calls.take_in()
+        return step.output or b"null"
 
     async def _advanced(self) -> CodeStep | None:
         """Commits what is new, sends what may go; the next step, or None if it is not time for one."""
-        self._take_in()
-        sends = self._released()
-        if self._is_dirty or sends:
-            await self._commit(is_firm=any(inner.writes for inner in sends))
-            for inner in sends:
-                if not self._may_send():
-                    await self._safe()
-                self._send(inner)
-        if self.state.unfed:
-            return await self._fed()
-        self._channel.times.touch()
-        await self._bell.wait(_BEAT)
+        self._is_dirty |= self._calls.take_in()
+        outcomes = self._state.outcomes
+        sends = self._calls.release()
+        if self._is_dirty or sends or self._state.outcomes > outcomes:
+            await self._commit(sends)
+        if self._state.unfed:
+            return await self._script.feed()
+        self._flush()
+        await self._calls.wait()
         return None
-
-    async def _settle(self) -> None:
-        """Waits for writing calls that the script has not waited for."""
-        while any(inner.writes for inner in self.state.in_flight):
-            self._channel.times.touch()
-            await self._bell.wait(_BEAT)
-            self._take_in()
-
-    # -- the engine
 
     def _take(self, step: CodeStep) -> None:
         """Makes a step part of the state."""
-        state, now = self.state, wall_time()
-        if len(step.snapshot) > self._limits.snapshot:
-            size, limit = len(step.snapshot), self._limits.snapshot
-            reason = f"The script's state of {size} bytes is over hub.code_limits.snapshot ({limit}): nothing was sent."
-            raise RpcError(reason, symbol="code_snapshot_too_large", data={"limit": "snapshot", "value": limit})
-        state.snapshot = step.snapshot
-        state.calls += sum(call.name != SLEEP for call in step.calls)
-        if state.calls > self._limits.calls:
-            reason = f"the script made more than {plural(self._limits.calls, 'call')}"
-            raise CodeError("limit", reason, key="calls")
-        for call in step.calls:
-            inner = state.inner[call.id] = self._new_inner(call, now)
-            if inner.tool:
-                self._events.append(ToolCall(inner.key, inner.tool, inner.arguments))
-        self._is_dirty = self._is_dirty or bool(step.calls)
-        self._show()
+        limits = self._script.limits
+        if len(step.snapshot) > limits.snapshot:
+            reason = f"The script's state has {len(step.snapshot)} bytes, more than hub.code_limits.snapshot "
+            reason += f"({limits.snapshot}). Nothing was sent after the last step."
+            data: JsonObject = {"limit": "hub.code_limits.snapshot", "value": limits.snapshot}
+            raise RpcError(reason, symbol="code_snapshot_too_large", data=data)
+        begun = self._state.take(step.snapshot, step.calls, wall_time())
+        if self._state.calls > limits.calls:
+            raise CodeError("limit", f"the script made more than {plural(limits.calls, 'call')}", key="calls")
+        self._events += [ToolCall(inner.key, inner.tool, inner.arguments) for inner in begun if inner.tool]
+        self._note_printed()
+        self._is_dirty |= bool(begun)
 
-    def _new_inner(self, call: CodeCall, now: float) -> InnerCall:
-        key, arguments = new_call_id(), msgspec.Raw(bytes(call.arguments))
-        if call.name == SLEEP:
-            until = now + float(msgspec.json.decode(arguments, type=dict[str, float]).get("seconds", 0.0))
-            return InnerCall(call.id, "", arguments, call.line, key, key, until=until)
-        return InnerCall(call.id, self.state.names.get(call.name, call.name), arguments, call.line, key, key)
-
-    async def _fed(self) -> CodeStep:
-        """Feeds committed outcomes; a lost worker is replaced by one with the last snapshot."""
-        fed = self.state.unfed
-        answers = {inner.id: inner.answer for inner in fed}
-        while True:
-            try:
-                if not self._is_loaded:
-                    await self._session.load(self.state.snapshot, self._limits, self._printed.append)
-                    self._is_loaded = True
-                step = await self._session.feed(answers)
-            except CodeError as error:
-                await self._session.close()
-                self._note_crash(error)
-                self._session, self._is_loaded = self._parts.engine.session(), False
-            else:
-                for inner in fed:
-                    del self.state.inner[inner.id]
-                return step
-
-    def _note_crash(self, error: CodeError) -> None:
-        """Counts a lost worker. Raises any other error, and `RpcError` (`code_crashed`) for one too many."""
-        if error.kind != "crashed":
-            raise error
-        self.state.crashes += 1
-        self._printed.clear()
-        log.warning("code_worker_lost", call_id=self._call.id, crashes=self.state.crashes, reason=str(error))
-        if self.state.crashes > _CRASHES:
-            reason = f"The process that runs the script was lost {self.state.crashes} times: {error}"
-            raise RpcError(reason, symbol="code_crashed") from None
-
-    def _show(self) -> None:
-        """Makes what was printed an event."""
-        if self._printed:
-            block = {"type": "text", "text": "".join(self._printed)}
-            self._printed.clear()
-            self._events.append(Delta(msgspec.json.encode([block])))
+    def _note_printed(self) -> None:
+        if text := self._script.take_printed():
+            self._events.append(Delta(msgspec.json.encode([{"type": "text", "text": text}])))
             self._is_dirty = True
 
     def _block(self, handle: str) -> RawJson | None:
         parts = handle_parts(handle)
-        blocks = [] if parts is None else self._media.get(parts[0], [])
-        index = 0 if parts is None else parts[1]
-        return msgspec.json.encode(blocks[index]) if index < len(blocks) else None
-
-    # -- outcomes and answers
-
-    def _take_in(self) -> None:
-        """Takes what has come since the last commit."""
-        while self._arrived:
-            id_, stream, ending = self._arrived.popleft()
-            inner = self.state.inner.get(id_)
-            if inner is not None and inner.stream == stream and not inner.has_outcome:
-                self._note_ending(inner, ending)
-        while self._answers:
-            self._note_answer(*self._answers.popleft())
-
-    def _note_ending(self, inner: InnerCall, ending: Recovered) -> None:
-        if ending == "unsent" or (ending is None and inner.repeats and self._may_repeat(inner)):
-            inner.again(new_call_id())
-            inner.is_sent = False
-            self._is_dirty = True
-        elif ending is None:
-            self._conclude(inner, unknown_outcome(inner))
-        elif isinstance(ending, Completed | Failed | Cancelled):
-            if isinstance(ending, Completed) and not ending.is_plain and self._media_size < _MEDIA:
-                self._media[inner.key] = blocks_of(ending.result)
-                self._media_size += len(ending.result)
-            self._conclude(inner, outcome_of(inner, ending) if inner.tool else b"null", ending)
-
-    def _may_repeat(self, inner: InnerCall) -> bool:
-        traits = self._parts.port.traits(self._call, inner.tool)
-        return traits is not None and (consent.READ_ONLY in traits or consent.IDEMPOTENT in traits)
-
-    def _conclude(
-        self, inner: InnerCall, outcome: RawJson | CodeRaise, ending: Completed | Failed | Cancelled | None = None
-    ) -> None:
-        """Sets the outcome of a call, the next one in order."""
-        state = self.state
-        state.outcomes += 1
-        inner.order = state.outcomes
-        if isinstance(outcome, CodeRaise):
-            inner.error = outcome
-        else:
-            inner.value = msgspec.Raw(bytes(outcome))
-        self._is_dirty = True
-        if inner.tool:
-            state.done += 1
-            message = {"message": msgspec.Raw(msgspec.json.encode(f"{plural(state.done, 'call')} done"))}
-            self._events += [result_event(inner, ending), Progressed(float(state.done), None, message)]
-
-    def _note_answer(self, id_: int, outcome: RawJson | RpcError) -> None:
-        inner, self._asking = self.state.inner.get(id_), None
-        if inner is None or inner.has_outcome:
-            return
-        match consent.chosen(outcome):
-            case "no":
-                self._conclude(inner, consent.refused(inner, "the caller did not allow it"))
-            case choice:
-                inner.is_cleared = self._is_dirty = True
-                if choice == "run" and inner.tool not in self.state.allowed:
-                    self.state.allowed.append(inner.tool)
-
-    # -- calls that go
-
-    def _released(self) -> list[InnerCall]:
-        """Held calls that go with the next commit, by the rules of now; refused ones get their outcome."""
-        sends, port = [], self._parts.port
-        room = self._limits.parallel - sum(bool(inner.tool) for inner in self.state.in_flight)
-        mode = port.mode(self._call) if self.state.held else "off"
-        for inner in self.state.held:
-            if not inner.tool:
-                sends.append(inner)
-                continue
-            traits = port.traits(self._call, inner.tool)
-            verdict = consent.verdict(mode, inner, traits, self.state.allowed)
-            if isinstance(verdict, CodeRaise):
-                has_acted = inner.attempt > 1 and inner.writes
-                self._conclude(inner, unknown_outcome(inner) if has_acted else verdict)
-            elif verdict == "ask":
-                self._ask(inner, is_destructive=consent.DESTRUCTIVE in (traits or ()))
-            elif room > 0:
-                room -= 1
-                inner.writes = consent.READ_ONLY not in (traits or ())
-                inner.repeats = not inner.writes or consent.IDEMPOTENT in (traits or ())
-                self.state.writes += inner.writes
-                sends.append(inner)
-        for inner in sends:
-            inner.is_sent = True
-        return sends
-
-    def _ask(self, inner: InnerCall, *, is_destructive: bool) -> None:
-        """Asks the caller for one call; the others wait."""
-        if self._asking is not None:
-            return
-        lines = lines_around(self.state.code, inner.line) if inner.line else ""
-        params = consent.question(inner, self.state, lines, is_destructive=is_destructive)
-        if (lack := self._call.lack(ELICIT, params)) is not None:
-            reason = f"hub.code is `ask`, and nobody can be asked: {lack}"
-            self._conclude(inner, consent.refused(inner, reason))
-            return
-        self._asking = inner.id
-        self._channel.ask(Question(ELICIT, params, partial(self._answered, inner.id)))
-
-    def _answered(self, id_: int, outcome: RawJson | RpcError) -> None:
-        if not isinstance(outcome, CallEnded):
-            self._answers.append((id_, outcome))
-            self._bell.ring()
-
-    def _send(self, inner: InnerCall) -> None:
-        if not inner.tool:
-            self._tasks.start_soon(self._sleep, inner)
-            return
-        must_read = not inner.writes and self._parts.port.mode(self._call) != "all"
-        try:
-            handle = self._parts.port.begin(self._call, inner, must_read=must_read)
-        except RpcError as error:
-            self._arrive(inner, inner.stream, Failed(error))
-        else:
-            self._tasks.start_soon(self._follow, inner, inner.stream, handle)
-
-    async def _follow(self, inner: InnerCall, stream: CallId, handle: CallHandle) -> None:
-        try:
-            ending = await followed(handle, self._channel)
-        except anyio.get_cancelled_exc_class():
-            if not self._channel.survives:
-                handle.cancel("its script has ended")
-            raise
-        if failed_by(ending, HubStopping):
-            return  # this hub stops: another one continues
-        if failed_by(ending, OwnerLost):
-            await self._recover(inner)
-        else:
-            self._arrive(inner, stream, ending)
-
-    async def _recover(self, inner: InnerCall) -> None:
-        stream = inner.stream
-        self._arrive(inner, stream, await recovered(self._parts.port.streams, self._call, self._channel, stream))
-
-    async def _sleep(self, inner: InnerCall) -> None:
-        while (seconds := inner.until - wall_time()) > 0:  # noqa: ASYNC110 - by a clock that may be set
-            await anyio.sleep(min(seconds, _BEAT))
-        self._arrive(inner, inner.stream, Completed(b"null", is_plain=True))
-
-    def _arrive(self, inner: InnerCall, stream: CallId, ending: Recovered) -> None:
-        self._arrived.append((inner.id, stream, ending))
-        self._bell.ring()
+        block = None if parts is None else self._calls.block(*parts)
+        return None if block is None else msgspec.json.encode(block)
 
     # -- the log
 
-    async def _commit(self, *, is_firm: bool) -> None:
+    async def _commit(self, sends: list[InnerCall]) -> None:
+        """Commits the state, then sends."""
+        is_firm = any(inner.effect.writes for inner in sends)
         self._is_dirty = False
         self._flush()
         self._write(is_firm=is_firm)
         await self._safe(is_firm=is_firm)
-
-    async def _safe(self, *, is_firm: bool = True) -> None:
-        await until_safe(
-            self._call, self._channel, self._parts.port.streams.table, partial(self._write, is_firm=is_firm),
-            is_lasting=self._parts.is_lasting, seconds=self._parts.patience,
-        )  # fmt: skip
+        for inner in sends:
+            if not self._may_send():
+                await self._safe(is_firm=is_firm)
+            self._calls.send(inner, self._tasks)
 
     def _write(self, *, is_firm: bool) -> None:
-        writer = self._parts.port.streams.table.owned(self._call.id)
+        writer = self._table.owned(self._call.id)
         epoch = 1 if writer is None else writer.stream.row.epoch
-        state = sealed(self.state, self._call, epoch, engine_version(), self._parts.key())
+        state = sealed(self._state, self._call, epoch, engine_version(), self._parts.key())
         self._channel.continuable(msgspec.Raw(state), is_firm=is_firm)
 
-    def _may_send(self) -> bool:
-        table = self._parts.port.streams.table
-        return may_send(self._call, self._channel, table, is_lasting=self._parts.is_lasting)
-
     def _flush(self) -> None:
-        events, self._events = self._events, []
+        events, self._events = [*self._events, *self._calls.results], []
+        self._calls.results.clear()
         for event in events:
             self._channel.send(event)
+        if self._counted < self._state.ended:
+            self._counted = self._state.ended
+            text = msgspec.Raw(msgspec.json.encode(f"{plural(self._counted, 'call')} done"))
+            self._channel.send(Progressed(float(self._counted), None, {"message": text}))
+
+    @property
+    def _table(self) -> StreamTable:
+        return self._parts.port.streams.table
+
+    def _may_send(self) -> bool:
+        return _may_send(self._call, self._channel, self._table, is_lasting=self._parts.is_lasting)
+
+    async def _safe(self, *, is_firm: bool) -> None:
+        """Returns once all so far is stored. Raises `RpcError` (`code_not_stored`)."""
+        with anyio.move_on_after(self._parts.patience):
+            while True:
+                await self._channel.until_stored(whole=False)
+                if self._may_send():
+                    return
+                writer = self._table.owned(self._call.id)
+                if writer is None or writer.is_over or writer.stream.is_lost:
+                    break
+                await anyio.sleep(_LOOK)
+                self._write(is_firm=is_firm)
+        writer = self._table.owned(self._call.id)
+        if writer is not None and writer.stream.is_lost:
+            raise lost_call(self._call.upstream)
+        reason = "The script was ended: its state could not be stored, and nothing is sent before it is."
+        raise RpcError(reason, symbol="code_not_stored", data={"seconds": self._parts.patience})
+
+
+def _may_send(call: Call, channel: CallChannel, streams: StreamTable, *, is_lasting: bool) -> bool:
+    """Whether all events so far are safe, no other hub can have the run, and it was not cancelled."""
+    writer = streams.owned(call.id)
+    if writer is None or writer.is_over or channel.stopping is not None:
+        return False
+    stream, store = writer.stream, streams.store.log
+    has_failed = writer.error is not None or stream.failed is not None or stream.is_lost
+    return not has_failed and store.is_held(call.id) and (not is_lasting or store.survives(call.id))
+
+
+async def calls_made(streams: StreamTable, id_: CallId) -> list[JsonObject]:
+    """The calls in the log: of each its tool, and whether it failed or has no result."""
+    calls: dict[str, JsonObject] = {}
+    after = 0
+    try:
+        row = await streams.store.log.find(id_)
+        while row is not None and after < row.last and (lines := await fetched(streams.store.log, id_, after, _PAGE)):
+            after += len(lines)
+            for event in map(event_of, lines):
+                if isinstance(event, ToolCall):
+                    calls[event.call] = {"call": event.call, "tool": event.name, "outcome": "unknown"}
+                elif isinstance(event, ToolResult) and event.call in calls:
+                    calls[event.call]["outcome"] = "error" if event.is_error else "ok"
+    except (StoreError, UnknownStream):
+        return []
+    return list(calls.values())

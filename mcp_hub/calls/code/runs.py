@@ -14,8 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.call import Call, CallChannel, StreamInfo
-from mcp_hub.calls.code.journal import calls_made
-from mcp_hub.calls.code.run import CodeParts, CodeRun
+from mcp_hub.calls.code.inner import CodeParts
+from mcp_hub.calls.code.run import calls_made, resumed, started
 from mcp_hub.calls.code.state import RunState, likeness, not_resumable, unsealed, writes_of
 from mcp_hub.calls.hub_tools.stream_wait import StreamWait
 from mcp_hub.calls.plan import TimeLimits
@@ -110,7 +110,7 @@ class CodeRuns:
         alike = likeness(call, run.code)
         self._running[alike] = call.id
         try:
-            return await self._explained(call, CodeRun(self._parts, call, channel, run).resumed())
+            return await self._explained(call, resumed(self._parts, call, channel, run))
         finally:
             self._leave(call, alike)
 
@@ -129,7 +129,7 @@ class CodeRuns:
     async def _started(self, call: Call, channel: CallChannel, code: str) -> Completed:
         code = cleaned(code)
         names, stubs = await self._parts.port.tools(call, code)
-        return await CodeRun(self._parts, call, channel, RunState(code, names)).started(stubs)
+        return await started(self._parts, call, channel, RunState(code, names), stubs)
 
     async def _explained(self, call: Call, run: Awaitable[Completed]) -> Completed:
         """The result of a run. A script's mistake is a result; a limit raises `RpcError` with its name."""
@@ -147,9 +147,9 @@ class CodeRuns:
 
     async def _mistaken(self, call: Call, error: CodeError) -> Completed:
         text = _located(error)
-        if error.kind == "raised" and (made := await calls_made(self._streams.table, call.id)):
-            failed = [str(one["tool"]) for one in made if one["outcome"] != "ok"]
-            text += f"\nBefore that it made {plural(len(made), 'call')}"
+        if error.kind == "raised" and (calls := await calls_made(self._streams.table, call.id)):
+            failed = [str(call["tool"]) for call in calls if call["outcome"] != "ok"]
+            text += f"\nBefore that it made {plural(len(calls), 'call')}"
             text += f", without a result: {', '.join(failed)}." if failed else "."
         return Completed.of(text, is_error=True)
 
@@ -157,8 +157,8 @@ class CodeRuns:
         """The error with the list of calls made."""
         if not error.symbol.startswith("code_"):
             return error
-        made = await calls_made(self._streams.table, id_)
-        return RpcError(error.message, code=error.code, symbol=error.symbol, data={**(error.data or {}), "calls": made})
+        data = {**(error.data or {}), "calls": await calls_made(self._streams.table, id_)}
+        return RpcError(error.message, code=error.code, symbol=error.symbol, data=data)
 
     def _leave(self, call: Call, alike: str) -> None:
         """A run has ended; whether somebody was there for its result."""
@@ -247,8 +247,8 @@ def _arguments(call: Call) -> _Arguments:
 
 
 def _located(error: CodeError) -> str:
-    place = f"line {error.line}: " if error.line else ""
-    return f"{place}{error}" + (f"\n    {error.source}" if error.source else "")
+    line = f"line {error.line}: " if error.line else ""
+    return f"{line}{error}" + (f"\n    {error.source}" if error.source else "")
 
 
 def _noted(completed: Completed, stream: StreamHandle) -> Completed:

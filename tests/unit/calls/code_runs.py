@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from mcp_hub.call import Call, CallChannel, StreamInfo
 from mcp_hub.calls.code.consent import DESTRUCTIVE, IDEMPOTENT, READ_ONLY
-from mcp_hub.calls.code.run import CodeParts
+from mcp_hub.calls.code.inner import CodeParts
 from mcp_hub.calls.code.runs import CodeRuns
 from mcp_hub.calls.code.state import InnerCall
 from mcp_hub.calls.handle import CallHandle

@@ -262,7 +262,7 @@ def _printed(show: Show, text: str) -> None:
 
 def _answered(call: CodeCall, records: _Records, show: Show) -> RawJson | CodeRaise | None:
     called = f"line {call.line}: {call.name} {bytes(call.arguments).decode()}"
-    show.event(ToolCall(str(call.id), call.name, call.arguments))
+    show.event(ToolCall(str(call.id), call.name, call.arguments, call.line))
     show.note(called)
     if call.name == _SLEEP:
         return b"null"

@@ -93,6 +93,7 @@ async def test_snapshot_of_another_version_names_both() -> None:
             CodeRaise("OutcomeUnknown", "unknown", {"tool": "echo", "arguments": {"value": 1}}),
             ["echo", {"value": 1}, "OutcomeUnknown"],
         ),
+        ("except ToolError as e:\n  r = f'{e.code} {type(e).__name__}'", CodeRaise("ToolError", "a"), "None ToolError"),
         ("except PermissionError as e:\n  r = str(e)", CodeRaise("PermissionError", "mode reads"), "mode reads"),
         (
             "except RuntimeError:\n  r = 0\nexcept Exception as e:\n  r = isinstance(e, ToolError)",

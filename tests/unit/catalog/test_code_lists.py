@@ -111,6 +111,13 @@ def test_definition_in_full_has_the_name_in_scripts_if_it_differs() -> None:
     assert answer(HITS, {"git-log": LOG}, {"git": 1}, detail="full", names={"git-log": "git-log"}) == exact(LOG)
 
 
+def test_definition_in_full_has_what_a_script_gets_from_the_tool() -> None:
+    output = {"type": "object", "properties": {"size": {"type": "integer"}}}
+    raw = tool("git_size", outputSchema=output)
+    full = answer([Hit("git_size", 1.0, (), {})], {"git_size": raw}, {}, detail="full", names={"git_size": "git_size"})
+    assert full == exact(raw) + ' -> {"size": int}'
+
+
 def test_names_alone_come_with_how_they_are_written_in_scripts() -> None:
     raws = {f"git-{number}": LOG for number in range(30)}
     scripts = {name: name.replace("-", "_") for name in raws}

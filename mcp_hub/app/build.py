@@ -7,7 +7,7 @@ together.
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,7 +28,7 @@ from mcp_hub.app.catalog_rules import (
     policies,
     view_rules,
 )
-from mcp_hub.app.code_runs import code_runs
+from mcp_hub.app.code_runs import code_runs, deployment_key
 from mcp_hub.app.dashboard.past_calls import PastCalls, journal_of
 from mcp_hub.app.dashboard.seen import Seen
 from mcp_hub.app.limits import (
@@ -38,7 +38,6 @@ from mcp_hub.app.limits import (
     open_files,
     open_store,
     session_holder,
-    shared_secret,
     state_dir,
     stream_limits,
     time_limits,
@@ -83,7 +82,7 @@ from mcp_hub.sessions.clients import ClientKinds
 from mcp_hub.sessions.session import Caller
 from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.documents import Documents
-from mcp_hub.stores.keyed_files import KeyedFiles, next_epoch, stored_key
+from mcp_hub.stores.keyed_files import KeyedFiles, next_epoch
 from mcp_hub.stores.server_logs import ServerLogWriter, log_folder
 from mcp_hub.types import Era
 from mcp_hub.upstreams.peer.era_cache import EraCache
@@ -289,12 +288,6 @@ def _executor_upstream(
     return upstream
 
 
-def _key(state: Path, store: EventStore) -> Callable[[], bytes]:
-    """The deployment's key for states that leave the hub."""
-    stored = lru_cache(1)(partial(stored_key, KeyedFiles(state / "keys"), "request-state"))
-    return lambda: shared_secret(store) or stored()
-
-
 def _pending_input(
     settings: Settings, key: Callable[[], bytes], registry: CallRegistry, store: EventStore
 ) -> PendingInput:
@@ -373,7 +366,7 @@ def build(
     store, kinds = open_store(settings, env), ClientKinds(current.client, current.soft_deadline, OFFERED)
     clock, changes, turn = SystemClock(), Notices(None if store.replicas is None else store.replicas.lists), Turn()
     servers, watchdog = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
-    logins, records, key = Logins(grant_store(state)), KeyedFiles(state / "approvals"), _key(state, store)
+    logins, records = Logins(grant_store(state)), KeyedFiles(state / "approvals")
     approvals = _approvals(loaded, records, changes, servers)
     catalog = _catalog(settings, servers, changes, approvals, owns_process=owns_process)
     checked = _gate(catalog, approvals, current)
@@ -388,7 +381,7 @@ def build(
     seen = Seen.of(kinds, loaded.path, records, lambda: registry.under_way, sources.client.meet)
     journal = journal_of(env, store, current, servers.upstreams, is_embedded=not owns_process)
     registry = _registry(settings, env, servers, streams, turn, journal, seen, is_http=has_executors)
-    code = code_runs(lambda: hub, current, key)
+    code = code_runs(lambda: hub, current, key := deployment_key(state, store))
     hub = HubPort(
         catalog=catalog, registry=registry, upstreams=servers.upstreams, limits=current.limits,
         session_rules=SessionRules(settings.hub.page_size, settings.hub.task_after, seen.operators),

@@ -2,12 +2,14 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from mcp_hub.app.limits import STORES, Current
+from mcp_hub.app.limits import STORES, Current, shared_secret
 from mcp_hub.call import Call
 from mcp_hub.calls.code.consent import DESTRUCTIVE, IDEMPOTENT, READ_ONLY
 from mcp_hub.calls.code.inner import CodeParts
@@ -27,12 +29,20 @@ from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.session_views import routed
 from mcp_hub.sessions.session import Caller, ClientOffer, Session
+from mcp_hub.stores.base import EventStore
+from mcp_hub.stores.keyed_files import KeyedFiles, stored_key
 from mcp_hub.types import OWN, PROGRAM, CallId, CodeMode, Era, Kind, RawJson
 
 _META: Final = RequestMeta(token=None, version=None, client_info=None, capabilities=None, log_level=None, rest={})
 _NULL: Final = msgspec.Raw(b"null")
 _SESSIONS: Final = 256
 """Runs whose session is kept; another one is made anew."""
+
+
+def deployment_key(folder: Path, store: EventStore) -> Callable[[], bytes]:
+    """The key of this deployment for states that leave the hub, which its replicas share."""
+    stored = lru_cache(1)(partial(stored_key, KeyedFiles(folder / "keys"), "request-state"))
+    return lambda: shared_secret(store) or stored()
 
 
 def code_runs(hub: Callable[[], HubPort], current: Current, key: Callable[[], bytes]) -> CodeRuns:

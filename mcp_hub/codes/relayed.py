@@ -166,6 +166,20 @@ CALLS: Final = table(
     not_approved=("The tool or prompt is held back until a person approves it.", "Approve it: `mcp-hub approve`."),
     unknown_stream=("The stream expired, belongs to another user or never existed.", "Call again."),
     events_gone=("Events behind the cursor are no longer kept.", "Read from `earliest` on."),
+    code_not_stored=(
+        "A script was ended since its state could not be stored; nothing was sent after the last stored state.",
+        "Look at the store (`mcp-hub status`), then run the script again; `data.calls` has its calls.",
+    ),
+    code_snapshot_too_large=(
+        "The state of a script is over `hub.code_limits.snapshot`.",
+        "Keep less in variables, or raise the limit.",
+    ),
+    code_limit=("A script reached a limit of `hub.code_limits`, which `data.limit` names.", "Do less, or raise it."),
+    code_crashed=("The process that runs a script was lost three times.", "Report it; `data.calls` has its calls."),
+    code_not_resumable=(
+        "A script of a lost hub cannot be continued: its state is damaged, or of another engine.",
+        "See in `data.calls` which calls were made, then run the rest.",
+    ),
     upstream_unavailable=("The server is not ready; nothing was sent.", "Retry later; `data.upstream.code` says why."),
     upstream_crashed=(
         "The connection to the server was lost during the call.",

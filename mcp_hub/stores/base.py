@@ -41,10 +41,8 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """The columns that an append changes; None keeps one. `frees_key` releases the idempotency key.
-
-    `first`, for a store that lacks events before it: what it has of the stream goes. `is_firm`: stored as surely as an
-    ending.
+    """The columns that an append changes; None keeps one. `frees_key` releases the idempotency key. `is_firm`: as sure
+    as an ending. `first`, for a store that lacks events before it: what it has of the stream goes.
     """
 
     updated: float
@@ -59,7 +57,6 @@ class Change(msgspec.Struct, frozen=True):
 
     @property
     def is_vital(self) -> bool:
-        """Whether it is confirmed only once it is safe from a loss of power, or at another server."""
         return self.is_firm or self.status in ENDINGS
 
 

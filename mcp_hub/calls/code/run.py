@@ -50,12 +50,12 @@ async def started(parts: CodeParts, call: Call, channel: CallChannel, state: Run
     except BaseException:
         await script.close()
         raise
-    return await _Run(parts, call, channel, state, script).result(step)
+    return await _Run(parts, call, channel, state=state, script=script).result(step)
 
 
 async def resumed(parts: CodeParts, call: Call, channel: CallChannel, state: RunState) -> Completed:
     """Continues a script of another hub. Raises `CodeError`, `RpcError`."""
-    return await _Run(parts, call, channel, state, _Script(parts, state)).result(None)
+    return await _Run(parts, call, channel, state=state, script=_Script(parts, state)).result(None)
 
 
 class _Script:

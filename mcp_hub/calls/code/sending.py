@@ -115,10 +115,10 @@ class InnerCalls:
     def release(self) -> list[InnerCall]:
         """Lets held calls go with the next commit, by the present rules; refused ones get their outcome."""
         state, sends = self._state, []
-        held = state.held
-        mode = self._parts.port.mode(self._call) if held else "off"
+        waiting = state.held
+        mode = self._parts.port.mode(self._call) if waiting else "off"
         room = self._parts.port.limits.parallel - sum(bool(inner.tool) for inner in state.in_flight)
-        for inner in held:
+        for inner in waiting:
             traits = self._parts.port.traits(self._call, inner.tool) if inner.tool else ()
             verdict = consent.verdict(mode, inner, traits, state.allowed) if inner.tool else "go"
             if isinstance(verdict, CodeRaise):

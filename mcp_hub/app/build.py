@@ -237,20 +237,10 @@ async def _running(app: App) -> AsyncIterator[None]:
 
 
 def _sources(
-    loaded: Loaded,
-    env: Mapping[str, str],
-    watchdog: Watchdog,
-    changes: Notices,
-    logins: Logins,
-    gate: Gate,
-    turn: Turn,
-    client: ClientEra | None,
-    store: EventStore,
-    owns_process: bool,
-    clients: deque[str | None] | None,
-    learning: "Learning | None",
-    scripts: Callable[[str, str], OwnedUpstream],
-) -> UpstreamFactory:
+    loaded: Loaded, env: Mapping[str, str], watchdog: Watchdog, changes: Notices, logins: Logins, gate: Gate,
+    turn: Turn, client: ClientEra | None, store: EventStore, owns_process: bool, clients: deque[str | None] | None,
+    learning: "Learning | None", scripts: Callable[[str, str], OwnedUpstream],
+) -> UpstreamFactory:  # fmt: skip
     state, folder = state_dir(env), str(loaded.path.absolute().parent)
     memory, era, clock = EraCache(state / "eras.json"), client or ClientEra(Era.HANDSHAKE), SystemClock()
     # in a host program the log is the program's own

@@ -106,7 +106,7 @@ class _CodePort:
             raise InvalidParams(f"{inner.tool} is a tool of the hub, which scripts cannot call")
         plain = routed(session, "tools/call", params, to, _META, facts, None, None)
         inside = replace(plain, id=inner.stream, parent=call.id, must_read=must_read, wants_progress=True)
-        record = hub.starter.start(inside, None, reads_only=facts.reads_only, info=self._info(call))
+        record = hub.starter.start(inside, None, reads_only=facts.reads_only)
         return CallHandle(inside, record, hub.durable)
 
     def _entry(self, call: Call, tool: str) -> Entry | None:
@@ -114,11 +114,6 @@ class _CodePort:
             return self._hub().views.of(self._session(call)).for_model.find(Kind.TOOL, tool)
         except KeyError:  # as above
             return None
-
-    def _info(self, call: Call) -> Callable[[Call], bytes | None]:
-        writer = self.streams.table.owned(call.id)
-        info = None if writer is None else writer.stream.row.info
-        return lambda inner: info
 
     def _session(self, call: Call) -> Session:
         """The caller's session as a program's of the handshake era: servers get questions by requests."""

@@ -13,16 +13,19 @@ what is sent; only a call that may have acted and cannot be looked up gets `Outc
 Where a durable store is configured, a commit that only memory has does not count.
 """
 
+from functools import partial
 from typing import Final
 
 import anyio
 import msgspec
 
+from mcp_hub.aio import call_later
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.calls.code.inner import CodeParts
 from mcp_hub.calls.code.sending import InnerCalls
 from mcp_hub.calls.code.state import InnerCall, RunState, sealed
 from mcp_hub.calls.reading.stored import event_of, fetched
+from mcp_hub.calls.runner import QUIET
 from mcp_hub.calls.streams.owners import lost_call
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.clock import wall_time
@@ -37,24 +40,40 @@ log = get_logger(__name__)
 
 _CRASHES: Final = 2
 """Lost workers that a run survives."""
+_SOON: Final = 0.8 * QUIET
+"""Seconds after which a script without calls can be begun anew by another hub."""
 _LOOK: Final = 0.25
 """Seconds between looks at a store that has failed."""
 _PAGE: Final = 1000
 
 
-async def started(parts: CodeParts, call: Call, channel: CallChannel, state: RunState, stubs: str) -> Completed:
+async def started(parts: CodeParts, call: Call, channel: CallChannel, code: str) -> Completed:
     """Runs a script from its begin. Raises `CodeError`, `RpcError`."""
-    script = _Script(parts, state)
+    first = sealed(RunState(code), call, _epoch(call, parts), engine_version(), parts.key())
+    # before it is durable without calls: another hub begins it anew
+    timer = call_later(_SOON, partial(channel.continuable, msgspec.Raw(first)))
     try:
-        step = await script.start(stubs)
+        names, stubs = await parts.port.tools(call, code)
+        state = RunState(code, names)
+        script = _Script(parts, state)
+        step = await _first_step(script, stubs)
+    finally:
+        timer.cancel()
+    return await _Run(parts, call, channel, state=state, script=script).result(step)
+
+
+async def _first_step(script: "_Script", stubs: str) -> CodeStep:
+    try:
+        return await script.start(stubs)
     except BaseException:
         await script.close()
         raise
-    return await _Run(parts, call, channel, state=state, script=script).result(step)
 
 
 async def resumed(parts: CodeParts, call: Call, channel: CallChannel, state: RunState) -> Completed:
     """Continues a script of another hub. Raises `CodeError`, `RpcError`."""
+    if not state.snapshot:  # it has called nothing
+        return await started(parts, call, channel, state.code)
     return await _Run(parts, call, channel, state=state, script=_Script(parts, state)).result(None)
 
 
@@ -218,8 +237,7 @@ class _Run:
             self._calls.send(inner, self._tasks)
 
     def _write(self, *, is_firm: bool) -> None:
-        writer = self._table.owned(self._call.id)
-        epoch = 1 if writer is None else writer.stream.row.epoch
+        epoch = _epoch(self._call, self._parts)
         state = sealed(self._state, self._call, epoch, engine_version(), self._parts.key())
         self._channel.continuable(msgspec.Raw(state), is_firm=is_firm)
 
@@ -257,6 +275,11 @@ class _Run:
             raise lost_call(self._call.upstream)
         reason = "The script was ended: its state could not be stored, and nothing is sent before it is."
         raise RpcError(reason, symbol="code_not_stored", data={"seconds": self._parts.patience})
+
+
+def _epoch(call: Call, parts: CodeParts) -> int:
+    writer = parts.port.streams.table.owned(call.id)
+    return 1 if writer is None else writer.stream.row.epoch
 
 
 def _may_send(call: Call, channel: CallChannel, streams: StreamTable, *, is_lasting: bool) -> bool:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from mcp_hub.call import Call, CallChannel, StreamInfo
 from mcp_hub.calls.code.inner import CodeParts
 from mcp_hub.calls.code.run import calls_made, resumed, started
-from mcp_hub.calls.code.state import RunState, likeness, not_resumable, unsealed, writes_of
+from mcp_hub.calls.code.state import likeness, not_resumable, unsealed, writes_of
 from mcp_hub.calls.hub_tools.stream_wait import StreamWait
 from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.calls.reading.stored import ending_of
@@ -127,9 +127,7 @@ class CodeRuns:
     # -- one run
 
     async def _started(self, call: Call, channel: CallChannel, code: str) -> Completed:
-        code = cleaned(code)
-        names, stubs = await self._parts.port.tools(call, code)
-        return await started(self._parts, call, channel, RunState(code, names), stubs)
+        return await started(self._parts, call, channel, cleaned(code))
 
     async def _explained(self, call: Call, run: Awaitable[Completed]) -> Completed:
         """The result of a run. A script's mistake is a result; a limit raises `RpcError` with its name."""

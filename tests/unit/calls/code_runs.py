@@ -176,7 +176,7 @@ class _Port:
         return self._hub.code_mode
 
     async def tools(self, call: Call, code: str) -> tuple[dict[str, str], str]:
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(self._hub.tools_take)
         return {name: name for name in self._hub.code_traits}, ""
 
     def traits(self, call: Call, tool: str) -> Collection[str] | None:
@@ -201,6 +201,7 @@ class CodeHub(DurableHub):
         self.go_on = self._continues
         self.server = server
         self.engine = engine or MadeEngine()
+        self.tools_take = 0.01
         self.code_mode: CodeMode = "all"
         self.code_limits = CodeLimits()
         self.code_traits = dict(TRAITS)

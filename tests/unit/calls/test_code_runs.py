@@ -364,3 +364,14 @@ async def test_sleep_ends_at_its_time_after_a_takeover(monkeypatch: pytest.Monke
         await sleep(5)
     assert output(written(other, record.call.id)[-1]) == [None, "read 1", "write 2"]  # type: ignore[arg-type]
     assert LoopClock().now() - began == pytest.approx(3600, abs=30)
+
+
+@virtual
+async def test_script_whose_hub_dies_before_its_first_call_is_begun_anew() -> None:
+    hub = a_hub()
+    hub.tools_take = 30.0
+    record = hub.runs_script(MIXED)
+    await sleep(5)
+    await hub.dies()
+    assert len(await taken_up(another(hub), record)) == 7
+    assert max(hub.server.counts.values()) == 1

@@ -17,7 +17,7 @@ from mcp_hub.calls.hub_tools.stream_wait import rejoined
 from mcp_hub.calls.metering import BOUNDS, Durations, Figures, LoadFigures, MethodFigures, load_figures
 from mcp_hub.calls.pending_input import PendingInput, is_pending
 from mcp_hub.calls.plan import CallPlan, CallRules, SessionRules, TimeLimits, Truncate
-from mcp_hub.calls.reading.stored import own_name
+from mcp_hub.calls.reading.stored import own_name, script_of
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.long_results import LongResults
 from mcp_hub.calls.starter import CallStarter, FollowUp
@@ -103,6 +103,7 @@ class HubPort:
     runner_of = staticmethod(meta_tools.runner_of)
     uri_settled = staticmethod(uri_settled)
     is_known = staticmethod(is_known)
+    script_of = staticmethod(script_of)
 
     def call(
         self, session: Session, method: str, params: RawObject, meta: RequestMeta, *, in_place: bool = True,

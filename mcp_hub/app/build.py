@@ -239,7 +239,7 @@ async def _running(app: App) -> AsyncIterator[None]:
 def _sources(
     loaded: Loaded, env: Mapping[str, str], watchdog: Watchdog, changes: Notices, logins: Logins, gate: Gate,
     turn: Turn, client: ClientEra | None, store: EventStore, owns_process: bool, clients: deque[str | None] | None,
-    learning: "Learning | None", scripts: Callable[[str, str], OwnedUpstream],
+    learning: "Learning | None", scripts: Callable[[str, str, Gate | None], OwnedUpstream],
 ) -> UpstreamFactory:  # fmt: skip
     state, folder = state_dir(env), str(loaded.path.absolute().parent)
     memory, era, clock = EraCache(state / "eras.json"), client or ClientEra(Era.HANDSHAKE), SystemClock()
@@ -359,11 +359,9 @@ def build(
     logins, records = Logins(grant_store(state)), KeyedFiles(state / "approvals")
     approvals = _approvals(loaded, records, changes, servers)
     catalog = _catalog(settings, servers, changes, approvals, owns_process=owns_process)
-    checked = _gate(catalog, approvals, current)
-    scripts = script_upstreams(catalog, changes, env, checked, lambda: code)
     sources = _sources(
-        loaded, env, watchdog, changes, logins, checked, turn, client, store, owns_process, clients, learning, scripts
-    )
+        loaded, env, watchdog, changes, logins, _gate(catalog, approvals, current), turn, client, store, owns_process,
+        clients, learning, script_upstreams(catalog, changes, env, lambda: code))  # fmt: skip
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     executors = _executor_upstream(settings, env, changes, servers) if has_executors else None
     streams = StreamTable(store, clock, stream_limits(settings), lambda row: hub.starter.take_up(row))

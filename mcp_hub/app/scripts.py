@@ -6,6 +6,7 @@ from functools import lru_cache, partial
 import msgspec
 
 from mcp_hub.call import Gate
+from mcp_hub.calls.code.runs import CodeRuns
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.code.tool import python_names
 from mcp_hub.config.schema.settings import Settings
@@ -13,17 +14,17 @@ from mcp_hub.errors import ConfigFinding
 from mcp_hub.notices import Notices
 from mcp_hub.types import RawJson
 from mcp_hub.upstreams.scripts.source import findings_of, read_folder
-from mcp_hub.upstreams.scripts.upstream import ScriptRuns, ScriptUpstream
+from mcp_hub.upstreams.scripts.upstream import ScriptUpstream
 
 
 def script_upstreams(
-    catalog: Catalog, changes: Notices, env: Mapping[str, str], gate: Gate, runs: Callable[[], ScriptRuns | None]
-) -> Callable[[str, str], ScriptUpstream]:
+    catalog: Catalog, changes: Notices, env: Mapping[str, str], runs: Callable[[], CodeRuns]
+) -> Callable[[str, str, Gate | None], ScriptUpstream]:
     """Makes the upstream of a name and a folder."""
     folders: set[str] = set()
     read_only = partial(_read_only, catalog, folders)
 
-    def make(name: str, folder: str) -> ScriptUpstream:
+    def make(name: str, folder: str, gate: Gate | None) -> ScriptUpstream:
         folders.add(name)
         return ScriptUpstream(name, folder, changes, env=env, runs=runs, read_only=read_only, gate=gate)
 

@@ -92,7 +92,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     starts: StartFolders = StartFolders(None, Path(os.devnull))
     outputs: CommandOutputs | None = None
     learning: "Learning | None" = None
-    scripts: Callable[[str, str], OwnedUpstream] | None = None
+    scripts: Callable[[str, str, Gate | None], OwnedUpstream] | None = None
     sandboxes: dict[str, "ServerSandbox"] = msgspec.field(default_factory=dict)
 
     def _eras(self, server: ServerSettings) -> ServerEras:
@@ -157,7 +157,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
 
             return FolderUpstream(name, server.skills, self.changes, self.gate)
         if server.scripts is not None and self.scripts is not None:
-            return self.scripts(name, server.scripts)
+            return self.scripts(name, server.scripts, self.gate)
         return None
 
     def _spec(

@@ -176,13 +176,13 @@ class _Sealed(msgspec.Struct):
 
 
 class _Continuation(msgspec.Struct):
-    how: _Sealed = msgspec.field(default_factory=_Sealed)
+    state: _Sealed = msgspec.field(default_factory=_Sealed, name="how")
 
 
 def script_of(row: StreamInfo) -> str:
     """The script of a run; empty for other calls. Its seal is not looked at."""
     try:
-        return msgspec.json.decode(row.continuation or b"", type=_Continuation).how.run.code
+        return msgspec.json.decode(row.continuation or b"", type=_Continuation).state.run.code
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
 

@@ -10,7 +10,7 @@ from anyio import move_on_after
 from mcp_hub.aio import call_later
 from mcp_hub.call import Call, StreamInfo
 from mcp_hub.calls.plan import CallRules
-from mcp_hub.calls.reading.stored import PAGE, asked_last, exported_name, fetched, open_questions, own_name, script_of
+from mcp_hub.calls.reading.stored import PAGE, asked_last, exported_name, fetched, open_questions, own_name
 from mcp_hub.calls.reading.stream import Stream, StreamReader
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.orphans import patience
@@ -46,11 +46,6 @@ class StreamHandle:
     @property
     def id(self) -> CallId:
         return self._stream.row.id
-
-    @property
-    def script(self) -> str:
-        """The script of a run; empty for other calls."""
-        return script_of(self._stream.row)
 
     @property
     def record(self) -> CallRecord | None:

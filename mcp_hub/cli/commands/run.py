@@ -85,16 +85,16 @@ def run(
 
 def _read(script: str) -> str:
     """The text of the script; its size is for the hub to judge. Raises `UsageError`."""
-    place = "standard input" if script == "-" else script
+    source = "standard input" if script == "-" else script
     try:
         content = sys.stdin.buffer.read(LARGEST_OWN + 1) if script == "-" else read_file(script, LARGEST_OWN).data
         if len(content) > LARGEST_OWN:
             raise FileTooLarge(errno.EFBIG, f"larger than {LARGEST_OWN} bytes")
         return content.decode("utf-8-sig")
     except OSError as problem:
-        raise click.UsageError(f"{place} cannot be read: {problem.strerror}.") from None
+        raise click.UsageError(f"{source} cannot be read: {problem.strerror}.") from None
     except UnicodeDecodeError:
-        raise click.UsageError(f"{place} is not UTF-8 text. Save it as UTF-8.") from None
+        raise click.UsageError(f"{source} is not UTF-8 text. Save it as UTF-8.") from None
 
 
 def _with_main(script: str, text: str, pairs: dict[str, str]) -> str:
@@ -227,8 +227,8 @@ async def _dry(code: str, records: Sequence[_Record], output: Output) -> int:
         show.close()
         if error.kind == "unavailable":
             fail("code_unavailable", str(error), EXIT_UNAVAILABLE)
-        place = (f"line {error.line}: " if error.line else "") + (f"{error.exception}: " if error.exception else "")
-        show.error(RpcError(str(error)), f"{place}{error}" + (f"\n    {error.source}" if error.source else ""))
+        head = (f"line {error.line}: " if error.line else "") + (f"{error.exception}: " if error.exception else "")
+        show.error(RpcError(str(error)), f"{head}{error}" + (f"\n    {error.source}" if error.source else ""))
         return EXIT_TOOL
     finally:
         show.close()

@@ -164,8 +164,8 @@ async def detailed(hub: HubPort, stream: StreamHandle) -> StreamStatus:
         lines = await stream.lines(0, 1)
         if lines and kind_of(lines[0]) == b"start":
             more["tool"] = msgspec.json.decode(lines[0], type=_Start).data.tool
-    if stream.script:
-        more["script"] = hide(stream.script)
+    if script := hub.script_of(row):
+        more["script"] = hide(script)
     if row.status == "input_required":
         more["questions"] = await open_questions(stream)
     elif row.has_ended:

@@ -28,7 +28,7 @@ ReadOnly = Callable[[], Mapping[str, bool] | None]
 """Whether each tool, by its name in a script, only reads; None while servers are on their first way up."""
 
 
-class ScriptRuns(Protocol):
+class _Runs(Protocol):
     """Runs scripts as calls. Both raise `RpcError`."""
 
     async def run(self, call: Call, channel: CallChannel, code: str) -> Completed:
@@ -65,7 +65,7 @@ class ScriptUpstream(LocalSource):
         changes: Notices,
         *,
         env: Mapping[str, str],
-        runs: Callable[[], ScriptRuns | None],
+        runs: Callable[[], _Runs],
         read_only: ReadOnly,
         gate: Gate | None = None,
     ) -> None:
@@ -121,16 +121,10 @@ class ScriptUpstream(LocalSource):
             raise UnknownEntry(f'server "{self.name}" does not have a tool "{hide_head(name, 100)}"{why}')
         if self._gate is not None and snapshot is not None and snapshot is not before:
             self._gate(call, snapshot, snapshot)
-        return await self._runner().run(call, channel, script.call(_arguments(call)))
+        return await self._runs().run(call, channel, script.call(_arguments(call)))
 
     async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
-        return await self._runner().resume(call, channel, state)
-
-    def _runner(self) -> ScriptRuns:
-        runs = self._runs()
-        if runs is None:
-            raise UpstreamUnavailable(f'server "{self.name}" has scripts, which cannot run here.')
-        return runs
+        return await self._runs().resume(call, channel, state)
 
     async def _look(self, requested_at: float) -> None:
         """One look serves all who asked before it began."""

@@ -21,6 +21,7 @@ _CACHES: Final = {"/uv/archive-v": "uv tool install", "/.cache/uv/": "uv tool in
 
 
 def is_installed(extra: str) -> bool:
+    """Whether the package of an extra is there; it is not imported."""
     module = EXTRAS.get(extra)
     return module is not None and find_spec(module) is not None
 

@@ -10,7 +10,7 @@ import platformdirs
 from mcp_hub.app.catalog_rules import ProjectView, executor_server
 from mcp_hub.calls.plan import CallRules, StreamLimits, TimeLimits
 from mcp_hub.clock import SystemClock, wall_time
-from mcp_hub.code.engine import CodeLimits
+from mcp_hub.code.steps import CodeLimits
 from mcp_hub.config.schema.clients import ClientRules
 from mcp_hub.config.schema.defaults import Defaults, RetrySettings
 from mcp_hub.config.schema.hub import StoreSettings

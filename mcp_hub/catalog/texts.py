@@ -111,11 +111,11 @@ def signature(exported: str, raw: bytes, width: int = WIDTH, mark: str = "") -> 
     At most `width` characters; `+2` and `+5?` count required and other parameters that do not fit.
     """
     tool = _object(raw)
-    about = _purpose(tool, width)
+    sentence = _purpose(tool, width)
     name = one_line(exported, width)
-    room = width - len(f"{name}(){mark}") - (len(": ") + min(len(about), _ABOUT) if about else 0)
+    room = width - len(f"{name}(){mark}") - (len(": ") + min(len(sentence), _ABOUT) if sentence else 0)
     head = f"{name}({', '.join(_parameters(tool, room))}){mark}"
-    return one_line(f"{head}: {about}" if about else head, width)
+    return one_line(f"{head}: {sentence}" if sentence else head, width)
 
 
 def purpose(raw: bytes, limit: int = WIDTH) -> str:

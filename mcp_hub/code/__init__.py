@@ -2,7 +2,8 @@
 
 In: a script, the names and stubs of what it may call, limits. Out: steps, each with new calls and the whole state.
 
-- `engine`: sessions and their workers; the records of a step
+- `engine`: sessions and their workers
+- `steps`: records of a run, its errors
 - `worker`: one script in one process, synchronous; alone imports the engine's package
 - `source`: the text of a script: fence, size, names, lines, attributes of exceptions
 - `values`: results of tools as values of a script, its output as a result

@@ -1,128 +1,48 @@
 """Sessions of scripts, and the workers they take turns on."""
 
+import os
+import shlex
+import sys
+import sysconfig
 import threading
 from collections.abc import Callable, Collection, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 import anyio.to_thread
-import msgspec
 
 from mcp_hub.aio import Background, Timer, call_later
-from mcp_hub.errors import HubError
+from mcp_hub.code.steps import CodeError, CodeLimits, CodeRaise, CodeStep
 from mcp_hub.extras import with_extra
-from mcp_hub.types import JsonObject, RawJson
+from mcp_hub.types import RawJson
 
+if sys.platform == "linux":
+    import fcntl
 if TYPE_CHECKING:
-    from mcp_hub.code.worker import Pool, Worker
+    from pydantic_monty import Monty
+
+    from mcp_hub.code.worker import CodeWorker
 
 _T = TypeVar("_T")
 
+_PACKAGE: Final = "pydantic_monty"
 _WORKER: Final = "mcp_hub.code.worker"
+_CHECKOUT: Final = 30.0
+"""Seconds to wait for a process of the pool, which has one for each session."""
 _CHECK: Final = 20.0
 """Seconds that a check of types may take."""
 _GRACE: Final = 3.0
 """Seconds beside a script's own for a turn."""
 _END: Final = 10.0
 """Seconds for a killed worker's thread to return."""
-_FORMAT: Final = 1
-
-CodeErrorKind = Literal["unavailable", "syntax", "types", "raised", "limit", "crashed", "not_resumable"]
-
-
-class CodeLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one run, keys of `hub.code_limits`; bytes and seconds. `seconds`: of its own computing, over all loads.
-
-    `parallel` and `silence` are for who sends the calls.
-    """
-
-    memory: int = 64 << 20
-    seconds: float = 10.0
-    calls: int = 200
-    parallel: int = 8
-    silence: float = 300.0
-    output: int = 1 << 20
-    printed: int = 1 << 20
-    snapshot: int = 1 << 20
-
-
-class CodeError(HubError):
-    """A script that cannot run or go on. `line` is 0 where none is known, `source` its text.
-
-    `key` names a reached limit of `hub.code_limits`, `exception` the class of what a script raised.
-    `problems`: lines and reasons of a check.
-    """
-
-    def __init__(
-        self,
-        kind: CodeErrorKind,
-        message: str,
-        *,
-        line: int = 0,
-        source: str = "",
-        key: str = "",
-        exception: str = "",
-        problems: tuple[tuple[int, str], ...] = (),
-    ) -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.line = line
-        self.source = source
-        self.key = key
-        self.exception = exception
-        self.problems = problems
-
-
-class CodeRaise(msgspec.Struct, frozen=True):
-    """An exception at a call's `await`. `data`: `tool` and `arguments` of `OutcomeUnknown`, `code` of `ToolError`."""
-
-    kind: Literal[
-        "ToolError", "OutcomeUnknown", "PermissionError", "TimeoutError", "NameError", "TypeError", "ValueError"
-    ]
-    message: str
-    data: JsonObject | None = None
-
-
-class CodeCall(msgspec.Struct, frozen=True):
-    """A call that a script waits for. `asyncio.sleep` has `{"seconds": …}`."""
-
-    id: int
-    name: str
-    arguments: RawJson
-    line: int
-
-
-class CodeStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A script that waits for answers to `pending`, or has ended with `output`. `line`: where it waits, 0 if unknown.
-
-    `seconds` and `sum_of_calls`: used by the run so far.
-    """
-
-    calls: tuple[CodeCall, ...] = ()
-    pending: tuple[int, ...] = ()
-    snapshot: bytes = b""
-    line: int = 0
-    output: RawJson | None = None
-    has_ended: bool = False
-    seconds: float = 0.0
-    sum_of_calls: int = 0
-
-
-@lru_cache(1)
-def engine_version() -> str:
-    """The version that a snapshot needs, such as `monty 1.4.0 1`; empty without the extra."""
-    try:
-        return f"monty {version('pydantic-monty-runtime')} {_FORMAT}"
-    except PackageNotFoundError:
-        return ""
 
 
 def is_available() -> bool:
-    return find_spec("pydantic_monty") is not None
+    return find_spec(_PACKAGE) is not None
 
 
 class CodeSession:
@@ -130,7 +50,7 @@ class CodeSession:
 
     def __init__(self, engine: "CodeEngine") -> None:
         self._engine = engine
-        self._worker: Worker | None = None
+        self._worker: CodeWorker | None = None
         self._state = b""
         self._limits = CodeLimits()
         self._printed: Callable[[str], None] = _ignore
@@ -156,7 +76,7 @@ class CodeSession:
             return await self._step(lambda worker: worker.load(snapshot, limits))
 
     async def feed(self, answers: Mapping[int, RawJson | CodeRaise]) -> CodeStep:
-        """Goes on with answers to some or all of `pending`. Raises `CodeError`."""
+        """Continues with answers to some or all of `pending`. Raises `CodeError`."""
         async with self._lock:
             if self._worker is None:
                 state = self._state
@@ -172,12 +92,7 @@ class CodeSession:
         """Gives the worker back until the next `feed`."""
         with anyio.CancelScope(shield=True):
             async with self._lock:
-                worker, self._worker = self._worker, None
-                if worker is not None:
-                    try:
-                        await anyio.to_thread.run_sync(worker.close)
-                    finally:
-                        self._engine.release(self)
+                await self._release()
 
     async def close(self) -> None:
         """Ends the run, also a step that another task waits for. Idempotent."""
@@ -186,39 +101,59 @@ class CodeSession:
             self._worker.kill()
         await self.park()
 
-    async def _step(self, work: Callable[["Worker"], CodeStep], seconds: float = 0.0) -> CodeStep:
-        if self._is_closed:
-            raise CodeError("crashed", "the run is closed")
+    async def _step(self, work: Callable[["CodeWorker"], CodeStep], seconds: float = 0.0) -> CodeStep:
+        """A step; only a run that waits keeps its worker after it."""
         if self._worker is None:
             self._worker = await self._engine.worker_for(self)
-        worker = self._worker
+        try:
+            step = await self._turn(self._worker, work, seconds)
+        except BaseException:
+            self._is_closed = True
+            await self._release()
+            raise
+        if step.has_ended:
+            await self._release()
+        else:
+            self._state = step.snapshot
+            self._engine.rest(self)
+        return step
+
+    async def _turn(self, worker: "CodeWorker", work: Callable[["CodeWorker"], CodeStep], seconds: float) -> CodeStep:
+        if self._is_closed:
+            raise CodeError("crashed", "the run is closed")
         self._engine.occupy(self)
         self._is_stepping = True
         try:
             with anyio.fail_after(self._limits.seconds + _GRACE + seconds):
-                step = await _Turn(worker).run(partial(work, worker))
+                return await _Turn(worker).run(partial(work, worker))
         except TimeoutError:
-            message = f"the script ran longer than {self._limits.seconds:g} s"
+            message = f"the script ran longer than {self._limits.seconds:g} s (hub.code_limits.seconds)"
             raise CodeError("limit", message, key="seconds") from None
         finally:
             self._is_stepping = False
             for text in worker.take_printed():
                 self._printed(text)
-        self._state = step.snapshot
-        self._engine.rest(self)
-        return step
+
+    async def _release(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            with anyio.CancelScope(shield=True):
+                try:
+                    await anyio.to_thread.run_sync(worker.close)
+                finally:
+                    self._engine.release(self)
 
 
 class CodeEngine:
     """At most `workers` processes, started at the first use, ended after `idle_stop` seconds without a session.
 
-    A session that waits for answers lends its worker to one that has none.
+    A session that waits for answers lends its worker to the next that runs.
     """
 
     def __init__(self, workers: int = 4, idle_stop: float = 60.0) -> None:
-        self._most = workers
+        self._workers = workers
         self._idle_stop = idle_stop
-        self._pool: Pool | None = None
+        self._pool: _Processes | None = None
         self._opening = anyio.Lock()
         self._freed = anyio.Event()
         self._busy: set[CodeSession] = set()
@@ -243,9 +178,9 @@ class CodeEngine:
     def is_running(self) -> bool:
         return self._pool is not None
 
-    async def worker_for(self, session: CodeSession) -> "Worker":
+    async def worker_for(self, session: CodeSession) -> "CodeWorker":
         """A worker for `session`, as soon as there is one."""
-        while len(self._busy) + len(self._resting) >= self._most:
+        while len(self._busy) + len(self._resting) >= self._workers:
             if self._resting:
                 await next(iter(self._resting)).park()
             else:
@@ -253,8 +188,7 @@ class CodeEngine:
         self._busy.add(session)
         self._cancel_timer()
         try:
-            pool = await self._opened()
-            return await anyio.to_thread.run_sync(pool.worker)
+            return (await self._opened()).worker()
         except BaseException:
             self.release(session)
             raise
@@ -290,13 +224,11 @@ class CodeEngine:
         if self._timer is not None:
             self._timer.cancel()
 
-    async def _opened(self) -> "Pool":
+    async def _opened(self) -> "_Processes":
         async with self._opening:
-            if self._pool is None:
-                module = await anyio.to_thread.run_sync(import_module, _WORKER)
-                pool: Pool = module.Pool(self._most)
-                await anyio.to_thread.run_sync(pool.open)
-                self._pool = pool
+            if self._pool is not None:
+                return self._pool
+            self._pool = await anyio.to_thread.run_sync(_Processes, self._workers)
             return self._pool
 
     async def _stop(self) -> None:
@@ -307,10 +239,62 @@ class CodeEngine:
                 await anyio.to_thread.run_sync(pool.close)
 
 
+class _Processes:
+    """The engine's processes: one at first, others as they are needed."""
+
+    def __init__(self, workers: int) -> None:
+        self._worker: Callable[[Monty], CodeWorker] = import_module(_WORKER).CodeWorker
+        self._program = _silenced()
+        try:
+            self._pool = _started(workers, self._program)
+        except RuntimeError:  # programs cannot be started from memory
+            self._pool = _started(workers, None)
+
+    def worker(self) -> "CodeWorker":
+        return self._worker(self._pool)
+
+    def close(self) -> None:
+        try:
+            self._pool.__exit__(None, None, None)
+        finally:
+            if self._program is not None:
+                os.close(self._program)
+
+
+def _started(workers: int, program: int | None) -> "Monty":
+    """The processes, of which the first has run. Raises `RuntimeError`."""
+    package = import_module(_PACKAGE)
+    path = None if program is None else f"/proc/self/fd/{program}"
+    pool: Monty = package.Monty(
+        binary_path=path, min_processes=1, max_processes=workers, checkout_timeout=_CHECKOUT
+    ).__enter__()
+    try:
+        with pool.checkout():
+            return pool
+    except package.MontyError as error:
+        pool.__exit__(None, None, None)
+        raise RuntimeError(f"the engine's program cannot be started: {error}") from error
+
+
+def _silenced() -> int | None:
+    """A program in memory: the engine's without its standard error, which says numbers and texts of scripts.
+
+    Its descriptor is inherited, since a shell reads it; Python closes it in what the hub starts otherwise.
+    """
+    engine = Path(sysconfig.get_path("scripts")) / "monty"
+    if sys.platform == "linux" and engine.is_file():
+        program = os.memfd_create("mcp-hub-code", os.MFD_ALLOW_SEALING)
+        os.set_inheritable(program, True)
+        os.write(program, f'#!/bin/sh\nexec {shlex.quote(str(engine))} "$@" 2>/dev/null\n'.encode())
+        fcntl.fcntl(program, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+        return program
+    return None
+
+
 class _Turn:
     """Work of a worker in a thread. A cancelled one kills the worker and waits for the thread."""
 
-    def __init__(self, worker: "Worker") -> None:
+    def __init__(self, worker: "CodeWorker") -> None:
         self._worker = worker
         self._lock = threading.Lock()
         self._finished = threading.Event()

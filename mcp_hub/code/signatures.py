@@ -30,16 +30,18 @@ from mcp_hub.types import JsonObject
 WIDTH: Final = 200
 """Characters of a line, which required parameters may exceed."""
 _ABOUT: Final = 64  # characters of a line that are left to the description
+_MAX_LEVELS: Final = 4  # levels of objects that the type of a result shows
 _MAX_RESULT: Final = 60  # characters of a result's type in a line
 _MAX_PARAMETER: Final = 128  # characters of a parameter's or a member's name
 _MAX_PARAMETERS: Final = 256  # parameters of a stub; a function with more takes any
 _MAX_STEPS: Final = 2000  # schemas that are looked at for one tool
 _MAX_DEPTH: Final = 12
 _MAX_MEMBERS: Final = 16  # members of a union
+_MAX_TYPES: Final = 64  # types of objects that one tool returns
 _MAX_VALUES: Final = 64  # values of an enumeration
 _MAX_LITERAL: Final = {"line": 48, "input": 2000, "output": 2000}  # characters of an enumeration
 _MAX_DEFAULT: Final = 16  # characters of a default value in a line
-_MAX_STUB: Final = 16 << 10  # characters of a tool's stub; a longer one takes and returns anything
+_MAX_STUB: Final = 16 << 10  # characters of a tool's stub; a longer one returns, then takes, anything
 _MAX_NUMBER: Final = 1 << 53
 
 _HEADER: Final = (
@@ -87,6 +89,12 @@ def stubs(tools: Mapping[str, bytes], taken: Collection[str] = ()) -> str:
     """
     names = _Names({*tools, *taken})
     return "\n".join([_HEADER, *(_stub(name, raw, names) for name, raw in tools.items())])
+
+
+def returned(raw: bytes, room: int) -> str:
+    """The type of what a tool returns, in at most about `room` characters; empty if nothing is known."""
+    text = _result_text(_object(raw), room)
+    return "" if text == _ANY else text
 
 
 def left_out_if_none(raw: bytes) -> frozenset[str]:
@@ -172,19 +180,20 @@ def _joined(texts: list[str]) -> str:
 
 
 def _result_text(tool: JsonObject, room: int) -> str:
-    """`{"id": int, …}` of an output schema, `dict` if there is no room, `Any` without one."""
+    """The type of an output schema, with the members of objects as far inside as they fit; `Any` without one."""
     if not isinstance(schema := tool.get("outputSchema"), dict):
         return _ANY
-    typist = _Typist(schema, "line")
-    needed, optional = _split(schema)
-    members = [f"{_quoted(name)}: {typist.text(member)}" for name, member in (needed | optional).items()]
-    if typist.text(schema) != "dict" or not members:
-        return typist.text(schema)
-    for fitting in range(len(members), 0, -1):
-        text = f"{{{', '.join([*members[:fitting], *(['...'] if fitting < len(members) else [])])}}}"
-        if len(text) <= room:
-            return text
-    return "dict"
+    whole = (_Typist(schema, "line", levels=levels).text(schema) for levels in range(_MAX_LEVELS, 0, -1))
+    plain, cut = _Typist(schema, "line").text(schema), _cut_members(schema, room)
+    return next((text for text in whole if len(text) <= room), cut if plain == "dict" else plain)
+
+
+def _cut_members(schema: JsonObject, room: int) -> str:
+    """`{"id": int, ...}`, or `dict` if there is no room."""
+    typist, listed = _Typist(schema, "line"), properties(schema)
+    members = [f"{_quoted(name)}: {typist.text(listed[name])}" for name in [*listed][:_MAX_MEMBERS]]
+    texts = (f"{{{', '.join([*members[:fitting], '...'])}}}" for fitting in range(len(members), 0, -1))
+    return next((text for text in texts if len(text) <= room), "dict")
 
 
 def _cut(text: str, limit: int) -> str:
@@ -214,8 +223,10 @@ def _stub(name: str, raw: bytes, names: _Names) -> str:
     tool = _object(raw)
     typist = _Typist(tool.get("outputSchema"), "output", lambda: names.new(f"{name}_result"))
     result = typist.text(typist.root) if isinstance(typist.root, dict) else typist.any
-    text = "".join([*typist.declared, f"async def {name}({_stub_parameters(tool)}) -> {result}: ...\n"])
-    return text if len(text) <= _MAX_STUB else f"async def {name}(**_more: _Any) -> _Any: ...\n"
+    takes = _stub_parameters(tool)
+    exact = "".join([*typist.declared, f"async def {name}({takes}) -> {result}: ...\n"])
+    texts = (exact, f"async def {name}({takes}) -> _Any: ...\n")
+    return next((text for text in texts if len(text) <= _MAX_STUB), f"async def {name}(**_more: _Any) -> _Any: ...\n")
 
 
 def _stub_parameters(tool: JsonObject) -> str:
@@ -244,7 +255,10 @@ class _Typist:
     returns is exact. Numbers that come back may be whole ones, and then indexes, so they are `Any`.
     """
 
-    def __init__(self, root: object, form: _Form, new_name: Callable[[], str] | None = None) -> None:
+    def __init__(
+        self, root: object, form: _Form, new_name: Callable[[], str] | None = None, *, levels: int = 0
+    ) -> None:
+        """`levels`: of objects whose members a line has."""
         self.root = root
         self.declared: list[str] = []
         self.any = _ANY if form == "line" else f"_{_ANY}"
@@ -252,6 +266,7 @@ class _Typist:
         self._new_name = new_name
         self._declared_names: dict[int, str] = {}
         self._steps = 0
+        self._levels = levels
 
     def text(self, schema: object, depth: int = 0, *, is_item: bool = False) -> str:
         members = dict.fromkeys(self._members(schema, depth, is_item))
@@ -315,15 +330,28 @@ class _Typist:
         return f"_Sequence[{kind}]"
 
     def _object(self, schema: JsonObject, depth: int) -> str:
-        if self._form == "line":
-            return "dict"
         if self._form == "input":
             return "_Mapping[str, _Any]"
         members, more = properties(schema), schema.get("additionalProperties")
-        if members and _is_typed(schema) and self._new_name is not None:
+        if self._form == "line":
+            return self._inline(members, more, depth)
+        is_declared = id(schema) in self._declared_names or len(self._declared_names) < _MAX_TYPES
+        if members and is_declared and _is_typed(schema) and self._new_name is not None:
             return self._typed_dict(schema, members, depth)
         kind = self.text(more, depth + 1) if isinstance(more, dict) and not members else self.any
         return f"dict[str, {kind}]"
+
+    def _inline(self, members: _Parameters, more: object, depth: int) -> str:
+        if self._levels == 0 or not (members or isinstance(more, dict)):
+            return "dict"
+        self._levels -= 1
+        if members:
+            texts = [f"{_quoted(name)}: {self.text(members[name], depth + 1)}" for name in [*members][:_MAX_MEMBERS]]
+            text = f"{{{', '.join([*texts, *(['...'] if len(texts) < len(members) else [])])}}}"
+        else:
+            text = f"dict[str, {self.text(more, depth + 1)}]"
+        self._levels += 1
+        return text
 
     def _typed_dict(self, schema: JsonObject, members: _Parameters, depth: int) -> str:
         if (name := self._declared_names.get(id(schema))) is not None:

@@ -1,6 +1,7 @@
 """The text of a script. Pure."""
 
 import ast
+import json
 import re
 import textwrap
 import warnings
@@ -8,7 +9,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from mcp_hub.code.engine import CodeError
+from mcp_hub.code.steps import CodeError
+from mcp_hub.masking import hide_head
 
 MOST_BYTES: Final = 64 << 10
 
@@ -19,8 +21,10 @@ _PYTHON: Final = ("", "py", "python", "python3")
 _LEADING: Final = re.compile(r"^[ \t]+", re.MULTILINE)
 _IDENTIFIER: Final = re.compile(r"[^\W\d]\w*")
 _MEMBERS: Final = ("tool", "arguments", "code")
-"""Attributes of `OutcomeUnknown` and `ToolError`; an exception of the engine has none."""
+"""Attributes of `OutcomeUnknown` and `ToolError`; those of the engine have args alone."""
 _MOST_LINE: Final = 200
+_MOST_MESSAGE: Final = 2000
+_MOST_PROBLEMS: Final = 10
 
 DECLARATIONS: Final = """
 import typing as _t
@@ -130,7 +134,7 @@ def line_of(code: str, offset: int) -> int:
 def line_at(code: str, line: int) -> str:
     """The text of a line, without its indent."""
     lines = code.split("\n")
-    return lines[line - 1].strip()[:_MOST_LINE] if 0 < line <= len(lines) else ""
+    return hide_head(lines[line - 1].strip(), _MOST_LINE) if 0 < line <= len(lines) else ""
 
 
 def lines_around(code: str, line: int, around: int = 2) -> str:
@@ -139,8 +143,26 @@ def lines_around(code: str, line: int, around: int = 2) -> str:
     numbers = range(max(line - around, 1), min(line + around, len(lines)) + 1)
     width = len(str(numbers[-1])) if numbers else 1
     return "\n".join(
-        f"{'>' if number == line else ' '} {number:{width}} {lines[number - 1][:_MOST_LINE]}".rstrip()
+        f"{'>' if number == line else ' '} {number:{width}} {hide_head(lines[number - 1], _MOST_LINE)}".rstrip()
         for number in numbers
+    )
+
+
+def problems(diagnostics: str, code: str) -> CodeError:
+    """The error for what a check said of `code`, whose first line is ours."""
+    reasons = []
+    is_syntax = False
+    for item in json.loads(diagnostics):
+        is_syntax = is_syntax or item["code"] == "invalid-syntax"
+        reasons.append((max(item["location"]["row"] - 1, 0), hide_head(item["message"], _MOST_MESSAGE)))
+    line, message = reasons[0] if reasons else (0, "the types of the script do not fit")
+    source = line_at(code, line + 1) if line else ""
+    return CodeError(
+        "syntax" if is_syntax else "types",
+        message,
+        line=line,
+        source=source,
+        problems=tuple(reasons[:_MOST_PROBLEMS]),
     )
 
 

@@ -3,8 +3,8 @@
 import builtins
 import keyword
 import re
-from collections.abc import Iterable
-from itertools import count
+from collections.abc import Iterable, Iterator
+from itertools import chain, count
 from typing import Final
 
 import msgspec
@@ -57,10 +57,11 @@ def python_names(exported: Iterable[str]) -> dict[str, str]:
     listed = list(dict.fromkeys(exported))
     names = {name: name for name in listed if _python_name(name) == name}
     taken = set(names)
+    numbered: dict[str, Iterator[str]] = {}
     for name in sorted(set(listed) - taken):
         plain = _python_name(name)
-        numbered = (f"{plain}_{number}" for number in count(2))
-        names[name] = plain if plain not in taken else next(text for text in numbered if text not in taken)
+        candidates = numbered.setdefault(plain, chain([plain], map(f"{plain}_{{}}".format, count(2))))
+        names[name] = next(text for text in candidates if text not in taken)
         taken.add(names[name])
     return {name: names[name] for name in listed}
 

@@ -5,11 +5,12 @@ import math
 import re
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from mcp_hub.code.engine import CodeRaise
+from mcp_hub.code.steps import CodeRaise
+from mcp_hub.masking import hide_head
 from mcp_hub.types import JsonObject, RawJson
 
 _DEPTH: Final = 64
@@ -26,7 +27,7 @@ def value_of(result: RawJson, call: str) -> RawJson | CodeRaise:
     `structuredContent`; else each part of `content`: a text that is JSON as a whole is its value, media are an object
     that can only be returned. Several parts are a list.
     """
-    members: Any = msgspec.json.decode(result)
+    members = msgspec.json.decode(result)
     if not isinstance(members, dict):
         return result
     content = members.get("content")
@@ -47,7 +48,7 @@ def handle_parts(handle: str) -> tuple[str, int] | None:
 
 def result_of(output: RawJson, block: Callable[[str], RawJson | None]) -> RawJson:
     """The result of a script that gave `output`. `block` gives the part of `content` that a handle stands for."""
-    value: Any = msgspec.json.decode(output)
+    value = msgspec.json.decode(output)
     blocks: list[msgspec.Raw] = []
     remaining = _replaced(value, block, blocks)
     result: JsonObject = {"content": []}
@@ -61,92 +62,104 @@ def result_of(output: RawJson, block: Callable[[str], RawJson | None]) -> RawJso
     return msgspec.json.encode(result)
 
 
-def checked_arguments(name: str, arguments: dict[str, Any], limit: int) -> bytes:
-    """The arguments of a call. Raises `ValueError` that says which one is not JSON, or what is too long."""
-    budget = _Budget(limit, f"the arguments of {name}() and the calls beside it are longer than {limit} bytes")
-    for key, value in arguments.items():
-        budget.spend(len(key))
-        _check(value, f"{name}(): {key}", budget, 0)
+def checked_arguments(name: str, arguments: JsonObject, used: int, limit: int) -> bytes:
+    """The arguments of a call, `used` bytes of the limit being those beside it.
+
+    Raises `ValueError` that says which argument is not JSON, or what is too long.
+    """
+    sizes = _Sizes(limit - used, f"the arguments of {name}() and the calls beside it are longer than {limit} bytes")
+    total = sum(len(key) + sizes.of(value, f"{name}(): {key}", 0) for key, value in arguments.items())
+    sizes.checked(total)
     return msgspec.json.encode(arguments)
 
 
 def encoded_output(value: object, limit: int) -> bytes:
     """The output of a script; what is not JSON is given as near to it as there is. Raises `ValueError` over `limit`."""
-    budget = _Budget(limit, f"the output of the script is longer than {limit} bytes")
-    encoded = msgspec.json.encode(_plain(value, budget, 0))
+    message = f"the output of the script is longer than {limit} bytes"
+    plain = _Plain().of(value, 0)
+    _Sizes(limit, message, is_sent=False).of(plain, "", 0)
+    encoded = msgspec.json.encode(plain)
     if len(encoded) > limit:
-        raise ValueError(budget.message)
+        raise ValueError(message)
     return encoded
 
 
-class _Budget:
-    def __init__(self, remaining: int, message: str) -> None:
-        self.remaining = remaining
-        self.message = message
+class _Sizes:
+    """At least so many bytes, of values that are JSON. An object that occurs often is looked at once."""
 
-    def spend(self, size: int) -> None:
-        """Each value costs; one object may occur in a script's value any number of times."""
-        self.remaining -= size + 1
-        if self.remaining < 0:
-            raise ValueError(self.message)
+    def __init__(self, limit: int, message: str, *, is_sent: bool = True) -> None:
+        self._limit = limit
+        self._message = message
+        self._is_sent = is_sent
+        self._sizes: dict[int, int] = {}
+
+    def checked(self, size: int) -> int:
+        if size > self._limit:
+            raise ValueError(self._message)
+        return size
+
+    def of(self, value: object, path: str, depth: int) -> int:
+        if isinstance(value, list | tuple | dict):
+            size = self._sizes.get(id(value))
+            if size is None:
+                self._sizes[id(value)] = size = self.checked(self._of_container(value, path, depth))
+            return size
+        if isinstance(value, str):
+            if self._is_sent and _FUNCTION.fullmatch(value):
+                raise ValueError(f"{path} is a function or coroutine, which is not JSON")
+            return self.checked(len(value) + 2)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{path} is {value}, which is not JSON")
+        if value is not None and not isinstance(value, int | float):
+            raise ValueError(f"{path} is of type {type(value).__name__}, which is not JSON")
+        return self.checked(value.bit_length() // 4 + 1 if isinstance(value, int) else 1)
+
+    def _of_container(
+        self, value: list[object] | tuple[object, ...] | dict[object, object], path: str, depth: int
+    ) -> int:
+        if depth > _DEPTH:
+            raise ValueError(f"{path} is nested deeper than {_DEPTH} levels")
+        if self._is_sent and _is_media(value):
+            raise ValueError(f"{path} is an object with the handle of a block, which can only be returned")
+        size = 2
+        if not isinstance(value, dict):
+            for index, item in enumerate(value):
+                size = self.checked(size + 1 + self.of(item, f"{path}[{index}]", depth + 1))
+            return size
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise ValueError(f"{path} has a key of type {type(key).__name__}, which is not JSON")
+            size = self.checked(size + len(key) + 4) + self.of(item, f"{path}[{hide_head(key, 40)!r}]", depth + 1)
+        return size
 
 
-def _check(value: object, path: str, budget: _Budget, depth: int) -> None:
-    budget.spend(_size(value))
-    if depth > _DEPTH:
-        raise ValueError(f"{path} is nested deeper than {_DEPTH} levels")
-    if isinstance(value, dict):
-        _check_object(value, path, budget, depth)
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            _check(item, f"{path}[{index}]", budget, depth + 1)
-    elif isinstance(value, str) and _FUNCTION.fullmatch(value):
-        raise ValueError(f"{path} is a function or coroutine, which is not JSON")
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{path} is {value}, which is not JSON")
-    elif value is not None and not isinstance(value, str | int | float):
-        raise ValueError(f"{path} is of type {type(value).__name__}, which is not JSON")
+class _Plain:
+    """Values as JSON. An object that occurs often is made plain once."""
 
+    def __init__(self) -> None:
+        self._plain: dict[int, tuple[object, object]] = {}
+        """By id, with the value itself, so that its id is not another's."""
 
-def _check_object(value: dict[object, object], path: str, budget: _Budget, depth: int) -> None:
-    if _is_media(value):
-        raise ValueError(f"{path} is {value['mime']}, which can only be returned")
-    for key, item in value.items():
-        if not isinstance(key, str):
-            raise ValueError(f"{path} has a key of type {type(key).__name__}, which is not JSON")
-        budget.spend(len(key))
-        _check(item, f"{path}[{key[:40]!r}]", budget, depth + 1)
-
-
-def _size(value: object) -> int:
-    match value:
-        case str() | bytes():
-            return len(value)
-        case int():
-            return value.bit_length() // 3
-        case _:
-            return 0
-
-
-def _plain(value: object, budget: _Budget, depth: int) -> object:
-    budget.spend(_size(value))
-    if depth > _DEPTH:
-        return "…"
-    match value:
-        case None | bool() | str() | int():
+    def of(self, value: object, depth: int) -> object:
+        if value is None or isinstance(value, str | int):
             return value
-        case list() | tuple() | set() | frozenset():
-            return [_plain(item, budget, depth + 1) for item in value]
-        case dict():
-            keys = [_key(key) for key in value]
-            budget.spend(sum(map(len, keys)))
-            return dict(zip(keys, (_plain(item, budget, depth + 1) for item in value.values()), strict=True))
-    attributes = getattr(value, "attributes", None)  # of a class of the script
-    if isinstance(attributes, dict):
-        return _plain(attributes, budget, depth + 1)
-    text = _plain_scalar(value)
-    budget.spend(len(text) if isinstance(text, str) else 0)
-    return text
+        if depth > _DEPTH:
+            return "…"
+        if id(value) not in self._plain:
+            self._plain[id(value)] = value, self._of_container(value, depth)
+        return self._plain[id(value)][1]
+
+    def _of_container(self, value: object, depth: int) -> object:
+        attributes = getattr(value, "attributes", None)  # of a class of the script
+        if isinstance(attributes, dict):
+            value = attributes
+        match value:
+            case list() | tuple() | set() | frozenset():
+                return [self.of(item, depth + 1) for item in value]
+            case dict():
+                return {_key(key): self.of(item, depth + 1) for key, item in value.items()}
+            case _:
+                return _plain_scalar(value)
 
 
 def _plain_scalar(value: object) -> object:
@@ -174,7 +187,7 @@ def _key(key: object) -> str:
         case int() | float():
             return str(key)
         case _:
-            return repr(key)[:200]
+            return hide_head(repr(key), 200)
 
 
 def _part(part: object, handle: str) -> object:
@@ -213,7 +226,7 @@ def _is_media(value: object) -> bool:
     return isinstance(value, dict) and value.keys() == _MEDIA and str(value["handle"]).startswith(_HANDLE)
 
 
-def _replaced(value: Any, block: Callable[[str], RawJson | None], blocks: list[msgspec.Raw]) -> Any:
+def _replaced(value: object, block: Callable[[str], RawJson | None], blocks: list[msgspec.Raw]) -> object:
     """`value` without handles; their blocks are added to `blocks`."""
     if isinstance(value, list):
         return [_replaced(item, block, blocks) for item in value]

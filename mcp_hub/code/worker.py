@@ -3,19 +3,20 @@
 Time is counted while the process works for the script, over all loads, with the check of types left out.
 """
 
-import json
 import os
 import re
 import signal
+import sys
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from time import perf_counter
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 import msgspec
 from pydantic_monty import (
+    ExcType,
     ExternalExceptionData,
     ExternalSettledResult,
     FunctionSnapshot,
@@ -31,24 +32,26 @@ from pydantic_monty import (
     NameLookupSnapshot,
 )
 
-from mcp_hub.code.engine import CodeCall, CodeError, CodeLimits, CodeRaise, CodeStep, engine_version
-from mcp_hub.code.source import DECLARATIONS, PRELUDE, line_at, line_of, rewritten
+from mcp_hub.code.source import DECLARATIONS, PRELUDE, line_at, line_of, problems, rewritten
+from mcp_hub.code.steps import CodeCall, CodeError, CodeLimits, CodeRaise, CodeStep, engine_version
 from mcp_hub.code.values import checked_arguments, encoded_output
 from mcp_hub.masking import hide_head
 from mcp_hub.types import RawJson
 
-_Snapshot = FunctionSnapshot | NameLookupSnapshot | FutureSnapshot | MontyComplete
+_Snapshot: TypeAlias = FunctionSnapshot | NameLookupSnapshot | FutureSnapshot | MontyComplete
 
 _RECURSION: Final = 400
 _PER_CALL: Final = 8
 """Suspensions per call of the limit: futures, looked-up names and refused calls count, too."""
 _MOST_MESSAGE: Final = 2000
-_MOST_PROBLEMS: Final = 10
 _SCRIPT: Final = "<python-input-1>"
 """The engine's name for the script, which is the second text that it gets."""
 _STOP: Final = "hub_begin"
-_CLASSES: Final = {"ToolError": "_csv.Error", "OutcomeUnknown": "binascii.Incomplete"}
-"""Exceptions of the engine that stand for ours: it has no classes that inherit."""
+_CLASSES: Final[dict[str, ExcType]] = {
+    **{"ToolError": "_csv.Error", "OutcomeUnknown": "binascii.Incomplete", "PermissionError": "PermissionError"},
+    **{"TimeoutError": "TimeoutError", "NameError": "NameError", "TypeError": "TypeError", "ValueError": "ValueError"},
+}
+"""The engine has no classes that inherit; two rare ones of its own stand for ours."""
 _NAMES: Final = {"Error": "ToolError", "Incomplete": "OutcomeUnknown"}
 _UNSUPPORTED: Final = re.compile(r"^The monty syntax parser does not yet support (?:the )?")
 _INTERNAL: Final = "Internal error in monty: "
@@ -59,7 +62,7 @@ _MODULES: Final = (
 
 
 class _State(msgspec.Struct, array_like=True):
-    """What a snapshot holds beside the engine's bytes."""
+    """The content of a snapshot."""
 
     version: str
     code: str
@@ -71,35 +74,19 @@ class _State(msgspec.Struct, array_like=True):
     dump: bytes = b""
 
 
-class Pool:
-    """The processes."""
-
-    def __init__(self, most: int) -> None:
-        self._pool = Monty(min_processes=1, max_processes=most, checkout_timeout=30.0)
-
-    def open(self) -> None:
-        self._pool.__enter__()
-
-    def close(self) -> None:
-        self._pool.__exit__(None, None, None)
-
-    def worker(self) -> "Worker":
-        return Worker(self._pool)
-
-
-class Worker:
+class CodeWorker:
     """A run that occupies a process from its first step until `close`."""
 
     def __init__(self, pool: Monty) -> None:
         self._pool = pool
         self._session: MontySession | None = None
         self._pid: int | None = None
+        self._pidfd: int | None = None
         self._lock = threading.Lock()
         self._limits = CodeLimits()
         self._state = _State("", "", ())
         self._snapshot: _Snapshot | None = None
         self._calls: list[CodeCall] = []
-        self._bytes = 0
         self._printed: list[str] = []
 
     def start(self, code: str, stubs: str, names: Collection[str], limits: CodeLimits) -> CodeStep:
@@ -157,17 +144,24 @@ class Worker:
         with self._lock:
             self._snapshot = None
             session, self._session = self._session, None
+            self._pid = None
             if session is not None:
                 with suppress(MontyError):
                     session.__exit__(None, None, None)
+            if self._pidfd is not None:
+                os.close(self._pidfd)
+                self._pidfd = None
 
     def kill(self) -> None:
         """Ends the process, from any thread; the turn then raises `CodeError`."""
-        if self._pid is not None:
-            with suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
+        with suppress(ProcessLookupError):
+            if sys.platform == "linux" and self._pidfd is not None:
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)  # its number may be another's by then
+            elif self._pid is not None:
+                os.kill(self._pid, signal.SIGTERM)  # an engine that computes does not delay it
 
     def take_printed(self) -> list[str]:
+        """Texts since the last time."""
         printed, self._printed = self._printed, []
         return printed
 
@@ -187,6 +181,8 @@ class Worker:
         )
         self._session = session.__enter__()
         self._pid = session.worker_pid
+        if sys.platform == "linux" and self._pid is not None:
+            self._pidfd = os.pidfd_open(self._pid)
 
     def _checked(self, code: str, stubs: str, names: Collection[str]) -> FunctionSnapshot:
         """The script before its first line, checked."""
@@ -208,7 +204,7 @@ class Worker:
 
     def _drive(self, waiting: _Snapshot) -> CodeStep:
         """Answers what can be answered at once, until nothing is left."""
-        self._calls, self._bytes = [], 0
+        self._calls = []
         while not isinstance(waiting, FutureSnapshot | MontyComplete):
             self._count()
             waiting = self._answered(waiting)
@@ -221,7 +217,7 @@ class Worker:
         if isinstance(waiting, NameLookupSnapshot):
             name = waiting.variable_name
             if waiting.object_id is None and name in self._state.names:
-                return self._timed(lambda: waiting.resume(value=_callable(name)))
+                return self._timed(lambda: waiting.resume(value=_Callable(name)))
             return self._timed(waiting.resume)
         if waiting.is_os_function and waiting.function_name != "asyncio.sleep":
             refusal = _os_refusal(waiting)
@@ -239,23 +235,23 @@ class Worker:
             return {"exc_type": "NameError", "message": f"name '{name}' is not defined{self._like(name)}"}
         elif waiting.args:
             return {"exc_type": "TypeError", "message": f"{name}() takes keyword arguments only"}
+        used = sum(len(call.arguments) for call in self._calls)
         try:
-            encoded = checked_arguments(name, arguments, self._limits.output - self._bytes)
+            encoded = checked_arguments(name, arguments, used, self._limits.output)
         except ValueError as error:
             return {"exc_type": "TypeError", "message": str(error)}
-        self._bytes += len(encoded)
         self._state.calls += 1
         if self._state.calls > self._limits.calls:
-            raise self._limit("calls", f"the script makes more than {self._limits.calls} calls", waiting)
+            raise self._limit("calls", self._over("calls"), self._line(waiting))
         self._calls.append(CodeCall(waiting.call_id, name, encoded, self._line(waiting)))
         return None
 
     def _count(self) -> None:
         self._state.suspensions += 1
         if self._state.suspensions > self._most_suspensions:
-            raise self._limit("calls", f"the script asks more often than {self._limits.calls} calls may")
+            raise self._limit("calls", self._over("calls"))
         if self._state.seconds > self._limits.seconds:
-            raise self._limit("seconds", f"the script computed longer than {self._limits.seconds:g} s")
+            raise self._limit("seconds", self._over("seconds"))
 
     def _waiting(self, waiting: FutureSnapshot) -> CodeStep:
         self._snapshot = waiting
@@ -263,7 +259,7 @@ class Worker:
         snapshot = msgspec.msgpack.encode(self._state)
         if len(snapshot) > self._limits.snapshot:
             message = f"the state of the script is {len(snapshot)} bytes, the limit is {self._limits.snapshot}"
-            raise self._limit("snapshot", message, waiting)
+            raise self._limit("snapshot", message, self._line(waiting))
         return CodeStep(
             calls=tuple(self._calls),
             pending=tuple(sorted(waiting.pending_call_ids)),
@@ -280,13 +276,12 @@ class Worker:
             raise self._limit("output", str(error)) from None
         return CodeStep(output=output, has_ended=True, seconds=self._state.seconds, sum_of_calls=self._state.calls)
 
-    def _timed(self, work: Any) -> _Snapshot:
+    def _timed(self, work: Callable[[], _Snapshot]) -> _Snapshot:
         begun = perf_counter()
         try:
-            waiting: _Snapshot = work()
+            return work()
         finally:
             self._state.seconds += perf_counter() - begun
-        return waiting
 
     def _print(self, stream: str, text: str) -> None:
         self._state.printed += len(text.encode("utf-8", "surrogatepass"))
@@ -303,17 +298,26 @@ class Worker:
         close = get_close_matches(name, self._state.names, 1)
         return f"; did you mean {close[0]}?" if close else ""
 
-    def _limit(self, key: str, message: str, waiting: FunctionSnapshot | FutureSnapshot | None = None) -> CodeError:
-        line = 0 if waiting is None else self._line(waiting)
-        return CodeError("limit", f"{message} (hub.code_limits.{key})", key=key, line=line)
+    def _limit(self, key: str, message: str, line: int = 0) -> CodeError:
+        source = line_at(self._state.code, line + 1) if line else ""
+        return CodeError("limit", f"{message} (hub.code_limits.{key})", key=key, line=line, source=source)
+
+    def _over(self, key: str) -> str:
+        limits = self._limits
+        return {
+            "seconds": f"the script computes longer than {limits.seconds:g} s",
+            "memory": f"the script needs more memory than {limits.memory >> 20} MiB",
+            "calls": f"the script makes more than {limits.calls} calls",
+            "printed": f"the script prints more than {limits.printed} bytes",
+        }[key]
 
     def _translated(self, error: MontyError) -> CodeError:
         if isinstance(error, MontyCrashedError):
             if self._state.printed > self._limits.printed:
-                return self._limit("printed", f"the script prints more than {self._limits.printed} bytes")
+                return self._limit("printed", self._over("printed"))
             return CodeError("crashed", f"the script's process ended: {error}")
         if isinstance(error, MontyTypingError):
-            return _problems(error, self._state.code)
+            return problems(error.display(), self._state.code)
         if isinstance(error, MontyRuntimeError | MontySyntaxError):
             return self._raised(error)
         return CodeError("raised", hide_head(str(error), _MOST_MESSAGE))
@@ -326,25 +330,13 @@ class Worker:
         source = line_at(self._state.code, line + 1) if line else ""
         kind = type(exception).__name__
         if (key := _limit_of(kind, message)) is not None:
-            return CodeError("limit", f"{message} (hub.code_limits.{key})", key=key, line=line, source=source)
+            return self._limit(key, self._over(key), line)
         if isinstance(error, MontySyntaxError) or _UNSUPPORTED.match(message):
             reason = _UNSUPPORTED.sub("", message)
             message = message if reason == message else f"{reason} cannot be used in these scripts"
             return CodeError("syntax", message, line=line, source=source, problems=((line, message),))
         name = _NAMES.get(kind, kind)
         return CodeError("raised", message, line=line, source=source, exception=name)
-
-
-def _problems(error: MontyTypingError, code: str) -> CodeError:
-    problems = []
-    is_syntax = False
-    for item in json.loads(error.display()):
-        is_syntax = is_syntax or item["code"] == "invalid-syntax"
-        problems.append((max(item["location"]["row"] - 1, 0), hide_head(item["message"], _MOST_MESSAGE)))
-    line, message = problems[0] if problems else (0, str(error))
-    kind: Any = "syntax" if is_syntax else "types"
-    source = line_at(code, line + 1) if line else ""
-    return CodeError(kind, message, line=line, source=source, problems=tuple(problems[:_MOST_PROBLEMS]))
 
 
 def _limit_of(kind: str, message: str) -> str | None:
@@ -375,13 +367,14 @@ def _settled(answer: RawJson | CodeRaise) -> ExternalSettledResult:
     message = answer.message
     if answer.data:
         message += "\n" + msgspec.json.encode(answer.data).decode()
-    kind: Any = _CLASSES.get(answer.kind, answer.kind)
-    return {"exc_type": kind, "message": message}
+    return {"exc_type": _CLASSES[answer.kind], "message": message}
 
 
-def _callable(name: str) -> object:
-    def function(**arguments: object) -> None:
-        """The engine takes its name."""
+class _Callable:
+    """A function, of which the engine takes the name."""
 
-    function.__name__ = function.__qualname__ = name
-    return function
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __call__(self) -> None:
+        """The engine asks for the call."""

@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 
 from mcp_hub import extras
 from mcp_hub.app.build import App, open_app
-from mcp_hub.code.engine import CodeLimits
+from mcp_hub.code.steps import CodeLimits
 from mcp_hub.config.load.load import load
 from mcp_hub.fronts.mcp.subscriptions import Announcer
 from mcp_hub.fronts.rest.calls import rest_session

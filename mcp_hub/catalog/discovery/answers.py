@@ -26,7 +26,7 @@ from mcp_hub.catalog.texts import (
     signature,
 )
 from mcp_hub.catalog.tokens import estimate
-from mcp_hub.code.signatures import line
+from mcp_hub.code.signatures import line, returned
 from mcp_hub.code.tool import RUN_CODE
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 
@@ -44,6 +44,7 @@ _READS: Final = "*"
 _OF_A_TOOL: Final = ("name", "description", "inputSchema")
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
+_RETURNED: Final = 1000  # characters of a result's type behind a definition
 _IN_SCRIPTS: Final = f"\nIn {RUN_CODE} each other character of a name is _."
 _DESTROYS: Final = frozenset(
     "clear delete destroy drop erase expunge kill overwrite prune purge remove reset revoke shutdown terminate trash "
@@ -107,13 +108,13 @@ def overview(servers: Sequence[ServerAbout], budget_tokens: int = 2000) -> str:
     return counted({server.name: server.tools for server in servers}, 2 * budget_tokens)
 
 
-def exact(raw: bytes, *, is_read_only: bool = False, script_name: str = "") -> str:
-    """A compact definition as one line of JSON, with its name in scripts if that differs. Never raises."""
+def exact(raw: bytes, *, is_read_only: bool = False, script: str = "") -> str:
+    """A compact definition as one line of JSON, with what `in_script` says of it. Never raises."""
     try:
         fields = raw_object(compact_tool(raw)) or {}
         definition = msgspec.json.encode({name: fields[name] for name in _OF_A_TOOL if name in fields})
         text = escaped(msgspec.json.format(definition, indent=-1).decode()) + (_READS if is_read_only else "")
-        return f"{text} ({RUN_CODE}: {script_name})" if script_name else text
+        return f"{text} {script}" if script else text
     except (msgspec.DecodeError, UnicodeDecodeError):
         return "{}"
 
@@ -195,10 +196,9 @@ def _hit_text(
     is_read_only: bool,
 ) -> tuple[str, bool]:  # fmt: skip
     script_name = names.get(hit.id, "")
-    differing = "" if script_name == hit.id else script_name
     also = "\nalso: " + _listed(hit.also) if hit.also else ""
     if detail == "full":
-        text = exact(raw, is_read_only=is_read_only, script_name=differing) + mark + also
+        text = exact(raw, is_read_only=is_read_only, script=in_script(hit.id, script_name, raw)) + mark + also
         if estimate(text) < tokens:
             return text, True
     lines = parameter_notes(raw, notes) if detail == "brief" and notes else []
@@ -206,6 +206,15 @@ def _hit_text(
     reading = _READS if is_read_only else ""
     text = _callable(hit.id, script_name, raw, reading) if script_name else signature(hit.id, raw, mark=reading)
     return text + mark + noted + also, detail == "brief"
+
+
+def in_script(exported: str, name: str, raw: bytes) -> str:
+    """`(run_code: git_log) -> {"commits": list[dict]}`: the name of a tool in scripts, if that differs, and the type of
+    its result, if that is known. Without a `name`: empty.
+    """
+    differing = f"({RUN_CODE}: {name})" if name != exported else ""
+    result = returned(raw, _RETURNED)
+    return " ".join(filter(None, (differing, f"-> {result}" if result else ""))) if name else ""
 
 
 def _callable(exported: str, name: str, raw: bytes, mark: str) -> str:

@@ -15,7 +15,7 @@ from mcp_hub.catalog.offers.rules import ViewRules
 from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.views.entries import Entry, by_server
 from mcp_hub.catalog.views.view import CatalogView
-from mcp_hub.code.tool import definition
+from mcp_hub.code.tool import RUN_CODE, definition
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import OWN, ClientKind, Kind, Mode, RawObject
 
@@ -62,7 +62,7 @@ def exposed(
     meta_tools = _hub_entries(discovery.definitions(groups, is_names=mode == "names"), client)
     reading = _hub_entries([discovery.READ_RESULT], client)
     on_calls = _hub_entries(client.hub_tools, client)
-    code = _hub_entries([definition(view.code)] if view.code != "off" else [], client)
+    code = _hub_entries([] if view.find(Kind.TOOL, RUN_CODE) is None else [definition(rules.code)], client)
     hub_tools = [*code, *(reading if results_of(rules, client) else []), *([] if _is_bare(rules, client) else on_calls)]
     max_tools = client.max_tools
     if (

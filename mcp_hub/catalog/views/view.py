@@ -25,11 +25,11 @@ from mcp_hub.catalog.resources.skills import SkillRoots
 from mcp_hub.catalog.resources.uris import Remembered
 from mcp_hub.catalog.views.entries import Entry, Offer, entry_of, is_admitted, offered, present
 from mcp_hub.catalog.views.listed import ListedResources, held_folders
-from mcp_hub.code.tool import python_names
+from mcp_hub.code.tool import RUN_CODE, definition, python_names
 from mcp_hub.errors import InvalidParams
 from mcp_hub.protocol.capabilities import SKILLS
 from mcp_hub.protocol.kinds import KINDS
-from mcp_hub.types import OWN, CacheHint, CodeMode, Era, JsonObject, Kind, Origin, Snapshot
+from mcp_hub.types import OWN, CacheHint, Era, JsonObject, Kind, Origin, Snapshot
 
 _TOOL: Final = Kind.TOOL
 _WAITING: Final = (_TOOL, Kind.PROMPT, Kind.TEMPLATE)  # the kinds that may wait for an approval, besides skills
@@ -57,7 +57,6 @@ class CatalogView:
         tools: Mapping[str, Entry] | None = None,
         removed: Collection[str] = (),
         announced: int = 0,
-        code: CodeMode = "off",
     ) -> None:
         """`tools`: usable ones by exported name; by default the listed ones."""
         self._entries = entries
@@ -75,8 +74,6 @@ class CatalogView:
         """Findings for unapproved texts, by kind and exported name; for instructions by None and server."""
         self.removed = removed
         """Exported names of tools that an earlier view listed."""
-        self.code: CodeMode = code
-        """What scripts may call; `off` if `run_code` is not listed."""
         self._announced = announced
         """Changes that servers announced and that their lists do not show."""
 
@@ -91,9 +88,6 @@ class CatalogView:
     def digest(self, kind: Kind) -> int:
         """A hash of content and announced changes."""
         return hash((self._announced, *(entry.raw for entry in self._entries[kind])))
-
-    def tool_names(self) -> dict[Origin, str]:
-        return {(entry.server, entry.key): entry.exported for entry in self._entries[_TOOL]}
 
     def find(self, kind: Kind, exported: str) -> Entry | None:
         """The usable entry with this exported name, listed or not."""
@@ -186,7 +180,6 @@ class CatalogView:
         return CatalogView(
             entries=entries, resources=self.resources, hints=hints, quarantined=self.quarantined,
             withheld=self.withheld, tools=by_name, removed=self.removed, announced=self._announced,
-            code=self.code,
         )  # fmt: skip
 
     def _after(self, kind: Kind, cursor: str | None) -> int:
@@ -259,13 +252,19 @@ def build(
     hints, news = _hints(servers, rules, skills, entries[Kind.SKILL]), sum(snapshot.announced for snapshot in servers)
     return CatalogView(
         entries=MappingProxyType(entries), resources=resources, hints=hints, quarantined=source.quarantined,
-        withheld=withheld, tools=None, removed=removed, announced=news, code=_code(rules, entries[_TOOL]),
+        withheld=withheld, tools=_usable(entries[_TOOL], rules), removed=removed, announced=news,
     )  # fmt: skip
 
 
-def _code(rules: ViewRules, tools: Iterable[Entry]) -> CodeMode:
-    is_some = any(entry.is_read_only or rules.code != "reads" for entry in tools if not entry.is_app_only)
-    return rules.code if rules.lists_code and is_some else "off"
+def _usable(tools: Sequence[Entry], rules: ViewRules) -> dict[str, Entry]:
+    """Tools by exported name, with `run_code` if scripts can run and may call one of them."""
+    usable = {entry.exported: entry for entry in tools}
+    reads = rules.code == "reads"
+    if rules.lists_code and any(not entry.is_app_only and (entry.is_read_only or not reads) for entry in tools):
+        usable[RUN_CODE] = Entry(
+            kind=Kind.TOOL, server=OWN, key=RUN_CODE, exported=RUN_CODE, raw=definition(rules.code), is_read_only=reads
+        )  # fmt: skip
+    return usable
 
 
 def _uri_table(

@@ -55,7 +55,7 @@ def test_run_code_is_listed_where_a_script_can_call_something(
     rules = rules_of("git", code=code, lists_code=lists_code)
     shown = exposed(view, rules, ANYBODY, "full")
     assert ("run_code" in names(shown)) == is_listed == (shown.find(Kind.TOOL, "run_code") is not None)
-    assert shown.code == view.code == (code if is_listed else "off")
+    assert (view.find(Kind.TOOL, "run_code") is not None) == is_listed
 
 
 def test_run_code_is_not_listed_without_tools() -> None:
@@ -109,6 +109,13 @@ def test_definition_in_full_has_the_name_in_scripts_if_it_differs() -> None:
     full = answer(HITS, {"git-log": LOG}, {"git": 1}, detail="full", names={"git-log": "git_log"})
     assert full == exact(LOG) + " (run_code: git_log)"
     assert answer(HITS, {"git-log": LOG}, {"git": 1}, detail="full", names={"git-log": "git-log"}) == exact(LOG)
+
+
+def test_definition_in_full_has_what_a_script_gets_from_the_tool() -> None:
+    output = {"type": "object", "properties": {"size": {"type": "integer"}}}
+    raw = tool("git_size", outputSchema=output)
+    full = answer([Hit("git_size", 1.0, (), {})], {"git_size": raw}, {}, detail="full", names={"git_size": "git_size"})
+    assert full == exact(raw) + ' -> {"size": int}'
 
 
 def test_names_alone_come_with_how_they_are_written_in_scripts() -> None:

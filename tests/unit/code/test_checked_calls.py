@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.code.engine import CodeEngine, CodeError
+from mcp_hub.code.engine import CodeEngine
 from mcp_hub.code.signatures import stubs
+from mcp_hub.code.steps import CodeError
 from mcp_hub.code.tool import python_names
 from mcp_hub.schema import alternatives, is_open, listed_values, named_types
 from tests.captured import captured, encoded, needs_lists

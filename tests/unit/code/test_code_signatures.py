@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mcp_hub.catalog.tokens import estimate
-from mcp_hub.code.signatures import left_out_if_none, line, stubs
+from mcp_hub.code.signatures import left_out_if_none, line, returned, stubs
 from mcp_hub.code.tool import definition, python_names
 from mcp_hub.types import CodeMode
 from tests.captured import captured, encoded, needs_lists
@@ -85,6 +85,29 @@ def test_line_has_two_hundred_characters_but_every_required_parameter() -> None:
     assert all(f"{name}: str" in long for name in some) and long.endswith(") -> Any")
 
 
+ROWS = {"type": "array", "items": {"type": "object", "properties": {"id": {"type": "integer"}, "of": {"$ref": "#"}}}}
+
+
+@pytest.mark.parametrize(
+    ("output", "room", "text"),
+    [
+        ({"properties": {"rows": ROWS, "size": STRING}}, 30, '{"rows": list[dict], ...}'),
+        ({"properties": {"rows": ROWS, "size": STRING}}, 40, '{"rows": list[dict], "size": str}'),
+        ({"properties": {"rows": ROWS, "size": STRING}}, 60, '{"rows": list[{"id": int, "of": dict}], "size": str}'),
+        ({"properties": {"rows": ROWS}}, 8, "dict"),
+        ({"additionalProperties": STRING}, 60, "dict[str, str]"),
+        ({"type": ["object", "null"], "properties": {"a": STRING}}, 60, '{"a": str} | None'),
+        ({}, 60, "dict"),
+    ],
+)
+def test_type_of_a_result_has_the_members_that_fit(output: dict[str, object], room: int, text: str) -> None:
+    assert returned(tool(output={"type": "object", **output}), room) == text
+
+
+def test_type_of_a_result_without_schema_is_not_shown() -> None:
+    assert returned(tool(), 100) == returned(tool(output={"title": "x"}), 100) == ""
+
+
 def test_stub_is_as_wide_as_scripts_write_their_values() -> None:
     items = {"type": "array", "items": {"type": "object"}}
     texts = {"type": "array", "items": {"enum": ["x", "y"]}}
@@ -133,6 +156,9 @@ def test_result_with_members_that_nobody_can_list_is_a_plain_mapping(more: dict[
 def test_stub_that_would_be_long_says_less() -> None:
     wide = {f"p{number}": {"enum": [f"{number}-{value}" for value in range(60)]} for number in range(200)}
     assert stub(tool(wide)) == ["async def t(**_more: _Any) -> _Any: ..."]
+    assert stub(tool({"a": STRING}, "a", output={"type": "object", "properties": wide})) == [
+        "async def t(*, a: str) -> _Any: ..."
+    ]
 
 
 def test_none_stands_for_nothing_where_a_schema_does_not_take_null() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mcp_hub import extras
-from mcp_hub.code.engine import CodeLimits
+from mcp_hub.code.steps import CodeLimits
 from mcp_hub.config.load.load import Loaded, parse
 from mcp_hub.config.plan import plan
 from mcp_hub.config.schema.hub import HubSettings

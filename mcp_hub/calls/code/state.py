@@ -16,7 +16,7 @@ from mcp_hub.call import Call, StreamInfo
 from mcp_hub.code.engine import CodeCall, CodeRaise
 from mcp_hub.errors import RpcError
 from mcp_hub.ids import new_call_id
-from mcp_hub.types import CallId, RawJson
+from mcp_hub.types import OWN, CallId, RawJson
 
 SLEEP: Final = "asyncio.sleep"
 _NULL: Final = msgspec.Raw(b"null")
@@ -259,8 +259,9 @@ def writes_of(continuation: bytes | None) -> bool:
 
 def likeness(call: Call, code: str) -> str:
     """A digest of what runs of the same code of the same caller have in common."""
-    same = call.principal, call.profile, call.upstream, code
-    return "code:" + hashlib.sha256(msgspec.json.encode(same)).hexdigest()
+    arguments = None if call.upstream == OWN else call.params  # of a script that is a tool
+    same = call.principal, call.profile, call.upstream, code, arguments
+    return "code:" + hashlib.sha256(msgspec.json.encode(same, order="sorted")).hexdigest()
 
 
 def _seal(run: bytes, call: Call, epoch: int, engine: str, key: bytes) -> str:

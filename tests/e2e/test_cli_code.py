@@ -115,6 +115,16 @@ def test_script_is_called_as_a_tool_is(folder: Path) -> None:
     assert outer.returncode == 1 and "A script cannot call a script" in outer.stdout, outer.stdout
 
 
+def test_scripts_that_nobody_may_run_are_a_finding(folder: Path) -> None:
+    settings = json.loads((folder / "servers.yaml").read_text())
+    del settings["hub"]["code"]
+    (folder / "servers.yaml").write_text(json.dumps(settings))
+    assert "servers.reports.scripts: the scripts can call no tool" in hub(folder, "check", "--no-start").stderr
+    settings["profiles"] = {"reader": {"code": "reads"}}
+    (folder / "servers.yaml").write_text(json.dumps(settings))
+    assert "[code_off]" not in hub(folder, "check", "--no-start").stderr
+
+
 def test_folder_that_does_not_exist_is_a_finding_and_a_reason(folder: Path) -> None:
     (folder / "scripts").rmdir()
     assert "[scripts_not_found]" in hub(folder, "check", "--no-start").stderr

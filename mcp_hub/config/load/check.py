@@ -237,12 +237,19 @@ def _profiles_of(hub: Mapping[str, object]) -> Iterator[tuple[DataPath, object]]
 
 
 def check_code(settings: Settings, report: Findings) -> None:
-    """Warns where scripts are allowed that cannot run."""
-    modes = {("profiles", name): profile.code for name, profile in settings.profiles.items()}
-    for path, mode in ((("hub",), settings.hub.code), *modes.items()):
+    """Warns where scripts are allowed that cannot run, and of folders of scripts where none is allowed."""
+    modes: dict[DataPath, str | None] = {("hub",): settings.hub.code}
+    modes |= {("profiles", name): profile.code for name, profile in settings.profiles.items()}
+    for path, mode in modes.items():
         if mode not in (None, "off") and not is_installed("code"):
             message = "run_code is not listed: it needs a package that is not installed."
             report.warn((*path, "code"), "code_unavailable", f"{message} Install it with: {with_extra('code')}")
+    if any(mode not in (None, "off") for mode in modes.values()):
+        return
+    for name, server in settings.servers.items():
+        if server.enabled and server.scripts is not None:
+            message = "the scripts can call no tool while hub.code is off. Set it to reads, ask or all."
+            report.warn(("servers", name, "scripts"), "code_off", message)
 
 
 def _mapping(value: object) -> Mapping[str, object]:

@@ -361,7 +361,8 @@ def build(
     catalog = _catalog(settings, servers, changes, approvals, owns_process=owns_process)
     sources = _sources(
         loaded, env, watchdog, changes, logins, _gate(catalog, approvals, current), turn, client, store, owns_process,
-        clients, learning, script_upstreams(catalog, changes, env, lambda: code))  # fmt: skip
+        clients, learning, script_upstreams(catalog, changes, env, lambda: code),
+    )  # fmt: skip
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     executors = _executor_upstream(settings, env, changes, servers) if has_executors else None
     streams = StreamTable(store, clock, stream_limits(settings), lambda row: hub.starter.take_up(row))
@@ -369,13 +370,12 @@ def build(
     seen = Seen.of(kinds, loaded.path, records, lambda: registry.under_way, sources.client.meet)
     journal = journal_of(env, store, current, servers.upstreams, is_embedded=not owns_process)
     registry = _registry(settings, env, servers, streams, turn, journal, seen, is_http=has_executors)
-    code = code_runs(lambda: hub, current, key := deployment_key(state, store))
     hub = HubPort(
         catalog=catalog, registry=registry, upstreams=servers.upstreams, limits=current.limits,
         session_rules=SessionRules(settings.hub.page_size, settings.hub.task_after, seen.operators),
-        pending_input=_pending_input(settings, key, registry, store), changes=changes, streams=streams,
-        rules=current.call_rules, follow_up=follow_up, client_kind=seen.clients,
-        long_results=LongResults(documents, estimate, clock), turn=turn, code=code,
+        pending_input=_pending_input(settings, key := deployment_key(state, store), registry, store), turn=turn,
+        changes=changes, streams=streams, rules=current.call_rules, follow_up=follow_up, client_kind=seen.clients,
+        long_results=LongResults(documents, estimate, clock), code=(code := code_runs(lambda: hub, current, key)),
     )  # fmt: skip
     applier = Applier(
         current=current, sources=sources, upstream_set=servers, hub=hub, registry=registry,

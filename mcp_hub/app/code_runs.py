@@ -19,9 +19,10 @@ from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.streams.port import StreamPort
 from mcp_hub.catalog.routes import route
 from mcp_hub.catalog.views.entries import Entry
-from mcp_hub.code.engine import CodeEngine, CodeLimits
+from mcp_hub.code.engine import CodeEngine
 from mcp_hub.code.signatures import left_out_if_none, stubs
 from mcp_hub.code.source import names_in
+from mcp_hub.code.steps import CodeLimits
 from mcp_hub.errors import InvalidParams
 from mcp_hub.hub import HubPort
 from mcp_hub.protocol import eras

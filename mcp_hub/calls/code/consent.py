@@ -9,7 +9,7 @@ from typing import Final, Literal
 import msgspec
 
 from mcp_hub.calls.code.state import InnerCall, RunState
-from mcp_hub.code.engine import CodeRaise
+from mcp_hub.code.steps import CodeRaise
 from mcp_hub.errors import RpcError
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import read_as

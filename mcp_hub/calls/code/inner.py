@@ -15,7 +15,8 @@ from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.hub_tools.stream_wait import StreamWait
 from mcp_hub.calls.reading.stored import ending_of
 from mcp_hub.calls.streams.port import StreamPort
-from mcp_hub.code.engine import CodeEngine, CodeLimits, CodeRaise
+from mcp_hub.code.engine import CodeEngine
+from mcp_hub.code.steps import CodeLimits, CodeRaise
 from mcp_hub.code.values import value_of
 from mcp_hub.errors import HubRestarted, HubStopping, NotReadOnly, RpcError, StoreError, UnknownStream
 from mcp_hub.events import (

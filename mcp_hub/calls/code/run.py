@@ -29,7 +29,7 @@ from mcp_hub.calls.runner import QUIET
 from mcp_hub.calls.streams.owners import lost_call
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.clock import wall_time
-from mcp_hub.code.engine import CodeError, CodeLimits, CodeStep, engine_version
+from mcp_hub.code.steps import CodeError, CodeLimits, CodeStep, engine_version
 from mcp_hub.code.values import handle_parts, result_of
 from mcp_hub.errors import RpcError, StoreError, UnknownStream
 from mcp_hub.events import CallEvent, Completed, Delta, Progressed, ToolCall, ToolResult

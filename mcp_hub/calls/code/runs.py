@@ -22,8 +22,8 @@ from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.calls.reading.stored import ending_of
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.clock import wall_time
-from mcp_hub.code.engine import CodeError, engine_version
 from mcp_hub.code.source import cleaned
+from mcp_hub.code.steps import CodeError, engine_version
 from mcp_hub.errors import CallCancelled, InvalidParams, RpcError, StoreError, StoreUnavailable, UnknownStream
 from mcp_hub.events import Cancelled, Completed, Ending, Failed, is_by_client, said_of_cancel
 from mcp_hub.protocol.notifications import names_timeout

@@ -23,8 +23,8 @@ from mcp_hub.calls.code.inner import (
 from mcp_hub.calls.code.state import InnerCall, RunState
 from mcp_hub.calls.handle import CallHandle
 from mcp_hub.clock import wall_time
-from mcp_hub.code.engine import CodeRaise
 from mcp_hub.code.source import lines_around
+from mcp_hub.code.steps import CodeRaise
 from mcp_hub.errors import HubStopping, OwnerLost, RpcError
 from mcp_hub.events import Completed, Ending, Failed, ToolResult, failed_by
 from mcp_hub.ids import new_call_id

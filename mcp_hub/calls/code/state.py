@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.call import Call, StreamInfo
-from mcp_hub.code.engine import CodeCall, CodeRaise
+from mcp_hub.code.steps import CodeCall, CodeRaise
 from mcp_hub.errors import RpcError
 from mcp_hub.ids import new_call_id
 from mcp_hub.types import OWN, CallId, RawJson

@@ -19,7 +19,8 @@ from mcp_hub.calls.plan import CallPlan, CallRules
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.starter import _Continuation
 from mcp_hub.calls.streams.port import StreamPort
-from mcp_hub.code.engine import CodeCall, CodeEngine, CodeError, CodeLimits, CodeRaise, CodeSession, CodeStep
+from mcp_hub.code.engine import CodeEngine, CodeSession
+from mcp_hub.code.steps import CodeCall, CodeError, CodeLimits, CodeRaise, CodeStep
 from mcp_hub.errors import InvalidParams
 from mcp_hub.events import Completed, Ending
 from mcp_hub.types import OWN, CallId, CodeMode, Era, RawJson

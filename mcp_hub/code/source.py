@@ -32,7 +32,7 @@ MODULES: Final = (
     "asyncio, base64, binascii, bisect, collections, copy, csv, dataclasses, datetime, decimal, functools, hashlib, "
     "itertools, json, math, random, re, sys, time, tomllib, typing"
 )
-"""What can be imported, of use."""
+"""Modules that a script can import."""
 
 DECLARATIONS: Final = """
 import typing as _t

@@ -144,7 +144,7 @@ class CodeWorker:
             session, self._session = self._session, None
             self._pid = None
             if session is not None:
-                with suppress(MontyError):
+                with suppress(MontyError, RuntimeError):  # its process has ended before
                     session.__exit__(None, None, None)
             if self._pidfd is not None:
                 os.close(self._pidfd)

@@ -6,6 +6,7 @@ import anyio
 import msgspec
 import pytest
 
+from mcp_hub.code.source import MODULES
 from mcp_hub.code.steps import CodeError, CodeLimits, CodeRaise, engine_version
 from tests.unit.code.scripts import NAMES, STUBS, echoed, engine, failure, output, run
 
@@ -141,6 +142,30 @@ async def test_mistake_is_named_before_anything_runs(code: str, kind: str, line:
         with pytest.raises(CodeError, match=message) as checked:
             await code_engine.session().check(code, STUBS)
         assert (checked.value.kind, checked.value.line) == (kind, line)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("format = 'csv'\nfilter = {'a': 1}\n[format, filter]", ["csv", {"a": 1}]),
+        ("def format(x):\n  return x + 1\nformat(1)", 2),
+        ("list(map(str, filter(None, [0, 1])))", ["1"]),
+        ("x = {'a': 1}\n[getattr(1, 'a', 5), hasattr(1, 'b'), format(3, '03d')]", [5, False, "003"]),
+        (
+            "try:\n  {}['a']\nexcept (PermissionError, KeyError, ImportError) as e:\n  r = type(e).__name__\nr",
+            "KeyError",
+        ),
+        ("from typing import Any\nx: dict[str, Any] = {}\nasync def main() -> int:\n  return len(x)\nawait main()", 0),
+    ],
+)
+async def test_ordinary_python_passes_the_check(code: str, expected: object) -> None:
+    async with engine() as code_engine:
+        assert await run(code_engine, code) == expected
+
+
+async def test_modules_of_the_hint_can_be_imported() -> None:
+    async with engine() as code_engine:
+        await run(code_engine, f"import {MODULES}")
 
 
 async def test_check_runs_nothing() -> None:

@@ -37,6 +37,15 @@ async def test_step_has_every_call_that_can_be_made_and_takes_some_answers() -> 
         assert output(step) == ["a", "b", None]
 
 
+async def test_answers_to_what_does_not_wait_are_ignored() -> None:
+    async with engine() as code_engine:
+        session = code_engine.session()
+        step = await session.start("await echo(value=1)", STUBS, NAMES, CodeLimits(), lambda text: None)
+        again = await session.feed({99: b"1"})
+        assert (again.pending, again.calls, again.has_ended) == (step.pending, (), False)
+        assert output(await session.feed({99: b"1", step.pending[0]: b"2"})) == 2
+
+
 async def test_snapshot_continues_in_another_engine_and_prints_to_its_callback_alone(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

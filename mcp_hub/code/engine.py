@@ -176,7 +176,7 @@ class CodeEngine:
     def session(self) -> CodeSession:
         """A run to be started. Raises `CodeError` (`unavailable`) without the extra."""
         if not is_available():
-            raise CodeError("unavailable", f"code cannot run here, the extra is missing: {with_extra('code')}")
+            raise CodeError("unavailable", f"code cannot run without its extra. Install it with: {with_extra('code')}")
         return CodeSession(self)
 
     async def close(self) -> None:
@@ -240,7 +240,11 @@ class CodeEngine:
         async with self._opening:
             if self._pool is not None:
                 return self._pool
-            self._pool = await anyio.to_thread.run_sync(_Processes, self._workers)
+            try:
+                self._pool = await anyio.to_thread.run_sync(_Processes, self._workers)
+            except (ImportError, OSError, RuntimeError) as error:
+                message = f"code cannot run, its engine does not start: {error}. Install it again: {with_extra('code')}"
+                raise CodeError("unavailable", message) from error
             return self._pool
 
     async def _stop(self) -> None:
@@ -260,6 +264,9 @@ class _Processes:
         try:
             self._pool = _started(workers, self._program)
         except RuntimeError:  # programs cannot be started from memory
+            if self._program is not None:
+                os.close(self._program)
+                self._program = None
             self._pool = _started(workers, None)
 
     def worker(self) -> "CodeWorker":

@@ -4,6 +4,7 @@ import ast
 import json
 import re
 import textwrap
+import threading
 import warnings
 from collections.abc import Iterator
 from functools import partial
@@ -23,6 +24,7 @@ _IDENTIFIER: Final = re.compile(r"[^\W\d]\w*")
 _MEMBERS: Final = ("tool", "arguments", "code")
 """Attributes of `OutcomeUnknown` and `ToolError`; those of the engine have args alone."""
 _MOST_LINE: Final = 200
+_parsing: Final = threading.Lock()
 _MOST_NESTED: Final = 10
 """The time of a check of types doubles with each."""
 _MOST_MESSAGE: Final = 2000
@@ -32,7 +34,7 @@ MODULES: Final = (
     "asyncio, base64, binascii, bisect, collections, copy, csv, dataclasses, datetime, decimal, functools, hashlib, "
     "itertools, json, math, random, re, sys, time, tomllib, typing"
 )
-"""What can be imported, of use."""
+"""Modules that a script can import."""
 
 DECLARATIONS: Final = """
 import typing as _t
@@ -51,12 +53,12 @@ class ModuleNotFoundError(ImportError): ...
 class UnboundLocalError(NameError): ...
 class UnicodeDecodeError(ValueError): ...
 class UnicodeEncodeError(ValueError): ...
-def map(function: _t.Callable[..., _t.Any] | None, *iterables: _t.Iterable[_t.Any]) -> _t.Iterator[_t.Any]: ...
-def filter(function: _t.Callable[..., _t.Any] | None, iterable: _t.Iterable[_t.Any]) -> _t.Iterator[_t.Any]: ...
-def format(value: object, spec: str = "") -> str: ...
-def getattr(value: object, name: str, default: _t.Any = ...) -> _t.Any: ...
-def hasattr(value: object, name: str) -> bool: ...
-def setattr(value: object, name: str, member: _t.Any) -> None: ...
+map: _t.Any
+filter: _t.Any
+format: _t.Any
+getattr: _t.Any
+hasattr: _t.Any
+setattr: _t.Any
 def hub_begin() -> None: ...
 def hub_tool(value: object) -> _t.Any: ...
 def hub_arguments(value: object) -> _t.Any: ...
@@ -90,6 +92,14 @@ def hub_class_name(value):
     return type(value).__name__
 """
 """Runs before each script. The engine has no classes that inherit, so rare ones of its own stand for ours."""
+
+RESERVED: Final = frozenset(
+    (
+        *("ToolError", "OutcomeUnknown", "hub_begin", "hub_tool", "hub_arguments", "hub_code", "hub_member"),
+        *("hub_class_name", "hub_json"),
+    )
+)
+"""Names that no tool can have in a script, beside keywords and builtins."""
 
 
 def cleaned(code: str) -> str:
@@ -227,8 +237,8 @@ def _parses(code: str) -> bool:
 
 
 def _parsed(code: str) -> ast.Module | None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a script, to our stderr
+    with _parsing, warnings.catch_warnings():  # which is the whole program's
+        warnings.simplefilter("ignore")  # they would be written to our stderr
         try:
             return ast.parse(code)
         except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -112,7 +112,7 @@ class _Sizes:
             raise ValueError(f"{path} is {value}, which is not JSON")
         if value is not None and not isinstance(value, int | float):
             raise ValueError(f"{path} is of type {type(value).__name__}, which is not JSON")
-        return self.checked(value.bit_length() // 4 + 1 if isinstance(value, int) else 1)
+        return self.checked(value.bit_length() // 4 if isinstance(value, int) else 1)
 
     def _of_container(
         self, value: list[object] | tuple[object, ...] | dict[object, object], path: str, depth: int
@@ -121,7 +121,7 @@ class _Sizes:
             raise ValueError(f"{path} is nested deeper than {_DEPTH} levels")
         if self._is_sent and _is_media(value):
             raise ValueError(f"{path} is an object with the handle of a block, which can only be returned")
-        size = 2
+        size = 1
         if not isinstance(value, dict):
             for index, item in enumerate(value):
                 size = self.checked(size + 1 + self.of(item, f"{path}[{index}]", depth + 1))

@@ -128,10 +128,15 @@ class CodeWorker:
             return self._waiting(waiting)
 
     def feed(self, answers: Mapping[int, RawJson | CodeRaise]) -> CodeStep:
+        """Continues. Answers to what is not pending are ignored."""
         with self._lock:
             waiting = self._snapshot
             assert isinstance(waiting, FutureSnapshot)
-            results = {number: _settled(answer) for number, answer in answers.items()}
+            pending = waiting.pending_call_ids
+            results = {number: _settled(answer) for number, answer in answers.items() if number in pending}
+            self._calls = []
+            if not results:
+                return self._waiting(waiting)
             try:
                 return self._drive(self._timed(lambda: waiting.resume(results)))
             except MontyError as error:
@@ -144,7 +149,7 @@ class CodeWorker:
             session, self._session = self._session, None
             self._pid = None
             if session is not None:
-                with suppress(MontyError):
+                with suppress(MontyError, RuntimeError):  # its process has ended before
                     session.__exit__(None, None, None)
             if self._pidfd is not None:
                 os.close(self._pidfd)
@@ -202,7 +207,6 @@ class CodeWorker:
 
     def _drive(self, waiting: _Snapshot) -> CodeStep:
         """Answers what can be answered at once, until nothing is left."""
-        self._calls = []
         while not isinstance(waiting, FutureSnapshot | MontyComplete):
             self._count()
             waiting = self._answered(waiting)

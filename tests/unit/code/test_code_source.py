@@ -1,8 +1,22 @@
 """The text of a script before it runs."""
 
+import ast
+import builtins
+import warnings
+
 import pytest
 
-from mcp_hub.code.source import MOST_BYTES, cleaned, line_of, lines_around, names_in, rewritten
+from mcp_hub.code.source import (
+    DECLARATIONS,
+    MOST_BYTES,
+    PRELUDE,
+    RESERVED,
+    cleaned,
+    line_of,
+    lines_around,
+    names_in,
+    rewritten,
+)
 from mcp_hub.code.steps import CodeError
 
 
@@ -72,8 +86,31 @@ def test_nested_functions_and_return_exceptions_are_refused_with_their_line() ->
         assert caught.value.problems == ((line, str(caught.value)),)
 
 
+def test_warnings_about_a_script_are_not_ours() -> None:
+    code = "x = '\\d'\nx is 1"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert rewritten(cleaned(code)) == code
+    assert caught == []
+
+
 def test_lines_are_shown_around_one() -> None:
     code = "\n".join(f"x{number} = {number}" for number in range(1, 11))
     assert lines_around(code, 9, 1) == "   8 x8 = 8\n>  9 x9 = 9\n  10 x10 = 10"
     assert lines_around(code, 1, 1) == "> 1 x1 = 1\n  2 x2 = 2"
     assert line_of("é\né", len("é\n".encode())) == 2
+
+
+def test_reserved_names_are_those_of_our_texts() -> None:
+    names = {
+        name
+        for node in (*ast.parse(PRELUDE).body, *ast.parse(DECLARATIONS).body)
+        for name in (
+            [alias.asname or alias.name for alias in node.names]
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            else [node.name]
+            if isinstance(node, ast.FunctionDef | ast.ClassDef)
+            else []
+        )
+    }
+    assert names - set(dir(builtins)) - {"_t"} == RESERVED

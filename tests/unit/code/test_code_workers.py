@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import anyio
@@ -150,6 +151,15 @@ def test_without_the_extra_the_error_names_the_command(monkeypatch: pytest.Monke
     with pytest.raises(CodeError, match=r"install.*\[.*code.*\]") as caught:
         CodeEngine().session()
     assert caught.value.kind == "unavailable"
+
+
+async def test_engine_whose_program_is_missing_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MONTY_BIN", str(tmp_path / "monty"))
+    monkeypatch.setattr(sysconfig, "get_path", lambda *arguments: str(tmp_path))
+    async with engine() as code_engine:
+        with pytest.raises(CodeError, match=r"does not start: .*Install it again") as caught:
+            await run(code_engine, "1")
+        assert caught.value.kind == "unavailable"
 
 
 def test_engine_is_imported_with_its_first_use() -> None:

@@ -26,6 +26,7 @@ from rigs.chaos.hubs import Fleet
 from rigs.chaos.jobs import PATIENCE, Job, begun, followed
 from rigs.code.counter import counts
 from rigs.code.scripts import Script, doubled, judged, script
+from rigs.report import crashes
 from tests.redis_server import RedisServer
 
 NAMED = ("code_not_resumable", "code_not_stored", "code_crashed")
@@ -175,6 +176,8 @@ async def kills(plan: Plan, *, say: Callable[[str], None] = lambda line: None) -
             counted = counts(site.file)
             for each, job in done:
                 _judge(each, job, counted, outcome)
+            logs = [log.read_text(errors="replace") for log in Path(name).glob("hub-*.log")]
+            outcome.faults = [*(line for log in logs for line in crashes(log)), *outcome.faults]
     outcome.seconds = time.monotonic() - began
     return outcome
 

@@ -136,12 +136,40 @@ def _json_text(value: object) -> str:
         return "[a structure with too many levels]"
 
 
-def can_be_sent(value: object) -> bool:
-    """Whether a value has no half characters, nor too many levels."""
+def sole_structure(result: McpResult, parts: Iterable[ResultPart]) -> object | None:
+    """The structured result of a success, if it holds all texts among the parts: then it can stand for them.
+
+    A text counts as held if it is the value, a member of it or one of theirs, as a text or as JSON.
+    """
+    structured = result.get("structuredContent")
+    if structured is None or result.get("isError") or (whole := _canonical(structured)) is None:
+        return None
+    members = [inner for value in _inner(structured) for inner in (value, *_inner(value))]
+    held = {whole, *map(_canonical, members)}
+    texts = (part for part in parts if isinstance(part, str))
+    return structured if all(_canonical(text) in held or _read_canonical(text) in held for text in texts) else None
+
+
+def _inner(value: object) -> Iterable[object]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _canonical(value: object) -> bytes | None:
+    """The value as JSON with its keys in order, a text without space around it; None if it cannot be sent.
+
+    A value with half characters or too many levels cannot.
+    """
     try:
-        return bool(msgspec.json.encode(value))
+        return msgspec.json.encode(value.strip() if isinstance(value, str) else value, order="sorted")
     except (UnicodeEncodeError, RecursionError):
-        return False
+        return None
+
+
+def _read_canonical(text: str) -> bytes:
+    try:
+        return _canonical(msgspec.json.decode(text)) or b""
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return b""
 
 
 def _sound(text: str) -> str:

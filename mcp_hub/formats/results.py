@@ -145,9 +145,9 @@ def sole_structure(result: McpResult, parts: Iterable[ResultPart]) -> object | N
     if structured is None or result.get("isError") or (whole := _canonical(structured)) is None:
         return None
     members = [inner for value in _inner(structured) for inner in (value, *_inner(value))]
-    held = {whole, *map(_canonical, members)}
+    values = {whole, *map(_canonical, members)}
     texts = (part for part in parts if isinstance(part, str))
-    return structured if all(_canonical(text) in held or _read_canonical(text) in held for text in texts) else None
+    return structured if all(_canonical(text) in values or _read_canonical(text) in values for text in texts) else None
 
 
 def _inner(value: object) -> Iterable[object]:

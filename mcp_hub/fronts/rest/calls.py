@@ -382,9 +382,10 @@ def check_up(hub: HubPort, profile: str | None, server: str | None) -> None:
         if status.server in servers and server in (None, status.server) and status.state in _DOWN
     ]
     if down:
-        named = ", ".join(f"{hide_head(one.server, 100)} is {one.state}" for one in down[:_MOST_NAMED])
+        named = ", ".join(f"{hide_head(status.server, 100)} is {status.state}" for status in down[:_MOST_NAMED])
         members = [
-            {"server": one.server, "state": one.state, **({"code": one.code} if one.code else {})} for one in down
+            {"server": status.server, "state": status.state, **({"code": status.code} if status.code else {})}
+            for status in down
         ]
         detail = f"There are no tools: {named}{', …' if len(down) > _MOST_NAMED else ''}. See GET /v1/servers."
         raise Problem(

@@ -103,15 +103,19 @@ CREATE: Final = (
     _GROW
     + """
 if redis.call('EXISTS', ROW) == 1 then
-  if redis.call('HGET', ROW, 'tag') ~= TAG then return {'exists'} end
-  return {'done', redis.call('HGET', ROW, 'expires') or ''}
+  local row = redis.call('HMGET', ROW, 'epoch', 'last', 'status', 'tag', 'expires')
+  if row[4] == TAG then return {'done', row[5] or ''} end
+  return {'exists', row[1] or '', row[2] or '', row[3] or ''}
 end
 redis.call('DEL', EVENTS, MESSAGES)
 redis.call('HSET', ROW, 'epoch', EPOCH, 'first', FIRST, 'last', FIRST - 1, 'bytes', 0)
 return done(grow())
 """
 )
-"""`done` and when it expires (empty while it runs), or `exists`. The changes are all fields but those set here."""
+"""`done` and when it expires (empty while it runs), or `exists` with epoch, last and status.
+
+The changes are all fields but those set here.
+"""
 
 APPEND: Final = (
     _GROW

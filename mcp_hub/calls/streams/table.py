@@ -56,10 +56,10 @@ _HEARD_LOOK: Final = 0.01
 class _ForeignStreams:
     """Streams of other processes that are followed here, one object for all readers."""
 
-    def __init__(self, log: StreamLog) -> None:
+    def __init__(self, log: StreamLog, now: float) -> None:
         self._log = log
         self._streams: WeakValueDictionary[CallId, Stream] = WeakValueDictionary()
-        self._used = 0.0  # when the store was in use last
+        self._used = now  # when the store was in use last
 
     @property
     def followed(self) -> list[Stream]:
@@ -111,7 +111,7 @@ class StreamTable:
         self.clock = clock
         self.limits = limits
         self._owned: dict[CallId, StreamWriter] = {}
-        self._foreign = _ForeignStreams(store.log)
+        self._foreign = _ForeignStreams(store.log, clock.now())
         self._takeover = Takeover(store, go_on, self._foreign.settled)
         self._inbox = Inbox(store.inbox)
         self._detached: Counter[str] = Counter()

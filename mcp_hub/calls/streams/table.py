@@ -56,10 +56,10 @@ _HEARD_LOOK: Final = 0.01
 class _ForeignStreams:
     """Streams of other processes that are followed here, one object for all readers."""
 
-    def __init__(self, log: StreamLog, now: float) -> None:
+    def __init__(self, log: StreamLog) -> None:
         self._log = log
         self._streams: WeakValueDictionary[CallId, Stream] = WeakValueDictionary()
-        self._used = now  # when the store was in use last
+        self._used: float | None = None  # when the store was in use last, or at the first look
 
     @property
     def followed(self) -> list[Stream]:
@@ -84,7 +84,7 @@ class _ForeignStreams:
 
     def look(self, time: float, *, is_away: bool) -> None:
         """Ends reads that have waited too long for the store."""
-        if not is_away:
+        if not is_away or self._used is None:
             self._used = time
         elif time >= self._used + _AWAY:
             for stream in self.followed:
@@ -111,7 +111,7 @@ class StreamTable:
         self.clock = clock
         self.limits = limits
         self._owned: dict[CallId, StreamWriter] = {}
-        self._foreign = _ForeignStreams(store.log, clock.now())
+        self._foreign = _ForeignStreams(store.log)
         self._takeover = Takeover(store, go_on, self._foreign.settled)
         self._inbox = Inbox(store.inbox)
         self._detached: Counter[str] = Counter()
@@ -260,6 +260,7 @@ class StreamTable:
         writer = self._owned.get(stream.row.id)
         if writer is not None:
             writer.absence.end()
+            writer.wake()  # what it has not looked at yet is read now
         else:
             self.store.inbox.moved([stream.row for stream in self._foreign.followed])  # which watches it from now on
         return reader

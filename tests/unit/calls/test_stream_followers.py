@@ -334,13 +334,30 @@ async def test_news_that_come_while_a_hub_asks_for_news_are_not_missed(monkeypat
     await settle(lambda: follower.at_end)
 
 
+@virtual
+async def test_what_nobody_follows_is_written_later_and_what_another_hubs_client_follows_soon() -> None:
+    pair, call = await pair_with_call()
+    for is_followed in (False, True):
+        if is_followed:
+            await pair.two.follow(call.id)
+            await sleep(1)
+        last = row_of(pair.one, call.id).last
+        call.says(Progressed(1 + is_followed))
+        await sleep(0.03)
+        assert (row_of(pair.one, call.id).last > last) is is_followed
+        await sleep(0.1)
+        assert row_of(pair.one, call.id).last > last
+    call.ends()
+
+
 def test_readers_at_a_hub_that_has_just_started_wait_for_the_store_as_long_as_others() -> None:
     store, clock = MemoryStore(), HandClock()
     store.replicas = cast(Replicas, object())  # so it is one that can be away, which this one is
     table = StreamTable(store, clock, StreamLimits())
     foreign = StreamInfo("st_x", "p", "in_other", "s", "tools/call", "n", 1.0, 1.0, last=1)  # type: ignore[arg-type]
     reader = table.follow(table._shared(foreign), nobody, 1)
-    table._end_waits(clock.now() + 59)
-    assert reader.failed is None
+    for seconds in (0, 59):
+        table._end_waits(clock.now() + seconds)
+        assert reader.failed is None
     table._end_waits(clock.now() + 60)
     assert isinstance(reader.failed, StoreError)

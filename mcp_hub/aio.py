@@ -146,37 +146,33 @@ def call_later(seconds: float, callback: Callable[[], None]) -> Timer:
 
 
 class _Together:
-    """Callbacks that one loop calls at the same time."""
+    """Callbacks that one loop calls at the same time, within so many seconds."""
 
-    __slots__ = ("__weakref__", "callbacks", "loop")
+    __slots__ = ("__weakref__", "_seconds", "callbacks", "loop")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
         self.loop = loop
+        self._seconds = seconds
         self.callbacks: list[Callable[[], None]] = []
 
     def run(self) -> None:
-        global _together
-        if _together() is self:
-            _together = _nothing
+        if (together := _together.get(self._seconds)) is not None and together() is self:
+            del _together[self._seconds]
         for callback in self.callbacks:
             self.loop.call_soon(callback)
 
 
-def _nothing() -> None:
-    """Nothing is planned."""
-
-
-_together: Callable[[], _Together | None] = _nothing
-"""A weak reference: a loop that is closed lets its callbacks go."""
+_together: Final[dict[float, ref[_Together]]] = {}
+"""By seconds. Weak references: a loop that is closed lets its callbacks go."""
 
 
 def call_together(seconds: float, callback: Callable[[], None]) -> None:
-    """Calls `callback` within so many seconds, as one of many that are not urgent."""
-    global _together
-    loop, together = asyncio.get_running_loop(), _together()
+    """Calls `callback` within so many seconds, as one of many that are not urgent; there are few such numbers."""
+    loop, planned = asyncio.get_running_loop(), _together.get(seconds)
+    together = None if planned is None else planned()
     if together is None or together.loop is not loop:  # another thread's
-        together = _Together(loop)
-        _together = ref(together)
+        together = _Together(loop, seconds)
+        _together[seconds] = ref(together)
         loop.call_later(seconds, together.run)
     together.callbacks.append(callback)
 

@@ -184,7 +184,7 @@ class Coalescer:
         self._append(event, now)
 
     def _add_progress(self, event: Progressed, now: float) -> None:
-        is_often = self._progress.is_high(now)
+        is_often = self._progress.is_high(now) or event.skipped >= OFTEN  # the last of many
         self._progress.add(now)
         if not is_often:
             self._progress_index = None

@@ -23,7 +23,7 @@ from mcp_hub.formats.provider import (
 )
 from mcp_hub.formats.reader import OutputReader
 from mcp_hub.formats.records import NO_ID, McpResult, ModelCall
-from mcp_hub.formats.results import MediaPart, block_of, can_be_sent, parts_of, read_result, text_of
+from mcp_hub.formats.results import MediaPart, block_of, parts_of, read_result, sole_structure, text_of
 from mcp_hub.formats.schemas import dialects
 from mcp_hub.formats.schemas.nodes import MAX_DEPTH, Node
 from mcp_hub.types import JsonObject
@@ -76,11 +76,11 @@ def _response(call: ModelCall, result: McpResult) -> JsonObject:
     parts = parts_of(result, "gemini")
     media = [part for part in parts if isinstance(part, MediaPart)]
     text = text_of(parts)
-    structured = result.get("structuredContent")
+    structured = sole_structure(result, parts)
     if result.get("isError"):
         response: JsonObject = {"error": text}
     else:
-        response = {"output": text if structured is None or not can_be_sent(structured) else structured}
+        response = {"output": text if structured is None else structured}
     answer = {**id_members(call), "name": call.name, "response": response}
     if media:
         answer["parts"] = [{"inlineData": {"mimeType": part.media_type, "data": part.data}} for part in media]

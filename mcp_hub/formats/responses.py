@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import msgspec
+
 from mcp_hub.formats.events import FinishReason, TextDelta, ThinkingDelta
 from mcp_hub.formats.openai import NAMES, read_marked, result_mark, with_mark
 from mcp_hub.formats.provider import (
@@ -22,7 +24,7 @@ from mcp_hub.formats.provider import (
 )
 from mcp_hub.formats.reader import CUT_OFF, OutputReader
 from mcp_hub.formats.records import McpResult, ModelCall
-from mcp_hub.formats.results import MediaPart, can_be_sent, data_url, file_name, parts_of, text_of
+from mcp_hub.formats.results import MediaPart, data_url, file_name, parts_of, sole_structure, text_of
 from mcp_hub.formats.schemas import dialects
 from mcp_hub.formats.schemas.nodes import Node
 from mcp_hub.types import JsonObject
@@ -101,17 +103,22 @@ def _write_results(answered: Answered) -> list[JsonObject]:
 
 def _item(call: ModelCall, result: McpResult) -> JsonObject:
     parts = parts_of(result, "openai-responses")
-    structured = result.get("structuredContent")
     output: str | list[JsonObject]
     if any(isinstance(part, MediaPart) for part in parts):
         mark = result_mark(result, text_of(parts[:1]))
         output = [_content(part) for part in ([] if mark is None else [mark]) + parts]
-    elif structured is not None and not result.get("isError") and can_be_sent(structured):
-        output = encoded(structured)  # the value that `output_schema` describes
+    elif (structured := sole_structure(result, () if _is_for_program(call) else parts)) is not None:
+        output = msgspec.json.encode(structured).decode()  # the value that `output_schema` describes
     else:
         output = with_mark(result, text_of(parts))
     echoed = {key: call.extra[key] for key in ("caller", "namespace") if call.extra.get(key) is not None}
     return {"type": "function_call_output", "call_id": sent_id(call), "output": output, **echoed}
+
+
+def _is_for_program(call: ModelCall) -> bool:
+    """Whether code of the model reads the result."""
+    caller = call.extra.get("caller")
+    return isinstance(caller, dict) and caller.get("type") == "program"
 
 
 def _content(part: str | MediaPart) -> JsonObject:

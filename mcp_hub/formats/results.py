@@ -6,7 +6,7 @@ What a provider refuses stays in the conversation, and so each later request fai
 import json
 import mimetypes
 from binascii import Error, a2b_base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
@@ -53,6 +53,7 @@ _MOST_BASE64: Final = {"anthropic": 5 << 20}
 """Width and height of a picture ("Vision", "General limits"), and characters of its data (the API's own words: "image
 exceeds 5 MB maximum"), 2026-11-29. Elsewhere the whole request is bounded."""
 
+_IN_CONTENT: Final = "[in the content of the result]"
 SILENT: Final = "The tool failed and gave no reason."
 """The text of a failed result without text."""
 _LONGEST_NAME: Final = 200
@@ -110,8 +111,8 @@ def parts_of(result: McpResult, into: str) -> list[ResultPart]:
     A structured result that the text lacks is last. A failed result has a text.
     """
     parts = [part for block in _blocks(result) if not _is_blank(part := _part(block, into))]
-    structured = result.get("structuredContent")
-    if structured is not None and not any(_says(part, structured) for part in parts):
+    structured = _structure(result)
+    if structured is not None and not _is_repeated(structured, [part for part in parts if isinstance(part, str)]):
         parts.append(_json_text(structured))
     if result.get("isError") and not any(isinstance(part, str) for part in parts):
         parts.insert(0, SILENT)
@@ -136,12 +137,60 @@ def _json_text(value: object) -> str:
         return "[a structure with too many levels]"
 
 
-def can_be_sent(value: object) -> bool:
-    """Whether a value has no half characters, nor too many levels."""
+def sole_structure(result: McpResult, parts: Iterable[ResultPart]) -> object | None:
+    """The structured result of a success, if it holds all texts among the parts: then it can stand for them.
+
+    A text counts as held if it is the value, a member of it or one of theirs, as a text or as JSON.
+    """
+    structured = _structure(result)
+    if structured is None or result.get("isError") or (whole := _canonical(structured)) is None:
+        return None
+    members = [inner for value in _inner(structured) for inner in (value, *_inner(value))]
+    values = {whole, *map(_canonical, members)}
+    texts = (part for part in parts if isinstance(part, str))
+    return structured if all(_canonical(text) in values or _read_canonical(text) in values for text in texts) else None
+
+
+def _structure(result: McpResult) -> object:
+    """The structured result, without the data of media that the content has; they may be megabytes."""
+    blocks = [block for block in _blocks(result) if isinstance(block, dict)]
+    resources = [resource for block in blocks if isinstance(resource := block.get("resource"), dict)]
+    data = [*(block.get("data") for block in blocks), *(resource.get("blob") for resource in resources)]
+    structured: object = result.get("structuredContent")
     try:
-        return bool(msgspec.json.encode(value))
+        return _without(structured, {encoded for encoded in data if isinstance(encoded, str) and encoded})
+    except RecursionError:
+        return structured
+
+
+def _without(value: object, data: Collection[str]) -> object:
+    if isinstance(value, dict) and data:
+        return {name: _without(member, data) for name, member in value.items()}
+    if isinstance(value, list) and data:
+        return [_without(item, data) for item in value]
+    return _IN_CONTENT if isinstance(value, str) and value in data else value
+
+
+def _inner(value: object) -> Iterable[object]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _canonical(value: object) -> bytes | None:
+    """The value as JSON with its keys in order, a text without space around it; None if it cannot be sent.
+
+    A value with half characters or too many levels cannot.
+    """
+    try:
+        return msgspec.json.encode(value.strip() if isinstance(value, str) else value, order="sorted")
     except (UnicodeEncodeError, RecursionError):
-        return False
+        return None
+
+
+def _read_canonical(text: str) -> bytes:
+    try:
+        return _canonical(msgspec.json.decode(text)) or b""
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return b""
 
 
 def _sound(text: str) -> str:
@@ -153,11 +202,27 @@ def _is_blank(part: ResultPart) -> bool:
     return isinstance(part, str) and not part.strip()
 
 
-def _says(part: ResultPart, structured: object) -> bool:
-    if not isinstance(part, str) or not part.lstrip().startswith(("{", "[")):
+def _is_repeated(structured: object, texts: Sequence[str]) -> bool:
+    """Whether the texts say all of the structure: one does, or its only member is one of them or their list."""
+    if any(_says(text, structured) for text in texts):
+        return True
+    if not isinstance(structured, dict) or len(structured) != 1:
+        return False
+    (member,) = structured.values()
+    items = member if isinstance(member, list) else []
+    return any(_says(text, member) for text in texts) or (
+        0 < len(items) == len(texts) and all(map(_says, texts, items))
+    )
+
+
+def _says(text: str, structured: object) -> bool:
+    """Whether the text is the value, or JSON of it."""
+    if isinstance(structured, str):
+        return text.strip() == structured.strip()
+    if isinstance(structured, dict | list) and not text.lstrip().startswith(("{", "[")):
         return False
     try:
-        return bool(msgspec.json.decode(part) == structured)
+        return bool(msgspec.json.decode(text) == structured)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return False
 

@@ -46,6 +46,8 @@ _LOOK: Final = 64
 """Nodes between looks at the time."""
 _BUDGET: Final = "budget"
 _MATCHING: Final = ("match", "search")
+_MOST_PROGRAMS: Final = 3000
+"""Instructions of RE2 in all patterns of a path: a path is checked before the call, in the event loop."""
 _MOST_MATCHED: Final = 256 << 10
 """Bytes of one text for a pattern, which has no time limit."""
 
@@ -143,6 +145,8 @@ def _pattern(pattern: str) -> "re2._Regexp | None":
 class _Parser(Parser):
     """Makes `_Path`s in filters, and keeps integers exact."""
 
+    env: "_Environment"
+
     def parse_absolute_query(self, stream: TokenStream) -> BaseExpression:
         stream.next()
         return RootFilterQuery(_Path(env=self.env, segments=self.parse_query(stream)))
@@ -158,7 +162,7 @@ class _Parser(Parser):
             and extension.name in _MATCHING
             and isinstance(extension.args[1], StringLiteral)
         ):
-            compiled(extension.args[1].value, "path", by_line=False)
+            self.env.add_pattern(extension.args[1].value)
         return extension
 
     def parse_integer_literal(self, stream: TokenStream) -> BaseExpression:
@@ -174,7 +178,14 @@ class _Environment(JSONPathEnvironment):
 
     def __init__(self, is_over: Callable[[], bool]) -> None:
         self._is_over = is_over
+        self._programs = 0
         super().__init__(strict=True)
+
+    def add_pattern(self, pattern: str) -> None:
+        """Raises `InvalidParams` for an invalid pattern, and if all of the path are too large together."""
+        self._programs += compiled(pattern, "path", by_line=False).programsize
+        if self._programs > _MOST_PROGRAMS:
+            raise InvalidParams("path: its patterns are too large together. Use fewer, or shorter ones.")
 
     def setup_function_extensions(self) -> None:
         self.function_extensions.update(length=Length(), count=_Count(), value=_Value())

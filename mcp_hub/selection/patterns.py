@@ -15,6 +15,8 @@ _MOST_PROGRAM: Final = 1000
 _MOST_REPEATS: Final = 1000
 """RE2 refuses more itself."""
 _MEMORY: Final = 4 << 20
+_TRIED: Final = 256 << 10
+"""Bytes for a first try: RE2 takes 2 ms to see that a pattern needs more, and 50 ms with `_MEMORY`."""
 _ESCAPED: Final = re.compile(r"\\(?:[xpP]\{[^}]*\}|.)", re.DOTALL)
 _REPEATED: Final = re.compile(r"\{([0-9]{1,9}),?([0-9]{0,9})\}")
 
@@ -25,18 +27,17 @@ def compiled(pattern: str, key: str, *, by_line: bool) -> "re2._Regexp":
 
     if len(pattern) > _MOST_PATTERN:
         raise InvalidParams(f"{key}: the pattern has {len(pattern)} characters; {_MOST_PATTERN} are allowed")
+    too_large = f"{key}: {hide_head(pattern, 100)!r} is too large a pattern. Use fewer repetitions."
     repeats = [int(upper or lower) for lower, upper in _REPEATED.findall(_ESCAPED.sub("", pattern))]
     if sum(count for count in repeats if count <= _MOST_REPEATS) > _MOST_PROGRAM:  # RE2 would take seconds to see it
-        raise InvalidParams(f"{key}: {hide_head(pattern, 100)!r} is too large a pattern. Use fewer repetitions.")
-    options = re2.Options()
-    options.log_errors = False
-    options.never_nl = by_line
-    options.never_capture = True
-    options.max_mem = _MEMORY
+        raise InvalidParams(too_large)
+    tried = _limited(re2.Options(), _TRIED, by_line=by_line)
     try:
-        regexp = re2.compile(pattern, options)  # as it came, so that an error shows it so
-        if by_line:
-            regexp = re2.compile(f"(?m){pattern}", options)
+        if re2.compile(pattern, tried).programsize > _MOST_PROGRAM:  # as it came, so that an error shows it so
+            raise InvalidParams(too_large)
+        regexp = re2.compile(
+            f"(?m){pattern}" if by_line else pattern, _limited(re2.Options(), _MEMORY, by_line=by_line)
+        )
     except re2.error as problem:
         message = problem.args[0]
         reason = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
@@ -46,8 +47,16 @@ def compiled(pattern: str, key: str, *, by_line: bool) -> "re2._Regexp":
     finally:
         re2.purge()  # its cache is bounded by number only
     if regexp.programsize > _MOST_PROGRAM:
-        raise InvalidParams(f"{key}: {hide_head(pattern, 100)!r} is too large a pattern. Use fewer repetitions.")
+        raise InvalidParams(too_large)
     return regexp
+
+
+def _limited(options: "re2.Options", memory: int, *, by_line: bool) -> "re2.Options":
+    options.log_errors = False
+    options.never_nl = by_line
+    options.never_capture = True
+    options.max_mem = memory
+    return options
 
 
 def _printable(text: str) -> str:

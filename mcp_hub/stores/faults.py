@@ -1,10 +1,13 @@
-"""Four classes of store failures, and the SQLite errors in each."""
+"""Classes of store failures, the SQLite errors in each, and what is said of them."""
 
 import sqlite3
 from pathlib import Path
 from typing import Final, Literal
 
-from mcp_hub.errors import StoreError
+from mcp_hub.call import StreamInfo
+from mcp_hub.errors import StoreError, StoreUnavailable
+from mcp_hub.events import Failed
+from mcp_hub.protocol.shape.stream_events import encoded, timestamp
 from mcp_hub.stores.base import NO_ANSWER
 
 Fault = Literal["corrupt", "moved", "full", "locked", "unusable", "busy", "unreachable"]
@@ -36,6 +39,12 @@ class StoreFault(StoreError):
 def no_answer() -> StoreFault:
     """A server's silence."""
     return StoreFault("unreachable", NO_ANSWER)
+
+
+def not_sent(row: StreamInfo, wall: float) -> bytes:
+    """The last event of a stream whose beginning was not confirmed, so that nothing came of its call."""
+    error = StoreUnavailable("The store had not confirmed that the call began. It was not sent.")
+    return encoded(row.id, row.last + 1, timestamp(wall), Failed(error))
 
 
 def faulty(error: sqlite3.Error | OSError, path: Path) -> StoreFault:

@@ -39,10 +39,27 @@ class Life:
     died: float | None = None
     died_at: float = 0.0
     is_paused: bool = False
+    back: float | None = None
+    later: "Life | None" = None
+    """When a process that was lost was there again, and its life from then on."""
 
     @property
     def is_killed(self) -> bool:
         return self.died is not None
+
+    def returned(self) -> "Life":
+        """The process is there again."""
+        self.back, self.later = time.monotonic(), Life(self.process)
+        return self.later
+
+    def loss(self, until: float, bearable: float) -> "Life":
+        """The life whose loss an ending at `until` (Unix time) comes from: not one that was over after `bearable`
+        seconds, if there was a later one.
+        """
+        later = self.later
+        if self.died is None or self.back is None or later is None or self.back - self.died >= bearable:
+            return self
+        return later.loss(until, bearable) if later.is_killed and later.died_at <= until else self
 
     def lose(self) -> None:
         """The process runs on without its server, perhaps for longer than its lease."""

@@ -263,10 +263,18 @@ def check(job: Job) -> list[str]:
     if endings[0]["type"] == "end" and (endings[0]["data"]["outcome"] != "ok" or said != whole):
         faults.append(f"ended well, but said {said!r}")
     if endings[0]["type"] == "error":
-        if endings[0]["data"]["code"] not in ENDINGS or endings[0]["data"].get("outcome") != "unknown":
-            faults.append(f"ended with {endings[0]['data']}")
-        if job.owner is not None and not job.owner.is_killed:
-            faults.append("ended by another hub while its own was alive")
-        if not whole.startswith(said):
-            faults.append(f"ended by a kill, but said {said!r}")
+        faults += _ended_early(job, endings[0]["data"], said, whole)
+    return faults
+
+
+def _ended_early(job: Job, data: dict[str, Any], said: str, whole: str) -> list[str]:
+    if data["code"] == AWAY and "outcome" not in data:  # the call was not sent
+        return [f"was not sent, but said {said!r}"] if said else []
+    faults: list[str] = []
+    if data["code"] not in ENDINGS or data.get("outcome") != "unknown":
+        faults.append(f"ended with {data}")
+    if job.owner is not None and not job.owner.is_killed:
+        faults.append("ended by another hub while its own was alive")
+    if not whole.startswith(said):
+        faults.append(f"ended by a kill, but said {said!r}")
     return faults

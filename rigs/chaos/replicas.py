@@ -22,7 +22,7 @@ from typing import Any
 import anyio
 import httpx2
 
-from rigs.chaos.hubs import Door, Fleet, Life
+from rigs.chaos.hubs import Door, Fleet
 from rigs.chaos.jobs import Job, agreed, check, run_job
 from rigs.chaos.lines import Line, any_cut, lines
 from rigs.chaos.talks import ASKING, run_talk, talks_agree
@@ -151,7 +151,7 @@ class _Site:
             await anyio.sleep(self._lease * _TAKEOVER + self._rng.uniform(0.5, 2.0))
         finally:
             process.send_signal(signal.SIGCONT)
-        hub.life = Life(process)
+        hub.life = hub.life.returned()
         await self.fleet.serving(hub, time.monotonic())
 
     async def step(self) -> None:
@@ -178,7 +178,7 @@ class _Site:
             await anyio.sleep(self._lease * self._rng.uniform(*_CUT))
         finally:
             way.mend()
-        hub.life = Life(hub.life.process)
+        hub.life = hub.life.returned()
 
 
 @asynccontextmanager
@@ -291,9 +291,11 @@ def _late(job: Job, busy: _Busy, outcome: Outcome) -> list[str]:
         return []
     if _time_of(job.events[0]) > job.owner.died_at:  # its request waited for the next life of that replica
         return []
-    wait, lost = job.ended - job.owner.died, busy.lost(job.owner.died, job.ended)
-    if job.owner.is_paused:  # its client may have waited for that very replica
-        wait = _time_of(job.events[-1]) - job.owner.died_at
+    life = job.owner.loss(_time_of(job.events[-1]), outcome.most - _SEEN)
+    assert life.died is not None
+    wait, lost = job.ended - life.died, busy.lost(life.died, job.ended)
+    if life.is_paused:  # its client may have waited for that very replica
+        wait = _time_of(job.events[-1]) - life.died_at
     outcome.waits.append(wait)
     is_late = wait > outcome.most + lost
     return [f"its ending was seen {wait:.2f} s after its replica's death ({lost:.2f} s to others)"] if is_late else []

@@ -134,14 +134,18 @@ def possible_calls(
     """
     if entry.tool:
         return [(entry.tool, filled(entry.arguments or {}, places))]
-    calls = []
-    for one in tools:
-        schema = one.get("inputSchema", {})
-        required = {key: _value(schema.get("properties", {}).get(key, {})) for key in schema.get("required", ())}
-        calls.append((one["name"], required))
-    calls.sort(key=lambda call: (_READING.search(call[0]) is None, len(call[1])))
-    reading = [call for call in calls if _READING.search(call[0])]
-    return (reading or calls[:1])[:4]
+    return (read_only_calls(tools) or [(one["name"], _required(one)) for one in tools[:1]])[:4]
+
+
+def read_only_calls(tools: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any]]:
+    """Calls of the tools that only read by their names, with their required arguments; the fewest first."""
+    calls = [(one["name"], _required(one)) for one in tools if _READING.search(one["name"])]
+    return sorted(calls, key=lambda call: len(call[1]))
+
+
+def _required(tool: Mapping[str, Any]) -> dict[str, Any]:
+    schema = tool.get("inputSchema", {})
+    return {key: _value(schema.get("properties", {}).get(key, {})) for key in schema.get("required", ())}
 
 
 def _value(schema: Mapping[str, Any]) -> Any:
@@ -172,7 +176,7 @@ async def answered(
 
 async def _answer(rest: RestClient, entry: Entry, places: Mapping[str, str]) -> Answered:
     """The outcome of a call, once the server is up."""
-    report = await _report(rest)
+    report = await settled_report(rest)
     if report["state"] != "ready":
         return Answered(
             error=": ".join(str(report[key]) for key in ("state", "code", "reason") if report.get(key))[:1000]
@@ -198,7 +202,7 @@ async def _called(rest: RestClient, name: str, values: Mapping[str, Any]) -> Ans
     return Answered(called=name, arguments=values, is_error=is_error, text=json.dumps(result))
 
 
-async def _report(rest: RestClient) -> Mapping[str, Any]:
+async def settled_report(rest: RestClient) -> Mapping[str, Any]:
     """The report of the server, once it is up or has failed."""
     with anyio.fail_after(_START + WAIT):
         while True:

@@ -101,6 +101,67 @@ async def test_a_call_waits_for_its_server(rest: RestClient, tmp_path: Path) -> 
         assert (await rest.call("slow_echo", {"text": "x"})).status_code == 200
 
 
+@pytest.mark.parametrize("kind", ["a call", "a model's call"])
+async def test_a_call_waits_for_every_server_that_may_have_a_name_without_prefix(tmp_path: Path, kind: str) -> None:
+    text = servers_yaml(
+        {"slow": [*HELD, str(tmp_path / "gate"), *argv()]}, hub={"prefix": "never", "first_list_wait": "1ms"}
+    )
+    async with http_hub(text, tmp_path) as hub, RestClient(hub) as rest, anyio.create_task_group() as tasks:
+        assert (await rest.call("echo", {"text": "x"}, prefer="wait=0")).json()["code"] == "starting"
+
+        async def open_soon() -> None:
+            (tmp_path / "gate").touch()
+
+        tasks.start_soon(open_soon)
+        if kind == "a call":
+            answer = await rest.call("echo", {"text": "x"}, prefer="wait=100")
+        else:
+            body = {"name": "echo", "arguments": {"text": "x"}}
+            answer = await rest.ask("POST", "/tools/call?format=mcp", body, prefer="wait=100")
+        assert answer.status_code == 200 and "problem" not in answer.text, answer.text
+
+
+BROKEN = {"command": "mcp-hub-test-no-such-command"}
+
+
+@pytest.mark.parametrize("query", ["?server=broken", "?server=broken&format=openai", ""])
+async def test_a_list_without_tools_says_that_its_server_is_down(tmp_path: Path, query: str) -> None:
+    servers = {"broken": BROKEN, **({"jobs": JOBS} if query else {})}
+    async with http_hub(json.dumps({"servers": servers}), tmp_path) as hub, RestClient(hub) as rest:
+        await rest.settled()
+        answer = await rest.ask("GET", f"/tools{query}")
+        assert (answer.status_code, answer.json()["code"]) == (503, "upstream_unavailable"), answer.text
+        (down,) = answer.json()["servers"]
+        assert down["server"] == "broken" and down["state"] in ("backing_off", "starting", "failed")
+        assert down["code"] == "command_not_found" and down["server"] in answer.json()["detail"]
+        assert answer.headers["retry-after"] == "5"
+        if query:
+            assert (await rest.ask("GET", "/tools")).status_code == 200
+            assert (await rest.ask("GET", "/tools?server=broke")).json()["code"] == "unknown_server"
+
+
+async def test_a_server_of_another_profile_is_not_said_to_be_down(tmp_path: Path) -> None:
+    tokens = [{"token": "all", "principal": "a"}, {"token": "few", "principal": "b", "profile": "few"}]
+    profiles = {"few": {"servers": ["jobs"]}}
+    config = {"servers": {"broken": BROKEN, "jobs": JOBS}, "hub": {"tokens": tokens}, "profiles": profiles}
+    async with http_hub(json.dumps(config), tmp_path) as hub, RestClient(hub, "few") as rest:
+        await rest.settled()
+        answer = await rest.ask("GET", "/tools?server=broken")
+        assert (answer.status_code, answer.json()["code"]) == (404, "unknown_server"), answer.text
+
+
+@pytest.mark.parametrize("path", ["/tools?server=jobs&server=slow", "/tools?format=openai&format=mcp"])
+async def test_a_parameter_that_is_there_twice_is_refused(rest: RestClient, path: str) -> None:
+    answer = await rest.ask("GET", path)
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_parameter")
+    assert path.partition("?")[2].partition("=")[0] in answer.json()["detail"]
+
+
+async def test_a_call_with_two_paths_is_refused(rest: RestClient) -> None:
+    answer = await rest.ask("POST", "/tools/jobs_count_words/call?path=$.words&path=$.a", {"arguments": {"text": "x"}})
+    assert answer.status_code == 400 and "path is in the query more than once" in answer.json()["detail"]
+
+
 async def test_selected_tool_that_a_listed_server_lacks_is_unknown_at_once(rest: RestClient) -> None:
     with anyio.fail_after(WAIT):
         one = await rest.ask("GET", "/tools?tools=jobs_nothing&server=jobs")

@@ -11,6 +11,7 @@ import pytest
 
 from rigs.busy import main, process_tests, run, runs_in
 from rigs.chaos.chaos import chaos
+from rigs.chaos.hubs import Life
 from rigs.chaos.replicas import Plan as ReplicaPlan
 from rigs.chaos.replicas import replicas
 from rigs.chaos.stepped import stepped
@@ -51,6 +52,20 @@ async def test_nothing_acknowledged_is_lost_when_replicas_and_their_server_are_k
     assert any(job.is_task for job in begun) and outcome.cut
     assert any(job.messages for job in outcome.jobs), "calls of sessions"
     assert any(event["type"] == "input-received" for job in begun for event in job.events)
+
+
+def test_an_ending_comes_from_the_last_loss_of_its_replica_unless_that_was_to_be_taken_over_before() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        first = Life(process)
+    first.lose()
+    second = first.returned()
+    assert first.died is not None and first.loss(first.died_at + 1, 0.9) is first, "nothing happened since"
+    second.lose()
+    second.died_at = first.died_at + 1.3
+    first.back = first.died + 0.4
+    assert first.loss(first.died_at + 2.17, 0.9) is second and first.loss(first.died_at + 1, 0.9) is first
+    first.back = first.died + 1.1
+    assert first.loss(first.died_at + 2.17, 0.9) is first
 
 
 def test_a_clock_is_wrong_by_what_its_file_says(tmp_path: Path) -> None:

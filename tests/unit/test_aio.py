@@ -57,6 +57,19 @@ def test_callbacks_of_loops_by_turns_run_together_on_their_own() -> None:
     assert seen == [(number, id(loops[number % 2])) for number in (0, 2, 4, 1, 3, 5)]
 
 
+def test_what_is_more_urgent_does_not_wait_for_what_is_less() -> None:
+    seen: list[str] = []
+
+    async def plan() -> None:
+        call_together(60, lambda: seen.append("later"))
+        for _ in range(2):
+            call_together(0.01, lambda: seen.append("soon"))
+        await asyncio.sleep(0.05)
+
+    asyncio.run(plan())
+    assert seen == ["soon", "soon"]
+
+
 def test_a_loop_that_is_closed_lets_what_waits_go_and_holds_up_no_other() -> None:
     class Waits:
         def over(self) -> None:

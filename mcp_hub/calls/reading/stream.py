@@ -30,7 +30,8 @@ _KEPT_EVENTS: Final = 256
 _KEPT_BYTES: Final = 64 << 10
 """Without followers: one that comes back is served while the store hangs."""
 _SHARED_BYTES: Final = 4 << 20
-"""All streams without followers share these, but each has an eighth of `_KEPT_BYTES`."""
+_LEAST: Final = 16
+"""All streams without followers share these, but each has a sixteenth of `_KEPT_BYTES` and `_KEPT_EVENTS`."""
 _LOOKED_AT: Final = 1024
 """Characters, and pieces, of partial text that a last line is looked for in: many lines are short, many pieces long."""
 _PIECES: Final = 32
@@ -130,7 +131,7 @@ class Committed(NamedTuple):
 
 
 def _kept() -> tuple[int, int]:
-    share = max(min(_SHARED_BYTES // len(_streams), _KEPT_BYTES), _KEPT_BYTES // 8)
+    share = max(min(_SHARED_BYTES // len(_streams), _KEPT_BYTES), _KEPT_BYTES // _LEAST)
     return _KEPT_EVENTS * share // _KEPT_BYTES, share
 
 
@@ -178,6 +179,8 @@ class Stream:
             self._tail_first, self._bytes = first, 0
         tail += events
         self._bytes += sum(len(event.line) for event in events)
+        if len(tail) * _LEAST <= _KEPT_EVENTS and self._bytes * _LEAST <= _KEPT_BYTES:
+            return  # as most do: its share is more
         (events_kept, bytes_kept), gone = (_TAIL_EVENTS, _TAIL_BYTES) if self.readers else _kept(), 0
         while gone < len(tail) - 1 and (len(tail) - gone > events_kept or self._bytes > bytes_kept):
             self._bytes -= len(tail[gone].line)
@@ -329,8 +332,7 @@ class StreamReader:
     @property
     def at_end(self) -> bool:
         """Whether the ending has been taken."""
-        row = self.stream.row
-        return row.has_ended and self.cursor >= row.last
+        return self.stream.row.has_ended and self.cursor >= self.stream.row.last
 
     def take(self, limit: int | None = None) -> list[CallEvent]:
         return [entry.read for entry in self.take_entries(limit)]
@@ -363,8 +365,7 @@ class StreamReader:
         if not self.is_closed:
             self.is_closed = True
             self.wake = nobody
-            stream = self.stream
-            stream.readers = tuple(reader for reader in stream.readers if reader is not self)
+            self.stream.readers = tuple(reader for reader in self.stream.readers if reader is not self)
 
     def look(self) -> None:
         if self.has_more or self.at_end or self.failed is not None:

@@ -59,7 +59,7 @@ class _ForeignStreams:
     def __init__(self, log: StreamLog) -> None:
         self._log = log
         self._streams: WeakValueDictionary[CallId, Stream] = WeakValueDictionary()
-        self._used = 0.0  # when the store was in use last
+        self._used: float | None = None  # when the store was in use last, or at the first look
 
     @property
     def followed(self) -> list[Stream]:
@@ -84,7 +84,7 @@ class _ForeignStreams:
 
     def look(self, time: float, *, is_away: bool) -> None:
         """Ends reads that have waited too long for the store."""
-        if not is_away:
+        if not is_away or self._used is None:
             self._used = time
         elif time >= self._used + _AWAY:
             for stream in self.followed:
@@ -260,6 +260,7 @@ class StreamTable:
         writer = self._owned.get(stream.row.id)
         if writer is not None:
             writer.absence.end()
+            writer.wake()  # what it has not looked at yet is read now
         else:
             self.store.inbox.moved([stream.row for stream in self._foreign.followed])  # which watches it from now on
         return reader

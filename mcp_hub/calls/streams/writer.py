@@ -45,8 +45,9 @@ from mcp_hub.types import RawJson, Status
 
 log = get_logger(__name__)
 
-_PAUSE: Final = 0.02
-"""Seconds between looks into logs without stream readers."""
+_PAUSE: Final = 0.1
+_FOLLOWED: Final = 0.02
+"""Seconds between looks into logs without stream readers, and into those that another hub's client follows."""
 _HURRY: Final = LAG // 4
 """Events after which a look is not delayed."""
 _BEHIND: Final = 8192
@@ -246,7 +247,8 @@ class StreamWriter:
         if is_urgent:
             aio.call_soon(self._pump)
         else:
-            aio.call_together(_PAUSE, self._pump)
+            is_followed = self._owner.clock.now() < self.absence.followed_until
+            aio.call_together(_FOLLOWED if is_followed else _PAUSE, self._pump)
 
     def _pump(self) -> None:
         self._planned = None

@@ -33,7 +33,7 @@ _IGNORED: Final = {
 _SAME_VALUE: Final = _IF | {"allOf", "anyOf", "oneOf", "not", "dependentSchemas"}
 _DRAFT: Final = re.compile(r"json-schema\.org/draft(?:-0|/)(3|4|6|7|2019-09)/")
 _ODD: Final = re.compile(r"[^A-Za-z0-9_.-]")
-_OF_LEAVES: Final = frozenset(("type", "title", "description", "default"))
+_OF_LEAVES: Final = frozenset(("type", "title", "description", "default", "enum"))
 _STRINGS: Final = frozenset(("pattern", "format", "title", "description"))
 _NUMBERS: Final = frozenset(
     (
@@ -94,7 +94,7 @@ class _Normaliser:
         if depth > MAX_DEPTH:
             self._losses.append(LossInfo(path, "widened", f"more than {MAX_DEPTH} levels"))
             return {}
-        if _OF_LEAVES.issuperset(schema) and schema.get("type") in TYPES and _has_texts(schema):
+        if _OF_LEAVES.issuperset(schema) and _is_leaf(schema):
             return schema.copy()  # as half of all nodes: nothing to be changed
         source = self._understood(schema)
         node: Node = {}
@@ -122,8 +122,17 @@ class _Normaliser:
             parts = [self._node(part, f"{path}/{keyword}/{at}", below) for at, part in enumerate(value)]
             node[keyword] = [*node.get(keyword, ()), *parts]
         elif keyword in NAMED and isinstance(value, dict):
-            named = {name: self._node(part, f"{path}/{name}", below) for name, part in value.items()}
-            node[keyword] = {**node.get(keyword, {}), **named}
+            named = {
+                name: part.copy()
+                if isinstance(part, dict)
+                and part
+                and below <= MAX_DEPTH
+                and _OF_LEAVES.issuperset(part)
+                and _is_leaf(part)
+                else self._node(part, f"{path}/{name}", below)
+                for name, part in value.items()
+            }
+            node[keyword] = {**node[keyword], **named} if keyword in node else named
 
     def _keyword(self, keyword: str, value: object, path: str, depth: int) -> Any:
         if keyword in ("additionalProperties", "unevaluatedProperties") and isinstance(value, bool):
@@ -249,8 +258,14 @@ def _at_once(node: Node) -> list[Node]:
     return nodes
 
 
-def _has_texts(schema: Node) -> bool:
-    return isinstance(schema.get("title", ""), str) and isinstance(schema.get("description", ""), str)
+def _is_leaf(schema: Node) -> bool:
+    """Whether a node with no other keywords than `_OF_LEAVES` stays as it is."""
+    return (
+        schema.get("type") in TYPES
+        and isinstance(schema.get("description", ""), str)
+        and isinstance(schema.get("title", ""), str)
+        and isinstance(schema.get("enum", []), list)
+    )
 
 
 def _is_number(value: object) -> bool:

@@ -29,7 +29,8 @@ _KNOWN: Final = frozenset(
         *("default", "examples", "not", "if", "then", "else", "allOf", "anyOf", "oneOf", "enum", "type"),
     )
 )
-_SCALARS: Final = ("string", "integer", "number", "boolean", "null")
+_NOT_NULL: Final = ("string", "integer", "number", "boolean")
+_SCALARS: Final = (*_NOT_NULL, "null")
 _ALWAYS: Final = frozenset(("type", "title", "description"))
 _CHECKED: Final = frozenset(("format", "pattern", "minItems"))
 _COMPOSED: Final = frozenset(("$ref", "allOf", "anyOf", "oneOf", "enum"))
@@ -288,12 +289,14 @@ class Subset:
             raise NotStrict(f"{path or 'the top'}: it takes properties of any name")
         if additional is None and not named and path:
             raise NotStrict(f"{path}: it is a free-form object")
-        required = [key for key in node.get("required", ()) if key in named]
-        if len(required) < len(node.get("required", ())):
+        demanded = node.get("required", ())
+        required = [key for key in demanded if key in named]
+        if len(required) < len(demanded):
             raise NotStrict(f"{path or 'the top'}: it requires a property that it does not describe")
         if self._dialect.all_required:
-            for key in named.keys() - set(required):
-                if not accepts_null(self._root, node["properties"][key]):
+            properties: Node = node["properties"] if named else {}
+            for key in named.keys() - required:
+                if properties[key].get("type") in _NOT_NULL or not accepts_null(self._root, properties[key]):
                     named[key] = _nullable(named[key])
             required = list(named)
         reduced |= {"properties": named, "additionalProperties": False}

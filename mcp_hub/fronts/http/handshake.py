@@ -20,8 +20,18 @@ from mcp_hub.fronts.http.admission import Rate
 from mcp_hub.fronts.http.body import accepts
 from mcp_hub.fronts.http.replay import Origin
 from mcp_hub.fronts.http.request import Housekeeper, HttpRequest, begin
-from mcp_hub.fronts.http.response import HttpError, HttpExchange, HttpResponse, Message, Receive, Send, respond, stream
-from mcp_hub.fronts.http.resume import ClientCalls, Resumption, unavailable
+from mcp_hub.fronts.http.response import (
+    HttpError,
+    HttpExchange,
+    HttpResponse,
+    Message,
+    Receive,
+    Send,
+    respond,
+    stream,
+    unavailable,
+)  # fmt: skip
+from mcp_hub.fronts.http.resume import ClientCalls, Resumption
 from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.fronts.mcp.client_requests import answered_elsewhere
 from mcp_hub.fronts.mcp.subscriptions import Announcer

@@ -95,7 +95,7 @@ def _key_in(row: StreamInfo) -> int | str | None:
 
 
 class StreamReplay(CallResponder):
-    """A stored stream's messages. `questions`: open as of `row`; `pass_on` gets the answers."""
+    """A stored stream's messages for its request `origin`. `questions`: open as of `row`; `pass_on` gets answers."""
 
     __slots__ = ("_remote",)
 
@@ -105,10 +105,10 @@ class StreamReplay(CallResponder):
         session: Session,
         asking: ClientRequests,
         row: StreamInfo,
+        origin: Origin,
         questions: Iterable[str],
         pass_on: Callable[[str, RawJson | RpcError], None],
     ) -> None:
-        origin = Origin.stored(row)
         self._remote = hub.remote_call(origin.call(row, session), questions, pass_on, last=row.last)
         super().__init__(
             hub=hub, id_=bytes(origin.id), session=session, call=self._remote, token=origin.token, wake=nobody,

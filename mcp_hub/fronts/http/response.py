@@ -6,10 +6,10 @@ from typing import Any, Final, Protocol
 
 import anyio
 import msgspec
-from msgspec import UnsetType
+from msgspec import UNSET, UnsetType
 
 from mcp_hub.aio import Block, Timer, call_later
-from mcp_hub.errors import RpcError
+from mcp_hub.errors import Busy, RpcError, StoreError
 from mcp_hub.protocol import sse
 from mcp_hub.protocol.jsonrpc.envelope import error_frame, object_bytes
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST
@@ -70,6 +70,12 @@ class HttpError(RpcError):
         if isinstance(self._id, UnsetType):
             return object_bytes({"jsonrpc": "2.0", "error": msgspec.Raw(bytes(error))})
         return error_frame(self._id, error)
+
+
+def unavailable(error: Busy | StoreError) -> HttpError:
+    """A 503 with `Retry-After`."""
+    reason = error.public if isinstance(error, StoreError) else str(error)
+    return HttpError(503, Busy.symbol, reason, Busy.code, id_=UNSET, headers=[(b"retry-after", b"1")])
 
 
 async def respond(send: Send, status: int, body: bytes = b"", headers: Fields | None = None) -> None:

@@ -29,12 +29,13 @@ import msgspec
 
 from mcp_hub import aio
 from mcp_hub.aio import Bell
+from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, EventsGone, InvalidParams, RpcError, StoreError, UnknownStream
 from mcp_hub.events import BY_SESSION, cancelled_by_client
 from mcp_hub.fronts.http.replay import Origin, StreamReplay, cancel_stored
 from mcp_hub.fronts.http.request import CallWriter, Housekeeper, HttpRequest, QuickWait
-from mcp_hub.fronts.http.response import HttpError, HttpResponse, respond
+from mcp_hub.fronts.http.response import HttpError, HttpResponse, respond, unavailable
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
 from mcp_hub.fronts.mcp.quick_call import QuickCall
 from mcp_hub.fronts.mcp.responder import CallResponder, nobody
@@ -53,7 +54,7 @@ _RETURN: Final = 30.0
 """Seconds for a polling client to be back, where its calls may not continue without it."""
 _MOST_WITHDRAWN: Final = 64
 _MOST_ANSWERS: Final = 256
-"""Per client: ended calls with unsent withdrawals, and answers for other processes."""
+"""Per client: ended calls with unsent withdrawals or that it joined, and answers for other processes."""
 _PRIMED_SINCE: Final = "2025-11-25"
 """Older clients take an event without data for a broken message."""
 _RETRY: Final = 5000
@@ -66,7 +67,8 @@ class ClientCalls(msgspec.Struct, eq=False):
     """One session's calls by request id, and its questions.
 
     A call that starts is None in `requests`, one without messages a `CallHandle`. `withdrawals`: of calls that ended
-    meanwhile; `answers`: for remote calls; `let_go`: calls that a time-out has left.
+    meanwhile; `answers`: for remote calls; `let_go`: calls that a time-out has left; `joined`: its requests to ended
+    calls of other sessions.
     """
 
     stored: StoredSession
@@ -77,6 +79,7 @@ class ClientCalls(msgspec.Struct, eq=False):
         default_factory=lambda: deque(maxlen=_MOST_ANSWERS)
     )
     let_go: deque[CallId] = msgspec.field(default_factory=lambda: deque(maxlen=_MOST_WITHDRAWN))
+    joined: deque[tuple[CallId, Origin]] = msgspec.field(default_factory=lambda: deque(maxlen=_MOST_WITHDRAWN))
     is_closed: bool = False
 
     @property
@@ -86,6 +89,10 @@ class ClientCalls(msgspec.Struct, eq=False):
     def has_open(self, key: int | str) -> bool:
         """Whether the id's call has not ended."""
         return key in self.requests and ((request := self.requests[key]) is None or not request.has_ended)
+
+    def origin(self, row: StreamInfo) -> Origin:
+        """The session's request to this stream. Raises `UnknownStream`."""
+        return dict(self.joined).get(row.id) or Origin.stored(row)
 
     def add(self, key: int | str, responder: CallResponder) -> "_ClientStream":
         """The stream of a followed call."""
@@ -211,11 +218,12 @@ class Resumption:
         row, followed = handle.info, self._streams.get(handle.id)
         # another session may have joined the call
         session = row.session if followed is None else followed.client.session.id
-        if session != client.session.id or cursor.seq > row.last:
+        is_own = session == client.session.id or row.id in dict(client.joined)
+        if not is_own or cursor.seq > row.last:
             raise UnknownStream
         if row.id in client.let_go and row.id not in self._streams:
             raise UnknownStream
-        stream = client.requests.get(Origin.stored(row).key)
+        stream = client.requests.get(client.origin(row).key)
         if isinstance(stream, _ClientStream) and stream.id == row.id and stream.writer and not stream.has_cursor:
             raise UnknownStream
         return handle
@@ -231,7 +239,7 @@ class Resumption:
         stream = self._streams.get(handle.id)
         if stream is None:
             responder = await self._responder(client, handle)
-            new = _ClientStream(client, Origin.stored(handle.info).key, responder, has_cursor=True)
+            new = _ClientStream(client, client.origin(handle.info).key, responder, has_cursor=True)
             stream = self._streams.setdefault(handle.id, new)
         stream.lock = stream.lock or anyio.Lock()
         stream.resuming += 1
@@ -250,8 +258,8 @@ class Resumption:
     async def _responder(self, client: ClientCalls, handle: StreamHandle) -> CallResponder:
         """Raises `UnknownStream`, `StoreError`."""
         row, call = handle.info, self._hub.running_call(handle)
+        origin = client.origin(row)
         if call is not None:
-            origin = Origin.stored(row)
             id_ = bytes(origin.id)
             return CallResponder(
                 hub=self._hub, id_=id_, session=client.session, call=call, token=origin.token, wake=nobody,
@@ -263,8 +271,8 @@ class Resumption:
             client.answers.append((row.id, key, outcome))
 
         replay = StreamReplay(
-            hub=self._hub, session=client.session, asking=client.questions, row=row, questions=questions,
-            pass_on=queue,
+            hub=self._hub, session=client.session, asking=client.questions, row=row, origin=origin,
+            questions=questions, pass_on=queue,
         )  # fmt: skip
         replay.remember(client.withdrawals.get(row.id, []))
         return replay
@@ -328,7 +336,9 @@ class Resumption:
         stream.responder.close()
         if stream.responder.detached or not stream.has_ended:
             return  # its questions may still be answered
-        withdrawn = stream.responder.withdrawn()
+        call, withdrawn = stream.responder.call.call, stream.responder.withdrawn()
+        if stream.has_cursor and call.session != client.session.id:
+            client.joined.append((call.id, Origin.of(stream.responder.id, stream.responder.token, call)))
         if withdrawn and not client.is_closed:
             client.withdrawals[stream.id] = withdrawn
             if len(client.withdrawals) > _MOST_WITHDRAWN:
@@ -387,9 +397,3 @@ class Resumption:
         client.is_closed = True
         client.withdrawals.clear()
         client.questions.close()
-
-
-def unavailable(error: Busy | StoreError) -> HttpError:
-    """A 503 with `Retry-After`."""
-    reason = error.public if isinstance(error, StoreError) else str(error)
-    return HttpError(503, Busy.symbol, reason, Busy.code, id_=Unset, headers=[(b"retry-after", b"1")])

@@ -332,7 +332,7 @@ async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class _Resource:
-    """One path's handlers by method. Raises `Problem` 405 and 415."""
+    """One path's handlers by method. Raises `Problem` 400, 405 and 415."""
 
     def __init__(self, routes: Mapping[str, RestRoute], handlers: Mapping[str, Handler], max_body: int) -> None:
         methods = {method: handlers[route.operation] for method, route in routes.items()}
@@ -350,6 +350,7 @@ class _Resource:
             response = Response(status_code=204, headers={"allow": self._allowed})
         elif (handler := self._methods.get(method)) is not None:
             request = RestRequest(scope=scope, receive=receive, send=send, max_body=self._max_body)
+            request.check_query()
             if method in self._guarded:
                 request.check_header()
             response = await handler(request)

@@ -48,9 +48,11 @@ SOON: Final = (b"retry-after", b"1")
 _MOST_NAMED: Final = 20
 _FLAGS: Final = {"1": True, "true": True, "0": False, "false": False}
 _CODE_OFF: Final = "Scripts are off for this caller. Set hub.code to reads, ask or all, or code of its profile."
+_DOWN: Final = (UpstreamState.STARTING, UpstreamState.BACKING_OFF, UpstreamState.FAILED, UpstreamState.INCOMPATIBLE)
+"""States in which a server lists nothing, though it should."""
 _BATCH: Final = 256
 _EMPTY: Final = Raw(b"{}")
-_CALL: Final = "tools/call"
+CALL: Final = "tools/call"
 _CAPABILITIES: Final[JsonObject] = {**SUPERSET, "extensions": {TASKS: {}}}
 """Everything can be asked, and is asked on the stream, as it is on a task."""
 
@@ -124,7 +126,7 @@ class _McpRequest(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        name = self.name if self.method == _CALL else f"{self.method} {self.name}"
+        name = self.name if self.method == CALL else f"{self.method} {self.name}"
         return self.of_request or digest_of(
             name if self.meta.path is None else f"{name} {self.meta.path}", self.arguments
         )
@@ -179,7 +181,7 @@ class RestCalls:
         try:
             stream = await self.begin(self.session(request), mcp_request, key, wait)
         except UnknownEntry as error:
-            if mcp_request.method == _CALL:
+            if mcp_request.method == CALL:
                 raise
             raise Problem(404, "unknown_entry", str(error)) from None
         try:
@@ -199,22 +201,18 @@ class RestCalls:
     async def begin(
         self, session: Session, mcp_request: _McpRequest, key: str | None, wait: float = _WAIT
     ) -> StreamHandle:
-        """The call's stream, new or joined; its follower lets it go. A server that starts is waited for, `wait` seconds
-        at most. Raises `Problem` 503 if it may have the tool, and does not have it yet.
+        """The call's stream, new or joined; its follower lets it go. Starting servers are waited for, `wait` seconds at
+        most. Raises `Problem` 503 if one may have the tool, and does not have it yet.
         """
         hub, principal, digest = self._hub, session.caller.principal, mcp_request.digest
-        tool = (
-            hub.selected(mcp_request.name, mcp_request.arguments) if mcp_request.method == _CALL else mcp_request.name
-        )
-        if mcp_request.method == "resources/read" or not self._is_known(session, mcp_request, tool):
-            with anyio.move_on_after(wait):
-                await self._settled(session, mcp_request, tool)
+        tool = hub.selected(mcp_request.name, mcp_request.arguments) if mcp_request.method == CALL else mcp_request.name
+        await self.settled(session, mcp_request.method, tool, wait)
         joined = None
         if self._is_hidden(session, mcp_request):
             key = None  # it names a call of another of the principal's tokens, if any
         elif key is not None:
             joined = await hub.durable.with_key(principal, key, digest)
-        elif self._is_known(session, mcp_request, mcp_request.name):
+        elif self._is_known(session, mcp_request.method, mcp_request.name):
             joined = await hub.durable.equal_call(principal, digest)
         if joined is not None:
             if hub.durable.shows(session.caller.profile, joined.info):
@@ -233,29 +231,33 @@ class RestCalls:
             starting = [server for server in starting if server == unlisted.server]
         return still_starting(starting, f"{error.message.partition('.')[0]}, at least until now") if starting else None
 
-    async def _settled(self, session: Session, mcp_request: _McpRequest, name: str) -> None:
-        """Waits for a starting server that may have it."""
+    async def settled(self, session: Session, method: str, name: str, wait: float) -> None:
+        """Waits for starting servers that may have it, `wait` seconds at most."""
         catalog, profile = self._hub.catalog, session.caller.profile
-        if mcp_request.method == "resources/read":
-            await self._hub.uri_settled(catalog, profile, name)
-        else:
-            unlisted = catalog.unlisted(profile, name)
-            await catalog.settled(servers=None if unlisted is None else (unlisted.server,))
+        with anyio.move_on_after(wait):
+            if method == "resources/read":
+                await self._hub.uri_settled(catalog, profile, name)
+            elif not self._is_known(session, method, name):
+                unlisted = catalog.unlisted(profile, name)
+                await catalog.settled(
+                    servers=catalog.starting(profile) if unlisted is None else (unlisted.server,),
+                    is_enough=lambda: self._is_known(session, method, name),
+                )
 
     def _is_hidden(self, session: Session, mcp_request: _McpRequest) -> bool:
         """Whether the caller's profile lacks it."""
         tool = (
             self._hub.selected(mcp_request.name, mcp_request.arguments)
-            if mcp_request.method == _CALL
+            if mcp_request.method == CALL
             else mcp_request.name
         )
-        return session.caller.profile is not None and not self._is_known(session, mcp_request, tool)
+        return session.caller.profile is not None and not self._is_known(session, mcp_request.method, tool)
 
-    def _is_known(self, session: Session, mcp_request: _McpRequest, name: str) -> bool:
+    def _is_known(self, session: Session, method: str, name: str) -> bool:
         view = self._hub.views.of(session)
-        if mcp_request.method == "resources/read":
+        if method == "resources/read":
             return view.resolve_uri(name) is not None
-        return view.find(Kind.TOOL if mcp_request.method == _CALL else Kind.PROMPT, name) is not None
+        return view.find(Kind.TOOL if method == CALL else Kind.PROMPT, name) is not None
 
     # -- its answer
 
@@ -326,7 +328,7 @@ def tool_call(
     """A call of a tool; `path` wins over that of `_meta`. Raises `Problem` for an invalid `_meta`."""
     params: RawObject = {"name": Raw(object_bytes(name)), "arguments": arguments}
     request_meta = _meta(meta) if path is None else msgspec.structs.replace(_meta(meta), path=path)
-    return _McpRequest(method=_CALL, name=name, params=params, meta=request_meta, of_request=of_request)
+    return _McpRequest(method=CALL, name=name, params=params, meta=request_meta, of_request=of_request)
 
 
 async def _script(request: RestRequest) -> CodeBody:
@@ -392,3 +394,23 @@ def still_starting(names: Sequence[str], reason: str) -> Problem:
         f"{reason}: {listed}{', …' if len(names) > _MOST_NAMED else ''} {'is' if len(names) == 1 else 'are'} starting."
     )
     return Problem(503, "starting", detail, headers=(SOON,), retryable=True, starting=list(names))
+
+
+def check_up(hub: HubPort, profile: str | None, server: str | None) -> None:
+    """Raises `Problem` 503 for a list without tools because its servers, or the given one, are down."""
+    servers = hub.catalog.rules(profile).servers
+    down = [
+        status
+        for status in hub.statuses()
+        if status.server in servers and server in (None, status.server) and status.state in _DOWN
+    ]
+    if down:
+        named = ", ".join(f"{hide_head(status.server, 100)} is {status.state}" for status in down[:_MOST_NAMED])
+        members = [
+            {"server": status.server, "state": status.state, **({"code": status.code} if status.code else {})}
+            for status in down
+        ]
+        detail = f"There are no tools: {named}{', …' if len(down) > _MOST_NAMED else ''}. See GET /v1/servers."
+        raise Problem(
+            503, "upstream_unavailable", detail, headers=((b"retry-after", b"5"),), retryable=True, servers=members
+        )

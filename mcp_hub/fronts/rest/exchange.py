@@ -105,6 +105,13 @@ class RestRequest(Request):
         scheme = (self.header("authorization") or "").partition(" ")[0]  # a browser sends Basic by itself
         return scheme.lower() == "bearer" or any(name in self.headers for name in _MARKS)
 
+    def check_query(self) -> None:
+        """Raises `Problem` 400 for a parameter that is there twice: nobody knows which of the values is meant."""
+        names = [name for name, _ in self.query_params.multi_items()] if self.scope["query_string"] else []
+        if len(names) != len(set(names)):
+            name = next(name for name in names if names.count(name) > 1)
+            raise Problem(400, "invalid_parameter", f"{hide_head(name, 50)} is in the query more than once")
+
     def check_header(self) -> None:
         """Raises `Problem` 415 for a request that any web page could send."""
         if self.media not in (JSON, PYTHON) and not self._is_marked:

@@ -21,7 +21,7 @@ another replica may have claimed a stream meanwhile. So no event leaves before t
 1. A return writes only what the server lacks. If memory lacks some of it, too, the stream begins anew behind the gap.
 2. Recent events are written again after the server restarts, and when it fences an append although it has this owner
    and epoch with fewer events.
-3. A stream with a key begins on the server only. Without an answer it is ended later.
+3. A stream with a key begins on the server only. Without an answer it is ended later: its call was not sent.
 4. Streams from before a lease are held again once they have returned.
 """
 
@@ -37,7 +37,7 @@ from mcp_hub.clock import wall_time
 from mcp_hub.errors import Fenced, KeyTaken, StoreError
 from mcp_hub.stores import base
 from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, StreamLog
-from mcp_hub.stores.faults import StoreFault, no_answer
+from mcp_hub.stores.faults import StoreFault, no_answer, not_sent
 from mcp_hub.stores.recovery.memory_fallback import BackedStore, Backing, MemoryFallback, OwnedStreams
 from mcp_hub.types import CallId
 
@@ -93,8 +93,8 @@ class ServerWrites:
         self._checked = lease.held_from
         self._alone: set[CallId] = set()
         """Streams that the server was never asked to keep."""
-        self._unconfirmed: list[StreamInfo] = []
-        """Streams with a key that the server may have made without saying so."""
+        self._unconfirmed: list[tuple[StreamInfo, Chunk]] = []
+        """Streams that still have to be ended, and their last events."""
 
     @property
     def _fallback(self) -> MemoryFallback:
@@ -143,7 +143,7 @@ class ServerWrites:
         elif isinstance(error, StoreFault):
             self._backing.failed(error)
             if row.key is not None:
-                self._unconfirmed.append(row)
+                self._unconfirmed.append((row, Chunk(row.last + 1, (not_sent(row, wall_time()),))))
             elif (refusal := self._fallback.create(row, chunk)) is None:
                 self._wait(row.id, _Begin(callback))
                 return
@@ -157,15 +157,15 @@ class ServerWrites:
         return frozenset(stream for stream, write in self._waiting.items() if isinstance(write, _Begin))
 
     def end_unconfirmed(self) -> None:
-        """Ends streams whose beginning was refused for want of an answer."""
-        rows, self._unconfirmed = self._unconfirmed, []
-        for row in rows:
-            change = Change(row.updated, "failed", ttl=0.0, frees_key=True)
-            self._store.log.append(row.id, row.epoch, Chunk(row.last + 1, ()), change, partial(self._unended, row))
+        """Ends streams whose beginning was refused for want of an answer: another replica may have shown them."""
+        streams, self._unconfirmed = self._unconfirmed, []
+        for row, last in streams:
+            change = Change(row.updated, "failed", ttl=None if last.lines else 0.0, frees_key=True)
+            self._store.log.append(row.id, row.epoch, last, change, partial(self._unended, row, last))
 
-    def _unended(self, row: StreamInfo, error: StoreError | None) -> None:
+    def _unended(self, row: StreamInfo, last: Chunk, error: StoreError | None) -> None:
         if isinstance(error, StoreFault):
-            self._unconfirmed.append(row)
+            self._unconfirmed.append((row, last))
 
     # -- further ones
 
@@ -212,7 +212,7 @@ class ServerWrites:
         else:
             if error is not None and row is not None:  # and will be: nobody shall wait for its end
                 self._streams.forget(stream)
-                self._unconfirmed.append(row)
+                self._unconfirmed.append((row, Chunk(row.last + 1, ())))
             callback(error)
 
     def _looked(self, append: _Append, row: StreamInfo, error: Fenced, page: EventPage | StoreError | None) -> None:

@@ -239,7 +239,7 @@ class RedisLog:
                 return
             outcome, *details = replies[-1]
             if outcome != b"done":
-                callback(StoreError(f"stream {row.id}: exists already"))
+                callback(_not_created(row, details))
                 return
             self.list_ended(row.id, details[0], member.encode())
             callback(None)
@@ -328,6 +328,13 @@ def _size(chunk: Chunk) -> int:
 def _ignore(replies: list[Reply] | StoreError) -> None:
     if isinstance(replies, StoreError):
         log.debug("index_not_changed", reason=str(replies))
+
+
+def _not_created(row: StreamInfo, head: Sequence[bytes]) -> StoreError:
+    """`Fenced` if the stream was made by an earlier try, whose answer was lost, and claimed by another hub since."""
+    if head[0].isdigit() and int(head[0]) > row.epoch:
+        return _refusal(row.id, row.epoch, Chunk(row.first, ()), head)
+    return StoreError(f"stream {row.id}: exists already")
 
 
 def _refusal(stream: CallId, epoch: int, chunk: Chunk, head: Sequence[bytes]) -> StoreError:

@@ -90,6 +90,15 @@ local function grow()
   return expires
 end
 
+-- forgets all chunks, and their parts but those of the present one, which are there before it
+local function clear()
+  redis.call('DEL', EVENTS)
+  local own = string.match(PART, '^(.*):%d+$')
+  for _, name in ipairs(redis.pcall('HKEYS', PARTS)) do
+    if string.match(name, '^(.*):%d+$') ~= own then redis.call('HDEL', PARTS, name) end
+  end
+end
+
 local function ended(status) return status ~= 'working' and status ~= 'input_required' end
 
 local function done(expires, place)
@@ -103,15 +112,20 @@ CREATE: Final = (
     _GROW
     + """
 if redis.call('EXISTS', ROW) == 1 then
-  if redis.call('HGET', ROW, 'tag') ~= TAG then return {'exists'} end
-  return {'done', redis.call('HGET', ROW, 'expires') or ''}
+  local row = redis.call('HMGET', ROW, 'epoch', 'last', 'status', 'tag', 'expires')
+  if row[4] == TAG then return {'done', row[5] or ''} end
+  return {'exists', row[1] or '', row[2] or '', row[3] or ''}
 end
-redis.call('DEL', EVENTS, MESSAGES)
+redis.call('DEL', MESSAGES)
+clear()
 redis.call('HSET', ROW, 'epoch', EPOCH, 'first', FIRST, 'last', FIRST - 1, 'bytes', 0)
 return done(grow())
 """
 )
-"""`done` and when it expires (empty while it runs), or `exists`. The changes are all fields but those set here."""
+"""`done` and when it expires (empty while it runs), or `exists` with epoch, last and status.
+
+The changes are all fields but those set here.
+"""
 
 APPEND: Final = (
     _GROW
@@ -124,7 +138,7 @@ local gap = ARGV[#ARGV - 1] == 'first' and tonumber(FIRST) > row[2] + 1
 local follows = gap or tonumber(LAST) < tonumber(FIRST) or tonumber(FIRST) == row[2] + 1
 if row[1] ~= EPOCH or ended(row[3]) or not follows then return {'fenced', row[1], row[2], row[3]} end
 if gap then
-  redis.call('DEL', EVENTS)
+  clear()
   row[2] = string.format('%.0f', FIRST - 1)
   redis.call('HSET', ROW, 'first', FIRST, 'last', row[2], 'bytes', 0)
 end

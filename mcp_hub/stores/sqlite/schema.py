@@ -67,7 +67,7 @@ def connect(path: Path) -> sqlite3.Connection:
     except (sqlite3.Error, OSError) as error:
         raise faulty(error, path) from error
     with closed_on_failure(connection, path):
-        connection.execute("PRAGMA cache_size = -8192")
+        connection.execute("PRAGMA cache_size = -2048")
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute("PRAGMA synchronous = NORMAL")
     return connection

@@ -48,6 +48,11 @@ _CHANGE: Final = """
 UPDATE streams SET last = ?, bytes = bytes + ?, updated = ?, status = coalesce(?, status),
     message = coalesce(?, message), ttl = coalesce(?, ttl), key = iif(?, NULL, key), expires = ? WHERE number = ?
 """
+_RUNS_ON: Final = """
+UPDATE streams SET last = ?, bytes = bytes + ?, updated = ?, status = coalesce(?, status),
+    message = coalesce(?, message) WHERE number = ?
+"""
+"""For a stream that runs on: it is in no index by one of these columns."""
 _EXTRA: Final = """
 INSERT INTO extras (stream, continuation, info) VALUES (?, ?, ?) ON CONFLICT (stream) DO UPDATE
     SET continuation = coalesce(excluded.continuation, continuation), info = coalesce(excluded.info, info)
@@ -118,8 +123,12 @@ def _grow(db: Connection, limits: StoreLimits, head: _Head, chunk: Chunk, change
         last = chunk.last
         db.execute(_CHUNK, (number, chunk.first, last, body))
     expires = expiry(change, head.ttl)
-    changes = (change.updated, change.status, change.message, change.ttl, change.frees_key)
-    db.execute(_CHANGE, (last, len(body), *changes, expires, number))
+    changes = change.updated, change.status, change.message
+    if expires is None and change.ttl is None and not change.frees_key:
+        db.execute(_RUNS_ON, (last, len(body), *changes, number))
+    else:
+        more = change.ttl, change.frees_key, expires
+        db.execute(_CHANGE, (last, len(body), *changes, *more, number))
     if change.continuation is not None or change.info is not None:
         db.execute(_EXTRA, (number, change.continuation, change.info))
     if expires is not None:

@@ -3,15 +3,19 @@
 import gc
 import random
 import weakref
+from typing import cast
 
 import pytest
 
 from mcp_hub.call import StreamInfo
+from mcp_hub.calls.log import nobody
 from mcp_hub.calls.plan import StreamLimits
 from mcp_hub.calls.reading.stream import Committed, Stream
+from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.errors import Busy, EventsGone, InvalidParams, StoreError, UnknownStream
 from mcp_hub.events import Cancelled, Failed, Progressed, Started, ToolCall
-from mcp_hub.stores.base import Chunk, StoreLimits
+from mcp_hub.stores.base import Chunk, Replicas, StoreLimits
+from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import CallId
 from tests.unit.calls.durable_hub import (
     DurableHub,
@@ -24,6 +28,7 @@ from tests.unit.calls.durable_hub import (
 )
 from tests.unit.calls.shared_store import HubStore, Shared
 from tests.unit.calls.virtual_time import sleep, virtual
+from tests.unit.stores.broken_files import HandClock
 
 BIG = 20_000
 
@@ -327,3 +332,32 @@ async def test_news_that_come_while_a_hub_asks_for_news_are_not_missed(monkeypat
     monkeypatch.setattr(store, "moved", lambda rows: list(rung))
     call.ends()
     await settle(lambda: follower.at_end)
+
+
+@virtual
+async def test_what_nobody_follows_is_written_later_and_what_another_hubs_client_follows_soon() -> None:
+    pair, call = await pair_with_call()
+    for is_followed in (False, True):
+        if is_followed:
+            await pair.two.follow(call.id)
+            await sleep(1)
+        last = row_of(pair.one, call.id).last
+        call.says(Progressed(1 + is_followed))
+        await sleep(0.03)
+        assert (row_of(pair.one, call.id).last > last) is is_followed
+        await sleep(0.1)
+        assert row_of(pair.one, call.id).last > last
+    call.ends()
+
+
+def test_readers_at_a_hub_that_has_just_started_wait_for_the_store_as_long_as_others() -> None:
+    store, clock = MemoryStore(), HandClock()
+    store.replicas = cast(Replicas, object())  # so it is one that can be away, which this one is
+    table = StreamTable(store, clock, StreamLimits())
+    foreign = StreamInfo("st_x", "p", "in_other", "s", "tools/call", "n", 1.0, 1.0, last=1)  # type: ignore[arg-type]
+    reader = table.follow(table._shared(foreign), nobody, 1)
+    for seconds in (0, 59):
+        table._end_waits(clock.now() + seconds)
+        assert reader.failed is None
+    table._end_waits(clock.now() + 60)
+    assert isinstance(reader.failed, StoreError)

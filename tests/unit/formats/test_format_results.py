@@ -1,5 +1,6 @@
 """Results in each format: text, media, structure and errors; ids and what the provider wants echoed."""
 
+import json
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from mcp_hub.formats.calls import error_result, read_calls, read_results, write_
 from mcp_hub.formats.providers import PROVIDERS, Format
 from mcp_hub.formats.records import CallFault, ModelCall
 from tests.unit.formats import sdk_types
+from tests.unit.formats.lost_texts import lost_texts
 from tests.unit.formats.sdk_types import fits, sdk_type
 from tests.unit.formats.test_format_calls import ANSWERS, PROGRAM, RESPONSES
 from tests.unit.formats.tool_lists import refused
@@ -107,6 +109,46 @@ def test_a_structure_that_the_text_repeats_is_said_once() -> None:
     ((message,), (bare,)) = answered(Format.ANTHROPIC, STRUCTURED), answered(Format.ANTHROPIC, BARE)
     assert message["content"][0]["content"] == [{"type": "text", "text": '{"sum": 3}'}]
     assert bare["content"][0]["content"] == [{"type": "text", "text": '{"sum":3}'}]
+
+
+WEATHER = {"city": "Oslo", "days": [{"celsius": 3}, {"celsius": 5}]}
+HELD = {
+    "its JSON": [json.dumps(WEATHER, indent=2)],
+    "a member": ["Oslo\n"],
+    "items of a list": ['{"celsius": 3}', '{"celsius": 5}'],
+    "blank": [" "],
+}
+PROSE = {
+    "words": ["Bring a coat."],
+    "its JSON with words": [f"Weather: {json.dumps(WEATHER)}"],
+    "other JSON": ['{"celsius": 4}'],
+    "a member and words": ["Oslo", "Bring a coat."],
+}
+
+
+def with_structure(texts: list[str]) -> Json:
+    return {"content": [{"type": "text", "text": text} for text in texts], "structuredContent": WEATHER}
+
+
+@pytest.mark.parametrize("texts", HELD.values(), ids=HELD)
+def test_a_structure_stands_for_texts_that_it_holds(texts: list[str]) -> None:
+    (item,) = answered(Format.OPENAI_RESPONSES, with_structure(texts))
+    assert json.loads(item["output"]) == WEATHER
+    (message,) = answered(Format.GEMINI, with_structure(texts))
+    assert message["parts"][0]["functionResponse"]["response"] == {"output": WEATHER}
+
+
+@pytest.mark.parametrize("texts", PROSE.values(), ids=PROSE)
+@pytest.mark.parametrize("into", PROVIDERS)
+def test_texts_beside_a_structure_are_not_lost(into: Format, texts: list[str]) -> None:
+    result = with_structure(texts)
+    assert lost_texts(result, answered(into, result)) == []
+
+
+def test_a_program_gets_the_structure_alone() -> None:
+    call = ModelCall("c1", "weather", {}, {"caller": PROGRAM})
+    (item,) = write_results([call], {"c1": with_structure(["Bring a coat."])}, Format.OPENAI_RESPONSES)
+    assert json.loads(item["output"]) == WEATHER
 
 
 @pytest.mark.parametrize("into", PROVIDERS)

@@ -11,7 +11,9 @@ from mcp_hub.formats.calls import read_results, write_results
 from mcp_hub.formats.providers import PROVIDERS, Format
 from mcp_hub.formats.records import ModelCall
 from mcp_hub.formats.results import TAKEN, MediaPart, file_name
+from tests.unit.formats import server_results
 from tests.unit.formats.documented_results import broken_result
+from tests.unit.formats.lost_texts import lost_texts
 from tests.unit.formats.result_kinds import (
     BLOCKS,
     JPEG,
@@ -44,6 +46,30 @@ def written(into: Format, result: Json) -> list[Json]:
 def test_every_kind_of_result_keeps_the_rules(into: Format) -> None:
     broken = {name: faults for name, result in results() if (faults := broken_result(into, written(into, result)))}
     assert broken == {}
+
+
+@pytest.mark.parametrize("into", PROVIDERS)
+@pytest.mark.parametrize("kind", server_results.RESULTS)
+def test_results_of_public_servers_keep_the_rules_and_lose_no_text(into: Format, kind: str) -> None:
+    result = server_results.RESULTS[kind]
+    messages = written(into, result)
+    assert broken_result(into, messages) == [] and lost_texts(result, messages) == []
+    assert str(messages).count(server_results.DATA.get(kind, "no data")) <= 1, "data of media are there once at most"
+    (_, back), _ = read_results(messages, into)
+    assert bool(back.get("isError")) == bool(result.get("isError"))
+
+
+@pytest.mark.parametrize("kind", ["a number", "a text, wrapped", "a list, an item a block"])
+def test_a_structure_that_only_wraps_the_texts_is_not_said_again(kind: str) -> None:
+    result = server_results.RESULTS[kind]
+    (message,) = written(Format.ANTHROPIC, result)
+    assert message["content"][0]["content"] == [text(block["text"]) for block in result["content"]]
+
+
+def test_the_checker_finds_lost_texts() -> None:
+    result = server_results.RESULTS["words beside a structure"]
+    for kept in ({"structuredContent": result["structuredContent"]}, {"content": result["content"]}):
+        assert lost_texts(result, written(Format.ANTHROPIC, kept))
 
 
 @pytest.mark.parametrize("into", Format)

@@ -8,6 +8,7 @@ from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.plan import CallRules
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.fronts.http.request import HttpRequest
+from mcp_hub.fronts.http.resume import ClientCalls
 from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.protocol.notifications import names_timeout
 from mcp_hub.sessions.session import LOCAL
@@ -278,6 +279,22 @@ def test_a_server_with_processes_for_sessions_keeps_sessions_apart(scope: str | 
     assert Current(settings).call_rules("git", "log").by_session is by_session
 
 
+async def joined(call: MadeCall, client: ClientCalls, id_: int) -> Connection:
+    """A request of this session to the call that a time-out has left."""
+    world = call.world
+    running = world.hub.durable.timed_out.rejoin(replace(call.record.call, session=client.session.id))
+    assert running is call.record
+    handle = CallHandle(running.call, running, world.hub.durable, after=1)
+
+    async def answer(peer: Connection) -> None:
+        request = HttpRequest({}, {}, LOCAL, peer.receive, peer.send, Envelope(), takes_sse=True)
+        await world.resumption.answer(client, request, b"%d" % id_, id_, b'"t2"', handle)
+
+    post = world.open(answer)
+    await sleep(0.5)
+    return post
+
+
 @virtual
 async def test_a_client_of_another_session_that_joined_comes_back_for_its_stream() -> None:
     call = MadeCall(World(), tool="reads")
@@ -286,16 +303,7 @@ async def test_a_client_of_another_session_that_joined_comes_back_for_its_stream
     await world.resumption.cancel(call.client, 1, TYPESCRIPT)
     await sleep(1)
     second, stranger = world.client(id_="s2"), world.client(id_="s3")
-    running = world.hub.durable.timed_out.rejoin(replace(call.record.call, session="s2"))
-    assert running is call.record
-    joined = CallHandle(running.call, running, world.hub.durable, after=1)
-
-    async def answer(peer: Connection) -> None:
-        request = HttpRequest({}, {}, LOCAL, peer.receive, peer.send, Envelope(), takes_sse=True)
-        await world.resumption.answer(second, request, b"7", 7, b'"t2"', joined)
-
-    post = world.open(answer)
-    await sleep(0.5)
+    post = await joined(call, second, 7)
     await call.progresses(2)
     assert post.ids == [0, 2, 3]
     post.leave()
@@ -306,3 +314,28 @@ async def test_a_client_of_another_session_that_joined_comes_back_for_its_stream
     await call.progresses(3)
     await call.ends()
     assert again.status == 200 and again.ids == [3, 4, 5] and again.messages[-1]["id"] == 7
+
+
+@pytest.mark.parametrize("has_left", [False, True])
+@virtual
+async def test_who_joined_a_call_comes_back_for_its_response_when_the_call_has_ended(has_left: bool) -> None:
+    call = MadeCall(World(), tool="reads")
+    world = call.world
+    await call.progresses(1)
+    await world.resumption.cancel(call.client, 1, TYPESCRIPT)
+    await sleep(1)
+    second, stranger = world.client(id_="s2"), world.client(id_="s3")
+    post = await joined(call, second, 7)
+    await call.progresses(2)
+    if has_left:
+        post.leave()
+        await sleep(0.5)
+    await call.ends()
+    await sleep(5)
+    for _ in range(2):
+        again = await world.get(second, call.place(2))
+        assert again.status == 200 and again.ids[-2:] == [3, 4]
+        progress, answer = again.messages
+        assert progress["params"]["progressToken"] == "t2" and answer["id"] == 7 and "result" in answer
+    for other in (call.client, stranger):
+        assert (await world.get(other, call.place(2))).status == 400

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 import structlog
 
@@ -43,8 +44,8 @@ async def test_what_is_unknown_may_be_on_its_way_when_the_server_is_back(
     assert await two.log.find(new_row(two).id) is None and await two.sessions.find("se_1") is None
 
 
-async def test_a_stream_whose_beginning_was_not_answered_is_removed_with_its_key(
-    mortal_pair: FailsafePair, monkeypatch: pytest.MonkeyPatch
+async def test_a_stream_whose_beginning_was_not_answered_is_ended_and_its_key_is_free(
+    mortal_pair: FailsafePair,
 ) -> None:
     one, two = mortal_pair
     row = await create(two, new_row(one, key="k"))  # as the server may have done it for the first one
@@ -54,10 +55,13 @@ async def test_a_stream_whose_beginning_was_not_answered_is_removed_with_its_key
     )
     assert [type(answer) for answer in answers] == [StoreFault]
     await is_back(one)
-    while not two.backing.is_settled or await two.log.find(row.id) is not None:
+    while not (ended := await found(two, row)).has_ended:
         await two.inbox.wait(0.05)
-    assert await two.log.find_key("local", "k") is None
-    monkeypatch.setattr("mcp_hub.stores.redis.index._PENDING_MS", 0)
+    begin, ending = await replayed(two, row)
+    data = msgspec.json.decode(ending)["data"]
+    assert begin == numbered(1, 1)[0] and (data["code"], data["retryable"]) == ("store_unavailable", True)
+    assert "outcome" not in data, "the call was not sent"
+    assert (ended.status, ended.last, ended.ttl) == ("failed", 2, row.ttl), "who joined it meanwhile reads its end"
     await create(two, new_row(two, key="k"))
 
 

@@ -1,6 +1,7 @@
 """Several replicas on one server, as several stores in this process: each has connections and a lease of its own."""
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -243,6 +244,17 @@ async def test_parts_go_with_the_events_that_are_let_go(tmp_path: Path) -> None:
         assert await replayed(store, row) == [line(2, 1_500_000)]
         [count] = await store.links.reader.ask(("HLEN", store.links.keys.stream(row.id).parts))
         assert count == 3
+
+
+async def test_a_stream_that_begins_anew_behind_a_gap_keeps_no_parts_of_before(tmp_path: Path) -> None:
+    async with opened(store := new_redis(tmp_path)):
+        for size, left in ((0, 0), (700_000, 2)):
+            row = await create(store, new_row(store), 2, 700_000)
+            chunk, change = events(6, 1, size), Change(101.0, first=6)
+            await settled(partial(store.log.append, row.id, row.epoch, chunk, change))
+            assert await replayed(store, row) == [line(6, size)]
+            [count] = await store.links.reader.ask(("HLEN", store.links.keys.stream(row.id).parts))
+            assert count == left
 
 
 async def test_a_script_that_the_server_has_forgotten_is_sent_again(tmp_path: Path) -> None:

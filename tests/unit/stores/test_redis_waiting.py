@@ -248,6 +248,6 @@ async def test_the_end_of_a_stream_with_a_key_is_not_forgotten_when_the_store_fa
         patched.setattr(writes._store.log, "append", lambda stream, epoch, chunk, change, callback: callback(fails))
         writes.end_unconfirmed()
     await is_back(one)
-    while not two.backing.is_settled or await two.log.find(row.id) is not None:
+    while not (await found(two, row)).has_ended:
         await is_back(one)
         await two.inbox.wait(0.05)

@@ -20,7 +20,7 @@ from mcp_hub.formats.providers import Format
 from mcp_hub.formats.records import McpResult, ModelCall
 from mcp_hub.fronts.following import Following
 from mcp_hub.fronts.http.response import KEEP_ALIVE, HttpResponse
-from mcp_hub.fronts.rest.calls import QUICK, Accepted, RestCalls, digest_of, key_of, preferred_wait, tool_call
+from mcp_hub.fronts.rest.calls import CALL, QUICK, Accepted, RestCalls, digest_of, key_of, preferred_wait, tool_call
 from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, MOST_WAIT, RestRequest, answer
 from mcp_hub.fronts.rest.follow import Closing, kind_of, outcome
 from mcp_hub.fronts.rest.formats.options import ToolSelection, selection, wanted_format
@@ -284,7 +284,7 @@ class FormatCalls:
             arguments = await self._arguments(read, call)
             meta = Raw(msgspec.json.encode(call.extra["_meta"])) if "_meta" in call.extra else UNSET
             mcp_request = tool_call(call.name, arguments, meta, read.digest, path=read.path)
-            stream = await self._calls.begin(read.session, mcp_request, read.key_of(call), read.wait)
+            stream = await self._calls.begin(read.session, mcp_request, read.key_of(call), 0.0)
             return FollowedCall(call, stream, None)
         except HubError as error:
             return FollowedCall(call, None, problem_for(error))
@@ -293,11 +293,9 @@ class FormatCalls:
         """The arguments under the tool's own names."""
         if call.fault is not None:
             raise Problem(413 if call.fault.code == "arguments_too_large" else 400, *call.fault)
+        inner = self._hub.selected(call.name, Raw(msgspec.json.encode(call.arguments)))
+        await self._calls.settled(read.session, CALL, inner, read.wait)  # its server may be on its way up
         entry = self._hub.views.of(read.session).find(Kind.TOOL, call.name)
-        if entry is None:  # its server may be on its way up
-            with anyio.move_on_after(read.wait):
-                await self._hub.catalog.settled()
-            entry = self._hub.views.of(read.session).find(Kind.TOOL, call.name)
         arguments = call.arguments
         if entry is not None and read.into is not Format.MCP:
             arguments = _names(read.into, entry.raw).restored(arguments)

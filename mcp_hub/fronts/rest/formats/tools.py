@@ -18,7 +18,14 @@ from mcp_hub.formats.connectors import Connector, connect, endpoint
 from mcp_hub.formats.providers import Format
 from mcp_hub.formats.records import Exported
 from mcp_hub.formats.tools import ToolGroup, export, tool_groups
-from mcp_hub.fronts.rest.calls import SOON, preferred_wait, started_servers, starting_servers, still_starting
+from mcp_hub.fronts.rest.calls import (
+    SOON,
+    check_up,
+    preferred_wait,
+    started_servers,
+    starting_servers,
+    still_starting,
+)
 from mcp_hub.fronts.rest.exchange import JSON, RestRequest, answer
 from mcp_hub.fronts.rest.follow import Closing
 from mcp_hub.fronts.rest.formats.options import ExportOptions, export_options, flag, selection
@@ -133,8 +140,11 @@ class ToolExports:
             raise Problem(400, "invalid_parameter", "defer=1 lists every tool: leave out expose=")
         starting = await self._starting(request, options.selection.server)
         view = self._hub.catalog.exposed(profile, client, None)
-        if starting and not any(options.selection.has(tool.exported, tool.server) for tool in view.entries(Kind.TOOL)):
-            raise still_starting(starting, "No tools yet")
+        if not any(options.selection.has(tool.exported, tool.server) for tool in view.entries(Kind.TOOL)):
+            if starting:
+                raise still_starting(starting, "No tools yet")
+            if options.selection.tools is None:
+                check_up(self._hub, profile, options.selection.server)
 
         def make() -> bytes:
             listed, servers = view.entries(Kind.TOOL), self._hub.catalog.rules(profile).servers

@@ -178,10 +178,11 @@ class CallChannel(Protocol):
         `question.answered` is called exactly once, with the result or an `RpcError`.
         """
 
-    def continuable(self, state: RawJson | None, *, is_firm: bool = False) -> None:
+    def continuable(self, state: RawJson | None, *, is_firm: bool = False, is_quiet: bool = False) -> None:
         """Another hub can continue by `Upstream.resume` with this state; None: no longer.
 
-        `is_firm`: it is stored as surely as an ending.
+        `is_firm`: it is stored as surely as an ending. `is_quiet`: it is stored once something else makes the call
+        durable.
         """
 
     @property

@@ -142,7 +142,7 @@ class _Quiet:
     def ask(self, question: Question) -> str:
         return self._channel.ask(question)
 
-    def continuable(self, state: RawJson | None, *, is_firm: bool = False) -> None:
+    def continuable(self, state: RawJson | None, *, is_firm: bool = False, is_quiet: bool = False) -> None:
         """The script keeps its own state."""
 
     async def until_stored(self, *, whole: bool) -> None:

@@ -13,19 +13,16 @@ what is sent; only a call that may have acted and cannot be looked up gets `Outc
 Where a durable store is configured, a commit that only memory has does not count.
 """
 
-from functools import partial
 from typing import Final
 
 import anyio
 import msgspec
 
-from mcp_hub.aio import call_later
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.calls.code.inner import CodeParts
 from mcp_hub.calls.code.sending import InnerCalls
 from mcp_hub.calls.code.state import InnerCall, RunState, sealed
 from mcp_hub.calls.reading.stored import event_of, fetched
-from mcp_hub.calls.runner import QUIET
 from mcp_hub.calls.streams.owners import lost_call
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.clock import wall_time
@@ -40,8 +37,6 @@ log = get_logger(__name__)
 
 _CRASHES: Final = 2
 """Lost workers that a run survives."""
-_SOON: Final = 0.8 * QUIET
-"""Seconds after which a script without calls can be begun anew by another hub."""
 _LOOK: Final = 0.25
 """Seconds between looks at a store that has failed."""
 _PAGE: Final = 1000
@@ -49,16 +44,10 @@ _PAGE: Final = 1000
 
 async def started(parts: CodeParts, call: Call, channel: CallChannel, code: str) -> Completed:
     """Runs a script from its begin. Raises `CodeError`, `RpcError`."""
-    first = sealed(RunState(code), call, _epoch(call, parts), engine_version(), parts.key())
-    # before it is durable without calls: another hub begins it anew
-    timer = call_later(_SOON, partial(channel.continuable, msgspec.Raw(first)))
-    try:
-        names, stubs = await parts.port.tools(call, code)
-        state = RunState(code, names)
-        script = _Script(parts, state)
-        step = await _first_step(script, stubs)
-    finally:
-        timer.cancel()
+    names, stubs = await parts.port.tools(call, code)
+    state = RunState(code, names=names)
+    script = _Script(parts, state)
+    step = await _first_step(script, stubs)
     return await _Run(parts, call, channel, state=state, script=script).result(step)
 
 
@@ -70,10 +59,14 @@ async def _first_step(script: "_Script", stubs: str) -> CodeStep:
         raise
 
 
+def unbegun(parts: CodeParts, call: Call, code: str, *, is_new: bool) -> msgspec.Raw:
+    """The state of a script that has called nothing: another hub begins it anew."""
+    state = RunState(code, is_new=is_new)
+    return msgspec.Raw(sealed(state, call, _epoch(call, parts), engine_version(), parts.key()))
+
+
 async def resumed(parts: CodeParts, call: Call, channel: CallChannel, state: RunState) -> Completed:
     """Continues a script of another hub. Raises `CodeError`, `RpcError`."""
-    if not state.snapshot:  # it has called nothing
-        return await started(parts, call, channel, state.code)
     return await _Run(parts, call, channel, state=state, script=_Script(parts, state)).result(None)
 
 

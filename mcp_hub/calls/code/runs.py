@@ -7,6 +7,7 @@ without anybody who took its result: a client's time-out must not double the wri
 import math
 from collections import OrderedDict
 from collections.abc import Awaitable
+from functools import partial
 from typing import Final
 
 import anyio
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 
 from mcp_hub.call import Call, CallChannel, StreamInfo
 from mcp_hub.calls.code.inner import CodeParts
-from mcp_hub.calls.code.run import calls_made, resumed, started
+from mcp_hub.calls.code.run import calls_made, resumed, started, unbegun
 from mcp_hub.calls.code.state import likeness, not_resumable, unsealed, writes_of
 from mcp_hub.calls.hub_tools.stream_wait import StreamWait
 from mcp_hub.calls.plan import TimeLimits
@@ -82,6 +83,7 @@ class CodeRuns:
     async def run(self, call: Call, channel: CallChannel, code: str, *, is_new: bool = False) -> Completed:
         """Runs `code`, unless it is running or its last result was not received; in any case if it `is_new`."""
         alike = likeness(call, code)
+        channel.continuable(unbegun(self._parts, call, code, is_new=is_new), is_quiet=True)
         if not is_new and (completed := await self._answered(call, channel, alike)) is not None:
             return completed
         self._running[alike] = call.id
@@ -107,6 +109,8 @@ class CodeRuns:
             for inner in run.in_flight:
                 await self._cancel(call, inner.stream, point.revoked)
             raise CallCancelled(f"The script was cancelled: {point.revoked}")
+        if not run.snapshot:
+            return await self.run(call, channel, run.code, is_new=run.is_new)
         alike = likeness(call, run.code)
         self._running[alike] = call.id
         try:
@@ -192,9 +196,14 @@ class CodeRuns:
             rows = await self._streams.newest(call.principal, _SEARCHED, call.profile)
         except StoreError as problem:
             raise StoreUnavailable(f"The code was not run: {problem.public}") from None
-        return next((row for row in rows if row.digest == alike and row.id != call.id and self._answers(row)), None)
+        mine = self._streams.table.owned(call.id)
+        since = math.inf if mine is None else mine.stream.row.created  # of two that were lost the later one waits
+        earlier = (row for row in rows if (row.created, row.id) < (since, call.id))
+        return next(filter(partial(self._answers, alike), earlier), None)
 
-    def _answers(self, row: StreamInfo) -> bool:
+    def _answers(self, alike: str, row: StreamInfo) -> bool:
+        if row.digest.rpartition(" ")[2] != alike:
+            return False
         if row.id in self._received:  # perhaps its ending is on its way to the store yet
             return False
         is_recent = wall_time() - row.updated < _AGAIN and row.status != "cancelled"

@@ -36,6 +36,7 @@ from mcp_hub.types import CallId, CodeMode, RawJson, RawObject
 
 _PAUSE: Final = 1.0
 """Seconds between looks into a store that has failed."""
+_TRIES: Final = 300
 _SHOWN: Final = 16 << 10
 """Bytes of a result in an event."""
 _RESTARTED: Final = frozenset({"hub_restarted", "owner_lost"})
@@ -154,7 +155,7 @@ class _Quiet:
 
 async def recovered(streams: StreamPort, call: Call, channel: CallChannel, id_: CallId) -> Recovered:
     """The ending of the inner call with this stream, which is followed if it runs."""
-    while True:
+    for _ in range(_TRIES):
         try:
             stream = await streams.open(call.principal, id_, None)
             if stream.info.has_ended:
@@ -169,6 +170,7 @@ async def recovered(streams: StreamPort, call: Call, channel: CallChannel, id_: 
             return None
         except (StoreError, RpcError):
             await anyio.sleep(_PAUSE)
+    return None
 
 
 def _certain(ending: Ending) -> Recovered:

@@ -16,7 +16,7 @@ from tests.unit.calls.durable_hub import settle, written
 from tests.unit.calls.test_code_runs import a_hub, another, ended, is_over
 from tests.unit.calls.virtual_time import sleep, virtual
 
-FORMS = {"elicitation": {"form": {}}}
+FORMS: dict[str, Any] = {"elicitation": {"form": {}}}
 
 
 def asking(code_mode: Any = "ask", server: Server | None = None) -> CodeHub:

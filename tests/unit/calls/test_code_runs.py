@@ -172,7 +172,7 @@ async def test_killed_hub_s_held_calls_are_sent_and_sent_reads_are_repeated() ->
         ("write", {"x": 2}),
         ("read", {"x": 2}),
     ]
-    record = hub.runs_script(script(stage))  # type: ignore[arg-type]
+    record = hub.runs_script(script(stage))
     await settle(lambda: hub.server.running == 2)
     await hub.dies()
     other = a_hub(CodeStore(store.shared), hub.server).runs()
@@ -267,7 +267,7 @@ async def test_at_most_so_many_calls_are_in_flight_and_in_all() -> None:
 async def test_outcomes_are_fed_in_the_order_in_which_they_came() -> None:
     hub = a_hub()
     stage = [("read", {"x": number, "seconds": 3 - number}) for number in range(3)]
-    await ended(hub.runs_script(script(stage)))  # type: ignore[arg-type]
+    await ended(hub.runs_script(script(stage)))
     assert hub.engine.fed == [[3], [2], [1]]
 
 

@@ -157,9 +157,9 @@ class CodeSession:
 
 
 class CodeEngine:
-    """At most `workers` processes, started at the first use, ended after `idle_stop` seconds without a session.
+    """At most `workers` processes, started at the first use, ended after `idle_stop` seconds without a step.
 
-    A session that waits for answers lends its worker to the next that runs.
+    A session that waits for answers lends its worker to the next that runs, and continues with another.
     """
 
     def __init__(self, workers: int = 4, idle_stop: float = 60.0) -> None:
@@ -185,6 +185,7 @@ class CodeEngine:
             for session in (*self._busy, *self._resting):
                 await session.close()
             await self._stop()
+            self._cancel_timer()
 
     @property
     def is_running(self) -> bool:
@@ -207,6 +208,7 @@ class CodeEngine:
 
     def occupy(self, session: CodeSession) -> None:
         """The session runs."""
+        self._cancel_timer()
         self._resting.pop(session, None)
         self._busy.add(session)
 
@@ -215,19 +217,23 @@ class CodeEngine:
         self._busy.discard(session)
         self._resting[session] = None
         self._wake()
+        self._wait_idle()
 
     def release(self, session: CodeSession) -> None:
         """The session has no worker any more."""
         self._busy.discard(session)
         self._resting.pop(session, None)
         self._wake()
-        if self._pool is not None and not self._busy and not self._resting:
-            self._cancel_timer()
-            self._timer = call_later(self._idle_stop, self._idle)
+        self._wait_idle()
 
     def _wake(self) -> None:
         freed, self._freed = self._freed, anyio.Event()
         freed.set()
+
+    def _wait_idle(self) -> None:
+        self._cancel_timer()
+        if self._pool is not None and not self._busy:
+            self._timer = call_later(self._idle_stop, self._idle)
 
     def _idle(self) -> None:
         self._stopping = Background(self._stop)
@@ -248,7 +254,8 @@ class CodeEngine:
             return self._pool
 
     async def _stop(self) -> None:
-        self._cancel_timer()
+        for session in tuple(self._resting):
+            await session.park()
         async with self._opening:
             if self._pool is not None and not self._busy and not self._resting:
                 pool, self._pool = self._pool, None

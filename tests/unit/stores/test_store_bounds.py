@@ -76,7 +76,9 @@ def pages(folder: Path) -> int:
     return int(count)
 
 
-async def test_beginnings_takeovers_endings_and_firm_changes_are_synced_to_the_disk_and_nothing_else(tmp_path: Path) -> None:
+async def test_beginnings_takeovers_endings_and_firm_changes_alone_are_synced_to_the_disk(
+    tmp_path: Path,
+) -> None:
     async with opened(store := SoleStore(tmp_path)):
         row = await create(store, new_row(store))
         assert await synced(store)

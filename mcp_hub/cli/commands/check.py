@@ -1,20 +1,20 @@
 """`mcp-hub check`: finds mistakes in a configuration."""
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Final
 
 import anyio
 import click
+import msgspec
 from msgspec import to_builtins
 
 from mcp_hub.app import readiness
 from mcp_hub.app.catalog_rules import view_rules
 from mcp_hub.app.http import why_not_listen
 from mcp_hub.app.limits import state_dir
-from mcp_hub.app.scripts import script_findings
 from mcp_hub.app.start_folders import StartFolders
 from mcp_hub.app.upstream_factory import failed_lookups, find_program
 from mcp_hub.catalog.views.unmatched import has_patterns, untested
@@ -25,14 +25,16 @@ from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.render.servers import status_of
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.setup import EXIT_CONFIG, read_config
+from mcp_hub.code.tool import python_names
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.load.overrides import overrides_of
 from mcp_hub.config.load.secrets import target_of
 from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
 from mcp_hub.masking import hide
 from mcp_hub.protocol.rest.servers import ServerList
-from mcp_hub.types import JsonObject
+from mcp_hub.types import JsonObject, RawJson
 
 _Findings = Sequence[ConfigFinding]
 _READING: Final = 5.0
@@ -60,7 +62,7 @@ def check(as_json: bool, no_start: bool, reach: Reach) -> None:
     warnings = [*map(masked, (*loaded.warnings, *loaded.notes, *missing)), *around]
     report = {"ok": True, **_summary(loaded, programs)}
     if no_start or not (_has_scripts(loaded) or has_patterns(view_rules(loaded.settings))):
-        _print(report, (), [*warnings, *script_findings(loaded.settings, os.environ)], as_json)
+        _print(report, (), [*warnings, *_script_findings(loaded.settings, os.environ)], as_json)
         return
 
     async def compared(hub: ReachedHub) -> int:
@@ -95,7 +97,35 @@ async def _about_scripts(hub: ReachedHub, loaded: Loaded, late: Collection[str])
     if not _has_scripts(loaded):
         return ()
     definitions = None if late else await hub.client.tools()
-    return [*script_findings(loaded.settings, os.environ, definitions)]
+    return [*_script_findings(loaded.settings, os.environ, definitions)]
+
+
+class _Named(msgspec.Struct):
+    name: str
+
+
+def _script_findings(
+    settings: Settings, env: Mapping[str, str], definitions: Sequence[RawJson] | None = None
+) -> Iterator[ConfigFinding]:
+    """Findings about scripts of enabled servers. With all `definitions`: also names of tools that do not exist."""
+    folders = [server.scripts for server in settings.servers.values() if server.enabled and server.scripts is not None]
+    if not folders:
+        return
+    from mcp_hub.upstreams.scripts.source import findings_of, read_folder
+
+    tools = None
+    if definitions is not None:
+        tools = set(python_names(msgspec.json.decode(raw, type=_Named).name for raw in definitions).values())
+    for folder in folders:
+        try:
+            scripts = read_folder(folder, env, {})
+        except OSError:
+            continue  # it is a finding already that it cannot be read
+        unknown = {
+            name: [] if tools is None else [used for used in script.names if used not in tools]
+            for name, script in scripts.items()
+        }
+        yield from findings_of(folder, scripts, unknown)
 
 
 async def _listed(hub: ReachedHub, loaded: Loaded) -> ServerList | None:

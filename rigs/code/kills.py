@@ -81,6 +81,10 @@ class _Site:
         counter = {"command": sys.executable, "args": ["-m", "rigs.code.counter", str(self.file)]}
         self.fleet = Fleet(folder, plan.hubs, rng, store, settings=_SETTINGS, servers={"count": counter})
 
+    def crashes(self) -> list[str]:
+        logs = [log.read_text(errors="replace") for log in self.fleet.folder.glob("hub-*.log")]
+        return [line for log in logs for line in crashes(log)]
+
     async def kill(self) -> None:
         await self.fleet.kill()
 
@@ -176,8 +180,7 @@ async def kills(plan: Plan, *, say: Callable[[str], None] = lambda line: None) -
             counted = counts(site.file)
             for each, job in done:
                 _judge(each, job, counted, outcome)
-            logs = [log.read_text(errors="replace") for log in Path(name).glob("hub-*.log")]
-            outcome.faults = [*(line for log in logs for line in crashes(log)), *outcome.faults]
+            outcome.faults = [*site.crashes(), *outcome.faults]
     outcome.seconds = time.monotonic() - began
     return outcome
 

@@ -59,10 +59,9 @@ async def _first_step(script: "_Script", stubs: str) -> CodeStep:
         raise
 
 
-def unbegun(parts: CodeParts, call: Call, code: str, *, is_new: bool) -> msgspec.Raw:
+def unbegun(parts: CodeParts, call: Call, code: str) -> msgspec.Raw:
     """The state of a script that has called nothing: another hub begins it anew."""
-    state = RunState(code, is_new=is_new)
-    return msgspec.Raw(sealed(state, call, _epoch(call, parts), engine_version(), parts.key()))
+    return msgspec.Raw(sealed(RunState(code), call, _epoch(call, parts), engine_version(), parts.key()))
 
 
 async def resumed(parts: CodeParts, call: Call, channel: CallChannel, state: RunState) -> Completed:

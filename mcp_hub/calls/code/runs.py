@@ -83,7 +83,7 @@ class CodeRuns:
     async def run(self, call: Call, channel: CallChannel, code: str, *, is_new: bool = False) -> Completed:
         """Runs `code`, unless it is running or its last result was not received; in any case if it `is_new`."""
         alike = likeness(call, code)
-        channel.continuable(unbegun(self._parts, call, code, is_new=is_new), is_quiet=True)
+        channel.continuable(unbegun(self._parts, call, code), is_quiet=True)
         if not is_new and (completed := await self._answered(call, channel, alike)) is not None:
             return completed
         self._running[alike] = call.id
@@ -110,7 +110,8 @@ class CodeRuns:
                 await self._cancel(call, inner.stream, point.revoked)
             raise CallCancelled(f"The script was cancelled: {point.revoked}")
         if not run.snapshot:
-            return await self.run(call, channel, run.code, is_new=run.is_new)
+            own = call.upstream == OWN
+            return await (self.call(call, channel) if own else self.run(call, channel, run.code))
         alike = likeness(call, run.code)
         self._running[alike] = call.id
         try:

@@ -126,12 +126,11 @@ class InnerCall(msgspec.Struct, omit_defaults=True):
 class RunState(msgspec.Struct, omit_defaults=True):
     """A run. `names` has the exported names of the tools that occur in `code`, by Python name.
 
-    `is_new`: it is not answered with an earlier run. `allowed`: tools that may be called with any arguments in this run. `calls`, `writes`, `ended` and `outcomes` are
+    `allowed`: tools that may be called with any arguments in this run. `calls`, `writes`, `ended` and `outcomes` are
     counts; `crashes` those of workers.
     """
 
     code: str
-    is_new: bool = False
     names: dict[str, str] = {}
     snapshot: bytes = b""
     inner: dict[int, InnerCall] = {}

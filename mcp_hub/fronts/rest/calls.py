@@ -20,7 +20,7 @@ from starlette.responses import Response
 from mcp_hub.call import OF_REST, CallingClient, StreamInfo
 from mcp_hub.errors import EventsGone, HubStopping, InvalidParams, UnknownEntry
 from mcp_hub.fronts.following import Following
-from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, MOST_WAIT, PYTHON, RestRequest, answer
+from mcp_hub.fronts.rest.exchange import CODE_OFF, EVENT_STREAM, JSON, MOST_WAIT, RestRequest, answer, script
 from mcp_hub.fronts.rest.follow import Closing, info, outcome, send_sse
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort, StreamHandle
@@ -30,7 +30,7 @@ from mcp_hub.protocol.capabilities import SUPERSET
 from mcp_hub.protocol.extensions import TASKS
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.meta import RequestMeta, take_meta
-from mcp_hub.protocol.rest.calls import CallAnswer, CallBody, CodeBody, PromptBody, ReadBody
+from mcp_hub.protocol.rest.calls import CallAnswer, CallBody, PromptBody, ReadBody
 from mcp_hub.sessions.session import Caller, ClientOffer, Session
 from mcp_hub.types import PROGRAM, RUN_CODE, Era, JsonObject, Kind, RawJson, RawObject, UpstreamState
 
@@ -46,8 +46,6 @@ _TOKEN: Final = b'"rest"'
 """Progress is wanted; each upstream is given a token of the hub's own."""
 SOON: Final = (b"retry-after", b"1")
 _MOST_NAMED: Final = 20
-_FLAGS: Final = {"1": True, "true": True, "0": False, "false": False}
-_CODE_OFF: Final = "Scripts are off for this caller. Set hub.code to reads, ask or all, or code of its profile."
 _DOWN: Final = (UpstreamState.STARTING, UpstreamState.BACKING_OFF, UpstreamState.FAILED, UpstreamState.INCOMPATIBLE)
 """States in which a server lists nothing, though it should."""
 _BATCH: Final = 256
@@ -154,11 +152,10 @@ class RestCalls:
 
     async def run_code(self, request: RestRequest) -> Response | None:
         """Runs a script, and responds as `call_tool`."""
-        body = await _script(request)
-        arguments = msgspec.json.encode({"code": body.code, **({"again": True} if body.again else {})})
+        arguments = await script(request)
         if self._hub.views.of(self.session(request)).find(Kind.TOOL, RUN_CODE) is None:
-            raise Problem(403, "code_off", _CODE_OFF)
-        return await self.serve(request, tool_call(RUN_CODE, Raw(arguments), path=request.query_params.get("path")))
+            raise Problem(403, "code_off", CODE_OFF)
+        return await self.serve(request, tool_call(RUN_CODE, arguments, path=request.query_params.get("path")))
 
     async def get_prompt(self, request: RestRequest) -> Response | None:
         """Responds as `call_tool`."""
@@ -329,19 +326,6 @@ def tool_call(
     params: RawObject = {"name": Raw(object_bytes(name)), "arguments": arguments}
     request_meta = _meta(meta) if path is None else msgspec.structs.replace(_meta(meta), path=path)
     return _McpRequest(method=CALL, name=name, params=params, meta=request_meta, of_request=of_request)
-
-
-async def _script(request: RestRequest) -> CodeBody:
-    """The script of a request, as JSON or as text. Raises `Problem`, `ClientGone`."""
-    if request.media != PYTHON:
-        return await request.shaped(CodeBody)
-    again = request.query_params.get("again", "0")
-    if again not in _FLAGS:
-        raise Problem(400, "invalid_parameter", f"again has to be 1 or 0, not {hide_head(again, 50)!r}")
-    try:
-        return CodeBody((await request.content()).decode(), _FLAGS[again])
-    except UnicodeDecodeError as problem:
-        raise Problem(400, "invalid_body", f"the script is not UTF-8: {problem}") from None
 
 
 def _arguments(raw: Raw | UnsetType) -> Raw:

@@ -19,6 +19,8 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.events import Completed, Delta, Ending, InputRequired, ToolCall
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.stores.faults import StoreFault
+from mcp_hub.stores.sqlite import store
 from mcp_hub.types import Era
 from mcp_hub.upstreams.functions.registry import Registry
 
@@ -203,3 +205,33 @@ async def test_run_of_nothing_is_quick_with_a_warm_pool(tmp_path: Path) -> None:
             assert text((await ended(run(app, "1")))[0]) == "1"
             times.append(anyio.current_time() - began)
         print("a run of nothing:", sorted(times))
+
+
+async def test_full_disk_holds_a_write_back_until_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = """
+await add(title="one")
+await hold()
+await add(title="two")
+"""
+
+    def full(self: Any, stream: Any, epoch: Any, chunk: Any, change: Any, callback: Any) -> None:
+        callback(StoreFault("full", "store: no room"))
+
+    async def no_room(self: Any) -> None:
+        raise StoreFault("full", "store: no room")
+
+    async with a_hub(tmp_path) as (app, books):
+        call = run(app, code)
+        while not books.counts["hold"]:  # noqa: ASYNC110 - what is looked at is a count
+            await anyio.sleep(0.01)
+        with monkeypatch.context() as patch:
+            patch.setattr(store._SqliteLog, "append", full)
+            patch.setattr(store.SqliteStore, "touch", no_room)
+            books.go.set()
+            with anyio.move_on_after(1.5):
+                await ended(call)
+            assert books.counts == Counter({"add one": 1, "hold": 1})
+        assert text((await ended(call))[0]) == "added two"
+        assert books.counts == Counter({"add one": 1, "hold": 1, "add two": 1})

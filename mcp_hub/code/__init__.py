@@ -11,7 +11,7 @@ In: a script, the names and stubs of what it may call, limits. Out: steps, each 
 - `tool`: `run_code`, and the names of other tools in a script
 
 The engine's client for asyncio is not used. Its threads call into Python, also when a loop has ended; up to 3.13 a
-thread that does so while the interpreter ends is unwound through Rust, which aborts the process (6 of 44 runs here).
+thread that does so while the interpreter ends is unwound through Rust, which aborts the process (9 of 54 runs here).
 The synchronous client calls Python in our threads only, and a session's end kills its worker and waits for its thread
-(0 of 30 runs).
+(0 of 90 runs).
 """

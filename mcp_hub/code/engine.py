@@ -33,7 +33,7 @@ _PACKAGE: Final = "pydantic_monty"
 _WORKER: Final = "mcp_hub.code.worker"
 _CHECKOUT: Final = 30.0
 """Seconds to wait for a process of the pool, which has one for each session."""
-_CHECK: Final = 20.0
+_CHECK: Final = 10.0
 """Seconds that a check of types may take."""
 _GRACE: Final = 3.0
 """Seconds beside a script's own for a turn."""
@@ -67,7 +67,8 @@ class CodeSession:
         """
         self._limits, self._printed = limits, printed
         async with self._lock:
-            return await self._step(lambda worker: worker.start(code, stubs, frozenset(names), limits), _CHECK)
+            await self._checked(code, stubs, names)
+            return await self._step(lambda worker: worker.begin())
 
     async def load(self, snapshot: bytes, limits: CodeLimits, printed: Callable[[str], None]) -> CodeStep:
         """The run as it was at `snapshot`, without new calls. Raises `CodeError`, `not_resumable` for foreign bytes."""
@@ -86,7 +87,8 @@ class CodeSession:
     async def check(self, code: str, stubs: str) -> None:
         """Checks syntax and types; runs nothing. Raises `CodeError`."""
         async with self._lock:
-            await self._step(lambda worker: worker.check(code, stubs), _CHECK)
+            await self._checked(code, stubs, ())
+            await self._release()
 
     async def park(self) -> None:
         """Gives the worker back until the next `feed`."""
@@ -101,16 +103,15 @@ class CodeSession:
             self._worker.kill()
         await self.park()
 
-    async def _step(self, work: Callable[["CodeWorker"], CodeStep], seconds: float = 0.0) -> CodeStep:
+    async def _checked(self, code: str, stubs: str, names: Collection[str]) -> None:
+        late = CodeError("types", f"the check of types took longer than {_CHECK:g} s: the script is too intricate")
+        await self._turn(lambda worker: worker.prepare(code, stubs, names, self._limits), _CHECK, late)
+
+    async def _step(self, work: Callable[["CodeWorker"], CodeStep]) -> CodeStep:
         """A step; only a run that waits keeps its worker after it."""
-        if self._worker is None:
-            self._worker = await self._engine.worker_for(self)
-        try:
-            step = await self._turn(self._worker, work, seconds)
-        except BaseException:
-            self._is_closed = True
-            await self._release()
-            raise
+        reason = f"the script computes longer than {self._limits.seconds:g} s (hub.code_limits.seconds)"
+        late = CodeError("limit", reason, key="seconds")
+        step = await self._turn(work, self._limits.seconds + _GRACE, late)
         if step.has_ended:
             await self._release()
         else:
@@ -118,21 +119,32 @@ class CodeSession:
             self._engine.rest(self)
         return step
 
-    async def _turn(self, worker: "CodeWorker", work: Callable[["CodeWorker"], CodeStep], seconds: float) -> CodeStep:
-        if self._is_closed:
-            raise CodeError("crashed", "the run is closed")
+    async def _turn(self, work: Callable[["CodeWorker"], CodeStep], seconds: float, late: CodeError) -> CodeStep:
+        """Work of the worker within `seconds`; a run that fails has no worker any more."""
+        if self._worker is None:
+            self._worker = await self._engine.worker_for(self)
+        worker = self._worker
         self._engine.occupy(self)
         self._is_stepping = True
         try:
-            with anyio.fail_after(self._limits.seconds + _GRACE + seconds):
+            if self._is_closed:
+                raise CodeError("crashed", "the run is closed")
+            with anyio.fail_after(seconds):
                 return await _Turn(worker).run(partial(work, worker))
         except TimeoutError:
-            message = f"the script ran longer than {self._limits.seconds:g} s (hub.code_limits.seconds)"
-            raise CodeError("limit", message, key="seconds") from None
+            await self._end()
+            raise late from None
+        except BaseException:
+            await self._end()
+            raise
         finally:
             self._is_stepping = False
             for text in worker.take_printed():
                 self._printed(text)
+
+    async def _end(self) -> None:
+        self._is_closed = True
+        await self._release()
 
     async def _release(self) -> None:
         worker, self._worker = self._worker, None
@@ -145,9 +157,9 @@ class CodeSession:
 
 
 class CodeEngine:
-    """At most `workers` processes, started at the first use, ended after `idle_stop` seconds without a session.
+    """At most `workers` processes, started at the first use, ended after `idle_stop` seconds without a step.
 
-    A session that waits for answers lends its worker to the next that runs.
+    A session that waits for answers lends its worker to the next that runs, and continues with another.
     """
 
     def __init__(self, workers: int = 4, idle_stop: float = 60.0) -> None:
@@ -164,7 +176,7 @@ class CodeEngine:
     def session(self) -> CodeSession:
         """A run to be started. Raises `CodeError` (`unavailable`) without the extra."""
         if not is_available():
-            raise CodeError("unavailable", f"code cannot run here, the extra is missing: {with_extra('code')}")
+            raise CodeError("unavailable", f"code cannot run without its extra. Install it with: {with_extra('code')}")
         return CodeSession(self)
 
     async def close(self) -> None:
@@ -173,6 +185,7 @@ class CodeEngine:
             for session in (*self._busy, *self._resting):
                 await session.close()
             await self._stop()
+            self._cancel_timer()
 
     @property
     def is_running(self) -> bool:
@@ -195,6 +208,7 @@ class CodeEngine:
 
     def occupy(self, session: CodeSession) -> None:
         """The session runs."""
+        self._cancel_timer()
         self._resting.pop(session, None)
         self._busy.add(session)
 
@@ -203,19 +217,23 @@ class CodeEngine:
         self._busy.discard(session)
         self._resting[session] = None
         self._wake()
+        self._wait_idle()
 
     def release(self, session: CodeSession) -> None:
         """The session has no worker any more."""
         self._busy.discard(session)
         self._resting.pop(session, None)
         self._wake()
-        if self._pool is not None and not self._busy and not self._resting:
-            self._cancel_timer()
-            self._timer = call_later(self._idle_stop, self._idle)
+        self._wait_idle()
 
     def _wake(self) -> None:
         freed, self._freed = self._freed, anyio.Event()
         freed.set()
+
+    def _wait_idle(self) -> None:
+        self._cancel_timer()
+        if self._pool is not None and not self._busy:
+            self._timer = call_later(self._idle_stop, self._idle)
 
     def _idle(self) -> None:
         self._stopping = Background(self._stop)
@@ -228,11 +246,16 @@ class CodeEngine:
         async with self._opening:
             if self._pool is not None:
                 return self._pool
-            self._pool = await anyio.to_thread.run_sync(_Processes, self._workers)
+            try:
+                self._pool = await anyio.to_thread.run_sync(_Processes, self._workers)
+            except (ImportError, OSError, RuntimeError) as error:
+                message = f"code cannot run, its engine does not start: {error}. Install it again: {with_extra('code')}"
+                raise CodeError("unavailable", message) from error
             return self._pool
 
     async def _stop(self) -> None:
-        self._cancel_timer()
+        for session in tuple(self._resting):
+            await session.park()
         async with self._opening:
             if self._pool is not None and not self._busy and not self._resting:
                 pool, self._pool = self._pool, None
@@ -248,6 +271,9 @@ class _Processes:
         try:
             self._pool = _started(workers, self._program)
         except RuntimeError:  # programs cannot be started from memory
+            if self._program is not None:
+                os.close(self._program)
+                self._program = None
             self._pool = _started(workers, None)
 
     def worker(self) -> "CodeWorker":
@@ -266,7 +292,11 @@ def _started(workers: int, program: int | None) -> "Monty":
     package = import_module(_PACKAGE)
     path = None if program is None else f"/proc/self/fd/{program}"
     pool: Monty = package.Monty(
-        binary_path=path, min_processes=1, max_processes=workers, checkout_timeout=_CHECKOUT
+        binary_path=path,
+        min_processes=1,
+        max_processes=workers,
+        checkout_timeout=_CHECKOUT,
+        feed_duration_limit_grace=_CHECK,
     ).__enter__()
     try:
         with pool.checkout():

@@ -4,6 +4,7 @@ import ast
 import json
 import re
 import textwrap
+import threading
 import warnings
 from collections.abc import Iterator
 from functools import partial
@@ -23,8 +24,17 @@ _IDENTIFIER: Final = re.compile(r"[^\W\d]\w*")
 _MEMBERS: Final = ("tool", "arguments", "code")
 """Attributes of `OutcomeUnknown` and `ToolError`; those of the engine have args alone."""
 _MOST_LINE: Final = 200
+_parsing: Final = threading.Lock()
+_MOST_NESTED: Final = 10
+"""The time of a check of types doubles with each."""
 _MOST_MESSAGE: Final = 2000
 _MOST_PROBLEMS: Final = 10
+
+MODULES: Final = (
+    "asyncio, base64, binascii, bisect, collections, copy, csv, dataclasses, datetime, decimal, functools, hashlib, "
+    "itertools, json, math, random, re, sys, time, tomllib, typing"
+)
+"""Modules that a script can import."""
 
 DECLARATIONS: Final = """
 import typing as _t
@@ -43,14 +53,16 @@ class ModuleNotFoundError(ImportError): ...
 class UnboundLocalError(NameError): ...
 class UnicodeDecodeError(ValueError): ...
 class UnicodeEncodeError(ValueError): ...
-def map(function: _t.Callable[..., _t.Any] | None, *iterables: _t.Iterable[_t.Any]) -> _t.Iterator[_t.Any]: ...
-def filter(function: _t.Callable[..., _t.Any] | None, iterable: _t.Iterable[_t.Any]) -> _t.Iterator[_t.Any]: ...
-def format(value: object, spec: str = "") -> str: ...
-def getattr(value: object, name: str, default: _t.Any = ...) -> _t.Any: ...
-def hasattr(value: object, name: str) -> bool: ...
-def setattr(value: object, name: str, member: _t.Any) -> None: ...
+map: _t.Any
+filter: _t.Any
+format: _t.Any
+getattr: _t.Any
+hasattr: _t.Any
+setattr: _t.Any
 def hub_begin() -> None: ...
-def hub_member(value: object, name: str) -> _t.Any: ...
+def hub_tool(value: object) -> _t.Any: ...
+def hub_arguments(value: object) -> _t.Any: ...
+def hub_code(value: object) -> _t.Any: ...
 def hub_class_name(value: object) -> str: ...
 """
 """For the check of types: our exceptions, and what the engine has but its declarations lack."""
@@ -58,16 +70,20 @@ def hub_class_name(value: object) -> str: ...
 PRELUDE: Final = """
 from csv import Error as ToolError
 from binascii import Incomplete as OutcomeUnknown
-import json as _hub_json
+import json as hub_json
 def hub_member(value, name):
-    if not isinstance(value, (ToolError, OutcomeUnknown)):
-        return getattr(value, name)
     text = str(value)
     at = text.rfind("\\n{")
     try:
-        return _hub_json.loads(text[at + 1:]).get(name)
+        return hub_json.loads(text[at + 1:]).get(name)
     except ValueError:
         return None
+def hub_tool(value):
+    return hub_member(value, "tool") if isinstance(value, (ToolError, OutcomeUnknown)) else value.tool
+def hub_arguments(value):
+    return hub_member(value, "arguments") if isinstance(value, (ToolError, OutcomeUnknown)) else value.arguments
+def hub_code(value):
+    return hub_member(value, "code") if isinstance(value, (ToolError, OutcomeUnknown)) else value.code
 def hub_class_name(value):
     if isinstance(value, ToolError):
         return "ToolError"
@@ -76,6 +92,14 @@ def hub_class_name(value):
     return type(value).__name__
 """
 """Runs before each script. The engine has no classes that inherit, so rare ones of its own stand for ours."""
+
+RESERVED: Final = frozenset(
+    (
+        *("ToolError", "OutcomeUnknown", "hub_begin", "hub_tool", "hub_arguments", "hub_code", "hub_member"),
+        *("hub_class_name", "hub_json"),
+    )
+)
+"""Names that no tool can have in a script, beside keywords and builtins."""
 
 
 def cleaned(code: str) -> str:
@@ -112,17 +136,12 @@ def rewritten(code: str) -> str:
     tree = _parsed(code)
     if tree is None:
         return code
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and any(keyword.arg == "return_exceptions" for keyword in node.keywords):
-            raise CodeError(
-                "syntax",
-                "gather() has no return_exceptions here: catch the exception in an async def, and gather that",
-                line=node.lineno,
-                source=line_at(code, node.lineno),
-            )
+    for line, reason in _refusals(tree):
+        raise CodeError("syntax", reason, line=line, source=line_at(code, line), problems=((line, reason),))
     lines = code.encode().split(b"\n")
-    for line, start, end, replaced in sorted(_edits(tree), reverse=True):
-        lines[line] = lines[line][:start] + replaced + lines[line][end:]
+    for line, start, end, present, replaced in sorted(_edits(tree), reverse=True):
+        if lines[line][start:end] == present:  # before 3.12 the places in some texts with values are wrong
+            lines[line] = lines[line][:start] + replaced + lines[line][end:]
     return b"\n".join(lines).decode()
 
 
@@ -154,7 +173,8 @@ def problems(diagnostics: str, code: str) -> CodeError:
     is_syntax = False
     for item in json.loads(diagnostics):
         is_syntax = is_syntax or item["code"] == "invalid-syntax"
-        reasons.append((max(item["location"]["row"] - 1, 0), hide_head(item["message"], _MOST_MESSAGE)))
+        hint = f"; there are {MODULES}" if item["code"] == "unresolved-import" else ""
+        reasons.append((max(item["location"]["row"] - 1, 0), hide_head(item["message"], _MOST_MESSAGE) + hint))
     line, message = reasons[0] if reasons else (0, "the types of the script do not fit")
     source = line_at(code, line + 1) if line else ""
     return CodeError(
@@ -166,18 +186,33 @@ def problems(diagnostics: str, code: str) -> CodeError:
     )
 
 
-def _edits(tree: ast.AST) -> Iterator[tuple[int, int, int, bytes]]:
-    """Line, start, end and new text of each edit, in bytes."""
+def _refusals(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Lines and reasons of what the engine takes too long for, or finds out only when it has made calls."""
+    nodes = [(tree, 0)]
+    while nodes:
+        node, depth = nodes.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            depth += 1
+            if depth > _MOST_NESTED:
+                yield node.lineno, f"functions and classes are nested deeper than {_MOST_NESTED}"
+        elif isinstance(node, ast.Call) and any(keyword.arg == "return_exceptions" for keyword in node.keywords):
+            yield node.lineno, "gather() has no return_exceptions: catch exceptions in an async def, and gather that"
+        nodes += [(child, depth) for child in ast.iter_child_nodes(node)]
+
+
+def _edits(tree: ast.AST) -> Iterator[tuple[int, int, int, bytes, bytes]]:
+    """Line, start, end, present and new text of each edit, in bytes."""
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
+        if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load) or node.end_col_offset is None:
             continue
-        value, call = node.value, b""
+        value, present, call = node.value, "{}." + node.attr, ""
         if node.attr in _MEMBERS:
-            call = b"hub_member(%s, " + repr(node.attr).encode() + b")"
+            call = f"hub_{node.attr}({{}})"
         elif node.attr == "__name__" and isinstance(value, ast.Call) and _is_type(value):
-            value, call = value.args[0], b"hub_class_name(%s)"
-        if call and isinstance(value, ast.Name) and node.lineno == node.end_lineno and node.end_col_offset is not None:
-            yield node.lineno - 1, node.col_offset, node.end_col_offset, call % value.id.encode()
+            value, present, call = value.args[0], "type({}).__name__", "hub_class_name({})"
+        if call and isinstance(value, ast.Name):
+            texts = present.format(value.id).encode(), call.format(value.id).encode()
+            yield node.lineno - 1, node.col_offset, node.end_col_offset, *texts
 
 
 def _is_type(call: ast.Call) -> bool:
@@ -202,8 +237,8 @@ def _parses(code: str) -> bool:
 
 
 def _parsed(code: str) -> ast.Module | None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a script, to our stderr
+    with _parsing, warnings.catch_warnings():  # which is the whole program's
+        warnings.simplefilter("ignore")  # they would be written to our stderr
         try:
             return ast.parse(code)
         except (SyntaxError, ValueError, RecursionError, MemoryError):

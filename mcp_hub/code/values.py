@@ -76,12 +76,19 @@ def checked_arguments(name: str, arguments: JsonObject, used: int, limit: int) -
 def encoded_output(value: object, limit: int) -> bytes:
     """The output of a script; what is not JSON is given as near to it as there is. Raises `ValueError` over `limit`."""
     message = f"the output of the script is longer than {limit} bytes"
-    plain = _Plain().of(value, 0)
-    _Sizes(limit, message, is_sent=False).of(plain, "", 0)
-    encoded = msgspec.json.encode(plain)
+    try:
+        _Sizes(limit, message, is_sent=False).of(value, "", 0)
+    except _NotJson:
+        value = _Plain(limit, message).of(value, 0)
+        _Sizes(limit, message, is_sent=False).of(value, "", 0)
+    encoded = msgspec.json.encode(value)
     if len(encoded) > limit:
         raise ValueError(message)
     return encoded
+
+
+class _NotJson(ValueError):
+    pass
 
 
 class _Sizes:
@@ -106,29 +113,29 @@ class _Sizes:
             return size
         if isinstance(value, str):
             if self._is_sent and _FUNCTION.fullmatch(value):
-                raise ValueError(f"{path} is a function or coroutine, which is not JSON")
+                raise _NotJson(f"{path} is a function or coroutine, which is not JSON")
             return self.checked(len(value) + 2)
         if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{path} is {value}, which is not JSON")
+            raise _NotJson(f"{path} is {value}, which is not JSON")
         if value is not None and not isinstance(value, int | float):
-            raise ValueError(f"{path} is of type {type(value).__name__}, which is not JSON")
-        return self.checked(value.bit_length() // 4 + 1 if isinstance(value, int) else 1)
+            raise _NotJson(f"{path} is of type {type(value).__name__}, which is not JSON")
+        return self.checked(value.bit_length() // 4 if isinstance(value, int) else 1)
 
     def _of_container(
         self, value: list[object] | tuple[object, ...] | dict[object, object], path: str, depth: int
     ) -> int:
         if depth > _DEPTH:
-            raise ValueError(f"{path} is nested deeper than {_DEPTH} levels")
+            raise _NotJson(f"{path} is nested deeper than {_DEPTH} levels")
         if self._is_sent and _is_media(value):
-            raise ValueError(f"{path} is an object with the handle of a block, which can only be returned")
-        size = 2
+            raise _NotJson(f"{path} is an object with the handle of a block, which can only be returned")
+        size = 1
         if not isinstance(value, dict):
             for index, item in enumerate(value):
                 size = self.checked(size + 1 + self.of(item, f"{path}[{index}]", depth + 1))
             return size
         for key, item in value.items():
             if not isinstance(key, str):
-                raise ValueError(f"{path} has a key of type {type(key).__name__}, which is not JSON")
+                raise _NotJson(f"{path} has a key of type {type(key).__name__}, which is not JSON")
             size = self.checked(size + len(key) + 4) + self.of(item, f"{path}[{hide_head(key, 40)!r}]", depth + 1)
         return size
 
@@ -136,7 +143,9 @@ class _Sizes:
 class _Plain:
     """Values as JSON. An object that occurs often is made plain once."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int, message: str) -> None:
+        self._remaining = limit // 2  # of a list each value takes two bytes
+        self._message = message
         self._plain: dict[int, tuple[object, object]] = {}
         """By id, with the value itself, so that its id is not another's."""
 
@@ -150,16 +159,21 @@ class _Plain:
         return self._plain[id(value)][1]
 
     def _of_container(self, value: object, depth: int) -> object:
-        attributes = getattr(value, "attributes", None)  # of a class of the script
-        if isinstance(attributes, dict):
-            value = attributes
-        match value:
-            case list() | tuple() | set() | frozenset():
-                return [self.of(item, depth + 1) for item in value]
-            case dict():
-                return {_key(key): self.of(item, depth + 1) for key, item in value.items()}
-            case _:
+        if isinstance(value, list | tuple | set | frozenset):
+            self._spend(len(value))
+            return [self.of(item, depth + 1) for item in value]
+        if not isinstance(value, dict):
+            attributes = getattr(value, "attributes", None)  # of a class of the script
+            if not isinstance(attributes, dict):
                 return _plain_scalar(value)
+            value = attributes
+        self._spend(len(value))
+        return {_key(key): self.of(item, depth + 1) for key, item in value.items()}
+
+    def _spend(self, values: int) -> None:
+        self._remaining -= values
+        if self._remaining < 0:
+            raise ValueError(self._message)
 
 
 def _plain_scalar(value: object) -> object:

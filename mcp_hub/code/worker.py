@@ -32,7 +32,7 @@ from pydantic_monty import (
     NameLookupSnapshot,
 )
 
-from mcp_hub.code.source import DECLARATIONS, PRELUDE, line_at, line_of, problems, rewritten
+from mcp_hub.code.source import DECLARATIONS, MODULES, PRELUDE, line_at, line_of, problems, rewritten
 from mcp_hub.code.steps import CodeCall, CodeError, CodeLimits, CodeRaise, CodeStep, engine_version
 from mcp_hub.code.values import checked_arguments, encoded_output
 from mcp_hub.masking import hide_head
@@ -55,10 +55,6 @@ _CLASSES: Final[dict[str, ExcType]] = {
 _NAMES: Final = {"Error": "ToolError", "Incomplete": "OutcomeUnknown"}
 _UNSUPPORTED: Final = re.compile(r"^The monty syntax parser does not yet support (?:the )?")
 _INTERNAL: Final = "Internal error in monty: "
-_MODULES: Final = (
-    "asyncio, base64, binascii, bisect, collections, copy, csv, dataclasses, datetime, decimal, functools, hashlib, "
-    "itertools, json, math, random, re, time, typing"
-)
 
 
 class _State(msgspec.Struct, array_like=True):
@@ -89,23 +85,25 @@ class CodeWorker:
         self._calls: list[CodeCall] = []
         self._printed: list[str] = []
 
-    def start(self, code: str, stubs: str, names: Collection[str], limits: CodeLimits) -> CodeStep:
+    def prepare(self, code: str, stubs: str, names: Collection[str], limits: CodeLimits) -> CodeStep:
+        """Checks syntax and types; nothing of the script runs."""
         with self._lock:
             self._limits = limits
             try:
-                begun = self._checked(code, stubs, names)
-                return self._drive(self._timed(lambda: begun.resume({"return_value": None})))
-            except MontyError as error:
-                raise self._translated(error) from None
-
-    def check(self, code: str, stubs: str) -> CodeStep:
-        """Asks for the types; nothing of the script runs."""
-        with self._lock:
-            try:
-                self._checked(code, stubs, ())
+                self._snapshot = self._checked(code, stubs, names)
             except MontyError as error:
                 raise self._translated(error) from None
             return CodeStep(has_ended=True)
+
+    def begin(self) -> CodeStep:
+        """Runs what was prepared."""
+        with self._lock:
+            prepared = self._snapshot
+            assert isinstance(prepared, FunctionSnapshot)
+            try:
+                return self._drive(self._timed(lambda: prepared.resume({"return_value": None})))
+            except MontyError as error:
+                raise self._translated(error) from None
 
     def load(self, snapshot: bytes, limits: CodeLimits) -> CodeStep:
         with self._lock:
@@ -130,10 +128,15 @@ class CodeWorker:
             return self._waiting(waiting)
 
     def feed(self, answers: Mapping[int, RawJson | CodeRaise]) -> CodeStep:
+        """Continues. Answers to what is not pending are ignored."""
         with self._lock:
             waiting = self._snapshot
             assert isinstance(waiting, FutureSnapshot)
-            results = {number: _settled(answer) for number, answer in answers.items()}
+            pending = waiting.pending_call_ids
+            results = {number: _settled(answer) for number, answer in answers.items() if number in pending}
+            self._calls = []
+            if not results:
+                return self._waiting(waiting)
             try:
                 return self._drive(self._timed(lambda: waiting.resume(results)))
             except MontyError as error:
@@ -146,7 +149,7 @@ class CodeWorker:
             session, self._session = self._session, None
             self._pid = None
             if session is not None:
-                with suppress(MontyError):
+                with suppress(MontyError, RuntimeError):  # its process has ended before
                     session.__exit__(None, None, None)
             if self._pidfd is not None:
                 os.close(self._pidfd)
@@ -204,7 +207,6 @@ class CodeWorker:
 
     def _drive(self, waiting: _Snapshot) -> CodeStep:
         """Answers what can be answered at once, until nothing is left."""
-        self._calls = []
         while not isinstance(waiting, FutureSnapshot | MontyComplete):
             self._count()
             waiting = self._answered(waiting)
@@ -315,6 +317,8 @@ class CodeWorker:
         if isinstance(error, MontyCrashedError):
             if self._state.printed > self._limits.printed:
                 return self._limit("printed", self._over("printed"))
+            if error.timed_out:
+                return self._limit("seconds", self._over("seconds"))
             return CodeError("crashed", f"the script's process ended: {error}")
         if isinstance(error, MontyTypingError):
             return problems(error.display(), self._state.code)
@@ -356,7 +360,7 @@ def _os_refusal(waiting: FunctionSnapshot) -> ExternalExceptionData | None:
         return {"exc_type": "RuntimeError", "message": "use await asyncio.sleep(seconds) in place of time.sleep"}
     if name == "import":
         module = hide_head(str(waiting.args[0]), 100) if waiting.args else ""
-        message = f"No module named '{module}'; there are {_MODULES}"
+        message = f"No module named '{module}'; there are {MODULES}"
         return {"exc_type": "ModuleNotFoundError", "message": message}
     return None
 

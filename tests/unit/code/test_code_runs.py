@@ -6,6 +6,7 @@ import anyio
 import msgspec
 import pytest
 
+from mcp_hub.code.source import MODULES
 from mcp_hub.code.steps import CodeError, CodeLimits, CodeRaise, engine_version
 from tests.unit.code.scripts import NAMES, STUBS, echoed, engine, failure, output, run
 
@@ -34,6 +35,15 @@ async def test_step_has_every_call_that_can_be_made_and_takes_some_answers() -> 
         assert (step.calls, len(step.pending)) == ((), 2)
         step = await session.feed({step.pending[0]: b'"a"', step.pending[1]: b"null"})
         assert output(step) == ["a", "b", None]
+
+
+async def test_answers_to_what_does_not_wait_are_ignored() -> None:
+    async with engine() as code_engine:
+        session = code_engine.session()
+        step = await session.start("await echo(value=1)", STUBS, NAMES, CodeLimits(), lambda text: None)
+        again = await session.feed({99: b"1"})
+        assert (again.pending, again.calls, again.has_ended) == (step.pending, (), False)
+        assert output(await session.feed({99: b"1", step.pending[0]: b"2"})) == 2
 
 
 async def test_snapshot_continues_in_another_engine_and_prints_to_its_callback_alone(
@@ -93,6 +103,7 @@ async def test_snapshot_of_another_version_names_both() -> None:
             CodeRaise("OutcomeUnknown", "unknown", {"tool": "echo", "arguments": {"value": 1}}),
             ["echo", {"value": 1}, "OutcomeUnknown"],
         ),
+        ("except ToolError as e:\n  r = f'{e.code} {type(e).__name__}'", CodeRaise("ToolError", "a"), "None ToolError"),
         ("except PermissionError as e:\n  r = str(e)", CodeRaise("PermissionError", "mode reads"), "mode reads"),
         (
             "except RuntimeError:\n  r = 0\nexcept Exception as e:\n  r = isinstance(e, ToolError)",
@@ -140,6 +151,30 @@ async def test_mistake_is_named_before_anything_runs(code: str, kind: str, line:
         with pytest.raises(CodeError, match=message) as checked:
             await code_engine.session().check(code, STUBS)
         assert (checked.value.kind, checked.value.line) == (kind, line)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("format = 'csv'\nfilter = {'a': 1}\n[format, filter]", ["csv", {"a": 1}]),
+        ("def format(x):\n  return x + 1\nformat(1)", 2),
+        ("list(map(str, filter(None, [0, 1])))", ["1"]),
+        ("x = {'a': 1}\n[getattr(1, 'a', 5), hasattr(1, 'b'), format(3, '03d')]", [5, False, "003"]),
+        (
+            "try:\n  {}['a']\nexcept (PermissionError, KeyError, ImportError) as e:\n  r = type(e).__name__\nr",
+            "KeyError",
+        ),
+        ("from typing import Any\nx: dict[str, Any] = {}\nasync def main() -> int:\n  return len(x)\nawait main()", 0),
+    ],
+)
+async def test_ordinary_python_passes_the_check(code: str, expected: object) -> None:
+    async with engine() as code_engine:
+        assert await run(code_engine, code) == expected
+
+
+async def test_modules_of_the_hint_can_be_imported() -> None:
+    async with engine() as code_engine:
+        await run(code_engine, f"import {MODULES}")
 
 
 async def test_check_runs_nothing() -> None:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import anyio
@@ -31,20 +32,17 @@ async def start(code_engine: CodeEngine, code: str) -> CodeStep:
     return await code_engine.session().start(code, STUBS, NAMES, CodeLimits(), lambda text: None)
 
 
-async def test_process_starts_with_the_first_session_and_ends_when_idle() -> None:
+async def test_process_starts_with_the_first_step_and_ends_when_idle() -> None:
     async with engine(idle_stop=0.05) as code_engine:
         session = code_engine.session()
         assert workers() == []
-        await session.start(WAITING, STUBS, NAMES, CodeLimits(), lambda text: None)
-        assert len(workers()) == 1
-        await anyio.sleep(0.2)
-        assert code_engine.is_running
-        await session.close()
+        step = await session.start(WAITING, STUBS, NAMES, CodeLimits(), lambda text: None)
         with anyio.fail_after(30):
             while workers():  # noqa: ASYNC110  # of another program nothing says when it has ended
                 await anyio.sleep(0.01)
         assert not code_engine.is_running
-        assert await run(code_engine, "1 + 1") == 2
+        assert output(await session.feed({step.pending[0]: b"2"})) == 3
+        assert await run(code_engine, "while len([1] * 1000) and sum(range(400000)) < 0:\n  pass\n1") == 1
     assert workers() == []
 
 
@@ -150,6 +148,15 @@ def test_without_the_extra_the_error_names_the_command(monkeypatch: pytest.Monke
     with pytest.raises(CodeError, match=r"install.*\[.*code.*\]") as caught:
         CodeEngine().session()
     assert caught.value.kind == "unavailable"
+
+
+async def test_engine_whose_program_is_missing_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MONTY_BIN", str(tmp_path / "monty"))
+    monkeypatch.setattr(sysconfig, "get_path", lambda *arguments: str(tmp_path))
+    async with engine() as code_engine:
+        with pytest.raises(CodeError, match=r"does not start: .*Install it again") as caught:
+            await run(code_engine, "1")
+        assert caught.value.kind == "unavailable"
 
 
 def test_engine_is_imported_with_its_first_use() -> None:

@@ -235,3 +235,36 @@ await add(title="two")
             assert books.counts == Counter({"add one": 1, "hold": 1})
         assert text((await ended(call))[0]) == "added two"
         assert books.counts == Counter({"add one": 1, "hold": 1, "add two": 1})
+
+
+async def test_modern_client_gets_a_task_that_the_script_outlives_its_request_in(tmp_path: Path) -> None:
+    tasks = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+    async with a_hub(tmp_path, task_after=0.2) as (app, books):
+        session = Session("s", Caller(is_operator=True), Era.MODERN, "2026-07-28", tasks)
+        call = run(app, "await hold()", session)
+        assert call.early is not None and call.early.is_task
+        ready = anyio.Event()
+        early = call.early_answer(ready.set)
+        await ready.wait()
+        assert early is not None and early.take().text is None
+        books.go.set()
+        assert text((await ended(call))[0]) == "held"
+
+
+async def test_people_at_the_next_hub_answer_for_a_client_that_cannot_be_asked(tmp_path: Path) -> None:
+    code = "await hold()\nawait add(title='one')"
+    async with a_hub(tmp_path, "ask") as (app, books):
+        id_ = run(app, code).call.id
+        while not books.counts["hold"]:  # noqa: ASYNC110 - what is looked at is a count
+            await anyio.sleep(0.01)
+    async with a_hub(tmp_path, "ask") as (app, books):
+        with app.seen.operators.here():
+            stream = await app.hub.stream("local", id_, None)
+            books.go.set()
+            while (record := stream.record) is None or not record.questions.open:  # noqa: ASYNC110 - as above
+                await anyio.sleep(0.01)
+            [(key, question)] = record.questions.open.items()
+            assert not record.call.asks_client(question.method, question.params)
+            record.questions.answer(key, b'{"action":"accept","content":{"answer":"once"}}')
+            await record.until_stored(whole=True)
+        assert books.counts["add one"] == 1

@@ -16,6 +16,7 @@ from mcp_hub.app.build import App, open_app
 from mcp_hub.calls.handle import CallHandle
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.errors import UnknownStream
 from mcp_hub.events import Completed, Delta, Ending, InputRequired, ToolCall
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.sessions.session import Caller, Session
@@ -268,3 +269,18 @@ async def test_people_at_the_next_hub_answer_for_a_client_that_cannot_be_asked(t
             record.questions.answer(key, b'{"action":"accept","content":{"answer":"once"}}')
             await record.until_stored(whole=True)
         assert books.counts["add one"] == 1
+
+
+async def test_script_of_another_profile_is_unknown(tmp_path: Path) -> None:
+    async with a_hub(tmp_path) as (app, _):
+        id_ = run(app, "await find(word='x')", a_session("careful")).call.id
+        with anyio.fail_after(WAIT):
+            while not await app.hub.durable.newest("local", 9, "careful"):  # noqa: ASYNC110 - until it is stored
+                await anyio.sleep(0.01)
+        assert await app.hub.durable.newest("local", 9, "narrow") == []
+        with pytest.raises(UnknownStream):
+            await app.hub.stream("local", id_, "narrow")
+    async with a_hub(tmp_path) as (app, _):
+        assert (await app.hub.stream("local", id_, "careful")).id == id_
+        with pytest.raises(UnknownStream):
+            await app.hub.stream("local", id_, "narrow")

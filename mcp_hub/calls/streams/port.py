@@ -242,6 +242,7 @@ class StreamPort:
         return [row for row in await self.table.store.log.rows(principal, limit) if self.shows(profile, row)]
 
     def shows(self, profile: str | None, row: StreamInfo) -> bool:
+        """Whether a profile's callers may see the stream."""
         if profile is None:
             return True
         return self._is_of(profile, row) if row.server == OWN else row.server in self._servers(profile)

@@ -86,7 +86,7 @@ class HubPort:
         self._code = code
         self.starter = CallStarter(
             registry=registry, streams=streams, upstreams=upstreams, limits=limits, follow_up=follow_up,
-            retention=long_results, rules=rules, scripts=code,
+            retention=long_results, rules=rules, scripts=code, people=session_rules.people,
         )  # fmt: skip
         self.views = SessionViews(
             catalog=catalog, upstreams=upstreams, session_rules=session_rules, changes=changes,

@@ -7,7 +7,7 @@ from typing import Final, Protocol, Self
 import msgspec
 
 from mcp_hub import aio
-from mcp_hub.call import Call, CallChannel, CallHandler, MakeInfo, StreamInfo, Upstream
+from mcp_hub.call import Call, CallChannel, CallHandler, MakeInfo, People, StreamInfo, Upstream
 from mcp_hub.calls.metering import is_tool_error
 from mcp_hub.calls.plan import CallPlan, CallRules, ResumePoint, TimeLimits, Truncate
 from mcp_hub.calls.reading.stored import last_progress, own_name
@@ -91,7 +91,8 @@ class _Continuation(msgspec.Struct):
 class CallStarter:
     """Starts calls. `limits` are each server's, for tool calls and other requests.
 
-    `follow_up` serves detached calls of modern servers. `retention` None: nothing is truncated.
+    `follow_up` serves detached calls of modern servers. `retention` None: nothing is truncated. `people` answer
+    scripts that other hubs have begun.
     """
 
     def __init__(
@@ -104,8 +105,10 @@ class CallStarter:
         retention: LongResults | None,
         rules: Callable[[str, str], CallRules] | None = None,
         scripts: _Scripts | None = None,
+        people: People | None = None,
     ) -> None:
         self._scripts = scripts
+        self._people = people
         self._registry = registry
         self._streams = streams
         self._upstreams = upstreams
@@ -185,6 +188,8 @@ class CallStarter:
         server = continuation.call.upstream
         runs = self._scripts if server == OWN else None
         limits, _ = self._limits.get(server, _UNKNOWN) if runs is None else (runs.limits, None)
+        if runs is not None:  # which asks before it writes
+            continuation.call = msgspec.structs.replace(continuation.call, people=self._people)
         progressed = await last_progress(self._streams.store.log, row)
         plan = continuation.plan(row, progressed, self.truncation(None))
         record = continuation.started(runs or self._upstreams.get(server), self._registry, limits, plan)

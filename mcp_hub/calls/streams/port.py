@@ -17,9 +17,11 @@ from mcp_hub.calls.streams.orphans import patience
 from mcp_hub.calls.streams.owners import unconfirmed_call
 from mcp_hub.calls.streams.table import BEGUN, StreamTable
 from mcp_hub.calls.streams.writer import StreamWriter
+from mcp_hub.code.tool import RUN_CODE
 from mcp_hub.errors import Busy, KeyTaken, Rejected, RpcError, StoreError, UnknownStream
 from mcp_hub.events import InputRequired, cancelled_by_client
 from mcp_hub.logs import get_logger
+from mcp_hub.protocol.jsonrpc.envelope import read_as
 from mcp_hub.protocol.notifications import names_timeout
 from mcp_hub.stores.base import NO_ANSWER
 from mcp_hub.types import OWN, CallId, RawJson
@@ -28,6 +30,16 @@ log = get_logger(__name__)
 
 _LOOK: Final = 0.1
 """Seconds between looks."""
+
+
+class _Caller(msgspec.Struct):
+    profile: str | None = None
+
+
+class _Record(msgspec.Struct):
+    """A `StreamInfo.continuation`, as far as it is read here."""
+
+    call: _Caller
 
 
 class StreamHandle:
@@ -189,7 +201,7 @@ class _TimedOutCalls:
 
 
 class StreamPort:
-    """Streams of all principals. A profile's callers see its servers' streams and the hub's."""
+    """Streams of all principals. A profile's callers see its servers' streams and the hub's, of scripts their own."""
 
     def __init__(
         self,
@@ -230,7 +242,22 @@ class StreamPort:
         return [row for row in await self.table.store.log.rows(principal, limit) if self.shows(profile, row)]
 
     def shows(self, profile: str | None, row: StreamInfo) -> bool:
-        return profile is None or row.server == OWN or row.server in self._servers(profile)
+        """Whether a profile's callers may see the stream."""
+        if profile is None:
+            return True
+        return self._is_of(profile, row) if row.server == OWN else row.server in self._servers(profile)
+
+    def _is_of(self, profile: str, row: StreamInfo) -> bool:
+        """Whether a stream of the hub's own has results of this profile's tools alone."""
+        if row.name != RUN_CODE:
+            return True
+        writer = self.table.owned(row.id)
+        if writer is not None:
+            return writer.record.call.profile == profile
+        if row.continuation is None:  # it has called nothing
+            return True
+        record = read_as(row.continuation, _Record)
+        return record is not None and record.call.profile == profile
 
     def survives(self, stream: CallId) -> bool:
         return self.table.store.log.survives(stream)

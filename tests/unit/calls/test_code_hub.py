@@ -16,9 +16,12 @@ from mcp_hub.app.build import App, open_app
 from mcp_hub.calls.handle import CallHandle
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.errors import UnknownStream
 from mcp_hub.events import Completed, Delta, Ending, InputRequired, ToolCall
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.stores.faults import StoreFault
+from mcp_hub.stores.sqlite import store
 from mcp_hub.types import Era
 from mcp_hub.upstreams.functions.registry import Registry
 
@@ -203,3 +206,81 @@ async def test_run_of_nothing_is_quick_with_a_warm_pool(tmp_path: Path) -> None:
             assert text((await ended(run(app, "1")))[0]) == "1"
             times.append(anyio.current_time() - began)
         print("a run of nothing:", sorted(times))
+
+
+async def test_full_disk_holds_a_write_back_until_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = """
+await add(title="one")
+await hold()
+await add(title="two")
+"""
+
+    def full(self: Any, stream: Any, epoch: Any, chunk: Any, change: Any, callback: Any) -> None:
+        callback(StoreFault("full", "store: no room"))
+
+    async def no_room(self: Any) -> None:
+        raise StoreFault("full", "store: no room")
+
+    async with a_hub(tmp_path) as (app, books):
+        call = run(app, code)
+        while not books.counts["hold"]:  # noqa: ASYNC110 - what is looked at is a count
+            await anyio.sleep(0.01)
+        with monkeypatch.context() as patch:
+            patch.setattr(store._SqliteLog, "append", full)
+            patch.setattr(store.SqliteStore, "touch", no_room)
+            books.go.set()
+            with anyio.move_on_after(1.5):
+                await ended(call)
+            assert books.counts == Counter({"add one": 1, "hold": 1})
+        assert text((await ended(call))[0]) == "added two"
+        assert books.counts == Counter({"add one": 1, "hold": 1, "add two": 1})
+
+
+async def test_modern_client_gets_a_task_that_the_script_outlives_its_request_in(tmp_path: Path) -> None:
+    tasks = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+    async with a_hub(tmp_path, task_after=0.2) as (app, books):
+        session = Session("s", Caller(is_operator=True), Era.MODERN, "2026-07-28", tasks)
+        call = run(app, "await hold()", session)
+        assert call.early is not None and call.early.is_task
+        ready = anyio.Event()
+        early = call.early_answer(ready.set)
+        await ready.wait()
+        assert early is not None and early.take().text is None
+        books.go.set()
+        assert text((await ended(call))[0]) == "held"
+
+
+async def test_people_at_the_next_hub_answer_for_a_client_that_cannot_be_asked(tmp_path: Path) -> None:
+    code = "await hold()\nawait add(title='one')"
+    async with a_hub(tmp_path, "ask") as (app, books):
+        id_ = run(app, code).call.id
+        while not books.counts["hold"]:  # noqa: ASYNC110 - what is looked at is a count
+            await anyio.sleep(0.01)
+    async with a_hub(tmp_path, "ask") as (app, books):
+        with app.seen.operators.here():
+            stream = await app.hub.stream("local", id_, None)
+            books.go.set()
+            while (record := stream.record) is None or not record.questions.open:  # noqa: ASYNC110 - as above
+                await anyio.sleep(0.01)
+            [(key, question)] = record.questions.open.items()
+            assert not record.call.asks_client(question.method, question.params)
+            record.questions.answer(key, b'{"action":"accept","content":{"answer":"once"}}')
+            await record.until_stored(whole=True)
+        assert books.counts["add one"] == 1
+
+
+async def test_script_of_another_profile_is_unknown(tmp_path: Path) -> None:
+    async with a_hub(tmp_path) as (app, _):
+        id_ = run(app, "await find(word='x')", a_session("careful")).call.id
+        with anyio.fail_after(WAIT):
+            while not await app.hub.durable.newest("local", 9, "careful"):  # noqa: ASYNC110 - until it is stored
+                await anyio.sleep(0.01)
+        assert await app.hub.durable.newest("local", 9, "narrow") == []
+        with pytest.raises(UnknownStream):
+            await app.hub.stream("local", id_, "narrow")
+    async with a_hub(tmp_path) as (app, _):
+        assert (await app.hub.stream("local", id_, "careful")).id == id_
+        with pytest.raises(UnknownStream):
+            await app.hub.stream("local", id_, "narrow")

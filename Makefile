@@ -213,8 +213,8 @@ $(VENV)/docs/.installed $(VENV)/audit/.installed: $(VENV)/%/.installed: $(HUB)
 
 $(VENV)/audited/.installed: $(HUB)
 	$(PYTHON) -m venv --without-pip $(VENV)/audited
-	$(BIN)/uv pip install --quiet --python $(VENV)/audited/bin/python '.[redis,keyring,uvx,socks,top,otel]' || \
-		$(BIN)/python -m pip --python $(VENV)/audited/bin/python install --quiet '.[redis,keyring,uvx,socks,top,otel]'
+	$(BIN)/uv pip install --quiet --python $(VENV)/audited/bin/python '.[redis,keyring,uvx,socks,top,otel,code]' || \
+		$(BIN)/python -m pip --python $(VENV)/audited/bin/python install --quiet '.[redis,keyring,uvx,socks,top,otel,code]'
 	touch $@
 
 clean:

@@ -53,7 +53,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     `exported_name` and `exported_uri` are what the client sent. `input_responses` and `request_state` belong to a retry
     for a modern server. `result_tokens` bounds the result; 0: no bound. `path` projects it. `must_read`: only read-only
     tools are allowed. `roots_changes` counts changes of the client's roots. `shows_paths`: errors may name local files.
-    `client` outlives the session.
+    `client` outlives the session. `parent`: the call of a script that makes this one. `profile` is the caller's.
     """
 
     id: CallId
@@ -83,6 +83,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     roots_changes: int = 0
     shows_paths: bool = False
     client: CallingClient | None = None
+    parent: CallId | None = None
+    profile: str | None = None
 
     @property
     def client_name(self) -> str:
@@ -176,8 +178,12 @@ class CallChannel(Protocol):
         `question.answered` is called exactly once, with the result or an `RpcError`.
         """
 
-    def continuable(self, state: RawJson | None) -> None:
-        """Another hub can continue by `Upstream.resume` with this state; None: no longer."""
+    def continuable(self, state: RawJson | None, *, is_firm: bool = False, is_quiet: bool = False) -> None:
+        """Another hub can continue by `Upstream.resume` with this state; None: no longer.
+
+        `is_firm`: it is stored as surely as an ending. `is_quiet`: it is stored once something else makes the call
+        durable.
+        """
 
     @property
     def survives(self) -> bool:

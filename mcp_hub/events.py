@@ -131,11 +131,12 @@ class InputReceived(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False):
-    """The tool calls another one; `arguments` is an encoded object. Only for display."""
+    """The tool calls another one; `arguments` is an encoded object, `line` that of a script. Only for display."""
 
     call: str
     name: str
     arguments: RawJson
+    line: int = 0
 
     @classmethod
     def of(cls, call: str, name: str, arguments: Mapping[str, object]) -> Self:

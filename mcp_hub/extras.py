@@ -11,13 +11,19 @@ from urllib.parse import unquote, urlsplit
 
 EXTRAS: Final = {
     **{"keyring": "keyring", "otel": "opentelemetry", "redis": "redis", "socks": "socksio", "top": "textual"},
-    "uvx": "uv",
+    **{"uvx": "uv", "code": "pydantic_monty"},
 }
 """Each extra with a module that shows it."""
 
 
 _CACHES: Final = {"/uv/archive-v": "uv tool install", "/.cache/uv/": "uv tool install", "/pipx/.cache/": "pipx install"}
 """Parts of cache paths, and commands for permanent installations."""
+
+
+def is_installed(extra: str) -> bool:
+    """Whether the package of an extra is there; it is not imported."""
+    module = EXTRAS.get(extra)
+    return module is not None and find_spec(module) is not None
 
 
 def with_extra(extra: str, prefix: str = sys.prefix, package: Path = Path(__file__).parent) -> str:

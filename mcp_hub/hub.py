@@ -8,7 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.aio import Turn
-from mcp_hub.call import OF_REST, Call, CallHandler, Early, MakeInfo, People, Upstream
+from mcp_hub.call import OF_REST, Call, CallHandler, Early, MakeInfo, Upstream
+from mcp_hub.calls.code.runs import CodeRuns
 from mcp_hub.calls.handle import CallHandle, RemoteCall, is_known, remote_call
 from mcp_hub.calls.hub_tools import own_tools
 from mcp_hub.calls.hub_tools.own_tools import OwnTools
@@ -16,7 +17,7 @@ from mcp_hub.calls.hub_tools.stream_wait import rejoined
 from mcp_hub.calls.metering import BOUNDS, Durations, Figures, LoadFigures, MethodFigures, load_figures
 from mcp_hub.calls.pending_input import PendingInput, is_pending
 from mcp_hub.calls.plan import CallPlan, CallRules, SessionRules, TimeLimits, Truncate
-from mcp_hub.calls.reading.stored import exported_name, own_name
+from mcp_hub.calls.reading.stored import own_name, script_of
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.long_results import LongResults
 from mcp_hub.calls.starter import CallStarter, FollowUp
@@ -28,22 +29,19 @@ from mcp_hub.catalog.discovery import meta_tools
 from mcp_hub.catalog.discovery.meta_tools import ToolFinder, explaining, finding, refusing
 from mcp_hub.catalog.discovery.servers import absent, live
 from mcp_hub.catalog.resources.uris import mentions_uris
-from mcp_hub.catalog.routes import AppRequests, Route, Unlisted, resolve, route
-from mcp_hub.catalog.token_costs import TokenAccounts
-from mcp_hub.catalog.views.exposure import results_of
-from mcp_hub.catalog.views.view import CatalogView
+from mcp_hub.catalog.routes import Route, resolve, route
+from mcp_hub.code.tool import RUN_CODE
 from mcp_hub.errors import RpcError, StoreUnavailable
-from mcp_hub.ids import new_call_id
 from mcp_hub.notices import Notices, Origin
-from mcp_hub.protocol import eras, extensions
+from mcp_hub.protocol import extensions
 from mcp_hub.protocol.jsonrpc.rpc_errors import for_caller, for_others
 from mcp_hub.protocol.meta import RequestMeta
-from mcp_hub.protocol.rest.tokens import TokenAccount
 from mcp_hub.protocol.shape import questions, tasks
-from mcp_hub.sessions.session import Caller, Session, marked
+from mcp_hub.session_views import SessionViews, routed
+from mcp_hub.sessions.session import Session, marked
 from mcp_hub.sessions.stored import SessionStore
 from mcp_hub.sessions.subscriptions import SessionSubscriptions, call_of
-from mcp_hub.types import HANDSHAKE, MODERN, OWN, ClientKind, Era, Kind, PartialForm, RawJson, RawObject, UpstreamStatus
+from mcp_hub.types import HANDSHAKE, MODERN, OWN, ClientKind, Kind, RawJson, RawObject, UpstreamStatus
 
 __all__ = [
     "Durations", "Figures", "FollowUp", "HubPort", "LoadFigures", "LongResults", "MethodFigures", "RemoteCall",
@@ -53,102 +51,6 @@ __all__ = [
 _ANYBODY: Final = ClientKind()
 _SHORT: Final = TimeLimits(60, 60)  # of the hub's own tools that wait for no call
 _MOST_TOKENS: Final = 8000  # of an answer of the hub's own to a client whose results are not cut
-_CUT: Final = frozenset({"tools/call", "resources/read"})  # methods whose results may be cut
-
-
-class _Facts(msgspec.Struct, frozen=True):
-    """Facts for a session's calls. `version` is the lists', `deadline` in seconds."""
-
-    version: int
-    view: CatalogView
-    deadline: float | None
-    result_tokens: int
-    truncate: Truncate | None
-    unlisted: Unlisted
-    unwrapped: Callable[[RawObject], Route | None]
-    early: Early | None
-    reads_only: Callable[[Call], bool]
-    partials: PartialForm | None
-    takes_events: bool
-    of_apps: AppRequests | None
-    shows_paths: bool
-
-
-class _SessionViews:
-    """Lists and facts of each session, by its profile and the kind of its client, which `client_kind` tells."""
-
-    def __init__(
-        self,
-        catalog: Catalog,
-        upstreams: Mapping[str, Upstream],
-        session_rules: SessionRules,
-        changes: Notices,
-        client_kind: Callable[[Session], ClientKind],
-        truncation: Callable[[Callable[[str], bool] | None], Truncate | None],
-    ) -> None:
-        self._catalog = catalog
-        self._upstreams = upstreams
-        self._session_rules = session_rules
-        self._changes = changes
-        self._client_kind = client_kind
-        self._truncation = truncation
-        self._accounts = TokenAccounts(catalog, upstreams)
-
-    def of(self, session: Session) -> CatalogView:
-        """Everything that the session's client can list and call."""
-        return self.facts(session).view
-
-    def facts(self, session: Session) -> _Facts:
-        """Facts for the session's calls. Cached until settings or lists change."""
-        offer, epoch = session.offer, self._session_rules.epoch
-        cached = offer.facts
-        if offer.epoch != epoch:
-            offer.renew(epoch)
-        elif type(cached) is _Facts and cached.version == self._changes.version:
-            return cached
-        profile, client_kind = session.caller.profile, self.client_kind(session)
-        is_settled = partial(self._catalog.is_settled, client_kind, came=offer.came)
-        lists, deadline = caller_lists(self._upstreams, call_of(session)), client_kind.soft_deadline
-        view = self._catalog.exposed(profile, client_kind, offer.mode, lists)
-        unlisted = partial(self._catalog.unlisted, profile, shows_paths=session.caller.shows_paths)
-        facts = _Facts(
-            version=self._changes.version, view=view, deadline=deadline,
-            result_tokens=results_of(self._catalog.rules(profile), client_kind),
-            truncate=self._truncation(view.shows_output),
-            unlisted=unlisted, unwrapped=partial(meta_tools.unwrapped, view, is_settled, unlisted),
-            early=None if deadline is None else Early(deadline, is_task=False),
-            reads_only=partial(_is_read_only, view), partials=client_kind.partials,
-            takes_events=extensions.declares(session.capabilities, session.era, extensions.STREAMS),
-            of_apps=AppRequests(view, offer.apps, is_settled) if client_kind.shows_apps else None,
-            shows_paths=session.caller.shows_paths,
-        )  # fmt: skip
-        return offer.derive(facts)
-
-    def client_kind(self, session: Session) -> ClientKind:
-        return session.offer.kind or self._client_kind(session)
-
-    def page(self, session: Session, kind: Kind, cursor: str | None) -> bytes:
-        """The encoded result of a list request. Raises `InvalidParams`."""
-        view, offer = self.of(session), session.offer
-        is_new = offer.mode is None
-        if is_new and kind is Kind.TOOL:
-            offer.settle(self._catalog.mode(session.caller.profile, self.client_kind(session)))
-        page = view.page(kind, session.era, cursor, self._session_rules.page_size)
-        if offer.lists is not None and cursor is None:
-            offer.lists[kind] = self.digest(session, kind)
-        if cursor is None:
-            renew(self._upstreams, self._catalog.rules(session.caller.profile).servers, kind, is_new=is_new)
-        return page
-
-    def digest(self, session: Session, kind: Kind) -> int:
-        return self.of(session).digest(kind)
-
-    async def token_account(
-        self, caller: Caller, client: str, server: str | None = None, heaviest: int | None = None
-    ) -> TokenAccount:
-        """Tokens of the tools for a kind of client. Raises `ConfigError`."""
-        session = Session("", replace(caller, client=client), Era.HANDSHAKE, eras.LATEST_HANDSHAKE)
-        return await self._accounts.account(caller.profile, client, self.client_kind(session), server, heaviest)
 
 
 class HubPort:
@@ -172,6 +74,7 @@ class HubPort:
         client_kind: Callable[[Session], ClientKind] = lambda session: _ANYBODY,
         long_results: LongResults | None = None,
         turn: Turn | None = None,
+        code: CodeRuns | None = None,
     ) -> None:
         self.turn = turn if turn is not None else Turn()
         self._long_results = long_results
@@ -180,14 +83,14 @@ class HubPort:
         self.stream = self.durable.open
         self._own_tools = OwnTools(self.durable)
         self.session_store = SessionStore(streams.store.sessions, streams.store.replicas, streams.limits.retention)
-        self._starter = CallStarter(
+        self._code = code
+        self.starter = CallStarter(
             registry=registry, streams=streams, upstreams=upstreams, limits=limits, follow_up=follow_up,
-            retention=long_results, rules=rules,
+            retention=long_results, rules=rules, scripts=code, people=session_rules.people,
         )  # fmt: skip
-        self.take_up = self._starter.take_up
-        self.views = _SessionViews(
+        self.views = SessionViews(
             catalog=catalog, upstreams=upstreams, session_rules=session_rules, changes=changes,
-            client_kind=client_kind, truncation=self._starter.truncation,
+            client_kind=client_kind, truncation=self.starter.truncation,
         )  # fmt: skip
         self.changes = changes
         self._registry = registry
@@ -200,6 +103,7 @@ class HubPort:
     runner_of = staticmethod(meta_tools.runner_of)
     uri_settled = staticmethod(uri_settled)
     is_known = staticmethod(is_known)
+    script_of = staticmethod(script_of)
 
     def call(
         self, session: Session, method: str, params: RawObject, meta: RequestMeta, *, in_place: bool = True,
@@ -217,15 +121,17 @@ class HubPort:
             params = facts.of_apps.exported(method, params, meta.rest)
         to = resolve(facts.view, session.era, method, params, facts.unlisted, facts.unwrapped, meta.path)
         params = params if to.requested is None else to.requested
-        early = None
-        if method == "tools/call" and to.server != OWN:
+        early, is_script = None, to.server == OWN and self._code is not None and _runs_code(method, to)
+        if method == "tools/call" and (to.server != OWN or is_script):
             early = facts.early if session.era is HANDSHAKE else self._early(session, to, facts.early)
-        call = _routed(session, method, params, to, meta, facts, early, self.session_rules.people)
+        call = routed(session, method, params, to, meta, facts, early, self.session_rules.people)
         if retried is not None:
             resumed = self._retried(call, *retried, early)
             if isinstance(resumed, CallHandle):
                 return resumed
             call = resumed
+        if is_script and self._code is not None:
+            return self._run_script(session, call, self._code, facts.truncate, early, info)
         if call.upstream == OWN:
             return self._call_own(session, call, facts.deadline, to.refusal, info)
         if self.durable.timed_out.running and (running := self.durable.timed_out.rejoin(call)) is not None:
@@ -233,11 +139,18 @@ class HubPort:
         arguments = params.get("arguments", b"{}")
         explain = None if to.entry is None else partial(explaining, entry=to.entry, arguments=arguments)
         asks = session.era is MODERN and (early is not None or "extensions" in session.capabilities)
-        record = self._starter.start(
+        record = self.starter.start(
             call, facts.truncate, reads_only=facts.reads_only, explaining=explain, asks=asks, in_place=in_place,
             info=info or (partial(marked, session.caller, session.client_info) if session.caller.has_own_hub else None),
         )  # fmt: skip
         return CallHandle(call, record, self.durable, early=early)
+
+    def _run_script(
+        self, session: Session, call: Call, code: CodeRuns, truncate: Truncate | None, early: Early | None,
+        info: MakeInfo | None,
+    ) -> CallHandle:  # fmt: skip
+        plan = CallPlan(truncate=truncate, info=info or _mark(session), digest=code.likeness(call))
+        return CallHandle(call, self._registry.start(call, code.call, code.limits, plan), self.durable, early=early)
 
     def _retried(
         self, call: Call, responses: RawObject | None, state: str | None, early: Early | None
@@ -258,7 +171,7 @@ class HubPort:
         self, session: Session, call: Call, deadline: float | None, refused: RpcError | None, info: MakeInfo | None
     ) -> CallHandle:
         handler, limits = self._own_handler(session, call, deadline, refused)
-        truncate = self._starter.truncation(None) if own_name(call) == texts.FIND else None
+        truncate = self.starter.truncation(None) if own_name(call) == texts.FIND else None
         record = self._registry.start(call, handler, limits, CallPlan(truncate=truncate, may_last=False, info=info))
         return CallHandle(call, record, self.durable)
 
@@ -380,21 +293,10 @@ class HubPort:
         return [upstream.status() for upstream in self._upstreams.values()]
 
 
-def _routed(
-    session: Session, method: str, params: RawObject, to: Route, meta: RequestMeta, facts: _Facts,
-    early: Early | None, people: People | None) -> Call:  # fmt: skip
-    return Call(
-        new_call_id(), to.server, method, to.params, meta=meta.rest, session=session.id,
-        client=session.offer.client, principal=session.caller.principal, era=session.era, version=session.version,
-        capabilities=session.capabilities, exported_uri=to.exported_uri,
-        exported_name=params.get("name", params.get("uri", msgspec.UNSET)),
-        wants_progress=early is not None or meta.token is not None, takes_events=meta.takes_events, path=to.path,
-        log_level=session.log_level, result_tokens=facts.result_tokens if method in _CUT and not to.is_whole else 0,
-        partials=None if meta.token is None or (facts.takes_events and to.server != OWN) else facts.partials,
-        is_program=session.offer.kind is not None, must_read=to.must_read, people=people,
-        directory=session.caller.directory, roots_changes=session.offer.roots_changes, shows_paths=facts.shows_paths,
-    )  # fmt: skip
+def _runs_code(method: str, to: Route) -> bool:
+    is_call = method == "tools/call" and to.refusal is None
+    return is_call and msgspec.json.decode(to.params["name"], type=str) == RUN_CODE
 
 
-def _is_read_only(view: CatalogView, call: Call) -> bool:
-    return (entry := view.find(Kind.TOOL, exported_name(call))) is not None and entry.is_read_only
+def _mark(session: Session) -> MakeInfo | None:
+    return partial(marked, session.caller, session.client_info) if session.caller.has_own_hub else None

@@ -48,6 +48,8 @@ class FileStamp(NamedTuple):
 
 OWN: Final = ""
 """The hub's own tools; no configured server has this name."""
+RUN_CODE: Final = "run_code"
+"""The tool that runs a script over the tools."""
 
 
 class Era(StrEnum):
@@ -92,6 +94,9 @@ Mode = Literal["full", "search", "names"]
 
 Expose = Literal["auto", "full", "search", "names"]
 """The configured exposure of tools."""
+
+CodeMode = Literal["off", "reads", "ask", "all"]
+"""Tools that scripts may call, from none to all; `ask`: those that write after a question."""
 
 StoreState = Literal["durable", "memory", "out_of_use"]
 """Streams go to a file, to memory by configuration, or to memory because the file fails."""

@@ -5,7 +5,7 @@ together.
 """
 
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from mcp_hub.app.catalog_rules import (
     policies,
     view_rules,
 )
+from mcp_hub.app.code_runs import code_runs, deployment_key
 from mcp_hub.app.dashboard.past_calls import PastCalls, journal_of
 from mcp_hub.app.dashboard.seen import Seen
 from mcp_hub.app.limits import (
@@ -37,7 +38,6 @@ from mcp_hub.app.limits import (
     open_files,
     open_store,
     session_holder,
-    shared_secret,
     state_dir,
     stream_limits,
     time_limits,
@@ -45,11 +45,13 @@ from mcp_hub.app.limits import (
 from mcp_hub.app.logins import Logins, grant_store
 from mcp_hub.app.readiness import log_sources, log_start
 from mcp_hub.app.reload import Reloader
+from mcp_hub.app.scripts import script_upstreams
 from mcp_hub.app.start_folders import StartFolders, project_of
 from mcp_hub.app.status import Admin, HubStatus, warn_of_unmatched
 from mcp_hub.app.telemetry import tracing_of
 from mcp_hub.app.upstream_factory import UpstreamFactory
 from mcp_hub.call import Gate, Upstream
+from mcp_hub.calls.code.runs import CodeRuns
 from mcp_hub.calls.history.journal import CallJournal
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
 from mcp_hub.calls.metering import CallObserver, Outcome
@@ -80,7 +82,7 @@ from mcp_hub.sessions.clients import ClientKinds
 from mcp_hub.sessions.session import Caller
 from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.documents import Documents
-from mcp_hub.stores.keyed_files import KeyedFiles, next_epoch, stored_key
+from mcp_hub.stores.keyed_files import KeyedFiles, next_epoch
 from mcp_hub.stores.server_logs import ServerLogWriter, log_folder
 from mcp_hub.types import Era
 from mcp_hub.upstreams.peer.era_cache import EraCache
@@ -89,6 +91,7 @@ from mcp_hub.upstreams.peer.server_eras import ClientEra
 from mcp_hub.upstreams.process.descriptors import provide
 from mcp_hub.upstreams.process.lookups import CommandOutputs
 from mcp_hub.upstreams.process.watchdog import Watchdog
+from mcp_hub.upstreams.supervision.server import OwnedUpstream
 
 if TYPE_CHECKING:
     from mcp_hub.sandbox.learning import Learning
@@ -120,6 +123,7 @@ class App(msgspec.Struct, frozen=True):
     logins: Logins
     seen: Seen
     journal: CallJournal
+    code: CodeRuns
     executors: "ExecutorUpstream | None" = None
     server_logs: ServerLogWriter | None = None
 
@@ -224,6 +228,7 @@ async def _running(app: App) -> AsyncIterator[None]:
         finally:
             await app.stop()
             await app.journal.close(_LAST_WRITES)
+            await app.code.close()
             await app.streams.close(_LAST_WRITES)
             if app.registry.tracer is not None:
                 await app.registry.tracer.close()
@@ -232,19 +237,10 @@ async def _running(app: App) -> AsyncIterator[None]:
 
 
 def _sources(
-    loaded: Loaded,
-    env: Mapping[str, str],
-    watchdog: Watchdog,
-    changes: Notices,
-    logins: Logins,
-    gate: Gate,
-    turn: Turn,
-    client: ClientEra | None,
-    store: EventStore,
-    owns_process: bool,
-    clients: deque[str | None] | None,
-    learning: "Learning | None",
-) -> UpstreamFactory:
+    loaded: Loaded, env: Mapping[str, str], watchdog: Watchdog, changes: Notices, logins: Logins, gate: Gate,
+    turn: Turn, client: ClientEra | None, store: EventStore, owns_process: bool, clients: deque[str | None] | None,
+    learning: "Learning | None", scripts: Callable[[str, str, Gate | None], OwnedUpstream],
+) -> UpstreamFactory:  # fmt: skip
     state, folder = state_dir(env), str(loaded.path.absolute().parent)
     memory, era, clock = EraCache(state / "eras.json"), client or ClientEra(Era.HANDSHAKE), SystemClock()
     # in a host program the log is the program's own
@@ -256,7 +252,7 @@ def _sources(
         holder=partial(session_holder, store),
         read=partial(load, loaded.path, env, lenient=True, is_named=loaded.is_named), clients=clients,
         starts=StartFolders.of(Path(loaded.place), state), outputs=CommandOutputs(watchdog, clock, env, folder),
-        learning=learning,
+        learning=learning, scripts=scripts,
     )  # fmt: skip
 
 
@@ -282,10 +278,9 @@ def _executor_upstream(
     return upstream
 
 
-def _pending_input(settings: Settings, state: Path, registry: CallRegistry, store: EventStore) -> PendingInput:
-    def key() -> bytes:
-        return shared_secret(store) or stored_key(KeyedFiles(state / "keys"), "request-state")
-
+def _pending_input(
+    settings: Settings, key: Callable[[], bytes], registry: CallRegistry, store: EventStore
+) -> PendingInput:
     seconds = settings.hub.limits.question_timeout
     return PendingInput(SystemClock(), seconds, registry.cancel, key, has_replicas=store.replicas is not None)
 
@@ -364,13 +359,13 @@ def build(
     logins, records = Logins(grant_store(state)), KeyedFiles(state / "approvals")
     approvals = _approvals(loaded, records, changes, servers)
     catalog = _catalog(settings, servers, changes, approvals, owns_process=owns_process)
-    checked = _gate(catalog, approvals, current)
     sources = _sources(
-        loaded, env, watchdog, changes, logins, checked, turn, client, store, owns_process, clients, learning
-    )
+        loaded, env, watchdog, changes, logins, _gate(catalog, approvals, current), turn, client, store, owns_process,
+        clients, learning, script_upstreams(catalog, changes, env, lambda: code),
+    )  # fmt: skip
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     executors = _executor_upstream(settings, env, changes, servers) if has_executors else None
-    streams = StreamTable(store, clock, stream_limits(settings), lambda row: hub.take_up(row))
+    streams = StreamTable(store, clock, stream_limits(settings), lambda row: hub.starter.take_up(row))
     documents = open_documents(settings, env, store)
     seen = Seen.of(kinds, loaded.path, records, lambda: registry.under_way, sources.client.meet)
     journal = journal_of(env, store, current, servers.upstreams, is_embedded=not owns_process)
@@ -378,9 +373,9 @@ def build(
     hub = HubPort(
         catalog=catalog, registry=registry, upstreams=servers.upstreams, limits=current.limits,
         session_rules=SessionRules(settings.hub.page_size, settings.hub.task_after, seen.operators),
-        pending_input=_pending_input(settings, state, registry, streams.store), changes=changes, streams=streams,
-        rules=current.call_rules, follow_up=follow_up, client_kind=seen.clients,
-        long_results=LongResults(documents, estimate, clock), turn=turn,
+        pending_input=_pending_input(settings, key := deployment_key(state, store), registry, store), turn=turn,
+        changes=changes, streams=streams, rules=current.call_rules, follow_up=follow_up, client_kind=seen.clients,
+        long_results=LongResults(documents, estimate, clock), code=(code := code_runs(lambda: hub, current, key)),
     )  # fmt: skip
     applier = Applier(
         current=current, sources=sources, upstream_set=servers, hub=hub, registry=registry,
@@ -390,5 +385,5 @@ def build(
         current=current, hub=hub, binding=_binding(hub, current, servers.upstreams), upstreams=servers.upstreams,
         registry=registry, changes=changes, streams=streams, documents=documents, watchdog=watchdog,
         approvals=approvals, upstream_set=servers, operations=_operations(loaded, applier, watchdog), logins=logins,
-        seen=seen, journal=journal, executors=executors, server_logs=sources.logs,
+        seen=seen, journal=journal, executors=executors, server_logs=sources.logs, code=code,
     )  # fmt: skip

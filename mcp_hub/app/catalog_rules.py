@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from itertools import chain, count
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
 import msgspec
 from pydantic import JsonValue
@@ -22,11 +22,13 @@ from mcp_hub.config.schema.tools import (
     ToolSelector,
     ToolSettings,
 )
+from mcp_hub.extras import is_installed
 from mcp_hub.globs import first_match
 from mcp_hub.protocol.jsonrpc.envelope import read_as
-from mcp_hub.types import RawJson, RawObject
+from mcp_hub.types import CodeMode, RawJson, RawObject
 from mcp_hub.upstreams.supervision.server import Repetition
 
+_CODE_MODES: Final[tuple[CodeMode, ...]] = get_args(CodeMode)
 _NOTHING: Final = ViewRules({}, shared=False, max_result_tokens=0)
 
 
@@ -101,6 +103,8 @@ def project_rules(
         tools=_both(inner.tools, outer.tools),
         resources=_both(inner.resources, outer.resources),
         prompts=_both(inner.prompts, outer.prompts),
+        code=min(inner.code, outer.code, key=_CODE_MODES.index),
+        lists_code=inner.lists_code and outer.lists_code,
     )
 
 
@@ -149,6 +153,7 @@ def _view_rules(
     settings: Settings, every: Mapping[str, ServerRules], profile: ProfileSettings, is_public: bool
 ) -> ViewRules:
     hub, chosen = settings.hub, profile.servers
+    code = hub.code if profile.code is None else profile.code
     return ViewRules(
         servers=every if chosen is None else {name: every[name] for name in every if name in chosen},
         tools=_filter(profile.tools),
@@ -162,6 +167,8 @@ def _view_rules(
         compact=hub.compact if profile.compact is None else profile.compact,
         max_result_tokens=(hub.max_result_tokens if profile.max_result_tokens is None else profile.max_result_tokens),
         instructions=hub.instructions,
+        code=code,
+        lists_code=code != "off" and is_installed("code"),
     )
 
 

@@ -10,6 +10,7 @@ import platformdirs
 from mcp_hub.app.catalog_rules import ProjectView, executor_server
 from mcp_hub.calls.plan import CallRules, StreamLimits, TimeLimits
 from mcp_hub.clock import SystemClock, wall_time
+from mcp_hub.code.steps import CodeLimits
 from mcp_hub.config.schema.clients import ClientRules
 from mcp_hub.config.schema.defaults import Defaults, RetrySettings
 from mcp_hub.config.schema.hub import StoreSettings
@@ -69,6 +70,11 @@ class Current(msgspec.Struct):
             has_chosen=rules.retry.on is not None, keeps_state=is_local,
             by_session=entry is not None and entry.scope == "session",
         )  # fmt: skip
+
+    @property
+    def code_limits(self) -> CodeLimits:
+        """Limits of scripts that begin now."""
+        return CodeLimits(**self.settings.hub.code_limits.model_dump())
 
     def client(self, client_name: str | None, chosen: str | None) -> ClientRules:
         return self.settings.client_table.rules(client_name, chosen)

@@ -1,10 +1,7 @@
 """Makes an upstream from its entry, and finds its program."""
 
-import importlib.machinery
-import importlib.util
 import math
 import os
-import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -73,7 +70,8 @@ def _nothing_to_read() -> Loaded:
 class UpstreamFactory(msgspec.Struct, frozen=True):
     """Parts shared by all upstreams. Relative commands and modules are searched in `folder`.
 
-    `clients`: folders in a background hub, the latest last. `read` loads the configuration again.
+    `clients`: folders in a background hub, the latest last. `read` loads the configuration again. `scripts` makes the
+    upstream for a name and a folder of scripts.
     """
 
     env: Mapping[str, str]
@@ -94,6 +92,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     starts: StartFolders = StartFolders(None, Path(os.devnull))
     outputs: CommandOutputs | None = None
     learning: "Learning | None" = None
+    scripts: Callable[[str, str, Gate | None], OwnedUpstream] | None = None
     sandboxes: dict[str, "ServerSandbox"] = msgspec.field(default_factory=dict)
 
     def _eras(self, server: ServerSettings) -> ServerEras:
@@ -157,6 +156,8 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
             from mcp_hub.upstreams.folders import FolderUpstream
 
             return FolderUpstream(name, server.skills, self.changes, self.gate)
+        if server.scripts is not None and self.scripts is not None:
+            return self.scripts(name, server.scripts, self.gate)
         return None
 
     def _spec(
@@ -319,7 +320,7 @@ def last_lists(settings: Settings, folder: Path) -> list[Snapshot]:
     files = [
         list_file(folder, name, server)
         for name, server in settings.servers.items()
-        if server.enabled and not server.local and not server.skills
+        if server.enabled and not (server.local or server.skills or server.scripts)
     ]
     return [listed.snapshot for file in files if os.path.exists(file.path) and (listed := file.read()) is not None]
 
@@ -364,7 +365,7 @@ def _idle_stop(effective: Defaults, usual: float | None) -> float | None:
 
 
 def find_program(server: ServerSettings, env: Mapping[str, str], folder: str) -> str:
-    """The server's program path, `local` reference, skills folder, or URL without query. Raises `StartFailed`.
+    """The server's program path, `local` reference, folder, or URL without query. Raises `StartFailed`.
 
     Runs nothing; of `local` only the source is read.
     """
@@ -373,28 +374,17 @@ def find_program(server: ServerSettings, env: Mapping[str, str], folder: str) ->
     if server.local is not None:
         from mcp_hub.upstreams.functions.source import check_reference
 
-        top = server.local.partition(":")[0].partition(".")[0]
-        if not _is_module(top, folder):
-            message = f"module not found: {top}. Install it, or put it next to the configuration."
-            raise StartFailed("module_not_found", message, tuple(dict.fromkeys((*sys.path, folder))))
         check_reference(server.local, folder)
         return server.local
-    if server.skills is not None:
-        if not os.path.isdir(server.skills):
-            message = f"skills {server.skills}: the folder does not exist. Create it, or correct the path."
-            raise StartFailed("skills_not_found", message)
-        return server.skills
+    for key, path in (("skills", server.skills), ("scripts", server.scripts)):
+        if path is not None:
+            if not os.path.isdir(path):
+                message = f"{key} {path}: the folder does not exist. Create it, or correct the path."
+                raise StartFailed(f"{key}_not_found", message)
+            return path
     return _command(server, env, folder)
 
 
 def _command(server: ServerSettings, env: Mapping[str, str], folder: str) -> str:
     path = server.env.get("PATH", env.get("PATH"))
     return commands.resolve(server.command or "", path, str(Path.home()), folder, env)
-
-
-def _is_module(top: str, folder: str) -> bool:
-    try:
-        spec = importlib.util.find_spec(top)
-    except (ImportError, ValueError):
-        return False
-    return spec is not None or importlib.machinery.PathFinder.find_spec(top, [folder]) is not None

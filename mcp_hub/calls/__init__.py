@@ -7,5 +7,5 @@
 - `attempts`, `retries`: retries; `pending_input`: calls that wait for input
 - `handle`: a call for fronts; `metering`: counts
 - `reading`, `streams`: durable calls, read and written
-- `results`: long results; `history`: past calls; `hub_tools`: the hub's own tools
+- `results`: long results; `history`: past calls; `hub_tools`: the hub's own tools; `code`: runs of scripts
 """

@@ -101,10 +101,14 @@ SENT: Final = CallState.SENT
 
 
 class ResumePoint(msgspec.Struct, frozen=True, gc=False):
-    """Data for another hub to continue a call; `revoked`: its cancellation's reason."""
+    """Data for another hub to continue a call; `revoked`: its cancellation's reason.
+
+    `is_firm`: stored as surely as an ending.
+    """
 
     state: RawJson
     revoked: str | None = None
+    is_firm: bool = False
 
 
 class _Retries(Protocol):
@@ -119,7 +123,7 @@ class CallPlan(msgspec.Struct, frozen=True):
 
     `upstream` may begin it in place. `layers` wrap the finish of such a call, unless its result `passes`. `may_last`:
     it may become durable; `info` is for its stream. `resumption`, `progressed` and `events` belong to a call begun by
-    another hub.
+    another hub. `digest` is that of the stream.
     """
 
     upstream: Upstream | None = None
@@ -133,6 +137,7 @@ class CallPlan(msgspec.Struct, frozen=True):
     resumption: ResumePoint | None = None
     progressed: Progressed | None = None
     events: int = 0
+    digest: str = ""
 
     def is_read_only(self, call: Call) -> bool:
         return call.method != "tools/call" or (self.reads_only is not None and self.reads_only(call))

@@ -54,7 +54,7 @@ class _Lane(msgspec.Struct):
 
 
 class CallRegistry(CallOwner):
-    """Owns calls until they end, of each principal so many `running` and `waiting` ones.
+    """Owns calls until they end, of each principal so many `running` and `waiting` ones, besides those of scripts.
 
     `on_durable` gets each that is not short and quiet.
     """
@@ -98,9 +98,10 @@ class CallRegistry(CallOwner):
             plan = msgspec.structs.replace(plan, upstream=None)  # its span is set around a handler
         record = new_record(call, handler, limits, self._clock, plan, self)
         most_running, most_waiting = self._limits
-        is_next = lane.running < most_running
+        is_inner = call.parent is not None  # its parent has the place: it must not wait behind it
+        is_next = is_inner or lane.running < most_running
         if is_next:
-            lane.running += 1
+            lane.running += not is_inner
         elif len(lane.waiting) < most_waiting:
             lane.waiting.append(record)
             record.times.wait()
@@ -155,7 +156,7 @@ class CallRegistry(CallOwner):
             self.tracer.ended(record)
         if self._emptied is not None and not self._records:
             self._emptied.set()
-        if record.times.began is not None:  # else it had no place
+        if record.times.began is not None and record.call.parent is None:  # else it had no place
             self._hand_on(record)
 
     def _hand_on(self, record: CallRecord) -> None:

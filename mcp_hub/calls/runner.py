@@ -128,14 +128,14 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
             self._made_progress = CallProgress(self.call.partials, self.plan.progressed, began, is_taken_up=is_taken_up)
         return self._made_progress
 
-    def continuable(self, state: RawJson | None) -> None:
+    def continuable(self, state: RawJson | None, *, is_firm: bool = False, is_quiet: bool = False) -> None:
         point = self.resumption
         revoked = point.revoked if point is not None else None
         if isinstance(self.stopping, Cancelled):
             revoked = self.stopping.reason or ""
         if point is None or state is not point.state or revoked is not point.revoked:
-            self._resume_by(None if state is None else ResumePoint(state, revoked))
-        if state is not None:
+            self._resume_by(None if state is None else ResumePoint(state, revoked, is_firm))
+        if state is not None and not is_quiet:
             self._become_durable()
 
     def _resume_by(self, resumption: ResumePoint | None) -> None:

@@ -2,12 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 import msgspec
 
 from mcp_hub import aio
-from mcp_hub.call import Call, CallChannel, CallHandler, MakeInfo, StreamInfo, Upstream
+from mcp_hub.call import Call, CallChannel, CallHandler, MakeInfo, People, StreamInfo, Upstream
 from mcp_hub.calls.metering import is_tool_error
 from mcp_hub.calls.plan import CallPlan, CallRules, ResumePoint, TimeLimits, Truncate
 from mcp_hub.calls.reading.stored import last_progress, own_name
@@ -20,10 +20,24 @@ from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.errors import HubRestarted, RpcError
 from mcp_hub.events import Completed, Progressed
 from mcp_hub.protocol.shape import questions
-from mcp_hub.types import Era
+from mcp_hub.types import OWN, Era, RawJson
 
 FollowUp = Callable[[Call, CallChannel, CallHandler, Completed], Awaitable[Completed]]
 """Asks what a modern server's result asks for and repeats the call, until there is a result."""
+
+
+class _Resumes(Protocol):
+    async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
+        """Continues a call, as an `Upstream` does."""
+
+
+class _Scripts(_Resumes, Protocol):
+    """Runs of scripts, which are calls of the hub's own."""
+
+    @property
+    def limits(self) -> TimeLimits:
+        """Limits of a run."""
+
 
 _UNKNOWN = TimeLimits(60, 60), TimeLimits(60, 60)
 """For a server that is not configured any more."""
@@ -52,7 +66,7 @@ class _Continuation(msgspec.Struct):
         return CallPlan(truncate=truncate, may_last=False, resumption=point, progressed=progressed, events=row.last)
 
     def started(
-        self, upstream: Upstream | None, registry: CallRegistry, limits: TimeLimits, plan: CallPlan
+        self, upstream: _Resumes | None, registry: CallRegistry, limits: TimeLimits, plan: CallPlan
     ) -> CallRecord:
         """Continues the call, or ends a cancelled one. Raises `Busy`."""
 
@@ -77,7 +91,8 @@ class _Continuation(msgspec.Struct):
 class CallStarter:
     """Starts calls. `limits` are each server's, for tool calls and other requests.
 
-    `follow_up` serves detached calls of modern servers. `retention` None: nothing is truncated.
+    `follow_up` serves detached calls of modern servers. `retention` None: nothing is truncated. `people` answer
+    scripts that other hubs have begun.
     """
 
     def __init__(
@@ -89,7 +104,11 @@ class CallStarter:
         follow_up: FollowUp | None,
         retention: LongResults | None,
         rules: Callable[[str, str], CallRules] | None = None,
+        scripts: _Scripts | None = None,
+        people: People | None = None,
     ) -> None:
+        self._scripts = scripts
+        self._people = people
         self._registry = registry
         self._streams = streams
         self._upstreams = upstreams
@@ -166,10 +185,14 @@ class CallStarter:
     async def take_up(self, row: StreamInfo) -> None:
         """Continues a lost hub's call, whose stream this hub owns."""
         continuation = _Continuation.of(row)
-        limits, _ = self._limits.get(continuation.call.upstream, _UNKNOWN)
+        server = continuation.call.upstream
+        runs = self._scripts if server == OWN else None
+        limits, _ = self._limits.get(server, _UNKNOWN) if runs is None else (runs.limits, None)
+        if runs is not None:  # which asks before it writes
+            continuation.call = msgspec.structs.replace(continuation.call, people=self._people)
         progressed = await last_progress(self._streams.store.log, row)
         plan = continuation.plan(row, progressed, self.truncation(None))
-        record = continuation.started(self._upstreams.get(continuation.call.upstream), self._registry, limits, plan)
+        record = continuation.started(runs or self._upstreams.get(server), self._registry, limits, plan)
         self._streams.take_up(record, row).orphan(DETACHED)
 
 

@@ -188,7 +188,7 @@ class Catalog:
             view = build(snapshots, rules, self._remembered, unapproved, removed, confirmed)
             built = _put(self._views, (profile, _ids(lists)), view, lists)
             if not lists:
-                names.note(view.tool_names(), profile)
+                names.note({(of.server, of.key): of.exported for of in view.entries(Kind.TOOL)}, profile)
                 self._note_left_out(profile, view)
         return built[0]
 

@@ -111,11 +111,20 @@ def signature(exported: str, raw: bytes, width: int = WIDTH, mark: str = "") -> 
     At most `width` characters; `+2` and `+5?` count required and other parameters that do not fit.
     """
     tool = _object(raw)
-    purpose = first_sentence(_text(tool, "description") or _text(tool, "title"), width)
+    sentence = _purpose(tool, width)
     name = one_line(exported, width)
-    room = width - len(f"{name}(){mark}") - (len(": ") + min(len(purpose), _ABOUT) if purpose else 0)
+    room = width - len(f"{name}(){mark}") - (len(": ") + min(len(sentence), _ABOUT) if sentence else 0)
     head = f"{name}({', '.join(_parameters(tool, room))}){mark}"
-    return one_line(f"{head}: {purpose}" if purpose else head, width)
+    return one_line(f"{head}: {sentence}" if sentence else head, width)
+
+
+def purpose(raw: bytes, limit: int = WIDTH) -> str:
+    """The first sentence of an encoded definition's description, else of its title."""
+    return _purpose(_object(raw), limit)
+
+
+def _purpose(tool: JsonObject, limit: int) -> str:
+    return first_sentence(_text(tool, "description") or _text(tool, "title"), limit)
 
 
 def parameter_notes(raw: bytes, budget: int) -> list[str]:

@@ -57,6 +57,7 @@ _GROUPS: Final = {
         "search": ("search:search", "Search the tools as find_tools does, one hit on a line."),
         "tokens": ("tools:tokens", "Show what the tools cost in a model's context."),
         "call": ("call:call", "Call the tool NAME and show its progress and result."),
+        "run": ("run:run", "Run a script over the tools, from a FILE or stdin."),
         "read": ("call:read", "Read the resource URI and print it."),
         "prompt": ("call:prompt", "Get the prompt NAME and print its messages."),
         "streams": ("streams:streams", "List durable calls, newest first."),
@@ -187,7 +188,7 @@ class _Commands(click.Group):
 
 
 _GUESSES: Final = {
-    "start run up launch hub daemon": (
+    "start up launch hub daemon": (
         "Clients start the hub themselves. mcp-hub open starts it in the background, mcp-hub serve --http for others."
     ),
     "secret secrets key keys env token": (
@@ -210,6 +211,7 @@ _GUESSES: Final = {
 _WORDS_OF_ADD: Final = ("--command", "--args", "--arg", "--url", "-c")
 _MISSING: Final = {
     "call": "mcp-hub tools lists the names.",
+    "run": "Name a script, or - for standard input.",
     "add": "For example: mcp-hub add time -- uvx mcp-server-time",
     "search": "For example: mcp-hub search create an issue",
     "read": "For example: mcp-hub read file:///tmp/notes.txt",

@@ -21,7 +21,7 @@ from mcp_hub.protocol.rest.overview import ClientList, ClientSummary
 from mcp_hub.protocol.rest.servers import ReloadAnswer, RestartAnswer, ServerInfo, ServerList
 from mcp_hub.protocol.rest.streams import InputBody, StreamList, StreamStatus
 from mcp_hub.protocol.rest.tokens import TokenAccount
-from mcp_hub.types import Kind, RawJson
+from mcp_hub.types import RUN_CODE, Kind, RawJson
 
 
 class HubLists:
@@ -187,6 +187,9 @@ class HubClient:
         segments, body = ("tools", name, "call"), {"arguments": Raw(bytes(arguments))}
         if kind is Kind.PROMPT:
             segments = ("prompts", name, "get")
+        elif name == RUN_CODE and kind is Kind.TOOL:
+            selects = {} if path is None else {"path": path}
+            return Start(self._api.url("code", **selects), bytes(arguments), key or secrets.token_hex(16))
         elif kind is Kind.RESOURCE:
             segments, body = ("resources", "read", ""), {"uri": Raw(msgspec.json.encode(name))}
         if path is not None:

@@ -50,6 +50,8 @@ def problem_of(body: bytes) -> RestProblem | None:
 def error_for(url: str, status: int, content_type: str, body: bytes) -> HubError:
     """The meaning of a refusal: a `ConfigError`, or the hub's `RpcError`."""
     problem = problem_of(body)
+    if problem is not None and problem.code == "code_off":
+        return ConfigError(ConfigFinding(problem.code, problem.detail[:_REASON]))
     if status in _REFUSED:
         return _refusal(url, status, _rpc_message(body) if problem is None else problem.detail[:_REASON])
     if problem is None:

@@ -95,6 +95,10 @@ CONFIGURATION: Final = table(
         "Run the `chmod` of the message, or name the file by --config.",
     ),
     not_installed=("An optional package is not installed.", "Install the extra that the message names."),
+    code_unavailable=(
+        "Scripts of `run_code` cannot run: the extra `code` is not installed.",
+        "Install it with the command of the message, or set `hub.code: off`.",
+    ),
     duplicate_name=("Two things have the same name.", "Rename one of them."),
     duplicate_token=("Two tokens are the same.", "Generate another one."),
     name_taken=("The name is taken.", "Choose another name, or restart the hub."),
@@ -124,6 +128,11 @@ CONFIGURATION: Final = table(
         "A tool, a prompt, a resource template or the instructions of a server are new or have changed.",
         "Look at it, and approve it: `mcp-hub approve`.",
     ),
+    script_invalid=(
+        "A script is not a tool: it is not Python, or its `main` does not fit.",
+        "Correct it where it says.",
+    ),
+    script_unknown_tool=("A script uses a name that no tool has.", "Correct the name, or define it."),
     edit_not_approved=(
         "A page of the dashboard proposes an edit of the configuration. It starts nothing yet.",
         "Look at it, and approve or reject it: `mcp-hub approve`.",
@@ -157,6 +166,20 @@ CALLS: Final = table(
     not_approved=("The tool or prompt is held back until a person approves it.", "Approve it: `mcp-hub approve`."),
     unknown_stream=("The stream expired, belongs to another user or never existed.", "Call again."),
     events_gone=("Events behind the cursor are no longer kept.", "Read from `earliest` on."),
+    code_not_stored=(
+        "A script was ended since its state could not be stored; nothing was sent after the last stored state.",
+        "Look at the store (`mcp-hub status`), then run the script again; `data.calls` has its calls.",
+    ),
+    code_snapshot_too_large=(
+        "The state of a script is over `hub.code_limits.snapshot`.",
+        "Keep less in variables, or raise the limit.",
+    ),
+    code_limit=("A script reached a limit of `hub.code_limits`, which `data.limit` names.", "Do less, or raise it."),
+    code_crashed=("The process that runs a script was lost three times.", "Report it; `data.calls` has its calls."),
+    code_not_resumable=(
+        "A script of a lost hub cannot be continued: its state is damaged, or of another engine.",
+        "See in `data.calls` which calls were made, then run the rest.",
+    ),
     upstream_unavailable=("The server is not ready; nothing was sent.", "Retry later; `data.upstream.code` says why."),
     upstream_crashed=(
         "The connection to the server was lost during the call.",
@@ -253,6 +276,10 @@ HTTP: Final = table(
     unknown_question=("The question is not open.", "Read the stream's open questions."),
     unknown_executor_or_call=("The executor or the call is not known.", "Register again."),
     no_executors=("The hub takes no executors.", "Configure tools that clients execute."),
+    code_off=(
+        "The caller may not run scripts.",
+        "Switch scripts on, for everybody or for the profile of the caller (docs/code.md).",
+    ),
     server_disabled=("The server is disabled in the configuration.", "Set `enabled: true`."),
     invalid_configuration=("The file cannot be used; the hub keeps its settings.", "See `findings`."),
     stream_ended=("The call has ended.", "Read its result."),

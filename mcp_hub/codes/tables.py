@@ -70,6 +70,10 @@ SERVERS: Final = table(
         "The folder of `skills` does not exist, cannot be read, or has too many files.",
         "Create it, or correct `skills`.",
     ),
+    scripts_not_found=(
+        "The folder of `scripts` does not exist, cannot be read, has too many files, or others may write it.",
+        "Create it, correct `scripts`, or take away others' right to write.",
+    ),
     import_failed=("Importing the module of `local` raised an error.", "Fix the module."),
     start_crashed=("The process ended with an error before it was ready.", _TERMINAL),
     start_timeout=(

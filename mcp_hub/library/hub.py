@@ -3,13 +3,12 @@
 import json
 import os
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, Unpack, overload
 
 import anyio
-import msgspec
 from mcp_types import CallToolResult, Tool
 
 from mcp_hub.aio import Background, running_loop
@@ -17,66 +16,15 @@ from mcp_hub.catalog.search.ranker import Hit
 from mcp_hub.client.in_process import Application
 from mcp_hub.config.load.load import Loaded, find_config, is_named, parse, read
 from mcp_hub.errors import ConfigError, ConfigFinding, HubMisuse
-from mcp_hub.fronts.http.auth import is_loopback
-from mcp_hub.fronts.http.response import Receive, Scope, Send, respond
-from mcp_hub.fronts.prefix import below
-from mcp_hub.library.inner import CallFollower, InnerHub, opened
+from mcp_hub.library.inner import CallFollower, InnerHub, mounted, opened
 from mcp_hub.library.models import encoded_arguments, encoded_meta, result_model, tool_models
 from mcp_hub.library.stream import OnEvent, OnQuestion, ToolStream, completed, to_end
 from mcp_hub.masking import Secrets
 from mcp_hub.protocol.meta import PATH
-from mcp_hub.types import UpstreamStatus
+from mcp_hub.types import RUN_CODE, UpstreamStatus
 
 if TYPE_CHECKING:
     from mcp import Client
-
-
-class _MountedHub:
-    """`running` returns the hub; `owning` makes it the owner of a request's secrets."""
-
-    def __init__(self, running: Callable[[], InnerHub], owning: Callable[[], AbstractContextManager[None]]) -> None:
-        self._running = running
-        self._owning = owning
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        match scope["type"]:
-            case "http":
-                await self._serve(scope, receive, send)
-            case "websocket":
-                await send({"type": "websocket.close", "code": 1000})
-            case _:
-                await _live(receive, send)
-
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            inner = self._running()
-        except HubMisuse as error:
-            await _refuse(send, 503, error.code, str(error))
-            return
-        if not (inner.is_guarded or _is_local(scope)):
-            message = (
-                "This hub has no tokens, so only this machine may use it. Set hub.tokens or hub.http.oauth, "
-                "or hub.http.allow_public if the host program guards it."
-            )
-            await _refuse(send, 403, "not_public", message)
-            return
-        with self._owning():
-            await inner.serve_http(*below(scope, receive, send))
-
-
-def _is_local(scope: Scope) -> bool:
-    client = scope.get("client")
-    return client is not None and is_loopback(client[0])
-
-
-async def _refuse(send: Send, status: int, code: str, detail: str) -> None:
-    await respond(send, status, msgspec.json.encode({"code": code, "detail": detail}))
-
-
-async def _live(receive: Receive, send: Send) -> None:
-    while (await receive())["type"] != "lifespan.shutdown":
-        await send({"type": "lifespan.startup.complete"})
-    await send({"type": "lifespan.shutdown.complete"})
 
 
 Members = Mapping[str, object] | None
@@ -344,6 +292,31 @@ class Hub:
 
         return ToolStream(begin, name)
 
+    @overload
+    async def run_code(
+        self, code: str, *, again: bool = False, raw: Literal[False] = False, **options: Unpack[_CallOptions]
+    ) -> CallToolResult: ...
+
+    @overload
+    async def run_code(
+        self, code: str, *, again: bool = False, raw: Literal[True], **options: Unpack[_CallOptions]
+    ) -> bytes: ...
+
+    async def run_code(
+        self, code: str, *, again: bool = False, raw: bool = False, **options: Unpack[_CallOptions]
+    ) -> CallToolResult | bytes:
+        """Runs a script over the tools (docs/code.md), once the servers are ready or have failed.
+
+        `again`: although the same one runs, or has just ended. Options and errors are those of `call_tool`; raises
+        `UnknownEntry` where `hub.code` is off.
+        """
+        arguments = {"code": code, "again": True} if again else {"code": code}
+        return await (
+            self.call_tool(RUN_CODE, arguments, raw=True, **options)
+            if raw
+            else self.call_tool(RUN_CODE, arguments, **options)
+        )
+
     def resume(self, id: str, *, after: int = 0) -> ToolStream:
         """Follows a stream after event number `after`, also in another process."""
 
@@ -357,7 +330,7 @@ class Hub:
         """The HTTP front as an ASGI application for any mount: `/mcp`, `/sse`, `/v1`, health, metrics. 503 while not
         open.
         """
-        return _MountedHub(self._running, self._secrets.owning)
+        return mounted(self._running, self._secrets.owning)
 
     def connect(self, **options: Any) -> "Client":
         """A client of the official SDK, in process: `async with hub.connect() as client`.

@@ -1,8 +1,8 @@
 """The hub behind the library."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Final
 
 import anyio
@@ -20,12 +20,15 @@ from mcp_hub.call import Call, Reader
 from mcp_hub.catalog.offers.definitions import in_era
 from mcp_hub.catalog.search.ranker import Hit
 from mcp_hub.catalog.views.entries import Entry
+from mcp_hub.client.in_process import Application
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.trust import check_state
-from mcp_hub.errors import RpcError, UpstreamUnavailable
+from mcp_hub.errors import HubMisuse, RpcError, UpstreamUnavailable
 from mcp_hub.events import CallEvent, Completed, Failed, InputRequired, Started
-from mcp_hub.fronts.http.response import Receive, Scope, Send
+from mcp_hub.fronts.http.auth import is_loopback
+from mcp_hub.fronts.http.response import Receive, Scope, Send, respond
 from mcp_hub.fronts.mcp.message_queue import InProcessFront
+from mcp_hub.fronts.prefix import below
 from mcp_hub.hub import CallHandle, StreamHandle
 from mcp_hub.ids import new_session_id
 from mcp_hub.protocol import eras
@@ -33,7 +36,7 @@ from mcp_hub.protocol.capabilities import SUPERSET
 from mcp_hub.protocol.jsonrpc.rpc_errors import for_caller
 from mcp_hub.protocol.meta import RequestMeta, path_of
 from mcp_hub.sessions.session import Caller, ClientOffer, Session
-from mcp_hub.types import PROGRAM, CallId, Era, Kind, RawJson, UpstreamStatus
+from mcp_hub.types import PROGRAM, RUN_CODE, CallId, Era, Kind, RawJson, UpstreamStatus
 
 _TOKEN: Final = b'"library"'
 """Progress is wanted; each server gets the hub's own token."""
@@ -122,7 +125,8 @@ class InnerHub:
         def is_there() -> bool:
             return hub.views.of(self._session()).find(Kind.TOOL, name) is not None
 
-        await wait_until(hub, lambda: is_there() or all_settled(hub), self._wait)
+        # a script may call any tool
+        await wait_until(hub, lambda: (name != RUN_CODE and is_there()) or all_settled(hub), self._wait)
         if not is_there() and (unlisted := hub.catalog.unlisted(self._caller.profile, name)) is not None:
             reason = unlisted.reason or "still starting"
             raise UpstreamUnavailable(f'server "{unlisted.server}" is {unlisted.state.value}: {reason}')
@@ -297,3 +301,56 @@ class _StreamFollower(CallFollower):
     def close(self) -> None:
         super().close()
         self._stream.let_go()
+
+
+def mounted(running: Callable[[], InnerHub], owning: Callable[[], AbstractContextManager[None]]) -> Application:
+    """The HTTP front as an application for any mount."""
+    return _MountedHub(running, owning)
+
+
+class _MountedHub:
+    """`running` returns the hub; `owning` makes it the owner of a request's secrets."""
+
+    def __init__(self, running: Callable[[], InnerHub], owning: Callable[[], AbstractContextManager[None]]) -> None:
+        self._running = running
+        self._owning = owning
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        match scope["type"]:
+            case "http":
+                await self._serve(scope, receive, send)
+            case "websocket":
+                await send({"type": "websocket.close", "code": 1000})
+            case _:
+                await _live(receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            inner = self._running()
+        except HubMisuse as error:
+            await _refuse(send, 503, error.code, str(error))
+            return
+        if not (inner.is_guarded or _is_local(scope)):
+            message = (
+                "This hub has no tokens, so only this machine may use it. Set hub.tokens or hub.http.oauth, "
+                "or hub.http.allow_public if the host program guards it."
+            )
+            await _refuse(send, 403, "not_public", message)
+            return
+        with self._owning():
+            await inner.serve_http(*below(scope, receive, send))
+
+
+def _is_local(scope: Scope) -> bool:
+    client = scope.get("client")
+    return client is not None and is_loopback(client[0])
+
+
+async def _refuse(send: Send, status: int, code: str, detail: str) -> None:
+    await respond(send, status, msgspec.json.encode({"code": code, "detail": detail}))
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    while (await receive())["type"] != "lifespan.shutdown":
+        await send({"type": "lifespan.startup.complete"})
+    await send({"type": "lifespan.shutdown.complete"})

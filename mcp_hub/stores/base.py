@@ -41,9 +41,8 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """The columns that an append changes; None keeps one. `frees_key` releases the idempotency key.
-
-    `first`, for a store that lacks events before it: what it has of the stream goes.
+    """The columns that an append changes; None keeps one. `frees_key` releases the idempotency key. `is_firm`: as sure
+    as an ending. `first`, for a store that lacks events before it: what it has of the stream goes.
     """
 
     updated: float
@@ -54,6 +53,11 @@ class Change(msgspec.Struct, frozen=True):
     ttl: float | None = None
     frees_key: bool = False
     first: int | None = None
+    is_firm: bool = False
+
+    @property
+    def is_vital(self) -> bool:
+        return self.is_firm or self.status in ENDINGS
 
 
 class EventPage(msgspec.Struct, frozen=True):

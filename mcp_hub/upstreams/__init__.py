@@ -7,6 +7,7 @@
 * `lists`: a server's lists, cached
 * `functions`: Python functions in this process
 * `folders`: folders of skills
+* `scripts`: scripts over the tools of the hub
 * `executors`: tools that workers run
 * `auth`: OAuth logins at remote servers
 * `local_source`: the base of sources without a connection

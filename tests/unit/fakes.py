@@ -82,7 +82,7 @@ class Channel:
         self.asked.append(question)
         return f"q{len(self.asked)}"
 
-    def continuable(self, how: RawJson | None) -> None:
+    def continuable(self, how: RawJson | None, *, is_firm: bool = False, is_quiet: bool = False) -> None:
         raise AssertionError("nothing can be continued")
 
     async def until_stored(self, *, whole: bool) -> None:

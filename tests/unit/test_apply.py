@@ -12,7 +12,9 @@ import msgspec
 import pytest
 from anyio.abc import TaskGroup
 
+from mcp_hub import extras
 from mcp_hub.app.build import App, open_app
+from mcp_hub.code.steps import CodeLimits
 from mcp_hub.config.load.load import load
 from mcp_hub.fronts.mcp.subscriptions import Announcer
 from mcp_hub.fronts.rest.calls import rest_session
@@ -137,6 +139,22 @@ async def test_exposures_limits_and_whole_results_for_programs_hold_at_once(tmp_
         limits = hub.app.operations.applier.current.limits
         assert [limits[name][0].silence for name in ("a", "b", "virtual")] == [5, 7, 5]
         assert hub.app.settings.defaults.timeout == 5
+
+
+async def test_scripts_are_allowed_and_forbidden_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(extras.EXTRAS, "code", "json")
+    async with changing(tmp_path) as hub:
+        session = hub.session(name="special")
+        assert hub.names(session) == ["a_echo", "a_hold"]
+        await hub.to(hub={"code": "ask"})
+        assert hub.names(session) == ["run_code", "a_echo", "a_hold"]
+        assert list(hub.app.hub.views.of(session).callables) == ["a_echo", "a_hold"]
+        await hub.to(hub={"code": "ask", "code_limits": {"calls": 5}})
+        assert hub.app.operations.applier.current.code_limits == CodeLimits(calls=5)
+        await hub.to(hub={"code": "reads"})
+        assert "run_code" not in hub.names(session), "none of these tools is known to only read"
+        await hub.to()
+        assert hub.names(session) == ["a_echo", "a_hold"]
 
 
 async def test_who_has_a_profile_that_is_gone_is_listed_nothing(tmp_path: Path) -> None:

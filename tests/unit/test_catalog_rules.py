@@ -5,11 +5,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mcp_hub.app.catalog_rules import confirmed_servers, executor_server, policies, repetition, view_rules
+from mcp_hub import extras
+from mcp_hub.app.catalog_rules import (
+    confirmed_servers,
+    executor_server,
+    policies,
+    project_rules,
+    repetition,
+    view_rules,
+)
 from mcp_hub.catalog.offers.filters import Filter, HintClaims, Selector
 from mcp_hub.catalog.offers.rules import Override, ServerRules, Supplied, ViewRules
 from mcp_hub.config.load.load import parse
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.config.schema.tools import OverlaySettings
 from mcp_hub.errors import ConfigError
 
 TEXT = """
@@ -160,3 +169,36 @@ def test_a_tool_may_run_twice_by_its_settings_and_hints(entry: str, annotations:
     configured = settings(f"servers: {{s: {{command: x, {entry}}}}}")
     definition = {"name": "x", "annotations": annotations} if annotations is not None else {"name": "x"}
     assert repetition(configured, "s")("x", msgspec.json.encode(definition)) == rule
+
+
+CODE = """
+hub: {code: ask}
+servers: {git: {command: x}}
+profiles: {none: {code: off}, reads: {code: reads}, same: {}}
+"""
+
+
+def test_profiles_say_what_scripts_may_call() -> None:
+    assert {name: view.code for name, view in rules(CODE).items()} == {
+        None: "ask",
+        "none": "off",
+        "reads": "reads",
+        "same": "ask",
+    }
+
+
+def test_scripts_of_a_project_may_call_what_both_profiles_let_them() -> None:
+    for outer, inner, code in ((None, "reads", "reads"), ("none", "same", "off"), ("same", None, "ask")):
+        view = project_rules(settings(CODE), outer, OverlaySettings(profile=inner))
+        assert view is not None and view.code == code
+
+
+@pytest.mark.parametrize("has_extra", [True, False])
+def test_run_code_is_listed_where_the_extra_is_installed(has_extra: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(extras.EXTRAS, "code", "json" if has_extra else "no_such_module")
+    assert {name: view.lists_code for name, view in rules(CODE).items()} == {
+        None: has_extra,
+        "none": False,
+        "reads": has_extra,
+        "same": has_extra,
+    }

@@ -16,7 +16,7 @@ export type StreamEvent =
   | Of<"log", { level: string; logger?: string; data: unknown }>
   | Of<"input-required", { key: string; method: string; params: Record<string, unknown> }>
   | Of<"input-received", { key: string; remaining?: number; action?: string }>
-  | Of<"tool-call", { call: string; name: string; arguments: Record<string, unknown> }>
+  | Of<"tool-call", { call: string; name: string; line?: number; arguments: Record<string, unknown> }>
   | Of<"tool-result", { call: string; isError: boolean; content: ContentBlock[] }>
   | Of<"attempt", { attempt: number; reason: string; after: number; detail?: string }>
   | Of<"reset", { attempt: number; reason: string; discard_from: number }>;

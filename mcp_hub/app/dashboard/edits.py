@@ -90,6 +90,8 @@ def _source(entry: ServerSettings) -> tuple[str, str]:
         return "command", shlex.join([entry.command, *args])
     if entry.url is not None:
         return "url", _without(entry.url, secrets_of_url(entry.url))
+    if entry.scripts is not None:
+        return "scripts", entry.scripts
     return ("local", entry.local) if entry.local is not None else ("skills", entry.skills or "")
 
 

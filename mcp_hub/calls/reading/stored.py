@@ -167,6 +167,26 @@ async def last_progress(store: StreamLog, row: StreamInfo) -> Progressed | None:
     return last
 
 
+class _Run(msgspec.Struct):
+    code: str = ""
+
+
+class _Sealed(msgspec.Struct):
+    run: _Run = msgspec.field(default_factory=_Run)
+
+
+class _Continuation(msgspec.Struct):
+    state: _Sealed = msgspec.field(default_factory=_Sealed, name="how")
+
+
+def script_of(row: StreamInfo) -> str:
+    """The script of a run; empty for other calls. Its seal is not looked at."""
+    try:
+        return msgspec.json.decode(row.continuation or b"", type=_Continuation).state.run.code
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+
+
 def exported_name(call: Call) -> str:
     """The called name or URI, in the client's form."""
     raw = call.exported_name

@@ -17,9 +17,11 @@ from mcp_hub.calls.streams.orphans import patience
 from mcp_hub.calls.streams.owners import unconfirmed_call
 from mcp_hub.calls.streams.table import BEGUN, StreamTable
 from mcp_hub.calls.streams.writer import StreamWriter
+from mcp_hub.code.tool import RUN_CODE
 from mcp_hub.errors import Busy, KeyTaken, Rejected, RpcError, StoreError, UnknownStream
 from mcp_hub.events import InputRequired, cancelled_by_client
 from mcp_hub.logs import get_logger
+from mcp_hub.protocol.jsonrpc.envelope import read_as
 from mcp_hub.protocol.notifications import names_timeout
 from mcp_hub.stores.base import NO_ANSWER
 from mcp_hub.types import OWN, CallId, RawJson
@@ -28,6 +30,16 @@ log = get_logger(__name__)
 
 _LOOK: Final = 0.1
 """Seconds between looks."""
+
+
+class _Caller(msgspec.Struct):
+    profile: str | None = None
+
+
+class _Record(msgspec.Struct):
+    """A `StreamInfo.continuation`, as far as it is read here."""
+
+    call: _Caller
 
 
 class StreamHandle:
@@ -171,12 +183,13 @@ class _TimedOutCalls:
 
     def _can_rejoin(self, record: CallRecord) -> bool:
         call, writer = record.call, self._table.owned(record.call.id)
-        if call.method != "tools/call" or call.upstream == OWN or call.is_program or writer is None:
+        if call.method != "tools/call" or _is_quick_tool(record) or call.is_program or writer is None:
             return False
         if record.stopping is not None or record.log.ended:
             return False
         rules = self._rules(call)
-        return rules.orphan != "cancel" and (rules.idempotent or record.plan.is_read_only(call))
+        may_join = rules.idempotent or record.plan.is_read_only(call) or bool(record.plan.digest)
+        return rules.orphan != "cancel" and may_join
 
     def _likeness(self, call: Call) -> bytes:
         """A digest of what equal calls have in common: also all of their client that their events depend on."""
@@ -188,7 +201,7 @@ class _TimedOutCalls:
 
 
 class StreamPort:
-    """Streams of all principals. A profile's callers see its servers' streams and the hub's."""
+    """Streams of all principals. A profile's callers see its servers' streams and the hub's, of scripts their own."""
 
     def __init__(
         self,
@@ -229,7 +242,22 @@ class StreamPort:
         return [row for row in await self.table.store.log.rows(principal, limit) if self.shows(profile, row)]
 
     def shows(self, profile: str | None, row: StreamInfo) -> bool:
-        return profile is None or row.server == OWN or row.server in self._servers(profile)
+        """Whether a profile's callers may see the stream."""
+        if profile is None:
+            return True
+        return self._is_of(profile, row) if row.server == OWN else row.server in self._servers(profile)
+
+    def _is_of(self, profile: str, row: StreamInfo) -> bool:
+        """Whether a stream of the hub's own has results of this profile's tools alone."""
+        if row.name != RUN_CODE:
+            return True
+        writer = self.table.owned(row.id)
+        if writer is not None:
+            return writer.record.call.profile == profile
+        if row.continuation is None:  # it has called nothing
+            return True
+        record = read_as(row.continuation, _Record)
+        return record is not None and record.call.profile == profile
 
     def survives(self, stream: CallId) -> bool:
         return self.table.store.log.survives(stream)
@@ -314,7 +342,7 @@ class StreamPort:
         if policy == "cancel" and back_within is not None:
             if writer is not None:
                 writer.orphan(back_within)
-        elif (policy == "cancel" or call.upstream == OWN or (is_final and policy is None and record.is_unsent)) and (
+        elif (policy == "cancel" or _is_quick_tool(record) or (is_final and policy is None and record.is_unsent)) and (
             writer is None or not writer.is_detached
         ):
             record.cancel("its client is gone")
@@ -324,6 +352,12 @@ class StreamPort:
             writer.orphan(seconds)
 
 
+def _is_quick_tool(record: CallRecord) -> bool:
+    """Whether it is a call of a tool of the hub's own that nobody comes back to."""
+    return record.call.upstream == OWN and not (record.plan.may_last or record.plan.resumption)
+
+
 def _check_digest(row: StreamInfo, digest: str) -> None:
-    if row.digest != digest:
+    """Compares the digests of two requests; that of a script stands behind them."""
+    if row.digest.partition(" ")[0] != digest.partition(" ")[0]:
         raise Rejected("idempotency_key_reused", "This Idempotency-Key was used for another request. Use a new key.")

@@ -144,7 +144,7 @@ class StreamTable:
             ttl=self.limits.retention,
             info=None if record.plan.info is None else record.plan.info(call),
             key=key,
-            digest=digest,
+            digest=f"{digest} {record.plan.digest}".strip(),
         )
         arguments = call.params.get("arguments", b"{}")
         deadline = wall + record.times.limits.total - (self.clock.now() - record.times.started)

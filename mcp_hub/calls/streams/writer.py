@@ -297,10 +297,11 @@ class StreamWriter:
         wall = wall_time()
         before = self.stream.row
         lines, row = self._encoded(events, wall)
-        continuation = None
+        continuation, is_firm = None, False
         if is_news:
             self._resumption = self.record.resumption
             continuation = _GONE if self._resumption is None else self._continuation(self._resumption)
+            is_firm = self._resumption is not None and self._resumption.is_firm
             row = msgspec.structs.replace(row, continuation=continuation or None)
         frees_key = before.key is not None and bool(events) and _may_repeat(events[-1])
         if frees_key:
@@ -311,7 +312,7 @@ class StreamWriter:
             self._start = None
             self._owner.store.log.create(row, chunk, self._appended)
         else:
-            change = Change(wall, row.status, row.message, continuation, frees_key=frees_key)
+            change = Change(wall, row.status, row.message, continuation, frees_key=frees_key, is_firm=is_firm)
             self._owner.store.log.append(row.id, row.epoch, chunk, change, self._appended)
 
     def _encoded(self, events: list[CallEvent], wall: float) -> tuple[list[bytes], StreamInfo]:

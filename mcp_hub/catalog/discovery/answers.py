@@ -5,6 +5,7 @@ An unindented line that is not JSON is the hub's, or begins with the name of a t
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, Literal
 
 import msgspec
@@ -13,8 +14,20 @@ from mcp_hub.catalog.compact import compact_tool
 from mcp_hub.catalog.discovery.servers import ServerAbout
 from mcp_hub.catalog.search.ranker import Hit
 from mcp_hub.catalog.search.words import has_latin
-from mcp_hub.catalog.texts import FIND, HOW_TO_READ, all_names, counted, escaped, one_line, parameter_notes, signature
+from mcp_hub.catalog.texts import (
+    FIND,
+    HOW_TO_READ,
+    all_names,
+    counted,
+    escaped,
+    one_line,
+    parameter_notes,
+    purpose,
+    signature,
+)
 from mcp_hub.catalog.tokens import estimate
+from mcp_hub.code.signatures import line, returned
+from mcp_hub.code.tool import RUN_CODE
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 
 Detail = Literal["brief", "full"]
@@ -30,6 +43,9 @@ _READS: Final = "*"
 """The mark of a tool that `read_tool` runs."""
 _OF_A_TOOL: Final = ("name", "description", "inputSchema")
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
+_RETURNED: Final = 1000  # characters of a result's type behind a definition
+_IN_SCRIPTS: Final = f"\nIn {RUN_CODE} each other character of a name is _."
 _DESTROYS: Final = frozenset(
     "clear delete destroy drop erase expunge kill overwrite prune purge remove reset revoke shutdown terminate trash "
     "truncate uninstall unlink wipe".split()
@@ -47,18 +63,20 @@ def answer(
     budget_tokens: int = 2000,
     reads: Collection[str] = (),
     query: str = "",
+    names: Mapping[str, str] = _NO_NAMES,
 ) -> str:
     """One line per hit, the first two with parameter notes; in full, definitions.
 
     `raws`: definitions by hit. `reads`: read-only hits. `servers`: tool counts. Above `budget_tokens` definitions
-    become lines, lines a count. No weak answer begins with a destructive tool; one to a `query` without Latin words
+    become lines, lines a count. `names`: those of hits in scripts, where they can be called; then lines are Python. No
+    weak answer begins with a destructive tool; one to a `query` without Latin words
     asks for English.
     """
     hits = [hit for hit in results if hit.id in raws][: max(limit, 1)]
     if not hits or results[0].weak:
         advice = _IN_ENGLISH if query and not has_latin(query) else ""
-        return _weak(hits, raws, servers, detail, budget_tokens, reads, advice)
-    return "\n".join(_lines(hits, raws, detail, budget_tokens, _NOTED, reads)[0])
+        return _weak(hits, raws, servers, detail, budget_tokens, reads, advice, names)
+    return "\n".join(_lines(hits, raws, detail, budget_tokens, _NOTED, reads, names)[0])
 
 
 def listing(
@@ -68,12 +86,15 @@ def listing(
     limit: int = 0,
     budget_tokens: int = 2000,
     reads: Collection[str] = (),
+    names: Mapping[str, str] = _NO_NAMES,
 ) -> str:
     """All tools of one server, at most `limit` (0: all); by name if lines do not fit."""
     hits = [Hit(name, 0.0, (), {}) for name in raws][: limit or None]
-    lines, is_whole = _lines(hits, raws, detail, budget_tokens, 0, reads)
-    names = HOW_TO_READ + all_names({"": [hit.id for hit in hits]})
-    return "\n".join(lines) if is_whole or estimate(names) > budget_tokens else names
+    lines, is_whole = _lines(hits, raws, detail, budget_tokens, 0, reads, names)
+    text = HOW_TO_READ + all_names({"": [hit.id for hit in hits]})
+    if any(names.get(hit.id, hit.id) != hit.id for hit in hits):
+        text += _IN_SCRIPTS
+    return "\n".join(lines) if is_whole or estimate(text) > budget_tokens else text
 
 
 def overview(servers: Sequence[ServerAbout], budget_tokens: int = 2000) -> str:
@@ -87,12 +108,13 @@ def overview(servers: Sequence[ServerAbout], budget_tokens: int = 2000) -> str:
     return counted({server.name: server.tools for server in servers}, 2 * budget_tokens)
 
 
-def exact(raw: bytes, *, is_read_only: bool = False) -> str:
-    """A compact definition as one line of JSON. Never raises."""
+def exact(raw: bytes, *, is_read_only: bool = False, script: str = "") -> str:
+    """A compact definition as one line of JSON, with what `in_script` says of it. Never raises."""
     try:
         fields = raw_object(compact_tool(raw)) or {}
         definition = msgspec.json.encode({name: fields[name] for name in _OF_A_TOOL if name in fields})
-        return escaped(msgspec.json.format(definition, indent=-1).decode()) + (_READS if is_read_only else "")
+        text = escaped(msgspec.json.format(definition, indent=-1).decode()) + (_READS if is_read_only else "")
+        return f"{text} {script}" if script else text
     except (msgspec.DecodeError, UnicodeDecodeError):
         return "{}"
 
@@ -105,6 +127,7 @@ def _weak(
     budget_tokens: int,
     reads: Collection[str],
     advice: str,
+    names: Mapping[str, str],
 ) -> str:
     if not servers:
         return "No tool fits: no tools are available."
@@ -113,11 +136,11 @@ def _weak(
     head = f"No close match. Servers: {counted(servers, _SERVERS_BYTES)}.{advice}"
     harmful = [hit for hit in hits if _destroys(raws[hit.id])]
     if len(harmful) == len(hits):
-        names = ", ".join(one_line(hit.id) for hit in hits)
-        return f"{head} Weak matches that may destroy data, not shown: {names}"
+        hidden = ", ".join(one_line(hit.id) for hit in hits)
+        return f"{head} Weak matches that may destroy data, not shown: {hidden}"
     ordered = [hit for hit in hits if hit not in harmful] + harmful
     head += " Weak matches:"
-    lines, _ = _lines(ordered, raws, detail, budget_tokens - estimate(head), 0, reads, weak="")
+    lines, _ = _lines(ordered, raws, detail, budget_tokens - estimate(head), 0, reads, names, weak="")
     return "\n".join([head, *lines])
 
 
@@ -144,6 +167,7 @@ def _lines(
     tokens: int,
     noted: int,
     reads: Collection[str],
+    names: Mapping[str, str],
     *,
     weak: str = WEAK,
 ) -> tuple[list[str], bool]:
@@ -152,7 +176,7 @@ def _lines(
     for position, hit in enumerate(hits):
         mark = weak if hit.weak else ""
         notes = _NOTES if position < noted else 0
-        text, is_full = _hit_text(hit, raws[hit.id], detail, notes, tokens, mark, is_read_only=hit.id in reads)
+        text, is_full = _hit_text(hit, raws[hit.id], detail, notes, tokens, mark, names, is_read_only=hit.id in reads)
         cost = estimate(text) + 1
         if cost > tokens:
             missing = len(hits) - position
@@ -168,14 +192,33 @@ def _lines(
 
 
 def _hit_text(
-    hit: Hit, raw: bytes, detail: Detail, notes: int, tokens: int, mark: str, *, is_read_only: bool
-) -> tuple[str, bool]:
+    hit: Hit, raw: bytes, detail: Detail, notes: int, tokens: int, mark: str, names: Mapping[str, str], *,
+    is_read_only: bool,
+) -> tuple[str, bool]:  # fmt: skip
+    script_name = names.get(hit.id, "")
     also = "\nalso: " + _listed(hit.also) if hit.also else ""
-    if detail == "full" and estimate(text := exact(raw, is_read_only=is_read_only) + mark + also) < tokens:
-        return text, True
+    if detail == "full":
+        text = exact(raw, is_read_only=is_read_only, script=in_script(hit.id, script_name, raw)) + mark + also
+        if estimate(text) < tokens:
+            return text, True
     lines = parameter_notes(raw, notes) if detail == "brief" and notes else []
     noted = "\n  " + "; ".join(lines) if lines else ""
-    return signature(hit.id, raw, mark=_READS if is_read_only else "") + mark + noted + also, detail == "brief"
+    reading = _READS if is_read_only else ""
+    text = _callable(hit.id, script_name, raw, reading) if script_name else signature(hit.id, raw, mark=reading)
+    return text + mark + noted + also, detail == "brief"
+
+
+def in_script(exported: str, name: str, raw: bytes) -> str:
+    """`(run_code: git_log) -> {"commits": list[dict]}`: the name of a tool in scripts, if that differs, and the type of
+    its result, if that is known. Without a `name`: empty.
+    """
+    differing = f"({RUN_CODE}: {name})" if name != exported else ""
+    result = returned(raw, _RETURNED)
+    return " ".join(filter(None, (differing, f"-> {result}" if result else ""))) if name else ""
+
+
+def _callable(exported: str, name: str, raw: bytes, mark: str) -> str:
+    return line(name, raw, purpose(raw), exported=one_line(exported), mark=mark)
 
 
 def _listed(names: Sequence[str]) -> str:

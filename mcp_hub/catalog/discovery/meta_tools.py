@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.call import Call, CallChannel, CallHandler
-from mcp_hub.catalog.discovery.answers import Detail, answer, exact, listing, overview
+from mcp_hub.catalog.discovery.answers import Detail, answer, exact, in_script, listing, overview
 from mcp_hub.catalog.discovery.servers import ServerAbout, is_starting, why_absent
 from mcp_hub.catalog.offers.definitions import Definition, parse
 from mcp_hub.catalog.offers.rules import ServerRules, find_override, overridden
@@ -23,6 +23,7 @@ from mcp_hub.catalog.search.ranker import Hit
 from mcp_hub.catalog.texts import FIND, RUN, RUN_READING, signature
 from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.catalog.views.view import CatalogView
+from mcp_hub.code.tool import RUN_CODE
 from mcp_hub.errors import InvalidParams, NotReadOnly, RpcError, UnknownEntry
 from mcp_hub.events import Completed
 from mcp_hub.masking import hide_head
@@ -325,8 +326,13 @@ async def _answer(request: _Find, finder: ToolFinder) -> str:
     servers = Counter(entry.server for entry in tools)
     if server is not None and server not in servers:
         raise InvalidParams(_no_server(server, finder))
-    if entry := finder.view.find(Kind.TOOL, query):
-        return await anyio.to_thread.run_sync(partial(exact, entry.raw, is_read_only=entry.is_read_only))
+    callables = {} if finder.view.find(Kind.TOOL, RUN_CODE) is None else finder.view.callables
+    if entry := finder.view.find(Kind.TOOL, query) or callables.get(query):
+        name = next((name for name, of in callables.items() if of is entry), "")
+        script = in_script(entry.exported, name, entry.raw)
+        text = partial(exact, entry.raw, is_read_only=entry.is_read_only, script=script)
+        return await anyio.to_thread.run_sync(text)
+    names = {entry.exported: name for name, entry in callables.items()}
     raws = {entry.exported: entry.raw for entry in tools if server in (None, entry.server)}
     reads = {entry.exported for entry in tools if entry.is_read_only}
     if query:
@@ -342,9 +348,10 @@ async def _answer(request: _Find, finder: ToolFinder) -> str:
             budget_tokens=budget,
             reads=reads,
             query=query,
+            names=names,
         )
     elif server is not None:
-        text = partial(listing, raws, detail=detail, limit=limit, budget_tokens=budget, reads=reads)
+        text = partial(listing, raws, detail=detail, limit=limit, budget_tokens=budget, reads=reads, names=names)
     else:
         text = partial(overview, finder.servers, budget)
     # a stranger's schema may take long to be compacted

@@ -24,7 +24,7 @@ from mcp_hub.errors import InvalidParams
 from mcp_hub.globs import first_match
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.meta import is_absent
-from mcp_hub.types import Expose, RawObject
+from mcp_hub.types import CodeMode, Expose, RawObject
 
 _required = msgspec.json.Decoder(list[str]).decode
 
@@ -142,6 +142,7 @@ class ViewRules(msgspec.Struct, frozen=True):
 
     `tools`, `prompts` and `pinned` match exported names, `resources` both URIs. `shared`: one answer for all profiles,
     tokens and sessions. `budget` and `max_result_tokens` are in tokens; the latter 0: no limit.
+    `code`: tools that scripts may call; `lists_code`: whether scripts can run here, so that `run_code` is listed.
     """
 
     servers: Mapping[str, ServerRules]
@@ -156,3 +157,5 @@ class ViewRules(msgspec.Struct, frozen=True):
     compact: bool = False
     max_result_tokens: int = 8000
     instructions: str | None = None
+    code: CodeMode = "off"
+    lists_code: bool = False

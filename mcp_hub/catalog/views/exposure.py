@@ -15,6 +15,7 @@ from mcp_hub.catalog.offers.rules import ViewRules
 from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.views.entries import Entry, by_server
 from mcp_hub.catalog.views.view import CatalogView
+from mcp_hub.code.tool import RUN_CODE, definition
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import OWN, ClientKind, Kind, Mode, RawObject
 
@@ -61,7 +62,8 @@ def exposed(
     meta_tools = _hub_entries(discovery.definitions(groups, is_names=mode == "names"), client)
     reading = _hub_entries([discovery.READ_RESULT], client)
     on_calls = _hub_entries(client.hub_tools, client)
-    hub_tools = [*(reading if results_of(rules, client) else []), *([] if _is_bare(rules, client) else on_calls)]
+    code = _hub_entries([] if view.find(Kind.TOOL, RUN_CODE) is None else [definition(rules.code)], client)
+    hub_tools = [*code, *(reading if results_of(rules, client) else []), *([] if _is_bare(rules, client) else on_calls)]
     max_tools = client.max_tools
     if (
         is_auto
@@ -72,7 +74,7 @@ def exposed(
         listed = _cut(listed, max(0, max_tools - len(hub_tools) - len(meta_tools)))
     listed = [*(meta_tools if has_search else []), *hub_tools, *listed]
     return view.exposed(
-        [*meta_tools, *reading, *on_calls, *tools], listed, _resources(view, client), is_partial=is_partial
+        [*meta_tools, *code, *reading, *on_calls, *tools], listed, _resources(view, client), is_partial=is_partial
     )
 
 

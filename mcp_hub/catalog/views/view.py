@@ -25,6 +25,7 @@ from mcp_hub.catalog.resources.skills import SkillRoots
 from mcp_hub.catalog.resources.uris import Remembered
 from mcp_hub.catalog.views.entries import Entry, Offer, entry_of, is_admitted, offered, present
 from mcp_hub.catalog.views.listed import ListedResources, held_folders
+from mcp_hub.code.tool import RUN_CODE, definition, python_names
 from mcp_hub.errors import InvalidParams
 from mcp_hub.protocol.capabilities import SKILLS
 from mcp_hub.protocol.kinds import KINDS
@@ -88,9 +89,6 @@ class CatalogView:
         """A hash of content and announced changes."""
         return hash((self._announced, *(entry.raw for entry in self._entries[kind])))
 
-    def tool_names(self) -> dict[Origin, str]:
-        return {(entry.server, entry.key): entry.exported for entry in self._entries[_TOOL]}
-
     def find(self, kind: Kind, exported: str) -> Entry | None:
         """The usable entry with this exported name, listed or not."""
         if kind is _TOOL:
@@ -109,6 +107,12 @@ class CatalogView:
             return self
         listed = (entry for entry in self._entries[_TOOL] if not entry.is_app_only)
         return self.exposed((entry for entry in self._tools.values() if not entry.is_app_only), listed)
+
+    @cached_property
+    def callables(self) -> Mapping[str, Entry]:
+        """Tools that a script can call, by their Python names; without the hub's own and those for apps alone."""
+        entries = {entry.exported: entry for entry in self.for_model.usable_tools if entry.server != OWN}
+        return MappingProxyType({name: entries[exported] for exported, name in python_names(entries).items()})
 
     def shows_output(self, exported: str) -> bool:
         """Whether a tool is listed with an output schema."""
@@ -248,8 +252,19 @@ def build(
     hints, news = _hints(servers, rules, skills, entries[Kind.SKILL]), sum(snapshot.announced for snapshot in servers)
     return CatalogView(
         entries=MappingProxyType(entries), resources=resources, hints=hints, quarantined=source.quarantined,
-        withheld=withheld, tools=None, removed=removed, announced=news,
+        withheld=withheld, tools=_usable(entries[_TOOL], rules), removed=removed, announced=news,
     )  # fmt: skip
+
+
+def _usable(tools: Sequence[Entry], rules: ViewRules) -> dict[str, Entry]:
+    """Tools by exported name, with `run_code` if scripts can run and may call one of them."""
+    usable = {entry.exported: entry for entry in tools}
+    reads = rules.code == "reads"
+    if rules.lists_code and any(not entry.is_app_only and (entry.is_read_only or not reads) for entry in tools):
+        usable[RUN_CODE] = Entry(
+            kind=Kind.TOOL, server=OWN, key=RUN_CODE, exported=RUN_CODE, raw=definition(rules.code), is_read_only=reads
+        )  # fmt: skip
+    return usable
 
 
 def _uri_table(

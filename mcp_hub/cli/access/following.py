@@ -13,7 +13,7 @@ from mcp_hub.cli.access.hub import Reach, run_at, run_opened, run_with_client, r
 from mcp_hub.cli.questions.answering import url_lines
 from mcp_hub.cli.render import results
 from mcp_hub.cli.render.output import json_output, say
-from mcp_hub.cli.render.renderers import JsonLines, OnTerminal, PlainText, ResultJson, Show
+from mcp_hub.cli.render.renderers import OnTerminal, Show, renderer
 from mcp_hub.cli.render.results import saved, with_code
 from mcp_hub.cli.setup import (
     EXIT_CONFIG,
@@ -115,12 +115,10 @@ def _run_on_store(
 
 def show_for(output: Output, title: str) -> Show:
     """The renderer for the format and for stdout."""
-    if output.form == "jsonl":
-        return JsonLines(json_output())
-    if output.form == "json":
-        return ResultJson(json_output())
+    if output.form in ("jsonl", "json"):
+        return renderer(output.form, json_output())
     if not sys.stdout.isatty():
-        return PlainText(sys.stdout.buffer)
+        return renderer(output.form, sys.stdout.buffer)
     from rich.console import Console
 
     return OnTerminal(title, Console(), Console(stderr=True), sys.stderr.isatty())

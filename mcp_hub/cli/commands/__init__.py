@@ -1,7 +1,7 @@
 """The commands of `mcp-hub`. What to show is decided without I/O.
 
 * `serve`: runs a hub
-* `call`, `streams`: calls, resources, prompts; durable calls
+* `call`, `run`, `streams`: calls, resources, prompts; scripts; durable calls
 * `tools`, `search`: the servers and their tools
 * `check`, `doctor`, `repairs`: problems and their fixes
 * `approve`, `login`, `reload`: change running hubs

@@ -80,10 +80,7 @@ def call(
     its stream id.
     """
     arguments.check_text(name, f"NAME {name!r}")
-    if detach and reach.local:
-        raise click.UsageError("--detach leaves the call to a hub that keeps running. Drop --local, or --detach.")
-    if detach and output.folder is not None:
-        raise click.UsageError("--detach does not wait for a result. Give --output to mcp-hub resume.")
+    check_detached(detach, reach, output)
     _check_path(path)
     base = _base(args_json, json_lines)
     request = _Wanted(
@@ -96,8 +93,19 @@ def call(
         path=path,
     )
     if detach:
-        run_with_client(reach, lambda client: _detach(client, request))
+        run_with_client(
+            reach,
+            lambda client: detached(client, name, lambda: _arguments(client, request, _STARTING), output, path),
+        )
     run_with_hub(reach, lambda hub: _call(hub, request))
+
+
+def check_detached(detach: bool, reach: Reach, output: Output) -> None:
+    """Raises `UsageError` for options that do not go with --detach."""
+    if detach and reach.local:
+        raise click.UsageError("--detach leaves the call to a hub that keeps running. Drop --local, or --detach.")
+    if detach and output.folder is not None:
+        raise click.UsageError("--detach does not wait for a result. Give --output to mcp-hub resume.")
 
 
 def _check_path(path: str | None) -> None:
@@ -161,12 +169,15 @@ async def run_call(
         show.close()
 
 
-async def _detach(client: "HubClient", request: _Wanted) -> int:
-    form = "text" if request.output.form == "text" else "jsonl"
-    show = show_for(Output(form), request.name)
+async def detached(
+    client: "HubClient", name: str, arguments_of: Callable[[], Awaitable[RawJson]], output: Output, path: str | None
+) -> int:
+    """Starts a call, and prints the id of its stream; returns the exit code. Raises `ConfigError`."""
+    form = "text" if output.form == "text" else "jsonl"
+    show = show_for(Output(form), name)
     show.close()
     try:
-        stream = await client.start(request.name, await _arguments(client, request, _STARTING), path=request.path)
+        stream = await client.start(name, await arguments_of(), path=path)
     except RpcError as error:
         return refuse(show, error)
     put(stream if form == "text" else msgspec.json.encode({"stream": stream}).decode())

@@ -1,13 +1,14 @@
 """`mcp-hub check`: finds mistakes in a configuration."""
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Final
 
 import anyio
 import click
+import msgspec
 from msgspec import to_builtins
 
 from mcp_hub.app import readiness
@@ -24,14 +25,16 @@ from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.render.servers import status_of
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.setup import EXIT_CONFIG, read_config
+from mcp_hub.code.tool import python_names
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.load.overrides import overrides_of
 from mcp_hub.config.load.secrets import target_of
 from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
 from mcp_hub.masking import hide
 from mcp_hub.protocol.rest.servers import ServerList
-from mcp_hub.types import JsonObject
+from mcp_hub.types import JsonObject, RawJson
 
 _Findings = Sequence[ConfigFinding]
 _READING: Final = 5.0
@@ -58,15 +61,15 @@ def check(as_json: bool, no_start: bool, reach: Reach) -> None:
     around = [*project_warnings(loaded.settings), *waiting_edits(loaded.path)]
     warnings = [*map(masked, (*loaded.warnings, *loaded.notes, *missing)), *around]
     report = {"ok": True, **_summary(loaded, programs)}
-    if no_start or not has_patterns(view_rules(loaded.settings)):
-        _print(report, (), warnings, as_json)
+    if no_start or not (_has_scripts(loaded) or has_patterns(view_rules(loaded.settings))):
+        _print(report, (), [*warnings, *_script_findings(loaded.settings, os.environ)], as_json)
         return
 
     async def compared(hub: ReachedHub) -> int:
         await hub.settle()
         listed = await _listed(hub, loaded)
         if listed is None:
-            text = "the running hub has not read this version of the file, so patterns were not checked. "
+            text = "the running hub has not read this version of the file, so patterns and scripts were not checked. "
             text += "Run mcp-hub reload, or add --local."
             _print(report, (), [*warnings, ConfigFinding("hub_outdated", text)], as_json)
             return 0
@@ -78,10 +81,51 @@ def check(as_json: bool, no_start: bool, reach: Reach) -> None:
             if name in loaded.settings.servers and (patterns := untested(rules, name))
         ]
         unmatched, about_tools = unmatched_patterns(listed.unmatched, loaded), notices(listed.servers)
+        about_tools += await _about_scripts(hub, loaded, late)
         _print(report, (), [*warnings, *unmatched, *about_tools, *unknown], as_json, late)
         return 0
 
     run_with_hub(reach, compared, loaded=loaded)
+
+
+def _has_scripts(loaded: Loaded) -> bool:
+    return any(server.enabled and server.scripts is not None for server in loaded.settings.servers.values())
+
+
+async def _about_scripts(hub: ReachedHub, loaded: Loaded, late: Collection[str]) -> _Findings:
+    """Names of tools that do not exist count once every server has listed its tools."""
+    if not _has_scripts(loaded):
+        return ()
+    definitions = None if late else await hub.client.tools()
+    return [*_script_findings(loaded.settings, os.environ, definitions)]
+
+
+class _Named(msgspec.Struct):
+    name: str
+
+
+def _script_findings(
+    settings: Settings, env: Mapping[str, str], definitions: Sequence[RawJson] | None = None
+) -> Iterator[ConfigFinding]:
+    """Findings about scripts of enabled servers. With all `definitions`: also names of tools that do not exist."""
+    folders = [server.scripts for server in settings.servers.values() if server.enabled and server.scripts is not None]
+    if not folders:
+        return
+    from mcp_hub.upstreams.scripts.source import findings_of, read_folder
+
+    tools = None
+    if definitions is not None:
+        tools = set(python_names(msgspec.json.decode(raw, type=_Named).name for raw in definitions).values())
+    for folder in folders:
+        try:
+            scripts = read_folder(folder, env, {})
+        except OSError:
+            continue  # it is a finding already that it cannot be read
+        unknown = {
+            name: [] if tools is None else [used for used in script.names if used not in tools]
+            for name, script in scripts.items()
+        }
+        yield from findings_of(folder, scripts, unknown)
 
 
 async def _listed(hub: ReachedHub, loaded: Loaded) -> ServerList | None:
@@ -147,7 +191,7 @@ def _summary(loaded: Loaded, programs: dict[str, str]) -> JsonObject:
 
 
 def _kind(server: ServerSettings) -> str:
-    return next(key for key in ("command", "url", "local", "skills") if getattr(server, key) is not None)
+    return next(key for key in ("command", "url", "local", "skills", "scripts") if getattr(server, key) is not None)
 
 
 def _server(loaded: Loaded, name: str, program: str | None) -> JsonObject:

@@ -64,7 +64,7 @@ class Show:
         say(text)
 
 
-class JsonLines(Show):
+class _JsonLines(Show):
     """One JSON object for each event; errors also on stderr."""
 
     def __init__(self, out: BinaryIO) -> None:
@@ -100,7 +100,7 @@ class JsonLines(Show):
             self._out.flush()
 
 
-class ResultJson(Show):
+class _ResultJson(Show):
     """The result as the server sent it."""
 
     def __init__(self, out: BinaryIO) -> None:
@@ -130,7 +130,7 @@ class _Streamed:
         return message[self._length :].decode(), outcome.other_text
 
 
-class PlainText(Show):
+class _PlainText(Show):
     """Text only: partial content, then the rest."""
 
     def __init__(self, out: BinaryIO) -> None:
@@ -172,6 +172,17 @@ class PlainText(Show):
             self._out.write(text.encode("utf-8", "replace"))
             self._out.flush()
             self._is_within_line = not text.endswith("\n")
+
+
+def renderer(form: str, out: BinaryIO) -> Show:
+    """Writes to `out`: `jsonl`, `json`, or text."""
+    match form:
+        case "jsonl":
+            return _JsonLines(out)
+        case "json":
+            return _ResultJson(out)
+        case _:
+            return _PlainText(out)
 
 
 class OnTerminal(Show):

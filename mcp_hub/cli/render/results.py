@@ -233,7 +233,9 @@ def event_line(event: CallEvent, seq: int = 0) -> bytes | None:
             log_members = {key: members[key] for key in members if key not in _HEAD}
             return _line("log", seq, {"level": event.level, **log_members})
         case ToolCall():
-            tool_call = {"call": event.call, "name": event.name, "arguments": msgspec.Raw(bytes(event.arguments))}
+            line = {"line": event.line} if event.line else {}
+            arguments = msgspec.Raw(bytes(event.arguments))
+            tool_call = {"call": event.call, "name": event.name, **line, "arguments": arguments}
             return _line("tool-call", seq, tool_call)
         case ToolResult():
             message = {"call": event.call, "isError": event.is_error, "content": msgspec.Raw(bytes(event.content))}

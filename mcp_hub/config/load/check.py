@@ -15,6 +15,7 @@ from mcp_hub.config.schema.hub import HubSettings
 from mcp_hub.config.schema.remote import problems_of_headers
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.extras import is_installed, with_extra
 from mcp_hub.globs import late
 from mcp_hub.types import Cause, JsonObject
 
@@ -233,6 +234,22 @@ def _profiles_of(hub: Mapping[str, object]) -> Iterator[tuple[DataPath, object]]
         yield (*path, "profile"), _mapping(issuer).get("profile")
         for scope, profile in _mapping(_mapping(issuer).get("scope_profiles")).items():
             yield (*path, "scope_profiles", scope), profile
+
+
+def check_code(settings: Settings, report: Findings) -> None:
+    """Warns where scripts are allowed that cannot run, and of folders of scripts where none is allowed."""
+    modes: dict[DataPath, str | None] = {("hub",): settings.hub.code}
+    modes |= {("profiles", name): profile.code for name, profile in settings.profiles.items()}
+    for path, mode in modes.items():
+        if mode not in (None, "off") and not is_installed("code"):
+            message = "run_code is not listed: it needs a package that is not installed."
+            report.warn((*path, "code"), "code_unavailable", f"{message} Install it with: {with_extra('code')}")
+    if any(mode not in (None, "off") for mode in modes.values()):
+        return
+    for name, server in settings.servers.items():
+        if server.enabled and server.scripts is not None:
+            message = "the scripts can call no tool while hub.code is off. Set it to reads, ask or all."
+            report.warn(("servers", name, "scripts"), "code_off", message)
 
 
 def _mapping(value: object) -> Mapping[str, object]:

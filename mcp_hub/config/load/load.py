@@ -9,7 +9,7 @@ import platformdirs
 
 from mcp_hub.addresses import is_cleartext
 from mcp_hub.config.findings import DataPath, Finding, Findings
-from mcp_hub.config.load.check import check_references, code_in, validated
+from mcp_hub.config.load.check import check_code, check_references, code_in, validated
 from mcp_hub.config.load.foreign import is_foreign, place_of_servers, sections
 from mcp_hub.config.load.interpolate import (
     LEFT_OUT,
@@ -44,7 +44,7 @@ USERS_FILE = "@user"
 _NAMES = ("servers.yaml", "servers.yml", "servers.json")
 _GUESSED = 16  # characters: a token of this length cannot be guessed
 _CALLED_ONCE = "a tool that may act twice is called once. Set idempotent: true if it may be called again."
-_PLACEHOLDERS_STAY = ("command", "url", "local", "skills", "args", "env")  # of a disabled server
+_PLACEHOLDERS_STAY = ("command", "url", "local", "skills", "scripts", "args", "env")  # of a disabled server
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +213,7 @@ def _check(settings: Settings, env: Mapping[str, str], report: Findings) -> None
         )
     for server in settings.servers:
         _check_server(settings, server, report)
+    check_code(settings, report)
     if settings.hub.store.is_cleartext:
         message = "others on the network can read redis:// and its password. Use rediss:// or a private network."
         report.warn(("hub", "store", "url"), "cleartext_url", message)
@@ -356,7 +357,7 @@ def _server(
 
     on_failure = excuse if is_disabled or failed is not None else refuse
     filled = interpolation.fill(server, path, on_failure)
-    for key in ("cwd", "skills"):
+    for key in ("cwd", "skills", "scripts"):
         _make_absolute(path, key, filled, interpolation, report)
     tls = filled.get("tls") if isinstance(filled, dict) else None
     _make_absolute((*path, "tls"), "ca", tls, interpolation, report)

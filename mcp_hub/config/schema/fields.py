@@ -27,6 +27,7 @@ from mcp_hub.config.findings import DataPath, Flaw
 from mcp_hub.errors import InvalidParams
 from mcp_hub.masking import hide
 from mcp_hub.selection.paths import check_path
+from mcp_hub.types import CodeMode
 
 _T = TypeVar("_T")
 
@@ -279,6 +280,7 @@ StartRule = Literal["eager", "lazy"]
 TaskRule = Literal["auto", "always", "required", "never"]
 Approval = Annotated[Literal["off", "warn", "block"], BeforeValidator(_off)]
 HintRule = Literal["trust", "approved", "ignore"]
+CodeRule = Annotated[CodeMode, BeforeValidator(_off)]
 HistoryRule = Annotated[Literal["off"], BeforeValidator(_off)]
 DashboardRule = Annotated[Literal["off", "read", "full"], BeforeValidator(_off)]
 Orphan = Annotated[Literal["cancel", "finish"] | float, BeforeValidator(_word_or_duration("cancel", "finish"))]

@@ -15,6 +15,7 @@ from mcp_hub.config.schema.fields import (
     Aliases,
     Amount,
     AtOnce,
+    CodeRule,
     Count,
     DashboardRule,
     Duration,
@@ -269,6 +270,22 @@ class LimitSettings(Section):
     result_ttl: PositiveDuration = 86400.0
 
 
+class _CodeLimitSettings(Section):
+    """Limits of one script; bytes and seconds. `seconds` of its own computing, `silence` without output or progress.
+
+    `output`: its result; `printed`: its output in all; `snapshot`: its state between two calls.
+    """
+
+    memory: Annotated[Size, Field(ge=1 * MiB)] = 64 * MiB
+    seconds: PositiveDuration = 10.0
+    calls: Count = 200
+    parallel: Count = 8
+    silence: PositiveDuration = 300.0
+    output: Size = 1 * MiB
+    printed: Size = 1 * MiB
+    snapshot: Size = 1 * MiB
+
+
 class HubSettings(Section):
     """The hub; seconds, `budget` and `max_result_tokens` in tokens.
 
@@ -302,3 +319,5 @@ class HubSettings(Section):
     instructions: AtOnce[str | None] = None
     telemetry: TelemetrySettings = TelemetrySettings()
     registry: AtOnce[BaseUrl | None] = None
+    code: AtOnce[CodeRule] = "off"
+    code_limits: AtOnce[_CodeLimitSettings] = _CodeLimitSettings()

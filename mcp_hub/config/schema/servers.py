@@ -39,7 +39,7 @@ from mcp_hub.types import LogRule
 
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # a scope token (RFC 6749 §3.3)
 _SECRETS: Final = ("client_secret", "private_key")
-_SOURCES = ("command", "url", "local", "skills")
+_SOURCES = ("command", "url", "local", "skills", "scripts")
 _BELONGS = {
     **dict.fromkeys(("args", "env", "pass_env", "cwd", "scope", "sandbox"), "command"),
     **dict.fromkeys(("type", "headers", "bearer", "oauth"), "url"),
@@ -145,7 +145,7 @@ _Switch = Annotated[bool | Literal["project"], BeforeValidator(_switched)]
 
 
 class ServerSettings(Section):
-    """A server: a child process (`command`), a remote server (`url`), functions (`local`) or `skills`.
+    """A server: a child process (`command`), a remote server (`url`), functions (`local`), `skills` or `scripts`.
 
     Keys of `Defaults` may be None: use `Settings.effective` and `Settings.tool_rules`.
     """
@@ -154,6 +154,7 @@ class ServerSettings(Section):
     url: Text | None = Field(default=None, repr=False)
     local: Reference | None = None
     skills: TextLine | None = None
+    scripts: TextLine | None = None
     args: list[Lines] = Field(default=[], repr=False)
     env: dict[VariableName, Lines] = Field(default={}, repr=False)
     pass_env: list[VariableName] = []
@@ -220,7 +221,8 @@ class ServerSettings(Section):
         sources = [key for key in _SOURCES if getattr(self, key) is not None]
         if not sources:
             message = (
-                'needs a "command" to start, a "url" to connect to, "local" for functions, or "skills" for a folder'
+                'needs a "command" to start, a "url" to connect to, "local" for functions, or "skills" or "scripts" '
+                "for a folder"
             )
             raise finding("missing_key", message)
         if len(sources) > 1:
@@ -234,8 +236,8 @@ class ServerSettings(Section):
             if self.local is not None and getattr(self, key) is not None:
                 raise finding("misplaced_key", f"does not apply to Python functions: {why}", key)
         for key, why in _NOT_FOR_FOLDERS.items():
-            if self.skills is not None and getattr(self, key) is not None:
-                raise finding("misplaced_key", f"does not apply to a folder of skills: {why}", key)
+            if not (self.skills is None and self.scripts is None) and getattr(self, key) is not None:
+                raise finding("misplaced_key", f"does not apply to a folder of {sources[0]}: {why}", key)
         return self
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from pydantic import PrivateAttr
 
 from mcp_hub.config.schema.clients import ClientTable
 from mcp_hub.config.schema.defaults import Defaults
-from mcp_hub.config.schema.fields import Amount, Expose, Globs, Section, ServerName, Text
+from mcp_hub.config.schema.fields import Amount, CodeRule, Expose, Globs, Section, ServerName, Text
 from mcp_hub.config.schema.hub import HubSettings
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.tools import FilterSettings, ToolFilterSettings, ToolRules, rules_of
@@ -27,6 +27,7 @@ class ProfileSettings(Section):
     compact: bool | None = None
     pinned: Globs | None = None
     max_result_tokens: Amount | None = None
+    code: CodeRule | None = None
 
 
 class Settings(Section):

@@ -73,7 +73,7 @@ async def read_text(http: HttpExchange, max_body: int) -> bytes:
             await discard(http.receive)
         reason = f"body over the limit of {max_body} bytes"
         raise HttpError(413, "body_too_large", reason, headers=[(b"connection", b"close")])
-    return body
+    return envelope.one_line(body)
 
 
 def understood(text: bytes) -> Envelope:
@@ -85,7 +85,7 @@ def understood(text: bytes) -> Envelope:
 
 
 async def read_body(receive: Receive, max_body: int) -> bytes | None:
-    """A JSON body on one line; None if too long. Raises `ClientGone`."""
+    """A body; None if too long. Raises `ClientGone`."""
     parts: list[bytes] = []
     size = 0
     while True:
@@ -99,7 +99,7 @@ async def read_body(receive: Receive, max_body: int) -> bytes | None:
         parts.append(part)
         if not event.get("more_body"):
             break
-    return envelope.one_line(parts[0] if len(parts) == 1 else b"".join(parts))
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 async def discard(receive: Receive) -> None:

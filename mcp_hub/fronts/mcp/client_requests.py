@@ -142,7 +142,8 @@ class CallQuestions:
     def withdrawn(self) -> list[bytes]:
         """The cancellations of all questions, equal each time; after a hub tool, its call's questions stay open."""
         if self._withdrawn is None and self._frames:
-            off = self._leave if self._call.call.upstream == OWN else self._withdraw
+            is_open = self._call.call.upstream == OWN and not self._call.record.plan.may_last
+            off = self._leave if is_open else self._withdraw
             self._withdrawn = [frame for key in self._frames if (frame := off(key)) is not None]
         return self._withdrawn or []
 

@@ -18,7 +18,7 @@ from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.auth import Refusal
 from mcp_hub.fronts.http.response import ClientGone, HttpExchange, Message, Receive, Scope, Send
 from mcp_hub.fronts.rest.calls import SOON, RestCalls, preferred_wait, started_servers, starting_servers
-from mcp_hub.fronts.rest.exchange import JSON, RestRequest, answer, check_operator, refusal
+from mcp_hub.fronts.rest.exchange import JSON, RestRequest, answer, check_operator, check_query, refusal
 from mcp_hub.fronts.rest.executors import Executors, RestExecutors
 from mcp_hub.fronts.rest.follow import Closing
 from mcp_hub.fronts.rest.formats.calls import FormatCalls
@@ -281,6 +281,7 @@ def _handlers(
         "searchToolsAs": lists.search_as,
         "countTokens": lists.count_tokens,
         "callTool": calls.call_tool,
+        "runCode": calls.run_code,
         "getPrompt": calls.get_prompt,
         "readResource": calls.read_resource,
         "listStreams": streams.list_streams,
@@ -349,7 +350,7 @@ class _Resource:
             response = Response(status_code=204, headers={"allow": self._allowed})
         elif (handler := self._methods.get(method)) is not None:
             request = RestRequest(scope=scope, receive=receive, send=send, max_body=self._max_body)
-            request.check_query()
+            check_query(request)
             if method in self._guarded:
                 request.check_header()
             response = await handler(request)

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from mcp_hub.call import OF_REST, CallingClient, StreamInfo
 from mcp_hub.errors import EventsGone, HubStopping, InvalidParams, UnknownEntry
 from mcp_hub.fronts.following import Following
-from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, MOST_WAIT, RestRequest, answer
+from mcp_hub.fronts.rest.exchange import CODE_OFF, EVENT_STREAM, JSON, MOST_WAIT, RestRequest, answer, script
 from mcp_hub.fronts.rest.follow import Closing, info, outcome, send_sse
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort, StreamHandle
@@ -32,7 +32,7 @@ from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.meta import RequestMeta, take_meta
 from mcp_hub.protocol.rest.calls import CallAnswer, CallBody, PromptBody, ReadBody
 from mcp_hub.sessions.session import Caller, ClientOffer, Session
-from mcp_hub.types import PROGRAM, Era, JsonObject, Kind, RawJson, RawObject, UpstreamState
+from mcp_hub.types import PROGRAM, RUN_CODE, Era, JsonObject, Kind, RawJson, RawObject, UpstreamState
 
 _KEY: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")
 _WAIT: Final = 25.0
@@ -131,7 +131,7 @@ class _McpRequest(msgspec.Struct, frozen=True):
 
 
 class RestCalls:
-    """Serves `/v1/tools/…`, `/v1/prompts/…` and `/v1/resources/read`."""
+    """Serves `/v1/tools/…`, `/v1/code`, `/v1/prompts/…` and `/v1/resources/read`."""
 
     def __init__(self, hub: HubPort, closing: Closing) -> None:
         self._hub = hub
@@ -149,6 +149,13 @@ class RestCalls:
                         404, "unknown_tool", f"Unknown tool: {hide_head(tool, 200)} is not among the selected tools"
                     )
         return await self.serve(request, tool_call(name, arguments, body.meta, path=request.query_params.get("path")))
+
+    async def run_code(self, request: RestRequest) -> Response | None:
+        """Runs a script, and responds as `call_tool`."""
+        arguments = await script(request)
+        if self._hub.views.of(self.session(request)).find(Kind.TOOL, RUN_CODE) is None:
+            raise Problem(403, "code_off", CODE_OFF)
+        return await self.serve(request, tool_call(RUN_CODE, arguments, path=request.query_params.get("path")))
 
     async def get_prompt(self, request: RestRequest) -> Response | None:
         """Responds as `call_tool`."""

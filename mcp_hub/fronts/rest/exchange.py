@@ -15,18 +15,22 @@ from mcp_hub.fronts.http.response import SSE_HEADERS, Fields, HttpResponse, Rece
 from mcp_hub.fronts.limits import DEPTH
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.masking import hide_head
-from mcp_hub.protocol.jsonrpc.envelope import without_lone_surrogates
+from mcp_hub.protocol.jsonrpc.envelope import one_line, without_lone_surrogates
 from mcp_hub.protocol.jsonrpc.unparsed import is_deeper
+from mcp_hub.protocol.rest.calls import CodeBody
 from mcp_hub.sessions.session import Caller
 
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
 EVENT_STREAM: Final = "text/event-stream"
+PYTHON: Final = "text/x-python"
 
 MOST_WAIT: Final = 300.0
 """Seconds that a request may ask to wait; more is taken for this."""
 _SECONDS: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{1,9})?")
 _COUNT: Final = re.compile(r"[0-9]{1,18}")
+
+_FLAGS: Final = {"1": True, "true": True, "0": False, "false": False}
 
 _MARKS: Final = ("x-mcp-hub", "producer-epoch")
 """Headers that show that a request comes from a program, whatever they hold."""
@@ -104,24 +108,14 @@ class RestRequest(Request):
         scheme = (self.header("authorization") or "").partition(" ")[0]  # a browser sends Basic by itself
         return scheme.lower() == "bearer" or any(name in self.headers for name in _MARKS)
 
-    def check_query(self) -> None:
-        """Raises `Problem` 400 for a parameter that is there twice: nobody knows which of the values is meant."""
-        names = [name for name, _ in self.query_params.multi_items()] if self.scope["query_string"] else []
-        if len(names) != len(set(names)):
-            name = next(name for name in names if names.count(name) > 1)
-            raise Problem(400, "invalid_parameter", f"{hide_head(name, 50)} is in the query more than once")
-
     def check_header(self) -> None:
         """Raises `Problem` 415 for a request that any web page could send."""
-        if self.media != JSON and not self._is_marked:
+        if self.media not in (JSON, PYTHON) and not self._is_marked:
             raise _unsupported()
 
     async def shaped(self, shape: type[T], limit: float = math.inf) -> T:
         """The JSON body; none is an empty object. Raises `Problem` 415, 413, 400, `ClientGone`."""
-        if is_compressed(self.header("content-encoding") or ""):
-            raise Problem(415, "unsupported_media_type", COMPRESSED)
-        text = await self._read(int(min(limit, self.max_body)))
-        media = self.media
+        text, media = one_line(await self.content(limit)), self.media
         if media != JSON and (text or media) and not (self._is_marked and media in ("", _OF_CURL)):
             raise _unsupported()
         try:
@@ -139,12 +133,16 @@ class RestRequest(Request):
         except msgspec.ValidationError as problem:
             raise Problem(400, "invalid_body", f"the body does not fit: {problem}") from None
 
-    async def _read(self, limit: int) -> bytes:
-        body = await read_body(self.receive, limit)
+    async def content(self, limit: float = math.inf) -> bytes:
+        """The body of any type. Raises `Problem` 415 and 413, `ClientGone`."""
+        if is_compressed(self.header("content-encoding") or ""):
+            raise Problem(415, "unsupported_media_type", COMPRESSED)
+        largest = int(min(limit, self.max_body))
+        body = await read_body(self.receive, largest)
         if body is None:
             await discard(self.receive)
             close = ((b"connection", b"close"),)
-            raise Problem(413, "body_too_large", f"body over the limit of {limit} bytes", headers=close)
+            raise Problem(413, "body_too_large", f"body over the limit of {largest} bytes", headers=close)
         return body
 
     def watch(self, on_disconnect: Callable[[], None]) -> Coroutine[None, None, None]:
@@ -183,3 +181,30 @@ def check_operator(caller: Caller, why: str) -> None:
     if not caller.operates:
         reason = f"{why} Use a token that is marked operator: true, or the dashboard of mcp-hub open."
         raise Problem(403, "operator_required", reason)
+
+
+def check_query(request: RestRequest) -> None:
+    """Raises `Problem` 400 for a parameter that is there twice: nobody knows which of the values is meant."""
+    names = [name for name, _ in request.query_params.multi_items()] if request.scope["query_string"] else []
+    if len(names) != len(set(names)):
+        name = next(name for name in names if names.count(name) > 1)
+        raise Problem(400, "invalid_parameter", f"{hide_head(name, 50)} is in the query more than once")
+
+
+CODE_OFF: Final = "Scripts are off for this caller. Set hub.code to reads, ask or all, or code of its profile."
+
+
+async def script(request: RestRequest) -> msgspec.Raw:
+    """The arguments of `run_code` in a request, as JSON or as text. Raises `Problem`, `ClientGone`."""
+    body = await (_text(request) if request.media == PYTHON else request.shaped(CodeBody))
+    return msgspec.Raw(msgspec.json.encode({"code": body.code, **({"again": True} if body.again else {})}))
+
+
+async def _text(request: RestRequest) -> CodeBody:
+    again = request.query_params.get("again", "0")
+    if again not in _FLAGS:
+        raise Problem(400, "invalid_parameter", f"again has to be 1 or 0, not {hide_head(again, 50)!r}")
+    try:
+        return CodeBody((await request.content()).decode(), _FLAGS[again])
+    except UnicodeDecodeError as problem:
+        raise Problem(400, "invalid_body", f"the script is not UTF-8: {problem}") from None

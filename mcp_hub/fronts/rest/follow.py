@@ -20,6 +20,7 @@ from mcp_hub.fronts.http.response import KEEP_ALIVE, ClientGone, HttpResponse
 from mcp_hub.fronts.rest.exchange import RestRequest
 from mcp_hub.fronts.rest.problem import Problem, ended_in, problem_for
 from mcp_hub.hub import HubPort, StreamHandle
+from mcp_hub.masking import hide
 from mcp_hub.protocol import sse
 from mcp_hub.protocol.rest.problems import FailedCall
 from mcp_hub.protocol.rest.streams import QuestionInfo, StreamStatus
@@ -163,6 +164,8 @@ async def detailed(hub: HubPort, stream: StreamHandle) -> StreamStatus:
         lines = await stream.lines(0, 1)
         if lines and kind_of(lines[0]) == b"start":
             more["tool"] = msgspec.json.decode(lines[0], type=_Start).data.tool
+    if script := hub.script_of(row):
+        more["script"] = hide(script)
     if row.status == "input_required":
         more["questions"] = await open_questions(stream)
     elif row.has_ended:

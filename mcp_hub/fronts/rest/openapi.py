@@ -64,5 +64,6 @@ def _operation(route: RestRoute, refer: dict[type, JsonObject]) -> JsonObject:
     ]:
         operation["parameters"] = parameters
     if route.body is not None:
-        operation["requestBody"] = {"content": {"application/json": {"schema": refer[route.body]}}}
+        text: JsonObject = {} if route.text is None else {route.text: {"schema": {"type": "string"}}}
+        operation["requestBody"] = {"content": {"application/json": {"schema": refer[route.body]}, **text}}
     return operation

@@ -63,7 +63,7 @@ class _Success(msgspec.Struct, frozen=True):
 
 class RestRoute(msgspec.Struct, frozen=True):
     """One method of a path. `operation` names its handler, `problems` are its statuses; `takes_away`: GET with an
-    effect.
+    effect. `text`: the media type of a body that is text, in place of JSON.
     """
 
     method: str
@@ -72,6 +72,7 @@ class RestRoute(msgspec.Struct, frozen=True):
     summary: str
     answers: tuple[_Success, ...]
     body: type | None = None
+    text: str | None = None
     parameters: tuple[_Option, ...] = ()
     problems: tuple[int, ...] = ()
     has_head: bool = False
@@ -121,14 +122,14 @@ _PRODUCER: Final = (
 )
 
 
-def _call(path: str, operation: str, summary: str, body: type, *options: _Option) -> RestRoute:
+def _call(path: str, operation: str, summary: str, body: type, *options: _Option, text: str | None = None) -> RestRoute:
     return RestRoute(
         method="POST", path=path, operation=operation, summary=summary,
         answers=(
             _Success(200, "the result, or the events of the call", {_JSON: calls.CallAnswer, _SSE: None}),
             _Success(202, "not done in time: Location has the stream", {_JSON: streams.StreamStatus}),
         ),
-        body=body,
+        body=body, text=text,
         parameters=(*options, _PREFER, _KEY, _PROFILE),
         problems=(400, 403, 404, 406, 409, 413, 415, 422, 500, 502, 503, 504),
     )  # fmt: skip
@@ -235,13 +236,18 @@ ROUTES: Final = (
             _Success(200, "the events, and results of calls", {_JSON: calls.PromptedAnswer, _SSE: None}),
             _Success(202, "some calls are not done in time: they have streams", {_JSON: calls.PromptedAnswer}),
         ),
-        body=calls.PromptedBody,
+        body=calls.PromptedBody, text="text/plain",
         parameters=(
             _PROMPTED, _Option("call", "1: make the calls (0)", choices=_FLAG),
             _Option("thinking", "1: the prompt has opened the model's thinking (0)", choices=_FLAG),
             _TOOLS, _SERVER, _PATH, _PREFER, _PROFILE,
         ),
         problems=(400, 404, 406, 413, 415, 500),
+    ),
+    _call(
+        "/v1/code", "runCode", "Run a script over the tools, as JSON or as text/x-python", calls.CodeBody,
+        _Option("again", "1: with text/x-python, run it although the same script runs (0)", choices=_FLAG),
+        text="text/x-python",
     ),
     _call("/v1/prompts/{name}/get", "getPrompt", "Get a prompt, as a tool is called", calls.PromptBody),
     _call("/v1/resources/read", "readResource", "Read a resource, as a tool is called", calls.ReadBody),

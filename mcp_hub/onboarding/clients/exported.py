@@ -85,6 +85,8 @@ def _why_not(client: Client, server: Mapping[str, object], *, can_be_off: bool) 
         return "only the hub runs Python functions"
     if "skills" in server:
         return "only the hub serves a folder of skills"
+    if "scripts" in server:
+        return "only the hub runs scripts"
     if client.windows_of and "url" not in server:
         return f"it starts in Linux. {_TO_WINDOWS} {client.windows_of}-windows"
     return None if "url" in server or server.get("command") else "it has neither a command nor a URL"

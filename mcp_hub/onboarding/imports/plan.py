@@ -33,7 +33,7 @@ from mcp_hub.onboarding.servers_file.servers_file import Put, ServersFile, findi
 from mcp_hub.types import JsonObject
 from mcp_hub.upstreams.process.commands import proposed_variables
 
-_SAME: Final = ("command", "args", "cwd", "env", "url", "headers", "bearer", "local", "skills")
+_SAME: Final = ("command", "args", "cwd", "env", "url", "headers", "bearer", "local", "skills", "scripts")
 """Keys that identify a server; different `env` or `headers` may be two accounts."""
 _LONGEST: Final = 64
 

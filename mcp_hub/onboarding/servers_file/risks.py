@@ -26,6 +26,7 @@ _SOURCES: Final = {
     "command": "it runs a program",
     "local": "it runs Python code of this machine",
     "skills": "it offers a folder of this machine",
+    "scripts": "it runs scripts of this machine over the tools of all servers",
 }
 _LISTED: Final = 8
 """References that a reason names."""

@@ -41,6 +41,13 @@ class ReadBody(Struct, forbid_unknown_fields=True):
     meta: JsonObjectText | UnsetType = msgspec.field(name="_meta", default=UNSET)
 
 
+class CodeBody(Struct, forbid_unknown_fields=True):
+    """A script over the tools. `again` runs it although the same one runs, or has just ended."""
+
+    code: str
+    again: bool = False
+
+
 class CallAnswer(Struct):
     """An ended call; a result with `isError` is the tool's error."""
 

@@ -242,7 +242,7 @@ class ServerFacts(Struct, omit_defaults=True):
     `variables` and `headers` are names only, `limits` in seconds, `client` the source of an import.
     """
 
-    kind: Literal["command", "url", "local", "skills"]
+    kind: Literal["command", "url", "local", "skills", "scripts"]
     text: str
     variables: list[str] = []
     headers: list[str] = []

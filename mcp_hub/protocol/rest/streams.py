@@ -21,6 +21,7 @@ class StreamStatus(Struct, frozen=True, omit_defaults=True):
 
     `name` is as called, `tool` the server's name. `questions` are open; `result`, `error` or `reason` is the outcome.
     `durable` is false in memory only, else absent. `waits_for` is set while waiting.
+    `script` is that of a run, with secrets masked.
     """
 
     stream: str
@@ -42,6 +43,7 @@ class StreamStatus(Struct, frozen=True, omit_defaults=True):
     durable: bool | UnsetType = UNSET
     waits_for: str | UnsetType = UNSET
     waits_since: str | UnsetType = UNSET
+    script: str | UnsetType = UNSET
 
     @property
     def has_ended(self) -> bool:

@@ -201,7 +201,8 @@ def _data(event: events.CallEvent) -> _Data:
         case events.Log():
             return b"log", (event.params,)
         case events.ToolCall():
-            head = b'{"call":%b,"name":%b,"arguments":' % (object_bytes(event.call), object_bytes(event.name))
+            line = b'"line":%d,' % event.line if event.line else b""
+            head = b'{"call":%b,"name":%b,%b"arguments":' % (object_bytes(event.call), object_bytes(event.name), line)
             return b"tool-call", (head, event.arguments, b"}")
         case events.ToolResult():
             head = b'{"call":%b,"isError":%b,"content":' % (object_bytes(event.call), object_bytes(event.is_error))
@@ -358,7 +359,9 @@ _READERS: Final[Mapping[str, Callable[[RawObject], events.CallEvent]]] = {
     "start": lambda data: events.Started(),
     "progress": _progress,
     "delta": lambda data: events.Delta(data["content"], _integer(data["index"]), _text(data["channel"])),
-    "tool-call": lambda data: events.ToolCall(_text(data["call"]), _text(data["name"]), data["arguments"]),
+    "tool-call": lambda data: events.ToolCall(
+        _text(data["call"]), _text(data["name"]), data["arguments"], _integer(data["line"]) if "line" in data else 0
+    ),
     "tool-result": lambda data: events.ToolResult(_text(data["call"]), data["content"], _flag(data["isError"])),
     "input-required": lambda data: events.InputRequired(_text(data["key"]), _text(data["method"]), data["params"]),
     "input-received": _input_received,

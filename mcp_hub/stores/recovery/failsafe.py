@@ -175,8 +175,8 @@ class _FileReturns:
                 continuation=row.continuation,
                 info=row.info,
                 ttl=row.ttl,
-                frees_key=row.key is None,
-            )
+                frees_key=row.key is None, is_firm=True,
+            )  # fmt: skip
             store.log.append(row.id, row.epoch, missing, change, returned)
         else:
             store.log.create(row, missing, returned)

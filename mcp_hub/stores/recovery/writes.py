@@ -385,5 +385,6 @@ def _complete(
             ttl=row.ttl,
             frees_key=row.key is None,
             first=tail.first if has_gap else None,
+            is_firm=True,
         )
         log.append(row.id, row.epoch, missing, change, callback)

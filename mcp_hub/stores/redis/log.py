@@ -267,7 +267,7 @@ class RedisLog:
                 callback(_refusal(stream, epoch, chunk, details) if outcome == b"fenced" else base.unknown(stream))
 
         written = self.written(scripts.APPEND, stream, epoch, chunk, changes_of(change))
-        self._writer.submit(written, answered, size=_size(chunk), is_vital=change.status in ENDINGS)
+        self._writer.submit(written, answered, size=_size(chunk), is_vital=change.is_vital)
 
     def set_aside(self, stream: CallId, callback: Callable[[], None]) -> None:
         """The owner then writes its copy."""

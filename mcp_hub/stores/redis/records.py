@@ -17,7 +17,7 @@ from mcp_hub.stores.base import Change, damage
 from mcp_hub.stores.redis.keys import instance_id, quarantined
 from mcp_hub.stores.redis.link import Command, Link, Reply, script
 from mcp_hub.stores.redis.scripts import SET_ASIDE, SET_PARTS_ASIDE
-from mcp_hub.types import CallId
+from mcp_hub.types import OWN, CallId
 
 log = get_logger(__name__)
 
@@ -50,7 +50,9 @@ def row_of(stream: CallId, reply: object) -> StreamInfo | None:
     try:
         values = {_read(name): value for name, value in fields.items()}
         text = {name: _read(value) for name, value in values.items() if name not in _BYTES}
-        row = msgspec.convert({**text, "id": stream}, StreamInfo, strict=False)
+        row = msgspec.convert(
+            {"server": OWN, **text, "id": stream}, StreamInfo, strict=False
+        )  # empty ones are not kept
     except (msgspec.ValidationError, UnicodeDecodeError) as error:
         raise StoreError(f"stream {stream}: its record is damaged: {error}") from None
     reason = damage(row) or ("" if _is_owner(row.owner) else "its owner is not a replica")
@@ -74,6 +76,8 @@ def changes_of(change: Change) -> list[str | bytes]:
     """Fields that an append changes; an empty value deletes."""
     fields: list[str | bytes] = []
     for name, value in msgspec.structs.asdict(change).items():
+        if name == "is_firm":
+            continue
         if name == "frees_key":
             fields += ("key", "") if value else ()
         elif value is not None:

@@ -11,7 +11,7 @@ import anyio
 from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
-from mcp_hub.stores.base import ENDINGS, Appended, Change, Chunk, Fetched, Message, SessionRow, StoreLimits
+from mcp_hub.stores.base import Appended, Change, Chunk, Fetched, Message, SessionRow, StoreLimits
 from mcp_hub.stores.faults import StoreFault, faulty
 from mcp_hub.stores.locks import Instances, remove
 from mcp_hub.stores.sqlite import reads, writes
@@ -54,8 +54,7 @@ class _SqliteLog:
 
     def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, callback: Appended) -> None:
         run = partial(writes.append, limits=self._limits, stream=stream, epoch=epoch, chunk=chunk, change=change)
-        is_vital = change.status in ENDINGS
-        self._writer.submit(Job(run, callback, writes=True, is_vital=is_vital, size=_size(chunk)))
+        self._writer.submit(Job(run, callback, writes=True, is_vital=change.is_vital, size=_size(chunk)))
 
     def fetch(self, stream: CallId, after: int, limit: int, callback: Fetched) -> None:
         run = partial(reads.fetch, stream=stream, after=after, limit=limit, damaged=self._damaged)

@@ -65,7 +65,7 @@ def derive_parameters(
 
     Raises `TypeError` if named JSON values cannot fill them.
     """
-    described = _documented_parameters(inspect.getdoc(function) or "")
+    described = documented_parameters(inspect.getdoc(function) or "")
     fields: dict[str, object] = {}
     names: list[str] = []
     for name, parameter in inspect.signature(function).parameters.items():
@@ -157,7 +157,8 @@ def _field(parameter: inspect.Parameter, annotation: object, documented: str | N
     return typing.Annotated[(base, named, *metadata)], default
 
 
-def _documented_parameters(docstring: str) -> dict[str, str]:
+def documented_parameters(docstring: str) -> dict[str, str]:
+    """Texts of parameters by name."""
     section = _SECTION.search(docstring)
     entries = _ENTRY.finditer(section[2].replace(f"\n{section[1]}", "\n")) if section else ()
     return {entry[1]: " ".join(entry[2].split()) for entry in entries}

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import sys
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -20,6 +21,10 @@ def check_reference(reference: str, folder: str) -> None:
     `sys.path`.
     """
     module, _, attribute = reference.partition(":")
+    top = module.partition(".")[0]
+    if not _is_module(top, folder):
+        message = f"module not found: {top}. Install it, or put it next to the configuration."
+        raise StartFailed("module_not_found", message, tuple(dict.fromkeys((*sys.path, folder))))
     spec = _module_spec(module, folder)
     name = attribute.partition(".")[0]
     names = _names(spec)
@@ -29,6 +34,14 @@ def check_reference(reference: str, folder: str) -> None:
         return
     reason = f"module {module} does not have {name}{nearest(name, names) or '. Name a Registry that it defines.'}"
     raise StartFailed("registry_not_found", reason)
+
+
+def _is_module(top: str, folder: str) -> bool:
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return False
+    return spec is not None or PathFinder.find_spec(top, [folder]) is not None
 
 
 def _module_spec(module: str, folder: str) -> ModuleSpec:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -48,7 +48,7 @@ class DurableHub:
         self.taken_up: list[DurableCall] = []
         self._running: asyncio.Task[None] | None = None
 
-    def runs(self) -> "DurableHub":
+    def runs(self) -> Self:
         self._running = asyncio.create_task(self.streams.run())
         return self
 

@@ -69,7 +69,7 @@ def test_continuation_of_another_call_is_refused(changes: dict[str, str]) -> Non
 
 def goes_on(hub: DurableHub, far: Far, row: StreamInfo) -> CallRecord:
     left = _Continuation.of(row)
-    record = left.started(far, hub.registry, LONG, left.plan(row))  # type: ignore[arg-type]  # what is used of it
+    record = left.started(far, hub.registry, LONG, left.plan(row))
     hub.streams.take_up(record, row)
     return record
 

@@ -228,7 +228,9 @@ async def test_hints_count_for_nobody_while_the_record_cannot_be_read(tmp_path: 
     hub = Hub(tmp_path, "warn", RULES, confirms=("a",))
     hub.store.update(record_key(CONFIG, "a"), lambda text: b"{")
     hub.a.lists(listing())
-    assert list(hub.catalog.view(None).tool_names().values()) == ["a_look", "a_x"] and reads(hub) == []
+    assert [entry.exported for entry in hub.catalog.view(None).entries(Kind.TOOL)] == ["a_look", "a_x"] and reads(
+        hub
+    ) == []
 
 
 # -- the process that gets the call

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from mcp_hub import events
 from mcp_hub.cli.render import results
-from mcp_hub.cli.render.renderers import JsonLines, OnTerminal, PlainText, ResultJson
+from mcp_hub.cli.render.renderers import OnTerminal, renderer
 from mcp_hub.cli.render.results import ShownResult
 from mcp_hub.cli.setup import fail
 from mcp_hub.errors import RpcError, UpstreamLost
@@ -30,7 +30,6 @@ def result(words: str, **members: object) -> ShownResult:
     return ShownResult.of(msgspec.json.encode({"content": [{"type": "text", "text": words}], **members}))
 
 
-Show = type[PlainText] | type[ResultJson] | type[JsonLines]
 FAILED_ATTEMPT = "The text so far belongs to a failed attempt."
 NOTE = Log("info", b'{"level":"info","data":"note"}')
 HALF = Progressed(1, 2, {"message": msgspec.Raw(b'"half\\n\\u001b[2Jdone"')})
@@ -69,7 +68,7 @@ def screen(output: str) -> list[str]:
 def piped(*texts: str, then: ShownResult) -> bytes:
     """All that a pipe gets of a call."""
     out = io.BytesIO()
-    show = PlainText(out)
+    show = renderer("text", out)
     for index, words in enumerate(texts):
         before = len(out.getvalue())
         show.event(delta(words))
@@ -89,26 +88,26 @@ def test_pipe_gets_text_as_it_comes_then_the_rest_of_the_result() -> None:
 
 
 @pytest.mark.parametrize(
-    ("show", "steps", "end", "printed", "said"),
+    ("form", "steps", "end", "printed", "said"),
     [
-        (PlainText, ["do", Reset(2, "lost", 2)], result("done"), b"do\ndone\n", f"{FAILED_ATTEMPT}\n"),
+        ("text", ["do", Reset(2, "lost", 2)], result("done"), b"do\ndone\n", f"{FAILED_ATTEMPT}\n"),
         (
-            PlainText,
+            "text",
             [HALF, NOTE, delta("aux", channel="aux"), "a", delta("b", index=1)],
             RpcError("no", code=-5),
             b"a\nb\n",
             "error -5: no\n",
         ),
-        (ResultJson, [], ShownResult.of(b'{"content":[], "x": 1.0}'), b'{"content":[], "x": 1.0}\n', ""),
-        (PlainText, [], result("sorry", isError=True), b"sorry\n", "The tool reported an error.\n"),
+        ("json", [], ShownResult.of(b'{"content":[], "x": 1.0}'), b'{"content":[], "x": 1.0}\n', ""),
+        ("text", [], result("sorry", isError=True), b"sorry\n", "The tool reported an error.\n"),
     ],
     ids=["failed attempt", "no progress, no logs", "json", "error of the tool"],
 )
 def test_pipe_gets_whole_lines_and_the_result_as_sent(
-    show: Show, steps: list[Any], end: Any, printed: bytes, said: str, capsys: pytest.CaptureFixture[str]
+    form: str, steps: list[Any], end: Any, printed: bytes, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = io.BytesIO()
-    shown = show(out)
+    shown = renderer(form, out)
     for event in steps:
         shown.event(delta(event) if isinstance(event, str) else event)
     if isinstance(end, RpcError):
@@ -120,7 +119,7 @@ def test_pipe_gets_whole_lines_and_the_result_as_sent(
 
 def test_json_lines_tell_everything_in_order(capsys: pytest.CaptureFixture[str]) -> None:
     out = io.BytesIO()
-    show = JsonLines(out)
+    show = renderer("jsonl", out)
     for event in (HALF, delta("a"), NOTE):
         show.event(event)
     show.error(RpcError("no", code=-5), "error -5: no")
@@ -186,11 +185,11 @@ def test_upstream_text_is_no_markup_and_no_escape_sequence() -> None:
     assert terminal.lines == ["[red]a[/red] \\x1b[2J"]
 
 
-@pytest.mark.parametrize("show", [PlainText, ResultJson, JsonLines])
-def test_errors_hold_no_escape_sequence_wherever_stderr_goes(show: Show, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("form", ["text", "json", "jsonl"])
+def test_errors_hold_no_escape_sequence_wherever_stderr_goes(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What is no terminal is soon shown on one; and a sequence that went would put together what it had split."""
     message = "error 1: s3c\x1b[0mret \x1b]0;title\x07\nnext"
-    show(io.BytesIO()).error(RpcError(message), message)
+    renderer(form, io.BytesIO()).error(RpcError(message), message)
     assert capsys.readouterr().err == "error 1: s3c\\x1b[0mret \\x1b]0;title\\x07\nnext\n"
 
 

@@ -22,7 +22,7 @@ from mcp_hub.cli.commands.running.history import _lines, _notes
 from mcp_hub.cli.commands.serve import _stop_when
 from mcp_hub.cli.commands.streams import rest_text, stream_table, waiting_text
 from mcp_hub.cli.http_server import http_server
-from mcp_hub.cli.render.renderers import JsonLines, PlainText
+from mcp_hub.cli.render.renderers import renderer
 from mcp_hub.cli.render.tables import age, print_table
 from mcp_hub.client import HubStream
 from mcp_hub.clock import SystemClock
@@ -191,7 +191,7 @@ async def said(question: InputRequired) -> str:
 async def shown(*events: CallEvent) -> tuple[int | None, list[str]]:
     """The exit code, and the type and number of each line."""
     out = io.BytesIO()
-    code = await followed(given(*events), JsonLines(out), said)
+    code = await followed(given(*events), renderer("jsonl", out), said)
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
     return code, [f"{line['type']} {line['seq']}" for line in lines]
 
@@ -209,18 +209,18 @@ async def test_call_is_followed_to_its_ending_and_questions_are_said(capsys: pyt
     assert await shown(asked, Cancelled(None)) == (130, ["input-required 1", "end 2"])
     assert capsys.readouterr().err == "asked roots/list\nThe call was cancelled.\n"
     out = io.BytesIO()
-    assert await followed(given(Progressed(1), Cancelled("\x1b[2J")), PlainText(out), said) == 130
+    assert await followed(given(Progressed(1), Cancelled("\x1b[2J")), renderer("text", out), said) == 130
     assert (out.getvalue(), capsys.readouterr().err) == (b"", "The call was cancelled: \\x1b[2J.\n")
 
 
 async def test_lines_have_the_numbers_of_events_and_the_values_of_the_server() -> None:
     out = io.BytesIO()
     beat = Progressed(3 + 1e-6, 9, server_value=3, is_hubs=True)
-    await followed(given(Progressed(3, 9), beat, Progressed(3 + 2e-6, 9, server_value=3)), JsonLines(out), said)
+    await followed(given(Progressed(3, 9), beat, Progressed(3 + 2e-6, 9, server_value=3)), renderer("jsonl", out), said)
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [(line["seq"], line["progress"]) for line in lines] == [(1, 3), (3, 3)]
     out = io.BytesIO()
-    show = JsonLines(out)
+    show = renderer("jsonl", out)
     await followed(given(Progressed(1)), show, said)
     show.error(HubRestarted("gone"), "gone")
     assert [json.loads(line).get("seq") for line in out.getvalue().splitlines()] == [1, None]

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from mcp_hub import extras
+from mcp_hub.code.steps import CodeLimits
 from mcp_hub.config.load.load import Loaded, parse
+from mcp_hub.config.plan import plan
 from mcp_hub.config.schema.hub import HubSettings
 from mcp_hub.config.schema.settings import Settings
 from tests.unit.config.faults import refused, shown
@@ -64,6 +67,13 @@ OF_HUB = [
     *((f"http: {{cors: ['{origin}']}}", "http.cors[0] [invalid_value]") for origin in NO_ORIGINS),
     *((f"http: {{public_url: '{url}'}}", "http.public_url [invalid_value]") for url in NOT_PUBLIC),
     ("limits: {event: 1}", "limits.event [unknown_key]"),
+    ("code: write", "code [invalid_value]"),
+    ("code: true", "code [invalid_value]"),
+    ("code_limits: {memory: 0}", "code_limits.memory [invalid_value]"),
+    ("code_limits: {memory: 1kB}", "code_limits.memory [out_of_range]"),
+    ("code_limits: {seconds: 0}", "code_limits.seconds [invalid_value]"),
+    ("code_limits: {calls: 0}", "code_limits.calls [out_of_range]"),
+    ("code_limits: {time: 1s}", "code_limits.time [unknown_key]"),
 ]
 
 
@@ -185,6 +195,8 @@ ACCEPTED: list[object] = [
     {"hub": {"store": {"type": "memory", "retention": "24h"}, "task_after": 0}},
     {"hub": {"store": {"path": "${STATE}", "type": "${KIND:-sqlite}", "retention": "${DAYS}"}}},
     {"hub": {"store": "sqlite:streams"}},
+    {"hub": {"code": "off", "code_limits": {"memory": "128MiB", "seconds": "1m", "calls": 5, "silence": 90}}},
+    {"profiles": {"p": {"code": "off"}}},
     {"hub": {"store": "memory"}},
     {"hub": {"limits": {"detached_calls": 1, "stream_events": 2, "stream_size": "64MiB"}}},
     {"hub": {"clients": {"a": {"soft_deadline": "never"}, "b": {"soft_deadline": 0.5, "matches": ["x*"]}}}},
@@ -267,3 +279,39 @@ def test_connection_of_a_long_call_is_closed_never_or_after_half_a_minute_and_mo
 def test_connection_that_would_close_sooner_is_refused(value: str) -> None:
     found = refused(hub, f"http: {{close_streams_after: {value}}}")
     assert found == "servers.yaml:2: hub.http.close_streams_after [out_of_range]"
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (of_hub("code: ask"), "servers.yaml:2: hub.code [code_unavailable]"),
+        (of_profile("code: all"), "servers.yaml:3: profiles.p.code [code_unavailable]"),
+    ],
+)
+def test_scripts_that_cannot_run_here_are_warned_of_with_the_command(
+    text: str, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(extras.EXTRAS, "code", "no_such_module")
+    (warning,) = load(text).warnings
+    assert shown(warning) == where
+    assert warning.message.endswith(f"Install it with: {extras.with_extra('code')}")
+    monkeypatch.setitem(extras.EXTRAS, "code", "json")
+    assert load(text).warnings == ()
+
+
+def test_no_scripts_need_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(extras.EXTRAS, "code", "no_such_module")
+    for text in (of_hub("code: off"), of_profile("code: off"), of_hub("code_limits: {calls: 5}")):
+        assert load(text).warnings == ()
+
+
+def test_limits_of_scripts_are_those_of_the_engine_unless_they_are_set() -> None:
+    assert CodeLimits(**HubSettings().code_limits.model_dump()) == CodeLimits()
+    limits = load(of_hub("code_limits: {memory: 128MiB, silence: 2m, seconds: 500ms}")).settings.hub.code_limits
+    assert (limits.memory, limits.silence, limits.seconds, limits.calls) == (128 << 20, 120.0, 0.5, 200)
+
+
+def test_limits_and_rule_of_scripts_hold_at_once() -> None:
+    old, new = (load(of_hub(body)).settings for body in ("code: off", "code: ask\n  code_limits: {calls: 5}"))
+    changed = plan(old, new)
+    assert changed.at_once == ("hub.code", "hub.code_limits.calls") and not changed.next_start

@@ -92,14 +92,18 @@ class Tools:
 
 @asynccontextmanager
 async def local_hub(root: Path, **hub: Any) -> AsyncIterator[tuple[App, Tools]]:
-    """A running hub whose local tools have no prefix; `hub` are its settings, and `per_tool`. Streams are in memory."""
+    """A running hub whose local tools have no prefix; `hub` are its settings, `per_tool` and `profiles`.
+
+    Streams are in memory.
+    """
     module = sys.modules[__name__]
     tools = module.current = Tools()  # type: ignore[attr-defined]  # what `local:` below finds
     per_tool = hub.pop("per_tool", {})
+    profiles = hub.pop("profiles", {"narrow": {"tools": {"allow": ["echo"]}}, "elsewhere": {"servers": []}})
     settings = Settings.model_validate(
         {
             "servers": {"local": {"local": f"{__name__}:current.registry", "per_tool": per_tool}},
-            "profiles": {"narrow": {"tools": {"allow": ["echo"]}}, "elsewhere": {"servers": []}},
+            "profiles": profiles,
             "hub": {"prefix": "never", "store": {"type": "memory"}, **hub},
         }
     )

@@ -66,6 +66,10 @@ REST: Final[dict[str, list[Ask]]] = {
     "GET /v1/history/figures": [("/history/figures?span=7d", None, {})],
     "GET /v1/history/{id}": [("/history/{ended}", None, {})],
     "POST /v1/history/{id}/run": [("/history/{ended}/run", {}, {})],
+    "POST /v1/code": [
+        ("/code", {"code": "await hub_calls(id='{ended}')"}, {"idempotency-key": "k1"}),
+        ("/code?again=1", {"code": "1", "again": True}, {}),
+    ],
     "GET /v1/tools": [("/tools", None, {})],
     "GET /v1/tools/losses": [("/tools/losses?format=openai", None, {})],
     "POST /v1/search": [("/search", {"query": CANARY[:6]}, {})],

@@ -76,7 +76,9 @@ def pages(folder: Path) -> int:
     return int(count)
 
 
-async def test_beginnings_takeovers_and_endings_are_synced_to_the_disk_and_nothing_else(tmp_path: Path) -> None:
+async def test_beginnings_takeovers_endings_and_firm_changes_alone_are_synced_to_the_disk(
+    tmp_path: Path,
+) -> None:
     async with opened(store := SoleStore(tmp_path)):
         row = await create(store, new_row(store))
         assert await synced(store)
@@ -89,6 +91,8 @@ async def test_beginnings_takeovers_and_endings_are_synced_to_the_disk_and_nothi
         assert await synced(store)
         await append(store, row, 4, status="input_required")
         assert not await synced(store)
+        await append(store, row, 5, 0, continuation=b"{}", is_firm=True)  # a script that is about to write
+        assert await synced(store)
         await append(store, row, 5, status="cancelled")
         assert await synced(store)
 

@@ -11,6 +11,7 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.config.schema.hub import StoreSettings
 from mcp_hub.errors import Fenced, KeyTaken, StoreError
 from mcp_hub.stores.base import MAX_MESSAGES, PAGE_BYTES, Change, Chunk, EventStore, Message, SessionRow
+from mcp_hub.types import OWN
 from tests.unit.stores.event_stores import (
     GONE,
     SMALL,
@@ -47,6 +48,14 @@ async def test_a_new_stream_is_as_it_was_given_with_its_first_events(store: Even
     kept = await create(store, row, 3)
     assert kept == StreamInfo(**{**{name: getattr(row, name) for name in row.__struct_fields__}, "last": 3})
     assert await replayed(store, row) == numbered(1, 3)
+
+
+async def test_a_stream_of_the_hub_itself_is_found_again_and_a_firm_change_is_one_as_others_are(
+    store: EventStore,
+) -> None:
+    row = await create(store, new_row(store, server=OWN))
+    await append(store, row, 2, continuation=b"{}", is_firm=True)
+    assert await found(store, row) == msgspec.structs.replace(row, last=2, updated=101.0, continuation=b"{}")
 
 
 async def test_a_stream_may_begin_without_events(store: EventStore) -> None:

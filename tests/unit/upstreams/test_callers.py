@@ -32,7 +32,7 @@ MESSAGE: JsonObject = {"level": "info", "logger": "l", "data": {"x": [1]}}
 class Channel(Recorder):
     """One of a call that another hub could continue."""
 
-    def continuable(self, how: RawJson | None) -> None:
+    def continuable(self, how: RawJson | None, *, is_firm: bool = False, is_quiet: bool = False) -> None:
         return
 
 

@@ -7,7 +7,8 @@ const MOST = 10000; // events that are kept here
 const MOST_OUTPUT = 4 << 20; // characters of output
 const STATUS = { ok: 'completed', tool_error: 'tool_error', cancelled: 'cancelled' };
 
-const fresh = () => ({ events: [], output: '', progress: null, questions: new Map(), ending: null, problem: '', asked: 0, gone: 0, cursor: 0 });
+const MOST_CALLS = 1000; // calls of a script
+const fresh = () => ({ events: [], calls: new Map(), output: '', progress: null, questions: new Map(), ending: null, problem: '', asked: 0, gone: 0, cursor: 0 });
 
 function add(found, event) {
   const { type, data, seq } = event;
@@ -19,7 +20,12 @@ function add(found, event) {
     found.output += (data.content ?? []).map((block) => (block.type === 'text' ? block.text : `[${block.type}]\n`)).join('');
     if (found.output.length > MOST_OUTPUT) found.output = found.output.slice(-MOST_OUTPUT);
   } else if (type === 'reset') found.output = '';
-  else if (type === 'input-required') { found.questions.set(data.key, data); found.asked++; }
+  else if (type === 'tool-call') {
+    found.calls.set(data.call, { ...data, at: Date.parse(event.ts) / 1000, end: null, failed: false });
+    if (found.calls.size > MOST_CALLS) found.calls.delete(found.calls.keys().next().value);
+  } else if (type === 'tool-result' && found.calls.has(data.call)) {
+    Object.assign(found.calls.get(data.call), { end: Date.parse(event.ts) / 1000, failed: data.isError === true });
+  } else if (type === 'input-required') { found.questions.set(data.key, data); found.asked++; }
   else if (type === 'input-received') found.questions.delete(data.key);
   else if (type === 'end') found.ending = { status: member(STATUS, data.outcome) ?? 'completed', result: data.result, reason: data.reason };
   else if (type === 'error') found.ending = { status: 'failed', error: data };

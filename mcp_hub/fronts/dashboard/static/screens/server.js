@@ -63,7 +63,7 @@ export function Server({ name }) {
   </div>`;
 }
 
-const KINDS = { command: 'Command', url: 'URL', local: 'Python functions', skills: 'Folder of skills' };
+const KINDS = { command: 'Command', url: 'URL', local: 'Python functions', skills: 'Folder of skills', scripts: 'Folder of scripts' };
 const isRead = (server) => server.state === 'ready' || Boolean(server.rests);
 const unread = (lists, server) => (server.state === 'disabled' ? 'The server is disabled.' : `Its ${lists} are known once it is ready.`);
 const LIMITS = { timeout: 'silence of a call', max_duration: 'a whole call', request_timeout: 'a list', start_timeout: 'a start', idle_stop: 'idle until it sleeps' };

@@ -10,6 +10,7 @@ import { Bar, CallBadge, Command, Confirm, Copy, Docs, Empty, Panel } from '../l
 import { Question } from './question.js';
 import { Kept, Past } from './call.js';
 import { Log } from './log.js';
+import { Script } from './script.js';
 
 export function Stream({ name: id, query }) {
   const store = useStore();
@@ -39,7 +40,7 @@ function Followed({ id, call, after }) {
   const over = found.ending !== null || (info && isOver(info.status));
   useEffect(() => {
     get(`v1/streams/${segment(id)}`).then((one) => { setInfo(one); setProblem(''); }, (error) => setProblem(error.message));
-  }, [id, found.ending !== null, found.asked]);
+  }, [id, found.ending !== null, found.asked, found.calls.size > 0]); // a script is known with its first calls
   useEffect(() => {
     if (over) return undefined;
     const timer = setInterval(() => tick((n) => n + 1), 500);
@@ -59,6 +60,7 @@ function Followed({ id, call, after }) {
     ${over || found.questions.size ? null : html`<div class="head" aria-live="off">${call?.waits_for ? null : html`<${Bar} progress=${found.progress?.progress} total=${found.progress?.total} label="Progress" />`}<span class="dim small num">${call?.waits_for ? plain(saying(call, hubNow())) : found.progress ? `${found.progress.total ? `${Math.round((100 * found.progress.progress) / found.progress.total)} %${found.progress.message ? ', ' : ''}` : ''}${plain(found.progress.message ?? '')}` : 'no progress yet'}</span></div>`}
     ${[...found.questions.values()].map((one) => html`<${Question} key=${one.key} id=${id} question=${one} />`)}
     ${found.gone ? html`<p class="note">${plural(found.gone, 'earlier event')} no longer kept.</p>` : null}
+    <${Script} ...${{ name, calls: found.calls, text: info?.script ?? '', now: hubNow(), over, started }} />
     ${found.output || (!over && !found.questions.size) ? html`<${Panel} title=${over ? 'Partial output' : 'Output so far'}>${found.output ? html`<div class="body"><${Text} text=${found.output} label="Output so far" /></div>` : html`<${Empty}>Nothing yet.<//>`}<//>` : null}
     ${found.ending ? html`<${Ending} ending=${found.ending} />` : null}
     ${over ? html`<${Kept} id=${id} />` : null}

@@ -1,0 +1,140 @@
+"""Gives scripts the tools of their caller's session, by the present rules."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from mcp_hub.app.limits import STORES, Current, shared_secret
+from mcp_hub.call import Call
+from mcp_hub.calls.code.consent import DESTRUCTIVE, IDEMPOTENT, READ_ONLY
+from mcp_hub.calls.code.inner import CodeParts
+from mcp_hub.calls.code.runs import CodeRuns
+from mcp_hub.calls.code.state import InnerCall
+from mcp_hub.calls.handle import CallHandle
+from mcp_hub.calls.streams.port import StreamPort
+from mcp_hub.catalog.routes import route
+from mcp_hub.catalog.views.entries import Entry
+from mcp_hub.code.engine import CodeEngine
+from mcp_hub.code.signatures import left_out_if_none, stubs
+from mcp_hub.code.source import names_in
+from mcp_hub.code.steps import CodeLimits
+from mcp_hub.errors import InvalidParams
+from mcp_hub.hub import HubPort
+from mcp_hub.protocol import eras
+from mcp_hub.protocol.jsonrpc.envelope import raw_object
+from mcp_hub.protocol.meta import RequestMeta
+from mcp_hub.session_views import routed
+from mcp_hub.sessions.session import Caller, ClientOffer, Session
+from mcp_hub.stores.base import EventStore
+from mcp_hub.stores.keyed_files import KeyedFiles, stored_key
+from mcp_hub.types import OWN, PROGRAM, CallId, CodeMode, Era, Kind, RawJson
+
+_META: Final = RequestMeta(token=None, version=None, client_info=None, capabilities=None, log_level=None, rest={})
+_NULL: Final = msgspec.Raw(b"null")
+_SESSIONS: Final = 256
+"""Runs whose session is kept; another one is made anew."""
+
+
+def deployment_key(folder: Path, store: EventStore) -> Callable[[], bytes]:
+    """The key of this deployment for states that leave the hub, which its replicas share."""
+    stored = lru_cache(1)(partial(stored_key, KeyedFiles(folder / "keys"), "request-state"))
+    return lambda: shared_secret(store) or stored()
+
+
+def code_runs(hub: Callable[[], HubPort], current: Current, key: Callable[[], bytes]) -> CodeRuns:
+    """The runs of a hub, which is asked for later."""
+    is_lasting = STORES[current.settings.hub.store.type].is_lasting
+    return CodeRuns(CodeParts(CodeEngine(), _CodePort(hub, current), key, is_lasting=is_lasting))
+
+
+class _CodePort:
+    """The port of `calls.code.inner`."""
+
+    def __init__(self, hub: Callable[[], HubPort], current: Current) -> None:
+        self._hub = hub
+        self._current = current
+        self._sessions: OrderedDict[CallId, Session] = OrderedDict()
+
+    @property
+    def streams(self) -> StreamPort:
+        return self._hub().durable
+
+    @property
+    def limits(self) -> CodeLimits:
+        return self._current.code_limits
+
+    def mode(self, call: Call) -> CodeMode:
+        try:
+            rules = self._hub().catalog.rules(call.profile)
+        except KeyError:  # of a project that this hub has not seen
+            return "off"
+        return rules.code if rules.lists_code else "off"
+
+    async def tools(self, call: Call, code: str) -> tuple[dict[str, str], str]:
+        hub = self._hub()
+        await hub.catalog.settled(PROGRAM)
+        callables, occurring = hub.views.of(self._session(call)).callables, names_in(code)
+        entries = {name: callables[name] for name in sorted(occurring) if name in callables}
+        texts = stubs({name: entry.raw for name, entry in entries.items()}, taken=occurring)
+        return {name: entry.exported for name, entry in entries.items()}, texts
+
+    def traits(self, call: Call, tool: str) -> Collection[str] | None:
+        entry = self._entry(call, tool)
+        if entry is None or entry.server == OWN:
+            return None
+        hints, traits = entry.hints, set()
+        if entry.is_read_only:
+            traits.add(READ_ONLY)
+        if hints.user.destructive is not False and True in (hints.server.destructive, hints.user.destructive):
+            traits.add(DESTRUCTIVE)
+        if self.streams.tool_rules(entry.server, entry.key).idempotent:
+            traits.add(IDEMPOTENT)
+        return traits
+
+    def begin(self, call: Call, inner: InnerCall, *, must_read: bool) -> CallHandle:
+        hub, session = self._hub(), self._session(call)
+        facts = hub.views.facts(session)
+        entry = facts.view.for_model.find(Kind.TOOL, inner.tool)
+        arguments = inner.arguments if entry is None else _without_nulls(inner.arguments, entry)
+        params = {"name": msgspec.Raw(msgspec.json.encode(inner.tool)), "arguments": arguments}
+        to = route(facts.view.for_model, session.era, "tools/call", params, facts.unlisted)
+        if to.server == OWN:
+            raise InvalidParams(f"{inner.tool} is a tool of the hub, which scripts cannot call")
+        plain = routed(session, "tools/call", params, to, _META, facts, None, None)
+        inside = replace(plain, id=inner.stream, parent=call.id, must_read=must_read, wants_progress=True)
+        record = hub.starter.start(inside, None, reads_only=facts.reads_only)
+        return CallHandle(inside, record, hub.durable)
+
+    def _entry(self, call: Call, tool: str) -> Entry | None:
+        try:
+            return self._hub().views.of(self._session(call)).for_model.find(Kind.TOOL, tool)
+        except KeyError:  # as above
+            return None
+
+    def _session(self, call: Call) -> Session:
+        """The caller's session as a program's of the handshake era: servers get questions by requests."""
+        session = self._sessions.get(call.id)
+        if session is None:
+            session = self._sessions[call.id] = Session(
+                id=call.session, era=Era.HANDSHAKE, version=eras.LATEST_HANDSHAKE, capabilities=call.answered,
+                caller=Caller(call.principal, call.profile, has_own_hub=call.shows_paths, directory=call.directory),
+                offer=ClientOffer(kind=PROGRAM, client=call.client, roots_changes=call.roots_changes),
+            )  # fmt: skip
+            if len(self._sessions) > _SESSIONS:
+                self._sessions.popitem(last=False)
+        return session
+
+
+def _without_nulls(arguments: RawJson, entry: Entry) -> msgspec.Raw:
+    """The arguments without optional ones that are null and must not be."""
+    raw = msgspec.Raw(bytes(arguments))
+    if b"null" not in bytes(raw):
+        return raw
+    left_out, members = left_out_if_none(entry.raw), raw_object(raw) or {}
+    members = {name: value for name, value in members.items() if value != _NULL or name not in left_out}
+    return msgspec.Raw(msgspec.json.encode(members))

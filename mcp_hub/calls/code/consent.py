@@ -1,0 +1,79 @@
+"""Decides what a script may call now, and makes the question to its caller. Pure.
+
+Modes: `reads` refuses every tool not known as read-only, `ask` asks the caller, `all` asks nothing.
+"""
+
+from collections.abc import Collection
+from typing import Final, Literal
+
+import msgspec
+
+from mcp_hub.calls.code.state import InnerCall, RunState
+from mcp_hub.code.steps import CodeRaise
+from mcp_hub.errors import RpcError
+from mcp_hub.masking import hide_head
+from mcp_hub.protocol.jsonrpc.envelope import read_as
+from mcp_hub.types import CodeMode, RawJson, plural
+
+Verdict = Literal["go", "ask"] | CodeRaise
+"""Whether a call may go, or what is raised in the script."""
+READ_ONLY: Final = "read-only"
+DESTRUCTIVE: Final = "destructive"
+IDEMPOTENT: Final = "idempotent"
+_SHOWN: Final = 2000
+"""Characters of arguments in a question."""
+
+
+def verdict(mode: CodeMode, inner: InnerCall, traits: Collection[str] | None, allowed: Collection[str]) -> Verdict:
+    """Whether the call may go now. `traits` None: there is no such tool, which its route will say."""
+    if mode == "off":
+        return CodeRaise("PermissionError", f"{inner.tool} was not called: hub.code is off now")
+    if traits is None or READ_ONLY in traits or mode == "all":
+        return "go"
+    if mode == "reads":
+        reason = f"{inner.tool} was not called: it is not known as read-only, and hub.code is `reads`"
+        return CodeRaise("PermissionError", reason)
+    may_go = inner.effect.is_cleared or (DESTRUCTIVE not in traits and inner.tool in allowed)
+    return "go" if may_go else "ask"
+
+
+def refused(inner: InnerCall, reason: str) -> CodeRaise:
+    """The exception at a call that was not sent."""
+    return CodeRaise("PermissionError", f"{inner.tool} was not called: {reason}")
+
+
+def question(inner: InnerCall, state: RunState, lines: str, *, is_destructive: bool) -> RawJson:
+    """The params of the elicitation."""
+    arguments = hide_head(bytes(inner.arguments).decode("utf-8", "replace"), _SHOWN, "…")
+    message = f"A script wants to call {inner.tool} with {arguments}. It has made {plural(state.ended, 'call')} so far."
+    if lines:
+        message += f"\n\n{lines}"
+    answers = {"once": "once, with these arguments", "run": "this tool in this run, any arguments", "no": "no"}
+    if is_destructive:
+        del answers["run"]
+    choice = {"type": "string", "title": "Allow it?", "enum": list(answers), "enumNames": list(answers.values())}
+    schema = {"type": "object", "properties": {"answer": choice}, "required": ["answer"]}
+    return msgspec.json.encode({"message": message, "requestedSchema": schema})
+
+
+class _Content(msgspec.Struct):
+    answer: str = ""
+
+
+class _Answer(msgspec.Struct):
+    action: str = ""
+    content: _Content | None = None
+
+
+def chosen(outcome: RawJson | RpcError) -> Literal["once", "run", "no"]:
+    """The choice of the caller; everything that is not clear is `no`."""
+    answer = None if isinstance(outcome, RpcError) else read_as(msgspec.Raw(bytes(outcome)), _Answer)
+    if answer is None or answer.action != "accept" or answer.content is None:
+        return "no"
+    match answer.content.answer:
+        case "once":
+            return "once"
+        case "run":
+            return "run"
+        case _:
+            return "no"

@@ -1,0 +1,238 @@
+"""One inner call: followed to its ending, or looked up after a takeover. Its questions go to the script's caller."""
+
+import math
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Final, Literal, Protocol
+
+import anyio
+import msgspec
+
+from mcp_hub.aio import Bell
+from mcp_hub.call import Call, CallChannel, CallEnded, Question, Questions, Times
+from mcp_hub.calls.code.state import InnerCall
+from mcp_hub.calls.handle import CallHandle
+from mcp_hub.calls.hub_tools.stream_wait import StreamWait
+from mcp_hub.calls.reading.stored import ending_of
+from mcp_hub.calls.streams.port import StreamPort
+from mcp_hub.code.engine import CodeEngine
+from mcp_hub.code.steps import CodeLimits, CodeRaise
+from mcp_hub.code.values import value_of
+from mcp_hub.errors import HubRestarted, HubStopping, NotReadOnly, RpcError, StoreError, UnknownStream
+from mcp_hub.events import (
+    CallEvent,
+    Cancelled,
+    Completed,
+    Ending,
+    Failed,
+    InputReceived,
+    InputRequired,
+    ToolResult,
+    failed_by,
+    said_of_cancel,
+)
+from mcp_hub.masking import hide_head
+from mcp_hub.types import CallId, CodeMode, RawJson, RawObject
+
+_PAUSE: Final = 1.0
+"""Seconds between looks into a store that has failed."""
+_TRIES: Final = 300
+_SHOWN: Final = 16 << 10
+"""Bytes of a result in an event."""
+_RESTARTED: Final = frozenset({"hub_restarted", "owner_lost"})
+
+Recovered = Ending | Literal["unsent"] | None
+"""The ending of a call of a lost hub; None: nobody knows it."""
+
+
+class _Port(Protocol):
+    """A session's tools for a script, by the present rules."""
+
+    @property
+    def streams(self) -> StreamPort: ...
+
+    @property
+    def limits(self) -> CodeLimits: ...
+
+    def mode(self, call: Call) -> CodeMode:
+        """The mode of the caller's profile."""
+
+    async def tools(self, call: Call, code: str) -> tuple[dict[str, str], str]:
+        """Exported names of the tools that occur in the code, by Python name, and their stubs."""
+
+    def traits(self, call: Call, tool: str) -> Collection[str] | None:
+        """The traits of `consent` that a tool has; None: the caller has no such tool."""
+
+    def begin(self, call: Call, inner: InnerCall, *, must_read: bool) -> CallHandle:
+        """Sends an inner call. Raises `RpcError`."""
+
+
+class CodeParts(msgspec.Struct, frozen=True):
+    """The parts that all runs share. `is_lasting`: a durable store is configured. `patience`: seconds for it to
+    answer.
+    """
+
+    engine: CodeEngine
+    port: _Port
+    key: Callable[[], bytes]
+    is_lasting: bool = True
+    patience: float = 60.0
+
+
+class _Relay:
+    """Asks the questions of an inner call through the channel of its script."""
+
+    def __init__(self, channel: CallChannel, answer: Callable[[str, RawJson | RpcError], object]) -> None:
+        self._channel = channel
+        self._answer = answer
+        self._open: dict[str, str] = {}  # keys of the inner call, to those of the script
+
+    def take(self, event: CallEvent) -> None:
+        if isinstance(event, InputRequired):
+            answered = partial(self._answered, event.key)
+            self._open[event.key] = ""
+            key = self._channel.ask(Question(event.method, event.params, answered))
+            if event.key in self._open:
+                self._open[event.key] = key
+        elif isinstance(event, InputReceived) and (key := self._open.pop(event.key, "")):
+            self._channel.questions.withdraw(key)
+
+    def _answered(self, key: str, outcome: RawJson | RpcError) -> None:
+        if self._open.pop(key, None) is not None and not isinstance(outcome, CallEnded):
+            self._answer(key, outcome)
+
+
+async def followed(handle: CallHandle, channel: CallChannel) -> Ending:
+    """The ending of a call that runs here."""
+    bell, relay = Bell(), _Relay(channel, handle.answer)
+    reader = handle.reader(bell.ring)
+    try:
+        while True:
+            for event in reader.take():
+                channel.times.touch()
+                if isinstance(event, Ending):
+                    return event
+                relay.take(event)
+            if reader.failed is not None:
+                return Failed(RpcError(str(reader.failed), data={"outcome": "unknown"}))
+            await bell.wait()
+    finally:
+        reader.close()
+
+
+class _Quiet:
+    """The channel of a script, for a call that is followed elsewhere: it takes questions alone."""
+
+    stopping: Ending | None = None
+    survives = False
+
+    def __init__(self, channel: CallChannel) -> None:
+        self._channel = channel
+
+    @property
+    def times(self) -> Times:
+        return self._channel.times
+
+    @property
+    def questions(self) -> Questions:
+        return self._channel.questions
+
+    def send(self, event: CallEvent) -> None:
+        self._channel.times.touch()
+
+    def ask(self, question: Question) -> str:
+        return self._channel.ask(question)
+
+    def continuable(self, state: RawJson | None, *, is_firm: bool = False, is_quiet: bool = False) -> None:
+        """The script keeps its own state."""
+
+    async def until_stored(self, *, whole: bool) -> None:
+        """Nothing is stored."""
+
+    async def drained(self) -> None:
+        """Nothing is sent."""
+
+
+async def recovered(streams: StreamPort, call: Call, channel: CallChannel, id_: CallId) -> Recovered:
+    """The ending of the inner call with this stream, which is followed if it runs."""
+    for _ in range(_TRIES):
+        try:
+            stream = await streams.open(call.principal, id_, None)
+            if stream.info.has_ended:
+                return _certain(ending_of(stream.info, await stream.ending()))
+            wait = StreamWait(stream, stream.info.last, _Quiet(channel), call.asks_client)
+            try:
+                ending = await wait.ending(math.inf, is_modern=False)
+            finally:
+                wait.close()
+            return None if ending is None else _certain(ending)
+        except UnknownStream:
+            return None
+        except (StoreError, RpcError):
+            await anyio.sleep(_PAUSE)
+    return None
+
+
+def _certain(ending: Ending) -> Recovered:
+    if failed_by(ending, HubStopping):
+        return None if isinstance(ending, Failed) and ending.error.is_outcome_unknown else "unsent"
+    if failed_by(ending, HubRestarted) or (isinstance(ending, Failed) and ending.error.symbol in _RESTARTED):
+        return None
+    return ending
+
+
+def unknown_outcome(inner: InnerCall) -> CodeRaise:
+    """The exception at a call that may have acted."""
+    arguments = msgspec.json.decode(inner.arguments)
+    reason = f"{inner.tool} was sent, and whether it has acted is not known: the hub or the server was lost meanwhile"
+    return CodeRaise("OutcomeUnknown", reason, {"tool": inner.tool, "arguments": arguments})
+
+
+def outcome_of(inner: InnerCall, ending: Ending) -> RawJson | CodeRaise:
+    """The ending as the script gets it."""
+    match ending:
+        case Completed(result=result):
+            return value_of(result, inner.key)
+        case Failed(error=error) if inner.effect.writes and error.is_outcome_unknown:
+            return unknown_outcome(inner)
+        case Failed(error=error):
+            if isinstance(error, NotReadOnly):
+                return CodeRaise("PermissionError", error.message)
+            return CodeRaise("ToolError", error.message, {"code": error.symbol, "number": error.code})
+        case Cancelled(reason=reason):
+            is_unknown = inner.effect.writes
+            return unknown_outcome(inner) if is_unknown else CodeRaise("ToolError", said_of_cancel(reason))
+
+
+class _Content(msgspec.Struct):
+    content: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+def result_event(inner: InnerCall, ending: Ending | None) -> ToolResult:
+    """The event of an outcome; long ones are cut."""
+    outcome = inner.answer
+    if isinstance(outcome, CodeRaise):
+        return ToolResult.of(inner.key, f"{outcome.kind}: {outcome.message}", is_error=True)
+    if isinstance(ending, Completed) and len(ending.result) <= _SHOWN:
+        content = content_of(ending.result)
+        if content is not None:
+            return ToolResult(inner.key, content)
+    return ToolResult.of(inner.key, hide_head(bytes(outcome).decode("utf-8", "replace"), _SHOWN, "…"))
+
+
+def content_of(result: RawJson) -> RawJson | None:
+    """The array of blocks; None without one."""
+    try:
+        content = msgspec.json.decode(result, type=_Content).content
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return content if bytes(memoryview(content)[:1]) == b"[" else None
+
+
+def blocks_of(result: RawJson) -> list[RawObject]:
+    """The blocks of a result that has media, each with encoded members."""
+    content = content_of(result)
+    try:
+        return [] if content is None else msgspec.json.decode(content, type=list[RawObject])
+    except (msgspec.DecodeError, RecursionError):
+        return []

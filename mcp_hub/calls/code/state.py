@@ -1,0 +1,272 @@
+"""The state of a run: all that another hub needs to continue it, sealed. Pure.
+
+A seal binds the state to its stream, its caller, the epoch of its writer and the version of the engine, which takes
+only trusted bytes.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+from typing import Final, Self
+
+import msgspec
+from msgspec.structs import replace
+
+from mcp_hub.call import Call, StreamInfo
+from mcp_hub.code.steps import CodeCall, CodeRaise
+from mcp_hub.errors import RpcError
+from mcp_hub.ids import new_call_id
+from mcp_hub.types import OWN, CallId, RawJson
+
+SLEEP: Final = "asyncio.sleep"
+_NULL: Final = msgspec.Raw(b"null")
+_LONGEST_READ: Final = 64 << 10
+_LONGEST_WRITTEN: Final = 1 << 20
+"""Bytes of a value that is kept for another hub; a longer one is read again, or unknown."""
+_LABEL: Final = b"mcp-hub code run"
+"""Keeps these seals apart from others of the same key."""
+
+
+class _Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One attempt of a call; `is_sent`: perhaps."""
+
+    stream: CallId
+    number: int = 1
+    is_sent: bool = False
+
+
+class _Effect(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`writes`: the tool is not known as read-only. `repeats`: it may be called again. `is_cleared`: its caller
+    agreed.
+    """
+
+    writes: bool = False
+    repeats: bool = False
+    is_cleared: bool = False
+
+
+class _Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A value or an exception; `order` among all outcomes of the run."""
+
+    order: int
+    value: msgspec.Raw = _NULL
+    error: CodeRaise | None = None
+
+
+class InnerCall(msgspec.Struct, omit_defaults=True):
+    """A call that a script waits for. `id` is the engine's, `key` that of events.
+
+    `tool` is the exported name; empty for a sleep `until` a time in Unix seconds.
+    """
+
+    id: int
+    tool: str
+    arguments: msgspec.Raw
+    line: int
+    key: CallId
+    attempt: _Attempt
+    effect: _Effect = _Effect()
+    until: float = 0.0
+    outcome: _Outcome | None = None
+
+    @classmethod
+    def held(cls, call: CodeCall, tool: str, key: CallId, until: float = 0.0) -> Self:
+        """A new call, which is not sent yet."""
+        arguments = msgspec.Raw(bytes(call.arguments))
+        return cls(
+            id=call.id, tool=tool, arguments=arguments, line=call.line, key=key, attempt=_Attempt(key), until=until
+        )
+
+    @property
+    def stream(self) -> CallId:
+        """The id of the present attempt."""
+        return self.attempt.stream
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it was surely not sent."""
+        return not self.attempt.is_sent and self.outcome is None
+
+    @property
+    def is_in_flight(self) -> bool:
+        return self.attempt.is_sent and self.outcome is None
+
+    @property
+    def answer(self) -> RawJson | CodeRaise:
+        """The outcome, for the engine."""
+        assert self.outcome is not None
+        return self.outcome.value if self.outcome.error is None else self.outcome.error
+
+    @property
+    def may_have_acted(self) -> bool:
+        """Whether an earlier attempt may have changed something."""
+        return self.attempt.number > 1 and self.effect.writes
+
+    def clear(self) -> None:
+        """Notes that its caller agreed to it."""
+        self.effect = replace(self.effect, is_cleared=True)
+
+    def send(self, *, writes: bool, repeats: bool) -> None:
+        """Notes that it may be sent from the next commit on."""
+        self.effect = replace(self.effect, writes=writes, repeats=repeats)
+        self.attempt = replace(self.attempt, is_sent=True)
+
+    def hold(self, stream: CallId) -> None:
+        """Begins another attempt, which is not sent yet."""
+        self.attempt = _Attempt(stream, self.attempt.number + 1)
+
+    def conclude(self, order: int, outcome: RawJson | CodeRaise) -> None:
+        """Sets the outcome."""
+        if isinstance(outcome, CodeRaise):
+            self.outcome = _Outcome(order, error=outcome)
+        else:
+            self.outcome = _Outcome(order, msgspec.Raw(bytes(outcome)))
+
+
+class RunState(msgspec.Struct, omit_defaults=True):
+    """A run. `names` has the exported names of the tools that occur in `code`, by Python name.
+
+    `allowed`: tools that may be called with any arguments in this run. `calls`, `writes`, `ended` and `outcomes` are
+    counts; `crashes` those of workers.
+    """
+
+    code: str
+    names: dict[str, str] = {}
+    snapshot: bytes = b""
+    inner: dict[int, InnerCall] = {}
+    allowed: list[str] = []
+    calls: int = 0
+    writes: int = 0
+    ended: int = 0
+    outcomes: int = 0
+    crashes: int = 0
+
+    @property
+    def unfed(self) -> list[InnerCall]:
+        """Calls with an outcome, in the order of those."""
+        concluded = [(inner.outcome.order, inner) for inner in self.inner.values() if inner.outcome is not None]
+        return [inner for _, inner in sorted(concluded, key=lambda pair: pair[0])]
+
+    @property
+    def in_flight(self) -> list[InnerCall]:
+        return [inner for inner in self.inner.values() if inner.is_in_flight]
+
+    @property
+    def held(self) -> list[InnerCall]:
+        return [inner for inner in self.inner.values() if inner.is_held]
+
+    def take(self, snapshot: bytes, calls: Sequence[CodeCall], wall: float) -> list[InnerCall]:
+        """Makes a step of the engine part of the state; the new calls, which are held."""
+        self.snapshot = snapshot
+        begun = [self._held(call, wall) for call in calls]
+        self.inner |= {inner.id: inner for inner in begun}
+        self.calls += sum(bool(inner.tool) for inner in begun)
+        return begun
+
+    def _held(self, call: CodeCall, wall: float) -> InnerCall:
+        if call.name != SLEEP:
+            return InnerCall.held(call, self.names.get(call.name, call.name), new_call_id())
+        seconds = msgspec.json.decode(call.arguments, type=dict[str, float]).get("seconds", 0.0)
+        return InnerCall.held(call, "", new_call_id(), wall + seconds)
+
+    def send(self, inner: InnerCall, *, writes: bool = False, repeats: bool = True) -> None:
+        """Notes that a call may be sent from the next commit on."""
+        inner.send(writes=writes, repeats=repeats)
+        self.writes += writes
+
+    def conclude(self, inner: InnerCall, outcome: RawJson | CodeRaise) -> None:
+        """Sets the outcome of a call, the next one in order."""
+        self.outcomes += 1
+        inner.conclude(self.outcomes, outcome)
+        self.ended += bool(inner.tool)
+
+    def allow(self, tool: str) -> None:
+        """Allows a tool with any arguments."""
+        if tool not in self.allowed:
+            self.allowed.append(tool)
+
+    def forget(self, fed: Sequence[InnerCall]) -> None:
+        """Drops calls whose outcome the engine has."""
+        for inner in fed:
+            del self.inner[inner.id]
+
+    def count_crash(self) -> int:
+        """Counts a lost worker; how many there were."""
+        self.crashes += 1
+        return self.crashes
+
+
+class _Sealed(msgspec.Struct):
+    epoch: int
+    engine: str
+    seal: str
+    run: msgspec.Raw
+
+
+def sealed(state: RunState, call: Call, epoch: int, engine: str, key: bytes) -> bytes:
+    """The encoded state of the run that is `call`, written in `epoch`."""
+    run = msgspec.json.encode(_without_long(state))
+    return msgspec.json.encode(_Sealed(epoch, engine, _seal(run, call, epoch, engine, key), msgspec.Raw(run)))
+
+
+def _without_long(state: RunState) -> RunState:
+    """The state without long values, whose calls count as sent and unanswered."""
+    unanswered = {inner.id: replace(inner, outcome=None) for inner in state.inner.values() if _is_long(inner)}
+    return replace(state, inner={**state.inner, **unanswered}) if unanswered else state
+
+
+def _is_long(inner: InnerCall) -> bool:
+    limit = _LONGEST_READ if inner.effect.repeats else _LONGEST_WRITTEN
+    return inner.outcome is not None and len(inner.outcome.value) > limit
+
+
+def unsealed(raw: RawJson, row: StreamInfo, call: Call, engine: str, key: bytes) -> RunState:
+    """The state, for the owner that `row` names. Raises `RpcError` (`code_not_resumable`)."""
+    try:
+        box = msgspec.json.decode(raw, type=_Sealed)
+        run = bytes(box.run)
+        # an owner reads what an earlier epoch wrote
+        is_ours = box.epoch < row.epoch and hmac.compare_digest(box.seal, _seal(run, call, box.epoch, box.engine, key))
+        if not is_ours:
+            raise not_resumable("its state has not the seal of this deployment")
+        if box.engine != engine:
+            raise not_resumable(f"it was written by another engine ({box.engine or 'none'}, here {engine or 'none'})")
+        return msgspec.json.decode(run, type=RunState)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError) as problem:
+        raise not_resumable(f"its state cannot be read: {problem}") from None
+
+
+def not_resumable(reason: str) -> RpcError:
+    """The error of a run that no hub can continue."""
+    message = f"The script cannot be continued: {reason}. Its calls so far are in `data.calls`."
+    return RpcError(message, symbol="code_not_resumable", data={"outcome": "unknown"})
+
+
+class _Record(msgspec.Struct):
+    """A `StreamInfo.continuation`, as far as it is read here."""
+
+    state: _Sealed = msgspec.field(name="how")
+
+
+def writes_of(continuation: bytes | None) -> bool:
+    """Whether a run with this last record may have called writing tools; its seal is not looked at."""
+    try:
+        record = msgspec.json.decode(continuation or b"", type=_Record)
+        return bool(msgspec.json.decode(record.state.run, type=RunState).writes)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return True
+
+
+def likeness(call: Call, code: str) -> str:
+    """A digest of what runs of the same code of the same caller have in common."""
+    arguments = None if call.upstream == OWN else call.params  # of a script that is a tool
+    same = call.principal, call.profile, call.upstream, code, arguments
+    return "code:" + hashlib.sha256(msgspec.json.encode(same, order="sorted")).hexdigest()
+
+
+def _seal(run: bytes, call: Call, epoch: int, engine: str, key: bytes) -> str:
+    caller = call.principal, call.profile, call.session, call.upstream
+    seal = hashlib.blake2b(key=key[:64], digest_size=32, person=_LABEL)
+    seal.update(msgspec.json.encode([call.id, caller, epoch, engine]) + b"\n")
+    seal.update(run)
+    return seal.hexdigest()

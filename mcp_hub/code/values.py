@@ -1,0 +1,254 @@
+"""Results of tools as values of a script, and its output as a result. Pure."""
+
+import datetime
+import math
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Final
+
+import msgspec
+
+from mcp_hub.code.steps import CodeRaise
+from mcp_hub.masking import hide_head
+from mcp_hub.types import JsonObject, RawJson
+
+_DEPTH: Final = 64
+_MEDIA: Final = frozenset(("mime", "size", "handle"))
+_HANDLE: Final = "media "
+_FUNCTION: Final = re.compile(r"<(?:function|bound method|coroutine|generator)\b.{0,200}>")
+"""The engine gives what it cannot hand out as such a text."""
+_ERROR: Final = "the tool failed and gave no text"
+
+
+def value_of(result: RawJson, call: str) -> RawJson | CodeRaise:
+    """The value of a tool's result, or the exception of one with `isError`. `call` begins the handles of its media.
+
+    `structuredContent`; else each part of `content`: a text that is JSON as a whole is its value, media are an object
+    that can only be returned. Several parts are a list.
+    """
+    members = msgspec.json.decode(result)
+    if not isinstance(members, dict):
+        return result
+    content = members.get("content")
+    parts = content if isinstance(content, list) else []
+    if members.get("isError"):
+        return CodeRaise("ToolError", "\n".join(filter(None, map(_text, parts))) or _ERROR)
+    if members.get("structuredContent") is not None:
+        return msgspec.json.encode(members["structuredContent"])
+    values = [_part(part, f"{_HANDLE}{call}.{index}") for index, part in enumerate(parts)]
+    return msgspec.json.encode(values[0] if len(values) == 1 else values or None)
+
+
+def handle_parts(handle: str) -> tuple[str, int] | None:
+    """The call and the index of the block that a handle stands for."""
+    call, dot, index = handle.removeprefix(_HANDLE).rpartition(".")
+    return (call, int(index)) if handle.startswith(_HANDLE) and dot and index.isdecimal() and len(index) < 6 else None
+
+
+def result_of(output: RawJson, block: Callable[[str], RawJson | None]) -> RawJson:
+    """The result of a script that gave `output`. `block` gives the part of `content` that a handle stands for."""
+    value = msgspec.json.decode(output)
+    blocks: list[msgspec.Raw] = []
+    remaining = _replaced(value, block, blocks)
+    result: JsonObject = {"content": []}
+    is_only_media = blocks and (_is_media(value) or (isinstance(value, list) and all(map(_is_media, value))))
+    if not is_only_media and value is not None:
+        text = remaining if isinstance(remaining, str) else msgspec.json.encode(remaining).decode()
+        result["content"].append({"type": "text", "text": text})
+    result["content"] += blocks
+    if isinstance(remaining, dict) and not is_only_media:
+        result["structuredContent"] = remaining
+    return msgspec.json.encode(result)
+
+
+def checked_arguments(name: str, arguments: JsonObject, used: int, limit: int) -> bytes:
+    """The arguments of a call, `used` bytes of the limit being those beside it.
+
+    Raises `ValueError` that says which argument is not JSON, or what is too long.
+    """
+    sizes = _Sizes(limit - used, f"the arguments of {name}() and the calls beside it are longer than {limit} bytes")
+    total = sum(len(key) + sizes.of(value, f"{name}(): {key}", 0) for key, value in arguments.items())
+    sizes.checked(total)
+    return msgspec.json.encode(arguments)
+
+
+def encoded_output(value: object, limit: int) -> bytes:
+    """The output of a script; what is not JSON is given as near to it as there is. Raises `ValueError` over `limit`."""
+    message = f"the output of the script is longer than {limit} bytes"
+    try:
+        _Sizes(limit, message, is_sent=False).of(value, "", 0)
+    except _NotJson:
+        value = _Plain(limit, message).of(value, 0)
+        _Sizes(limit, message, is_sent=False).of(value, "", 0)
+    encoded = msgspec.json.encode(value)
+    if len(encoded) > limit:
+        raise ValueError(message)
+    return encoded
+
+
+class _NotJson(ValueError):
+    pass
+
+
+class _Sizes:
+    """At least so many bytes, of values that are JSON. An object that occurs often is looked at once."""
+
+    def __init__(self, limit: int, message: str, *, is_sent: bool = True) -> None:
+        self._limit = limit
+        self._message = message
+        self._is_sent = is_sent
+        self._sizes: dict[int, int] = {}
+
+    def checked(self, size: int) -> int:
+        if size > self._limit:
+            raise ValueError(self._message)
+        return size
+
+    def of(self, value: object, path: str, depth: int) -> int:
+        if isinstance(value, list | tuple | dict):
+            size = self._sizes.get(id(value))
+            if size is None:
+                self._sizes[id(value)] = size = self.checked(self._of_container(value, path, depth))
+            return size
+        if isinstance(value, str):
+            if self._is_sent and _FUNCTION.fullmatch(value):
+                raise _NotJson(f"{path} is a function or coroutine, which is not JSON")
+            return self.checked(len(value) + 2)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise _NotJson(f"{path} is {value}, which is not JSON")
+        if value is not None and not isinstance(value, int | float):
+            raise _NotJson(f"{path} is of type {type(value).__name__}, which is not JSON")
+        return self.checked(value.bit_length() // 4 if isinstance(value, int) else 1)
+
+    def _of_container(
+        self, value: list[object] | tuple[object, ...] | dict[object, object], path: str, depth: int
+    ) -> int:
+        if depth > _DEPTH:
+            raise _NotJson(f"{path} is nested deeper than {_DEPTH} levels")
+        if self._is_sent and _is_media(value):
+            raise _NotJson(f"{path} is an object with the handle of a block, which can only be returned")
+        size = 1
+        if not isinstance(value, dict):
+            for index, item in enumerate(value):
+                size = self.checked(size + 1 + self.of(item, f"{path}[{index}]", depth + 1))
+            return size
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise _NotJson(f"{path} has a key of type {type(key).__name__}, which is not JSON")
+            size = self.checked(size + len(key) + 4) + self.of(item, f"{path}[{hide_head(key, 40)!r}]", depth + 1)
+        return size
+
+
+class _Plain:
+    """Values as JSON. An object that occurs often is made plain once."""
+
+    def __init__(self, limit: int, message: str) -> None:
+        self._remaining = limit // 2  # of a list each value takes two bytes
+        self._message = message
+        self._plain: dict[int, tuple[object, object]] = {}
+        """By id, with the value itself, so that its id is not another's."""
+
+    def of(self, value: object, depth: int) -> object:
+        if value is None or isinstance(value, str | int):
+            return value
+        if depth > _DEPTH:
+            return "…"
+        if id(value) not in self._plain:
+            self._plain[id(value)] = value, self._of_container(value, depth)
+        return self._plain[id(value)][1]
+
+    def _of_container(self, value: object, depth: int) -> object:
+        if isinstance(value, list | tuple | set | frozenset):
+            self._spend(len(value))
+            return [self.of(item, depth + 1) for item in value]
+        if not isinstance(value, dict):
+            attributes = getattr(value, "attributes", None)  # of a class of the script
+            if not isinstance(attributes, dict):
+                return _plain_scalar(value)
+            value = attributes
+        self._spend(len(value))
+        return {_key(key): self.of(item, depth + 1) for key, item in value.items()}
+
+    def _spend(self, values: int) -> None:
+        self._remaining -= values
+        if self._remaining < 0:
+            raise ValueError(self._message)
+
+
+def _plain_scalar(value: object) -> object:
+    match value:
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case datetime.date() | datetime.time():
+            return value.isoformat()
+        case bytes():
+            return value.decode(errors="replace")
+        case Decimal() | datetime.timedelta():
+            return str(value)
+        case BaseException():
+            return f"{type(value).__name__}: {value}"
+        case _:
+            return f"<{type(value).__name__}>"
+
+
+def _key(key: object) -> str:
+    match key:
+        case str():
+            return key
+        case None | bool():
+            return msgspec.json.encode(key).decode()
+        case int() | float():
+            return str(key)
+        case _:
+            return hide_head(repr(key), 200)
+
+
+def _part(part: object, handle: str) -> object:
+    """The value of a block."""
+    if not isinstance(part, dict):
+        return part
+    text = _text(part)
+    if text is not None:
+        try:
+            return msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            return text
+    resource = part.get("resource")
+    source = resource if isinstance(resource, dict) else part
+    mime, size = source.get("mimeType"), source.get("size")
+    data = source.get("blob", source.get("data"))
+    if isinstance(data, str):
+        size = len(data) * 3 // 4 - data[-2:].count("=")
+    return {
+        "mime": mime if isinstance(mime, str) else "application/octet-stream",
+        "size": size if isinstance(size, int) else 0,
+        "handle": handle,
+    }
+
+
+def _text(part: object) -> str | None:
+    """The text of a block that has one."""
+    if not isinstance(part, dict):
+        return None
+    source = part.get("resource") if part.get("type") == "resource" else part
+    text = source.get("text") if isinstance(source, dict) else None
+    return text if isinstance(text, str) else None
+
+
+def _is_media(value: object) -> bool:
+    return isinstance(value, dict) and value.keys() == _MEDIA and str(value["handle"]).startswith(_HANDLE)
+
+
+def _replaced(value: object, block: Callable[[str], RawJson | None], blocks: list[msgspec.Raw]) -> object:
+    """`value` without handles; their blocks are added to `blocks`."""
+    if isinstance(value, list):
+        return [_replaced(item, block, blocks) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if not _is_media(value):
+        return {key: _replaced(item, block, blocks) for key, item in value.items()}
+    encoded = block(str(value["handle"]))
+    if encoded is not None:
+        blocks.append(msgspec.Raw(bytes(encoded)))
+    return {"mime": value["mime"], "size": value["size"]}

@@ -1,0 +1,144 @@
+"""Lists of a session, and facts for its calls, by its profile and the kind of its client."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from mcp_hub.call import Call, Early, People, Upstream
+from mcp_hub.calls.plan import SessionRules, Truncate
+from mcp_hub.calls.reading.stored import exported_name
+from mcp_hub.catalog.catalog import Catalog, caller_lists, renew
+from mcp_hub.catalog.discovery import meta_tools
+from mcp_hub.catalog.routes import AppRequests, Route, Unlisted
+from mcp_hub.catalog.token_costs import TokenAccounts
+from mcp_hub.catalog.views.exposure import results_of
+from mcp_hub.catalog.views.view import CatalogView
+from mcp_hub.ids import new_call_id
+from mcp_hub.notices import Notices
+from mcp_hub.protocol import eras, extensions
+from mcp_hub.protocol.meta import RequestMeta
+from mcp_hub.protocol.rest.tokens import TokenAccount
+from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.sessions.subscriptions import call_of
+from mcp_hub.types import OWN, ClientKind, Era, Kind, PartialForm, RawObject
+
+_CUT: Final = frozenset({"tools/call", "resources/read"})  # methods whose results may be cut
+
+
+class _Facts(msgspec.Struct, frozen=True):
+    """Facts for a session's calls. `version` is the lists', `deadline` in seconds."""
+
+    version: int
+    view: CatalogView
+    deadline: float | None
+    result_tokens: int
+    truncate: Truncate | None
+    unlisted: Unlisted
+    unwrapped: Callable[[RawObject], Route | None]
+    early: Early | None
+    reads_only: Callable[[Call], bool]
+    partials: PartialForm | None
+    takes_events: bool
+    of_apps: AppRequests | None
+    shows_paths: bool
+
+
+class SessionViews:
+    """Lists and facts of each session, by its profile and the kind of its client, which `client_kind` tells."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        upstreams: Mapping[str, Upstream],
+        session_rules: SessionRules,
+        changes: Notices,
+        client_kind: Callable[[Session], ClientKind],
+        truncation: Callable[[Callable[[str], bool] | None], Truncate | None],
+    ) -> None:
+        self._catalog = catalog
+        self._upstreams = upstreams
+        self._session_rules = session_rules
+        self._changes = changes
+        self._client_kind = client_kind
+        self._truncation = truncation
+        self._accounts = TokenAccounts(catalog, upstreams)
+
+    def of(self, session: Session) -> CatalogView:
+        """Everything that the session's client can list and call."""
+        return self.facts(session).view
+
+    def facts(self, session: Session) -> _Facts:
+        """Facts for the session's calls. Cached until settings or lists change."""
+        offer, epoch = session.offer, self._session_rules.epoch
+        cached = offer.facts
+        if offer.epoch != epoch:
+            offer.renew(epoch)
+        elif type(cached) is _Facts and cached.version == self._changes.version:
+            return cached
+        profile, client_kind = session.caller.profile, self.client_kind(session)
+        is_settled = partial(self._catalog.is_settled, client_kind, came=offer.came)
+        lists, deadline = caller_lists(self._upstreams, call_of(session)), client_kind.soft_deadline
+        view = self._catalog.exposed(profile, client_kind, offer.mode, lists)
+        unlisted = partial(self._catalog.unlisted, profile, shows_paths=session.caller.shows_paths)
+        facts = _Facts(
+            version=self._changes.version, view=view, deadline=deadline,
+            result_tokens=results_of(self._catalog.rules(profile), client_kind),
+            truncate=self._truncation(view.shows_output),
+            unlisted=unlisted, unwrapped=partial(meta_tools.unwrapped, view, is_settled, unlisted),
+            early=None if deadline is None else Early(deadline, is_task=False),
+            reads_only=partial(_is_read_only, view), partials=client_kind.partials,
+            takes_events=extensions.declares(session.capabilities, session.era, extensions.STREAMS),
+            of_apps=AppRequests(view, offer.apps, is_settled) if client_kind.shows_apps else None,
+            shows_paths=session.caller.shows_paths,
+        )  # fmt: skip
+        return offer.derive(facts)
+
+    def client_kind(self, session: Session) -> ClientKind:
+        return session.offer.kind or self._client_kind(session)
+
+    def page(self, session: Session, kind: Kind, cursor: str | None) -> bytes:
+        """The encoded result of a list request. Raises `InvalidParams`."""
+        view, offer = self.of(session), session.offer
+        is_new = offer.mode is None
+        if is_new and kind is Kind.TOOL:
+            offer.settle(self._catalog.mode(session.caller.profile, self.client_kind(session)))
+        page = view.page(kind, session.era, cursor, self._session_rules.page_size)
+        if offer.lists is not None and cursor is None:
+            offer.lists[kind] = self.digest(session, kind)
+        if cursor is None:
+            renew(self._upstreams, self._catalog.rules(session.caller.profile).servers, kind, is_new=is_new)
+        return page
+
+    def digest(self, session: Session, kind: Kind) -> int:
+        return self.of(session).digest(kind)
+
+    async def token_account(
+        self, caller: Caller, client: str, server: str | None = None, heaviest: int | None = None
+    ) -> TokenAccount:
+        """Tokens of the tools for a kind of client. Raises `ConfigError`."""
+        session = Session("", replace(caller, client=client), Era.HANDSHAKE, eras.LATEST_HANDSHAKE)
+        return await self._accounts.account(caller.profile, client, self.client_kind(session), server, heaviest)
+
+
+def routed(
+    session: Session, method: str, params: RawObject, to: Route, meta: RequestMeta, facts: _Facts,
+    early: Early | None, people: People | None) -> Call:  # fmt: skip
+    return Call(
+        new_call_id(), to.server, method, to.params, meta=meta.rest, session=session.id,
+        client=session.offer.client, principal=session.caller.principal, era=session.era, version=session.version,
+        capabilities=session.capabilities, exported_uri=to.exported_uri,
+        exported_name=params.get("name", params.get("uri", msgspec.UNSET)),
+        wants_progress=early is not None or meta.token is not None, takes_events=meta.takes_events, path=to.path,
+        log_level=session.log_level, result_tokens=facts.result_tokens if method in _CUT and not to.is_whole else 0,
+        partials=None if meta.token is None or (facts.takes_events and to.server != OWN) else facts.partials,
+        is_program=session.offer.kind is not None, must_read=to.must_read, people=people,
+        directory=session.caller.directory, roots_changes=session.offer.roots_changes, shows_paths=facts.shows_paths,
+        profile=session.caller.profile,
+    )  # fmt: skip
+
+
+def _is_read_only(view: CatalogView, call: Call) -> bool:
+    return (entry := view.find(Kind.TOOL, exported_name(call))) is not None and entry.is_read_only

@@ -1,0 +1,116 @@
+"""The text of a script before it runs."""
+
+import ast
+import builtins
+import warnings
+
+import pytest
+
+from mcp_hub.code.source import (
+    DECLARATIONS,
+    MOST_BYTES,
+    PRELUDE,
+    RESERVED,
+    cleaned,
+    line_of,
+    lines_around,
+    names_in,
+    rewritten,
+)
+from mcp_hub.code.steps import CodeError
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("x = 1", "x = 1"),
+        ("\ufeffx = 1\r\ny = 2\r\n", "x = 1\ny = 2\n"),
+        ("```python\nx = 1\n```", "x = 1\n"),
+        ("```\nx = 1\n```\n", "x = 1\n"),
+        ("Here it is:\n\n~~~py\nx = 1\n~~~\nDone.", "x = 1\n"),
+        ("Some.\n```json\n{}\n```\n```python\nx = 1\ny = 2\n```\n```py\nz = 1\n```", "x = 1\ny = 2\n"),
+        ("s = '''\n```python\ny\n```\n'''", "s = '''\n```python\ny\n```\n'''"),
+        ("  x = 1\n  y = 2", "x = 1\ny = 2"),
+        ("if x:\n\ty = 1", "if x:\n\ty = 1"),
+        ("if x:\n\ty = 1\n    z = 2", "if x:\n    y = 1\n    z = 2"),
+        ("if x:\n        y = 1\n\tz = 2", "if x:\n        y = 1\n        z = 2"),
+    ],
+)
+def test_script_is_taken_out_of_its_text(text: str, code: str) -> None:
+    assert cleaned(text) == code
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "empty"),
+        ("```python\n```", "empty"),
+        ("x = '\0'", "control characters"),
+        ("x = '\ud800'", "control characters"),
+        ("#" * (MOST_BYTES + 1), "longer than 64 kB"),
+    ],
+)
+def test_text_without_a_script_is_refused(text: str, message: str) -> None:
+    with pytest.raises(CodeError, match=message) as caught:
+        cleaned(text)
+    assert caught.value.kind == "syntax"
+
+
+def test_names_are_those_that_are_read() -> None:
+    code = "f = tool_a\nawait f(x=tool_b(y=1))\ntool_c = 1\nobj.tool_d\n'tool_e'"
+    assert names_in(code) == {"tool_a", "f", "tool_b", "obj"}
+    assert names_in("tool_a(\n'x") >= {"tool_a"}
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("e.tool", "hub_tool(e)"),
+        ("[é.code, e.arguments['x']]", "[hub_code(é), hub_arguments(e)['x']]"),
+        ("é = 1; type(é).__name__ + type(e).__name__", "é = 1; hub_class_name(é) + hub_class_name(e)"),
+        ("e.tool = 1\nx.tools\nf().code\n'e.tool'", "e.tool = 1\nx.tools\nf().code\n'e.tool'"),
+        ("f'é {e.tool} {type(e).__name__}'", "f'é {hub_tool(e)} {hub_class_name(e)}'"),
+        ("x = (", "x = ("),
+    ],
+)
+def test_attributes_of_exceptions_are_read_by_functions(code: str, expected: str) -> None:
+    assert rewritten(code) == expected
+
+
+def test_nested_functions_and_return_exceptions_are_refused_with_their_line() -> None:
+    nested = "".join(f"{' ' * depth}def f():\n" for depth in range(11)) + " " * 11 + "pass"
+    for code, line in ((nested, 11), ("x = 1\nawait gather(a(), return_exceptions=True)", 2)):
+        with pytest.raises(CodeError) as caught:
+            rewritten(code)
+        assert (caught.value.kind, caught.value.line) == ("syntax", line)
+        assert caught.value.problems == ((line, str(caught.value)),)
+
+
+def test_warnings_about_a_script_are_not_ours() -> None:
+    code = "x = '\\d'\nx is 1"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert rewritten(cleaned(code)) == code
+    assert caught == []
+
+
+def test_lines_are_shown_around_one() -> None:
+    code = "\n".join(f"x{number} = {number}" for number in range(1, 11))
+    assert lines_around(code, 9, 1) == "   8 x8 = 8\n>  9 x9 = 9\n  10 x10 = 10"
+    assert lines_around(code, 1, 1) == "> 1 x1 = 1\n  2 x2 = 2"
+    assert line_of("é\né", len("é\n".encode())) == 2
+
+
+def test_reserved_names_are_those_of_our_texts() -> None:
+    names = {
+        name
+        for node in (*ast.parse(PRELUDE).body, *ast.parse(DECLARATIONS).body)
+        for name in (
+            [alias.asname or alias.name for alias in node.names]
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            else [node.name]
+            if isinstance(node, ast.FunctionDef | ast.ClassDef)
+            else []
+        )
+    }
+    assert names - set(dir(builtins)) - {"_t"} == RESERVED

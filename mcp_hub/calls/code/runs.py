@@ -187,10 +187,10 @@ class CodeRuns:
         self._running[alike] = call.id
         try:
             row = await self._kept(call, alike)
-            return None if row is None else await self._joined(call, channel, row.id)
-        finally:
+        finally:  # before it joins: of two that wait for each other none would end
             if self._running.get(alike) == call.id:
                 del self._running[alike]
+        return None if row is None else await self._joined(call, channel, row.id)
 
     async def _kept(self, call: Call, alike: str) -> StreamInfo | None:
         try:

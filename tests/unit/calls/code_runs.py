@@ -223,6 +223,7 @@ class CodeHub(DurableHub):
         call = Call(id_, OWN, "tools/call", params, {}, "s", "p", Era.HANDSHAKE, capabilities or {}, "2025-11-25")
         plan = CallPlan(digest=self.code_runs.likeness(call))
         record = self.registry.start(call, self.code_runs.call, self.code_runs.limits, plan)
+        self.code_runs.keep(call, record)
         self.records.append(record)
         return record
 

@@ -150,7 +150,9 @@ class HubPort:
         info: MakeInfo | None,
     ) -> CallHandle:  # fmt: skip
         plan = CallPlan(truncate=truncate, info=info or _mark(session), digest=code.likeness(call))
-        return CallHandle(call, self._registry.start(call, code.call, code.limits, plan), self.durable, early=early)
+        record = self._registry.start(call, code.call, code.limits, plan)
+        code.keep(call, record)
+        return CallHandle(call, record, self.durable, early=early)
 
     def _retried(
         self, call: Call, responses: RawObject | None, state: str | None, early: Early | None

@@ -21,7 +21,7 @@ from mcp_hub.catalog.routes import route
 from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.code.engine import CodeEngine
 from mcp_hub.code.signatures import left_out_if_none, stubs
-from mcp_hub.code.source import names_in
+from mcp_hub.code.source import names_in, unbound
 from mcp_hub.code.steps import CodeLimits
 from mcp_hub.errors import InvalidParams
 from mcp_hub.hub import HubPort
@@ -76,9 +76,14 @@ class _CodePort:
         return rules.code if rules.lists_code else "off"
 
     async def tools(self, call: Call, code: str) -> tuple[dict[str, str], str]:
-        hub = self._hub()
+        hub, session, occurring = self._hub(), self._session(call), names_in(code)
         await hub.catalog.settled(PROGRAM)
-        callables, occurring = hub.views.of(self._session(call)).callables, names_in(code)
+        if names := unbound(code):  # perhaps of servers that start, as after a restart of the hub
+            starting = hub.catalog.starting(call.profile)
+            await hub.catalog.settled(
+                servers=starting, is_enough=lambda: names <= hub.views.of(session).callables.keys()
+            )
+        callables = hub.views.of(session).callables
         entries = {name: callables[name] for name in sorted(occurring) if name in callables}
         texts = stubs({name: entry.raw for name, entry in entries.items()}, taken=occurring)
         return {name: entry.exported for name, entry in entries.items()}, texts

@@ -1,6 +1,7 @@
 """The text of a script. Pure."""
 
 import ast
+import builtins
 import json
 import re
 import textwrap
@@ -129,6 +130,23 @@ def names_in(code: str) -> frozenset[str]:
     return frozenset(
         node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     )
+
+
+def unbound(code: str) -> frozenset[str]:
+    """Names that `code` reads and nowhere binds, without those of Python."""
+    tree = _parsed(code)
+    bound = set(RESERVED) | set(dir(builtins))
+    for node in () if tree is None else ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
+                bound.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                bound.add(name)
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                bound |= {(alias.asname or alias.name).partition(".")[0] for alias in aliases}
+            case _:
+                pass
+    return names_in(code) - bound
 
 
 def rewritten(code: str) -> str:

@@ -257,7 +257,10 @@ class CodeWorker:
 
     def _waiting(self, waiting: FutureSnapshot) -> CodeStep:
         self._snapshot = waiting
-        self._state.dump = waiting.dump()
+        try:
+            self._state.dump = waiting.dump()
+        except MontyError as error:
+            raise self._translated(error) from None
         snapshot = msgspec.msgpack.encode(self._state)
         if len(snapshot) > self._limits.snapshot:
             message = f"the state of the script is {len(snapshot)} bytes, the limit is {self._limits.snapshot}"

@@ -211,11 +211,12 @@ async def _work(
                 if rng.random() < 0.2:
                     outcome.again += 1
                     other = Job(steps=0, is_task=False)
+                    done.append((each, other))
                     if await send(other):
                         await followed(other, site.fleet, http, rng)
-                        done.append((each, other))
+                        other.is_done = True
                 await followed(job, site.fleet, http, rng)
-            job.is_done = True
+                job.is_done = True
 
 
 def _judge(each: Script, job: Job, counted: dict[str, int], outcome: Outcome) -> None:
@@ -224,7 +225,7 @@ def _judge(each: Script, job: Job, counted: dict[str, int], outcome: Outcome) ->
     outcome.events += len(job.lines)
     outcome.calls += len(each.keys) + each.looks
     if not job.lines:
-        faults.append(f"no end within {PATIENCE:g} s")
+        faults.append(f"no event within {PATIENCE:g} s")
     else:
         faults += _ended(each, job, counted, outcome)
     outcome.faults += [f"{name}: {fault}" for fault in faults]
@@ -233,8 +234,8 @@ def _judge(each: Script, job: Job, counted: dict[str, int], outcome: Outcome) ->
 def _ended(each: Script, job: Job, counted: dict[str, int], outcome: Outcome) -> list[str]:
     events = job.events
     ending, data = events[-1]["type"], events[-1]["data"]
-    if sum(event["type"] in ("end", "error") for event in events) != 1:
-        return ["not one ending"]
+    if not job.is_done or sum(event["type"] in ("end", "error") for event in events) != 1:
+        return [f"no end within {PATIENCE:g} s, or not one: {json.dumps(events[-6:])}"]
     if ending == "error":
         code = data.get("code")
         outcome.ended[str(code)] = outcome.ended.get(str(code), 0) + 1

@@ -69,7 +69,7 @@ class _Port(Protocol):
 
 class CodeParts(msgspec.Struct, frozen=True):
     """The parts that all runs share. `is_lasting`: a durable store is configured. `patience`: seconds for it to
-    answer.
+    answer. `rarely`: seconds between commits of a script that only reads, since it can read again.
     """
 
     engine: CodeEngine
@@ -77,6 +77,7 @@ class CodeParts(msgspec.Struct, frozen=True):
     key: Callable[[], bytes]
     is_lasting: bool = True
     patience: float = 60.0
+    rarely: float = 0.25
 
 
 class _Relay:

@@ -20,7 +20,7 @@ import msgspec
 
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.calls.code.inner import CodeParts
-from mcp_hub.calls.code.sending import InnerCalls
+from mcp_hub.calls.code.sending import BEAT, InnerCalls
 from mcp_hub.calls.code.state import InnerCall, RunState, sealed
 from mcp_hub.calls.reading.stored import event_of, fetched
 from mcp_hub.calls.streams.owners import lost_call
@@ -29,7 +29,7 @@ from mcp_hub.clock import wall_time
 from mcp_hub.code.steps import CodeError, CodeLimits, CodeStep, engine_version
 from mcp_hub.code.values import handle_parts, result_of
 from mcp_hub.errors import RpcError, StoreError, UnknownStream
-from mcp_hub.events import CallEvent, Completed, Delta, Progressed, ToolCall, ToolResult
+from mcp_hub.events import Completed, Delta, Progressed, ToolCall, ToolResult
 from mcp_hub.logs import get_logger
 from mcp_hub.types import CallId, JsonObject, RawJson, plural
 
@@ -141,8 +141,8 @@ class _Run:
         self._state = state
         self._script = script
         self._calls = InnerCalls(parts, call, channel, state)
-        self._events: list[CallEvent] = []  # not sent yet
         self._is_dirty = False
+        self._due = anyio.current_time() + parts.rarely  # of a commit that nothing waits for
         self._counted = state.ended  # in the progress
 
     async def result(self, step: CodeStep | None) -> Completed:
@@ -178,16 +178,23 @@ class _Run:
 
     async def _advanced(self) -> CodeStep | None:
         """Commits what is new, sends what may go; the next step, or None if it is not time for one."""
-        self._is_dirty |= self._calls.take_in()
+        is_vital = self._calls.take_in()
         outcomes = self._state.outcomes
         sends = self._calls.release()
-        if self._is_dirty or sends or self._state.outcomes > outcomes:
+        self._is_dirty |= is_vital or bool(sends) or self._state.outcomes > outcomes
+        if is_vital or any(inner.effect.writes for inner in sends) or (self._is_dirty and self._due_in <= 0):
             await self._commit(sends)
+        else:
+            for inner in sends:
+                self._calls.send(inner, self._tasks)
         if self._state.unfed:
             return await self._script.feed()
-        self._flush()
-        await self._calls.wait()
+        await self._calls.wait(self._due_in if self._is_dirty else BEAT)
         return None
+
+    @property
+    def _due_in(self) -> float:
+        return self._due - anyio.current_time()
 
     def _take(self, step: CodeStep) -> None:
         """Makes a step part of the state."""
@@ -200,13 +207,15 @@ class _Run:
         begun = self._state.take(step.snapshot, step.calls, wall_time())
         if self._state.calls > limits.calls:
             raise CodeError("limit", f"the script made more than {plural(limits.calls, 'call')}", key="calls")
-        self._events += [ToolCall(inner.key, inner.tool, inner.arguments, inner.line) for inner in begun if inner.tool]
+        self._calls.events += [
+            ToolCall(inner.key, inner.tool, inner.arguments, inner.line) for inner in begun if inner.tool
+        ]
         self._note_printed()
         self._is_dirty |= bool(begun)
 
     def _note_printed(self) -> None:
         if text := self._script.take_printed():
-            self._events.append(Delta(msgspec.json.encode([{"type": "text", "text": text}])))
+            self._calls.events.append(Delta(msgspec.json.encode([{"type": "text", "text": text}])))
             self._is_dirty = True
 
     def _block(self, handle: str) -> RawJson | None:
@@ -220,6 +229,7 @@ class _Run:
         """Commits the state, then sends."""
         is_firm = any(inner.effect.writes for inner in sends)
         self._is_dirty = False
+        self._due = anyio.current_time() + self._parts.rarely
         self._flush()
         self._write(is_firm=is_firm)
         await self._safe(is_firm=is_firm)
@@ -234,9 +244,7 @@ class _Run:
         self._channel.continuable(msgspec.Raw(state), is_firm=is_firm)
 
     def _flush(self) -> None:
-        events, self._events = [*self._events, *self._calls.results], []
-        self._calls.results.clear()
-        for event in events:
+        for event in self._calls.take_events():
             self._channel.send(event)
         if self._counted < self._state.ended:
             self._counted = self._state.ended

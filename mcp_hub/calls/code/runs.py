@@ -72,6 +72,13 @@ class CodeRuns:
         except InvalidParams:
             return ""
 
+    def keep(self, call: Call, channel: CallChannel) -> None:
+        """Lets another hub begin the call anew as long as it has called nothing."""
+        try:
+            channel.continuable(unbegun(self._parts, call, _arguments(call).code), is_quiet=True)
+        except InvalidParams:
+            """Nothing will run."""
+
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         """Runs the code of a call of `run_code`. A mistake in it is a result."""
         try:
@@ -83,7 +90,8 @@ class CodeRuns:
     async def run(self, call: Call, channel: CallChannel, code: str, *, is_new: bool = False) -> Completed:
         """Runs `code`, unless it is running or its last result was not received; in any case if it `is_new`."""
         alike = likeness(call, code)
-        channel.continuable(unbegun(self._parts, call, code), is_quiet=True)
+        if call.upstream != OWN:
+            channel.continuable(unbegun(self._parts, call, code), is_quiet=True)
         if not is_new and (completed := await self._answered(call, channel, alike)) is not None:
             return completed
         self._running[alike] = call.id
@@ -187,10 +195,10 @@ class CodeRuns:
         self._running[alike] = call.id
         try:
             row = await self._kept(call, alike)
-            return None if row is None else await self._joined(call, channel, row.id)
-        finally:
+        finally:  # before it joins: of two that wait for each other none would end
             if self._running.get(alike) == call.id:
                 del self._running[alike]
+        return None if row is None else await self._joined(call, channel, row.id)
 
     async def _kept(self, call: Call, alike: str) -> StreamInfo | None:
         try:

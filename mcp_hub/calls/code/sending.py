@@ -26,7 +26,7 @@ from mcp_hub.clock import wall_time
 from mcp_hub.code.source import lines_around
 from mcp_hub.code.steps import CodeRaise
 from mcp_hub.errors import HubStopping, OwnerLost, RpcError
-from mcp_hub.events import Completed, Ending, Failed, ToolResult, failed_by
+from mcp_hub.events import CallEvent, Completed, Ending, Failed, failed_by
 from mcp_hub.ids import new_call_id
 from mcp_hub.protocol.shape.questions import ELICIT
 from mcp_hub.types import CallId, RawJson, RawObject
@@ -38,10 +38,10 @@ _MEDIA: Final = 16 << 20
 
 
 class InnerCalls:
-    """Inner calls. Outcomes and answers wait until `take_in`; `results` are events that are not sent yet."""
+    """Inner calls. Outcomes and answers wait until `take_in`; `events` are those that are not sent yet."""
 
     def __init__(self, parts: CodeParts, call: Call, channel: CallChannel, state: RunState) -> None:
-        self.results: list[ToolResult] = []
+        self.events: list[CallEvent] = []
         self._parts = parts
         self._call = call
         self._channel = channel
@@ -52,10 +52,14 @@ class InnerCalls:
         self._media: dict[str, list[RawObject]] = {}
         self._bell = Bell()
 
-    async def wait(self) -> None:
-        """Waits for news, or a while."""
+    async def wait(self, seconds: float = BEAT) -> None:
+        """Waits for news, or so many seconds."""
         self._channel.times.touch()
-        await self._bell.wait(BEAT)
+        await self._bell.wait(max(seconds, 0.0))
+
+    def take_events(self) -> list[CallEvent]:
+        events, self.events = self.events, []
+        return events
 
     def block(self, call: str, index: int) -> RawObject | None:
         """The block of a call's result, if it has media and this hub has seen it."""
@@ -108,7 +112,7 @@ class InnerCalls:
     def _conclude(self, inner: InnerCall, outcome: RawJson | CodeRaise, ending: Ending | None = None) -> None:
         self._state.conclude(inner, outcome)
         if inner.tool:
-            self.results.append(result_event(inner, ending))
+            self.events.append(result_event(inner, ending))
 
     # -- calls that go
 

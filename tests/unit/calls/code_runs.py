@@ -195,9 +195,12 @@ class _Port:
 
 
 class CodeHub(DurableHub):
-    """A hub that runs scripts, in `code_mode`, and continues those of others. One call of a client runs at a time."""
+    """A hub that runs scripts, in `code_mode`, and continues those of others. One call of a client runs at a time.
 
-    def __init__(self, store: HubStore, server: Server, engine: MadeEngine | None = None) -> None:
+    Each step is committed unless the hub does so `rarely`.
+    """
+
+    def __init__(self, store: HubStore, server: Server, engine: MadeEngine | None = None, rarely: float = 0.0) -> None:
         super().__init__(store, running=1, takes_up=True)
         self.go_on = self._continues
         self.server = server
@@ -208,7 +211,7 @@ class CodeHub(DurableHub):
         self.code_traits = dict(TRAITS)
         self.sent: list[CallRecord] = []
         self.port = _Port(self)
-        parts = CodeParts(self.engine, self.port, lambda: b"k" * 32, is_lasting=True, patience=5.0)
+        parts = CodeParts(self.engine, self.port, lambda: b"k" * 32, is_lasting=True, patience=5.0, rarely=rarely)
         self.code_runs = CodeRuns(parts)
         self.records: list[CallRecord] = []
 
@@ -220,6 +223,7 @@ class CodeHub(DurableHub):
         call = Call(id_, OWN, "tools/call", params, {}, "s", "p", Era.HANDSHAKE, capabilities or {}, "2025-11-25")
         plan = CallPlan(digest=self.code_runs.likeness(call))
         record = self.registry.start(call, self.code_runs.call, self.code_runs.limits, plan)
+        self.code_runs.keep(call, record)
         self.records.append(record)
         return record
 

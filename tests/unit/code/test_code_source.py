@@ -16,6 +16,7 @@ from mcp_hub.code.source import (
     lines_around,
     names_in,
     rewritten,
+    unbound,
 )
 from mcp_hub.code.steps import CodeError
 
@@ -114,3 +115,23 @@ def test_reserved_names_are_those_of_our_texts() -> None:
         )
     }
     assert names - set(dir(builtins)) - {"_t"} == RESERVED
+
+
+def test_unbound_names_are_those_that_a_tool_may_have() -> None:
+    code = """\
+import asyncio as a, json
+from datetime import datetime
+
+async def f(path, *, most=1):
+    try:
+        for i in range(3):
+            await git_log(path=path)
+    except ToolError as problem:
+        print(problem, i, most)
+
+rows = [row for row in await fs_list()]
+await a.gather(f(1))
+json.dumps(rows, default=datetime)
+"""
+    assert unbound(code) == {"git_log", "fs_list"}
+    assert unbound("no Python:") == {"no", "Python"}

@@ -57,7 +57,7 @@ _GROUPS: Final = {
         "search": ("search:search", "Search the tools as find_tools does, one hit on a line."),
         "tokens": ("tools:tokens", "Show what the tools cost in a model's context."),
         "call": ("call:call", "Call the tool NAME and show its progress and result."),
-        "run": ("run:run", "Run a script over the tools, from a FILE or stdin."),
+        "run": ("run:run", "Run the script in FILE, or on stdin, over the tools of the hub."),
         "read": ("call:read", "Read the resource URI and print it."),
         "prompt": ("call:prompt", "Get the prompt NAME and print its messages."),
         "streams": ("streams:streams", "List durable calls, newest first."),

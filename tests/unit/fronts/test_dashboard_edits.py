@@ -285,7 +285,20 @@ async def test_client_of_an_imported_server_is_named(peer: DashboardPeer, tmp_pa
 
 def test_every_key_of_the_schema_is_at_once_or_asked_for_on_purpose() -> None:
     keys = set(ServerSettings.model_fields)
-    asked = {"command", "local", "skills", "args", "env", "pass_env", "cwd", "scope", "sandbox", "oauth", "tls"}
+    asked = {
+        "command",
+        "local",
+        "skills",
+        "scripts",
+        "args",
+        "env",
+        "pass_env",
+        "cwd",
+        "scope",
+        "sandbox",
+        "oauth",
+        "tls",
+    }
     assert keys - AT_ONCE == asked, "a new key of a server: may somebody with a stolen token set it?"
     assert AT_ONCE - keys == {"transport", "auth", "disabled"}
 

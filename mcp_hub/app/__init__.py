@@ -3,8 +3,8 @@
 * `build`: creates and closes all parts
 * `http`: the HTTP front
 * `limits`, `catalog_rules`, `upstream_factory`, `logins`: settings as the parts take them
-* `code_runs`: the tools of a session for scripts
-* `start_folders`, `scripts`: where servers start; folders of scripts
+* `code_runs`: the tools of a session for scripts; folders of scripts
+* `start_folders`: where servers start
 * `reload`, `apply`: changed settings
 * `status`: the hub's state, and an operator's commands
 * `readiness`: waits for servers

@@ -28,7 +28,7 @@ from mcp_hub.app.catalog_rules import (
     policies,
     view_rules,
 )
-from mcp_hub.app.code_runs import code_runs, deployment_key
+from mcp_hub.app.code_runs import code_runs, deployment_key, script_upstreams
 from mcp_hub.app.dashboard.past_calls import PastCalls, journal_of
 from mcp_hub.app.dashboard.seen import Seen
 from mcp_hub.app.limits import (
@@ -45,7 +45,6 @@ from mcp_hub.app.limits import (
 from mcp_hub.app.logins import Logins, grant_store
 from mcp_hub.app.readiness import log_sources, log_start
 from mcp_hub.app.reload import Reloader
-from mcp_hub.app.scripts import script_upstreams
 from mcp_hub.app.start_folders import StartFolders, project_of
 from mcp_hub.app.status import Admin, HubStatus, warn_of_unmatched
 from mcp_hub.app.telemetry import tracing_of

@@ -1,7 +1,7 @@
-"""Gives scripts the tools of their caller's session, by the present rules."""
+"""Gives scripts the tools of their caller's session, by the present rules; makes folders of scripts servers."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final
@@ -10,21 +10,24 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.app.limits import STORES, Current, shared_secret
-from mcp_hub.call import Call
+from mcp_hub.call import Call, Gate
 from mcp_hub.calls.code.consent import DESTRUCTIVE, IDEMPOTENT, READ_ONLY
 from mcp_hub.calls.code.inner import CodeParts
 from mcp_hub.calls.code.runs import CodeRuns
 from mcp_hub.calls.code.state import InnerCall
 from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.streams.port import StreamPort
+from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.routes import route
 from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.code.engine import CodeEngine
 from mcp_hub.code.signatures import left_out_if_none, stubs
 from mcp_hub.code.source import names_in, unbound
 from mcp_hub.code.steps import CodeLimits
+from mcp_hub.code.tool import python_names
 from mcp_hub.errors import InvalidParams
 from mcp_hub.hub import HubPort
+from mcp_hub.notices import Notices
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.protocol.meta import RequestMeta
@@ -33,6 +36,7 @@ from mcp_hub.sessions.session import Caller, ClientOffer, Session
 from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.keyed_files import KeyedFiles, stored_key
 from mcp_hub.types import OWN, PROGRAM, CallId, CodeMode, Era, Kind, RawJson
+from mcp_hub.upstreams.supervision.server import OwnedUpstream
 
 _META: Final = RequestMeta(token=None, version=None, client_info=None, capabilities=None, log_level=None, rest={})
 _NULL: Final = msgspec.Raw(b"null")
@@ -143,3 +147,36 @@ def _without_nulls(arguments: RawJson, entry: Entry) -> msgspec.Raw:
     left_out, members = left_out_if_none(entry.raw), raw_object(raw) or {}
     members = {name: value for name, value in members.items() if value != _NULL or name not in left_out}
     return msgspec.Raw(msgspec.json.encode(members))
+
+
+# -- folders of scripts
+
+
+def script_upstreams(
+    catalog: Catalog, changes: Notices, env: Mapping[str, str], runs: Callable[[], CodeRuns]
+) -> Callable[[str, str, Gate | None], OwnedUpstream]:
+    """Makes the upstream of a name and a folder."""
+    folders: set[str] = set()
+    read_only = partial(_read_only, catalog, folders)
+
+    def make(name: str, folder: str, gate: Gate | None) -> OwnedUpstream:
+        from mcp_hub.upstreams.scripts.upstream import script_upstream
+
+        folders.add(name)
+        return script_upstream(name, folder, changes, env=env, runs=runs, read_only=read_only, gate=gate)
+
+    return make
+
+
+def _read_only(catalog: Catalog, folders: set[str]) -> Mapping[str, bool] | None:
+    if not folders.issuperset(catalog.starting(None)):
+        return None
+    tools = catalog.view(None).usable_tools
+    return _by_python_name(tuple((tool.exported, tool.is_read_only, tool.server in folders) for tool in tools))
+
+
+@lru_cache(4)
+def _by_python_name(tools: tuple[tuple[str, bool, bool], ...]) -> Mapping[str, bool]:
+    """Whether each tool only reads; without scripts, which no script can call."""
+    names = python_names(exported for exported, _, _ in tools)
+    return {names[exported]: only_reads for exported, only_reads, is_script in tools if not is_script}

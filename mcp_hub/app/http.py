@@ -242,12 +242,12 @@ def _resource(oauth: ResourceServerSettings) -> "Resource":
 
 
 def _issuers(oauth: ResourceServerSettings, ring: "KeyRing") -> "list[Issuer]":
-    from mcp_hub.fronts.http.oauth.keys import Keys, SharedKey
+    from mcp_hub.fronts.http.oauth.keys import Keys, shared_key
     from mcp_hub.fronts.http.oauth.tokens import Issuer
 
     def keys(issuer: IssuerSettings) -> Keys:
         if issuer.shared_key is not None:
-            return SharedKey(issuer.shared_key.get_secret_value().encode(), issuer.accepted_algorithms())
+            return shared_key(issuer.shared_key.get_secret_value().encode(), issuer.accepted_algorithms())
         source = Path(issuer.jwks_file) if issuer.jwks_file else issuer.jwks_url or ""
         return ring.key_set(source, frozenset(issuer.accepted_algorithms()))
 

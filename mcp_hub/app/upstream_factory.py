@@ -35,7 +35,7 @@ from mcp_hub.stores.server_logs import ServerLogWriter
 from mcp_hub.types import Era, Snapshot
 from mcp_hub.upstreams.lists.list_cache import ListFile, list_key
 from mcp_hub.upstreams.lists.list_reader import ListLimits
-from mcp_hub.upstreams.local_source import DisabledUpstream
+from mcp_hub.upstreams.local_source import disabled_upstream
 from mcp_hub.upstreams.peer.era_cache import EraCache, server_key, url_key
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, ClientEra, EraWish, ServerEras
 from mcp_hub.upstreams.process import commands
@@ -145,17 +145,17 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     def _without_connection(self, settings: Settings, name: str) -> OwnedUpstream | None:
         server, cause = settings.servers[name], settings.failure(name)
         if cause is not None or (server.enabled and server.local is not None):
-            from mcp_hub.upstreams.functions.upstream import LocalUpstream
+            from mcp_hub.upstreams.functions.upstream import function_upstream, loaded_upstream
 
             if cause is not None:
-                return LocalUpstream(name, cause)
-            return LocalUpstream.load(name, server.local or "", self.folder, self.env)
+                return function_upstream(name, cause)
+            return loaded_upstream(name, server.local or "", self.folder, self.env)
         if not server.enabled:
-            return DisabledUpstream(name)
+            return disabled_upstream(name)
         if server.skills is not None:
-            from mcp_hub.upstreams.folders import FolderUpstream
+            from mcp_hub.upstreams.folders import folder_upstream
 
-            return FolderUpstream(name, server.skills, self.changes, self.gate)
+            return folder_upstream(name, server.skills, self.changes, self.gate)
         if server.scripts is not None and self.scripts is not None:
             return self.scripts(name, server.scripts, self.gate)
         return None

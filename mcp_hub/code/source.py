@@ -5,14 +5,13 @@ import builtins
 import json
 import re
 import textwrap
-import threading
-import warnings
 from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
 from mcp_hub.code.steps import CodeError
 from mcp_hub.masking import hide_head
+from mcp_hub.syntax import parsed
 
 MOST_BYTES: Final = 64 << 10
 
@@ -25,7 +24,6 @@ _IDENTIFIER: Final = re.compile(r"[^\W\d]\w*")
 _MEMBERS: Final = ("tool", "arguments", "code")
 """Attributes of `OutcomeUnknown` and `ToolError`; those of the engine have args alone."""
 _MOST_LINE: Final = 200
-_parsing: Final = threading.Lock()
 _MOST_NESTED: Final = 10
 """The time of a check of types doubles with each."""
 _MOST_MESSAGE: Final = 2000
@@ -255,9 +253,7 @@ def _parses(code: str) -> bool:
 
 
 def _parsed(code: str) -> ast.Module | None:
-    with _parsing, warnings.catch_warnings():  # which is the whole program's
-        warnings.simplefilter("ignore")  # they would be written to our stderr
-        try:
-            return ast.parse(code)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
+    try:
+        return parsed(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None

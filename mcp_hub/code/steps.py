@@ -1,7 +1,8 @@
 """Records of a run, and what can go wrong in it."""
 
+from collections.abc import Callable
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib import import_module
 from typing import Final, Literal
 
 import msgspec
@@ -96,7 +97,8 @@ class CodeStep(msgspec.Struct, frozen=True, kw_only=True):
 @lru_cache(1)
 def engine_version() -> str:
     """The version that a snapshot needs, such as `monty 1.4.0 1`; empty without the extra."""
+    version: Callable[[str], str] = import_module("importlib.metadata").version  # it loads `email`
     try:
         return f"monty {version('pydantic-monty-runtime')} {_FORMAT}"
-    except PackageNotFoundError:
+    except ImportError:
         return ""

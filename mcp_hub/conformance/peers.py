@@ -12,6 +12,7 @@ import httpx2
 import msgspec
 from anyio.abc import TaskGroup
 
+from mcp_hub.conformance.vectors import Mismatch
 from mcp_hub.protocol.eras import LATEST_HANDSHAKE, LATEST_MODERN
 from mcp_hub.protocol.sse import Event, EventParser
 from mcp_hub.types import HANDSHAKE, MODERN, Era, JsonObject
@@ -22,10 +23,6 @@ _MOST: Final = 16 << 20
 _STARTING: Final = 60.0
 _CLOSING: Final = 5.0
 _PREFIX: Final = "io.modelcontextprotocol/"
-
-
-class PeerLost(Exception):
-    """The server is gone or does not speak MCP."""
 
 
 class Exchange:
@@ -56,7 +53,7 @@ class Exchange:
         self._news = anyio.Event()
 
     async def answer(self) -> JsonObject:
-        """Raises `PeerLost`."""
+        """Raises `Mismatch`."""
         while self.response is None:
             await self._more()
         return self.response
@@ -67,7 +64,7 @@ class Exchange:
 
     async def _more(self) -> None:
         if self.failed is not None:
-            raise PeerLost(self.failed)
+            raise Mismatch(self.failed)
         await self._news.wait()
 
 
@@ -81,11 +78,11 @@ class RawClient(ABC):
         self._exchanges: dict[int, Exchange] = {}
 
     async def hello(self) -> None:
-        """The handshake of the era, and the list of tools. Raises `PeerLost`."""
+        """The handshake of the era, and the list of tools. Raises `Mismatch`."""
         with anyio.move_on_after(_STARTING) as scope:
             await self._hello()
         if scope.cancelled_caught:
-            raise PeerLost(f"the server said nothing for {_STARTING:g} s")
+            raise Mismatch(f"the server said nothing for {_STARTING:g} s")
 
     async def _hello(self) -> None:
         if self.era is HANDSHAKE:
@@ -94,7 +91,7 @@ class RawClient(ABC):
         else:
             answer = await (await self.send("server/discover", {})).answer()
         if not isinstance(result := answer.get("result"), dict):
-            raise PeerLost(f"the server does not speak the {self.era.value} era: {answer.get('error')}")
+            raise Mismatch(f"the server does not speak the {self.era.value} era: {answer.get('error')}")
         self.offered = result.get("capabilities") or {}
         if self.era is HANDSHAKE:
             self._version = result.get("protocolVersion", LATEST_HANDSHAKE)
@@ -157,7 +154,7 @@ class _StdioClient(RawClient):
         try:
             await self._process.stdin.send(msgspec.json.encode(message) + b"\n")
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            raise PeerLost("the server does not read its input any more") from None
+            raise Mismatch("the server does not read its input any more") from None
 
 
 class _SseClient(RawClient):
@@ -286,7 +283,7 @@ def _decoded(text: bytes) -> JsonObject | None:
 
 @asynccontextmanager
 async def stdio_peer(command: Sequence[str], era: Era, capabilities: JsonObject) -> AsyncIterator[RawClient]:
-    """Starts `command`, and ends it on exit. Raises `PeerLost`, `OSError`."""
+    """Starts `command`, and ends it on exit. Raises `Mismatch`, `OSError`."""
     process = await anyio.open_process(command, stderr=None, env=dict(os.environ))
     client = _StdioClient(era, capabilities, process)
     try:
@@ -308,7 +305,7 @@ async def stdio_peer(command: Sequence[str], era: Era, capabilities: JsonObject)
 
 @asynccontextmanager
 async def http_peer(url: str, token: str | None, era: Era, capabilities: JsonObject) -> AsyncIterator[RawClient]:
-    """Raises `PeerLost`."""
+    """Raises `Mismatch`."""
     timeout = httpx2.Timeout(120.0, connect=5.0)
     async with httpx2.AsyncClient(timeout=timeout, trust_env=False) as http, anyio.create_task_group() as tasks:
         client = _HttpClient(era=era, capabilities=capabilities, url=url, token=token, http=http, tasks=tasks)
@@ -319,7 +316,7 @@ async def http_peer(url: str, token: str | None, era: Era, capabilities: JsonObj
 
 @asynccontextmanager
 async def sse_peer(url: str, token: str | None, capabilities: JsonObject) -> AsyncIterator[RawClient]:
-    """A handshake client. Raises `PeerLost`."""
+    """A handshake client. Raises `Mismatch`."""
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
     timeout = httpx2.Timeout(120.0, connect=5.0)
     async with (

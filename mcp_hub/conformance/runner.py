@@ -8,7 +8,7 @@ import anyio
 import msgspec
 
 from mcp_hub.conformance import vectors
-from mcp_hub.conformance.peers import Exchange, PeerLost, RawClient, declared
+from mcp_hub.conformance.peers import Exchange, RawClient, declared
 from mcp_hub.conformance.vectors import STREAMS, Mismatch, Scenario, SeenEvent, filled, matched, shown
 from mcp_hub.types import HANDSHAKE, MODERN, JsonObject
 
@@ -56,11 +56,11 @@ class Runner:
             async with self._stack:
                 for step in scenario.steps:
                     await self._step(step)
-        except (Mismatch, PeerLost, _Skipped, BaseExceptionGroup) as exc:
+        except (Mismatch, _Skipped, BaseExceptionGroup) as exc:
             match cause := _first(exc):
                 case _Skipped():
                     return "skipped", str(cause)
-                case Mismatch() | PeerLost():
+                case Mismatch():
                     return "failed", str(cause)
             raise
         return "passed", ""

@@ -17,7 +17,7 @@ _SHOWN: Final = 120
 
 
 class Mismatch(Exception):
-    """The server differs from the specification."""
+    """The server differs from the specification, or is gone."""
 
 
 class Scenario(msgspec.Struct, frozen=True):

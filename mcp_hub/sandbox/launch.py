@@ -162,16 +162,19 @@ _NAMES: Final = "/private/var/run/mDNSResponder"
 _SECRETS: Final = ("/Library/Keychains", "/private/etc/master.passwd", "/private/etc/sudoers", "/private/etc/ssh")
 
 
-class SeatbeltLaunch:
-    """One start on macOS."""
+def seatbelt_launch(confinement: Confinement, argv: Sequence[str], env: Mapping[str, str]) -> "AnyLaunch":
+    """The program to spawn for a command on macOS."""
+    return _SeatbeltLaunch(confinement, argv, env)
 
+
+class _SeatbeltLaunch:
     descriptors: Sequence[int] = ()
 
     def __init__(self, confinement: Confinement, argv: Sequence[str], env: Mapping[str, str]) -> None:
         self.argv = [SANDBOX_EXEC, "-p", profile(confinement), *argv]
         self.env = dict(env)
 
-    def __enter__(self) -> "SeatbeltLaunch":
+    def __enter__(self) -> "_SeatbeltLaunch":
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -182,6 +185,9 @@ class SeatbeltLaunch:
 
     async def executed(self, serve: Callable[[int], None]) -> None:
         """Returns at once: a bad profile ends the process with a line on stderr."""
+
+
+AnyLaunch = Launch | _SeatbeltLaunch
 
 
 def profile(confinement: Confinement) -> str:

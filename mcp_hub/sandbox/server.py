@@ -20,7 +20,7 @@ from mcp_hub.logs import get_logger
 from mcp_hub.sandbox.confinement import READ_DIR, READ_FILE, WRITE_FILE, Confinement, Unsupported
 from mcp_hub.sandbox.connector import SocketConnector
 from mcp_hub.sandbox.home import HomeCare, PrivateHome
-from mcp_hub.sandbox.launch import Launch, SeatbeltLaunch, StepFailed
+from mcp_hub.sandbox.launch import AnyLaunch, Launch, StepFailed, seatbelt_launch
 from mcp_hub.sandbox.network.interface import Proxy, Refusals, refused_name
 from mcp_hub.sandbox.rules import FileKey, ResolvedRule, Rule, RuleError, Subject, Surroundings, listed, resolve
 from mcp_hub.types import LAST_OUTPUT, Cause
@@ -38,7 +38,6 @@ _LOOKING: Final = 20.0
 """Seconds for a rule's paths; usually milliseconds."""
 _EXPLAINING: Final = 2.0
 """Seconds for the paths in a failed server's output."""
-AnyLaunch = Launch | SeatbeltLaunch
 
 
 class ServerSandbox:
@@ -202,7 +201,7 @@ class SandboxedStart:
 
 def _launch(confinement: Confinement, argv: Sequence[str], env: Mapping[str, str]) -> AnyLaunch:
     if sys.platform == "darwin":
-        return SeatbeltLaunch(confinement, argv, env)
+        return seatbelt_launch(confinement, argv, env)
     else:
         return Launch(confinement, [encoded(word) for word in argv], _encoded(env))
 

@@ -41,6 +41,7 @@ from mcp_hub.types import (
     UpstreamStatus,
 )
 from mcp_hub.upstreams.local_source import LocalSource
+from mcp_hub.upstreams.supervision.server import OwnedUpstream
 
 MOST_FILES: Final = 5000
 """The largest folder of skills."""
@@ -250,10 +251,13 @@ _LOOKS: Final = 3
 """At a file that changes while it is read."""
 
 
-class FolderUpstream(LocalSource):
+def folder_upstream(name: str, folder: str, changes: Notices, gate: Gate | None = None) -> OwnedUpstream:
     """The skills of one folder. The `gate` checks files changed since they were listed."""
+    return _FolderUpstream(name, folder, changes, gate)
 
-    def __init__(self, name: str, folder: str, changes: Notices, gate: Gate | None = None) -> None:
+
+class _FolderUpstream(LocalSource):
+    def __init__(self, name: str, folder: str, changes: Notices, gate: Gate | None) -> None:
         super().__init__(name, self.run)
         self._folder = folder
         self._changes = changes

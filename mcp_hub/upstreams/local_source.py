@@ -8,7 +8,7 @@ from mcp_hub.call import Call, CallChannel, CallerConnection
 from mcp_hub.errors import HubRestarted, InvalidParams, MethodNotFound, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.types import Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.supervision.server import Lifecycle
+from mcp_hub.upstreams.supervision.server import Lifecycle, OwnedUpstream
 
 
 class LocalSource:
@@ -52,8 +52,13 @@ class LocalSource:
             raise InvalidParams("The name of the tool has to be a string.") from None
 
 
-class DisabledUpstream(LocalSource):
-    """A server with `enabled: false`: lists nothing and refuses calls."""
+def disabled_upstream(name: str) -> OwnedUpstream:
+    """A server with `enabled: false`."""
+    return _DisabledUpstream(name)
+
+
+class _DisabledUpstream(LocalSource):
+    """Lists nothing and refuses calls."""
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         raise self._disabled()

@@ -98,12 +98,17 @@ class RemoteClient(httpx2.AsyncClient):
         return None if url is None else str(url.copy_with(query=None, fragment=None))
 
 
-class RenewedClient:
+def renewed(
+    http: RemoteClient, headers: dict[str, str], renew: Callable[[], Awaitable[Mapping[str, str] | None]]
+) -> "_RenewedClient":
     """An HTTP client that renews its headers after a 401, and repeats the request if they changed.
 
     `renew` returns the present headers, or None.
     """
+    return _RenewedClient(http, headers, renew)
 
+
+class _RenewedClient:
     def __init__(
         self, http: RemoteClient, headers: dict[str, str], renew: Callable[[], Awaitable[Mapping[str, str] | None]]
     ) -> None:

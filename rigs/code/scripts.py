@@ -51,7 +51,8 @@ class Script:
 
 def script(number: int, rng: random.Random) -> Script:
     """A script of twenty to forty calls, alone and together, with pauses and decisions by chance between them."""
-    lines, keys, looks = [_HEAD], [], 0
+    lines, looks = [_HEAD], 0
+    keys: list[str] = []
     left = rng.randint(20, 40)
 
     def key() -> str:

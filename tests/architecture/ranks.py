@@ -16,7 +16,20 @@ ORDER = [
     {"code", "selection"},
     {"aio", "errors", "ids"},
     {"logs"},
-    {"addresses", "attach", "clock", "codes", "extras", "files", "globs", "masking", "notices", "schema", "types"},
+    {
+        "addresses",
+        "attach",
+        "clock",
+        "codes",
+        "extras",
+        "files",
+        "globs",
+        "masking",
+        "notices",
+        "schema",
+        "syntax",
+        "types",
+    },
     {"secret_forms", "windows"},
 ]
 """Top imports bottom only; names of one rank never import each other."""

@@ -109,15 +109,15 @@ class RecentCalls:
         return [*packed, *self._fresh][::-1]
 
     def live(
-        self, records: Collection[CallRecord], now: float, every: "RunningCalls | None" = None
+        self, records: Collection[CallRecord], now: float, every: "_RunningCalls | None" = None
     ) -> list[CallSummary]:
         """The newest of these calls, without short quiet ones. `every`: all running calls."""
         lasting = [record for record in records if _lasts(record, now)]
-        calls = RunningCalls(records) if every is None else every
+        calls = _RunningCalls(records) if every is None else every
         return [self._running(record, now, calls.wait_of(record)) for record in lasting[-MOST_LIVE:]]
 
-    def running(self, records: Collection[CallRecord], names: Callable[[CallRecord], bool]) -> "RunningCalls":
-        return RunningCalls(records, names)
+    def running(self, records: Collection[CallRecord], names: Callable[[CallRecord], bool]) -> "_RunningCalls":
+        return _RunningCalls(records, names)
 
     def _running(self, record: CallRecord, now: float, wait: "_NamedWait | None") -> CallSummary:
         progress = newest_progress(record)
@@ -144,7 +144,7 @@ class _NamedWait(msgspec.Struct, frozen=True):
     since: float
 
 
-class RunningCalls:
+class _RunningCalls:
     """Running calls and their waits. Calls that `names` refuses stay anonymous."""
 
     def __init__(

@@ -15,14 +15,13 @@ from pydantic_core import Url
 from mcp_hub.catalog.offers.apps import AppMeta, app_meta
 from mcp_hub.catalog.offers.filters import UNTOLD, EffectiveHints, HintClaims, Traits
 from mcp_hub.masking import hide_head
-from mcp_hub.protocol.definitions.models import CHECKS, ListedDefinition, ListedTool, ToolHints
+from mcp_hub.protocol.definitions.models import CHECKS, Listed, ListedTool
 from mcp_hub.protocol.definitions.output_schemas import problem_of_schema
 from mcp_hub.protocol.definitions.repair import Dropped, repaired
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.protocol.jsonrpc.repair import NOT_JSON
 from mcp_hub.protocol.jsonrpc.unparsed import flat
 from mcp_hub.protocol.kinds import KINDS
-from mcp_hub.protocol.skills import SkillEntry
 from mcp_hub.types import Era, Kind, RawObject, Snapshot
 
 MAX_KEY_LENGTH = 1024
@@ -213,11 +212,11 @@ def _read(kind: Kind, raw: bytes) -> tuple[Definition, Dropped]:
     if fields is not sent:
         definition = replace(definition, sent=sent)
     if isinstance(listed, ListedTool) and listed.annotations:
-        definition = with_hints(definition, EffectiveHints(_claims(listed.annotations)))
+        definition = with_hints(definition, EffectiveHints(_claims(listed)))
     return definition, dropped
 
 
-def _readable(kind: Kind, raw: bytes, sent: RawObject) -> tuple[RawObject, ListedDefinition | SkillEntry, Dropped]:
+def _readable(kind: Kind, raw: bytes, sent: RawObject) -> tuple[RawObject, Listed, Dropped]:
     fields, dropped = sent, list[tuple[str, str]]()
     try:
         listed = CHECKS[kind](raw)
@@ -234,7 +233,10 @@ def _readable(kind: Kind, raw: bytes, sent: RawObject) -> tuple[RawObject, Liste
     return fields, listed, dropped
 
 
-def _claims(hints: ToolHints) -> HintClaims:
+def _claims(tool: ListedTool) -> HintClaims:
+    hints = tool.annotations
+    if hints is msgspec.UNSET:
+        return HintClaims()
     sent = (hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint, hints.open_world_hint)
     return HintClaims(*(None if hint is msgspec.UNSET else hint for hint in sent))
 
@@ -248,7 +250,7 @@ def _check_text(raw: bytes) -> None:
         raise _Unfit(f"nested deeper than {MAX_DEPTH} levels")
 
 
-def _traits(listed: ListedDefinition | SkillEntry, fields: RawObject) -> Traits:
+def _traits(listed: Listed, fields: RawObject) -> Traits:
     meta = listed.meta or {}
     fastmcp = [raw_object(meta[name]) or {} for name in ("fastmcp", "_fastmcp") if name in meta]
     tag_lists = [holder["tags"] for holder in (fields, meta, *fastmcp) if "tags" in holder]

@@ -13,7 +13,7 @@ from mcp_hub.cli.access.hub import Reach, run_at, run_opened, run_with_client, r
 from mcp_hub.cli.questions.answering import url_lines
 from mcp_hub.cli.render import results
 from mcp_hub.cli.render.output import json_output, say
-from mcp_hub.cli.render.renderers import OnTerminal, Show, renderer
+from mcp_hub.cli.render.renderers import Show, on_terminal, renderer
 from mcp_hub.cli.render.results import saved, with_code
 from mcp_hub.cli.setup import (
     EXIT_CONFIG,
@@ -121,7 +121,7 @@ def show_for(output: Output, title: str) -> Show:
         return renderer(output.form, sys.stdout.buffer)
     from rich.console import Console
 
-    return OnTerminal(title, Console(), Console(stderr=True), sys.stderr.isatty())
+    return on_terminal(title, Console(), Console(stderr=True), shares_terminal=sys.stderr.isatty())
 
 
 async def followed(

@@ -185,9 +185,12 @@ def renderer(form: str, out: BinaryIO) -> Show:
             return _PlainText(out)
 
 
-class OnTerminal(Show):
+def on_terminal(title: str, out: "Console", err: "Console", *, shares_terminal: bool) -> Show:
     """A progress bar below streamed lines. `shares_terminal`: `err` is the terminal of `out`."""
+    return _OnTerminal(title, out, err, shares_terminal)
 
+
+class _OnTerminal(Show):
     def __init__(self, title: str, out: "Console", err: "Console", shares_terminal: bool) -> None:
         from rich.live import Live
         from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn

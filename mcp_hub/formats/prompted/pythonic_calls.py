@@ -11,6 +11,7 @@ from mcp_hub.formats.prompted.characters import Characters, MalformedCall, Steps
 from mcp_hub.formats.prompted.output import MAX_ARGUMENTS, MAX_DEPTH, MAX_NAME, ParsedCall, ParsedOutput, Tools
 from mcp_hub.formats.prompted.tagged_calls import Members
 from mcp_hub.schema import allowed_types, properties
+from mcp_hub.syntax import parsed
 
 _MAX_CODE: Final = 1 << 16  # characters of an argument outside strings: `ast` needs 400 times their size
 _NAME: Final = re.compile(r"[\w.-]+")
@@ -61,7 +62,7 @@ class _Argument:
         try:
             if not _LITERALS.fullmatch(code):
                 raise ValueError
-            name, node = _parts(ast.parse(f"f({source})", mode="eval").body)
+            name, node = _parts(parsed(f"f({source})", mode="eval").body)
             text = json.dumps(_value(node), ensure_ascii=False, allow_nan=False)
             text.encode()
         except (SyntaxError, ValueError, RecursionError, MemoryError):

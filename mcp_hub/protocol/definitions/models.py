@@ -42,7 +42,7 @@ class Icon(msgspec.Struct, rename="camel"):
     theme: Theme | UnsetType = UNSET
 
 
-class ListedDefinition(msgspec.Struct, kw_only=True, rename="camel"):
+class _ListedDefinition(msgspec.Struct, kw_only=True, rename="camel"):
     """Members of every kind of definition."""
 
     name: str
@@ -74,7 +74,7 @@ class _OutputSchema(msgspec.Struct):
 OUTPUT_SCHEMA: Final = _OutputSchema
 
 
-class ToolHints(msgspec.Struct, rename="camel"):
+class _ToolHints(msgspec.Struct, rename="camel"):
     """Tool annotations."""
 
     title: str | UnsetType = UNSET
@@ -84,12 +84,12 @@ class ToolHints(msgspec.Struct, rename="camel"):
     open_world_hint: bool | UnsetType = UNSET
 
 
-class ListedTool(ListedDefinition, kw_only=True, rename="camel"):
+class ListedTool(_ListedDefinition, kw_only=True, rename="camel"):
     """A tool."""
 
     input_schema: _InputSchema
     output_schema: _OutputSchema | UnsetType = UNSET
-    annotations: ToolHints | UnsetType = UNSET
+    annotations: _ToolHints | UnsetType = UNSET
     execution: RawObject | UnsetType = UNSET
 
 
@@ -99,14 +99,14 @@ class _Annotations(msgspec.Struct, rename="camel"):
     last_modified: Timestamp | UnsetType = UNSET
 
 
-class _Resource(ListedDefinition, kw_only=True, rename="camel"):
+class _Resource(_ListedDefinition, kw_only=True, rename="camel"):
     uri: str
     mime_type: str | UnsetType = UNSET
     size: Size | UnsetType = UNSET
     annotations: _Annotations | UnsetType = UNSET
 
 
-class _Template(ListedDefinition, kw_only=True, rename="camel"):
+class _Template(_ListedDefinition, kw_only=True, rename="camel"):
     uri_template: str
     mime_type: str | UnsetType = UNSET
     annotations: _Annotations | UnsetType = UNSET
@@ -119,11 +119,12 @@ class _Argument(msgspec.Struct):
     required: bool | UnsetType = UNSET
 
 
-class _Prompt(ListedDefinition, kw_only=True, rename="camel"):
+class _Prompt(_ListedDefinition, kw_only=True, rename="camel"):
     arguments: list[_Argument] | UnsetType = UNSET
 
 
-CHECKS: Final[Mapping[Kind, Callable[[bytes], ListedDefinition | SkillEntry]]] = {
+Listed = _ListedDefinition | SkillEntry
+CHECKS: Final[Mapping[Kind, Callable[[bytes], Listed]]] = {
     Kind.TOOL: msgspec.json.Decoder(ListedTool).decode,
     Kind.RESOURCE: msgspec.json.Decoder(_Resource).decode,
     Kind.TEMPLATE: msgspec.json.Decoder(_Template).decode,

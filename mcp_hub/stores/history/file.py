@@ -3,7 +3,6 @@
 Commits are not synced: a system crash may lose the last batches.
 """
 
-import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
@@ -37,7 +36,7 @@ from mcp_hub.stores.history.base import (
     texts_of_body,
 )
 from mcp_hub.stores.sqlite.quarantine import Tenancy, identity, set_aside
-from mcp_hub.stores.sqlite.schema import FileConnection, FileFormat, closed_on_failure, prepare
+from mcp_hub.stores.sqlite.schema import FileFormat, closed_on_failure, opened, prepare
 from mcp_hub.stores.sqlite.transactions import ReadOnlyTransactions, WriteTransactions
 from mcp_hub.stores.sqlite.worker import Worker
 from mcp_hub.stores.sqlite.writes import give_back, used_bytes
@@ -89,7 +88,7 @@ log = get_logger(__name__)
 
 class _InMemory(WriteTransactions):
     def open(self) -> None:
-        connection = sqlite3.connect(":memory:", isolation_level=None, factory=FileConnection)
+        connection = opened(":memory:")
         with closed_on_failure(connection, self._path):
             prepare(connection, self._path, self._format)
         self._connection = connection

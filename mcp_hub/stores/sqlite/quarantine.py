@@ -13,7 +13,7 @@ from typing import Any, Final
 from mcp_hub.attach.folder import make_folder
 from mcp_hub.stores.locks import aside_of, lock_file, take
 from mcp_hub.stores.sqlite.reads import is_chunk
-from mcp_hub.stores.sqlite.schema import COMPANIONS, FileConnection, connect, prepare
+from mcp_hub.stores.sqlite.schema import COMPANIONS, connect, opened, prepare
 
 _CARRY_MS: Final = 5000
 """Milliseconds that a stream waits for other hubs that write to the file."""
@@ -128,7 +128,7 @@ def salvage(source: Path, target: Path, is_over: Callable[[], bool]) -> tuple[in
     new = connect(target)
     try:
         prepare(new, target)
-        old = sqlite3.connect(source, isolation_level=None, factory=FileConnection)
+        old = opened(source)
         try:
             old.execute("PRAGMA writable_schema = ON")  # a file that is too short is read anyway
             return _copy(old, new, is_over)

@@ -58,12 +58,10 @@ QUARANTINE: Final = "CREATE TABLE IF NOT EXISTS damaged (number INTEGER PRIMARY 
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection with manual transactions. Raises `StoreFault`."""
+    """A connection to a private file, which is made if it is missing. Raises `StoreFault`."""
     try:
         _create_private(path)
-        connection = sqlite3.connect(
-            path, isolation_level=None, timeout=BUSY_MS / 1000, cached_statements=64, factory=FileConnection
-        )
+        connection = opened(path, timeout=BUSY_MS / 1000, cached_statements=64)
     except (sqlite3.Error, OSError) as error:
         raise faulty(error, path) from error
     with closed_on_failure(connection, path):
@@ -73,9 +71,21 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-class FileConnection(sqlite3.Connection):
-    """Reads invalid UTF-8 as bytes."""
+def opened(
+    database: str | Path, *, uri: bool = False, timeout: float = 5.0, cached_statements: int = 128
+) -> sqlite3.Connection:
+    """A connection with manual transactions that reads invalid UTF-8 as bytes; as `sqlite3.connect`."""
+    return sqlite3.connect(
+        database,
+        isolation_level=None,
+        uri=uri,
+        timeout=timeout,
+        cached_statements=cached_statements,
+        factory=_FileConnection,
+    )
 
+
+class _FileConnection(sqlite3.Connection):
     def __init__(self, *options: Any, **named: Any) -> None:
         super().__init__(*options, **named)
         self.text_factory = _readable

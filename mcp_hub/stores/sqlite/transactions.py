@@ -21,11 +21,11 @@ from mcp_hub.stores.locks import aside_of
 from mcp_hub.stores.sqlite.quarantine import Identity, Tenancy, identities, identity, moved
 from mcp_hub.stores.sqlite.schema import (
     STREAMS,
-    FileConnection,
     FileFormat,
     closed_on_failure,
     connect,
     is_ours,
+    opened,
     prepare,
     set_specials_aside,
 )
@@ -281,9 +281,7 @@ class ReadOnlyTransactions(ReadTransactions):
 def _look(path: Path, format_: FileFormat, query: str) -> sqlite3.Connection:
     try:
         set_specials_aside(path)
-        connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?{query}", uri=True, isolation_level=None, factory=FileConnection
-        )
+        connection = opened(f"{path.absolute().as_uri()}?{query}", uri=True)
     except (sqlite3.Error, OSError) as error:
         raise faulty(error, path) from error
     with closed_on_failure(connection, path):

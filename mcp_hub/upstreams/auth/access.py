@@ -232,9 +232,12 @@ class Access:
         log.info("login_renewed", upstream=self._server)
 
 
-class AuthorizedClient:
+def authorized(http: httpx2.AsyncClient, access: Access) -> "_AuthorizedClient":
     """An HTTP client that sends the token, and repeats a refused request once with another."""
+    return _AuthorizedClient(http, access)
 
+
+class _AuthorizedClient:
     def __init__(self, http: httpx2.AsyncClient, access: Access) -> None:
         self._http = http
         self._access = access

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mcp_hub.config.findings import nearest
 from mcp_hub.errors import StartFailed
+from mcp_hub.syntax import parsed
 
 _LARGEST = 1 << 20
 _DYNAMIC = ("__getattr__", "globals", "vars", "setattr", "exec")
@@ -66,8 +67,8 @@ def _names(spec: ModuleSpec) -> set[str] | None:
         return None
     try:
         with Path(spec.origin).open("rb") as file:
-            tree = ast.parse(file.read(_LARGEST))
-    except (OSError, ValueError, SyntaxError, RecursionError):
+            tree = parsed(file.read(_LARGEST))
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return None  # loading will say so
     names = set(_bound(tree))
     is_open = "*" in names or any(isinstance(node, ast.Name) and node.id in _DYNAMIC for node in ast.walk(tree))

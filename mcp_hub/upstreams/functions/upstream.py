@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Final, Self
+from typing import IO, Final
 
 import anyio
 import anyio.lowlevel
@@ -27,6 +27,7 @@ from mcp_hub.types import Cause, Era, Kind, Snapshot, UpstreamState, UpstreamSta
 from mcp_hub.upstreams.functions.registry import Context, Progress, Registry, Result, Tool, default_registry
 from mcp_hub.upstreams.functions.schemas import plain
 from mcp_hub.upstreams.local_source import LocalSource
+from mcp_hub.upstreams.supervision.server import OwnedUpstream
 
 log = get_logger(__name__)
 
@@ -138,22 +139,27 @@ CLEANUP_GRACE = 5.0
 """Seconds that a generator has for its `finally` blocks."""
 
 
-class LocalUpstream(LocalSource):
+def function_upstream(name: str, registry: Registry | Cause) -> OwnedUpstream:
     """The tools of a registry; failed if it gets a `Cause` instead."""
+    return _FunctionUpstream(name, registry)
 
+
+def loaded_upstream(
+    name: str, reference: str, folder: str | None = None, env: Mapping[str, str] = os.environ
+) -> OwnedUpstream:
+    """The upstream for `module` or `module:attribute`; failed if that cannot be loaded."""
+    try:
+        return _FunctionUpstream(name, load_registry(reference, folder, env))
+    except StartFailed as error:
+        return _FunctionUpstream(name, error.cause)
+
+
+class _FunctionUpstream(LocalSource):
     def __init__(self, name: str, registry: Registry | Cause) -> None:
         super().__init__(name)
         self._registry = registry
         # of its own: slow tools must not use up the threads that the rest of the hub works in
         self._threads = anyio.CapacityLimiter(THREADS)
-
-    @classmethod
-    def load(cls, name: str, reference: str, folder: str | None = None, env: Mapping[str, str] = os.environ) -> Self:
-        """The upstream for `module` or `module:attribute`; failed if that cannot be loaded."""
-        try:
-            return cls(name, load_registry(reference, folder, env))
-        except StartFailed as error:
-            return cls(name, error.cause)
 
     def status(self) -> UpstreamStatus:
         if isinstance(self._registry, Cause):

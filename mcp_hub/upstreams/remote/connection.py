@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from mcp_hub.errors import HttpRefused, StartFailed
 from mcp_hub.masking import hide
 from mcp_hub.types import Cause, Era
-from mcp_hub.upstreams.auth.access import Access, AuthorizedClient, Denial
+from mcp_hub.upstreams.auth.access import Access, Denial, authorized
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.upstreams.peer import negotiation
 from mcp_hub.upstreams.peer.negotiation import Incompatible, InitializeRefused, Terms
@@ -24,14 +24,7 @@ from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
 from mcp_hub.upstreams.peer.state import CONNECTION_LOST, Observer, not_settled
 from mcp_hub.upstreams.remote.session_check import NewSession, SessionCheck
 from mcp_hub.wire.http import HttpWire
-from mcp_hub.wire.http_client import (
-    USER_AGENT,
-    RemoteClient,
-    RenewedClient,
-    bad_proxy,
-    tls,
-    wrong_name,
-)
+from mcp_hub.wire.http_client import USER_AGENT, RemoteClient, bad_proxy, renewed, tls, wrong_name
 from mcp_hub.wire.remote import AT_ONCE, HttpStreams, RemoteWire
 from mcp_hub.wire.responses import DENIED, origin
 from mcp_hub.wire.sse import SseWire
@@ -148,8 +141,8 @@ class HttpConnection:
 
     def _authorized(self, http: RemoteClient) -> HttpStreams:
         if self._access is not None and self._access.is_granted:
-            return AuthorizedClient(http, self._access)
-        return http if self._spec.renew is None else RenewedClient(http, self._spec.headers, self._spec.renew)
+            return authorized(http, self._access)
+        return http if self._spec.renew is None else renewed(http, self._spec.headers, self._spec.renew)
 
     async def _over_http(self, http: HttpStreams, tasks: anyio.abc.TaskGroup, observer: Observer | None) -> Peer:
         spec = self._spec

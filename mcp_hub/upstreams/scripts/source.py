@@ -17,6 +17,7 @@ import msgspec
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import ConfigFinding, InvalidParams
 from mcp_hub.masking import hide, hide_head
+from mcp_hub.syntax import parsed
 from mcp_hub.types import FileStamp, JsonObject
 from mcp_hub.upstreams.folders import read_file, stamp_of
 from mcp_hub.upstreams.functions.schemas import documented_parameters, first_paragraph
@@ -94,7 +95,7 @@ def read_script(name: str, text: str, stamp: FileStamp | None = None) -> Script:
     if not NAME.fullmatch(name):
         return Script(name, stamp, fault="its name may have letters, digits and _ only, 64 at most, and no digit first")
     try:
-        tree = ast.parse(text)
+        tree = parsed(text)
         definition = _definition(name, _main_of(tree))
         names = dict(sorted(_free_names(tree).items(), key=lambda item: item[1]))
     except SyntaxError as problem:
@@ -108,7 +109,7 @@ def read_script(name: str, text: str, stamp: FileStamp | None = None) -> Script:
 def is_tool(text: str) -> bool:
     """Whether the text is that of a tool, as it ends with a function and leaves the call of `main` to others."""
     try:
-        tree = ast.parse(text)
+        tree = parsed(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return bool(tree.body) and isinstance(tree.body[-1], ast.FunctionDef | ast.AsyncFunctionDef)
@@ -210,8 +211,8 @@ def _schema(node: ast.expr, name: str, depth: int = 0) -> JsonObject:
 
 def _forward(text: str, name: str, line: int) -> ast.expr:
     try:
-        return ast.parse(text, mode="eval").body
-    except (SyntaxError, ValueError, RecursionError):
+        return parsed(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise _fault(f"{name}: its type cannot be read", line) from None
 
 

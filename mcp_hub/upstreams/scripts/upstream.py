@@ -18,6 +18,7 @@ from mcp_hub.notices import Notices
 from mcp_hub.types import CacheHint, Cause, Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.local_source import LocalSource
 from mcp_hub.upstreams.scripts.source import Script, findings_of, read_folder
+from mcp_hub.upstreams.supervision.server import OwnedUpstream
 
 _TTL: Final = 5.0
 """Seconds for which a look at the folder counts for lists and calls."""
@@ -55,9 +56,21 @@ class _Listed(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-class ScriptUpstream(LocalSource):
+def script_upstream(
+    name: str,
+    folder: str,
+    changes: Notices,
+    *,
+    env: Mapping[str, str],
+    runs: Callable[[], _Runs],
+    read_only: ReadOnly,
+    gate: Gate | None = None,
+) -> OwnedUpstream:
     """The scripts of one folder. They are listed once the tools that they may use are known."""
+    return _ScriptUpstream(name, folder, changes, env=env, runs=runs, read_only=read_only, gate=gate)
 
+
+class _ScriptUpstream(LocalSource):
     def __init__(
         self,
         name: str,
@@ -67,7 +80,7 @@ class ScriptUpstream(LocalSource):
         env: Mapping[str, str],
         runs: Callable[[], _Runs],
         read_only: ReadOnly,
-        gate: Gate | None = None,
+        gate: Gate | None,
     ) -> None:
         super().__init__(name, self.run)
         self._folder = folder

@@ -22,7 +22,7 @@ from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.sqlite import store
-from mcp_hub.types import Era
+from mcp_hub.types import Era, JsonObject
 from mcp_hub.upstreams.functions.registry import Registry
 
 pytest.importorskip("pydantic_monty")
@@ -239,7 +239,7 @@ await add(title="two")
 
 
 async def test_modern_client_gets_a_task_that_the_script_outlives_its_request_in(tmp_path: Path) -> None:
-    tasks = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+    tasks: JsonObject = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
     async with a_hub(tmp_path, task_after=0.2) as (app, books):
         session = Session("s", Caller(is_operator=True), Era.MODERN, "2026-07-28", tasks)
         call = run(app, "await hold()", session)

@@ -8,7 +8,7 @@ import pytest
 
 from mcp_hub.call import Call, CallingClient
 from mcp_hub.calls.coalesce import LAG
-from mcp_hub.calls.history.recent import RecentCalls, RunningCalls, shown_principal
+from mcp_hub.calls.history.recent import RecentCalls, shown_principal
 from mcp_hub.calls.metering import Meters, MethodFigures, Outcome, outcome_of
 from mcp_hub.calls.plan import CallState, TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record
@@ -134,7 +134,7 @@ def test_a_wait_names_the_call_and_the_client_that_it_is_for(others: list[tuple[
     elsewhere = running("elsewhere", session="far")
     waiting.times.begin_wait(lambda: {record.call.session: None for record in there})
     records = [elsewhere, *there, waiting]
-    calls = RunningCalls(records, lambda record: record.call.principal == "p")
+    calls = RecentCalls().running(records, lambda record: record.call.principal == "p")
     found = calls.wait_of(waiting)
     assert found is not None and (found.reason, found.since) == (reason, 5.0)
     assert all(calls.wait_of(record) is None for record in (elsewhere, *there))

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from mcp_hub import events
 from mcp_hub.cli.render import results
-from mcp_hub.cli.render.renderers import OnTerminal, renderer
+from mcp_hub.cli.render.renderers import on_terminal, renderer
 from mcp_hub.cli.render.results import ShownResult
 from mcp_hub.cli.setup import fail
 from mcp_hub.errors import RpcError, UpstreamLost
@@ -36,12 +36,12 @@ HALF = Progressed(1, 2, {"message": msgspec.Raw(b'"half\\n\\u001b[2Jdone"')})
 
 
 class Terminal:
-    """An `OnTerminal` that writes to memory; `lines` are those that stay when the live region is gone."""
+    """A renderer on a terminal that writes to memory; `lines` are those that stay when the live region is gone."""
 
     def __init__(self) -> None:
         self.out, self.err = io.StringIO(), io.StringIO()
         out, err = (Console(file=file, force_terminal=True, width=60) for file in (self.out, self.err))
-        self.show = OnTerminal("job", out, err, shares_terminal=False)
+        self.show = on_terminal("job", out, err, shares_terminal=False)
 
     @property
     def lines(self) -> list[str]:

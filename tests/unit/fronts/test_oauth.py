@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from mcp_hub.fronts.http.auth import Refusal
-from mcp_hub.fronts.http.oauth.keys import Keys, SharedKey, parse_keys
+from mcp_hub.fronts.http.oauth.keys import Keys, parse_keys, shared_key
 from mcp_hub.fronts.http.oauth.tokens import Issuer, Resource, TokenVerifier
 from mcp_hub.sessions.session import Caller
 from tests.unit.fronts.oauth_tokens import (
@@ -198,7 +198,7 @@ async def test_each_issuer_has_its_own_keys_and_people() -> None:
 
 
 async def test_a_shared_key_checks_what_was_signed_with_it_and_nothing_else() -> None:
-    shared = verifier(issuer(SharedKey(SECRET, ["HS256"]), algorithms=frozenset(["HS256"])))
+    shared = verifier(issuer(shared_key(SECRET, ["HS256"]), algorithms=frozenset(["HS256"])))
     assert await asked(shared, token(key=SECRET, algorithm="HS256", kid=None)) == Caller(f"{ISSUER}#alice")
     assert await asked(shared, token(key=SECRET, algorithm="HS256", kid="any")) == Caller(f"{ISSUER}#alice")
     assert "not signed" in await refused(shared, token(key=SECRET[:-1] + b"?", algorithm="HS256"))

@@ -8,7 +8,7 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
-from mcp_hub.fronts.http.oauth.keys import KeyRing, KeySet, SharedKey, _KeysUnusable, parse_keys
+from mcp_hub.fronts.http.oauth.keys import KeyRing, KeySet, _KeysUnusable, parse_keys, shared_key
 from tests.unit.fakes import HandClock
 from tests.unit.fronts.oauth_tokens import ec_key, ed_key, jwk, key_set, private_jwk, rsa_key
 
@@ -174,7 +174,7 @@ async def test_keys_that_were_read_hold_for_a_day_while_they_cannot_be_read_agai
 
 
 def test_a_shared_key_is_for_its_algorithms_only() -> None:
-    shared = SharedKey(b"x" * 64, ["HS256"])
+    shared = shared_key(b"x" * 64, ["HS256"])
     assert shared.find("any", "HS256") and shared.find(None, "HS256")
     assert not shared.find(None, "HS512") and not shared.find(None, "RS256") and not shared.find(None, "none")
 

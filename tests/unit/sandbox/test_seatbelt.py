@@ -12,7 +12,7 @@ from mcp_hub.addresses import host_rule
 from mcp_hub.errors import StartFailed
 from mcp_hub.sandbox import launch
 from mcp_hub.sandbox.confinement import READ, WRITE, Confinement, PathRight, Unsupported, support
-from mcp_hub.sandbox.launch import SeatbeltLaunch, profile
+from mcp_hub.sandbox.launch import profile, seatbelt_launch
 from mcp_hub.sandbox.rules import Rule
 from tests.unit.sandbox.confined import sandbox_of, spawned
 
@@ -50,7 +50,7 @@ def test_a_profile_has_the_paths_and_the_network_of_the_rule() -> None:
 
 
 def test_a_start_on_macos_executes_the_command_under_its_profile() -> None:
-    launch = SeatbeltLaunch(Confinement(GRANTS, "none", 7, "darwin"), ["/usr/bin/true", "-x"], {"A": "b"})
+    launch = seatbelt_launch(Confinement(GRANTS, "none", 7, "darwin"), ["/usr/bin/true", "-x"], {"A": "b"})
     assert launch.argv == ["/usr/bin/sandbox-exec", "-p", EXPECTED, "/usr/bin/true", "-x"]
     assert (launch.env, launch.descriptors) == ({"A": "b"}, ())
 

@@ -13,7 +13,7 @@ from mcp_hub import events
 from mcp_hub.call import Call
 from mcp_hub.types import CallId, Era, JsonObject
 from mcp_hub.upstreams.functions.registry import Registry
-from mcp_hub.upstreams.functions.upstream import LocalUpstream
+from mcp_hub.upstreams.functions.upstream import function_upstream
 from tests.unit.fakes import Channel, NotedTimes
 from tests.unit.wire.raw_lines import within
 
@@ -87,7 +87,7 @@ async def run(
     """The result of a call to the one tool of an upstream, at most 5 s later."""
     registry = Registry()
     registry.tool(name="tool", output_schema=output_schema)(function)
-    upstream = LocalUpstream("local", registry)
+    upstream = function_upstream("local", registry)
     completed = await within(upstream.call(request("tool", arguments or {}), channel or Recorder()))
     assert completed.era is Era.HANDSHAKE
     result: JsonObject = json.loads(bytes(completed.result))

@@ -15,7 +15,7 @@ import pytest
 
 from mcp_hub import masking
 from mcp_hub.upstreams.auth import access as access_module
-from mcp_hub.upstreams.auth.access import Access, AuthorizedClient, Denial
+from mcp_hub.upstreams.auth.access import Access, Denial, authorized
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, GrantStore
 from tests.unit.upstreams.authorization import Authorization, a_grant
 from tests.unit.wire.http_server import HttpServer, Reply, Request, serving
@@ -60,7 +60,7 @@ class Held:
 
     async def send(self, method: str, **options: Any) -> int:
         async with httpx2.AsyncClient(verify=False) as http:
-            async with AuthorizedClient(http, self.access).stream(method, self.server.url, **options) as response:
+            async with authorized(http, self.access).stream(method, self.server.url, **options) as response:
                 return response.status_code
 
 

@@ -11,7 +11,7 @@ from mcp_hub.config.trust import OVERRIDE
 from mcp_hub.errors import StartFailed, UpstreamUnavailable
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.functions.source import check_reference
-from mcp_hub.upstreams.functions.upstream import LocalUpstream, load_registry
+from mcp_hub.upstreams.functions.upstream import load_registry, loaded_upstream
 from tests.unit.upstreams.function_calls import Recorder, request, text
 from tests.unit.wire.raw_lines import within
 
@@ -38,7 +38,7 @@ other = 1
 
 async def test_registry_is_loaded_from_the_configurations_folder(folder: Path) -> None:
     (folder / "my_tools.py").write_text(GOOD)
-    upstream = LocalUpstream.load("mine", "my_tools:registry", str(folder))
+    upstream = loaded_upstream("mine", "my_tools:registry", str(folder))
     assert upstream.status().state is UpstreamState.READY
     completed = await within(upstream.call(request("one"), Recorder()))
     assert json.loads(bytes(completed.result)) == text("1")
@@ -102,7 +102,7 @@ def test_a_package_serves_the_tools_of_the_modules_that_it_imports(folder: Path)
 
 
 async def test_upstream_that_could_not_be_loaded_is_failed_with_the_reason() -> None:
-    upstream = LocalUpstream.load("mine", "absent_tools:registry")
+    upstream = loaded_upstream("mine", "absent_tools:registry")
     status = upstream.status()
     assert status.state is UpstreamState.FAILED
     assert status.code == "module_not_found" and "absent_tools" in (status.reason or "")

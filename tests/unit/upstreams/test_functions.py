@@ -14,7 +14,7 @@ from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, UnknownEntry
 from mcp_hub.examples import jobs
 from mcp_hub.types import JsonObject
 from mcp_hub.upstreams.functions.registry import Context, Registry, Result
-from mcp_hub.upstreams.functions.upstream import LocalUpstream
+from mcp_hub.upstreams.functions.upstream import function_upstream
 from tests.unit.upstreams.function_calls import Recorder, request, run, text
 
 pytestmark = pytest.mark.anyio
@@ -194,7 +194,7 @@ async def test_unknown_log_level_is_the_authors_error() -> None:
 
 
 async def test_only_known_tools_and_tool_calls_are_answered() -> None:
-    upstream = LocalUpstream("local", jobs.registry)
+    upstream = function_upstream("local", jobs.registry)
     for call, error, message in [
         (request("run_jobs"), UnknownEntry, 'server "local" .*"run_jobs".*run_job'),
         (request("x"), UnknownEntry, 'server "local" .*"x".$'),
@@ -212,12 +212,12 @@ async def test_absent_and_null_arguments_are_none() -> None:
     null = request("f")
     null.params["arguments"] = msgspec.Raw(b" null ")
     for call in (request("f"), null):
-        completed = await LocalUpstream("local", registry).call(call, Recorder())
+        completed = await function_upstream("local", registry).call(call, Recorder())
         assert json.loads(bytes(completed.result)) == text("4")
 
 
 async def test_other_examples_answer() -> None:
-    upstream = LocalUpstream("jobs", jobs.registry)
+    upstream = function_upstream("jobs", jobs.registry)
     counted = await upstream.call(request("count_words", {"text": "a b\nc"}), Recorder())
     assert json.loads(bytes(counted.result))["structuredContent"] == {"words": 3, "lines": 2, "characters": 5}
     waited = await upstream.call(request("wait", {"seconds": 0}), Recorder())

@@ -18,7 +18,7 @@ from mcp_hub.notices import Notices
 from mcp_hub.types import Era, Kind, RawJson, UpstreamState
 from mcp_hub.upstreams.scripts import upstream as module
 from mcp_hub.upstreams.scripts.source import LARGEST, MOST_SCRIPTS, findings_of, read_folder, read_script
-from mcp_hub.upstreams.scripts.upstream import ScriptUpstream
+from mcp_hub.upstreams.scripts.upstream import script_upstream
 from tests.unit.fakes import Channel
 from tests.upstreams.child import WAIT
 
@@ -227,7 +227,7 @@ class Server:
     def __init__(self, folder: Path) -> None:
         self.runs, self.changes, self.gated = Runs(), Notices(), list[str]()
         self.tools: dict[str, bool] | None = {"read_it": True, "write_it": False}
-        self.upstream = ScriptUpstream(
+        self.upstream = script_upstream(
             "reports", str(folder), self.changes, env={}, runs=lambda: self.runs, read_only=self.read_only, gate=self
         )
         self.approved: Mapping[str, Any] = {}

@@ -59,9 +59,12 @@ class Keys(Protocol):
         """Reads the keys, unless just done. Raises nothing."""
 
 
-class SharedKey:
+def shared_key(secret: bytes, algorithms: Iterable[str]) -> Keys:
     """A shared secret (HMAC)."""
+    return _SharedKey(secret, algorithms)
 
+
+class _SharedKey:
     version = 0
     trouble = None
 

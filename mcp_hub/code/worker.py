@@ -286,7 +286,8 @@ class CodeWorker:
             self._state.seconds += perf_counter() - begun
 
     def _print(self, stream: str, text: str) -> None:
-        self._state.printed += len(text.encode("utf-8", "surrogatepass"))
+        is_long = len(text) > self._limits.printed
+        self._state.printed += len(text if is_long else text.encode("utf-8", "surrogatepass"))
         if self._state.printed <= self._limits.printed:
             self._printed.append(text)
         else:

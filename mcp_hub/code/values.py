@@ -44,13 +44,13 @@ def value_of(result: RawJson, call: str) -> RawJson | CodeRaise:
     if structured == b"null":
         values = [_part(part, f"{_HANDLE}{call}.{index}") for index, part in enumerate(parts)]
         structured = bytes(values[0]) if len(values) == 1 else msgspec.json.encode(values or None)
-    if _cost(structured) > _MOST_COST:
+    if cost(structured) > _MOST_COST:
         reason = f"the result has {len(structured)} bytes, more than a script can take. Ask the tool for less"
         return CodeRaise("ToolError", reason)
     return structured if _is_value(structured) else CodeRaise("ToolError", "the result has a number that is too large")
 
 
-def _cost(encoded: bytes) -> int:
+def cost(encoded: bytes) -> int:
     """About the bytes of a value in our memory; a list of nothing has twenty times its text."""
     if encoded.lstrip()[:1] not in (b"[", b"{"):
         return len(encoded)
@@ -260,7 +260,7 @@ def _part(part: msgspec.Raw, handle: str) -> msgspec.Raw:
         return part
     if (text := _text(members)) is not None:
         encoded = text.encode()
-        is_json = _cost(encoded) <= _MOST_COST and _is_value(encoded)
+        is_json = cost(encoded) <= _MOST_COST and _is_value(encoded)
         return msgspec.Raw(encoded if is_json else msgspec.json.encode(text))
     source = _members(members.get("resource", b"null")) or members
     size = _as(source.get("size"), int)

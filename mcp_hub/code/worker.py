@@ -34,7 +34,7 @@ from pydantic_monty import (
 
 from mcp_hub.code.source import DECLARATIONS, MODULES, PRELUDE, line_at, line_of, problems, rewritten
 from mcp_hub.code.steps import CodeCall, CodeError, CodeLimits, CodeRaise, CodeStep, engine_version
-from mcp_hub.code.values import checked_arguments, encoded_output
+from mcp_hub.code.values import checked_arguments, cost, encoded_output
 from mcp_hub.masking import hide_head
 from mcp_hub.types import RawJson
 
@@ -43,7 +43,11 @@ _Snapshot: TypeAlias = FunctionSnapshot | NameLookupSnapshot | FutureSnapshot | 
 _RECURSION: Final = 400
 _PER_CALL: Final = 8
 """Suspensions per call of the limit: futures, looked-up names and refused calls count, too."""
+_PER_BYTE: Final = 3
+"""Our bytes of values per byte of the engine that they at most fill."""
 _MOST_MESSAGE: Final = 2000
+_MOST_READ: Final = 64 << 10
+"""Characters of a message that are masked, more than the longest secret takes."""
 _SCRIPT: Final = "<python-input-1>"
 """The engine's name for the script, which is the second text that it gets."""
 _STOP: Final = "hub_begin"
@@ -133,6 +137,9 @@ class CodeWorker:
             waiting = self._snapshot
             assert isinstance(waiting, FutureSnapshot)
             pending = waiting.pending_call_ids
+            values = (answer for answer in answers.values() if not isinstance(answer, CodeRaise))
+            if sum(cost(bytes(value)) for value in values) > _PER_BYTE * self._limits.memory:
+                raise self._limit("memory", self._over("memory"))
             results = {number: _settled(answer) for number, answer in answers.items() if number in pending}
             self._calls = []
             if not results:
@@ -329,7 +336,7 @@ class CodeWorker:
 
     def _raised(self, error: MontyRuntimeError | MontySyntaxError) -> CodeError:
         exception = error.exception()
-        message = hide_head(str(exception), _MOST_MESSAGE).removeprefix(_INTERNAL)
+        message = hide_head(str(exception)[:_MOST_READ], _MOST_MESSAGE).removeprefix(_INTERNAL)
         frames = [frame for frame in error.traceback() if frame.filename == _SCRIPT]
         line = max(frames[-1].line - 1, 0) if frames else 0
         source = line_at(self._state.code, line + 1) if line else ""

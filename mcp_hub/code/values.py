@@ -22,8 +22,10 @@ _BEGIN: Final = b'"media '
 _MOST_ERROR: Final = 64 << 10
 _MOST_COST: Final = 64 << 20
 _COST: Final = 64
+_LONG: Final = 64 << 10
 _FUNCTION: Final = re.compile(r"<(?:function|bound method|coroutine|generator)\b.{0,200}>")
 """The engine gives what it cannot hand out as such a text."""
+TOO_LARGE: Final = "the result has a number that is too large"
 _ERROR: Final = "the tool failed and gave no text"
 
 
@@ -47,7 +49,7 @@ def value_of(result: RawJson, call: str) -> RawJson | CodeRaise:
     if cost(structured) > _MOST_COST:
         reason = f"the result has {len(structured)} bytes, more than a script can take. Ask the tool for less"
         return CodeRaise("ToolError", reason)
-    return structured if _is_value(structured) else CodeRaise("ToolError", "the result has a number that is too large")
+    return structured if _is_value(structured) else CodeRaise("ToolError", TOO_LARGE)
 
 
 def cost(encoded: bytes) -> int:
@@ -57,9 +59,10 @@ def cost(encoded: bytes) -> int:
     return len(encoded) + _COST * sum(encoded.count(sign) for sign in (b",", b":", b"[", b"{"))
 
 
-def _is_value(encoded: bytes | str) -> bool:
+def _is_value(encoded: bytes) -> bool:
+    """Whether it can be decoded; of a long one, whether it is JSON."""
     try:
-        msgspec.json.decode(encoded)
+        msgspec.json.decode(encoded, type=object if len(encoded) < _LONG else msgspec.Raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
     return True

@@ -34,7 +34,7 @@ from pydantic_monty import (
 
 from mcp_hub.code.source import DECLARATIONS, MODULES, PRELUDE, line_at, line_of, problems, rewritten
 from mcp_hub.code.steps import CodeCall, CodeError, CodeLimits, CodeRaise, CodeStep, engine_version
-from mcp_hub.code.values import checked_arguments, cost, encoded_output
+from mcp_hub.code.values import TOO_LARGE, checked_arguments, cost, encoded_output
 from mcp_hub.masking import hide_head
 from mcp_hub.types import RawJson
 
@@ -375,7 +375,10 @@ def _os_refusal(waiting: FunctionSnapshot) -> ExternalExceptionData | None:
 
 def _settled(answer: RawJson | CodeRaise) -> ExternalSettledResult:
     if not isinstance(answer, CodeRaise):
-        return {"return_value": msgspec.json.decode(answer)}
+        try:
+            return {"return_value": msgspec.json.decode(answer)}
+        except (msgspec.DecodeError, RecursionError):
+            answer = CodeRaise("ToolError", TOO_LARGE)
     message = answer.message
     if answer.data:
         message += "\n" + msgspec.json.encode(answer.data).decode()

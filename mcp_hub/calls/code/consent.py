@@ -33,8 +33,14 @@ def verdict(mode: CodeMode, inner: InnerCall, traits: Collection[str] | None, al
     if mode == "reads":
         reason = f"{inner.tool} was not called: it is not known as read-only, and hub.code is `reads`"
         return CodeRaise("PermissionError", reason)
-    may_go = inner.effect.is_cleared or (DESTRUCTIVE not in traits and inner.tool in allowed)
+    may_go = inner.effect.is_cleared or (DESTRUCTIVE not in traits and grant(inner, traits) in allowed)
     return "go" if may_go else "ask"
+
+
+def grant(inner: InnerCall, traits: Collection[str]) -> str:
+    """What `allowed` holds for a tool: another one that has got its name is not meant."""
+    hints = (READ_ONLY, DESTRUCTIVE, IDEMPOTENT)
+    return "\n".join([inner.tool, *sorted(trait for trait in traits if trait not in hints)])
 
 
 def refused(inner: InnerCall, reason: str) -> CodeRaise:

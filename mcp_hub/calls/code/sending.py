@@ -49,7 +49,7 @@ class InnerCalls:
         self._state = state
         self._news: deque[tuple[int, CallId, Recovered]] = deque()
         self._answers: deque[tuple[int, RawJson | RpcError]] = deque()
-        self._asking: int | None = None
+        self._asking: str | None = None  # the grant that is asked for
         self._media: dict[str, tuple[list[RawObject], int]] = {}
         """Blocks by call, and the bytes of its result."""
         self._bell = Bell()
@@ -99,16 +99,19 @@ class InnerCalls:
         return traits is not None and (consent.READ_ONLY in traits or consent.IDEMPOTENT in traits)
 
     def _note_answer(self, id_: int, outcome: RawJson | RpcError) -> bool:
-        inner, self._asking = self._state.inner.get(id_), None
+        inner, asked, self._asking = self._state.inner.get(id_), self._asking, None
         if inner is None or inner.outcome is not None:
             return False
         choice = consent.chosen(outcome)
         if choice == "no":
             self._conclude(inner, consent.refused(inner, "the caller did not allow it"))
             return True
+        traits = self._parts.port.traits(self._call, inner.tool) or ()
+        if consent.grant(inner, traits) != asked:
+            return False  # another tool has the name by now: it is asked for anew
         inner.clear()
-        if choice == "run" and consent.DESTRUCTIVE not in (self._parts.port.traits(self._call, inner.tool) or ()):
-            self._state.allow(inner.tool)
+        if choice == "run" and consent.DESTRUCTIVE not in traits:
+            self._state.allow(asked)
         return True
 
     def _conclude(self, inner: InnerCall, outcome: RawJson | CodeRaise, ending: Ending | None = None) -> None:
@@ -128,7 +131,7 @@ class InnerCalls:
             if isinstance(verdict, CodeRaise):
                 self._conclude(inner, unknown_outcome(inner) if inner.may_have_acted else verdict)
             elif verdict == "ask":
-                self._ask(inner, is_destructive=consent.DESTRUCTIVE in traits)
+                self._ask(inner, traits)
             elif not inner.tool:
                 state.send(inner)
                 sends.append(inner)
@@ -151,17 +154,17 @@ class InnerCalls:
             )
         return traits or (), consent.verdict(port.mode(self._call), inner, traits, self._state.allowed)
 
-    def _ask(self, inner: InnerCall, *, is_destructive: bool) -> None:
+    def _ask(self, inner: InnerCall, traits: Collection[str]) -> None:
         """Asks the caller for one call; the others wait."""
         if self._asking is not None:
             return
         lines = lines_around(self._state.code, inner.line) if inner.line else ""
-        params = consent.question(inner, self._state, lines, is_destructive=is_destructive)
+        params = consent.question(inner, self._state, lines, is_destructive=consent.DESTRUCTIVE in traits)
         if (lack := self._call.lack(ELICIT, params)) is not None:
             reason = f"hub.code is `ask`, and nobody can be asked: {lack}"
             self._conclude(inner, consent.refused(inner, reason))
             return
-        self._asking = inner.id
+        self._asking = consent.grant(inner, traits)
         self._channel.ask(Question(ELICIT, params, partial(self._answered, inner.id)))
 
     def _answered(self, id_: int, outcome: RawJson | RpcError) -> None:

@@ -149,6 +149,34 @@ async def test_answer_for_all_calls_counts_once_where_it_was_not_offered() -> No
 
 
 @virtual
+async def test_what_was_allowed_is_not_for_another_tool_that_gets_the_name() -> None:
+    hub = asking()
+    hub.code_traits["write"] = ["write of git"]
+    record = hub.runs_script(script([("write", {"x": 1})], [("write", {"x": 2})], [("write", {"x": 3})]), FORMS)
+    await answer(record, "run")
+    await settle(lambda: hub.server.counts["write 1"] == 1)
+    hub.code_traits["write"] = ["write of other"]
+    assert '"x":2' in (await question(record))[1]["message"]
+    hub.code_traits["write"] = ["write of third"]
+    await answer(record, "run")
+    await sleep(1)
+    assert hub.server.counts.total() == 1, "a third one was not asked for"
+    await answer(record, "no")
+    await answer(record, "no")
+    assert output(await ended(record)) == ["write 1", "PermissionError", "PermissionError"]
+
+
+@virtual
+async def test_same_code_in_another_folder_is_another_run() -> None:
+    hub = asking("all")
+    hub.registry.limit(10, 10)
+    records = [hub.runs_script(CODE, directory=folder) for folder in ("/a", "/b", "/a")]
+    for record in records:
+        await ended(record)
+    assert hub.server.counts == Counter({"write 1": 2})
+
+
+@virtual
 async def test_question_shows_all_arguments_and_what_would_not_be_seen() -> None:
     hub = asking()
     record = hub.runs_script(script([("write", {"x": 1, "long": "a" * 9000, "path": "/etc\u202e\u200b"})]), FORMS)

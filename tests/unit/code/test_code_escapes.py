@@ -178,6 +178,8 @@ async def test_memory_of_the_hub_stays_at_the_limits_by_default() -> None:
         error = await failure(code_engine, code, lambda call: much)
         assert (error.kind, error.key) == ("limit", "memory")
         assert most_memory() - before < 100_000_000
+        error = await failure(code_engine, "await echo()", lambda call: b"[1e400," + b"1," * 40_000 + b"1]")
+        assert "a number that is too large" in str(error)
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from mcp_hub.code.source import (
     rewritten,
 )
 from mcp_hub.code.steps import CodeError
+from mcp_hub.code.tool import python_names
 
 
 @pytest.mark.parametrize(
@@ -135,3 +136,7 @@ def test_reserved_names_are_those_of_our_texts() -> None:
         )
     }
     assert names - set(dir(builtins)) - {"_t"} == RESERVED
+
+
+def test_no_tool_has_a_name_that_the_hub_needs_in_a_script() -> None:
+    assert {name for name, python in python_names(RESERVED).items() if name == python} == set()

@@ -86,8 +86,19 @@ class InnerCalls:
         else:
             if isinstance(ending, Completed) and not ending.is_plain:
                 self._keep_media(inner.key, ending.result)
-            self._conclude(inner, outcome_of(inner, ending) if inner.tool else b"null", ending)
+            self._conclude(inner, self._bounded(outcome_of(inner, ending)) if inner.tool else b"null", ending)
         return not inner.effect.repeats  # what can be had again goes with the next commit
+
+    def _bounded(self, outcome: RawJson | CodeRaise) -> RawJson | CodeRaise:
+        """The outcome, or an error if all that wait to be fed are more than the script can hold."""
+        if isinstance(outcome, CodeRaise):
+            return outcome
+        unfed = (inner.answer for inner in self._state.unfed)
+        size = len(outcome) + sum(len(answer) for answer in unfed if not isinstance(answer, CodeRaise))
+        if size <= self._parts.port.limits.memory:
+            return outcome
+        reason = "the tool has answered, but the results that came at once are too long for a script"
+        return CodeRaise("ToolError", reason)
 
     def _keep_media(self, key: str, result: RawJson) -> None:
         size = len(result) + sum(size for _, size in self._media.values())

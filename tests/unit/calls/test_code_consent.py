@@ -9,6 +9,7 @@ import pytest
 from mcp_hub.call import Call, CallChannel, Question
 from mcp_hub.calls.code import sending
 from mcp_hub.calls.runner import CallRecord
+from mcp_hub.code.steps import CodeLimits
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed, InputRequired, ToolResult, cancelled_by_client
 from mcp_hub.types import RawJson
@@ -329,3 +330,15 @@ async def test_media_of_many_results_are_kept_up_to_a_limit_of_bytes(monkeypatch
     record = asking("all", server).runs_script(script([("read", {"x": x}) for x in range(9)]))
     values = await ended(record)
     assert [block["type"] for block in msgspec.json.decode(values.result)["content"]] == ["image", "image"]
+
+
+@virtual
+async def test_results_that_come_at_once_are_bounded_by_the_memory_of_the_script() -> None:
+    server = Server()
+    long = {"content": [{"type": "text", "text": "a" * 3000}]}
+    server.ends = {f"read {x}": Completed(msgspec.json.encode(long)) for x in range(5)}
+    hub = asking("all", server)
+    hub.registry.limit(10, 10)
+    hub.code_limits = CodeLimits(memory=7000)
+    values = output(await ended(hub.runs_script(script([("read", {"x": x}) for x in range(5)]))))
+    assert values == ["a" * 3000, "a" * 3000, "ToolError", "ToolError", "ToolError"]

@@ -46,8 +46,6 @@ _PER_CALL: Final = 8
 _PER_BYTE: Final = 3
 """Our bytes of values per byte of the engine that they at most fill."""
 _MOST_MESSAGE: Final = 2000
-_MOST_READ: Final = 64 << 10
-"""Characters of a message that are masked, more than the longest secret takes."""
 _SCRIPT: Final = "<python-input-1>"
 """The engine's name for the script, which is the second text that it gets."""
 _STOP: Final = "hub_begin"
@@ -336,7 +334,7 @@ class CodeWorker:
 
     def _raised(self, error: MontyRuntimeError | MontySyntaxError) -> CodeError:
         exception = error.exception()
-        message = hide_head(str(exception)[:_MOST_READ], _MOST_MESSAGE).removeprefix(_INTERNAL)
+        message = hide_head(str(exception), _MOST_MESSAGE).removeprefix(_INTERNAL)
         frames = [frame for frame in error.traceback() if frame.filename == _SCRIPT]
         line = max(frames[-1].line - 1, 0) if frames else 0
         source = line_at(self._state.code, line + 1) if line else ""

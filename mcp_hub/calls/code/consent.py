@@ -38,7 +38,7 @@ def verdict(mode: CodeMode, inner: InnerCall, traits: Collection[str] | None, al
 
 
 def grant(inner: InnerCall, traits: Collection[str]) -> str:
-    """What `allowed` holds for a tool: another one that has got its name is not meant."""
+    """The entry of `allowed` for a tool; another tool that gets its name has another one."""
     hints = (READ_ONLY, DESTRUCTIVE, IDEMPOTENT)
     return "\n".join([inner.tool, *sorted(trait for trait in traits if trait not in hints)])
 

@@ -110,7 +110,7 @@ class InnerCalls:
         return traits is not None and (consent.READ_ONLY in traits or consent.IDEMPOTENT in traits)
 
     def _note_answer(self, id_: int, outcome: RawJson | RpcError) -> bool:
-        inner, asked, self._asking = self._state.inner.get(id_), self._asking, None
+        inner, grant, self._asking = self._state.inner.get(id_), self._asking, None
         if inner is None or inner.outcome is not None:
             return False
         choice = consent.chosen(outcome)
@@ -118,11 +118,11 @@ class InnerCalls:
             self._conclude(inner, consent.refused(inner, "the caller did not allow it"))
             return True
         traits = self._parts.port.traits(self._call, inner.tool) or ()
-        if consent.grant(inner, traits) != asked:
+        if consent.grant(inner, traits) != grant:
             return False  # another tool has the name by now: it is asked for anew
         inner.clear()
         if choice == "run" and consent.DESTRUCTIVE not in traits:
-            self._state.allow(asked)
+            self._state.allow(grant)
         return True
 
     def _conclude(self, inner: InnerCall, outcome: RawJson | CodeRaise, ending: Ending | None = None) -> None:

@@ -96,7 +96,7 @@ class _CodePort:
         entry = self._entry(call, tool)
         if entry is None or entry.server == OWN:
             return None
-        hints, traits = entry.hints, set()
+        hints, traits = entry.hints, {f"{entry.key} of {entry.server}"}
         if entry.is_read_only:
             traits.add(READ_ONLY)
         if hints.user.destructive is not False and True in (hints.server.destructive, hints.user.destructive):

@@ -5,8 +5,10 @@ import builtins
 import json
 import re
 import textwrap
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import partial
+from operator import itemgetter
 from typing import Final
 
 from mcp_hub.code.steps import CodeError
@@ -15,9 +17,12 @@ from mcp_hub.syntax import parsed
 
 MOST_BYTES: Final = 64 << 10
 
-_FENCE: Final = re.compile(
-    r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+.-]*)[^\n`]*\n(.*?)^[ \t]*\1[`~]*[ \t]*$", re.MULTILINE | re.DOTALL
-)
+_OPENING: Final = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([\w+.-]*)[^`]*")
+_CLOSING: Final = re.compile(r"[ \t]*((?:`{3}|~{3})[`~]*)[ \t]*")
+_MOST_UNCLOSED: Final = 20
+_TOKEN: Final = re.compile(r"\w+|[^\w\s]")
+_MOST_TOKENS: Final = 24_000
+"""The parser holds all else up: 50 ms for so many."""
 _PYTHON: Final = ("", "py", "python", "python3")
 _LEADING: Final = re.compile(r"^[ \t]+", re.MULTILINE)
 _IDENTIFIER: Final = re.compile(r"[^\W\d]\w*")
@@ -105,8 +110,10 @@ def cleaned(code: str) -> str:
     """The script in a model's text: out of its Markdown fence, with LF, without a common indent. Raises `CodeError`."""
     if len(code.encode("utf-8", "surrogatepass")) > MOST_BYTES:
         raise CodeError("syntax", f"the script is longer than {MOST_BYTES >> 10} kB")
+    if sum(1 for _ in _TOKEN.finditer(code)) > _MOST_TOKENS:
+        raise CodeError("syntax", f"the script has more than {_MOST_TOKENS} words and signs")
     code = code.replace("\r\n", "\n").replace("\r", "\n").removeprefix("\ufeff")
-    fences = [match[3] for match in _FENCE.finditer(code) if match[2].lower() in _PYTHON]
+    fences = list(_fenced(code))
     if fences and not _parses(code):
         code = max(fences, key=len)
     if any(ord(letter) < 32 and letter not in "\n\t\f" or 0xD800 <= ord(letter) < 0xE000 for letter in code):
@@ -118,6 +125,26 @@ def cleaned(code: str) -> str:
     if not code.strip():
         raise CodeError("syntax", "the script is empty")
     return code
+
+
+def _fenced(code: str) -> Iterator[str]:
+    """Texts between Markdown fences of Python. In linear time: of fences without an end a few are looked at."""
+    lines = code.split("\n")
+    ends = [(number, match[1]) for number, line in enumerate(lines) if (match := _CLOSING.fullmatch(line))]
+    after = unclosed = 0
+    for number, line in enumerate(lines):
+        if number < after or not (match := _OPENING.fullmatch(line)):
+            continue
+        ends = ends[bisect_right(ends, number, key=itemgetter(0)) :]
+        end = next((at for at, marks in ends if marks.startswith(match[1])), None)
+        if end is None:
+            unclosed += 1
+            if unclosed == _MOST_UNCLOSED:
+                return
+            continue
+        after = end + 1
+        if match[2].lower() in _PYTHON:
+            yield "".join(f"{text}\n" for text in lines[number + 1 : end])
 
 
 def names_in(code: str) -> frozenset[str]:

@@ -22,7 +22,7 @@ class CodeLimits(msgspec.Struct, frozen=True, kw_only=True):
     `parallel` and `silence` are for who sends the calls.
     """
 
-    memory: int = 64 << 20
+    memory: int = 28 << 20
     seconds: float = 10.0
     calls: int = 200
     parallel: int = 8

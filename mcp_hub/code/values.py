@@ -5,19 +5,27 @@ import math
 import re
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from mcp_hub.code.steps import CodeRaise
 from mcp_hub.masking import hide_head
-from mcp_hub.types import JsonObject, RawJson
+from mcp_hub.types import JsonObject, RawJson, RawObject
+
+_T = TypeVar("_T")
 
 _DEPTH: Final = 64
 _MEDIA: Final = frozenset(("mime", "size", "handle"))
 _HANDLE: Final = "media "
+_BEGIN: Final = b'"media '
+_MOST_ERROR: Final = 64 << 10
+_MOST_COST: Final = 64 << 20
+_COST: Final = 64
+_LONG: Final = 64 << 10
 _FUNCTION: Final = re.compile(r"<(?:function|bound method|coroutine|generator)\b.{0,200}>")
 """The engine gives what it cannot hand out as such a text."""
+TOO_LARGE: Final = "the result has a number that is too large"
 _ERROR: Final = "the tool failed and gave no text"
 
 
@@ -27,17 +35,48 @@ def value_of(result: RawJson, call: str) -> RawJson | CodeRaise:
     `structuredContent`; else each part of `content`: a text that is JSON as a whole is its value, media are an object
     that can only be returned. Several parts are a list.
     """
-    members = msgspec.json.decode(result)
-    if not isinstance(members, dict):
+    members = _members(result)
+    if members is None:
         return result
-    content = members.get("content")
-    parts = content if isinstance(content, list) else []
-    if members.get("isError"):
-        return CodeRaise("ToolError", "\n".join(filter(None, map(_text, parts))) or _ERROR)
-    if members.get("structuredContent") is not None:
-        return msgspec.json.encode(members["structuredContent"])
-    values = [_part(part, f"{_HANDLE}{call}.{index}") for index, part in enumerate(parts)]
-    return msgspec.json.encode(values[0] if len(values) == 1 else values or None)
+    parts = _as(members.get("content"), list[msgspec.Raw]) or []
+    if bytes(members.get("isError", b"false")) not in (b"false", b"null"):
+        reason = "\n".join(filter(None, map(_text, map(_members, parts))))
+        return CodeRaise("ToolError", hide_head(reason, _MOST_ERROR, "…") or _ERROR)
+    structured = bytes(members.get("structuredContent", b"null"))
+    if structured == b"null":
+        values = [_part(part, f"{_HANDLE}{call}.{index}") for index, part in enumerate(parts)]
+        structured = bytes(values[0]) if len(values) == 1 else msgspec.json.encode(values or None)
+    if cost(structured) > _MOST_COST:
+        reason = f"the result has {len(structured)} bytes, more than a script can take. Ask the tool for less"
+        return CodeRaise("ToolError", reason)
+    return structured if _is_value(structured) else CodeRaise("ToolError", TOO_LARGE)
+
+
+def cost(encoded: bytes) -> int:
+    """About the bytes of a value in our memory; a list of nothing has twenty times its text."""
+    if encoded.lstrip()[:1] not in (b"[", b"{"):
+        return len(encoded)
+    return len(encoded) + _COST * sum(encoded.count(sign) for sign in (b",", b":", b"[", b"{"))
+
+
+def _is_value(encoded: bytes) -> bool:
+    """Whether it can be decoded; of a long one, whether it is JSON."""
+    try:
+        msgspec.json.decode(encoded, type=object if len(encoded) < _LONG else msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
+    return True
+
+
+def _members(encoded: RawJson) -> RawObject | None:
+    return _as(encoded, dict[str, msgspec.Raw])
+
+
+def _as(encoded: RawJson | None, type_: type[_T]) -> _T | None:
+    try:
+        return None if encoded is None else msgspec.json.decode(encoded, type=type_)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
 
 
 def handle_parts(handle: str) -> tuple[str, int] | None:
@@ -48,6 +87,8 @@ def handle_parts(handle: str) -> tuple[str, int] | None:
 
 def result_of(output: RawJson, block: Callable[[str], RawJson | None]) -> RawJson:
     """The result of a script that gave `output`. `block` gives the part of `content` that a handle stands for."""
+    if _BEGIN not in bytes(output):
+        return _plain_result(bytes(output))
     value = msgspec.json.decode(output)
     blocks: list[msgspec.Raw] = []
     remaining = _replaced(value, block, blocks)
@@ -59,6 +100,17 @@ def result_of(output: RawJson, block: Callable[[str], RawJson | None]) -> RawJso
     result["content"] += blocks
     if isinstance(remaining, dict) and not is_only_media:
         result["structuredContent"] = remaining
+    return msgspec.json.encode(result)
+
+
+def _plain_result(output: bytes) -> bytes:
+    """The result of an output without media."""
+    result: JsonObject = {"content": []}
+    if output != b"null":
+        text = msgspec.json.decode(output, type=str) if output[:1] == b'"' else output.decode()
+        result["content"].append({"type": "text", "text": text})
+    if output[:1] == b"{":
+        result["structuredContent"] = msgspec.Raw(output)
     return msgspec.json.encode(result)
 
 
@@ -204,36 +256,28 @@ def _key(key: object) -> str:
             return hide_head(repr(key), 200)
 
 
-def _part(part: object, handle: str) -> object:
+def _part(part: msgspec.Raw, handle: str) -> msgspec.Raw:
     """The value of a block."""
-    if not isinstance(part, dict):
+    members = _members(part)
+    if members is None:
         return part
-    text = _text(part)
-    if text is not None:
-        try:
-            return msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError):
-            return text
-    resource = part.get("resource")
-    source = resource if isinstance(resource, dict) else part
-    mime, size = source.get("mimeType"), source.get("size")
-    data = source.get("blob", source.get("data"))
-    if isinstance(data, str):
+    if (text := _text(members)) is not None:
+        encoded = text.encode()
+        is_json = cost(encoded) <= _MOST_COST and _is_value(encoded)
+        return msgspec.Raw(encoded if is_json else msgspec.json.encode(text))
+    source = _members(members.get("resource", b"null")) or members
+    size = _as(source.get("size"), int)
+    if (data := _as(source.get("blob", source.get("data")), str)) is not None:
         size = len(data) * 3 // 4 - data[-2:].count("=")
-    return {
-        "mime": mime if isinstance(mime, str) else "application/octet-stream",
-        "size": size if isinstance(size, int) else 0,
-        "handle": handle,
-    }
+    mime = _as(source.get("mimeType"), str) or "application/octet-stream"
+    return msgspec.Raw(msgspec.json.encode({"mime": mime, "size": size or 0, "handle": handle}))
 
 
-def _text(part: object) -> str | None:
+def _text(members: RawObject | None) -> str | None:
     """The text of a block that has one."""
-    if not isinstance(part, dict):
-        return None
-    source = part.get("resource") if part.get("type") == "resource" else part
-    text = source.get("text") if isinstance(source, dict) else None
-    return text if isinstance(text, str) else None
+    is_resource = members is not None and _as(members.get("type"), str) == "resource"
+    source = _members((members or {}).get("resource", b"null")) if is_resource else members
+    return None if source is None else _as(source.get("text"), str)
 
 
 def _is_media(value: object) -> bool:

@@ -34,7 +34,7 @@ from pydantic_monty import (
 
 from mcp_hub.code.source import DECLARATIONS, MODULES, PRELUDE, line_at, line_of, problems, rewritten
 from mcp_hub.code.steps import CodeCall, CodeError, CodeLimits, CodeRaise, CodeStep, engine_version
-from mcp_hub.code.values import checked_arguments, encoded_output
+from mcp_hub.code.values import TOO_LARGE, checked_arguments, cost, encoded_output
 from mcp_hub.masking import hide_head
 from mcp_hub.types import RawJson
 
@@ -43,6 +43,8 @@ _Snapshot: TypeAlias = FunctionSnapshot | NameLookupSnapshot | FutureSnapshot | 
 _RECURSION: Final = 400
 _PER_CALL: Final = 8
 """Suspensions per call of the limit: futures, looked-up names and refused calls count, too."""
+_PER_BYTE: Final = 3
+"""Our bytes of values per byte of the engine that they at most fill."""
 _MOST_MESSAGE: Final = 2000
 _SCRIPT: Final = "<python-input-1>"
 """The engine's name for the script, which is the second text that it gets."""
@@ -133,6 +135,9 @@ class CodeWorker:
             waiting = self._snapshot
             assert isinstance(waiting, FutureSnapshot)
             pending = waiting.pending_call_ids
+            values = (answer for answer in answers.values() if not isinstance(answer, CodeRaise))
+            if sum(cost(bytes(value)) for value in values) > _PER_BYTE * self._limits.memory:
+                raise self._limit("memory", self._over("memory"))
             results = {number: _settled(answer) for number, answer in answers.items() if number in pending}
             self._calls = []
             if not results:
@@ -289,7 +294,8 @@ class CodeWorker:
             self._state.seconds += perf_counter() - begun
 
     def _print(self, stream: str, text: str) -> None:
-        self._state.printed += len(text.encode("utf-8", "surrogatepass"))
+        is_long = len(text) > self._limits.printed
+        self._state.printed += len(text if is_long else text.encode("utf-8", "surrogatepass"))
         if self._state.printed <= self._limits.printed:
             self._printed.append(text)
         else:
@@ -370,7 +376,10 @@ def _os_refusal(waiting: FunctionSnapshot) -> ExternalExceptionData | None:
 
 def _settled(answer: RawJson | CodeRaise) -> ExternalSettledResult:
     if not isinstance(answer, CodeRaise):
-        return {"return_value": msgspec.json.decode(answer)}
+        try:
+            return {"return_value": msgspec.json.decode(answer)}
+        except (msgspec.DecodeError, RecursionError):
+            answer = CodeRaise("ToolError", TOO_LARGE)
     message = answer.message
     if answer.data:
         message += "\n" + msgspec.json.encode(answer.data).decode()

@@ -4,8 +4,10 @@ Two hubs have the same settings. The server of the one offers tools that these h
 """
 
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -136,12 +138,12 @@ def check(asked: str, hides: Any, has_not: Any) -> None:
 
 
 @asynccontextmanager
-async def stdio_pair(root: Path, *args: str) -> AsyncIterator[tuple[StdioClient, StdioClient]]:
+async def stdio_pair(root: Path, *args: str, **hub: Any) -> AsyncIterator[tuple[StdioClient, StdioClient]]:
     for name in ("hides", "has_not"):
         (root / name).mkdir()
     async with (
-        stdio_hub(config(root / "hides", mixed()), root / "hides", *args, client=None) as hides,
-        stdio_hub(config(root / "has_not", SHOWN), root / "has_not", *args, client=None) as has_not,
+        stdio_hub(config(root / "hides", mixed(), **hub), root / "hides", *args, client=None) as hides,
+        stdio_hub(config(root / "has_not", SHOWN, **hub), root / "has_not", *args, client=None) as has_not,
     ):
         for client in (hides, has_not):
             await client.initialize()
@@ -162,6 +164,32 @@ async def test_over_stdio_in_both_eras(tmp_path: Path) -> None:
     async with stdio_pair(tmp_path, "--profile", "small") as (hides, has_not):
         for era in ERAS:
             await compare(Peer(hides, era), Peer(has_not, era), is_brief=era == MODERN)
+    assert called(tmp_path / "hides") == {"get_note"}
+
+
+def scripts() -> Iterator[str]:
+    """Every way to a name in a script; by `exec`, too, where no check comes before."""
+    for hidden in HIDDEN.values():
+        for name in (f"notes_{hidden['name']}", hidden["name"]):
+            yield f"await {name}(note='n')"
+            yield f"try:\n    r = {name}\nexcept NameError as error:\n    r = str(error)\nr"
+            yield f"# {name}\nexec({name + '()'!r})"
+            yield f"getattr(notes_get_note, {name!r}, 0)"
+            for own in ("run_tool", "read_tool", "run_code", "find_tools"):
+                yield f"await {own}(name={name!r})"
+        yield f"await notes_{hidden['name'][:-1]}q(note='n')"
+
+
+@pytest.mark.skipif(find_spec("pydantic_monty") is None, reason="the extra code is not installed")
+async def test_by_scripts(tmp_path: Path) -> None:
+    async with stdio_pair(tmp_path, "--profile", "small", code="all") as (hides, has_not):
+        peers = [Peer(client, HANDSHAKE) for client in (hides, has_not)]
+        assert "run_code" in await peers[0].names()
+        for code in scripts():
+            ours, theirs = [(await peer.call("run_code", {"code": code})).answer for peer in peers]
+            check(code, *[re.sub(r'"id": \d+', "", json.dumps(said)) for said in (ours, theirs)])
+        run = await peers[0].call("run_code", {"code": "await notes_get_note(note='n')"})
+        assert not run.result.get("isError"), run.result
     assert called(tmp_path / "hides") == {"get_note"}
 
 

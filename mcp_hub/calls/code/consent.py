@@ -11,8 +11,8 @@ import msgspec
 from mcp_hub.calls.code.state import InnerCall, RunState
 from mcp_hub.code.steps import CodeRaise
 from mcp_hub.errors import RpcError
-from mcp_hub.masking import hide_head
-from mcp_hub.protocol.jsonrpc.envelope import read_as
+from mcp_hub.masking import hide_head, shown
+from mcp_hub.protocol.jsonrpc.envelope import raw_object, read_as
 from mcp_hub.types import CodeMode, RawJson, plural
 
 Verdict = Literal["go", "ask"] | CodeRaise
@@ -21,7 +21,7 @@ READ_ONLY: Final = "read-only"
 DESTRUCTIVE: Final = "destructive"
 IDEMPOTENT: Final = "idempotent"
 _SHOWN: Final = 2000
-"""Characters of arguments in a question."""
+"""Characters of arguments in a question; twice as many of long ones with their names."""
 
 
 def verdict(mode: CodeMode, inner: InnerCall, traits: Collection[str] | None, allowed: Collection[str]) -> Verdict:
@@ -33,8 +33,14 @@ def verdict(mode: CodeMode, inner: InnerCall, traits: Collection[str] | None, al
     if mode == "reads":
         reason = f"{inner.tool} was not called: it is not known as read-only, and hub.code is `reads`"
         return CodeRaise("PermissionError", reason)
-    may_go = inner.effect.is_cleared or (DESTRUCTIVE not in traits and inner.tool in allowed)
+    may_go = inner.effect.is_cleared or (DESTRUCTIVE not in traits and grant(inner, traits) in allowed)
     return "go" if may_go else "ask"
+
+
+def grant(inner: InnerCall, traits: Collection[str]) -> str:
+    """The entry of `allowed` for a tool; another tool that gets its name has another one."""
+    hints = (READ_ONLY, DESTRUCTIVE, IDEMPOTENT)
+    return "\n".join([inner.tool, *sorted(trait for trait in traits if trait not in hints)])
 
 
 def refused(inner: InnerCall, reason: str) -> CodeRaise:
@@ -44,16 +50,33 @@ def refused(inner: InnerCall, reason: str) -> CodeRaise:
 
 def question(inner: InnerCall, state: RunState, lines: str, *, is_destructive: bool) -> RawJson:
     """The params of the elicitation."""
-    arguments = hide_head(bytes(inner.arguments).decode("utf-8", "replace"), _SHOWN, "…")
-    message = f"A script wants to call {inner.tool} with {arguments}. It has made {plural(state.ended, 'call')} so far."
+    arguments, calls = _shown_arguments(bytes(inner.arguments)), plural(state.ended, "call")
+    message = f"A script wants to call {inner.tool} with {arguments}. It has made {calls} so far."
     if lines:
-        message += f"\n\n{lines}"
+        message += f"\n\n{shown(lines)}"
     answers = {"once": "once, with these arguments", "run": "this tool in this run, any arguments", "no": "no"}
     if is_destructive:
         del answers["run"]
     choice = {"type": "string", "title": "Allow it?", "enum": list(answers), "enumNames": list(answers.values())}
     schema = {"type": "object", "properties": {"answer": choice}, "required": ["answer"]}
     return msgspec.json.encode({"message": message, "requestedSchema": schema})
+
+
+def _shown_arguments(arguments: bytes) -> str:
+    """All arguments, of long ones the begin: what nobody sees nobody can allow."""
+    text = arguments.decode("utf-8", "replace")
+    if len(text) > _SHOWN and (members := raw_object(arguments)):
+        length = _SHOWN // len(members)
+        parts = [f"{name}: {_cut(bytes(value).decode('utf-8', 'replace'), length)}" for name, value in members.items()]
+        text = ", ".join(parts)
+    return _cut(text, 2 * _SHOWN)
+
+
+def _cut(text: str, limit: int) -> str:
+    start = shown(hide_head(text, limit))
+    if len(text) <= limit and len(start) <= limit:
+        return start
+    return f"{start[:limit]}… ({plural(max(len(text) - limit, 1), 'more character')} not shown)"
 
 
 class _Content(msgspec.Struct):

@@ -1,6 +1,7 @@
 """The inner calls of one run: held, let go, asked for, sent, followed. Changes the state; commits nothing."""
 
 from collections import deque
+from collections.abc import Collection
 from functools import partial
 from typing import Final
 
@@ -48,8 +49,9 @@ class InnerCalls:
         self._state = state
         self._news: deque[tuple[int, CallId, Recovered]] = deque()
         self._answers: deque[tuple[int, RawJson | RpcError]] = deque()
-        self._asking: int | None = None
-        self._media: dict[str, list[RawObject]] = {}
+        self._asking: str | None = None  # the grant that is asked for
+        self._media: dict[str, tuple[list[RawObject], int]] = {}
+        """Blocks by call, and the bytes of its result."""
         self._bell = Bell()
 
     async def wait(self, seconds: float = BEAT) -> None:
@@ -63,7 +65,7 @@ class InnerCalls:
 
     def block(self, call: str, index: int) -> RawObject | None:
         """The block of a call's result, if it has media and this hub has seen it."""
-        blocks = self._media.get(call, [])
+        blocks, _ = self._media.get(call, ([], 0))
         return blocks[index] if index < len(blocks) else None
 
     # -- outcomes and answers
@@ -82,31 +84,49 @@ class InnerCalls:
 
     def _note_ending(self, inner: InnerCall, ending: Recovered) -> bool:
         if ending == "unsent" or (ending is None and self._may_repeat(inner)):
-            inner.hold(new_call_id())
+            inner.hold(new_call_id(), was_sent=ending is None)
         elif ending is None or isinstance(ending, str):
             self._conclude(inner, unknown_outcome(inner))
         else:
-            size = sum(map(len, self._media.values()))
-            if isinstance(ending, Completed) and not ending.is_plain and size < _MEDIA:
-                self._media[inner.key] = blocks_of(ending.result)
-            self._conclude(inner, outcome_of(inner, ending) if inner.tool else b"null", ending)
+            if isinstance(ending, Completed) and not ending.is_plain:
+                self._keep_media(inner.key, ending.result)
+            self._conclude(inner, self._bounded(outcome_of(inner, ending)) if inner.tool else b"null", ending)
         return not inner.effect.repeats  # what can be had again goes with the next commit
+
+    def _bounded(self, outcome: RawJson | CodeRaise) -> RawJson | CodeRaise:
+        """The outcome, or an error if all that wait to be fed are more than the script can hold."""
+        if isinstance(outcome, CodeRaise):
+            return outcome
+        unfed = (inner.answer for inner in self._state.unfed)
+        size = len(outcome) + sum(len(answer) for answer in unfed if not isinstance(answer, CodeRaise))
+        if size <= self._parts.port.limits.memory:
+            return outcome
+        reason = "the tool has answered, but the results that came at once are too long for a script"
+        return CodeRaise("ToolError", reason)
+
+    def _keep_media(self, key: str, result: RawJson) -> None:
+        size = len(result) + sum(size for _, size in self._media.values())
+        if size <= _MEDIA and (blocks := blocks_of(result)):
+            self._media[key] = blocks, len(result)
 
     def _may_repeat(self, inner: InnerCall) -> bool:
         traits = self._parts.port.traits(self._call, inner.tool) if inner.effect.repeats else None
         return traits is not None and (consent.READ_ONLY in traits or consent.IDEMPOTENT in traits)
 
     def _note_answer(self, id_: int, outcome: RawJson | RpcError) -> bool:
-        inner, self._asking = self._state.inner.get(id_), None
+        inner, grant, self._asking = self._state.inner.get(id_), self._asking, None
         if inner is None or inner.outcome is not None:
             return False
         choice = consent.chosen(outcome)
         if choice == "no":
             self._conclude(inner, consent.refused(inner, "the caller did not allow it"))
             return True
+        traits = self._parts.port.traits(self._call, inner.tool) or ()
+        if consent.grant(inner, traits) != grant:
+            return False  # another tool has the name by now: it is asked for anew
         inner.clear()
-        if choice == "run":
-            self._state.allow(inner.tool)
+        if choice == "run" and consent.DESTRUCTIVE not in traits:
+            self._state.allow(grant)
         return True
 
     def _conclude(self, inner: InnerCall, outcome: RawJson | CodeRaise, ending: Ending | None = None) -> None:
@@ -120,36 +140,46 @@ class InnerCalls:
         """Lets held calls go with the next commit, by the present rules; refused ones get their outcome."""
         state, sends = self._state, []
         waiting = state.held
-        mode = self._parts.port.mode(self._call) if waiting else "off"
         room = self._parts.port.limits.parallel - sum(bool(inner.tool) for inner in state.in_flight)
         for inner in waiting:
-            traits = self._parts.port.traits(self._call, inner.tool) if inner.tool else ()
-            verdict = consent.verdict(mode, inner, traits, state.allowed) if inner.tool else "go"
+            traits, verdict = self._judged(inner)
             if isinstance(verdict, CodeRaise):
                 self._conclude(inner, unknown_outcome(inner) if inner.may_have_acted else verdict)
             elif verdict == "ask":
-                self._ask(inner, is_destructive=consent.DESTRUCTIVE in (traits or ()))
+                self._ask(inner, traits)
             elif not inner.tool:
                 state.send(inner)
                 sends.append(inner)
             elif room > 0:
                 room -= 1
-                writes = consent.READ_ONLY not in (traits or ())
-                state.send(inner, writes=writes, repeats=not writes or consent.IDEMPOTENT in (traits or ()))
+                writes = consent.READ_ONLY not in traits
+                state.send(inner, writes=writes, repeats=not writes or consent.IDEMPOTENT in traits)
                 sends.append(inner)
         return sends
 
-    def _ask(self, inner: InnerCall, *, is_destructive: bool) -> None:
+    def _judged(self, inner: InnerCall) -> tuple[Collection[str], consent.Verdict]:
+        """The traits of a call's tool, and whether it may go, by the present rules."""
+        if not inner.tool:
+            return (), "go"
+        port = self._parts.port
+        traits = port.traits(self._call, inner.tool)
+        if self._call.must_read and traits is not None and consent.READ_ONLY not in traits:
+            return traits, consent.refused(
+                inner, "it is not known as read-only, and its script was called to only read"
+            )
+        return traits or (), consent.verdict(port.mode(self._call), inner, traits, self._state.allowed)
+
+    def _ask(self, inner: InnerCall, traits: Collection[str]) -> None:
         """Asks the caller for one call; the others wait."""
         if self._asking is not None:
             return
         lines = lines_around(self._state.code, inner.line) if inner.line else ""
-        params = consent.question(inner, self._state, lines, is_destructive=is_destructive)
+        params = consent.question(inner, self._state, lines, is_destructive=consent.DESTRUCTIVE in traits)
         if (lack := self._call.lack(ELICIT, params)) is not None:
             reason = f"hub.code is `ask`, and nobody can be asked: {lack}"
             self._conclude(inner, consent.refused(inner, reason))
             return
-        self._asking = inner.id
+        self._asking = consent.grant(inner, traits)
         self._channel.ask(Question(ELICIT, params, partial(self._answered, inner.id)))
 
     def _answered(self, id_: int, outcome: RawJson | RpcError) -> None:
@@ -162,7 +192,12 @@ class InnerCalls:
         if not inner.tool:
             tasks.start_soon(self._sleep, inner)
             return
-        must_read = not inner.effect.writes and self._parts.port.mode(self._call) != "all"
+        traits, verdict = self._judged(inner)  # which the commit took time for
+        is_other = not inner.effect.writes and consent.READ_ONLY not in traits
+        if verdict != "go" or is_other:
+            self._arrive(inner, inner.stream, "unsent")
+            return
+        must_read = self._call.must_read or (not inner.effect.writes and self._parts.port.mode(self._call) != "all")
         try:
             handle = self._parts.port.begin(self._call, inner, must_read=must_read)
         except RpcError as error:

@@ -111,9 +111,9 @@ class InnerCall(msgspec.Struct, omit_defaults=True):
         self.effect = replace(self.effect, writes=writes, repeats=repeats)
         self.attempt = replace(self.attempt, is_sent=True)
 
-    def hold(self, stream: CallId) -> None:
-        """Begins another attempt, which is not sent yet."""
-        self.attempt = _Attempt(stream, self.attempt.number + 1)
+    def hold(self, stream: CallId, *, was_sent: bool) -> None:
+        """Begins another attempt, which is not sent yet. `was_sent`: the present one, perhaps."""
+        self.attempt = _Attempt(stream, self.attempt.number + was_sent)
 
     def conclude(self, order: int, outcome: RawJson | CodeRaise) -> None:
         """Sets the outcome."""
@@ -126,8 +126,8 @@ class InnerCall(msgspec.Struct, omit_defaults=True):
 class RunState(msgspec.Struct, omit_defaults=True):
     """A run. `names` has the exported names of the tools that occur in `code`, by Python name.
 
-    `allowed`: tools that may be called with any arguments in this run. `calls`, `writes`, `ended` and `outcomes` are
-    counts; `crashes` those of workers.
+    `allowed`: grants of `consent` for tools that may be called with any arguments in this run. `calls`, `writes`,
+    `ended` and `outcomes` are counts; `crashes` those of workers.
     """
 
     code: str
@@ -180,10 +180,10 @@ class RunState(msgspec.Struct, omit_defaults=True):
         inner.conclude(self.outcomes, outcome)
         self.ended += bool(inner.tool)
 
-    def allow(self, tool: str) -> None:
+    def allow(self, grant: str) -> None:
         """Allows a tool with any arguments."""
-        if tool not in self.allowed:
-            self.allowed.append(tool)
+        if grant not in self.allowed:
+            self.allowed.append(grant)
 
     def forget(self, fed: Sequence[InnerCall]) -> None:
         """Drops calls whose outcome the engine has."""
@@ -260,7 +260,7 @@ def writes_of(continuation: bytes | None) -> bool:
 def likeness(call: Call, code: str) -> str:
     """A digest of what runs of the same code of the same caller have in common."""
     arguments = None if call.upstream == OWN else call.params  # of a script that is a tool
-    same = call.principal, call.profile, call.upstream, code, arguments
+    same = call.principal, call.profile, call.directory, call.upstream, code, arguments
     return "code:" + hashlib.sha256(msgspec.json.encode(same, order="sorted")).hexdigest()
 
 

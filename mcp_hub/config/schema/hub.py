@@ -276,7 +276,7 @@ class _CodeLimitSettings(Section):
     `output`: its result; `printed`: its output in all; `snapshot`: its state between two calls.
     """
 
-    memory: Annotated[Size, Field(ge=1 * MiB)] = 64 * MiB
+    memory: Annotated[Size, Field(ge=1 * MiB)] = 28 * MiB
     seconds: PositiveDuration = 10.0
     calls: Count = 200
     parallel: Count = 8

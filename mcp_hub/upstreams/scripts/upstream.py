@@ -8,6 +8,7 @@ from typing import Final, Protocol
 import anyio
 import anyio.to_thread
 import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.call import Call, CallChannel, Gate
 from mcp_hub.clock import wall_time
@@ -134,10 +135,18 @@ class _ScriptUpstream(LocalSource):
             raise UnknownEntry(f'server "{self.name}" does not have a tool "{hide_head(name, 100)}"{why}')
         if self._gate is not None and snapshot is not None and snapshot is not before:
             self._gate(call, snapshot, snapshot)
-        return await self._runs().run(call, channel, script.call(_arguments(call)))
+        return await self._runs().run(self._as_listed(call), channel, script.call(_arguments(call)))
 
     async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
-        return await self._runs().resume(call, channel, state)
+        listed = self._as_listed(call) if "name" in call.params else call
+        return await self._runs().resume(listed, channel, state)
+
+    def _as_listed(self, call: Call) -> Call:
+        """The call, which may only read if its script is listed so: names can be of other tools in its profile."""
+        script, read_only = self._looked.scripts.get(self.tool_of(call)), self._listed.read_only
+        if script is None or read_only is None or not _only_reads(script, read_only):
+            return call
+        return replace(call, must_read=True)
 
     async def _look(self, requested_at: float) -> None:
         """One look serves all who asked before it began."""
@@ -179,9 +188,12 @@ class _ScriptUpstream(LocalSource):
 
 def _definition(script: Script, read_only: Mapping[str, bool]) -> bytes:
     """The definition; read-only if all that the script uses is."""
-    only_reads = all(read_only.get(name, False) for name in script.names)
-    hints = {"annotations": {"readOnlyHint": True}} if only_reads else {}
+    hints = {"annotations": {"readOnlyHint": True}} if _only_reads(script, read_only) else {}
     return msgspec.json.encode({**script.definition, **hints})
+
+
+def _only_reads(script: Script, read_only: Mapping[str, bool]) -> bool:
+    return all(read_only.get(name, False) for name in script.names)
 
 
 def _arguments(call: Call) -> dict[str, object]:

@@ -215,12 +215,21 @@ class CodeHub(DurableHub):
         self.code_runs = CodeRuns(parts)
         self.records: list[CallRecord] = []
 
-    def runs_script(self, code: str, capabilities: dict[str, Any] | None = None, **arguments: Any) -> CallRecord:
+    def runs_script(
+        self,
+        code: str,
+        capabilities: dict[str, Any] | None = None,
+        *,
+        must_read: bool = False,
+        directory: str | None = None,
+        **arguments: Any,
+    ) -> CallRecord:
         """Begins a run as a client's call."""
         raw = msgspec.Raw(msgspec.json.encode({"code": code, **arguments}))
         params = {"name": msgspec.Raw(b'"run_code"'), "arguments": raw}
         id_ = CallId(f"st_run{len(self.records)}{self.store.log.instance[-6:]}")
         call = Call(id_, OWN, "tools/call", params, {}, "s", "p", Era.HANDSHAKE, capabilities or {}, "2025-11-25")
+        call = replace(call, must_read=must_read, directory=directory)
         plan = CallPlan(digest=self.code_runs.likeness(call))
         record = self.registry.start(call, self.code_runs.call, self.code_runs.limits, plan)
         self.code_runs.keep(call, record)

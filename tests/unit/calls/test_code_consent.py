@@ -7,7 +7,9 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Call, CallChannel, Question
+from mcp_hub.calls.code import sending
 from mcp_hub.calls.runner import CallRecord
+from mcp_hub.code.steps import CodeLimits
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed, InputRequired, ToolResult, cancelled_by_client
 from mcp_hub.types import RawJson
@@ -106,6 +108,86 @@ async def test_mode_of_now_holds_for_each_call() -> None:
     await settle(lambda: bool(hub.server.counts))
     hub.code_mode = "reads"
     assert output(await ended(record)) == ["write 1", "PermissionError"]
+
+
+@pytest.mark.parametrize("change", ["mode", "hint", "appears"])
+@virtual
+async def test_rules_of_the_moment_of_sending_hold_after_a_long_commit(change: str) -> None:
+    hub = asking("reads" if change == "appears" else "ask" if change == "hint" else "all")
+    assert isinstance(hub.store, CodeStore)
+    if change == "appears":
+        del hub.code_traits["write"]
+    elif change == "hint":
+        hub.code_traits["write"] = ["read-only"]
+    hub.store.is_away = True
+    record = hub.runs_script(script([("write", {"x": 1})]))
+    await sleep(1)
+    hub.code_traits["write"] = []
+    if change == "mode":
+        hub.code_mode = "reads"
+    hub.store.is_away = False
+    assert output(await ended(record)) == ["PermissionError"]
+    assert not hub.server.counts
+
+
+@virtual
+async def test_script_that_was_called_to_only_read_calls_nothing_else_in_any_mode() -> None:
+    hub = asking("all")
+    record = hub.runs_script(script([("write", {"x": 1}), ("read", {"x": 1})]), must_read=True)
+    assert output(await ended(record)) == ["PermissionError", "read 1"]
+    assert all(inner.call.must_read for inner in hub.sent)
+
+
+@virtual
+async def test_answer_for_all_calls_counts_once_where_it_was_not_offered() -> None:
+    hub = asking()
+    record = hub.runs_script(script([("destroy", {"x": 1})], [("destroy", {"x": 2})]), FORMS)
+    await answer(record, "run")
+    await settle(lambda: hub.server.counts["destroy 1"] == 1)
+    hub.code_traits["destroy"] = []
+    await answer(record, "no")
+    assert output(await ended(record)) == ["destroy 1", "PermissionError"]
+
+
+@virtual
+async def test_what_was_allowed_is_not_for_another_tool_that_gets_the_name() -> None:
+    hub = asking()
+    hub.code_traits["write"] = ["write of git"]
+    record = hub.runs_script(script([("write", {"x": 1})], [("write", {"x": 2})], [("write", {"x": 3})]), FORMS)
+    await answer(record, "run")
+    await settle(lambda: hub.server.counts["write 1"] == 1)
+    hub.code_traits["write"] = ["write of other"]
+    assert '"x":2' in (await question(record))[1]["message"]
+    hub.code_traits["write"] = ["write of third"]
+    await answer(record, "run")
+    await sleep(1)
+    assert hub.server.counts.total() == 1, "a third one was not asked for"
+    await answer(record, "no")
+    await answer(record, "no")
+    assert output(await ended(record)) == ["write 1", "PermissionError", "PermissionError"]
+
+
+@virtual
+async def test_same_code_in_another_folder_is_another_run() -> None:
+    hub = asking("all")
+    hub.registry.limit(10, 10)
+    records = [hub.runs_script(CODE, directory=folder) for folder in ("/a", "/b", "/a")]
+    for record in records:
+        await ended(record)
+    assert hub.server.counts == Counter({"write 1": 2})
+
+
+@virtual
+async def test_question_shows_all_arguments_and_what_would_not_be_seen() -> None:
+    hub = asking()
+    record = hub.runs_script(script([("write", {"x": 1, "long": "a" * 9000, "path": "/etc\u202e\u200b"})]), FORMS)
+    _, params = await question(record)
+    assert "/etc<U+202E><U+200B>" in params["message"] and len(params["message"]) < 5000
+    await answer(record, "no")
+    await ended(record)
+    record = hub.runs_script(script([("write", {f"x{i}": "a" * 90 for i in range(99)})]), FORMS)
+    _, params = await question(record)
+    assert "more characters not shown" in params["message"] and len(params["message"]) < 5000
 
 
 @virtual
@@ -237,3 +319,26 @@ async def test_ending_of_a_run_that_only_read_is_not_kept_for_the_same_code() ->
     await settle(lambda: isinstance(hub.store, CodeStore) and is_over(hub.store.shared, record.call.id))
     await ended(hub.runs_script(code))
     assert hub.server.counts == Counter({"read 1": 2})
+
+
+@virtual
+async def test_media_of_many_results_are_kept_up_to_a_limit_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "_MEDIA", 5000)
+    server = Server()
+    picture = {"content": [{"type": "image", "mimeType": "image/png", "data": "a" * 2000}]}
+    server.ends = {f"read {x}": Completed(msgspec.json.encode(picture)) for x in range(9)}
+    record = asking("all", server).runs_script(script([("read", {"x": x}) for x in range(9)]))
+    values = await ended(record)
+    assert [block["type"] for block in msgspec.json.decode(values.result)["content"]] == ["image", "image"]
+
+
+@virtual
+async def test_results_that_come_at_once_are_bounded_by_the_memory_of_the_script() -> None:
+    server = Server()
+    long = {"content": [{"type": "text", "text": "a" * 3000}]}
+    server.ends = {f"read {x}": Completed(msgspec.json.encode(long)) for x in range(5)}
+    hub = asking("all", server)
+    hub.registry.limit(10, 10)
+    hub.code_limits = CodeLimits(memory=7000)
+    values = output(await ended(hub.runs_script(script([("read", {"x": x}) for x in range(5)]))))
+    assert values == ["a" * 3000, "a" * 3000, "ToolError", "ToolError", "ToolError"]

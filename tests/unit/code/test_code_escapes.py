@@ -9,7 +9,7 @@ import pytest
 
 from mcp_hub.code.engine import CodeEngine
 from mcp_hub.code.steps import CodeError, CodeLimits
-from tests.unit.code.scripts import engine, run
+from tests.unit.code.scripts import engine, failure, run
 
 pytestmark = pytest.mark.processes
 LIMITS = CodeLimits(memory=16 << 20, seconds=0.1, calls=20)
@@ -159,6 +159,27 @@ async def attempt(code_engine: CodeEngine, attack: str) -> str:
 
 async def kinds_of(code_engine: CodeEngine, attacks: Iterable[str], form: str) -> dict[str, str]:
     return {name: await attempt(code_engine, form.format(ATTACKS[name], repr(ATTACKS[name]))) for name in attacks}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+async def test_memory_of_the_hub_stays_at_the_limits_by_default() -> None:
+    """The longest message, and values of all calls in flight."""
+    async with engine(workers=1) as code_engine:
+        assert await run(code_engine, "1") == 1
+        Path("/proc/self/clear_refs").write_text("5")  # noqa: ASYNC240
+        before = most_memory()
+        for size in (22, 30):
+            error = await failure(code_engine, f"raise ValueError('a' * ({size} << 20))")
+            assert (error.kind, error.key) in (("raised", ""), ("limit", "memory"))
+        assert most_memory() - before < 100_000_000
+        before = most_memory()
+        much = b"[" + b"[]," * 300_000 + b"[]]"
+        code = "import asyncio\nr = await asyncio.gather(*[echo() for i in range(8)])\nlen(r)"
+        error = await failure(code_engine, code, lambda call: much)
+        assert (error.kind, error.key) == ("limit", "memory")
+        assert most_memory() - before < 100_000_000
+        error = await failure(code_engine, "await echo()", lambda call: b"[1e400," + b"1," * 40_000 + b"1]")
+        assert "a number that is too large" in str(error)
 
 
 @pytest.mark.slow

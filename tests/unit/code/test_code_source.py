@@ -3,6 +3,8 @@
 import ast
 import builtins
 import warnings
+from contextlib import suppress
+from time import process_time
 
 import pytest
 
@@ -19,6 +21,7 @@ from mcp_hub.code.source import (
     unbound,
 )
 from mcp_hub.code.steps import CodeError
+from mcp_hub.code.tool import python_names
 
 
 @pytest.mark.parametrize(
@@ -55,6 +58,25 @@ def test_text_without_a_script_is_refused(text: str, message: str) -> None:
     with pytest.raises(CodeError, match=message) as caught:
         cleaned(text)
     assert caught.value.kind == "syntax"
+
+
+@pytest.mark.parametrize(
+    "text", ["```x\n" * 6000, "~~~x\n" * 6000, "```x\n~~~\n" * 3000, "`" * 65000, "~~~~\n~~~\n" * 2000]
+)
+def test_fences_without_an_end_take_no_time(text: str) -> None:
+    begun = process_time()
+    with suppress(CodeError):
+        cleaned(text)
+    assert process_time() - begun < 1  # a search back and forth takes a minute
+
+
+def test_script_of_signs_alone_is_refused_before_it_is_parsed() -> None:
+    with pytest.raises(CodeError, match="more than 24000 words and signs"):
+        cleaned("a;" * 32000)
+
+
+def test_fence_after_one_without_an_end_is_found() -> None:
+    assert cleaned("````\nSo:\n```python\nx = 1\n```\n") == "x = 1\n"
 
 
 def test_names_are_those_that_are_read() -> None:
@@ -135,3 +157,7 @@ json.dumps(rows, default=datetime)
 """
     assert unbound(code) == {"git_log", "fs_list"}
     assert unbound("no Python:") == {"no", "Python"}
+
+
+def test_no_tool_has_a_name_that_the_hub_needs_in_a_script() -> None:
+    assert {name for name, python in python_names(RESERVED).items() if name == python} == set()

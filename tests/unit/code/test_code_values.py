@@ -1,6 +1,7 @@
 """Results of tools as values of a script, and its output as a result."""
 
 import base64
+import tracemalloc
 from collections.abc import Mapping
 
 import msgspec
@@ -93,3 +94,25 @@ def test_output_with_an_object_that_occurs_often_is_looked_at_once() -> None:
         encoded_output(nested, 1000)
     media = {"mime": "image/png", "size": 5, "handle": "media 3.0"}
     assert msgspec.json.decode(encoded_output([media, media], 1000)) == [media, media]
+
+
+@pytest.mark.parametrize("part", ["[],", "{},", "1,", '{"":0},'])
+def test_value_that_would_take_much_memory_is_refused_and_as_text_it_stays_text(part: str) -> None:
+    much = "[" + part * (5_000_000 // len(part)) + "0]"
+    result = msgspec.json.encode({"content": [], "structuredContent": msgspec.Raw(much.encode())})
+    tracemalloc.start()
+    refused = value_of(result, "3")
+    as_text = value_of(msgspec.json.encode({"content": [text(much)]}), "3")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert isinstance(refused, CodeRaise) and "more than a script can take" in refused.message
+    assert msgspec.json.decode(bytes(as_text)) == much  # type: ignore[arg-type]
+    assert peak < 60 << 20
+
+
+def test_number_that_no_script_has_and_a_long_error_are_errors_of_the_tool() -> None:
+    refused = value_of(b'{"content":[],"structuredContent":{"x":1e400}}', "3")
+    assert isinstance(refused, CodeRaise) and refused.kind == "ToolError"
+    assert value(text("12e4567")) == "12e4567"
+    long = value(text("a" * 300_000), isError=True)
+    assert isinstance(long, CodeRaise) and len(long.message) <= 64 << 10

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.errors import InvalidParams, UnknownEntry, UpstreamUnavailable
@@ -213,13 +214,16 @@ class Runs:
     def __init__(self) -> None:
         self.codes: list[str] = []
         self.states: list[RawJson] = []
+        self.must_read: list[bool] = []
 
     async def run(self, call: Call, channel: CallChannel, code: str) -> Completed:
         self.codes.append(code)
+        self.must_read.append(call.must_read)
         return Completed.of("ran")
 
     async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
         self.states.append(state)
+        self.must_read.append(call.must_read)
         return Completed.of("resumed")
 
 
@@ -329,6 +333,15 @@ async def test_call_runs_the_script_as_it_is_now(server: Server, tmp_path: Path)
     assert server.runs.codes[-1].endswith("await write_it()\n\nawait main()\n")
     assert server.gated == ["tools/call"], "its hint has changed, so that it may have to be approved"
     assert (await server.upstream.resume(_any(), Channel(), b"{}")).result == Completed.of("resumed").result
+
+
+async def test_run_of_a_script_that_is_listed_as_read_only_may_only_read(server: Server) -> None:
+    """Whatever its names mean in the caller's profile."""
+    await server.call("reading", a=2)
+    await server.call("writing")
+    params = {"name": msgspec.Raw(b'"reading"')}
+    await server.upstream.resume(replace(_any(), params=params), Channel(), b"{}")
+    assert server.runs.must_read == [True, False, True]
 
 
 def _any() -> Call:

@@ -40,18 +40,23 @@ began = time.time()
 _TAIL = '{"ok": ok, "unknown": unknown, "refused": refused, "looks": len(looks), "forward": time.time() >= began}\n'
 
 
-@dataclass(frozen=True)
+@dataclass
 class Script:
-    """A script with the keys that it writes, each once, and the number of its looks."""
+    """A script with the keys that it writes, each once, and the number of its looks.
+
+    `counted`: how many of them were written after its cancel; None if it was not cancelled.
+    """
 
     code: str
     keys: Sequence[str]
     looks: int
+    counted: int | None = None
 
 
 def script(number: int, rng: random.Random) -> Script:
     """A script of twenty to forty calls, alone and together, with pauses and decisions by chance between them."""
-    lines, keys, looks = [_HEAD], [], 0
+    lines, looks = [_HEAD], 0
+    keys: list[str] = []
     left = rng.randint(20, 40)
 
     def key() -> str:
@@ -109,6 +114,11 @@ def judged(script: Script, account: Mapping[str, Any], counted: Mapping[str, int
     if not account["forward"]:
         faults.append("its time went backwards")
     return faults
+
+
+def written(script: Script, counted: Mapping[str, int]) -> int:
+    """How many writes of a script the server saw."""
+    return sum(counted.get(key, 0) for key in script.keys)
 
 
 def doubled(script: Script, counted: Mapping[str, int]) -> list[str]:

@@ -1,6 +1,8 @@
 """The inner calls of one run: held, let go, asked for, sent, followed. Changes the state; commits nothing."""
 
 from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -25,29 +27,36 @@ from mcp_hub.calls.handle import CallHandle
 from mcp_hub.clock import wall_time
 from mcp_hub.code.source import lines_around
 from mcp_hub.code.steps import CodeRaise
-from mcp_hub.errors import HubStopping, OwnerLost, RpcError
+from mcp_hub.errors import HubStopping, OwnerLost, RpcError, StoreError, UnknownStream
 from mcp_hub.events import Completed, Ending, Failed, ToolResult, failed_by
 from mcp_hub.ids import new_call_id
 from mcp_hub.protocol.shape.questions import ELICIT
-from mcp_hub.types import CallId, RawJson, RawObject
+from mcp_hub.types import CallId, CodeMode, RawJson, RawObject
 
 BEAT: Final = 10.0
 """Seconds between signs of life of a run whose calls are under way."""
+_CANCEL: Final = 1.0
+"""Seconds for another hub to hear that the script has ended."""
 _MEDIA: Final = 16 << 20
 """Bytes of results with media that are kept for the result of the script."""
 
 
 class InnerCalls:
-    """Inner calls. Outcomes and answers wait until `take_in`; `results` are events that are not sent yet."""
+    """Inner calls. Outcomes wait until `take_in`; `results` are events that are not sent yet.
 
-    def __init__(self, parts: CodeParts, call: Call, channel: CallChannel, state: RunState) -> None:
+    `keep` writes the state to the log: an answer of the caller is stored together with what it allows.
+    """
+
+    def __init__(
+        self, parts: CodeParts, call: Call, channel: CallChannel, *, state: RunState, keep: Callable[[], None]
+    ) -> None:
         self.results: list[ToolResult] = []
         self._parts = parts
         self._call = call
         self._channel = channel
         self._state = state
         self._news: deque[tuple[int, CallId, Recovered]] = deque()
-        self._answers: deque[tuple[int, RawJson | RpcError]] = deque()
+        self._keep = keep
         self._asking: int | None = None
         self._media: dict[str, list[RawObject]] = {}
         self._bell = Bell()
@@ -62,7 +71,7 @@ class InnerCalls:
         blocks = self._media.get(call, [])
         return blocks[index] if index < len(blocks) else None
 
-    # -- outcomes and answers
+    # -- outcomes
 
     def take_in(self) -> bool:
         """Takes what has come; whether it has to be committed before it is fed, or a call is sent."""
@@ -72,13 +81,11 @@ class InnerCalls:
             inner = self._state.inner.get(id_)
             if inner is not None and inner.stream == stream and inner.outcome is None:
                 is_vital |= self._note_ending(inner, ending)
-        while self._answers:
-            is_vital |= self._note_answer(*self._answers.popleft())
         return is_vital
 
     def _note_ending(self, inner: InnerCall, ending: Recovered) -> bool:
         if ending == "unsent" or (ending is None and self._may_repeat(inner)):
-            inner.hold(new_call_id())
+            inner.hold(new_call_id(), was_sent=ending is None)
         elif ending is None or isinstance(ending, str):
             self._conclude(inner, unknown_outcome(inner))
         else:
@@ -91,19 +98,6 @@ class InnerCalls:
     def _may_repeat(self, inner: InnerCall) -> bool:
         traits = self._parts.port.traits(self._call, inner.tool) if inner.effect.repeats else None
         return traits is not None and (consent.READ_ONLY in traits or consent.IDEMPOTENT in traits)
-
-    def _note_answer(self, id_: int, outcome: RawJson | RpcError) -> bool:
-        inner, self._asking = self._state.inner.get(id_), None
-        if inner is None or inner.outcome is not None:
-            return False
-        choice = consent.chosen(outcome)
-        if choice == "no":
-            self._conclude(inner, consent.refused(inner, "the caller did not allow it"))
-            return True
-        inner.clear()
-        if choice == "run":
-            self._state.allow(inner.tool)
-        return True
 
     def _conclude(self, inner: InnerCall, outcome: RawJson | CodeRaise, ending: Ending | None = None) -> None:
         self._state.conclude(inner, outcome)
@@ -120,7 +114,7 @@ class InnerCalls:
         room = self._parts.port.limits.parallel - sum(bool(inner.tool) for inner in state.in_flight)
         for inner in waiting:
             traits = self._parts.port.traits(self._call, inner.tool) if inner.tool else ()
-            verdict = consent.verdict(mode, inner, traits, state.allowed) if inner.tool else "go"
+            verdict = self._verdict(inner, mode)
             if isinstance(verdict, CodeRaise):
                 self._conclude(inner, unknown_outcome(inner) if inner.may_have_acted else verdict)
             elif verdict == "ask":
@@ -134,6 +128,12 @@ class InnerCalls:
                 state.send(inner, writes=writes, repeats=not writes or consent.IDEMPOTENT in (traits or ()))
                 sends.append(inner)
         return sends
+
+    def _verdict(self, inner: InnerCall, mode: CodeMode) -> consent.Verdict:
+        if not inner.tool:
+            return "go"
+        traits = self._parts.port.traits(self._call, inner.tool)
+        return consent.verdict(mode, inner, traits, self._state.allowed)
 
     def _ask(self, inner: InnerCall, *, is_destructive: bool) -> None:
         """Asks the caller for one call; the others wait."""
@@ -149,16 +149,34 @@ class InnerCalls:
         self._channel.ask(Question(ELICIT, params, partial(self._answered, inner.id)))
 
     def _answered(self, id_: int, outcome: RawJson | RpcError) -> None:
-        if not isinstance(outcome, CallEnded):
-            self._answers.append((id_, outcome))
-            self._bell.ring()
+        if isinstance(outcome, CallEnded):
+            return
+        inner, self._asking = self._state.inner.get(id_), None
+        self._bell.ring()
+        if inner is None or inner.outcome is not None:
+            return
+        choice = consent.chosen(outcome)
+        if choice == "no":
+            self._conclude(inner, consent.refused(inner, "the caller did not allow it"))
+        else:
+            inner.clear()
+        if choice == "run":
+            self._state.allow(inner.tool)
+        self._keep()
 
     def send(self, inner: InnerCall, tasks: TaskGroup) -> None:
-        """Sends a call that is committed as sent, and follows it in `tasks`."""
+        """Sends a call that is committed as sent, and follows it in `tasks`.
+
+        One that the rules of this moment do not let go is held again: they may have changed during the commit.
+        """
         if not inner.tool:
             tasks.start_soon(self._sleep, inner)
             return
-        must_read = not inner.effect.writes and self._parts.port.mode(self._call) != "all"
+        mode = self._parts.port.mode(self._call)
+        if self._verdict(inner, mode) != "go":
+            self._arrive(inner, inner.stream, "unsent")
+            return
+        must_read = not inner.effect.writes and mode != "all"
         try:
             handle = self._parts.port.begin(self._call, inner, must_read=must_read)
         except RpcError as error:
@@ -190,8 +208,15 @@ class InnerCalls:
             self._arrive(inner, stream, ending)
 
     async def _recover(self, inner: InnerCall) -> None:
-        stream = inner.stream
-        self._arrive(inner, stream, await recovered(self._parts.port.streams, self._call, self._channel, stream))
+        streams, stream = self._parts.port.streams, inner.stream
+        try:
+            ending = await recovered(streams, self._call, self._channel, stream)
+        except anyio.get_cancelled_exc_class():
+            if not self._channel.survives:
+                with anyio.move_on_after(_CANCEL, shield=True), suppress(StoreError, UnknownStream):
+                    await streams.table.cancel(self._call.principal, stream, "its script has ended")
+            raise
+        self._arrive(inner, stream, ending)
 
     async def _sleep(self, inner: InnerCall) -> None:
         while (seconds := inner.until - wall_time()) > 0:  # noqa: ASYNC110 - by a clock that may be set

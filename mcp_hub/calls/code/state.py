@@ -111,9 +111,9 @@ class InnerCall(msgspec.Struct, omit_defaults=True):
         self.effect = replace(self.effect, writes=writes, repeats=repeats)
         self.attempt = replace(self.attempt, is_sent=True)
 
-    def hold(self, stream: CallId) -> None:
-        """Begins another attempt, which is not sent yet."""
-        self.attempt = _Attempt(stream, self.attempt.number + 1)
+    def hold(self, stream: CallId, *, was_sent: bool) -> None:
+        """Begins another attempt, which is not sent yet; `was_sent`: the one before counts."""
+        self.attempt = _Attempt(stream, self.attempt.number + was_sent)
 
     def conclude(self, order: int, outcome: RawJson | CodeRaise) -> None:
         """Sets the outcome."""

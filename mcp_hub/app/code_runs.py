@@ -21,7 +21,7 @@ from mcp_hub.catalog.routes import route
 from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.code.engine import CodeEngine
 from mcp_hub.code.signatures import left_out_if_none, stubs
-from mcp_hub.code.source import names_in
+from mcp_hub.code.source import names_in, unbound_names
 from mcp_hub.code.steps import CodeLimits
 from mcp_hub.errors import InvalidParams
 from mcp_hub.hub import HubPort
@@ -78,7 +78,12 @@ class _CodePort:
     async def tools(self, call: Call, code: str) -> tuple[dict[str, str], str]:
         hub = self._hub()
         await hub.catalog.settled(PROGRAM)
-        callables, occurring = hub.views.of(self._session(call)).callables, names_in(code)
+        session, unbound = self._session(call), unbound_names(code)
+        await hub.catalog.settled(  # a script that is begun anew after a kill finds the servers of its new hub starting
+            servers=self._current.settings.servers,
+            is_enough=lambda: unbound <= hub.views.of(session).callables.keys(),
+        )
+        callables, occurring = hub.views.of(session).callables, names_in(code)
         entries = {name: callables[name] for name in sorted(occurring) if name in callables}
         texts = stubs({name: entry.raw for name, entry in entries.items()}, taken=occurring)
         return {name: entry.exported for name, entry in entries.items()}, texts

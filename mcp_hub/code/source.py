@@ -1,6 +1,7 @@
 """The text of a script. Pure."""
 
 import ast
+import builtins
 import json
 import re
 import textwrap
@@ -129,6 +130,21 @@ def names_in(code: str) -> frozenset[str]:
     return frozenset(
         node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     )
+
+
+def unbound_names(code: str) -> frozenset[str]:
+    """Names that `code` reads and does not bind, which tools have to have."""
+    bound = {*dir(builtins), "ToolError", "OutcomeUnknown"}
+    tree = _parsed(code)
+    for node in () if tree is None else ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
+                bound.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                bound.add(name)
+            case ast.alias(name=name, asname=alias):
+                bound.add(alias or name.partition(".")[0])
+    return names_in(code) - bound
 
 
 def rewritten(code: str) -> str:

@@ -5,6 +5,7 @@ as well, and the server is killed. Some scripts are sent a second time while the
 """
 
 import json
+import math
 import os
 import random
 import signal
@@ -38,6 +39,12 @@ _UNBEGUN = ("hub_stopped", "store_unavailable")
 """Errors of a script that has written nothing."""
 _AWAY = "used when not defined"
 """What a script is told while the server of its tools is away, before it runs."""
+_LOST = ("unknown_stream", "invalid_cursor")
+_GONE = "unknown at all hubs"
+_UNKNOWN = 20.0
+"""Seconds after which an unknown stream is given up."""
+_REFILLED = 5.0
+"""Seconds after a full disk in which streams return to the file."""
 _CANCELS = 0.1
 _SETTLED = 2.0
 """Seconds after a cancel for what was on its way."""
@@ -93,6 +100,7 @@ class _Site:
         self.server = server
         self.has_disk = has_disk
         self.slow_stops = 0
+        self.full_until = 0.0
         self._rng = rng
         self._lease = plan.lease
         store = None if server is None else {"url": server.url, "lease": plan.lease}
@@ -164,9 +172,11 @@ class _Site:
         path = self._streams.parent / "ballast"
         with closing(sqlite3.connect(self._streams, timeout=2, isolation_level=None)) as file, suppress(sqlite3.Error):
             file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.full_until = math.inf
         await anyio.to_thread.run_sync(fill, path)
         await anyio.sleep(self._rng.uniform(0.5, 4.0))
         path.unlink()
+        self.full_until = time.monotonic() + _REFILLED
 
     @property
     def _streams(self) -> Path:
@@ -292,28 +302,51 @@ async def _work(
             if await send(job):
                 if rng.random() < _CANCELS:
                     await anyio.sleep(rng.uniform(0, 3))
+                    each.is_cancelled = True
                     each.counted = await _cancelled(job, each, site, http)
                     outcome.cancelled += 1
                 elif rng.random() < 0.2:
                     outcome.again += 1
                     other = Job(steps=0, is_task=False)
                     if await send(other):
-                        await followed(other, site.fleet, http, rng)
+                        await _followed(other, site, http, rng)
                         done.append((each, other))
-                await followed(job, site.fleet, http, rng)
+                await _followed(job, site, http, rng)
             job.is_done = True
 
 
-async def _cancelled(job: Job, each: Script, site: _Site, http: httpx2.AsyncClient) -> int:
-    """Cancels the script through any hub; how many of its writes there were a moment later."""
+async def _followed(job: Job, site: _Site, http: httpx2.AsyncClient, rng: random.Random) -> None:
+    """Follows to the end. While a disk is full only one hub knows new events, and a kill loses them: it begins anew."""
+    until = math.inf
     while True:
+        await followed(job, site.fleet, http, rng)
+        if not (site.has_disk and job.faults and any(each in job.faults[-1] for each in _LOST)):
+            return
+        until = min(until, time.monotonic() + _UNKNOWN)
+        if time.monotonic() > until:
+            job.faults[-1] = _GONE
+            return
+        job.faults.pop()
+        job.lines.clear()
+        await anyio.sleep(0.2)
+
+
+async def _cancelled(job: Job, each: Script, site: _Site, http: httpx2.AsyncClient) -> int | None:
+    """Cancels the script through any hub; how many of its writes there were a moment later.
+
+    None if it cannot be held against the hub: while a disk is full a cancel is in memory alone.
+    """
+    until = time.monotonic() + _UNKNOWN
+    while time.monotonic() < until:
+        was_full = time.monotonic() < site.full_until
         with suppress(httpx2.HTTPError):
             answer = await http.delete(f"{site.fleet.any().url}/v1/streams/{job.stream}")
             if answer.is_success:
-                break
+                await anyio.sleep(_SETTLED)
+                is_full = was_full or time.monotonic() < site.full_until
+                return None if is_full else written(each, counts(site.file))
         await anyio.sleep(0.05)
-    await anyio.sleep(_SETTLED)
-    return written(each, counts(site.file))
+    return None
 
 
 def _judge(each: Script, job: Job, counted: dict[str, int], outcome: Outcome) -> None:
@@ -323,6 +356,9 @@ def _judge(each: Script, job: Job, counted: dict[str, int], outcome: Outcome) ->
     outcome.calls += len(each.keys) + each.looks
     if each.counted is not None and (later := written(each, counted)) > each.counted:
         faults.append(f"{later - each.counted} writes after its cancel")
+    if faults == [_GONE] and not written(each, counted):  # it was in the memory of a hub alone, and sent nothing
+        outcome.ended["lost in memory, nothing sent"] = outcome.ended.get("lost in memory, nothing sent", 0) + 1
+        return
     if not job.lines:
         faults.append(f"no end within {PATIENCE:g} s")
     else:
@@ -342,7 +378,7 @@ def _ended(each: Script, job: Job, counted: dict[str, int], outcome: Outcome) ->
         return [] if is_fine else [f"ended with {json.dumps(data)[:500]}"]
     if (result := data.get("result")) is None:
         outcome.ended["cancelled"] = outcome.ended.get("cancelled", 0) + 1
-        return [] if each.counted is not None else [f"ended with {json.dumps(data)[:500]}"]
+        return [] if each.is_cancelled else [f"ended with {json.dumps(data)[:500]}"]
     if result.get("isError"):
         text = result["content"][0]["text"]
         code = next((named for named in (*NAMED, _AWAY) if named in text), "error")

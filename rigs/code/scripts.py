@@ -44,13 +44,14 @@ _TAIL = '{"ok": ok, "unknown": unknown, "refused": refused, "looks": len(looks),
 class Script:
     """A script with the keys that it writes, each once, and the number of its looks.
 
-    `counted`: how many of them were written after its cancel; None if it was not cancelled.
+    `counted`: how many of them were written a moment after its cancel; None if that is not known.
     """
 
     code: str
     keys: Sequence[str]
     looks: int
     counted: int | None = None
+    is_cancelled: bool = False
 
 
 def script(number: int, rng: random.Random) -> Script:

@@ -4,6 +4,7 @@ cancel.
 
 from collections import Counter
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -192,3 +193,12 @@ async def test_two_equal_scripts_that_had_not_begun_do_not_wait_for_each_other_a
     for record in records:
         await settle(partial(is_over, shared_of(hub), record.call.id))
     assert hub.server.counts == Counter({"write 1": 1})
+
+
+@virtual
+async def test_script_of_a_hub_where_code_is_off_now_calls_nothing_more() -> None:
+    stages: Any = [("read", {"x": 1, "seconds": 100}), ("write", {"x": 1, "seconds": 100})], [("write", {"x": 2})]
+    hub, record = await left(Server(), script(*stages), "write 1")
+    await hub.dies()
+    assert await taken_up(another(hub, "off"), record) == ["PermissionError", "OutcomeUnknown", "PermissionError"]
+    assert hub.server.counts == Counter({"read 1": 1, "write 1": 1})

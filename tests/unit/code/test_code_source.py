@@ -16,6 +16,7 @@ from mcp_hub.code.source import (
     lines_around,
     names_in,
     rewritten,
+    unbound_names,
 )
 from mcp_hub.code.steps import CodeError
 
@@ -114,3 +115,21 @@ def test_reserved_names_are_those_of_our_texts() -> None:
         )
     }
     assert names - set(dir(builtins)) - {"_t"} == RESERVED
+
+
+def test_unbound_names_are_those_that_tools_have_to_have() -> None:
+    code = """
+import asyncio
+import json as j
+
+async def one(key, *rest, other=1):
+    try:
+        a = await books_find(key=key)
+    except ToolError as error:
+        print(error, rest, other)
+    return [x for x in a if j.dumps(x)]
+
+await asyncio.gather(one("a"), books_add(title="b"))
+"""
+    assert unbound_names(code) == {"books_find", "books_add"}
+    assert "python" in unbound_names("not (python")

@@ -5,15 +5,17 @@ as well, and the server is killed. Some scripts are sent a second time while the
 """
 
 import json
+import math
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,15 +24,33 @@ from typing import Any
 import anyio
 import httpx2
 
+from rigs.attach.desktop import Skipped
+from rigs.attach.files import fill, mounted
 from rigs.chaos.hubs import Fleet
 from rigs.chaos.jobs import PATIENCE, Job, begun, followed
 from rigs.code.counter import counts
-from rigs.code.scripts import Script, doubled, judged, script
+from rigs.code.scripts import Script, doubled, judged, script, written
 from rigs.report import crashes
 from tests.redis_server import RedisServer
 
 NAMED = ("code_not_resumable", "code_not_stored", "code_crashed")
 """Errors by which a script may end in place of its account."""
+_UNBEGUN = ("hub_stopped", "store_unavailable")
+"""Errors of a script that has written nothing."""
+_AWAY = "used when not defined"
+"""What a script is told while the server of its tools is away, before it runs."""
+_LOST = ("unknown_stream", "invalid_cursor")
+_GONE = "unknown at all hubs"
+_UNKNOWN = 20.0
+"""Seconds after which an unknown stream is given up."""
+_REFILLED = 5.0
+"""Seconds after a full disk in which streams return to the file."""
+_CANCELS = 0.1
+_SETTLED = 2.0
+"""Seconds after a cancel for what was on its way."""
+_STOP = 30.0
+"""Seconds for a hub to end after SIGTERM."""
+_DISK = "256m"
 _SETTINGS: dict[str, Any] = {"code": "all", "limits": {"detached_calls": 4096, "running_calls": 4096}}
 
 
@@ -57,6 +77,7 @@ class Outcome:
     calls: int = 0
     unknown: int = 0
     again: int = 0
+    cancelled: int = 0
     events: int = 0
     seconds: float = 0.0
 
@@ -65,16 +86,21 @@ class Outcome:
         return [
             ", ".join(f"{count} {name}" for name, count in self.acts.items()),
             f"{sum(self.ended.values())} scripts ({ends}), {self.calls} calls, {self.unknown} writes told as unknown, "
-            f"{self.again} sent a second time, {self.events} events, {self.seconds:.0f} s",
+            f"{self.again} sent a second time, {self.cancelled} cancelled, {self.events} events, {self.seconds:.0f} s",
         ]
 
 
 class _Site:
     """Hubs on one store, and the file of the counting server."""
 
-    def __init__(self, plan: Plan, folder: Path, rng: random.Random, server: RedisServer | None) -> None:
+    def __init__(
+        self, plan: Plan, folder: Path, rng: random.Random, server: RedisServer | None, *, has_disk: bool
+    ) -> None:
         self.file = folder / "counted"
         self.server = server
+        self.has_disk = has_disk
+        self.slow_stops = 0
+        self.full_until = 0.0
         self._rng = rng
         self._lease = plan.lease
         store = None if server is None else {"url": server.url, "lease": plan.lease}
@@ -110,11 +136,63 @@ class _Site:
         await anyio.sleep(self._lease * self._rng.uniform(0.05, 2.0))
         await anyio.to_thread.run_sync(self.server.start)
 
+    async def stop_gracefully(self) -> None:
+        """SIGTERM for one hub; it leaves its scripts to the next one."""
+        hub = self.fleet.one()
+        hub.life.process.terminate()
+        with anyio.move_on_after(_STOP):
+            while hub.life.process.poll() is None:  # noqa: ASYNC110 - not of this process
+                await anyio.sleep(0.02)
+        if hub.life.process.poll() is None:
+            self.slow_stops += 1
+            hub.life.process.kill()
+            hub.life.process.wait()
+        began = time.monotonic()
+        hub.life = self.fleet.started(hub.port)
+        await self.fleet.serving(hub, began)
+
+    async def kill_counter(self) -> None:
+        """The counting server of one hub, in the middle of calls."""
+        for child in _children(self.fleet.one().life.process.pid):
+            if b"rigs.code.counter" in _command(child):
+                _send(child, signal.SIGKILL)
+
+    async def lock(self) -> None:
+        """Another process holds the file of streams, at times for longer than a hub waits."""
+        with closing(sqlite3.connect(self._streams, timeout=5, isolation_level=None)) as file:
+            try:
+                file.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:  # the hubs are quicker
+                return
+            await anyio.sleep(self._rng.choice([0.5, 2.0, 8.0]))
+            file.execute("ROLLBACK")
+
+    async def fill(self) -> None:
+        """The disk of the state folder is full for a while, and no log of SQLite has room left."""
+        path = self._streams.parent / "ballast"
+        with closing(sqlite3.connect(self._streams, timeout=2, isolation_level=None)) as file, suppress(sqlite3.Error):
+            file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.full_until = math.inf
+        await anyio.to_thread.run_sync(fill, path)
+        await anyio.sleep(self._rng.uniform(0.5, 4.0))
+        path.unlink()
+        self.full_until = time.monotonic() + _REFILLED
+
+    @property
+    def _streams(self) -> Path:
+        return self.fleet.folder / "state" / "streams.db"
+
     def acts(self) -> dict[str, Callable[[], Any]]:
-        acts: dict[str, Callable[[], Any]] = {"kills of a hub": self.kill, "kills of an engine": self.crash}
+        acts: dict[str, Callable[[], Any]] = {
+            "kills of a hub": self.kill,
+            "stops of a hub": self.stop_gracefully,
+            "kills of an engine": self.crash,
+            "kills of a counting server": self.kill_counter,
+        }
         if self.server is not None:
-            acts |= {"pauses of a hub": self.pause, "kills of the server": self.outage}
-        return acts
+            return acts | {"pauses of a hub": self.pause, "kills of the server": self.outage}
+        acts["locks of the file"] = self.lock
+        return acts | {"full disks": self.fill} if self.has_disk else acts
 
 
 def _children(pid: int) -> list[int]:
@@ -142,19 +220,33 @@ def _send(pid: int, number: int) -> None:
 
 
 @asynccontextmanager
+async def _disk(folder: Path) -> AsyncIterator[bool]:
+    """A small disk at this folder, where one can be mounted; whether it is there."""
+    folder.mkdir()  # noqa: ASYNC240 - once, before anything runs
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(mounted(folder, f"size={_DISK},mode=700"))
+        except Skipped:
+            yield False
+        else:
+            yield True
+
+
+@asynccontextmanager
 async def _site(plan: Plan, folder: Path) -> AsyncIterator[_Site]:
     rng, began = random.Random(plan.seed), time.monotonic()
     server = RedisServer(folder / "server", "--appendfsync", "everysec") if plan.on_server else None
     if server is not None:
         server.__enter__()
     try:
-        site = _Site(plan, folder, rng, server)
-        try:
-            for hub in site.fleet.hubs:
-                await site.fleet.serving(hub, began)
-            yield site
-        finally:
-            await anyio.to_thread.run_sync(site.fleet.stop)
+        async with _disk(folder / "state") as has_disk:
+            site = _Site(plan, folder, rng, server, has_disk=has_disk)
+            try:
+                for hub in site.fleet.hubs:
+                    await site.fleet.serving(hub, began)
+                yield site
+            finally:
+                await anyio.to_thread.run_sync(site.fleet.stop)
     finally:
         if server is not None:
             server.__exit__(None, None, None)
@@ -170,7 +262,7 @@ async def kills(plan: Plan, *, say: Callable[[str], None] = lambda line: None) -
             _site(plan, Path(name)) as site,
             httpx2.AsyncClient(trust_env=False, timeout=timeout, verify=False) as http,
         ):
-            done: list[tuple[Script, Job]] = []
+            done: list[tuple[Script, Job, bool]] = []
             async with anyio.create_task_group() as acting:
                 acting.start_soon(_act, plan, site, outcome, say)
                 async with anyio.create_task_group() as working:
@@ -178,8 +270,8 @@ async def kills(plan: Plan, *, say: Callable[[str], None] = lambda line: None) -
                         working.start_soon(_work, plan, site, http, numbers, done, outcome)
                 acting.cancel_scope.cancel()
             counted = counts(site.file)
-            for each, job in done:
-                _judge(each, job, counted, outcome)
+            for each, job, is_first in done:
+                _judge(each, job, counted, outcome, is_first=is_first)
             outcome.faults = [*site.crashes(), *outcome.faults]
     outcome.seconds = time.monotonic() - began
     return outcome
@@ -199,31 +291,82 @@ async def _act(plan: Plan, site: _Site, outcome: Outcome, say: Callable[[str], N
 
 
 async def _work(
-    plan: Plan, site: _Site, http: httpx2.AsyncClient, numbers: Any, done: list[tuple[Script, Job]], outcome: Outcome
+    plan: Plan,
+    site: _Site,
+    http: httpx2.AsyncClient,
+    numbers: Any,
+    done: list[tuple[Script, Job, bool]],
+    outcome: Outcome,
 ) -> None:
     for number in numbers:
         rng = random.Random(f"{plan.seed} {number}")
         each, job = script(number, rng), Job(steps=0, is_task=False)
-        done.append((each, job))
+        done.append((each, job, True))
         send = partial(begun, tool="run_code", arguments={"code": each.code}, doors=site.fleet, http=http)
         with anyio.move_on_after(PATIENCE):
             if await send(job):
-                if rng.random() < 0.2:
+                if rng.random() < _CANCELS:
+                    await anyio.sleep(rng.uniform(0, 3))
+                    each.is_cancelled = True
+                    each.counted = await _cancelled(job, each, site, http)
+                    outcome.cancelled += 1
+                elif rng.random() < 0.2:
                     outcome.again += 1
                     other = Job(steps=0, is_task=False)
-                    done.append((each, other))
+                    done.append((each, other, False))
                     if await send(other):
-                        await followed(other, site.fleet, http, rng)
+                        await _followed(other, site, http, rng)
                         other.is_done = True
-                await followed(job, site.fleet, http, rng)
-                job.is_done = True
+                await _followed(job, site, http, rng)
+            job.is_done = True
 
 
-def _judge(each: Script, job: Job, counted: dict[str, int], outcome: Outcome) -> None:
+async def _followed(job: Job, site: _Site, http: httpx2.AsyncClient, rng: random.Random) -> None:
+    """Follows to the end. While a disk is full only one hub knows new events, and a kill loses them: it begins anew."""
+    until = math.inf
+    while True:
+        await followed(job, site.fleet, http, rng)
+        if not (site.has_disk and job.faults and any(each in job.faults[-1] for each in _LOST)):
+            return
+        until = min(until, time.monotonic() + _UNKNOWN)
+        if time.monotonic() > until:
+            job.faults[-1] = _GONE
+            return
+        job.faults.pop()
+        job.lines.clear()
+        await anyio.sleep(0.2)
+
+
+async def _cancelled(job: Job, each: Script, site: _Site, http: httpx2.AsyncClient) -> int | None:
+    """Cancels the script through any hub; how many of its writes there were a moment later.
+
+    None if it cannot be held against the hub: while a disk is full a cancel is in memory alone.
+    """
+    until = time.monotonic() + _UNKNOWN
+    while time.monotonic() < until:
+        was_full = time.monotonic() < site.full_until
+        with suppress(httpx2.HTTPError):
+            answer = await http.delete(f"{site.fleet.any().url}/v1/streams/{job.stream}")
+            if answer.is_success:
+                await anyio.sleep(_SETTLED)
+                is_full = was_full or time.monotonic() < site.full_until
+                return None if is_full else written(each, counts(site.file))
+        await anyio.sleep(0.05)
+    return None
+
+
+def _judge(each: Script, job: Job, counted: dict[str, int], outcome: Outcome, *, is_first: bool) -> None:
     name = job.stream or "not begun"
     faults = [*job.faults, *doubled(each, counted)]
     outcome.events += len(job.lines)
     outcome.calls += len(each.keys) + each.looks
+    if each.counted is not None and (later := written(each, counted)) > each.counted:
+        faults.append(f"{later - each.counted} writes after its cancel")
+    if faults == [_GONE] and not (
+        is_first and written(each, counted)
+    ):  # it was in the memory of a hub alone, and sent nothing
+        outcome.ended["lost in memory, nothing sent"] = outcome.ended.get("lost in memory, nothing sent", 0) + 1
+        return
     if not job.lines:
         faults.append(f"no event within {PATIENCE:g} s")
     else:
@@ -239,13 +382,17 @@ def _ended(each: Script, job: Job, counted: dict[str, int], outcome: Outcome) ->
     if ending == "error":
         code = data.get("code")
         outcome.ended[str(code)] = outcome.ended.get(str(code), 0) + 1
-        return [] if code in NAMED else [f"ended with {json.dumps(data)[:500]}"]
-    result = data["result"]
+        is_fine = code in NAMED or (code in _UNBEGUN and not written(each, counted))
+        is_fine |= code == "hub_stopped" and "full disks" in outcome.acts  # the next hub cannot have it
+        return [] if is_fine else [f"ended with {json.dumps(data)[:500]}"]
+    if (result := data.get("result")) is None:
+        outcome.ended["cancelled"] = outcome.ended.get("cancelled", 0) + 1
+        return [] if each.is_cancelled else [f"ended with {json.dumps(data)[:500]}"]
     if result.get("isError"):
         text = result["content"][0]["text"]
-        code = next((named for named in NAMED if named in text), "error")
+        code = next((named for named in (*NAMED, _AWAY) if named in text), "error")
         outcome.ended[code] = outcome.ended.get(code, 0) + 1
-        return [] if code in NAMED else [f"ended with {text[:500]}"]
+        return [] if code in NAMED or (code == _AWAY and not written(each, counted)) else [f"ended with {text[:500]}"]
     account = result["structuredContent"]
     outcome.ended["with their account"] = outcome.ended.get("with their account", 0) + 1
     outcome.unknown += len(account["unknown"])

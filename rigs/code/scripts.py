@@ -31,8 +31,11 @@ async def write(key: str):
 
 
 async def look(key: str):
-    answer = await count_look(key=key)
-    looks.append(answer["count"])
+    try:
+        answer = await count_look(key=key)
+        looks.append(answer["count"])
+    except ToolError:  # its server was killed
+        looks.append(-1)
 
 
 began = time.time()
@@ -40,13 +43,18 @@ began = time.time()
 _TAIL = '{"ok": ok, "unknown": unknown, "refused": refused, "looks": len(looks), "forward": time.time() >= began}\n'
 
 
-@dataclass(frozen=True)
+@dataclass
 class Script:
-    """A script with the keys that it writes, each once, and the number of its looks."""
+    """A script with the keys that it writes, each once, and the number of its looks.
+
+    `counted`: how many of them were written a moment after its cancel; None if that is not known.
+    """
 
     code: str
     keys: Sequence[str]
     looks: int
+    counted: int | None = None
+    is_cancelled: bool = False
 
 
 def script(number: int, rng: random.Random) -> Script:
@@ -110,6 +118,11 @@ def judged(script: Script, account: Mapping[str, Any], counted: Mapping[str, int
     if not account["forward"]:
         faults.append("its time went backwards")
     return faults
+
+
+def written(script: Script, counted: Mapping[str, int]) -> int:
+    """How many writes of a script the server saw."""
+    return sum(counted.get(key, 0) for key in script.keys)
 
 
 def doubled(script: Script, counted: Mapping[str, int]) -> list[str]:

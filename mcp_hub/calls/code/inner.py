@@ -1,7 +1,7 @@
 """One inner call: followed to its ending, or looked up after a takeover. Its questions go to the script's caller."""
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Final, Literal, Protocol
 
@@ -67,9 +67,14 @@ class _Port(Protocol):
         """Sends an inner call. Raises `RpcError`."""
 
 
+async def _only_here(call: Call, channel: CallChannel) -> None:
+    """No other hub can run the same code."""
+
+
 class CodeParts(msgspec.Struct, frozen=True):
     """The parts that all runs share. `is_lasting`: a durable store is configured. `patience`: seconds for it to
     answer. `rarely`: seconds between commits of a script that only reads, since it can read again.
+    `alone` raises before a run's first write, if another hub runs the same code.
     """
 
     engine: CodeEngine
@@ -78,6 +83,7 @@ class CodeParts(msgspec.Struct, frozen=True):
     is_lasting: bool = True
     patience: float = 60.0
     rarely: float = 0.25
+    alone: Callable[[Call, CallChannel], Awaitable[None]] = _only_here
 
 
 class _Relay:

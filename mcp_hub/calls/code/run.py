@@ -140,7 +140,7 @@ class _Run:
         self._channel = channel
         self._state = state
         self._script = script
-        self._calls = InnerCalls(parts, call, channel, state)
+        self._calls = InnerCalls(parts, call, channel, state=state, keep=self._keep)
         self._is_dirty = False
         self._due = anyio.current_time() + parts.rarely  # of a commit that nothing waits for
         self._counted = state.ended  # in the progress
@@ -233,10 +233,17 @@ class _Run:
         self._flush()
         self._write(is_firm=is_firm)
         await self._safe(is_firm=is_firm)
+        if is_firm and self._state.writes == sum(inner.effect.writes for inner in sends):
+            await self._parts.alone(self._call, self._channel)
         for inner in sends:
             if not self._may_send():
                 await self._safe(is_firm=is_firm)
             self._calls.send(inner, self._tasks)
+
+    def _keep(self) -> None:
+        """Writes the state with the events so far. It is whole whenever this task waits."""
+        self._flush()
+        self._write(is_firm=True)
 
     def _write(self, *, is_firm: bool) -> None:
         epoch = _epoch(self._call, self._parts)

@@ -7,7 +7,6 @@ without anybody who took its result: a client's time-out must not double the wri
 import math
 from collections import OrderedDict
 from collections.abc import Awaitable
-from functools import partial
 from typing import Final
 
 import anyio
@@ -27,16 +26,22 @@ from mcp_hub.code.source import cleaned
 from mcp_hub.code.steps import CodeError, engine_version
 from mcp_hub.errors import CallCancelled, InvalidParams, RpcError, StoreError, StoreUnavailable, UnknownStream
 from mcp_hub.events import Cancelled, Completed, Ending, Failed, is_by_client, said_of_cancel
+from mcp_hub.logs import get_logger
 from mcp_hub.protocol.notifications import names_timeout
 from mcp_hub.types import OWN, CallId, JsonObject, RawJson, plural
+
+log = get_logger(__name__)
 
 _AGAIN: Final = 600.0
 """Seconds for which an ending that nobody received is kept for the same code."""
 _SEARCHED: Final = 200
 """Newest streams of a principal among which an earlier run is looked for."""
+_MOST_SEARCHED: Final = 3200
+"""The most, if all of them are recent."""
 _RECEIVED: Final = 1024
 """Received endings that are remembered."""
 _LOOK: Final = 0.05
+_LOOKS: Final = 40
 _DAY: Final = 86400.0
 
 
@@ -45,15 +50,24 @@ class _Arguments(msgspec.Struct):
     again: bool = False
 
 
+class _Rival(RpcError):
+    """Another hub runs the same code, and its run comes first."""
+
+    def __init__(self, id_: CallId) -> None:
+        super().__init__(f"The same code runs as {id_}.")
+        self.id = id_
+
+
 class CodeRuns:
     """Runs of `run_code`, and of scripts that are tools. Continues those of lost hubs as an `Upstream` does."""
 
     name = OWN
 
     def __init__(self, parts: CodeParts) -> None:
-        self._parts = parts
+        self._parts = replace(parts, alone=self._stays_alone)
         self._running: dict[str, CallId] = {}
         """Runs at this hub by likeness, from their begin on; the newest of equal ones."""
+        self._searching: set[str] = set()
         self._received: OrderedDict[CallId, None] = OrderedDict()
 
     @property
@@ -97,6 +111,8 @@ class CodeRuns:
         self._running[alike] = call.id
         try:
             return await self._explained(call, self._started(call, channel, code))
+        except _Rival as rival:
+            return await self._joined(call, channel, rival.id)
         finally:
             self._leave(call, alike)
 
@@ -188,31 +204,67 @@ class CodeRuns:
 
         Raises `StoreUnavailable`, `CallCancelled`, and the error of that run.
         """
-        while (id_ := self._running.get(alike)) is not None:
-            if self._streams.table.owned(id_) is not None:
+        while (id_ := self._running.get(alike)) is not None or alike in self._searching:
+            if id_ is not None and self._streams.table.owned(id_) is not None:
                 return await self._joined(call, channel, id_)
             await anyio.sleep(_LOOK)  # a run that never becomes durable has called nothing
-        self._running[alike] = call.id
+        self._searching.add(alike)  # whose outcome may be to join the call that would join it
         try:
             row = await self._kept(call, alike)
-        finally:  # before it joins: of two that wait for each other none would end
-            if self._running.get(alike) == call.id:
-                del self._running[alike]
+        finally:
+            self._searching.discard(alike)
         return None if row is None else await self._joined(call, channel, row.id)
 
     async def _kept(self, call: Call, alike: str) -> StreamInfo | None:
-        try:
-            rows = await self._streams.newest(call.principal, _SEARCHED, call.profile)
-        except StoreError as problem:
-            raise StoreUnavailable(f"The code was not run: {problem.public}") from None
+        rows = await self._equal(call, alike)
         mine = self._streams.table.owned(call.id)
         since = math.inf if mine is None else mine.stream.row.created  # of two that were lost the later one waits
-        earlier = (row for row in rows if (row.created, row.id) < (since, call.id))
-        return next(filter(partial(self._answers, alike), earlier), None)
+        return next((row for row in rows if (row.created, row.id) < (since, call.id) and self._answers(row)), None)
 
-    def _answers(self, alike: str, row: StreamInfo) -> bool:
-        if row.digest.rpartition(" ")[2] != alike:
-            return False
+    async def _equal(self, call: Call, alike: str) -> list[StreamInfo]:
+        """Streams with equal code among the newest, and all of the last minutes. Raises `StoreUnavailable`."""
+        limit, rows = _SEARCHED, list[StreamInfo]()
+        try:
+            while limit <= _MOST_SEARCHED:
+                rows = await self._streams.newest(call.principal, limit, None)
+                if len(rows) < limit or wall_time() - rows[-1].created > _AGAIN:
+                    break
+                limit *= 4
+        except StoreError as problem:
+            raise StoreUnavailable(f"The code was not run: {problem.public}") from None
+        equal = (row for row in rows if row.digest.rpartition(" ")[2] == alike)
+        return [row for row in equal if self._streams.shows(call.profile, row)]
+
+    async def _stays_alone(self, call: Call, channel: CallChannel) -> None:
+        """Looks for equal code that began at another hub at the same time; both streams are stored by now.
+
+        The later one joins the earlier one, and calls nothing. The earlier one waits for that, and ends if the later
+        one has not seen it. Raises `_Rival`, `RpcError`.
+        """
+        mine = self._streams.table.owned(call.id)
+        if mine is None or call.upstream != OWN or (arguments := _arguments(call)).again:
+            return
+        row = mine.stream.row
+        for _ in range(_LOOKS):
+            rows = await self._equal(call, likeness(call, arguments.code))
+            rivals = [each for each in rows if each.owner != row.owner and _is_rival(each, row)]
+            if not rivals:
+                return
+            rival = min(rivals, key=lambda each: (each.created, each.id))
+            if (rival.created, rival.id) < (row.created, row.id):
+                break
+            await anyio.sleep(_LOOK)
+        log.warning("code_begun_twice", stream=call.id, other=rival.id)
+        channel.continuable(unbegun(self._parts, call, arguments.code))  # nothing of it may be resumed
+        await channel.until_stored(whole=False)
+        if (rival.created, rival.id) < (row.created, row.id):
+            raise _Rival(rival.id)
+        reason = (
+            f"The same code began at another hub at the same time, as {rival.id}. Nothing was sent here: call again"
+        )
+        raise RpcError(reason, symbol="code_not_stored")
+
+    def _answers(self, row: StreamInfo) -> bool:
         if row.id in self._received:  # perhaps its ending is on its way to the store yet
             return False
         is_recent = wall_time() - row.updated < _AGAIN and row.status != "cancelled"
@@ -227,7 +279,11 @@ class CodeRuns:
             ending = ending or await self._awaited(stream, call, channel)
         except StoreError as problem:
             raise StoreUnavailable(f"The same code runs already, and cannot be followed: {problem.public}") from None
-        self._received[id_] = None
+        mine = self._streams.table.owned(call.id)
+        if mine is None or mine.absence.until is None:
+            self._received[id_] = None
+        else:  # its own client has left, and no other has had the result
+            self._received.pop(id_, None)
         match ending:
             case Completed():
                 return _noted(ending, stream) if is_late else ending
@@ -260,6 +316,11 @@ def _arguments(call: Call) -> _Arguments:
         return msgspec.json.decode(call.params.get("arguments", b"{}"), type=_Arguments)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
         raise InvalidParams(f"wrong arguments: {problem}. Give it `code`, a script.") from None
+
+
+def _is_rival(row: StreamInfo, mine: StreamInfo) -> bool:
+    """Whether its run has called writing tools since mine began, or is about to."""
+    return (not row.has_ended or row.updated >= mine.created) and writes_of(row.continuation)
 
 
 def _located(error: CodeError) -> str:

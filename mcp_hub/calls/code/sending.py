@@ -1,7 +1,8 @@
 """The inner calls of one run: held, let go, asked for, sent, followed. Changes the state; commits nothing."""
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -26,7 +27,7 @@ from mcp_hub.calls.handle import CallHandle
 from mcp_hub.clock import wall_time
 from mcp_hub.code.source import lines_around
 from mcp_hub.code.steps import CodeRaise
-from mcp_hub.errors import HubStopping, OwnerLost, RpcError
+from mcp_hub.errors import HubStopping, OwnerLost, RpcError, StoreError, UnknownStream
 from mcp_hub.events import CallEvent, Completed, Ending, Failed, failed_by
 from mcp_hub.ids import new_call_id
 from mcp_hub.protocol.shape.questions import ELICIT
@@ -34,21 +35,28 @@ from mcp_hub.types import CallId, RawJson, RawObject
 
 BEAT: Final = 10.0
 """Seconds between signs of life of a run whose calls are under way."""
+_CANCEL: Final = 1.0
+"""Seconds for another hub to hear that the script has ended."""
 _MEDIA: Final = 16 << 20
 """Bytes of results with media that are kept for the result of the script."""
 
 
 class InnerCalls:
-    """Inner calls. Outcomes and answers wait until `take_in`; `events` are those that are not sent yet."""
+    """Inner calls. Outcomes wait until `take_in`; `events` are those that are not sent yet.
 
-    def __init__(self, parts: CodeParts, call: Call, channel: CallChannel, state: RunState) -> None:
+    `keep` writes the state to the log: an answer of the caller is stored together with what it allows.
+    """
+
+    def __init__(
+        self, parts: CodeParts, call: Call, channel: CallChannel, *, state: RunState, keep: Callable[[], None]
+    ) -> None:
         self.events: list[CallEvent] = []
         self._parts = parts
         self._call = call
         self._channel = channel
         self._state = state
         self._news: deque[tuple[int, CallId, Recovered]] = deque()
-        self._answers: deque[tuple[int, RawJson | RpcError]] = deque()
+        self._keep = keep
         self._asking: str | None = None  # the grant that is asked for
         self._media: dict[str, tuple[list[RawObject], int]] = {}
         """Blocks by call, and the bytes of its result."""
@@ -68,7 +76,7 @@ class InnerCalls:
         blocks, _ = self._media.get(call, ([], 0))
         return blocks[index] if index < len(blocks) else None
 
-    # -- outcomes and answers
+    # -- outcomes
 
     def take_in(self) -> bool:
         """Takes what has come; whether it has to be committed before it is fed, or a call is sent."""
@@ -78,8 +86,6 @@ class InnerCalls:
             inner = self._state.inner.get(id_)
             if inner is not None and inner.stream == stream and inner.outcome is None:
                 is_vital |= self._note_ending(inner, ending)
-        while self._answers:
-            is_vital |= self._note_answer(*self._answers.popleft())
         return is_vital
 
     def _note_ending(self, inner: InnerCall, ending: Recovered) -> bool:
@@ -112,22 +118,6 @@ class InnerCalls:
     def _may_repeat(self, inner: InnerCall) -> bool:
         traits = self._parts.port.traits(self._call, inner.tool) if inner.effect.repeats else None
         return traits is not None and (consent.READ_ONLY in traits or consent.IDEMPOTENT in traits)
-
-    def _note_answer(self, id_: int, outcome: RawJson | RpcError) -> bool:
-        inner, grant, self._asking = self._state.inner.get(id_), self._asking, None
-        if inner is None or inner.outcome is not None:
-            return False
-        choice = consent.chosen(outcome)
-        if choice == "no":
-            self._conclude(inner, consent.refused(inner, "the caller did not allow it"))
-            return True
-        traits = self._parts.port.traits(self._call, inner.tool) or ()
-        if consent.grant(inner, traits) != grant:
-            return False  # another tool has the name by now: it is asked for anew
-        inner.clear()
-        if choice == "run" and consent.DESTRUCTIVE not in traits:
-            self._state.allow(grant)
-        return True
 
     def _conclude(self, inner: InnerCall, outcome: RawJson | CodeRaise, ending: Ending | None = None) -> None:
         self._state.conclude(inner, outcome)
@@ -183,12 +173,28 @@ class InnerCalls:
         self._channel.ask(Question(ELICIT, params, partial(self._answered, inner.id)))
 
     def _answered(self, id_: int, outcome: RawJson | RpcError) -> None:
-        if not isinstance(outcome, CallEnded):
-            self._answers.append((id_, outcome))
-            self._bell.ring()
+        if isinstance(outcome, CallEnded):
+            return
+        inner, grant, self._asking = self._state.inner.get(id_), self._asking, None
+        self._bell.ring()
+        if inner is None or inner.outcome is not None:
+            return
+        choice, traits = consent.chosen(outcome), self._parts.port.traits(self._call, inner.tool) or ()
+        if choice == "no":
+            self._conclude(inner, consent.refused(inner, "the caller did not allow it"))
+        elif consent.grant(inner, traits) != grant:
+            return  # another tool has the name by now: it is asked for anew
+        else:
+            inner.clear()
+            if choice == "run" and consent.DESTRUCTIVE not in traits:
+                self._state.allow(grant)
+        self._keep()
 
     def send(self, inner: InnerCall, tasks: TaskGroup) -> None:
-        """Sends a call that is committed as sent, and follows it in `tasks`."""
+        """Sends a call that is committed as sent, and follows it in `tasks`.
+
+        One that the rules of this moment do not let go is held again: they may have changed during the commit.
+        """
         if not inner.tool:
             tasks.start_soon(self._sleep, inner)
             return
@@ -229,8 +235,15 @@ class InnerCalls:
             self._arrive(inner, stream, ending)
 
     async def _recover(self, inner: InnerCall) -> None:
-        stream = inner.stream
-        self._arrive(inner, stream, await recovered(self._parts.port.streams, self._call, self._channel, stream))
+        streams, stream = self._parts.port.streams, inner.stream
+        try:
+            ending = await recovered(streams, self._call, self._channel, stream)
+        except anyio.get_cancelled_exc_class():
+            if not self._channel.survives:
+                with anyio.move_on_after(_CANCEL, shield=True), suppress(StoreError, UnknownStream):
+                    await streams.table.cancel(self._call.principal, stream, "its script has ended")
+            raise
+        self._arrive(inner, stream, ending)
 
     async def _sleep(self, inner: InnerCall) -> None:
         while (seconds := inner.until - wall_time()) > 0:  # noqa: ASYNC110 - by a clock that may be set

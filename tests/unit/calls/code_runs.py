@@ -118,7 +118,7 @@ class MadeEngine(CodeEngine):
 
 
 class Server:
-    """Counts what it was called with; slow for arguments that say so."""
+    """Counts what it was called with; slow for arguments that say so. `durable` calls are followed by the next hub."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -131,6 +131,16 @@ class Server:
         arguments = msgspec.json.decode(call.params["arguments"])
         key = f"{name} {arguments.get('x')}"
         self.counts[key] += 1
+        if arguments.get("durable"):
+            channel.continuable(msgspec.Raw(b"{}"))
+        return await self._answered(key, arguments)
+
+    async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
+        arguments = msgspec.json.decode(call.params["arguments"])
+        channel.continuable(msgspec.Raw(b"{}"))
+        return await self._answered(f"{msgspec.json.decode(call.params['name'])} {arguments.get('x')}", arguments)
+
+    async def _answered(self, key: str, arguments: dict[str, Any]) -> Completed:
         self.running += 1
         self.most = max(self.most, self.running)
         try:
@@ -153,6 +163,7 @@ class CodeStore(HubStore):
     """A hub's store that finds the streams of all."""
 
     async def rows(self, principal: str | None, limit: int) -> list[StreamInfo]:
+        await asyncio.sleep(0.01)
         return [row for row in self.shared.core.streams.rows() if row.principal == principal][:limit]
 
     def survives(self, stream: CallId) -> bool:
@@ -238,9 +249,10 @@ class CodeHub(DurableHub):
 
     async def _continues(self, row: StreamInfo) -> None:
         left = _Continuation.of(row)
-        record = left.started(self.code_runs, self.registry, self.code_runs.limits, left.plan(row))
-        self.streams.take_up(record, row)
-        self.records.append(record)
+        upstream = self.server if row.server == "git" else self.code_runs
+        record = left.started(upstream, self.registry, self.code_runs.limits, left.plan(row))
+        self.streams.take_up(record, row).orphan(3600)
+        (self.sent if row.server == "git" else self.records).append(record)
 
     async def dies(self) -> None:
         for record in (*self.records, *self.sent):

@@ -1,0 +1,204 @@
+"""Scripts whose hub, store or client is lost at a bad moment: no write twice, no answer forgotten, nothing after a
+cancel.
+"""
+
+from collections import Counter
+from functools import partial
+from typing import Any
+
+import pytest
+
+from mcp_hub.call import StreamInfo
+from mcp_hub.calls.code import sending
+from mcp_hub.calls.runner import CallRecord
+from mcp_hub.events import InputReceived
+from tests.unit.calls.code_runs import CodeHub, CodeStore, Recorder, Server, output, script
+from tests.unit.calls.durable_hub import settle, written
+from tests.unit.calls.shared_store import Shared
+from tests.unit.calls.test_code_consent import CODE, FORMS, answer, asking
+from tests.unit.calls.test_code_runs import another, ended, is_over, left, taken_up
+from tests.unit.calls.virtual_time import sleep, virtual
+
+
+def shared_of(hub: CodeHub) -> Shared:
+    assert isinstance(hub.store, CodeStore)
+    return hub.store.shared
+
+
+@virtual
+async def test_client_that_timed_out_twice_gets_the_run_by_the_same_code() -> None:
+    hub = asking("all")
+    hub.registry.limit(10, 10)
+    hub.runs()
+    first = hub.runs_script(CODE)
+    await settle(lambda: bool(hub.server.counts))
+    assert hub.port.streams.timed_out.give_up(first, "request timed out")
+    second = hub.runs_script(CODE)
+    await sleep(1)
+    assert hub.port.streams.timed_out.give_up(second, "request timed out")
+    await ended(second)
+    await settle(lambda: is_over(shared_of(hub), second.call.id))
+    assert output(await ended(hub.runs_script(CODE))) == ["write 1"]
+    assert hub.server.counts == Counter({"write 1": 1})
+
+
+@virtual
+async def test_mode_of_the_moment_holds_after_a_wait_for_the_store() -> None:
+    hub = asking("all")
+    assert isinstance(hub.store, CodeStore)
+    hub.store.is_away = True
+    record = hub.runs_script(script([("write", {"x": 1})], [("read", {"x": 1})]))
+    await sleep(2)
+    hub.code_mode = "reads"
+    hub.store.is_away = False
+    assert output(await ended(record)) == ["PermissionError", "read 1"]
+    assert hub.server.counts == Counter({"read 1": 1})
+
+
+@virtual
+async def test_answer_is_stored_with_what_it_allows() -> None:
+    server = Server()
+    store = Recorder(Shared(), server)
+    hub = CodeHub(store, server)
+    hub.code_mode = "ask"
+    record = hub.runs_script(script([("write", {"x": 1})]), FORMS)
+    await settle(lambda: bool(record.questions.open))
+    await hub.follow(record.call.id)  # so that events are stored at once
+    await answer(record, "once")
+    await ended(record)
+    answered = 0
+    for shared, counts, _ in store.copies:
+        server = Server()
+        server.counts += counts
+        other = CodeHub(CodeStore(shared), server)
+        other.code_mode = "ask"
+        is_answered = any(isinstance(event, InputReceived) for event in written(other, record.call.id))
+        if not is_answered or is_over(shared, record.call.id):
+            continue
+        answered += 1
+        other.runs()
+        await settle(partial(is_over, shared, record.call.id))
+        [value] = output(written(other, record.call.id)[-1])  # type: ignore[arg-type]
+        assert value in ("write 1", "OutcomeUnknown") and server.counts["write 1"] <= 1
+        await other.dies()
+    assert answered
+
+
+DURABLE = script([("write", {"x": 1, "seconds": 100, "durable": True})], [("read", {"x": 1})])
+
+
+@virtual
+async def test_durable_call_of_a_lost_hub_is_followed_and_not_sent_again() -> None:
+    hub, record = await left(Server(), DURABLE, "write 1")
+    await sleep(5)
+    await hub.dies()
+    assert await taken_up(another(hub), record) == ["write 1", "read 1"]
+    assert hub.server.counts == Counter({"write 1": 1, "read 1": 1})
+
+
+@virtual
+async def test_cancel_after_a_takeover_ends_the_call_that_is_followed() -> None:
+    hub, record = await left(Server(), DURABLE, "write 1")
+    await sleep(5)
+    await hub.dies()
+    other = another(hub).runs()
+    await settle(lambda: bool(other.records and other.sent))
+    await sleep(2)
+    await other.streams.cancel("p", record.call.id, "enough")
+    await settle(lambda: is_over(shared_of(hub), record.call.id))
+    await settle(lambda: not hub.server.running, 20)
+    assert hub.server.counts == Counter({"write 1": 1})
+
+
+@virtual
+async def test_call_that_was_surely_not_sent_is_refused_and_not_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub, record = await left(Server(), script([("write", {"x": 1, "seconds": 50})]), "write 1")
+    await hub.dies()
+
+    async def unsent(*_: object) -> str:
+        return "unsent"
+
+    monkeypatch.setattr(sending, "recovered", unsent)
+    assert await taken_up(another(hub, "reads"), record) == ["PermissionError"]
+
+
+@virtual
+async def test_call_that_waited_for_a_cancelled_run_is_not_run_by_the_next_hub() -> None:
+    hub = asking("all")
+    hub.registry.limit(10, 10)
+    hub.runs()
+    first = hub.runs_script(script([("write", {"x": 1}), ("read", {"x": 1, "seconds": 60})]))
+    await settle(lambda: bool(hub.server.counts))
+    await sleep(2)
+    second = hub.runs_script(script([("write", {"x": 1}), ("read", {"x": 1, "seconds": 60})]))
+    hub.port.streams.detach(second)
+    await sleep(2)
+    for each in [second]:
+        each.task and each.task.cancel()
+    await hub.streams.cancel("p", first.call.id, "enough")
+    await settle(lambda: is_over(shared_of(hub), first.call.id))
+    await hub.dies()
+    other = another(hub).runs()
+    await settle(lambda: is_over(shared_of(hub), second.call.id))
+    assert other.server.counts == Counter({"write 1": 1, "read 1": 1})
+
+
+@virtual
+async def test_run_is_found_by_the_same_code_behind_many_newer_streams() -> None:
+    hub = asking("all")
+    hub.registry.limit(1000, 1000)
+    hub.runs()
+    record = hub.runs_script(script([("write", {"x": 1}), ("read", {"x": 1, "seconds": 60})]))
+    await settle(lambda: bool(hub.server.counts))
+    calls = [hub.call() for _ in range(300)]
+    await sleep(5)
+    assert all(shared_of(hub).row(call.id) for call in calls)
+    other = another(hub).runs()
+    same = other.runs_script(script([("write", {"x": 1}), ("read", {"x": 1, "seconds": 60})]))
+    assert output(await ended(same)) == output(await ended(record))
+    assert hub.server.counts == Counter({"write 1": 1, "read 1": 1})
+
+
+@virtual
+async def test_same_code_at_two_replicas_at_once_writes_once() -> None:
+    hub = asking("all")
+    other = another(hub).runs()
+    hub.runs()
+    records: list[CallRecord] = [each.runs_script(CODE) for each in (hub, other)]
+    endings = [await ended(record) for record in records]
+    assert [output(ending) for ending in endings] == [["write 1"]] * 2
+    assert hub.server.counts == Counter({"write 1": 1})
+
+
+class _Backwards(CodeStore):
+    """Continues the newest stream first."""
+
+    async def orphans(self) -> list[StreamInfo]:
+        return (await super().orphans())[::-1]
+
+
+@virtual
+async def test_two_equal_scripts_that_had_not_begun_do_not_wait_for_each_other_at_the_next_hub() -> None:
+    hub = asking("all")
+    hub.registry.limit(10, 10)
+    hub.tools_take = 30.0
+    records = []
+    for _ in range(2):
+        records.append(hub.runs_script(CODE))
+        await sleep(2)
+    await hub.dies()
+    other = CodeHub(_Backwards(shared_of(hub)), hub.server)
+    other.registry.limit(10, 10)
+    other.runs()
+    for record in records:
+        await settle(partial(is_over, shared_of(hub), record.call.id))
+    assert hub.server.counts == Counter({"write 1": 1})
+
+
+@virtual
+async def test_script_of_a_hub_where_code_is_off_now_calls_nothing_more() -> None:
+    stages: Any = [("read", {"x": 1, "seconds": 100}), ("write", {"x": 1, "seconds": 100})], [("write", {"x": 2})]
+    hub, record = await left(Server(), script(*stages), "write 1")
+    await hub.dies()
+    assert await taken_up(another(hub, "off"), record) == ["PermissionError", "OutcomeUnknown", "PermissionError"]
+    assert hub.server.counts == Counter({"read 1": 1, "write 1": 1})

@@ -207,9 +207,9 @@ class _Run:
         begun = self._state.take(step.snapshot, step.calls, wall_time())
         if self._state.calls > limits.calls:
             raise CodeError("limit", f"the script made more than {plural(limits.calls, 'call')}", key="calls")
-        self._calls.events += [
+        self._calls.events.extend(
             ToolCall(inner.key, inner.tool, inner.arguments, inner.line) for inner in begun if inner.tool
-        ]
+        )
         self._note_printed()
         self._is_dirty |= bool(begun)
 

@@ -68,6 +68,7 @@ class InnerCalls:
         await self._bell.wait(max(seconds, 0.0))
 
     def take_events(self) -> list[CallEvent]:
+        """The events so far, each once."""
         events, self.events = self.events, []
         return events
 

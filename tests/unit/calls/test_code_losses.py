@@ -16,7 +16,7 @@ from tests.unit.calls.code_runs import CodeHub, CodeStore, Recorder, Server, out
 from tests.unit.calls.durable_hub import settle, written
 from tests.unit.calls.shared_store import Shared
 from tests.unit.calls.test_code_consent import CODE, FORMS, answer, asking
-from tests.unit.calls.test_code_runs import another, ended, is_over, left, taken_up
+from tests.unit.calls.test_code_runs import MIXED, a_hub, another, ended, is_over, left, taken_up
 from tests.unit.calls.virtual_time import sleep, virtual
 
 
@@ -202,3 +202,36 @@ async def test_script_of_a_hub_where_code_is_off_now_calls_nothing_more() -> Non
     await hub.dies()
     assert await taken_up(another(hub, "off"), record) == ["PermissionError", "OutcomeUnknown", "PermissionError"]
     assert hub.server.counts == Counter({"read 1": 1, "write 1": 1})
+
+
+@virtual
+async def test_script_that_only_reads_commits_rarely_and_reads_again_what_was_not_committed() -> None:
+    server = Server()
+    store = Recorder(Shared(), server)
+    hub = CodeHub(store, server, rarely=0.25)
+    quick = hub.runs_script(script(*[[("read", {"x": x})] for x in range(8)]))
+    values = [f"read {x}" for x in range(8)]
+    assert output(await ended(quick)) == values
+    assert len(store.copies) <= 2, "it has ended before a commit was due"
+    store.copies.clear()
+    slow = hub.runs_script(script(*[[("read", {"x": x, "seconds": 0.1})] for x in range(8)]))
+    await settle(lambda: server.counts["read 7"] == 2)
+    await hub.dies()
+    assert 1 < len(store.copies) < 8
+    other = a_hub(CodeStore(store.shared), server).runs()
+    await settle(lambda: is_over(store.shared, slow.call.id), 300)
+    assert output(written(other, slow.call.id)[-1]) == values  # type: ignore[arg-type]
+    assert sum(server.counts.values()) < 8 + 8 + 8, "it did not begin anew"
+
+
+@virtual
+async def test_write_waits_for_a_commit_in_a_script_that_commits_rarely() -> None:
+    server = Server()
+    store = Recorder(Shared(), server)
+    record = CodeHub(store, server, rarely=1000).runs_script(MIXED)
+    await ended(record)
+    for shared, after, _ in store.copies:
+        row = shared.row(record.call.id)
+        known = b"" if row is None or row.continuation is None else row.continuation
+        for key in (key for key in after if key.startswith(("write", "destroy"))):
+            assert row is not None and (row.has_ended or b'"write"' in known or b'"destroy"' in known), key

@@ -375,36 +375,3 @@ async def test_script_whose_hub_dies_before_its_first_call_is_begun_anew() -> No
     await hub.dies()
     assert len(await taken_up(another(hub), record)) == 7
     assert max(hub.server.counts.values()) == 1
-
-
-@virtual
-async def test_script_that_only_reads_commits_rarely_and_reads_again_what_was_not_committed() -> None:
-    server = Server()
-    store = Recorder(Shared(), server)
-    hub = CodeHub(store, server, rarely=0.25)
-    quick = hub.runs_script(script(*[[("read", {"x": x})] for x in range(8)]))
-    values = [f"read {x}" for x in range(8)]
-    assert output(await ended(quick)) == values
-    assert len(store.copies) <= 2, "it has ended before a commit was due"
-    store.copies.clear()
-    slow = hub.runs_script(script(*[[("read", {"x": x, "seconds": 0.1})] for x in range(8)]))
-    await settle(lambda: server.counts["read 7"] == 2)
-    await hub.dies()
-    assert 1 < len(store.copies) < 8
-    other = a_hub(CodeStore(store.shared), server).runs()
-    await settle(lambda: is_over(store.shared, slow.call.id), 300)
-    assert output(written(other, slow.call.id)[-1]) == values  # type: ignore[arg-type]
-    assert sum(server.counts.values()) < 8 + 8 + 8, "it did not begin anew"
-
-
-@virtual
-async def test_write_waits_for_a_commit_in_a_script_that_commits_rarely() -> None:
-    server = Server()
-    store = Recorder(Shared(), server)
-    record = CodeHub(store, server, rarely=1000).runs_script(MIXED)
-    await ended(record)
-    for shared, after, _ in store.copies:
-        row = shared.row(record.call.id)
-        known = b"" if row is None or row.continuation is None else row.continuation
-        for key in (key for key in after if key.startswith(("write", "destroy"))):
-            assert row is not None and (row.has_ended or b'"write"' in known or b'"destroy"' in known), key

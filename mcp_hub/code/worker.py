@@ -32,7 +32,8 @@ from pydantic_monty import (
     NameLookupSnapshot,
 )
 
-from mcp_hub.code.source import DECLARATIONS, MODULES, PRELUDE, line_at, line_of, problems, rewritten
+from mcp_hub.code.diagnostics import mistakes
+from mcp_hub.code.source import DECLARATIONS, MODULES, PRELUDE, bound_in, line_at, line_of, rewritten
 from mcp_hub.code.steps import CodeCall, CodeError, CodeLimits, CodeRaise, CodeStep, engine_version
 from mcp_hub.code.values import checked_arguments, encoded_output
 from mcp_hub.masking import hide_head
@@ -189,12 +190,22 @@ class CodeWorker:
 
     def _checked(self, code: str, stubs: str, names: Collection[str]) -> FunctionSnapshot:
         """The script before its first line, checked."""
-        self._state = _State(engine_version(), f"{_STOP}()\n{rewritten(code)}", tuple(sorted(names)))
-        self._enter(stubs)
+        self._state = _State(engine_version(), rewritten(code, f"{_STOP}()"), tuple(sorted(names)))
+        shadowed = [f"{name}: _t.Any\n" for name in sorted(bound_in(code).intersection(names))]
+        self._enter(f"{stubs}\n{''.join(shadowed)}")
         session = self._session
         assert session is not None
         session.feed_run(PRELUDE, print_callback=self._print, skip_type_check=True)
-        waiting = session.feed_start(self._state.code, print_callback=self._print)
+        try:
+            return self._begun(session, is_checked=True)
+        except MontyTypingError as error:
+            problem = mistakes(error.display(), self._state.code, names)
+            if problem is not None:
+                raise problem from None
+        return self._begun(session, is_checked=False)
+
+    def _begun(self, session: MontySession, *, is_checked: bool) -> FunctionSnapshot:
+        waiting = session.feed_start(self._state.code, print_callback=self._print, skip_type_check=not is_checked)
         while isinstance(waiting, FunctionSnapshot) and waiting.function_name == "import_stubs":
             waiting = waiting.resume_not_handled()
         assert isinstance(waiting, FunctionSnapshot)
@@ -320,8 +331,6 @@ class CodeWorker:
             if error.timed_out:
                 return self._limit("seconds", self._over("seconds"))
             return CodeError("crashed", f"the script's process ended: {error}")
-        if isinstance(error, MontyTypingError):
-            return problems(error.display(), self._state.code)
         if isinstance(error, MontyRuntimeError | MontySyntaxError):
             return self._raised(error)
         return CodeError("raised", hide_head(str(error), _MOST_MESSAGE))

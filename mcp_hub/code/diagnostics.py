@@ -122,7 +122,7 @@ class _Script:
     def _is_unfit(self, message: str, place: _Place) -> bool:
         """An argument that its tool takes in no case, or a coroutine where a value is needed."""
         argument = _ARGUMENT.match(message)
-        if argument is None or argument[1] not in self._tools:
+        if argument is None or argument[1] not in (*self._tools, "main"):
             return _COROUTINE.search(message) is not None
         line = self._lines[place["row"] - 1].encode()[place["column"] - 1 :]
         return not line.startswith(b"**") and not _may_fit(argument[2], argument[3])

@@ -36,6 +36,7 @@ _SEARCHED: Final = 200
 """Newest streams of a principal among which an earlier run is looked for."""
 _RECEIVED: Final = 1024
 """Received endings that are remembered."""
+_PROBLEMS: Final = 4
 _LOOK: Final = 0.05
 _DAY: Final = 86400.0
 
@@ -150,6 +151,10 @@ class CodeRuns:
 
     async def _mistaken(self, call: Call, error: CodeError) -> Completed:
         text = _located(error)
+        if error.kind in ("syntax", "types"):
+            more = [f"line {line}: {reason}" if line else reason for line, reason in error.problems[1:_PROBLEMS]]
+            lines = self._parts.port.signatures(call, "\n".join([str(error), *more]))
+            text = "\n".join([text, *more, *lines, "Nothing was called."])
         if error.kind == "raised" and (calls := await calls_made(self._streams.table, call.id)):
             failed = [str(call["tool"]) for call in calls if call["outcome"] != "ok"]
             text += f"\nBefore that it made {plural(len(calls), 'call')}"

@@ -127,7 +127,7 @@ class RunState(msgspec.Struct, omit_defaults=True):
     """A run. `names` has the exported names of the tools that occur in `code`, by Python name.
 
     `allowed`: tools that may be called with any arguments in this run. `calls`, `writes`, `ended` and `outcomes` are
-    counts; `crashes` those of workers.
+    counts; `crashes` those of workers. `printed`: the begin of what was printed.
     """
 
     code: str
@@ -140,6 +140,7 @@ class RunState(msgspec.Struct, omit_defaults=True):
     ended: int = 0
     outcomes: int = 0
     crashes: int = 0
+    printed: str = ""
 
     @property
     def unfed(self) -> list[InnerCall]:

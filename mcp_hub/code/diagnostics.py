@@ -1,7 +1,7 @@
-"""What the check of types says of a script: which of it is a mistake, and in which words. Pure.
+"""Diagnostics of the check of types: which of them are mistakes of a script, and in which words. Pure.
 
 The checker is strict where ordinary scripts are not: mixed dicts, `**arguments`, `re.match(…).group()`, annotations. A
-refusal costs its author a turn, so that only what would fail in any case is kept: wrong names, missing and unknown
+refusal costs its author a turn, so that only mistakes that fail in any case are kept: wrong names, missing and unknown
 arguments, values that a tool does not take, members that a result does not have, a missing `await`, imports.
 """
 
@@ -9,6 +9,7 @@ import ast
 import json
 import re
 from collections.abc import Collection, Iterator
+from itertools import islice
 from typing import Final, TypedDict
 
 from mcp_hub.code.source import MODULES, line_at, parsed
@@ -45,7 +46,7 @@ class _Item(TypedDict):
 
 
 def mistakes(diagnostics: str, code: str, tools: Collection[str]) -> CodeError | None:
-    """The error for what a check said of `code`, whose first line is ours; None if nothing of it has to fail."""
+    """The error for diagnostics of `code`, whose first line is ours; None if nothing of it has to fail."""
     script = _Script(code, tools)
     reasons, is_syntax = [], False
     items: list[_Item] = json.loads(diagnostics)
@@ -58,8 +59,13 @@ def mistakes(diagnostics: str, code: str, tools: Collection[str]) -> CodeError |
         return None
     line, message = reasons[0]
     source = line_at(code, line + 1) if line else ""
-    kept = tuple(dict.fromkeys(reasons))[:_MOST_PROBLEMS]
-    return CodeError("syntax" if is_syntax else "types", message, line=line, source=source, problems=kept)
+    return CodeError(
+        "syntax" if is_syntax else "types",
+        message,
+        line=line,
+        source=source,
+        problems=tuple(islice(dict.fromkeys(reasons), _MOST_PROBLEMS)),
+    )
 
 
 def _hint(item: _Item) -> str:
@@ -80,7 +86,7 @@ def _hint(item: _Item) -> str:
 
 
 class _Script:
-    """What is looked up in a script beside the messages about it."""
+    """A script, as far as messages about it need it."""
 
     def __init__(self, code: str, tools: Collection[str]) -> None:
         self._lines = code.split("\n")
@@ -89,7 +95,7 @@ class _Script:
         nodes = [] if tree is None else list(ast.walk(tree))
         self._guarded = {line for node in nodes for line in _guarded(node)}
         self._written = {key for node in nodes for key in _written(node)}
-        self._read = {place for node in nodes for place in _read(node)}
+        self._read = {position for node in nodes for position in _read(node)}
         self._looks = any(isinstance(node, ast.Name) and node.id in ("hasattr", "getattr") for node in nodes)
 
     def is_mistaken(self, item: _Item) -> bool:
@@ -119,12 +125,12 @@ class _Script:
             case _:
                 return _COROUTINE.search(message) is not None
 
-    def _is_unfit(self, message: str, place: _Place) -> bool:
+    def _is_unfit(self, message: str, start: _Place) -> bool:
         """An argument that its tool takes in no case, or a coroutine where a value is needed."""
         argument = _ARGUMENT.match(message)
         if argument is None or argument[1] not in (*self._tools, "main"):
             return _COROUTINE.search(message) is not None
-        line = self._lines[place["row"] - 1].encode()[place["column"] - 1 :]
+        line = self._lines[start["row"] - 1].encode()[start["column"] - 1 :]
         return not line.startswith(b"**") and not _may_fit(argument[2], argument[3])
 
 

@@ -1,6 +1,7 @@
 """The text of a script. Pure."""
 
 import ast
+import builtins
 import re
 import textwrap
 import threading
@@ -180,7 +181,7 @@ def rewritten(code: str, begin: str = "") -> str:
     for line, start, end, present, replaced in sorted(_edits(tree, lines), reverse=True):
         if lines[line][start:end] == present:  # before 3.12 the places in some texts with values are wrong
             lines[line] = lines[line][:start] + replaced + lines[line][end:]
-    first = "; ".join(filter(None, (begin, _imports(tree))))
+    first = "; ".join(filter(None, (begin, _imports(tree), *_globals(tree))))
     body = b"\n".join(lines).decode()
     return f"{first}\n{body}{_output(tree)}" if first else body + _output(tree)
 
@@ -293,6 +294,13 @@ def _imports(tree: ast.Module) -> str:
     return f"import {', '.join(missing)}" if missing else ""
 
 
+def _globals(tree: ast.Module) -> list[str]:
+    """Assignments without which the engine takes `id` of `[id for id in ids]` for the function."""
+    targets = (node.target for node in ast.walk(tree) if isinstance(node, ast.comprehension))
+    bound = {name for target in targets for node in ast.walk(target) for name in _bound(node)}
+    return [f"{name} = {name}" for name in sorted(bound.intersection(dir(builtins)))]
+
+
 def _returns_early(tree: ast.Module) -> bool:
     """Whether a script returns outside of functions before its end, and can be the body of one."""
     nodes: list[ast.AST] = [*tree.body]
@@ -310,7 +318,7 @@ def _attributes(tree: ast.Module | None) -> list[ast.Attribute]:
 
 
 def _output(tree: ast.Module) -> str:
-    """A last line that gives the output of a script whose own has none; empty if there is nothing to give."""
+    """A last line that gives the output of a script without one; empty if there is nothing to give."""
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     match tree.body[-1:]:
         case [ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr())]:
@@ -327,8 +335,8 @@ def _bound(node: ast.AST) -> Iterator[str]:
             yield name
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             yield name
-        case ast.alias(name=name, asname=other):
-            yield other or name.partition(".")[0]
+        case ast.alias(name=name, asname=alias):
+            yield alias or name.partition(".")[0]
         case ast.arg(arg=name) | ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
             yield name
 

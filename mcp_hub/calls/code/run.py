@@ -31,7 +31,6 @@ from mcp_hub.code.values import handle_parts, result_of
 from mcp_hub.errors import RpcError, StoreError, UnknownStream
 from mcp_hub.events import CallEvent, Completed, Delta, Progressed, ToolCall, ToolResult
 from mcp_hub.logs import get_logger
-from mcp_hub.masking import hide_head
 from mcp_hub.types import CallId, JsonObject, RawJson, plural
 
 log = get_logger(__name__)
@@ -41,8 +40,6 @@ _CRASHES: Final = 2
 _LOOK: Final = 0.25
 """Seconds between looks at a store that has failed."""
 _PAGE: Final = 1000
-_PRINTED: Final = 64 << 10
-"""Characters of what a script prints that its result begins with; its stream has all."""
 
 
 async def started(parts: CodeParts, call: Call, channel: CallChannel, code: str) -> Completed:
@@ -167,7 +164,7 @@ class _Run:
             with anyio.move_on_after(self._parts.patience):  # who explains it reads the log
                 await self._channel.until_stored(whole=False)
             raise problem
-        return Completed(result_of(output, self._block, self._state.printed))
+        return Completed(result_of(output, self._block, self._state.history.printed))
 
     async def _loop(self, step: CodeStep | None) -> RawJson:
         if step is None:
@@ -211,8 +208,7 @@ class _Run:
 
     def _note_printed(self) -> None:
         if text := self._script.take_printed():
-            if len(self._state.printed) < _PRINTED:
-                self._state.printed = hide_head(self._state.printed + text, _PRINTED, "…\n")
+            self._state.note_printed(text)
             self._events.append(Delta(msgspec.json.encode([{"type": "text", "text": text}])))
             self._is_dirty = True
 

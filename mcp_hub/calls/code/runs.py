@@ -152,9 +152,11 @@ class CodeRuns:
     async def _mistaken(self, call: Call, error: CodeError) -> Completed:
         text = _located(error)
         if error.kind in ("syntax", "types"):
-            more = [f"line {line}: {reason}" if line else reason for line, reason in error.problems[1:_PROBLEMS]]
-            lines = self._parts.port.signatures(call, "\n".join([str(error), *more]))
-            text = "\n".join([text, *more, *lines, "Nothing was called."])
+            reasons = [
+                f"line {number}: {reason}" if number else reason for number, reason in error.problems[1:_PROBLEMS]
+            ]
+            signatures = self._parts.port.signatures(call, "\n".join([str(error), *reasons]))
+            text = "\n".join([text, *reasons, *signatures, "Nothing was called."])
         if error.kind == "raised" and (calls := await calls_made(self._streams.table, call.id)):
             failed = [str(call["tool"]) for call in calls if call["outcome"] != "ok"]
             text += f"\nBefore that it made {plural(len(calls), 'call')}"

@@ -158,6 +158,21 @@ async def test_mistake_is_named_before_anything_runs(code: str, kind: str, line:
         ("format = 'csv'\nfilter = {'a': 1}\n[format, filter]", ["csv", {"a": 1}]),
         ("def format(x):\n  return x + 1\nformat(1)", 2),
         ("list(map(str, filter(None, [0, 1])))", ["1"]),
+        ("[id for id in [1, 2]] + [max(max for max in [3])]", [1, 2, 3]),
+        ("next((x for x in [1, 2] if x > 1), None)", 2),
+        ("counts = {'a': 1, 'b': 2}\nsorted(counts, key=counts.get, reverse=True)", ["b", "a"]),
+        ("sorted(['b', 'A'], key=str.lower)", ["A", "b"]),
+        ("x = {'a': 1, 'b': [1, 2]}\ndel x['a']\ndel x['b'][0]\nx", {"b": [2]}),
+        (
+            "async def f(x):\n  return 1 / x\n"
+            "r = await asyncio.gather(f(1), f(0), return_exceptions=True)\nlist(map(str, r))",
+            ["1.0", "division by zero"],
+        ),
+        ("task = asyncio.create_task(echo(value=3))\nawait task", 3),
+        ("if await echo(value=1):\n  return json.dumps({'a': 1})\nreturn 'b'", '{"a": 1}'),
+        ("async def main():\n  return await echo(value=4)", 4),
+        ("result = await echo(value=5)", 5),
+        ("echo = await echo(value=[6])\necho[0]", 6),
         ("x = {'a': 1}\n[getattr(1, 'a', 5), hasattr(1, 'b'), format(3, '03d')]", [5, False, "003"]),
         (
             "try:\n  {}['a']\nexcept (PermissionError, KeyError, ImportError) as e:\n  r = type(e).__name__\nr",

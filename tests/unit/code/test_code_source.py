@@ -94,6 +94,7 @@ def test_deeply_nested_functions_are_refused_with_their_line() -> None:
         ("async def main():\n    return 1", "async def main():\n    return 1\nawait main()"),
         ("def main():\n    return 1", "def main():\n    return 1"),
         ("async def main():\n    return 1\nmain()", "async def main():\n    return 1\nmain()"),
+        ("[id for id, row in rows]", "id = id\n[id for id, row in rows]"),
         ("json.loads(asyncio)", "import json\njson.loads(asyncio)"),
         ("import json\njson.loads('1')", "import json\njson.loads('1')"),
         ("del a['é'][b[0]]", "a['é'].pop(b[0])"),

@@ -70,11 +70,12 @@ def line(name: str, raw: bytes, purpose: str = "", *, exported: str = "", mark: 
     schema = input_schema(tool)
     typist = _Typist(schema, "line")
     needed, optional = _split(schema)
+    about = min(len(purpose), _ABOUT) + len(": ") if purpose else 0
     end = f"{mark} ({exported})" if exported and exported != name else mark
     start = f"async def {name}("
-    texts = _required_texts(needed, typist)
-    used = len(start) + len(_joined(texts)) + len(") -> ") + len(end)
-    room = width - used - (len(": ") + min(len(purpose), _ABOUT) if purpose else 0)
+    used = len(start) + len(") -> ") + len(end) + about
+    texts = _required(needed, schema, width - used - len(_ANY))
+    room = width - used - len(_joined(texts))
     result = _result_text(tool, min(max(room // 2, 0), _MAX_RESULT))
     texts = _with_optional(texts, optional, typist, room - len(result))
     head = f"{start}{_joined(texts)}) -> {result}{end}"
@@ -132,6 +133,13 @@ def _quoted(text: str) -> str:
 
 
 # -- one line
+
+
+def _required(needed: _Parameters, schema: JsonObject, room: int) -> list[str]:
+    """Texts of required parameters, with the members of objects as far inside as they fit."""
+    candidates = (_required_texts(needed, _Typist(schema, "line", levels=levels)) for levels in (2, 1))
+    plain = _required_texts(needed, _Typist(schema, "line"))
+    return next((texts for texts in candidates if len(_joined(texts)) <= room), plain)
 
 
 def _required_texts(needed: _Parameters, typist: "_Typist") -> list[str]:

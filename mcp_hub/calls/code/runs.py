@@ -263,7 +263,8 @@ def _arguments(call: Call) -> _Arguments:
 
 def _located(error: CodeError) -> str:
     line = f"line {error.line}: " if error.line else ""
-    return f"{line}{error}" + (f"\n    {error.source}" if error.source else "")
+    kind = f"{error.exception}: " if error.exception not in ("", "ToolError") else ""
+    return f"{line}{kind}{error}" + (f"\n    {error.source}" if error.source else "")
 
 
 def _noted(completed: Completed, stream: StreamHandle) -> Completed:

@@ -152,6 +152,7 @@ async def test_mistake_has_the_signatures_of_its_tools(tmp_path: Path) -> None:
 async def test_error_says_which_of_its_calls_have_no_result(tmp_path: Path) -> None:
     async with a_hub(tmp_path) as (app, _):
         ending, _ = await ended(run(app, "await find(word='x')\n1 / 0"))
+        assert text(ending).startswith("line 2: ZeroDivisionError: ")
         assert text(ending).endswith("\nBefore that it made 1 call.")
 
 

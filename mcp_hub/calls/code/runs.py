@@ -111,8 +111,8 @@ class CodeRuns:
                 await self._cancel(call, inner.stream, point.revoked)
             raise CallCancelled(f"The script was cancelled: {point.revoked}")
         if not run.snapshot:
-            own = call.upstream == OWN
-            return await (self.call(call, channel) if own else self.run(call, channel, run.code))
+            is_tool = call.upstream == OWN
+            return await (self.call(call, channel) if is_tool else self.run(call, channel, run.code))
         alike = likeness(call, run.code)
         self._running[alike] = call.id
         try:

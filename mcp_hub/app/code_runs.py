@@ -1,7 +1,9 @@
 """Gives scripts the tools of their caller's session, by the present rules; makes folders of scripts servers."""
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
+from difflib import get_close_matches
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final
@@ -21,7 +23,7 @@ from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.routes import route
 from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.code.engine import CodeEngine
-from mcp_hub.code.signatures import left_out_if_none, stubs
+from mcp_hub.code.signatures import left_out_if_none, line, stubs
 from mcp_hub.code.source import names_in, unbound
 from mcp_hub.code.steps import CodeLimits
 from mcp_hub.code.tool import python_names
@@ -40,6 +42,8 @@ from mcp_hub.upstreams.supervision.server import OwnedUpstream
 
 _META: Final = RequestMeta(token=None, version=None, client_info=None, capabilities=None, log_level=None, rest={})
 _NULL: Final = msgspec.Raw(b"null")
+_NAMED: Final = re.compile(r"(?:function|Name) `(\w+)`")
+_SIGNATURES: Final = 3
 _SESSIONS: Final = 256
 """Runs whose session is kept; another one is made anew."""
 
@@ -91,6 +95,11 @@ class _CodePort:
         entries = {name: callables[name] for name in sorted(occurring) if name in callables}
         texts = stubs({name: entry.raw for name, entry in entries.items()}, taken=occurring)
         return {name: entry.exported for name, entry in entries.items()}, texts
+
+    def signatures(self, call: Call, message: str) -> list[str]:
+        callables = self._hub().views.of(self._session(call)).callables
+        names = [near for name in _NAMED.findall(message) for near in _nearest(name, callables)]
+        return [line(name, callables[name].raw) for name in dict.fromkeys(names)][:_SIGNATURES]
 
     def traits(self, call: Call, tool: str) -> Collection[str] | None:
         entry = self._entry(call, tool)
@@ -147,6 +156,14 @@ def _without_nulls(arguments: RawJson, entry: Entry) -> msgspec.Raw:
     left_out, members = left_out_if_none(entry.raw), raw_object(raw) or {}
     members = {name: value for name, value in members.items() if value != _NULL or name not in left_out}
     return msgspec.Raw(msgspec.json.encode(members))
+
+
+def _nearest(name: str, callables: Collection[str]) -> list[str]:
+    """A name of a tool; else those that end with it or are near to it."""
+    if name in callables:
+        return [name]
+    ending = [full for full in callables if full.endswith(f"_{name}")]
+    return ending or get_close_matches(name, callables, 2, 0.75)
 
 
 # -- folders of scripts

@@ -84,10 +84,10 @@ class CodeSession:
                 await self._step(lambda worker: worker.load(state, self._limits))
             return await self._step(lambda worker: worker.feed(answers))
 
-    async def check(self, code: str, stubs: str) -> None:
-        """Checks syntax and types; runs nothing. Raises `CodeError`."""
+    async def check(self, code: str, stubs: str, names: Collection[str]) -> None:
+        """Checks as `start` does; runs nothing. Raises `CodeError`."""
         async with self._lock:
-            await self._checked(code, stubs, ())
+            await self._checked(code, stubs, names)
             await self._release()
 
     async def park(self) -> None:

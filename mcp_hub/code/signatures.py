@@ -72,9 +72,9 @@ def line(name: str, raw: bytes, purpose: str = "", *, exported: str = "", mark: 
     needed, optional = _split(schema)
     end = f"{mark} ({exported})" if exported and exported != name else mark
     start = f"async def {name}("
-    texts = _required_texts(needed, typist)
-    used = len(start) + len(_joined(texts)) + len(") -> ") + len(end)
-    room = width - used - (len(": ") + min(len(purpose), _ABOUT) if purpose else 0)
+    used = len(start) + len(") -> ") + len(end) + (min(len(purpose), _ABOUT) + len(": ") if purpose else 0)
+    texts = _required(needed, schema, width - used - len(_ANY))
+    room = width - used - len(_joined(texts))
     result = _result_text(tool, min(max(room // 2, 0), _MAX_RESULT))
     texts = _with_optional(texts, optional, typist, room - len(result))
     head = f"{start}{_joined(texts)}) -> {result}{end}"
@@ -132,6 +132,12 @@ def _quoted(text: str) -> str:
 
 
 # -- one line
+
+
+def _required(needed: _Parameters, schema: JsonObject, room: int) -> list[str]:
+    """Texts of required parameters, with the members of objects as far inside as they fit."""
+    texts = [_required_texts(needed, _Typist(schema, "line", levels=levels)) for levels in (2, 1, 0)]
+    return next((candidate for candidate in texts if len(_joined(candidate)) <= room), texts[-1])
 
 
 def _required_texts(needed: _Parameters, typist: "_Typist") -> list[str]:
@@ -197,10 +203,8 @@ def _cut_members(schema: JsonObject, room: int) -> str:
 
 
 def _cut(text: str, limit: int) -> str:
-    if len(text) <= limit:
-        return text
     head = text[: limit - 1]
-    return (head.rpartition(" ")[0] or head).rstrip(" ,;:.") + "…"
+    return text if len(text) <= limit else (head.rpartition(" ")[0] or head).rstrip(" ,;:.") + "…"
 
 
 # -- stubs

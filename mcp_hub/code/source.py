@@ -2,7 +2,6 @@
 
 import ast
 import builtins
-import json
 import re
 import textwrap
 from bisect import bisect_right
@@ -29,10 +28,9 @@ _IDENTIFIER: Final = re.compile(r"[^\W\d]\w*")
 _MEMBERS: Final = ("tool", "arguments", "code")
 """Attributes of `OutcomeUnknown` and `ToolError`; those of the engine have args alone."""
 _MOST_LINE: Final = 200
+_DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
 _MOST_NESTED: Final = 10
 """The time of a check of types doubles with each."""
-_MOST_MESSAGE: Final = 2000
-_MOST_PROBLEMS: Final = 10
 
 MODULES: Final = (
     "asyncio, base64, binascii, bisect, collections, copy, csv, dataclasses, datetime, decimal, functools, hashlib, "
@@ -68,12 +66,17 @@ def hub_tool(value: object) -> _t.Any: ...
 def hub_arguments(value: object) -> _t.Any: ...
 def hub_code(value: object) -> _t.Any: ...
 def hub_class_name(value: object) -> str: ...
+async def hub_gather(*calls: object, return_exceptions: object = False) -> _t.Any: ...
+_T = _t.TypeVar("_T")
+def hub_task(call: _T) -> _T: ...
+def hub_next(values: object, *default: object) -> _t.Any: ...
 """
 """For the check of types: our exceptions, and what the engine has but its declarations lack."""
 
 PRELUDE: Final = """
 from csv import Error as ToolError
 from binascii import Incomplete as OutcomeUnknown
+import asyncio as hub_asyncio
 import json as hub_json
 def hub_member(value, name):
     text = str(value)
@@ -94,13 +97,31 @@ def hub_class_name(value):
     if isinstance(value, OutcomeUnknown):
         return "OutcomeUnknown"
     return type(value).__name__
+async def hub_caught(call):
+    try:
+        return await call
+    except Exception as error:
+        return error
+async def hub_gather(*calls, return_exceptions=False):
+    if return_exceptions:
+        calls = [hub_caught(call) for call in calls]
+    return await hub_asyncio.gather(*calls)
+def hub_task(call):
+    return call
+def hub_next(values, *default):
+    for value in values:
+        return value
+    if default:
+        return default[0]
+    raise StopIteration()
 """
 """Runs before each script. The engine has no classes that inherit, so rare ones of its own stand for ours."""
 
 RESERVED: Final = frozenset(
     (
         *("ToolError", "OutcomeUnknown", "hub_begin", "hub_tool", "hub_arguments", "hub_code", "hub_member"),
-        *("hub_class_name", "hub_json"),
+        *("hub_class_name", "hub_json", "hub_asyncio", "hub_caught", "hub_gather"),
+        *("hub_task", "hub_next"),
     )
 )
 """Names that no tool can have in a script, beside keywords and builtins."""
@@ -147,9 +168,17 @@ def _fenced(code: str) -> Iterator[str]:
             yield "".join(f"{text}\n" for text in lines[number + 1 : end])
 
 
+def tree_of(code: str) -> ast.Module | None:
+    """The tree of `code`, or None of what is not Python."""
+    try:
+        return parsed(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
 def names_in(code: str) -> frozenset[str]:
     """Names that `code` reads, called or not; of a text that is not Python, all of its words."""
-    tree = _parsed(code)
+    tree = tree_of(code)
     if tree is None:
         return frozenset(_IDENTIFIER.findall(code))
     return frozenset(
@@ -158,34 +187,36 @@ def names_in(code: str) -> frozenset[str]:
 
 
 def unbound(code: str) -> frozenset[str]:
-    """Names that `code` reads and nowhere binds, without those of Python."""
-    tree = _parsed(code)
-    bound = set(RESERVED) | set(dir(builtins))
-    for node in () if tree is None else ast.walk(tree):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
-                bound.add(name)
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                bound.add(name)
-            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
-                bound |= {(alias.asname or alias.name).partition(".")[0] for alias in aliases}
-            case _:
-                pass
-    return names_in(code) - bound
+    """Names that `code` reads and nowhere binds, without those of Python: perhaps of tools."""
+    return names_in(code) - bound_in(code) - RESERVED - set(dir(builtins))
 
 
-def rewritten(code: str) -> str:
-    """`code` with the attributes of our exceptions read by functions; lines stay. Raises `CodeError`."""
-    tree = _parsed(code)
+def rewritten(code: str, begin: str = "") -> str:
+    """`code` as the engine takes it, behind a line with the call `begin`; its lines stay, and others may follow.
+
+    What the engine lacks is written with what it has. What scripts for other hosts end with is their output: a
+    `return` outside of functions, a value that has a name, an `async def main()` that nobody calls. Raises `CodeError`.
+    """
+    tree = tree_of(code)
     if tree is None:
-        return code
+        return "\n".join(filter(None, (begin, code)))
     for line, reason in _refusals(tree):
         raise CodeError("syntax", reason, line=line, source=line_at(code, line), problems=((line, reason),))
+    if _returns_early(tree):
+        body = code.replace("\n", "\n    ")
+        return rewritten(f"async def hub_script(begin={begin}):\n    {body}\n{_imports(tree)}\nawait hub_script()")
     lines = code.encode().split(b"\n")
-    for line, start, end, present, replaced in sorted(_edits(tree), reverse=True):
+    for line, start, end, present, replaced in sorted(_edits(tree, lines), reverse=True):
         if lines[line][start:end] == present:  # before 3.12 the places in some texts with values are wrong
             lines[line] = lines[line][:start] + replaced + lines[line][end:]
-    return b"\n".join(lines).decode()
+    first = "; ".join(filter(None, (begin, _imports(tree), *_globals(tree))))
+    body = b"\n".join(lines).decode()
+    return f"{first}\n{body}{_output(tree)}" if first else body + _output(tree)
+
+
+def bound_in(code: str) -> frozenset[str]:
+    """Names that `code` gives a value, at any place."""
+    return _bound_in(tree_of(code))
 
 
 def line_of(code: str, offset: int) -> int:
@@ -210,27 +241,8 @@ def lines_around(code: str, line: int, around: int = 2) -> str:
     )
 
 
-def problems(diagnostics: str, code: str) -> CodeError:
-    """The error for what a check said of `code`, whose first line is ours."""
-    reasons = []
-    is_syntax = False
-    for item in json.loads(diagnostics):
-        is_syntax = is_syntax or item["code"] == "invalid-syntax"
-        hint = f"; there are {MODULES}" if item["code"] == "unresolved-import" else ""
-        reasons.append((max(item["location"]["row"] - 1, 0), hide_head(item["message"], _MOST_MESSAGE) + hint))
-    line, message = reasons[0] if reasons else (0, "the types of the script do not fit")
-    source = line_at(code, line + 1) if line else ""
-    return CodeError(
-        "syntax" if is_syntax else "types",
-        message,
-        line=line,
-        source=source,
-        problems=tuple(reasons[:_MOST_PROBLEMS]),
-    )
-
-
 def _refusals(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Lines and reasons of what the engine takes too long for, or finds out only when it has made calls."""
+    """Lines and reasons of what the engine takes too long for."""
     nodes = [(tree, 0)]
     while nodes:
         node, depth = nodes.pop()
@@ -238,24 +250,123 @@ def _refusals(tree: ast.AST) -> Iterator[tuple[int, str]]:
             depth += 1
             if depth > _MOST_NESTED:
                 yield node.lineno, f"functions and classes are nested deeper than {_MOST_NESTED}"
-        elif isinstance(node, ast.Call) and any(keyword.arg == "return_exceptions" for keyword in node.keywords):
-            yield node.lineno, "gather() has no return_exceptions: catch exceptions in an async def, and gather that"
         nodes += [(child, depth) for child in ast.iter_child_nodes(node)]
 
 
-def _edits(tree: ast.AST) -> Iterator[tuple[int, int, int, bytes, bytes]]:
+def _edits(tree: ast.Module, lines: list[bytes]) -> Iterator[tuple[int, int, int, bytes, bytes]]:
     """Line, start, end, present and new text of each edit, in bytes."""
+    last = tree.body[-1] if tree.body else None
+    if isinstance(last, ast.Return) and last.value is not None and last.value.lineno == last.lineno:
+        yield last.lineno - 1, last.col_offset, last.col_offset + len(b"return "), b"return ", b""
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load) or node.end_col_offset is None:
-            continue
-        value, present, call = node.value, "{}." + node.attr, ""
-        if node.attr in _MEMBERS:
-            call = f"hub_{node.attr}({{}})"
-        elif node.attr == "__name__" and isinstance(value, ast.Call) and _is_type(value):
-            value, present, call = value.args[0], "type({}).__name__", "hub_class_name({})"
-        if call and isinstance(value, ast.Name):
-            texts = present.format(value.id).encode(), call.format(value.id).encode()
-            yield node.lineno - 1, node.col_offset, node.end_col_offset, *texts
+        if isinstance(node, ast.Delete) and (statement := _without_del(node, lines[node.lineno - 1])):
+            yield node.lineno - 1, node.col_offset, node.end_col_offset or 0, *statement
+        for part, replaced in _lacking(node):
+            if part.end_col_offset is not None:
+                span = part.lineno - 1, part.col_offset, part.end_col_offset
+                yield *span, ast.unparse(part).encode(), replaced.encode()
+    for attribute in _attributes(tree):
+        if isinstance(attribute.ctx, ast.Load) and attribute.end_col_offset is not None:
+            for edit in _member(attribute):
+                yield attribute.lineno - 1, attribute.col_offset, attribute.end_col_offset, *edit
+
+
+def _lacking(node: ast.AST) -> Iterator[tuple[ast.stmt | ast.expr, str]]:
+    """A part that the engine does not take, and another with its meaning."""
+    match node:
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name("asyncio"), attr="gather") | ast.Name("gather"), keywords=named
+        ):
+            if any(keyword.arg == "return_exceptions" for keyword in named):
+                yield node.func, "hub_gather"
+        case ast.Call(func=ast.Attribute(value=ast.Name("asyncio"), attr="create_task" | "ensure_future")):
+            yield node.func, "hub_task"
+        case ast.Call(func=ast.Name("next"), args=[ast.GeneratorExp(), *_]):
+            yield node.func, "hub_next"
+        case ast.keyword(arg="key", value=ast.Attribute(value=ast.Name(name), attr="get") as value):
+            yield value, f"(lambda hub_key: {name}.get(hub_key))"
+        case ast.keyword(arg="key", value=ast.Attribute(value=ast.Name("str"), attr=name) as value):
+            yield value, f"(lambda hub_key: hub_key.{name}())"
+
+
+def _without_del(node: ast.Delete, line: bytes) -> tuple[bytes, bytes] | None:
+    """The text of `del values[key]` on one line, and a call that does the same."""
+    match node.targets:
+        case [ast.Subscript(value=value, slice=key)] if (
+            not isinstance(key, ast.Slice) and node.end_lineno == key.lineno
+        ):
+            holder, index = line[value.col_offset : value.end_col_offset], line[key.col_offset : key.end_col_offset]
+            return line[node.col_offset : node.end_col_offset], b"%b.pop(%b)" % (holder, index)
+    return None
+
+
+def _member(node: ast.Attribute) -> Iterator[tuple[bytes, bytes]]:
+    """The text of an attribute that may be an exception's, and the call that reads it."""
+    value, present, call = node.value, "{}." + node.attr, ""
+    if node.attr in _MEMBERS:
+        call = f"hub_{node.attr}({{}})"
+    elif node.attr == "__name__" and isinstance(value, ast.Call) and _is_type(value):
+        value, present, call = value.args[0], "type({}).__name__", "hub_class_name({})"
+    if call and isinstance(value, ast.Name):
+        yield present.format(value.id).encode(), call.format(value.id).encode()
+
+
+def _bound_in(tree: ast.Module | None) -> frozenset[str]:
+    return frozenset(name for node in (ast.walk(tree) if tree is not None else ()) for name in _bound(node))
+
+
+def _imports(tree: ast.Module) -> str:
+    """An import of the modules that a script uses without one, or an empty text."""
+    used = {node.value.id for node in _attributes(tree) if isinstance(node.value, ast.Name)}
+    missing = sorted(used.intersection(MODULES.split(", ")) - _bound_in(tree))
+    return f"import {', '.join(missing)}" if missing else ""
+
+
+def _globals(tree: ast.Module) -> list[str]:
+    """Assignments without which the engine takes `id` of `[id for id in ids]` for the function."""
+    targets = (node.target for node in ast.walk(tree) if isinstance(node, ast.comprehension))
+    bound = {name for target in targets for node in ast.walk(target) for name in _bound(node)}
+    return [f"{name} = {name}" for name in sorted(bound.intersection(dir(builtins)))]
+
+
+def _returns_early(tree: ast.Module) -> bool:
+    """Whether a script returns outside of functions before its end, and can be the body of one."""
+    nodes: list[ast.AST] = [*tree.body]
+    early = False
+    for node in nodes:
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            nodes += ast.iter_child_nodes(node)
+            early = early or (isinstance(node, ast.Return) and node is not tree.body[-1])
+    texts = (node for node in ast.walk(tree) if isinstance(node, ast.Constant | ast.JoinedStr))
+    return early and all(node.lineno == node.end_lineno for node in texts)
+
+
+def _attributes(tree: ast.Module | None) -> list[ast.Attribute]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)] if tree is not None else []
+
+
+def _output(tree: ast.Module) -> str:
+    """A last line that gives the output of a script without one; empty if there is nothing to give."""
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    match tree.body[-1:]:
+        case [ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr())]:
+            return f"\n{name}" if "print" not in names else ""
+        case _ if "main" not in names and all(isinstance(node, _DEFINITIONS) for node in tree.body):
+            is_main = any(isinstance(node, ast.AsyncFunctionDef) and node.name == "main" for node in tree.body)
+            return "\nawait main()" if is_main else ""
+    return ""
+
+
+def _bound(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+            yield name
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.alias(name=name, asname=alias):
+            yield alias or name.partition(".")[0]
+        case ast.arg(arg=name) | ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+            yield name
 
 
 def _is_type(call: ast.Call) -> bool:
@@ -276,11 +387,4 @@ def _expanded(width: int, indent: re.Match[str]) -> str:
 
 
 def _parses(code: str) -> bool:
-    return _parsed(code) is not None
-
-
-def _parsed(code: str) -> ast.Module | None:
-    try:
-        return parsed(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+    return tree_of(code) is not None

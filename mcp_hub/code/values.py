@@ -85,14 +85,17 @@ def handle_parts(handle: str) -> tuple[str, int] | None:
     return (call, int(index)) if handle.startswith(_HANDLE) and dot and index.isdecimal() and len(index) < 6 else None
 
 
-def result_of(output: RawJson, block: Callable[[str], RawJson | None]) -> RawJson:
-    """The result of a script that gave `output`. `block` gives the part of `content` that a handle stands for."""
+def result_of(output: RawJson, block: Callable[[str], RawJson | None], printed: str = "") -> RawJson:
+    """The result of a script that gave `output` after it had `printed`.
+
+    `block` gives the part of `content` that a handle stands for.
+    """
     if _BEGIN not in bytes(output):
-        return _plain_result(bytes(output))
+        return _plain_result(bytes(output), printed)
     value = msgspec.json.decode(output)
     blocks: list[msgspec.Raw] = []
     remaining = _replaced(value, block, blocks)
-    result: JsonObject = {"content": []}
+    result: JsonObject = {"content": [{"type": "text", "text": printed}] if printed else []}
     is_only_media = blocks and (_is_media(value) or (isinstance(value, list) and all(map(_is_media, value))))
     if not is_only_media and value is not None:
         text = remaining if isinstance(remaining, str) else msgspec.json.encode(remaining).decode()
@@ -103,9 +106,9 @@ def result_of(output: RawJson, block: Callable[[str], RawJson | None]) -> RawJso
     return msgspec.json.encode(result)
 
 
-def _plain_result(output: bytes) -> bytes:
+def _plain_result(output: bytes, printed: str) -> bytes:
     """The result of an output without media."""
-    result: JsonObject = {"content": []}
+    result: JsonObject = {"content": [{"type": "text", "text": printed}] if printed else []}
     if output != b"null":
         text = msgspec.json.decode(output, type=str) if output[:1] == b'"' else output.decode()
         result["content"].append({"type": "text", "text": text})

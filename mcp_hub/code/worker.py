@@ -32,7 +32,8 @@ from pydantic_monty import (
     NameLookupSnapshot,
 )
 
-from mcp_hub.code.source import DECLARATIONS, MODULES, PRELUDE, line_at, line_of, problems, rewritten
+from mcp_hub.code.diagnostics import mistakes
+from mcp_hub.code.source import DECLARATIONS, MODULES, PRELUDE, bound_in, line_at, line_of, rewritten
 from mcp_hub.code.steps import CodeCall, CodeError, CodeLimits, CodeRaise, CodeStep, engine_version
 from mcp_hub.code.values import TOO_LARGE, checked_arguments, cost, encoded_output
 from mcp_hub.masking import hide_head
@@ -121,13 +122,13 @@ class CodeWorker:
                 self._enter("")
                 assert self._session is not None
                 waiting = self._session.load_snapshot(self._state.dump, print_callback=self._print)
+                if not isinstance(waiting, FutureSnapshot):
+                    raise CodeError("not_resumable", "the script's state does not wait for a call")
+                return self._waiting(waiting)
             except MontyCrashedError as error:
                 raise self._translated(error) from None
             except (MontyError, RuntimeError, ValueError) as error:
                 raise CodeError("not_resumable", f"the engine refused the script's state: {error}") from None
-            if not isinstance(waiting, FutureSnapshot):
-                raise CodeError("not_resumable", "the script's state does not wait for a call")
-            return self._waiting(waiting)
 
     def feed(self, answers: Mapping[int, RawJson | CodeRaise]) -> CodeStep:
         """Continues. Answers to what is not pending are ignored."""
@@ -140,10 +141,8 @@ class CodeWorker:
                 raise self._limit("memory", self._over("memory"))
             results = {number: _settled(answer) for number, answer in answers.items() if number in pending}
             self._calls = []
-            if not results:
-                return self._waiting(waiting)
             try:
-                return self._drive(self._timed(lambda: waiting.resume(results)))
+                return self._drive(self._timed(lambda: waiting.resume(results))) if results else self._waiting(waiting)
             except MontyError as error:
                 raise self._translated(error) from None
 
@@ -194,12 +193,22 @@ class CodeWorker:
 
     def _checked(self, code: str, stubs: str, names: Collection[str]) -> FunctionSnapshot:
         """The script before its first line, checked."""
-        self._state = _State(engine_version(), f"{_STOP}()\n{rewritten(code)}", tuple(sorted(names)))
-        self._enter(stubs)
+        self._state = _State(engine_version(), rewritten(code, f"{_STOP}()"), tuple(sorted(names)))
+        shadowed = [f"{name}: _t.Any\n" for name in sorted(bound_in(code).intersection(names))]
+        self._enter(f"{stubs}\n{''.join(shadowed)}")
         session = self._session
         assert session is not None
         session.feed_run(PRELUDE, print_callback=self._print, skip_type_check=True)
-        waiting = session.feed_start(self._state.code, print_callback=self._print)
+        try:
+            return self._begun(session, is_checked=True)
+        except MontyTypingError as error:
+            problem = mistakes(error.display(), self._state.code, names)
+            if problem is not None:
+                raise problem from None
+        return self._begun(session, is_checked=False)
+
+    def _begun(self, session: MontySession, *, is_checked: bool) -> FunctionSnapshot:
+        waiting = session.feed_start(self._state.code, print_callback=self._print, skip_type_check=not is_checked)
         while isinstance(waiting, FunctionSnapshot) and waiting.function_name == "import_stubs":
             waiting = waiting.resume_not_handled()
         assert isinstance(waiting, FunctionSnapshot)
@@ -262,10 +271,7 @@ class CodeWorker:
 
     def _waiting(self, waiting: FutureSnapshot) -> CodeStep:
         self._snapshot = waiting
-        try:
-            self._state.dump = waiting.dump()
-        except MontyError as error:
-            raise self._translated(error) from None
+        self._state.dump = waiting.dump()
         snapshot = msgspec.msgpack.encode(self._state)
         if len(snapshot) > self._limits.snapshot:
             message = f"the state of the script is {len(snapshot)} bytes, the limit is {self._limits.snapshot}"
@@ -329,8 +335,6 @@ class CodeWorker:
             if error.timed_out:
                 return self._limit("seconds", self._over("seconds"))
             return CodeError("crashed", f"the script's process ended: {error}")
-        if isinstance(error, MontyTypingError):
-            return problems(error.display(), self._state.code)
         if isinstance(error, MontyRuntimeError | MontySyntaxError):
             return self._raised(error)
         return CodeError("raised", hide_head(str(error), _MOST_MESSAGE))

@@ -36,7 +36,10 @@ def test_script_comes_from_a_file_or_stdin(folder: Path, name: str, stdin: str) 
 def test_output_has_the_forms_of_a_call(folder: Path) -> None:
     lines = [json.loads(line) for line in hub(folder, "run", "script.py", "--json", "--again").stdout.splitlines()]
     assert {line["type"] for line in lines} == {"tool-call", "tool-result", "progress", "delta", "end"}
-    assert lines[-1]["result"]["content"] == [{"type": "text", "text": '["found a","found b"]'}]
+    assert lines[-1]["result"]["content"] == [
+        {"type": "text", "text": "begin ä\n"},
+        {"type": "text", "text": '["found a","found b"]'},
+    ]
     alone = hub(folder, "run", "script.py", "--format", "json")
     assert json.loads(alone.stdout)["content"] == lines[-1]["result"]["content"]
 
@@ -197,7 +200,7 @@ def test_equal_calls_take_their_records_in_order(dry: Path) -> None:
 @needs_engine
 @pytest.mark.parametrize(
     ("script", "reason"),
-    [("1 +", "line 1: "), ("await other()", "other"), ("1 / 0", "ZeroDivisionError"), ("x: int = 'a'\nx", "line 1: ")],
+    [("1 +", "line 1: "), ("await other()", "other"), ("1 / 0", "ZeroDivisionError"), ("print(len(5))\nx", "line 2: ")],
 )
 def test_mistake_of_a_script_is_shown_with_its_line(dry: Path, script: str, reason: str) -> None:
     code, printed, said = run_dry(dry, "-", stdin=script)

@@ -55,5 +55,8 @@ async def test_script_of_a_killed_hub_is_continued_by_the_next_and_writes_once(t
         await hub.kill_alone()
     async with http_hub(config, tmp_path) as again, RestClient(again) as rest:
         ended = await rest.until(stream, "completed", "tool_error", "failed")
-        assert ended["result"]["content"] == [{"type": "text", "text": "stored once, stored after"}]
+        assert ended["result"]["content"] == [
+            {"type": "text", "text": "begin\n"},
+            {"type": "text", "text": "stored once, stored after"},
+        ]
     assert written.read_text() == "once\nafter\n"

@@ -60,6 +60,9 @@ class _Port(Protocol):
     async def tools(self, call: Call, code: str) -> tuple[dict[str, str], str]:
         """Exported names of the tools that occur in the code, by Python name, and their stubs."""
 
+    def signatures(self, call: Call, message: str) -> list[str]:
+        """Lines of the tools that a message about a script names, or nearly names."""
+
     def traits(self, call: Call, tool: str) -> Collection[str] | None:
         """The traits of `consent` that a tool has; None: the caller has no such tool."""
 

@@ -161,8 +161,10 @@ class _Run:
         self._note_printed()
         self._flush()
         if problem is not None:
+            with anyio.move_on_after(self._parts.patience):  # who explains it reads the log
+                await self._channel.until_stored(whole=False)
             raise problem
-        return Completed(result_of(output, self._block))
+        return Completed(result_of(output, self._block, self._state.history.printed))
 
     async def _loop(self, step: CodeStep | None) -> RawJson:
         if step is None:
@@ -215,6 +217,7 @@ class _Run:
 
     def _note_printed(self) -> None:
         if text := self._script.take_printed():
+            self._state.note_printed(text)
             self._calls.events.append(Delta(msgspec.json.encode([{"type": "text", "text": text}])))
             self._is_dirty = True
 

@@ -40,6 +40,7 @@ _MOST_SEARCHED: Final = 3200
 """The most, if all of them are recent."""
 _RECEIVED: Final = 1024
 """Received endings that are remembered."""
+_PROBLEMS: Final = 4
 _LOOK: Final = 0.05
 _LOOKS: Final = 40
 _DAY: Final = 86400.0
@@ -174,6 +175,12 @@ class CodeRuns:
 
     async def _mistaken(self, call: Call, error: CodeError) -> Completed:
         text = _located(error)
+        if error.kind in ("syntax", "types"):
+            reasons = [
+                f"line {number}: {reason}" if number else reason for number, reason in error.problems[1:_PROBLEMS]
+            ]
+            signatures = self._parts.port.signatures(call, "\n".join([str(error), *reasons]))
+            text = "\n".join([text, *reasons, *signatures, "Nothing was called."])
         if error.kind == "raised" and (calls := await calls_made(self._streams.table, call.id)):
             failed = [str(call["tool"]) for call in calls if call["outcome"] != "ok"]
             text += f"\nBefore that it made {plural(len(calls), 'call')}"
@@ -325,7 +332,8 @@ def _is_rival(row: StreamInfo, mine: StreamInfo) -> bool:
 
 def _located(error: CodeError) -> str:
     line = f"line {error.line}: " if error.line else ""
-    return f"{line}{error}" + (f"\n    {error.source}" if error.source else "")
+    kind = f"{error.exception}: " if error.exception not in ("", "ToolError") else ""
+    return f"{line}{kind}{error}" + (f"\n    {error.source}" if error.source else "")
 
 
 def _noted(completed: Completed, stream: StreamHandle) -> Completed:

@@ -16,6 +16,7 @@ from mcp_hub.call import Call, StreamInfo
 from mcp_hub.code.steps import CodeCall, CodeRaise
 from mcp_hub.errors import RpcError
 from mcp_hub.ids import new_call_id
+from mcp_hub.masking import hide_head
 from mcp_hub.types import OWN, CallId, RawJson
 
 SLEEP: Final = "asyncio.sleep"
@@ -23,6 +24,8 @@ _NULL: Final = msgspec.Raw(b"null")
 _LONGEST_READ: Final = 64 << 10
 _LONGEST_WRITTEN: Final = 1 << 20
 """Bytes of a value that is kept for another hub; a longer one is read again, or unknown."""
+_PRINTED: Final = 64 << 10
+"""Characters of what a script prints that its result begins with; its stream has all."""
 _LABEL: Final = b"mcp-hub code run"
 """Keeps these seals apart from others of the same key."""
 
@@ -123,11 +126,18 @@ class InnerCall(msgspec.Struct, omit_defaults=True):
             self.outcome = _Outcome(order, msgspec.Raw(bytes(outcome)))
 
 
+class _History(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Lost workers, and the begin of what was printed."""
+
+    crashes: int = 0
+    printed: str = ""
+
+
 class RunState(msgspec.Struct, omit_defaults=True):
     """A run. `names` has the exported names of the tools that occur in `code`, by Python name.
 
     `allowed`: grants of `consent` for tools that may be called with any arguments in this run. `calls`, `writes`,
-    `ended` and `outcomes` are counts; `crashes` those of workers.
+    `ended` and `outcomes` are counts.
     """
 
     code: str
@@ -139,7 +149,7 @@ class RunState(msgspec.Struct, omit_defaults=True):
     writes: int = 0
     ended: int = 0
     outcomes: int = 0
-    crashes: int = 0
+    history: _History = _History()
 
     @property
     def unfed(self) -> list[InnerCall]:
@@ -192,8 +202,12 @@ class RunState(msgspec.Struct, omit_defaults=True):
 
     def count_crash(self) -> int:
         """Counts a lost worker; how many there were."""
-        self.crashes += 1
-        return self.crashes
+        self.history = replace(self.history, crashes=self.history.crashes + 1)
+        return self.history.crashes
+
+    def note_printed(self, text: str) -> None:
+        if len(self.history.printed) < _PRINTED:
+            self.history = replace(self.history, printed=hide_head(self.history.printed + text, _PRINTED, "…\n"))
 
 
 class _Sealed(msgspec.Struct):

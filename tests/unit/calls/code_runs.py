@@ -191,6 +191,9 @@ class _Port:
         await asyncio.sleep(self._hub.tools_take)
         return {name: name for name in self._hub.code_traits}, ""
 
+    def signatures(self, call: Call, message: str) -> list[str]:
+        return []
+
     def traits(self, call: Call, tool: str) -> Collection[str] | None:
         return self._hub.code_traits.get(tool)
 

@@ -126,7 +126,7 @@ len(long)
 async def test_script_chains_loops_and_filters(tmp_path: Path) -> None:
     async with a_hub(tmp_path) as (app, books):
         ending, events = await ended(run(app, LOOP))
-        assert text(ending) == "4"
+        assert text(ending) == "sea 3\nsea 4\nsky 3\nsky 4\n\n4"
         assert books.counts == Counter(["find sea", "find sky", "add sea 3", "add sea 4", "add sky 3", "add sky 4"])
         assert [event.name for event in events if isinstance(event, ToolCall)] == ["find"] * 2 + ["add"] * 4
         printed = "".join(event.text for event in events if isinstance(event, Delta))
@@ -138,7 +138,22 @@ async def test_mistake_is_a_result_and_nothing_is_called(tmp_path: Path) -> None
         for code in ("await find(wort='x')", "await find(", "await ad(title='x')"):
             ending, _ = await ended(run(app, code))
             assert isinstance(ending, Completed) and b'"isError":true' in bytes(ending.result), code
+            assert text(ending).endswith("\nNothing was called.")
         assert not books.counts
+
+
+async def test_mistake_has_the_signatures_of_its_tools(tmp_path: Path) -> None:
+    async with a_hub(tmp_path) as (app, _):
+        for code in ("await find(wort='x')", "await fin(word='x')"):
+            ending, _ = await ended(run(app, code))
+            assert "\nasync def find(*, word: str" in text(ending), text(ending)
+
+
+async def test_error_says_which_of_its_calls_have_no_result(tmp_path: Path) -> None:
+    async with a_hub(tmp_path) as (app, _):
+        ending, _ = await ended(run(app, "await find(word='x')\n1 / 0"))
+        assert text(ending).startswith("line 2: ZeroDivisionError: ")
+        assert text(ending).endswith("\nBefore that it made 1 call.")
 
 
 async def test_profile_and_mode_hold_inside_a_script(tmp_path: Path) -> None:
@@ -162,7 +177,7 @@ async def test_first_write_asks_the_client(tmp_path: Path) -> None:
     async with a_hub(tmp_path, "ask") as (app, books):
         answer = {"action": "accept", "content": {"answer": "run"}}
         ending, events = await ended(run(app, LOOP, a_session(elicitation={})), (answer,))
-        assert text(ending) == "4" and books.counts.total() == 6
+        assert text(ending).endswith("\n\n4") and books.counts.total() == 6
         [question] = [msgspec.json.decode(event.params) for event in events if isinstance(event, InputRequired)]
         assert "add with" in question["message"] and "await add(title=book" in question["message"]
 

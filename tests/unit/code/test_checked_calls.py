@@ -1,6 +1,7 @@
 """Stubs in front of the type checker of the engine: what a tool takes passes, what it does not take is refused."""
 
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from keyword import iskeyword
 from typing import Any
@@ -57,7 +58,7 @@ async def engine() -> AsyncIterator[CodeEngine]:
 async def problems(engine: CodeEngine, code: str, declared: str = DECLARED) -> str:
     session = engine.session()
     try:
-        await session.check(code, declared)
+        await session.check(code, declared, re.findall(r"async def (\w+)", declared))
     except CodeError as problem:
         assert problem.kind == "types", problem
         return f"{problem} {problem.problems}"
@@ -76,6 +77,17 @@ GOOD = [
     "row = (await find(state='open'))['rows'][0]\nwhile 'next' in row:\n    row = row['next']",
     "await loose(**{'x-y': 'a'})",
     "value = await loose()\nvalue['a'][0].anything()",
+    "arguments = {'state': 'open', 'limit': 3}\nawait find(**arguments)",
+    "for state in ['OPEN']:\n    await find(state=state.lower(), limit=2.0, names='a b'.split())",
+    "page = await find(state='open')\npage['new'] = 1\npage['rows'] = []\npage.pop('size')\npage['new']",
+    "page = await find(state='open')\ntry:\n    page['more']\nexcept KeyError:\n    pass",
+    "async def rows(state: str) -> list[dict]:\n    return (await find(state=state))['rows']\nawait rows('open')",
+    "import re\nre.match('a', 'a').group()",
+    "found = next((row for row in (await find(state='open'))['rows']), None)\nfound['id']",
+    "values = {'count': 0, 'names': []}\nvalues['count'] += 1\nvalues['names'].append('a')",
+    "find = await find(state='open')\nfind['anything']",
+    "from __future__ import annotations\njson.loads('[]')",
+    "tasks = [asyncio.create_task(loose())]\nawait asyncio.gather(*tasks, return_exceptions=True)",
     "import asyncio\none, other = await asyncio.gather(find(state='open'), loose())\none['rows']",
 ]
 BAD = {
@@ -90,6 +102,14 @@ BAD = {
     "(await find(state='open'))['rows'][0]['ID']": "ID",
     "find(state='open')['rows']": "Coroutine",
     "await fnd(state='open')": "fnd",
+    "len(find(state='open'))": "write await",
+    "asyncio.create_task(find(state='open'))": "not awaited",
+    "(await find(state='open')).rows": "rows",
+    "await find(state='open', filter=3)": "Mapping",
+    "await find(state='open', names=3)": "list[str]",
+    "asyncio.wait_for(1)": "gather, run and sleep",
+    "import numpy": "there are asyncio",
+    "open('a')": "no files",
 }
 
 

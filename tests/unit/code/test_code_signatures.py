@@ -184,3 +184,11 @@ def test_captured_tools_have_stubs_that_parse_and_lines_of_two_hundred_character
         declared = {node.name for node in ast.parse(stubs(raws)).body if isinstance(node, ast.AsyncFunctionDef)}
         assert declared == set(raws)
         assert all(len(line(name, raw, "What it does")) <= 200 for name, raw in raws.items())
+
+
+def test_members_of_a_required_list_are_in_the_line_where_they_fit() -> None:
+    item = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    schema = {"type": "object", "properties": {"rows": {"type": "array", "items": item}}, "required": ["rows"]}
+    raw = json.dumps({"name": "add", "inputSchema": schema}).encode()
+    assert line("add", raw) == 'async def add(*, rows: list[{"name": str}]) -> Any'
+    assert line("add", raw, width=40) == "async def add(*, rows: list[dict]) -> Any"

@@ -100,13 +100,38 @@ def test_attributes_of_exceptions_are_read_by_functions(code: str, expected: str
     assert rewritten(code) == expected
 
 
-def test_nested_functions_and_return_exceptions_are_refused_with_their_line() -> None:
+def test_deeply_nested_functions_are_refused_with_their_line() -> None:
     nested = "".join(f"{' ' * depth}def f():\n" for depth in range(11)) + " " * 11 + "pass"
-    for code, line in ((nested, 11), ("x = 1\nawait gather(a(), return_exceptions=True)", 2)):
-        with pytest.raises(CodeError) as caught:
-            rewritten(code)
-        assert (caught.value.kind, caught.value.line) == ("syntax", line)
-        assert caught.value.problems == ((line, str(caught.value)),)
+    with pytest.raises(CodeError) as caught:
+        rewritten(nested)
+    assert (caught.value.kind, caught.value.line) == ("syntax", 11)
+    assert caught.value.problems == ((11, str(caught.value)),)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("x = 1\nreturn x", "x = 1\nx"),
+        ("result = await a()", "result = await a()\nresult"),
+        ("print(1)\nresult = 1", "print(1)\nresult = 1"),
+        ("async def main():\n    return 1", "async def main():\n    return 1\nawait main()"),
+        ("def main():\n    return 1", "def main():\n    return 1"),
+        ("async def main():\n    return 1\nmain()", "async def main():\n    return 1\nmain()"),
+        ("[id for id, row in rows]", "id = id\n[id for id, row in rows]"),
+        ("json.loads(asyncio)", "import json\njson.loads(asyncio)"),
+        ("import json\njson.loads('1')", "import json\njson.loads('1')"),
+        ("del a['é'][b[0]]", "a['é'].pop(b[0])"),
+        ("del a[1:2]\ndel a", "del a[1:2]\ndel a"),
+        ("max(d, key=d.get)", "max(d, key=(lambda hub_key: d.get(hub_key)))"),
+        ("gather(x, return_exceptions=True)", "hub_gather(x, return_exceptions=True)"),
+        (
+            "if a:\n  return 1\nb",
+            "async def hub_script(begin=go()):\n    if a:\n      return 1\n    b\n\nawait hub_script()",
+        ),
+    ],
+)
+def test_what_other_hosts_take_is_written_as_the_engine_takes_it(code: str, expected: str) -> None:
+    assert rewritten(code, "go()").removeprefix("go()\n").removeprefix("go(); ") == expected
 
 
 def test_warnings_about_a_script_are_not_ours() -> None:
@@ -132,7 +157,7 @@ def test_reserved_names_are_those_of_our_texts() -> None:
             [alias.asname or alias.name for alias in node.names]
             if isinstance(node, ast.Import | ast.ImportFrom)
             else [node.name]
-            if isinstance(node, ast.FunctionDef | ast.ClassDef)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
             else []
         )
     }

@@ -37,7 +37,10 @@ async def test_script_comes_as_json_or_as_text(
     response = await coding.ask("POST", path, body, headers=headers)
     assert response.status == 200, response.body
     assert response.json["status"] == "completed"
-    assert response.json["result"]["content"] == [{"type": "text", "text": '["ä","b"]'}]
+    assert response.json["result"]["content"] == [
+        {"type": "text", "text": "echoed\n"},
+        {"type": "text", "text": '["ä","b"]'},
+    ]
 
 
 @needs_engine

@@ -25,7 +25,7 @@ async def test_script_has_the_forms_of_a_call(tmp_path: Path) -> None:
         assert isinstance(result.content[0], TextContent) and not result.is_error
         assert result.structured_content is not None and result.structured_content["words"] == 2
         raw = await hub.run_code(SCRIPT, again=True, raw=True)
-        assert msgspec.json.decode(raw)["content"] == [result.content[0].model_dump(exclude_none=True)]
+        assert msgspec.json.decode(raw)["content"] == [part.model_dump(exclude_none=True) for part in result.content]
         kinds = [type(event) for event in events]
         assert kinds.index(ToolCall) < kinds.index(ToolResult) and Delta in kinds
         async with hub.stream_tool("run_code", {"code": "1 + 1"}) as stream:

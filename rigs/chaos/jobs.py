@@ -55,6 +55,8 @@ class Job:
     """The stream of a session's call, and the messages that its client got, by event."""
     ended: float = 0.0
     """When its ending was seen, by the monotonic clock."""
+    refused: str = ""
+    """What the last request that did not begin it came to."""
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -90,9 +92,11 @@ async def begun(job: Job, tool: str, arguments: dict[str, Any], doors: Doors, ht
         attempts += 1
         try:
             answer = await http.post(f"{door.url}/v1/tools/{tool}/call", json={"arguments": arguments}, headers=headers)
-        except httpx2.HTTPError:
+        except httpx2.HTTPError as problem:
+            job.refused = f"{attempts} attempts, {door.url}: {problem!r}"
             await anyio.sleep(0.05)
             continue
+        job.refused = f"{attempts} attempts, {door.url}: {answer.status_code} {answer.text[:300]}"
         if answer.status_code == 502 and answer.content:  # it was begun, and its hub killed before it could say so
             job.stream = answer.json()["stream"]
             return True
@@ -248,7 +252,7 @@ def check(job: Job) -> list[str]:
     """What is wrong with a job that is over."""
     faults = list(job.faults)
     if not job.is_done:
-        return [*faults, f"no end within {PATIENCE:g} s"]
+        return [*faults, f"no end within {PATIENCE:g} s ({'plain' if job.is_plain else job.refused})"]
     if not job.stream:
         return faults
     events = job.events

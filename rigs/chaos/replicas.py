@@ -140,12 +140,12 @@ class _Site:
     async def kill(self) -> None:
         await self.fleet.kill()
 
-    async def pause(self) -> None:
+    async def pause(self, *, wakes_wrong: bool = False) -> None:
         """SIGSTOP for longer than the lease: others have ended its streams when it wakes up."""
         hub = self.fleet.one()
         hub.life.kill(signal.SIGSTOP)
         process = hub.life.process
-        if self.fleet.has_clocks:
+        if wakes_wrong:
             self.fleet.step_clock(hub, self._rng.choice(_STEPS))
         try:
             await anyio.sleep(self._lease * _TAKEOVER + self._rng.uniform(0.5, 2.0))
@@ -158,7 +158,7 @@ class _Site:
         """Sets the clock of one replica wrong; at times that of another one, too, which is suspended meanwhile."""
         self.fleet.step_clock(self.fleet.one(), self._rng.choice(_STEPS))
         if self._rng.random() < _SUSPENDED:
-            await self.pause()
+            await self.pause(wakes_wrong=True)
 
     async def outage(self) -> None:
         self.server.kill()

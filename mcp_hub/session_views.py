@@ -47,7 +47,7 @@ class _Facts(msgspec.Struct, frozen=True):
 
 
 class SessionViews:
-    """Lists and facts of each session, by its profile and the kind of its client, which `client_kind` tells."""
+    """Lists and facts of each session, by its profile and, from `client_kind`, the kind of its client."""
 
     def __init__(
         self,

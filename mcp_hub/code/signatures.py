@@ -195,7 +195,7 @@ def _result_text(tool: JsonObject, room: int) -> str:
 
 
 def _cut_members(schema: JsonObject, room: int) -> str:
-    """`{"id": int, ...}`, or `dict` if there is no room."""
+    """`{"id": int, ...}`, or `dict` if that is too long."""
     typist, listed = _Typist(schema, "line"), properties(schema)
     members = [f"{_quoted(name)}: {typist.text(listed[name])}" for name in [*listed][:_MAX_MEMBERS]]
     texts = (f"{{{', '.join([*members[:fitting], '...'])}}}" for fitting in range(len(members), 0, -1))

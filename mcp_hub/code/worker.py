@@ -242,7 +242,7 @@ class CodeWorker:
         return self._timed(lambda: waiting.resume({"future": ...} if refusal is None else refusal))
 
     def _call(self, waiting: FunctionSnapshot) -> ExternalExceptionData | None:
-        """Notes a call, or says why it is none."""
+        """Notes a call; the exception to raise in the script if it cannot be made."""
         name, arguments = waiting.function_name, waiting.kwargs
         if waiting.is_os_function:
             seconds = waiting.args[0] if waiting.args else 0.0

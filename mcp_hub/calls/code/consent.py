@@ -25,7 +25,7 @@ _SHOWN: Final = 2000
 
 
 def verdict(mode: CodeMode, inner: InnerCall, traits: Collection[str] | None, allowed: Collection[str]) -> Verdict:
-    """Whether the call may go now. `traits` None: there is no such tool, which its route will say."""
+    """Whether the call may go now. `traits` None: an unknown tool, which is refused when it is sent."""
     if mode == "off":
         return CodeRaise("PermissionError", f"{inner.tool} was not called: hub.code is off now")
     if traits is None or READ_ONLY in traits or mode == "all":

@@ -185,7 +185,7 @@ class RunState(msgspec.Struct, omit_defaults=True):
         self.writes += writes
 
     def conclude(self, inner: InnerCall, outcome: RawJson | CodeRaise) -> None:
-        """Sets the outcome of a call, the next one in order."""
+        """Sets the outcome of a call, and numbers it behind all earlier outcomes."""
         self.outcomes += 1
         inner.conclude(self.outcomes, outcome)
         self.ended += bool(inner.tool)

@@ -48,7 +48,7 @@ _KNOWN: Final = "str, int, float, bool, list, dict, Literal, Optional or None"
 
 
 class Script(msgspec.Struct, frozen=True):
-    """The tool of a file with `stamp`, or the `fault` in a line for which it is none.
+    """The tool of a file with `stamp`, or the `fault` in a line that keeps it from being one.
 
     `names`: line of each name that neither the script nor Python has, such as those of tools.
     """

@@ -38,9 +38,8 @@ from mcp_hub.protocol.jsonrpc.rpc_errors import for_caller, for_others
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.protocol.shape import questions, tasks
 from mcp_hub.session_views import SessionViews, routed
-from mcp_hub.sessions.session import Session, marked
+from mcp_hub.sessions.session import Session, SessionSubscriptions, call_of, marked
 from mcp_hub.sessions.stored import SessionStore
-from mcp_hub.sessions.subscriptions import SessionSubscriptions, call_of
 from mcp_hub.types import HANDSHAKE, MODERN, OWN, ClientKind, Kind, RawJson, RawObject, UpstreamStatus
 
 __all__ = [

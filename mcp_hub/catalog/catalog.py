@@ -18,8 +18,8 @@ from mcp_hub.catalog.resources.skills import of_skill
 from mcp_hub.catalog.resources.uris import Remembered, readdress
 from mcp_hub.catalog.routes import text
 from mcp_hub.catalog.search.documents import Searchable
-from mcp_hub.catalog.search.likeness import load
 from mcp_hub.catalog.search.ranker import Hit, SearchIndex
+from mcp_hub.catalog.search.words import load
 from mcp_hub.catalog.texts import search_tool
 from mcp_hub.catalog.views.entries import Entry, by_server
 from mcp_hub.catalog.views.exposure import decided, exposed

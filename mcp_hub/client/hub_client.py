@@ -8,18 +8,16 @@ from typing import Self
 import msgspec
 from msgspec import Raw
 
-from mcp_hub.client.rest import RestClient
+from mcp_hub.client.rest import HubTransport, RestClient
 from mcp_hub.client.stream_reader import Patience
 from mcp_hub.client.streams import HubStream, OnPause, Start, ignore, started
-from mcp_hub.client.transport import HubTransport
 from mcp_hub.errors import HubError
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.protocol.meta import PATH
-from mcp_hub.protocol.rest.calls import FoundTools, PromptList, ToolList
+from mcp_hub.protocol.rest.calls import FoundTools, InputBody, PromptList, StreamList, StreamStatus, ToolList
 from mcp_hub.protocol.rest.history import HistoryCall, HistoryCleared, HistoryPage, HistoryQuery
 from mcp_hub.protocol.rest.overview import ClientList, ClientSummary
 from mcp_hub.protocol.rest.servers import ReloadAnswer, RestartAnswer, ServerInfo, ServerList
-from mcp_hub.protocol.rest.streams import InputBody, StreamList, StreamStatus
 from mcp_hub.protocol.rest.tokens import TokenAccount
 from mcp_hub.types import RUN_CODE, Kind, RawJson
 

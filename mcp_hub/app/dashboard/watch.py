@@ -22,6 +22,7 @@ from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import StoreError
 from mcp_hub.hub import HubPort
 from mcp_hub.masking import hide_head
+from mcp_hub.protocol.rest.calls import RunningCall
 from mcp_hub.protocol.rest.overview import (
     CallSummary,
     ClientList,
@@ -31,7 +32,6 @@ from mcp_hub.protocol.rest.overview import (
     ToolPlace,
 )
 from mcp_hub.protocol.rest.servers import ServerList
-from mcp_hub.protocol.rest.streams import RunningCall
 from mcp_hub.sessions.clients import SeenClient
 from mcp_hub.sessions.session import Caller
 from mcp_hub.stores.base import StreamLog

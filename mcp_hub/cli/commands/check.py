@@ -20,9 +20,16 @@ from mcp_hub.app.upstream_factory import failed_lookups, find_program
 from mcp_hub.catalog.views.unmatched import has_patterns, untested
 from mcp_hub.cli.access.hub import Reach, ReachedHub, check_options, run_with_hub
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.notices import masked, notices, project_warnings, report_of, unmatched_patterns, waiting_edits
 from mcp_hub.cli.render.output import put, say
-from mcp_hub.cli.render.servers import status_of
+from mcp_hub.cli.render.servers import (
+    masked,
+    notices,
+    project_warnings,
+    report_of,
+    status_of,
+    unmatched_patterns,
+    waiting_edits,
+)
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.setup import EXIT_CONFIG, read_config
 from mcp_hub.code.tool import python_names

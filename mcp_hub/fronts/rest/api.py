@@ -26,7 +26,7 @@ from mcp_hub.fronts.rest.formats.prompted import PromptedTools
 from mcp_hub.fronts.rest.formats.search import ToolSearch
 from mcp_hub.fronts.rest.formats.tools import ToolExports, connector_entries
 from mcp_hub.fronts.rest.history import HubHistory, RestHistory
-from mcp_hub.fronts.rest.openapi import openapi_document
+from mcp_hub.fronts.rest.pages import openapi_document
 from mcp_hub.fronts.rest.problem import Problem, problem_for, unknown_server
 from mcp_hub.fronts.rest.routes import EXPOSE, PREFIX, ROUTES, RestRoute
 from mcp_hub.fronts.rest.streams import RestStreams, RunningView

@@ -25,7 +25,7 @@ from mcp_hub.fronts.http.admission import TooFast
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
-from mcp_hub.protocol.rest.problems import FailedCall
+from mcp_hub.protocol.rest.calls import FailedCall
 
 PROBLEM_JSON: Final = "application/problem+json"
 _PATIENCE: Final = 5

@@ -8,7 +8,7 @@ import msgspec
 from mcp_hub.formats.connectors import Connector
 from mcp_hub.formats.prompted import FORMATS
 from mcp_hub.formats.providers import Format
-from mcp_hub.protocol.rest import calls, history, servers, streams
+from mcp_hub.protocol.rest import calls, history, servers
 from mcp_hub.protocol.rest.tokens import TokenAccount
 from mcp_hub.types import JsonObject, Mode
 
@@ -127,7 +127,7 @@ def _call(path: str, operation: str, summary: str, body: type, *options: _Option
         method="POST", path=path, operation=operation, summary=summary,
         answers=(
             _Success(200, "the result, or the events of the call", {_JSON: calls.CallAnswer, _SSE: None}),
-            _Success(202, "not done in time: Location has the stream", {_JSON: streams.StreamStatus}),
+            _Success(202, "not done in time: Location has the stream", {_JSON: calls.StreamStatus}),
         ),
         body=body, text=text,
         parameters=(*options, _PREFER, _KEY, _PROFILE),
@@ -253,25 +253,25 @@ ROUTES: Final = (
     _call("/v1/resources/read", "readResource", "Read a resource, as a tool is called", calls.ReadBody),
     RestRoute(
         method="GET", path="/v1/streams", operation="listStreams", summary="The caller's streams, the newest first",
-        answers=(_Success(200, "the streams", {_JSON: streams.StreamList}),), parameters=(_LIMIT,),
+        answers=(_Success(200, "the streams", {_JSON: calls.StreamList}),), parameters=(_LIMIT,),
         problems=(400, 503), has_head=True,
     ),
     RestRoute(
         method="GET", path="/v1/streams/{id}", operation="getStream", summary="The state of a stream",
-        answers=(_Success(200, "the stream", {_JSON: streams.StreamStatus}),), problems=(404, 503), has_head=True,
+        answers=(_Success(200, "the stream", {_JSON: calls.StreamStatus}),), problems=(404, 503), has_head=True,
     ),
     RestRoute(
         method="DELETE", path="/v1/streams/{id}", operation="cancelStream", summary="Cancel the call of a stream",
         answers=(
-            _Success(200, "it had ended already", {_JSON: streams.StreamStatus}),
-            _Success(202, "it is being cancelled", {_JSON: streams.StreamStatus}),
+            _Success(200, "it had ended already", {_JSON: calls.StreamStatus}),
+            _Success(202, "it is being cancelled", {_JSON: calls.StreamStatus}),
         ),
         problems=(404, 503),
     ),
     RestRoute(
         method="GET", path="/v1/streams/{id}/events", operation="followStream",
         summary="The events of a stream behind a cursor",
-        answers=(_Success(200, "the events", {_JSON: streams.StreamPage, _SSE: None, _NDJSON: None}),),
+        answers=(_Success(200, "the events", {_JSON: calls.StreamPage, _SSE: None, _NDJSON: None}),),
         parameters=(
             _Option("after", "number of the event to go on behind (0)", "integer", least=0),
             _WAIT, _LIMIT,
@@ -282,7 +282,7 @@ ROUTES: Final = (
     RestRoute(
         method="POST", path="/v1/streams/{id}/input", operation="answerQuestion",
         summary="Answer a question of the tool",
-        answers=(_Success(202, "the answer is passed on", {_JSON: streams.StreamStatus}),), body=streams.InputBody,
+        answers=(_Success(202, "the answer is passed on", {_JSON: calls.StreamStatus}),), body=calls.InputBody,
         problems=(400, 404, 409, 413, 415, 503),
     ),
     RestRoute(
@@ -348,7 +348,7 @@ ROUTES: Final = (
         summary="Make a call again, with the arguments that were kept",
         answers=(
             _Success(200, "the result, or the events of the call", {_JSON: calls.CallAnswer, _SSE: None}),
-            _Success(202, "not done in time: Location has the stream", {_JSON: streams.StreamStatus}),
+            _Success(202, "not done in time: Location has the stream", {_JSON: calls.StreamStatus}),
         ),
         parameters=(_PATH, _PREFER, _KEY), problems=(400, 403, 404, 406, 409, 415, 422, 500, 502, 503, 504),
     ),

@@ -14,10 +14,18 @@ from starlette.responses import Response
 
 from mcp_hub.errors import HubStopping, Rejected
 from mcp_hub.formats.calls import MAX_CALLS
-from mcp_hub.formats.events import ModelEvent, OutputError, ToolCallEnd, ToolCallStart, as_json
 from mcp_hub.formats.prompted import FORMATS, PromptedParser, PromptFormat, result_text, tool_section
 from mcp_hub.formats.providers import Format
-from mcp_hub.formats.records import CallFault, McpResult, ModelCall
+from mcp_hub.formats.records import (
+    CallFault,
+    McpResult,
+    ModelCall,
+    ModelEvent,
+    OutputError,
+    ToolCallEnd,
+    ToolCallStart,
+    as_json,
+)
 from mcp_hub.fronts.http.response import ClientGone, HttpResponse
 from mcp_hub.fronts.rest.calls import Accepted, preferred_wait
 from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, RestRequest, answer

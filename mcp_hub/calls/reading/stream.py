@@ -225,16 +225,16 @@ class Stream:
             reader.failed = error
             reader.wake()
 
-    def lose(self) -> None:
-        """Notes that another hub has claimed it."""
-        self.is_lost = True
+    def own(self) -> None:
+        """Notes that this hub has it, which may have lost it before."""
+        self.is_lost = False
 
     def fenced(self, error: StoreError) -> None:
         """Readers follow the new owner, or fail with `error`."""
-        self.lose()
+        self.is_lost = True
 
-        def looked(page: EventPage | StoreError | None) -> None:
-            if isinstance(page, EventPage) and (page.row.has_ended or page.row.owner != self.store.instance):
+        def looked(page: EventPage | StoreError | None, epoch: int = self.row.epoch) -> None:
+            if isinstance(page, EventPage) and (page.row.has_ended or page.row.epoch > epoch):
                 self.committed(page.row)
             else:
                 self.fail(page if isinstance(page, StoreError) else error)

@@ -171,8 +171,8 @@ class StreamWriter:
         self._waiters: tuple[Callable[[], None], ...] = ()
         self._timer: aio.Timer | None = None
         if not is_over:
-            begin = (Started(),) if start is not None else ()
-            self._intake = _Intake(record.log.reader(self.wake, _STARTED), begin)
+            stream.own()
+            self._intake = _Intake(record.log.reader(self.wake, _STARTED), () if start is None else (Started(),))
             aio.call_soon(self._pump)
 
     @property
@@ -354,14 +354,7 @@ class StreamWriter:
         if self.is_over or batch is None:
             return
         if error is not None:
-            if not isinstance(error, KeyTaken):  # another hub was sooner: nothing is lost
-                log.error("stream_lost", stream=batch.row.id, reason=str(error))
-            self.error = error
-            if isinstance(error, Fenced):
-                self.stream.fenced(error)
-            else:
-                self.stream.fail(error)
-            self._end()
+            self.fail(error)
             return
         is_last = self._state is _WriterState.LAST or batch.row.has_ended
         self._state = _WriterState.IDLE
@@ -372,6 +365,17 @@ class StreamWriter:
         elif self._has_more:
             self.wake()
         self._notify()
+
+    def fail(self, error: StoreError) -> None:
+        """Nothing more is written; after `Fenced` another owner has the stream, perhaps this hub anew."""
+        self.error = error
+        if not isinstance(error, KeyTaken):  # another hub was sooner: nothing is lost
+            log.error("stream_lost", stream=self.stream.row.id, reason=str(error))
+        if isinstance(error, Fenced):
+            self.stream.fenced(error)
+        else:
+            self.stream.fail(error)
+        self._end()
 
     @property
     def _has_more(self) -> bool:

@@ -78,7 +78,7 @@ _UNOWNED: Final = CallOwner()
 class CallRecord(msgspec.Struct, weakref=True, eq=False):
     """A call with log and state; the `CallChannel` of its handler.
 
-    `is_short`: it may still get a `stream`. `resumption` lets another hub continue it.
+    `is_short`: it may still get a `stream`. `resumption` lets another hub continue it; `is_kept`: the store has one.
     """
 
     call: Call
@@ -97,6 +97,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
     writer: LogWriter | None = None
     _sent: SentCall | None = None
     _made_progress: CallProgress | None = None
+    is_kept: bool = False
 
     # -- what the handler reports -------------------------------------------------------------------------------------
 
@@ -149,7 +150,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         if stream is None or self.resumption is None:
             return False
         is_lost = stream.is_lost or failed_by(self.stopping, OwnerLost)
-        return is_lost or (stream.store.is_durable and failed_by(self.stopping, HubStopping))
+        return is_lost or ((self.is_kept or stream.store.is_durable) and failed_by(self.stopping, HubStopping))
 
     async def until_stored(self, *, whole: bool) -> None:
         if whole:
@@ -177,6 +178,10 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         """Sets the durable stream, which `writer` writes; notifies the log's readers."""
         self.stream, self.writer = stream, writer
         self.log.becomes_durable(stream.reader)
+
+    def was_kept(self) -> None:
+        """The store has a state from which another hub can continue, whatever becomes of the store."""
+        self.is_kept = True
 
     def is_written(self) -> None:
         """The writer is over, and needs no more news."""
@@ -322,7 +327,7 @@ def new_record(
     questions = OpenQuestions(log, times, plan.events)
     return CallRecord(
         call=call, handler=handler, times=times, plan=plan, log=log, questions=questions, _owner=owner,
-        resumption=plan.resumption, is_short=plan.may_last,
+        resumption=plan.resumption, is_short=plan.may_last, is_kept=plan.resumption is not None,
     )  # fmt: skip
 
 

@@ -334,14 +334,12 @@ class StreamWriter:
             lines.append(line)
         assert self._status is not None
         message = self.stream.content.newest(events) or row.message
-        last = row.last + len(events)
         reached: Status = self._status.value
-        if events and type(ending := events[-1]) is Completed and self._is_tool_error(ending):
+        is_tool = self.record.call.method == "tools/call"
+        if is_tool and events and type(ending := events[-1]) is Completed and is_tool_error(ending.result):
             reached = "tool_error"
-        return lines, msgspec.structs.replace(row, last=last, updated=wall, status=reached, message=message)
-
-    def _is_tool_error(self, ending: Completed) -> bool:
-        return self.record.call.method == "tools/call" and is_tool_error(ending.result)
+        end = row.last + len(events)
+        return lines, msgspec.structs.replace(row, last=end, updated=wall, status=reached, message=message)
 
     def _continuation(self, by: ResumePoint) -> bytes:
         call = self.record.call
@@ -356,6 +354,8 @@ class StreamWriter:
         if error is not None:
             self.fail(error)
             return
+        if self._resumption is not None and self._owner.store.log.survives(batch.row.id):
+            self.record.was_kept()
         is_last = self._state is _WriterState.LAST or batch.row.has_ended
         self._state = _WriterState.IDLE
         decoded = (batch.events,) if self.stream.readers else ()  # who comes later reads the line

@@ -329,3 +329,22 @@ async def test_run_of_a_lost_hub_waits_for_its_turn_at_a_hub_with_no_room() -> N
     busy = other.call()
     asyncio.get_running_loop().call_later(30, busy.ends)
     assert await taken_up(other, record) == ["read 1", "write 1"]
+
+
+@pytest.mark.parametrize("was_stored", [True, False])
+@virtual
+async def test_run_of_a_hub_that_stops_on_a_full_disk_is_left_if_the_store_has_a_state(was_stored: bool) -> None:
+    hub = asking("all")
+    hub.runs()
+    store = hub.store
+    assert isinstance(store, CodeStore)
+    if not was_stored:
+        store.is_durable, store.is_away = False, True
+    record = hub.runs_script(script([("read", {"x": 1, "seconds": 20})], [("write", {"x": 1})]))
+    await sleep(2)
+    store.is_durable, store.is_away = False, True
+    await hub.stops()
+    await hub.dies()
+    assert is_over(store.shared, record.call.id) is not was_stored
+    if was_stored:
+        assert await taken_up(another(hub), record) == ["read 1", "write 1"]

@@ -78,7 +78,7 @@ _UNOWNED: Final = CallOwner()
 class CallRecord(msgspec.Struct, weakref=True, eq=False):
     """A call with log and state; the `CallChannel` of its handler.
 
-    `is_short`: it may still get a `stream`. `resumption` lets another hub continue it; `is_kept`: the store has one.
+    `is_short`: it may still get a `stream`. `resumption` lets another hub continue it.
     """
 
     call: Call
@@ -97,7 +97,6 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
     writer: LogWriter | None = None
     _sent: SentCall | None = None
     _made_progress: CallProgress | None = None
-    is_kept: bool = False
 
     # -- what the handler reports -------------------------------------------------------------------------------------
 
@@ -112,7 +111,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
                 return
             event = admitted
         elif type(event) is Delta and self.stream is not None:
-            self.stream.content.add()
+            self.stream.content.saw(Delta)
         elif type(event) is Attempt and self._made_progress is not None:
             self._made_progress.begin_attempt()
         self.log.append(event)
@@ -149,8 +148,10 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         stream = self.stream
         if stream is None or self.resumption is None:
             return False
-        is_lost = stream.is_lost or failed_by(self.stopping, OwnerLost)
-        return is_lost or ((self.is_kept or stream.store.is_durable) and failed_by(self.stopping, HubStopping))
+        if stream.is_lost or failed_by(self.stopping, OwnerLost):
+            return True
+        is_kept = stream.store.is_durable or (self.writer is not None and self.writer.is_kept)
+        return is_kept and failed_by(self.stopping, HubStopping)
 
     async def until_stored(self, *, whole: bool) -> None:
         if whole:
@@ -178,10 +179,6 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         """Sets the durable stream, which `writer` writes; notifies the log's readers."""
         self.stream, self.writer = stream, writer
         self.log.becomes_durable(stream.reader)
-
-    def was_kept(self) -> None:
-        """The store has a state from which another hub can continue, whatever becomes of the store."""
-        self.is_kept = True
 
     def is_written(self) -> None:
         """The writer is over, and needs no more news."""
@@ -327,7 +324,7 @@ def new_record(
     questions = OpenQuestions(log, times, plan.events)
     return CallRecord(
         call=call, handler=handler, times=times, plan=plan, log=log, questions=questions, _owner=owner,
-        resumption=plan.resumption, is_short=plan.may_last, is_kept=plan.resumption is not None,
+        resumption=plan.resumption, is_short=plan.may_last,
     )  # fmt: skip
 
 

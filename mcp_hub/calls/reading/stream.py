@@ -49,11 +49,8 @@ class _PartialContent:
         self._block: tuple[str, int] | None = None  # of `_line`
         self._message: RawJson | None = None  # the last one of progress, which heartbeats repeat
 
-    def add(self) -> None:
-        self.is_any = True
-
-    def reset(self) -> None:
-        self.is_any = False
+    def saw(self, kind: type[Delta | Reset]) -> None:
+        self.is_any = kind is Delta
 
     def placed(self, event: Delta | Reset, seq: int) -> Delta | Reset:
         """The event to write under this number; completes a `Reset`."""
@@ -107,6 +104,9 @@ class _PartialContent:
 
 class LogWriter(Protocol):
     """Writes a call's stream."""
+
+    is_kept: bool
+    """Whether the store has a state from which another hub can continue, even if it has failed since."""
 
     def wake(self) -> None:
         """The log has news."""

@@ -163,7 +163,7 @@ class StreamTable:
         writer = StreamWriter(record, stream, self)
         self._owned[row.id] = writer
         self._detached[row.principal] += 1
-        writer.detach()
+        writer.absence.detach()
         record.has_stream(writer.stream, writer)
         return writer
 
@@ -190,7 +190,7 @@ class StreamTable:
         writer = self.begin(record, key=key, digest=digest)
         if writer.is_over:
             return writer
-        writer.detach()
+        writer.absence.detach()
         self._detached[principal] += 1
         if key is not None:
             record.wrap(partial(self._after_commit, writer))

@@ -143,7 +143,7 @@ class StreamWriter:
 
     __slots__ = (
         "_batch", "_intake", "_owner", "_planned", "_resumption", "_start", "_state", "_status", "_timer", "_unread",
-        "_waiters", "absence", "error", "is_detached", "record", "stream",
+        "_waiters", "absence", "error", "is_kept", "record", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -159,7 +159,6 @@ class StreamWriter:
         self.stream = stream
         self.error: StoreError | None = stream.failed if isinstance(stream.failed, StoreError) else None
         self.absence = Absence()
-        self.is_detached = False
         self._owner = owner
         self._start = start
         self._state = _WriterState.OVER if is_over else _WriterState.NEW if start is not None else _WriterState.IDLE
@@ -167,7 +166,7 @@ class StreamWriter:
         self._resumption = None if start is not None else record.resumption  # as the row has it
         self._status: CallStatus | None = None if start is not None else CallStatus.WORKING
         self._planned: bool | None = True  # whether the next look is urgent; None: none is planned
-        self._unread = 0
+        self._unread, self.is_kept = 0, start is None
         self._waiters: tuple[Callable[[], None], ...] = ()
         self._timer: aio.Timer | None = None
         if not is_over:
@@ -210,8 +209,9 @@ class StreamWriter:
     def _is_busy(self) -> bool:
         return self._state in (_WriterState.APPENDING, _WriterState.LAST)
 
-    def detach(self) -> None:
-        self.is_detached = True
+    @property
+    def is_detached(self) -> bool:
+        return self.absence.is_detached
 
     # -- from the log to the coalescer
 
@@ -355,7 +355,7 @@ class StreamWriter:
             self.fail(error)
             return
         if self._resumption is not None and self._owner.store.log.survives(batch.row.id):
-            self.record.was_kept()
+            self.is_kept = True
         is_last = self._state is _WriterState.LAST or batch.row.has_ended
         self._state = _WriterState.IDLE
         decoded = (batch.events,) if self.stream.readers else ()  # who comes later reads the line

@@ -364,7 +364,7 @@ def build(
     )  # fmt: skip
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     executors = _executor_upstream(settings, env, changes, servers) if has_executors else None
-    streams = StreamTable(store, clock, stream_limits(settings), lambda row: hub.starter.take_up(row))
+    streams = StreamTable(store, clock, stream_limits(settings), lambda row, last: hub.starter.take_up(row, last))
     documents = open_documents(settings, env, store)
     seen = Seen.of(kinds, loaded.path, records, lambda: registry.under_way, sources.client.meet)
     journal = journal_of(env, store, current, servers.upstreams, is_embedded=not owns_process)

@@ -10,7 +10,7 @@ from mcp_hub import aio
 from mcp_hub.call import Call, CallChannel, CallHandler, MakeInfo, People, StreamInfo, Upstream
 from mcp_hub.calls.metering import is_tool_error
 from mcp_hub.calls.plan import CallPlan, CallRules, ResumePoint, TimeLimits, Truncate
-from mcp_hub.calls.reading.stored import last_progress, own_name
+from mcp_hub.calls.reading.stored import own_name
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.long_results import LongResults
 from mcp_hub.calls.retries import Retries
@@ -182,7 +182,7 @@ class CallStarter:
         """
         return None if self._retention is None else partial(self._retention.fitted, shows_output)
 
-    async def take_up(self, row: StreamInfo) -> None:
+    async def take_up(self, row: StreamInfo, progressed: Progressed | None) -> None:
         """Continues a lost hub's call, whose stream this hub owns."""
         continuation = _Continuation.of(row)
         server = continuation.call.upstream
@@ -190,7 +190,6 @@ class CallStarter:
         limits, _ = self._limits.get(server, _UNKNOWN) if runs is None else (runs.limits, None)
         if runs is not None:  # which asks before it writes
             continuation.call = msgspec.structs.replace(continuation.call, people=self._people)
-        progressed = await last_progress(self._streams.store.log, row)
         plan = continuation.plan(row, progressed, self.truncation(None))
         record = continuation.started(runs or self._upstreams.get(server), self._registry, limits, plan)
         self._streams.take_up(record, row).orphan(DETACHED)

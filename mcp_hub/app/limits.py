@@ -46,6 +46,11 @@ class Current(msgspec.Struct):
     limits: dict[str, tuple[TimeLimits, TimeLimits]] = msgspec.field(default_factory=dict)
     projects: dict[str, ProjectView] = msgspec.field(default_factory=dict)
     """Project views by profile name, until the hub ends."""
+    code_limits: CodeLimits = CodeLimits()
+    """Limits of scripts that begin now."""
+
+    def __post_init__(self) -> None:
+        self.use(self.settings, dict(self.limits))
 
     def enter(self, view: ProjectView) -> ProjectView:
         """Adds a project's view; beyond the limit, one that offers nothing."""
@@ -59,6 +64,7 @@ class Current(msgspec.Struct):
         self.settings = settings
         self.limits.clear()
         self.limits.update(limits)
+        self.code_limits = CodeLimits(**settings.hub.code_limits.model_dump())
 
     def call_rules(self, server: str, tool: str) -> CallRules:
         """Call rules of a tool, by its original name."""
@@ -70,11 +76,6 @@ class Current(msgspec.Struct):
             has_chosen=rules.retry.on is not None, keeps_state=is_local,
             by_session=entry is not None and entry.scope == "session",
         )  # fmt: skip
-
-    @property
-    def code_limits(self) -> CodeLimits:
-        """Limits of scripts that begin now."""
-        return CodeLimits(**self.settings.hub.code_limits.model_dump())
 
     def client(self, client_name: str | None, chosen: str | None) -> ClientRules:
         return self.settings.client_table.rules(client_name, chosen)

@@ -120,13 +120,13 @@ class Logins:
                 continue
             if changed != last:
                 last = changed
-                self._look(upstreams, renew)
+                await self._look(upstreams, renew)
 
-    def _look(self, upstreams: Mapping[str, OwnedUpstream], renew: Callable[[str, str], None]) -> None:
+    async def _look(self, upstreams: Mapping[str, OwnedUpstream], renew: Callable[[str, str], None]) -> None:
         for name, access in list(self._access_of.items()):
             upstream = upstreams.get(name)
             was_granted = access.is_granted
-            if upstream is None or upstream.lifecycle.peers is None or not access.reread():
+            if upstream is None or upstream.lifecycle.peers is None or not await access.reread():
                 continue
             state = upstream.status().state
             if access.is_granted and state in _WAITING:

@@ -74,6 +74,7 @@ _STATUS: Final[Mapping[str, int]] = {
     "hub_restarted": 503,
     "owner_lost": 503,
     "session_elsewhere": 503,
+    "account_needed": 403,
     "code_unavailable": 503,
     "deadline_exceeded": 504,
     "internal_error": 500,

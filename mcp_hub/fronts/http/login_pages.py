@@ -43,14 +43,16 @@ _STYLE: Final = """
 main{max-width:33rem;margin:6vh auto 2rem;padding:0 1rem}
 section{background:var(--panel);border:1px solid var(--line);border-radius:10px;padding:1.3rem 1.4rem 1.4rem}
 .brand{color:var(--dim);font-weight:600;font-size:.9rem;margin:0 .2rem .7rem}
-h1{font-size:1.35rem;line-height:1.25;margin:0 0 .8rem}p{margin:.6rem 0}bdi,code{unicode-bidi:isolate}bdi{font-weight:600}
+h1{font-size:1.35rem;line-height:1.25;margin:0 0 .8rem}p{margin:.6rem 0}
+bdi,code{unicode-bidi:isolate}bdi{font-weight:600}
 dl{display:grid;grid-template-columns:auto 1fr;gap:.3rem .9rem;margin:1rem 0}dt{color:var(--dim)}dd{margin:0}
 code{font:.88em ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
 .code{display:block;font:700 2.3rem/1.2 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;letter-spacing:.16em;
 text-align:center;margin:1.1rem 0;padding:.7rem .3rem .7rem .5rem;border:1px dashed var(--line);border-radius:8px}
 .command{display:block;background:var(--bg);border:1px solid var(--line);border-radius:6px;padding:.5rem .7rem}
-button,.go{display:block;width:100%;min-height:2.9rem;margin:1.2rem 0 0;border:0;border-radius:8px;background:var(--accent);
-color:var(--on);font:600 1rem/1.3 inherit;padding:.7rem 1rem;text-align:center;text-decoration:none;cursor:pointer}
+button,.go{display:block;width:100%;min-height:2.9rem;margin:1.2rem 0 0;border:0;border-radius:8px;
+background:var(--accent);color:var(--on);font-size:1rem;font-weight:600;padding:.7rem 1rem;
+text-align:center;text-decoration:none;cursor:pointer}
 button{font-family:inherit}button.plain{background:none;color:var(--dim);border:1px solid var(--line);font-weight:500}
 label{display:block;margin:1rem 0 .3rem;font-weight:600}
 input{width:100%;font:inherit;min-height:2.7rem;padding:.4rem .6rem;border:1px solid var(--dim);border-radius:7px;

@@ -7,12 +7,11 @@ continues. Requests to authorization servers are bounded in number and time; the
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import anyio
 import msgspec
-from mcp_hub.upstreams.accounts.accounts import Accounts
 
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import Rejected, StoreError
@@ -20,7 +19,9 @@ from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide, learn
 from mcp_hub.stores.documents import Rows
 from mcp_hub.upstreams.accounts import pending as steps
+from mcp_hub.upstreams.accounts.accounts import Accounts
 from mcp_hub.upstreams.accounts.pending import Pending, PendingLogin, Stage
+from mcp_hub.upstreams.accounts.rows import Seal
 from mcp_hub.upstreams.auth import web_login
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, grant_key
 
@@ -40,11 +41,6 @@ _LONGEST: Final = 16 << 10
 _T = TypeVar("_T")
 
 
-class _Cipher(Protocol):
-    def encrypt(self, data: bytes) -> bytes: ...
-    def decrypt(self, token: bytes) -> bytes: ...
-
-
 class _Row(msgspec.Struct):
     """A row with its name inside: one in the place of another is refused."""
 
@@ -62,13 +58,13 @@ class LoginDesk:
     """
 
     def __init__(
-        self, accounts: Accounts, rows: Rows, cipher: _Cipher,
+        self, accounts: Accounts, rows: Rows, seal: Seal,
         target: Callable[[str], tuple[str, ClientRegistration] | None], clock: Callable[[], float] = wall_time,
     ) -> None:  # fmt: skip
         self.accounts = accounts
         self.base: str | None = None
         self._rows = rows
-        self._cipher = cipher
+        self._cipher, self._pepper = seal.cipher, seal.pepper
         self._target = target
         self._clock = clock
         self._asking = anyio.Semaphore(_AT_ONCE)
@@ -88,15 +84,18 @@ class LoginDesk:
             raise Rejected("login_unavailable", reason)
         generation = await _known(self.accounts.generation(server, principal))
 
-        def change(pending: Pending) -> tuple[Pending, PendingLogin]:
-            return steps.offered(pending, server, principal, fields, self._clock(), generation)
+        wanted = PendingLogin(server=server, principal=principal, fields=fields, generation=generation)
+        row = self._row_of(principal)
 
-        one = await self._change(steps.row_name(principal), change)
+        def change(pending: Pending) -> tuple[Pending, PendingLogin]:
+            return steps.offered(pending, row, wanted, self._clock())
+
+        one = await self._change(row, change)
         return one, f"{self._place(server)}?t={one.secret}"
 
     async def pending(self, server: str, principal: str) -> Pending:
         """The principal's pending logins at the server."""
-        every = (await self._read(steps.row_name(principal))).pending
+        every = (await self._read(self._row_of(principal))).pending
         return tuple(one for one in steps.current(every, self._clock()) if one.server == server)
 
     async def confirm(self, server: str, principal: str, code: str) -> PendingLogin:
@@ -105,7 +104,7 @@ class LoginDesk:
         def change(pending: Pending) -> tuple[Pending, PendingLogin | Rejected]:
             return steps.confirmed(steps.current(pending, self._clock()), server, code)
 
-        outcome = await self._change(steps.row_name(principal), change)
+        outcome = await self._change(self._row_of(principal), change)
         if isinstance(outcome, Rejected):
             log.warning("login_code_wrong", upstream=server, reason=outcome.code)
             raise outcome
@@ -119,7 +118,7 @@ class LoginDesk:
 
     async def withdraw(self, server: str, principal: str) -> None:
         """Ends the principal's pending logins at the server."""
-        await self._change(steps.row_name(principal), lambda pending: (steps.revoked(pending, server), None))
+        await self._change(self._row_of(principal), lambda pending: (steps.revoked(pending, server), None))
 
     # -- for browsers ---------------------------------------------------------------------------------------------
 
@@ -193,11 +192,12 @@ class LoginDesk:
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
-    def _place(self, server: str) -> str:
-        return f"{self.base}/login/{quote(server, safe='')}"
+    def _place(self, server: str, place: str = "login") -> str:
+        return f"{self.base}/{place}/{quote(server, safe='')}"
 
     def _redirect(self, server: str) -> str:
-        return f"{self._place(server)}/callback"
+        """An address for each server: the answer of one is not taken for another's."""
+        return self._place(server, "login-callback")
 
     def _login(self, server: str) -> tuple[str, ClientRegistration]:
         login = self._target(server)
@@ -247,8 +247,11 @@ class LoginDesk:
         async with self._rows.locked(name, _LOCK):
             await self._write(_Row(name, client=replace(grant, missing=None), since=self._clock()))
 
+    def _row_of(self, principal: str) -> str:
+        return steps.row_name(principal, self._pepper)
+
     def _client_row(self, url: str, server: str) -> str:
-        return steps.row_name(f"client\0{url}\0{self._redirect(server)}")
+        return self._row_of(f"client\0{url}\0{self._redirect(server)}")
 
     async def _prove(self, one: PendingLogin, **proof: Any) -> PendingLogin:
         """Lets the login await its code, unless it was ended meanwhile."""
@@ -257,7 +260,7 @@ class LoginDesk:
             pending = steps.current(pending, self._clock())
             return steps.proven(pending, one, self._clock(), **proof) if one in pending else (pending, None)
 
-        done = await self._change(steps.row_name(one.principal), change)
+        done = await self._change(self._row_of(one.principal), change)
         if done is None:
             raise Rejected("login_unknown", "This login was ended while it ran, and is thrown away.")
         return done
@@ -268,7 +271,7 @@ class LoginDesk:
         def change(pending: Pending) -> tuple[Pending, bool]:
             return steps.replaced(pending, one, to), one in pending
 
-        if not await self._change(steps.row_name(one.principal), change):
+        if not await self._change(self._row_of(one.principal), change):
             raise Rejected("login_unknown", "This login was ended or continued by another request.")
 
     async def _drop(self, one: PendingLogin) -> None:
@@ -277,7 +280,7 @@ class LoginDesk:
         def change(pending: Pending) -> tuple[Pending, None]:
             return tuple(each for each in pending if each.state != one.state), None
 
-        await self._change(steps.row_name(one.principal), change)
+        await self._change(self._row_of(one.principal), change)
 
     async def _keep(self, one: PendingLogin) -> bool:
         if one.grant is not None:

@@ -50,9 +50,8 @@ class PendingLogin(msgspec.Struct, frozen=True, kw_only=True):
 
     server: str
     principal: str
-    secret: str
-    since: float
-    until: float
+    secret: str = ""
+    until: float = 0.0
     fields: tuple[str, ...] = ()
     stage: Stage = Stage.OFFERED
     state: str = ""
@@ -73,9 +72,10 @@ Pending = tuple[PendingLogin, ...]
 """The pending logins of one principal, oldest first."""
 
 
-def row_name(principal: str) -> str:
-    """The row of a principal, which its tickets name."""
-    return hashlib.sha256(b"pending\0" + principal.encode("utf-8", "surrogatepass")).hexdigest()[:_ROW]
+def row_name(principal: str, pepper: bytes) -> str:
+    """The row of a principal, which its tickets name; who sees them learns nothing of the principal."""
+    text = principal.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(text, key=pepper, digest_size=_ROW // 2, person=b"pending").hexdigest()
 
 
 def row_of(ticket: str) -> str | None:
@@ -90,20 +90,15 @@ def current(pending: Pending, now: float) -> Pending:
     return tuple(one for one in pending if one.until > now)
 
 
-def offered(
-    pending: Pending, server: str, principal: str, fields: tuple[str, ...], now: float, generation: int = 0
-) -> tuple[Pending, PendingLogin]:
-    """With a link to this server: a young one is given out again."""
+def offered(pending: Pending, row: str, wanted: PendingLogin, now: float) -> tuple[Pending, PendingLogin]:
+    """With a link for what is `wanted`, in this row: a young one is given out again."""
     pending = current(pending, now)
     for one in pending:
-        is_same = (one.server, one.fields, one.stage, one.generation) == (server, fields, Stage.OFFERED, generation)
-        if is_same and one.until > now + _FRESH:
+        is_same = (one.server, one.fields, one.generation) == (wanted.server, wanted.fields, wanted.generation)
+        if is_same and one.stage is Stage.OFFERED and one.until > now + _FRESH:
             return pending, one
-    secret = f"{row_name(principal)}.{secrets.token_urlsafe(24)}"
-    fresh = PendingLogin(
-        server=server, principal=principal, secret=secret, since=now, until=now + SECONDS, fields=fields,
-        generation=generation,
-    )  # fmt: skip
+    secret = f"{row}.{secrets.token_urlsafe(24)}"
+    fresh = msgspec.structs.replace(wanted, secret=secret, until=now + SECONDS)
     return (*pending, fresh)[-MOST:], fresh
 
 
@@ -117,8 +112,8 @@ def by_ticket(pending: Iterable[PendingLogin], server: str, ticket: str) -> Pend
 
 def begun(one: PendingLogin, now: float) -> tuple[PendingLogin, str]:
     """The login after the click, and the cookie of its browser."""
-    name = row_name(one.principal)
-    cookie, state = (f"{name}.{secrets.token_urlsafe(24)}" for _ in range(2))
+    row = one.secret.partition(".")[0]
+    cookie, state = (f"{row}.{secrets.token_urlsafe(24)}" for _ in range(2))
     changed = msgspec.structs.replace(
         one, stage=Stage.BEGUN, until=now + SECONDS, secret="", state=state, cookie=_digest(cookie)
     )

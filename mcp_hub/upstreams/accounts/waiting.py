@@ -10,7 +10,6 @@ from typing import Final
 
 import anyio
 import msgspec
-from mcp_hub.upstreams.accounts.accounts import Accounts
 
 from mcp_hub.call import Call, CallChannel, Question
 from mcp_hub.errors import AccountNeeded, Rejected, RpcError, StoreError, StoreUnavailable
@@ -19,6 +18,7 @@ from mcp_hub.protocol.jsonrpc.envelope import read_as
 from mcp_hub.protocol.jsonrpc.rpc_errors import URL_ELICITATION_REQUIRED
 from mcp_hub.protocol.shape.questions import ELICIT, can_answer
 from mcp_hub.types import JsonObject, RawJson
+from mcp_hub.upstreams.accounts.accounts import Accounts
 from mcp_hub.upstreams.accounts.desk import LoginDesk
 from mcp_hub.upstreams.accounts.pending import PendingLogin, Stage, awaiting
 from mcp_hub.upstreams.auth.grants import LoginFailed

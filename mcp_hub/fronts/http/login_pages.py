@@ -23,7 +23,7 @@ from starlette.routing import Route
 from mcp_hub.errors import HubError, Rejected
 from mcp_hub.fronts.http.body import discard, media_type, read_body
 from mcp_hub.logs import get_logger
-from mcp_hub.masking import shown
+from mcp_hub.masking import hide_head, shown
 
 log = get_logger(__name__)
 
@@ -95,8 +95,8 @@ class _Login(Protocol):
     def code(self) -> str: ...
 
 
-class LoginDesk(Protocol):
-    """Where people log in. All that is awaited raises `Rejected` for the person to read, and `StoreError`.
+class LoginCounter(Protocol):
+    """The desk where people log in. All that is awaited raises `Rejected` for the person to read, and `StoreError`.
 
     `base` is the public address, to which a browser must have come.
     """
@@ -114,7 +114,7 @@ class LoginDesk(Protocol):
         """The login that awaits its code."""
 
     async def submit(self, server: str, cookie: str, proof: str, values: Mapping[str, str]) -> _Login:
-        """The same, by the values of a form."""
+        """The login whose values a form has, which awaits its code."""
 
     async def cancel(self, server: str, cookie: str, proof: str) -> None: ...
 
@@ -122,7 +122,7 @@ class LoginDesk(Protocol):
 class _Pages:
     """The pages of one server."""
 
-    def __init__(self, desk: LoginDesk, server: str, slots: anyio.Semaphore) -> None:
+    def __init__(self, desk: LoginCounter, server: str, slots: anyio.Semaphore) -> None:
         self._desk = desk
         self._server = server
         self._slots = slots
@@ -136,8 +136,8 @@ class _Pages:
             ("login-cancel", ["POST"], self._cancel),
         )
         return {
-            f"/{place}/{self._server}": Route(f"/{place}", self._guarded(answer), methods=methods)
-            for place, methods, answer in each
+            f"/{path}/{self._server}": Route(f"/{path}", self._guarded(answer), methods=methods)
+            for path, methods, answer in each
         }
 
     def _guarded(self, answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
@@ -182,7 +182,7 @@ class _Pages:
         returned: dict[str, str] = {}
         for name, value in request.query_params.multi_items():
             if returned.setdefault(name, value) != value:  # nobody knows which of the two is meant
-                raise Rejected("login_unknown", f"The address has {shown(name)[:40]!r} twice.")
+                raise Rejected("login_unknown", f"The address has {hide_head(name, 40)!r} twice.")
         login = await self._desk.came_back(self._server, self._cookie_of(request), returned)
         return _page("One more step", _coded(login, self._action))
 
@@ -200,8 +200,8 @@ class _Pages:
         response.delete_cookie(self._cookie, path="/", secure=self._is_safe, httponly=True, samesite="lax")
         return response
 
-    def _action(self, place: str) -> str:
-        return f"{urlsplit(self._desk.base or '').path}/{place}/{quote(self._server, safe='')}"
+    def _action(self, path: str) -> str:
+        return f"{urlsplit(self._desk.base or '').path}/{path}/{quote(self._server, safe='')}"
 
     @property
     def _is_safe(self) -> bool:
@@ -220,8 +220,8 @@ class _Pages:
         """The fields of a form that a page of the hub has sent, the first of each name."""
         headers = {name.lower(): value for name, value in request.scope["headers"]}
         origin = headers.get(b"origin")
-        own = urlsplit(self._desk.base or "")
-        is_own = origin is None or origin.decode("latin-1").lower() == f"{own.scheme}://{own.netloc}".lower()
+        base = urlsplit(self._desk.base or "")
+        is_own = origin is None or origin.decode("latin-1").lower() == f"{base.scheme}://{base.netloc}".lower()
         if not is_own or headers.get(b"sec-fetch-site", b"same-origin") != b"same-origin":
             raise Rejected("login_unknown", "Another site has sent this form.")
         if media_type(headers) != b"application/x-www-form-urlencoded":
@@ -237,7 +237,7 @@ class _Pages:
         return dict(reversed(fields))
 
 
-def login_routes(desk: LoginDesk, servers: Iterable[str], slots: anyio.Semaphore) -> dict[str, Route]:
+def login_routes(desk: LoginCounter, servers: Iterable[str], slots: anyio.Semaphore) -> dict[str, Route]:
     """The pages of these servers by path; `slots` bounds the requests of all."""
     return {path: route for server in servers for path, route in _Pages(desk, server, slots).routes().items()}
 
@@ -287,10 +287,10 @@ def _hidden(name: str, value: str) -> str:
 
 
 def _asked(login: _Login, action: _Action, ticket: str) -> str:
-    server, what = f"<bdi>{_text(login.server)}</bdi>", "enter your keys for" if login.fields else "log in to"
+    server, step = f"<bdi>{_text(login.server)}</bdi>", "enter your keys for" if login.fields else "log in to"
     return (
         f"<h1>Connect {server}</h1>"
-        f"<p>You are about to {what} {server}. Whoever uses this hub as the person below works with that account "
+        f"<p>You are about to {step} {server}. Whoever uses this hub as the person below works with that account "
         f"from then on.</p>{_who(login)}"
         f'<form method="post" action="{escape(action("login"))}">{_hidden("t", ticket)}'
         f"<button>Go on to {server}</button></form>"
@@ -300,7 +300,7 @@ def _asked(login: _Login, action: _Action, ticket: str) -> str:
 
 
 def _leaving(login: _Login, page: str) -> str:
-    """A policy for forms would stop a redirect in some browsers, so the page itself goes on."""
+    """A policy for forms would stop a redirect in some browsers, so the page itself continues."""
     url = urlsplit(page)
     return (
         f'<meta http-equiv="refresh" content="0;url={escape(page)}">'

@@ -1,13 +1,13 @@
-"""Where people log in to their own accounts: links out, browsers in, codes confirmed.
+"""The desk where people log in to their own accounts: links out, browsers in, codes confirmed.
 
 What is pending lies encrypted in rows, one for each principal, so that another replica, or the hub after a restart,
-continues. Requests to authorization servers are bounded in number and time; their failures are told to the browser.
+continues. Requests to authorization servers are bounded in number and time; the browser shows why one failed.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import quote
 
 import anyio
@@ -84,19 +84,19 @@ class LoginDesk:
             raise Rejected("login_unavailable", reason)
         generation = await _known(self.accounts.generation(server, principal))
 
-        wanted = PendingLogin(server=server, principal=principal, fields=fields, generation=generation)
+        request = PendingLogin(server=server, principal=principal, fields=fields, generation=generation)
         row = self._row_of(principal)
 
         def change(pending: Pending) -> tuple[Pending, PendingLogin]:
-            return steps.offered(pending, row, wanted, self._clock())
+            return steps.offered(pending, row, request, self._clock())
 
-        one = await self._change(row, change)
-        return one, f"{self._place(server)}?t={one.secret}"
+        entry = await self._change(row, change)
+        return entry, f"{self._place(server)}?t={entry.secret}"
 
     async def pending(self, server: str, principal: str) -> Pending:
         """The principal's pending logins at the server."""
         every = (await self._read(self._row_of(principal))).pending
-        return tuple(one for one in steps.current(every, self._clock()) if one.server == server)
+        return tuple(entry for entry in steps.current(every, self._clock()) if entry.server == server)
 
     async def confirm(self, server: str, principal: str, code: str) -> PendingLogin:
         """Makes the login whose code this is the principal's account."""
@@ -124,64 +124,64 @@ class LoginDesk:
 
     async def look(self, server: str, ticket: str) -> PendingLogin:
         """The login of a link. Changes nothing."""
-        one = steps.by_ticket(await self._of(ticket), server, ticket)
-        await self._check(one)
-        return one
+        entry = steps.by_ticket(await self._of(ticket), server, ticket)
+        await self._check(entry)
+        return entry
 
     async def click(self, server: str, ticket: str) -> tuple[PendingLogin, str, str]:
         """Uses the link up: the login, the cookie for this browser, and the authorization server's page; "": a form."""
 
         def take(pending: Pending) -> tuple[Pending, tuple[PendingLogin, str]]:
-            one = steps.by_ticket(steps.current(pending, self._clock()), server, ticket)
-            fresh, cookie = steps.begun(one, self._clock())
-            return steps.replaced(pending, one, fresh), (fresh, cookie)
+            entry = steps.by_ticket(steps.current(pending, self._clock()), server, ticket)
+            fresh, cookie = steps.begun(entry, self._clock())
+            return steps.replaced(pending, entry, fresh), (fresh, cookie)
 
         await self._check(steps.by_ticket(await self._of(ticket), server, ticket))
-        one, cookie = await self._change(_row(ticket), take)
+        entry, cookie = await self._change(_row(ticket), take)
         learn([cookie])
-        if one.fields:
-            return one, cookie, ""
+        if entry.fields:
+            return entry, cookie, ""
         url, client = self._login(server)
-        prior = await self._prior(one, url, client)
-        begin = partial(web_login.begin, url, client, prior, self._redirect(server), one.state)
-        page, login = await self._asked(one, begin)
+        prior = await self._prior(entry, url, client)
+        begin = partial(web_login.begin, url, client, prior, self._redirect(server), entry.state)
+        page, login = await self._asked(entry, begin)
         if login.grant.is_registered and (prior is None or prior.client_id != login.grant.client_id):
             await self._remember(url, server, login.grant)
-        await self._advance(one, msgspec.structs.replace(one, login=login))
-        return one, cookie, page
+        await self._advance(entry, msgspec.structs.replace(entry, login=login))
+        return entry, cookie, page
 
     async def came_back(self, server: str, cookie: str, returned: Mapping[str, str]) -> PendingLogin:
         """Ends a login by what the browser brought from the authorization server; it awaits its code then."""
         state = returned.get("state", "")
         stages = (Stage.BEGUN, Stage.PROVEN)
-        one = steps.by_browser(await self._of(state), server, cookie, state, stages)
-        await self._check(one)
-        if one.stage is Stage.PROVEN:  # the page is loaded again
-            return one
-        if (login := one.login) is None:
+        entry = steps.by_browser(await self._of(state), server, cookie, state, stages)
+        await self._check(entry)
+        if entry.stage is Stage.PROVEN:  # the page is loaded again
+            return entry
+        if (login := entry.login) is None:
             raise Rejected("login_unknown", "This login was ended by another request. Look at its page.")
-        await self._advance(one, spent := msgspec.structs.replace(one, login=None))
+        await self._advance(entry, spent := msgspec.structs.replace(entry, login=None))
         url, client = self._login(server)
         end = partial(web_login.end, login, url, client, returned, self._clock())
         grant, label = await self._asked(spent, end)
-        return await self._prove(spent, grant=grant, label=label or "")
+        return await self._prove(spent, msgspec.structs.replace(spent, grant=grant, label=label or ""))
 
     async def submit(self, server: str, cookie: str, proof: str, values: Mapping[str, str]) -> PendingLogin:
         """Takes the values of a form; they await their code then."""
-        one = steps.by_browser(await self._of(proof), server, cookie, proof, (Stage.BEGUN,))
-        await self._check(one)
-        given = {name: values.get(name, "") for name in one.fields}
-        for name, value in given.items():
+        entry = steps.by_browser(await self._of(proof), server, cookie, proof, (Stage.BEGUN,))
+        await self._check(entry)
+        named_values = {name: values.get(name, "") for name in entry.fields}
+        for name, value in named_values.items():
             if not 0 < len(value) <= _LONGEST or not value.isprintable():
                 problem = "is empty" if not value else "is too long, or has characters that cannot be printed"
                 raise Rejected("value_unfit", f"{name} {problem}.")
-        learn(given.values())
-        return await self._prove(one, values=given)
+        learn(named_values.values())
+        return await self._prove(entry, msgspec.structs.replace(entry, values=named_values))
 
     async def cancel(self, server: str, cookie: str, proof: str) -> None:
         """Throws away the login of this browser."""
-        one = steps.by_browser(await self._of(proof), server, cookie, proof, (Stage.BEGUN, Stage.PROVEN))
-        await self._drop(one)
+        entry = steps.by_browser(await self._of(proof), server, cookie, proof, (Stage.BEGUN, Stage.PROVEN))
+        await self._drop(entry)
 
     async def sweep(self) -> None:
         """Removes rows of which nothing is pending any more."""
@@ -192,8 +192,8 @@ class LoginDesk:
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
-    def _place(self, server: str, place: str = "login") -> str:
-        return f"{self.base}/{place}/{quote(server, safe='')}"
+    def _place(self, server: str, path: str = "login") -> str:
+        return f"{self.base}/{path}/{quote(server, safe='')}"
 
     def _redirect(self, server: str) -> str:
         """An address for each server: the answer of one is not taken for another's."""
@@ -205,21 +205,21 @@ class LoginDesk:
             raise Rejected("login_unavailable", f'The hub has no login to server "{server}" now.')
         return login
 
-    async def _check(self, one: PendingLogin) -> None:
+    async def _check(self, entry: PendingLogin) -> None:
         """Refuses a login that began before its account was removed."""
-        if await _known(self.accounts.generation(one.server, one.principal)) != one.generation:
+        if await _known(self.accounts.generation(entry.server, entry.principal)) != entry.generation:
             raise Rejected("link_expired", "The account was removed after this login began. Begin it again.")
 
-    async def _asked(self, one: PendingLogin, ask: Callable[[], Awaitable[_T]]) -> _T:
-        """What the authorization server answers; without an answer the login is over."""
+    async def _asked(self, entry: PendingLogin, ask: Callable[[], Awaitable[_T]]) -> _T:
+        """Asks the authorization server; without an answer the login is over."""
         try:
             return await self._answer(ask)
         except TimeoutError:
             reason = f"the authorization server took longer than {_SECONDS:g} s"
         except LoginFailed as problem:
             reason = hide(str(problem))
-        log.warning("login_failed", upstream=one.server, reason=reason)
-        await self._drop(one)
+        log.warning("login_failed", upstream=entry.server, reason=reason)
+        await self._drop(entry)
         raise Rejected("login_failed", f"{reason[:1].upper()}{reason[1:]}.")
 
     async def _answer(self, ask: Callable[[], Awaitable[_T]]) -> _T:
@@ -233,16 +233,16 @@ class LoginDesk:
         finally:
             self._asking.release()
 
-    async def _prior(self, one: PendingLogin, url: str, client: ClientRegistration) -> Grant | None:
+    async def _prior(self, entry: PendingLogin, url: str, client: ClientRegistration) -> Grant | None:
         """The login to replace, whose client and missing rights count; else the hub's client of other logins."""
-        account = await _known(self.accounts.read(one.server, one.principal))
+        account = await _known(self.accounts.read(entry.server, entry.principal))
         if account is not None and account.grant is not None and account.target == grant_key(url, client):
             return account.grant
-        row = await self._read(self._client_row(url, one.server))
+        row = await self._read(self._client_row(url, entry.server))
         return row.client if self._clock() - row.since < _REUSED else None
 
     async def _remember(self, url: str, server: str, grant: Grant) -> None:
-        """Keeps the hub's registration, which is no person's: it has no tokens and no rights."""
+        """Keeps the hub's registration, which belongs to nobody: it has no tokens and no rights."""
         name = self._client_row(url, server)
         async with self._rows.locked(name, _LOCK):
             await self._write(_Row(name, client=replace(grant, missing=None), since=self._clock()))
@@ -253,47 +253,52 @@ class LoginDesk:
     def _client_row(self, url: str, server: str) -> str:
         return self._row_of(f"client\0{url}\0{self._redirect(server)}")
 
-    async def _prove(self, one: PendingLogin, **proof: Any) -> PendingLogin:
+    async def _prove(self, entry: PendingLogin, filled: PendingLogin) -> PendingLogin:
         """Lets the login await its code, unless it was ended meanwhile."""
 
         def change(pending: Pending) -> tuple[Pending, PendingLogin | None]:
-            pending = steps.current(pending, self._clock())
-            return steps.proven(pending, one, self._clock(), **proof) if one in pending else (pending, None)
+            pending, time = steps.current(pending, self._clock()), self._clock()
+            return steps.proven(pending, entry, filled, time) if entry in pending else (pending, None)
 
-        done = await self._change(self._row_of(one.principal), change)
-        if done is None:
+        proven_entry = await self._change(self._row_of(entry.principal), change)
+        if proven_entry is None:
             raise Rejected("login_unknown", "This login was ended while it ran, and is thrown away.")
-        return done
+        return proven_entry
 
-    async def _advance(self, one: PendingLogin, to: PendingLogin) -> None:
+    async def _advance(self, entry: PendingLogin, to: PendingLogin) -> None:
         """Puts `to` in the place of a login that no other request has changed."""
 
         def change(pending: Pending) -> tuple[Pending, bool]:
-            return steps.replaced(pending, one, to), one in pending
+            return steps.replaced(pending, entry, to), entry in pending
 
-        if not await self._change(self._row_of(one.principal), change):
+        if not await self._change(self._row_of(entry.principal), change):
             raise Rejected("login_unknown", "This login was ended or continued by another request.")
 
-    async def _drop(self, one: PendingLogin) -> None:
+    async def _drop(self, entry: PendingLogin) -> None:
         """Removes a login, whatever became of it."""
 
         def change(pending: Pending) -> tuple[Pending, None]:
-            return tuple(each for each in pending if each.state != one.state), None
+            return tuple(each for each in pending if each.state != entry.state), None
 
-        await self._change(self._row_of(one.principal), change)
+        await self._change(self._row_of(entry.principal), change)
 
-    async def _keep(self, one: PendingLogin) -> bool:
-        if one.grant is not None:
-            url, client = self._login(one.server)
+    async def _keep(self, entry: PendingLogin) -> bool:
+        if entry.grant is not None:
+            url, client = self._login(entry.server)
             target = grant_key(url, client)
             return await _known(
                 self.accounts.keep(
-                    one.server, one.principal, one.grant, target=target, generation=one.generation, label=one.label
+                    entry.server,
+                    entry.principal,
+                    entry.grant,
+                    target=target,
+                    generation=entry.generation,
+                    label=entry.label,
                 )
             )
-        await self._check(one)
-        for name, value in one.values.items():
-            await _known(self.accounts.put_value(one.server, one.principal, name, value))
+        await self._check(entry)
+        for name, value in entry.values.items():
+            await _known(self.accounts.put_value(entry.server, entry.principal, name, value))
         return True
 
     # -- rows -----------------------------------------------------------------------------------------------------
@@ -307,11 +312,11 @@ class LoginDesk:
         if row is None:
             return _Row(name)
         try:
-            found = msgspec.json.decode(self._cipher.decrypt(row), type=_Row)
+            decoded = msgspec.json.decode(self._cipher.decrypt(row), type=_Row)
         except Exception:  # of the cipher, whose errors are its own, or of the decoder
             log.warning("pending_logins_unreadable")
             return _Row(name)
-        return found if found.name == name else _Row(name)
+        return decoded if decoded.name == name else _Row(name)
 
     async def _write(self, row: _Row) -> None:
         async with self._rows.writing(row.name) as write:

@@ -34,7 +34,7 @@ _ROW: Final = 32
 
 
 class Stage(StrEnum):
-    """How far a pending login is."""
+    """The stage of a pending login."""
 
     OFFERED = "offered"
     BEGUN = "begun"
@@ -85,37 +85,37 @@ def row_of(ticket: str) -> str | None:
     return name if is_one else None
 
 
-def current(pending: Pending, now: float) -> Pending:
-    """Those that have not expired."""
-    return tuple(one for one in pending if one.until > now)
+def current(pending: Pending, time: float) -> Pending:
+    """The logins that have not expired."""
+    return tuple(entry for entry in pending if entry.until > time)
 
 
-def offered(pending: Pending, row: str, wanted: PendingLogin, now: float) -> tuple[Pending, PendingLogin]:
+def offered(pending: Pending, row: str, request: PendingLogin, time: float) -> tuple[Pending, PendingLogin]:
     """With a link for what is `wanted`, in this row: a young one is given out again."""
-    pending = current(pending, now)
-    for one in pending:
-        is_same = (one.server, one.fields, one.generation) == (wanted.server, wanted.fields, wanted.generation)
-        if is_same and one.stage is Stage.OFFERED and one.until > now + _FRESH:
-            return pending, one
+    pending = current(pending, time)
+    for entry in pending:
+        is_same = (entry.server, entry.fields, entry.generation) == (request.server, request.fields, request.generation)
+        if is_same and entry.stage is Stage.OFFERED and entry.until > time + _FRESH:
+            return pending, entry
     secret = f"{row}.{secrets.token_urlsafe(24)}"
-    fresh = msgspec.structs.replace(wanted, secret=secret, until=now + SECONDS)
+    fresh = msgspec.structs.replace(request, secret=secret, until=time + SECONDS)
     return (*pending, fresh)[-MOST:], fresh
 
 
 def by_ticket(pending: Iterable[PendingLogin], server: str, ticket: str) -> PendingLogin:
     """The offered login of a link. Raises `Rejected`."""
-    for one in pending:
-        if one.stage is Stage.OFFERED and one.server == server and _equal(one.secret, ticket):
-            return one
+    for entry in pending:
+        if entry.stage is Stage.OFFERED and entry.server == server and _equal(entry.secret, ticket):
+            return entry
     raise Rejected("link_expired", "This link was used, has expired, or is not complete.")
 
 
-def begun(one: PendingLogin, now: float) -> tuple[PendingLogin, str]:
+def begun(entry: PendingLogin, time: float) -> tuple[PendingLogin, str]:
     """The login after the click, and the cookie of its browser."""
-    row = one.secret.partition(".")[0]
+    row = entry.secret.partition(".")[0]
     cookie, state = (f"{row}.{secrets.token_urlsafe(24)}" for _ in range(2))
     changed = msgspec.structs.replace(
-        one, stage=Stage.BEGUN, until=now + SECONDS, secret="", state=state, cookie=_digest(cookie)
+        entry, stage=Stage.BEGUN, until=time + SECONDS, secret="", state=state, cookie=_digest(cookie)
     )
     return changed, cookie
 
@@ -124,64 +124,62 @@ def by_browser(
     pending: Iterable[PendingLogin], server: str, cookie: str, state: str, stages: Iterable[Stage]
 ) -> PendingLogin:
     """The login of this browser that `state` names. Raises `Rejected` for another browser's, or another login."""
-    for one in pending:
-        if one.stage in stages and one.server == server and _equal(one.state, state):
-            if hmac.compare_digest(one.cookie, _digest(cookie)):
-                return one
+    for entry in pending:
+        if entry.stage in stages and entry.server == server and _equal(entry.state, state):
+            if hmac.compare_digest(entry.cookie, _digest(cookie)):
+                return entry
     raise Rejected("login_unknown", "This is not a login that this browser began here, or it has expired.")
 
 
-def proven(
-    pending: Pending, one: PendingLogin, now: float, *, grant: Grant | None = None,
-    values: Mapping[str, str] | None = None, label: str = "",
-) -> tuple[Pending, PendingLogin]:  # fmt: skip
-    """With tokens or values that await their code. An older one of the server gives way: its code would be a second
-    chance.
+def proven(pending: Pending, entry: PendingLogin, filled: PendingLogin, time: float) -> tuple[Pending, PendingLogin]:
+    """With `filled`, which has tokens or values, in place of a login; it awaits its code.
+
+    An older one of the server is removed: its code would be a second chance.
     """
     code = str(secrets.randbelow(10**_DIGITS)).zfill(_DIGITS)
-    done = msgspec.structs.replace(
-        one, stage=Stage.PROVEN, until=now + SECONDS, login=None, grant=grant, values=values or {}, label=label,
-        code=code,
-    )  # fmt: skip
-    others = (each for each in pending if each != one and (each.server, each.stage) != (one.server, Stage.PROVEN))
-    return (*others, done), done
+    proven_entry = msgspec.structs.replace(filled, stage=Stage.PROVEN, until=time + SECONDS, login=None, code=code)
+    old = entry.server, Stage.PROVEN
+    remaining = (each for each in pending if each != entry and (each.server, each.stage) != old)
+    return (*remaining, proven_entry), proven_entry
 
 
 def awaiting(pending: Iterable[PendingLogin], server: str) -> PendingLogin | None:
     """The login at this server that awaits its code."""
-    return next((one for one in pending if one.server == server and one.stage is Stage.PROVEN), None)
+    return next((entry for entry in pending if entry.server == server and entry.stage is Stage.PROVEN), None)
 
 
 def confirmed(pending: Pending, server: str, code: str) -> tuple[Pending, PendingLogin | Rejected]:
     """Without the login whose code this is, and that login; with a try less, and why not."""
-    one = awaiting(pending, server)
-    if one is None:
+    entry = awaiting(pending, server)
+    if entry is None:
         return pending, Rejected("login_unknown", f'no login to server "{server}" awaits a code. Begin it again.')
-    if _equal(one.code, "".join(code.split())):
-        return replaced(pending, one), one
-    left = one.tries - 1
-    if left <= 0:
+    if _equal(entry.code, "".join(code.split())):
+        return replaced(pending, entry), entry
+    tries_left = entry.tries - 1
+    if tries_left <= 0:
         reason = "This was the last try: the login is thrown away. Begin it again."
-        return replaced(pending, one), Rejected("code_wrong", f"the code is wrong. {reason}", left=0)
-    fewer = msgspec.structs.replace(one, tries=left)
-    tries = f"{left} {'try is' if left == 1 else 'tries are'} left"
-    return replaced(pending, one, fewer), Rejected("code_wrong", f"the code is wrong. {tries}.", left=left)
+        return replaced(pending, entry), Rejected("code_wrong", f"the code is wrong. {reason}", tries_left=0)
+    fewer = msgspec.structs.replace(entry, tries=tries_left)
+    tries = f"{tries_left} {'try is' if tries_left == 1 else 'tries are'} left"
+    return replaced(pending, entry, fewer), Rejected(
+        "code_wrong", f"the code is wrong. {tries}.", tries_left=tries_left
+    )
 
 
-def replaced(pending: Pending, one: PendingLogin, *by: PendingLogin) -> Pending:
+def replaced(pending: Pending, entry: PendingLogin, *by: PendingLogin) -> Pending:
     """With another one in its place, or without it."""
-    return tuple(new for each in pending for new in (by if each == one else (each,)))
+    return tuple(new for each in pending for new in (by if each == entry else (each,)))
 
 
 def revoked(pending: Pending, server: str | None) -> Pending:
     """Without those of a server; None: of any."""
-    return tuple(one for one in pending if server is not None and one.server != server)
+    return tuple(entry for entry in pending if server is not None and entry.server != server)
 
 
 def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-def _equal(one: str, other: str) -> bool:
+def _equal(entry: str, second: str) -> bool:
     """Compares in constant time; an empty text equals nothing."""
-    return bool(one) and hmac.compare_digest(_digest(one), _digest(other))
+    return bool(entry) and hmac.compare_digest(_digest(entry), _digest(second))

@@ -18,9 +18,8 @@ from mcp_hub.protocol.jsonrpc.envelope import read_as
 from mcp_hub.protocol.jsonrpc.rpc_errors import URL_ELICITATION_REQUIRED
 from mcp_hub.protocol.shape.questions import ELICIT, can_answer
 from mcp_hub.types import JsonObject, RawJson
-from mcp_hub.upstreams.accounts.accounts import Accounts
 from mcp_hub.upstreams.accounts.desk import LoginDesk
-from mcp_hub.upstreams.accounts.pending import PendingLogin, Stage, awaiting
+from mcp_hub.upstreams.accounts.pending import PendingLogin, awaiting
 from mcp_hub.upstreams.auth.grants import LoginFailed
 
 WAITS: Final = b'{"awaits":"login"}'
@@ -39,7 +38,7 @@ class _Answer(msgspec.Struct):
     content: _Content | None = None
 
 
-class _Asked:
+class _OpenQuestion:
     """One question at a time to the caller, and its answer."""
 
     def __init__(self, channel: CallChannel, news: Callable[[], None]) -> None:
@@ -47,36 +46,34 @@ class _Asked:
         self._news = news
         self._key: str | None = None
         self.answer: RawJson | RpcError | None = None
-        self.about: object = None
+        self.subject: object = None
 
-    def ask(self, about: object, params: JsonObject) -> None:
+    def ask(self, subject: object, params: JsonObject) -> None:
         """Asks in place of what was asked before."""
         self.close()
-        self.about, self.answer = about, None
+        self.subject, self.answer = subject, None
 
         def answered(outcome: RawJson | RpcError) -> None:
-            if self.about is about:
+            if self.subject is subject:
                 self.answer = outcome
                 self._news()
 
         self._key = self._channel.ask(Question(ELICIT, msgspec.json.encode(params), answered))
 
     def close(self) -> None:
-        self.about = None
+        self.subject = None
         if self._key is not None:
             self._channel.questions.withdraw(self._key)
             self._key = None
 
 
-async def wait_for_login(
-    accounts: Accounts, desk: LoginDesk, needed: AccountNeeded, call: Call, channel: CallChannel
-) -> Completed | None:
+async def wait_for_login(desk: LoginDesk, needed: AccountNeeded, call: Call, channel: CallChannel) -> Completed | None:
     """Returns None when the account is there, so that the call may be tried; else the result of the call.
 
     Raises `RpcError`, -32042 for a client that opens links but cannot be asked now.
     """
     try:
-        return await _Wait(accounts, desk, needed, call, channel).result()
+        return await _Wait(desk, needed, call, channel).result()
     except Rejected as refused:
         return _said(needed, f"{refused}")
     except (StoreError, LoginFailed) as problem:
@@ -84,16 +81,14 @@ async def wait_for_login(
 
 
 class _Wait:
-    def __init__(
-        self, accounts: Accounts, desk: LoginDesk, needed: AccountNeeded, call: Call, channel: CallChannel
-    ) -> None:
-        self._accounts = accounts
+    def __init__(self, desk: LoginDesk, needed: AccountNeeded, call: Call, channel: CallChannel) -> None:
+        self._accounts = desk.accounts
         self._desk = desk
         self._needed = needed
         self._call = call
         self._channel = channel
         self._woken = anyio.Event()
-        self._asked = _Asked(channel, self._wake)
+        self._question = _OpenQuestion(channel, self._wake)
 
     async def result(self) -> Completed | None:
         server, principal = self._needed.server, self._needed.principal
@@ -102,12 +97,12 @@ class _Wait:
         try:
             while not await self._is_there(since):
                 pending = await self._desk.pending(server, principal)
-                if (done := await self._step(pending)) is not None:
-                    return done
+                if (outcome := await self._step(pending)) is not None:
+                    return outcome
                 self._channel.times.touch()
                 await self._news()
         finally:
-            self._asked.close()
+            self._question.close()
         self._channel.continuable(None)
         return None
 
@@ -124,7 +119,7 @@ class _Wait:
         proven = awaiting(pending, self._needed.server)
         if proven is not None:
             return await self._code(proven)
-        if self._asked.about is None:
+        if self._question.subject is None:
             return await self._link()
         if not pending:
             return _said(self._needed, "The login was not finished, or it failed.")
@@ -134,7 +129,7 @@ class _Wait:
 
     async def _link(self) -> Completed | None:
         needed = self._needed
-        one, url = await self._desk.offer(needed.server, needed.principal, needed.names)
+        entry, url = await self._desk.offer(needed.server, needed.principal, needed.names)
         params: JsonObject = {
             "mode": "url", "url": url, "elicitationId": str(uuid.uuid4()),
             "message": f'{needed.message} Open the page to connect your account at "{needed.server}".',
@@ -142,11 +137,11 @@ class _Wait:
         if self._lacks(msgspec.json.encode(params)):
             return _said(needed, _LINK.format(url=url, way=_way(needed.server)))
         self._channel.continuable(msgspec.Raw(WAITS))
-        self._asked.ask(params, params)
+        self._question.ask(params, params)
         return None
 
     async def _opened(self) -> Completed | None:
-        answer, params = self._asked.answer, self._asked.about
+        answer, params = self._question.answer, self._question.subject
         if isinstance(answer, RpcError):
             assert isinstance(params, dict)
             message = f"{self._needed.message} Open the link to log in, and then call again."
@@ -163,12 +158,16 @@ class _Wait:
 
     async def _code(self, proven: PendingLogin) -> Completed | None:
         if self._lacks(_ONLY_FORM):
-            # who has asked goes on to wait, since the code can be entered elsewhere
-            return None if self._asked.about is not None else _said(self._needed, _CODE.format(way=_way(proven.server)))
-        if self._asked.about != proven.state:
+            # who has asked waits on, since the code can be entered elsewhere
+            return (
+                None
+                if self._question.subject is not None
+                else _said(self._needed, _CODE.format(way=_way(proven.server)))
+            )
+        if self._question.subject != proven.state:
             self._ask_code(proven, "")
             return None
-        answer = self._asked.answer
+        answer = self._question.answer
         if answer is None:
             return None
         decided = None if isinstance(answer, RpcError) else read_as(msgspec.Raw(bytes(answer)), _Answer)
@@ -178,7 +177,7 @@ class _Wait:
         try:
             await self._desk.confirm(proven.server, proven.principal, decided.content.code)
         except Rejected as refused:
-            if not refused.members.get("left"):
+            if not refused.members.get("tries_left"):
                 raise
             self._ask_code(proven, f"{str(refused).capitalize()} ")
         return None
@@ -192,7 +191,7 @@ class _Wait:
         )
         schema = {"type": "object", "properties": {"code": code}, "required": ["code"]}
         self._channel.continuable(msgspec.Raw(WAITS))
-        self._asked.ask(proven.state, {"message": message, "requestedSchema": schema})
+        self._question.ask(proven.state, {"message": message, "requestedSchema": schema})
 
     # -- in between
 
@@ -230,6 +229,3 @@ def _way(server: str) -> str:
 
 def _said(needed: AccountNeeded, text: str) -> Completed:
     return Completed.of(f"{needed.message} {text}", is_error=True)
-
-
-__all__ = ["WAITS", "Stage", "wait_for_login"]

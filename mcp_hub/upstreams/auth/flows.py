@@ -228,19 +228,19 @@ async def leave_for_browser(
     async def came_back() -> AuthorizationCodeResult:
         raise AssertionError("the browser returns to another place")
 
-    asked = OAuthClientMetadata(
+    metadata = OAuthClientMetadata(
         client_name="mcp-hub", redirect_uris=[AnyUrl(redirect_uri)], scope=" ".join(client.scopes) or None
     )
-    provider = OAuthClientProvider(url, asked, storage, visit, came_back, client_metadata_url=client.metadata_url)
+    provider = OAuthClientProvider(url, metadata, storage, visit, came_back, client_metadata_url=client.metadata_url)
     login = _Login(url=url, client=client, prior=prior, provider=provider, storage=storage, addresses=addresses)
     try:
         await login.drive()
     except _LeftForBrowser:
         pass
-    metadata = provider.context.oauth_metadata
-    if not pages or metadata is None:  # an issuer that nobody names cannot be compared afterwards
+    issuer_says = provider.context.oauth_metadata
+    if not pages or issuer_says is None:  # an issuer that nobody names cannot be compared afterwards
         raise LoginFailed("the authorization server does not say where to log in (RFC 8414)")
-    names_itself = bool(metadata.authorization_response_iss_parameter_supported)
+    names_itself = bool(issuer_says.authorization_response_iss_parameter_supported)
     return pages[0], names_itself, login.grant(OAuthToken(access_token=""))
 
 

@@ -216,9 +216,9 @@ async def refreshed(grant: Grant, client: ClientRegistration, addresses: Address
 
 
 async def granted(
-    grant: Grant, client: ClientRegistration, addresses: Addresses, form: dict[str, str], action: str, now: float
+    grant: Grant, client: ClientRegistration, addresses: Addresses, form: dict[str, str], action: str, time: float
 ) -> tuple[Grant, str | None]:
-    """The login with the tokens for `form`, and the account's name if it is told. Raises `LoginFailed`."""
+    """The login with the tokens for `form`, and the account's name if the server says it. Raises `LoginFailed`."""
     headers = {"accept": "application/json"}
     _identify(grant, client, form, headers)
     request = httpx2.Request("POST", grant.token_endpoint, data=form, headers=headers)
@@ -229,8 +229,8 @@ async def granted(
         access_token=answer.access_token,
         refresh_token=answer.refresh_token or grant.refresh_token,
         scope=answer.scope or grant.scope,
-        obtained_at=now,
-        expires_at=expiry(answer.expires_in, now),
+        obtained_at=time,
+        expires_at=expiry(answer.expires_in, time),
     )
     return fresh, account_name(response)
 

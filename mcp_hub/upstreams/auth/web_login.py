@@ -53,16 +53,16 @@ async def begin(
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
     # the query of the flow is encoded, and has no ? of its own; that of an endpoint comes before it
     endpoint, _, query = page.rpartition("?")
-    kept = [(name, value) for name, value in parse_qsl(query) if name not in _OURS]
-    sent = urlencode([*kept, ("state", state), ("code_challenge", challenge), ("code_challenge_method", "S256")])
+    parameters = [(name, value) for name, value in parse_qsl(query) if name not in _OURS]
+    sent = urlencode([*parameters, ("state", state), ("code_challenge", challenge), ("code_challenge_method", "S256")])
     login = WebLogin(verifier=verifier, redirect_uri=redirect_uri, names_itself=names_itself, grant=grant)
     return f"{endpoint}{'&' if '?' in endpoint else '?'}{sent}", login
 
 
 async def end(
-    login: WebLogin, url: str, client: ClientRegistration, returned: Mapping[str, str], now: float
+    login: WebLogin, url: str, client: ClientRegistration, returned: Mapping[str, str], time: float
 ) -> tuple[Grant, str | None]:
-    """The login, and the account's name if it is told, for what the browser brought back. Raises `LoginFailed`.
+    """The login, and the account's name if the server says it, for what the browser brought back. Raises `LoginFailed`.
 
     The issuer is compared before the code is shown to anybody (RFC 9207 §2.4).
     """
@@ -72,8 +72,8 @@ async def end(
     if issuer is None and login.names_itself:
         raise LoginFailed(f"{login.issuer} says that it names itself in its answer (iss), and this one has no name")
     if "error" in returned:
-        said = " ".join(foreign_text(returned.get(name, "")) for name in ("error", "error_description")).rstrip()
-        raise LoginFailed(f"refused by the authorization server: {said}")
+        refusal = " ".join(foreign_text(returned.get(name, "")) for name in ("error", "error_description")).rstrip()
+        raise LoginFailed(f"refused by the authorization server: {refusal}")
     code = returned.get("code", "")
     if not 0 < len(code) <= _LONGEST_CODE:
         raise LoginFailed("the authorization server gave no code that can be used")
@@ -82,4 +82,4 @@ async def end(
     form["code_verifier"] = login.verifier
     if login.grant.resource is not None:
         form["resource"] = login.grant.resource
-    return await granted(login.grant, client, Addresses(url, client.ca), form, "give a token", now)
+    return await granted(login.grant, client, Addresses(url, client.ca), form, "give a token", time)

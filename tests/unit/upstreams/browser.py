@@ -4,14 +4,17 @@ import html
 import re
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 import httpx2
+import pytest
 from cryptography.fernet import Fernet
 from starlette.responses import Response
 
+from mcp_hub.errors import Rejected
 from mcp_hub.fronts.http.login_pages import login_routes, login_slots
 from mcp_hub.upstreams.accounts.accounts import Accounts
 from mcp_hub.upstreams.accounts.desk import LoginDesk
@@ -92,15 +95,15 @@ class Browser:
         return await self._send("GET", url, headers=headers)
 
     async def send_form(
-        self, number: int = 0, headers: Mapping[str, str] | None = None, **fields: str
+        self, fields: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
     ) -> httpx2.Response:
         """Sends a form of the page that is shown, with these fields filled in."""
-        form = re.findall(r'<form method="post" action="([^"]*)">(.*?)</form>', self.page.text, re.DOTALL)[number]
+        form = re.findall(r'<form method="post" action="([^"]*)">(.*?)</form>', self.page.text, re.DOTALL)[0]
         inputs = re.findall(r'<input[^>]*?name="([^"]*)"(?:[^>]*?value="([^"]*)")?', form[1])
         values = {html.unescape(name): html.unescape(value) for name, value in inputs}
         action = urljoin(self.base, html.unescape(form[0]))
         site = {"origin": self.base, "sec-fetch-site": "same-origin", **(headers or {})}
-        return await self._send("POST", action, data={**values, **fields}, headers=site)
+        return await self._send("POST", action, data={**values, **(fields or {})}, headers=site)
 
     async def _send(self, method: str, url: str, **how: Any) -> httpx2.Response:
         jar = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
@@ -139,5 +142,29 @@ class Browser:
         return found[1]
 
 
-def netloc(url: str) -> str:
-    return urlsplit(url).netloc
+@dataclass
+class Scene:
+    """A hub's desk, an authorization server, and the browsers of its people."""
+
+    desk: Desk
+    upstream: OwnAccounts
+    root: Path
+    key: str
+
+    def browser(self, person: str) -> Browser:
+        return Browser(self.desk, person, self.desk.desk.base or BASE)
+
+    def restarted(self) -> Desk:
+        """Another hub on the same store."""
+        return Desk(self.root, self.upstream, self.key, self.desk.clock, self.desk.desk.base or BASE)
+
+    async def confirmed(self, code: str, principal: str = "ann", server: str = "own") -> None:
+        await self.desk.desk.confirm(server, principal, code)
+
+    async def refused(self, code: str, principal: str = "ann", server: str = "own") -> Rejected:
+        with pytest.raises(Rejected) as refused:
+            await self.confirmed(code, principal, server)
+        return refused.value
+
+    async def pending(self, principal: str = "ann") -> int:
+        return len(await self.desk.desk.pending("own", principal))

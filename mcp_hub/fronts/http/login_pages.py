@@ -104,6 +104,12 @@ class LoginCounter(Protocol):
     @property
     def base(self) -> str | None: ...
 
+    async def offer(self, server: str, principal: str, fields: tuple[str, ...] = ()) -> tuple[_Login, str]:
+        """A link for the principal."""
+
+    async def confirm(self, server: str, principal: str, code: str) -> _Login:
+        """Makes the login whose code this is the principal's account."""
+
     async def look(self, server: str, ticket: str) -> _Login:
         """The login of a link."""
 

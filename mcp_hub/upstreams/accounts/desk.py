@@ -53,8 +53,8 @@ class _Row(msgspec.Struct):
 class LoginDesk:
     """The pending logins in `rows`. `target` gives the URL and the hub's client of a server with a login, else None.
 
-    `base` is the hub's public address, None where no browser reaches it. Methods raise `Rejected` for what a person or
-    caller did or has to know.
+    `address` gives the hub's public address, None where no browser reaches it. Methods raise `Rejected` for what
+    a person or caller did or has to know.
     """
 
     def __init__(
@@ -62,13 +62,17 @@ class LoginDesk:
         target: Callable[[str], tuple[str, ClientRegistration] | None], clock: Callable[[], float] = wall_time,
     ) -> None:  # fmt: skip
         self.accounts = accounts
-        self.base: str | None = None
+        self.address: Callable[[], str | None] = lambda: None
         self._rows = rows
         self._cipher, self._pepper = seal.cipher, seal.pepper
         self._target = target
         self._clock = clock
         self._asking = anyio.Semaphore(_AT_ONCE)
         self._changed = anyio.Event()
+
+    @property
+    def base(self) -> str | None:
+        return self.address()
 
     # -- for calls and callers ------------------------------------------------------------------------------------
 

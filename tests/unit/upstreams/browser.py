@@ -47,7 +47,7 @@ class Desk:
         self.desk = LoginDesk(
             self.accounts, RowFiles(root / "pending"), seal, lambda server: (url, ClientRegistration()), clock
         )
-        self.desk.base = base
+        self.desk.address = lambda: base
         self._slots = login_slots()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

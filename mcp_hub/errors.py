@@ -230,7 +230,7 @@ class SessionElsewhere(UpstreamUnavailable, symbol="session_elsewhere"):
     """Another replica runs the session's process; the call was not sent."""
 
 
-class AccountNeeded(UpstreamUnavailable, symbol="account_needed"):
+class AccountNeeded(RpcError, code=1001, symbol="account_needed"):
     """`principal` has no account at `server`, which has one for each; nothing was sent.
 
     `names`: values of the account that are missing; empty: a login.

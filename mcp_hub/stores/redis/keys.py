@@ -8,13 +8,16 @@ from mcp_hub.types import CallId
 
 _STREAM: Final = re.compile(rb"st_[0-9A-Za-z_-]{1,64}")
 _INSTANCE: Final = re.compile(rb"in_[0-9A-Za-z_-]{1,64}")
-_KEY: Final = re.compile(r"\{(replicas|every|ended|sessions|secret|history|st_|in_|p:|k:|h:|d:)[^{}]*\}(.*)", re.DOTALL)
+_KEY: Final = re.compile(
+    r"\{(replicas|every|ended|sessions|secret|history|accounts|st_|in_|p:|k:|h:|d:)[^{}]*\}(.*)", re.DOTALL
+)
 _TYPES: Final = {
     "replicas": "hash", "every": "zset", "ended": "zset", "secret": "string", "p:": "zset", "k:": "hash",
     "h:": "string", "sessions": "hash", "sessions:x": "zset", "sessions:c": "stream",
     "st_": "hash", "st_:e": "stream", "st_:p": "hash", "st_:m": "list",
     "in_:r": "set", "in_:m": "set", "in_:w": "stream",
     "d:": "zset", "d::s": "hash",
+    "accounts": "hash", "accounts:u": "zset",
     "history": "hash", "history:h": "hash", "history:t": "hash", "history:r": "hash", "history:l": "list",
 }  # fmt: skip
 """The type of a key, by the kind in its hash tag and what follows that."""
@@ -75,6 +78,9 @@ class RedisKeys:
         """A Redis stream: sessions that were changed or ended, and servers whose lists were, each with the replica."""
         self.secret = f"{prefix}{{secret}}"
         """A text: the key with which all replicas seal."""
+        self.accounts = f"{prefix}{{accounts}}"
+        self.account_uses, self.account_writes = f"{self.accounts}:u", f"{self.accounts}:w"
+        """A hash of encrypted accounts; a sorted set of their names by last use; a number of writes."""
         self.history = _HistoryKeys(f"{prefix}{{history}}")
         self.prefix = prefix
 

@@ -175,7 +175,7 @@ class Accounts:
                     return account
                 await changed.wait()
 
-    async def follow(self, idle: Callable[[], float], pause: float = 3600.0) -> None:
+    async def follow(self, idle: float, pause: float = 3600.0) -> None:
         """Sees what other hubs write, and removes idle accounts each `pause` seconds, until cancelled."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._sweep, idle, pause)
@@ -193,11 +193,11 @@ class Accounts:
                 except (StoreError, LoginFailed) as problem:
                     log.warning("accounts_unread", reason=str(problem))
 
-    async def _sweep(self, idle: Callable[[], float], pause: float) -> None:
+    async def _sweep(self, idle: float, pause: float) -> None:
         while True:
             await anyio.sleep(pause)
             try:
-                await self.sweep(idle())
+                await self.sweep(idle)
             except LoginFailed as problem:
                 log.warning("accounts_unread", reason=str(problem))
 

@@ -118,7 +118,7 @@ async def test_who_waits_for_an_account_hears_of_it_from_another_hub_too(tmp_pat
     here.ended.append(lambda server, principal: ended.set())
     with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(here.follow, lambda: 1000.0)
+            tasks.start_soon(here.follow, 1000.0)
 
             async def wait() -> None:
                 account = await here.arrival("git", "anna", lambda account: account.grant is not None)

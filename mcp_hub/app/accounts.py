@@ -1,0 +1,115 @@
+"""Accounts of principals: their store, and a server's entry with the values of one account."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from mcp_hub.app.limits import state_dir
+from mcp_hub.app.logins import client_of
+from mcp_hub.app.upstream_factory import UpstreamFactory, supervisor_rules
+from mcp_hub.clock import wall_time
+from mcp_hub.config.schema.servers import AccountLookup, Lookup, ServerSettings
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.errors import AccountNeeded, UpstreamUnavailable
+from mcp_hub.notices import Notices
+from mcp_hub.stores.base import EventStore
+from mcp_hub.types import Cause
+from mcp_hub.upstreams.accounts.accounts import Accounts
+from mcp_hub.upstreams.accounts.rows import Account, RowFiles, Seal
+from mcp_hub.upstreams.auth.access import Access
+from mcp_hub.upstreams.auth.grants import ClientRegistration, grant_key
+from mcp_hub.upstreams.functions.upstream import function_upstream
+from mcp_hub.upstreams.process.lookups import with_outputs
+from mcp_hub.upstreams.supervision.principals import PerPrincipal
+from mcp_hub.upstreams.supervision.server import OwnedUpstream
+from mcp_hub.upstreams.supervision.side_connections import member_rules
+
+_LONGEST: Final = 512
+"""Characters of a principal that a process gets."""
+
+
+def open_accounts(settings: Settings, env: Mapping[str, str], store: EventStore | None) -> Accounts:
+    """The accounts, in the shared store if there is one. `hub.accounts.key` is needed."""
+    replicas = None if store is None else store.replicas
+    rows = RowFiles(state_dir(env) / "oauth" / "accounts") if replicas is None else replicas.accounts(wall_time)
+    return Accounts(rows, Seal(settings.hub.accounts.keys()))
+
+
+def login_target(server: ServerSettings) -> tuple[str, ClientRegistration] | None:
+    """URL and client of the login of each principal; None where accounts are values alone."""
+    client = client_of(server)
+    return None if server.url is None or client is None or server.account_values else (server.url, client)
+
+
+def principals_upstream(factory: UpstreamFactory, settings: Settings, name: str) -> OwnedUpstream:
+    """The upstream of a server with `account: own`."""
+    server, accounts = settings.servers[name], factory.accounts
+    if accounts is None:
+        return function_upstream(name, Cause("start_failed", "hub.accounts.key holds from the hub's next start on"))
+    rules, eras = supervisor_rules(settings, name), factory.eras(server)
+
+    def make(principal: str, account: Account | None, changes: Notices) -> OwnedUpstream:
+        entry = personal(name, server, principal, account)
+        starts = factory.starts.of_principal(principal)
+        own_factory = replace(factory, changes=changes, starts=starts, sandboxes={}, clients=None)
+        if entry.url is None:
+            connect = own_factory.by_pipe(name, own_factory.specs(settings, name, entry, None), None, eras)
+            factory.sandboxes.update(own_factory.sandboxes)
+        else:
+            access = access_of(name, server, principal, accounts)
+            connect = own_factory.remote(name, settings, entry, entry.url, eras, access)
+        return own_factory.connected(name, entry, connect, member_rules(rules), eras)
+
+    return PerPrincipal(
+        name, make, check_of(name, server), accounts, rules, limit=settings.hub.accounts.connections,
+        clock=factory.clock, changes=factory.changes, listed=factory.listed,
+    )  # fmt: skip
+
+
+def access_of(name: str, server: ServerSettings, principal: str, accounts: Accounts) -> Access | None:
+    """The principal's login in use; None without logins."""
+    if (target := login_target(server)) is None:
+        return None
+    return Access(name, *target, accounts.grants(name, principal))
+
+
+def check_of(name: str, server: ServerSettings) -> Callable[[str, Account | None], None]:
+    """A function that raises `AccountNeeded` for an account that is not enough for the server."""
+    values, login = server.account_values, login_target(server)
+    target = None if login is None else grant_key(*login)
+
+    def check(principal: str, account: Account | None) -> None:
+        missing = [value for value in values if account is None or value not in account.values]
+        if missing:
+            raise AccountNeeded(name, principal, missing)
+        if login is None:
+            return
+        is_there = account is not None and account.grant is not None and account.target == target
+        issuer = login[1].issuer
+        if not is_there or (issuer is not None and account is not None and account.issuer != issuer):
+            raise AccountNeeded(name, principal)
+
+    return check
+
+
+def personal(name: str, server: ServerSettings, principal: str, account: Account | None) -> ServerSettings:
+    """The server's entry with the values of an account. Raises `UpstreamUnavailable` for one that cannot be passed."""
+    lookups = {part for parts in server.command_texts.values() for part in parts if isinstance(part, AccountLookup)}
+    values: dict[Lookup, str] = {}
+    for lookup in lookups:
+        if lookup.name is None:
+            values[lookup] = _passed(name, principal)
+        elif account is not None:
+            values[lookup] = account.values[lookup.name]
+    return with_outputs(name, server, values) if values else server
+
+
+def _passed(name: str, principal: str) -> str:
+    """The principal, as an argument or variable of a process."""
+    if principal.startswith("-") or not principal.isprintable() or not 0 < len(principal) <= _LONGEST:
+        text = (
+            f'server "{name}" cannot be told who you are: the name of your principal begins with - or is not printable.'
+        )
+        raise UpstreamUnavailable(text, data={"upstream": {"server": name, "code": "account_needed"}})
+    return principal

@@ -1,6 +1,7 @@
 """Accounts of principals: their store, and a server's entry with the values of one account."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -16,7 +17,9 @@ from mcp_hub.notices import Notices
 from mcp_hub.stores.base import EventStore
 from mcp_hub.types import Cause
 from mcp_hub.upstreams.accounts.accounts import Accounts
+from mcp_hub.upstreams.accounts.desk import LoginDesk
 from mcp_hub.upstreams.accounts.rows import Account, RowFiles, Seal
+from mcp_hub.upstreams.accounts.waiting import wait_for_login
 from mcp_hub.upstreams.auth.access import Access
 from mcp_hub.upstreams.auth.grants import ClientRegistration, grant_key
 from mcp_hub.upstreams.functions.upstream import function_upstream
@@ -34,6 +37,17 @@ def open_accounts(settings: Settings, env: Mapping[str, str], store: EventStore 
     replicas = None if store is None else store.replicas
     rows = RowFiles(state_dir(env) / "oauth" / "accounts") if replicas is None else replicas.accounts(wall_time)
     return Accounts(rows, Seal(settings.hub.accounts.keys()))
+
+
+def open_desk(settings: Settings, env: Mapping[str, str], store: EventStore, accounts: Accounts) -> LoginDesk:
+    """The desk where people log in; from now on it takes the calls of those without an account."""
+    replicas, seal = store.replicas, Seal(settings.hub.accounts.keys())
+    folder = state_dir(env) / "oauth" / "pending"
+    rows = RowFiles(folder) if replicas is None else replicas.accounts(wall_time, is_pending=True)
+    desk = LoginDesk(accounts, rows, seal)
+    accounts.needed = partial(wait_for_login, desk)
+    accounts.ended.append(desk.ended)
+    return desk
 
 
 def login_target(server: ServerSettings) -> tuple[str, ClientRegistration] | None:

@@ -143,50 +143,50 @@ def _is_size(text: bytes) -> bool:
 class _RedisRows:
     """`Rows` on a store's links, under a lock of the replica; `now` returns Unix seconds."""
 
-    def __init__(self, links: StoreLinks, now: Callable[[], float]) -> None:
-        self._keys = links.keys
+    def __init__(self, links: StoreLinks, now: Callable[[], float], *, is_pending: bool) -> None:
+        self._keys = links.keys.pending if is_pending else links.keys.accounts
         self._writer = links.writer
         self._reader = links.reader
-        self._holdings = _RedisHoldings(links, "account")
+        self._holdings = _RedisHoldings(links, "pending" if is_pending else "account")
         self._turns: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         self._now = now
 
     async def read(self, name: str) -> bytes | None:
-        [row] = await self._writer.ask(("HGET", self._keys.accounts, name))
+        [row] = await self._writer.ask(("HGET", self._keys.rows, name))
         return None if row is None else bytes(row)
 
     @asynccontextmanager
     async def writing(self, name: str) -> AsyncIterator[Callable[[bytes], Awaitable[None]]]:
         keys = self._keys
-        await self._writer.ask(("INCR", keys.account_writes))  # whether it can be written
+        await self._writer.ask(("INCR", keys.writes))  # whether it can be written
 
         async def commit(row: bytes) -> None:
             await self._writer.ask(
-                ("HSET", keys.accounts, name, row),
-                ("ZADD", keys.account_uses, self._now(), name),
-                ("INCR", keys.account_writes),
+                ("HSET", keys.rows, name, row),
+                ("ZADD", keys.uses, self._now(), name),
+                ("INCR", keys.writes),
             )
 
         yield commit
 
     async def used(self, name: str) -> None:
-        await self._writer.ask(("ZADD", self._keys.account_uses, "XX", self._now(), name))
+        await self._writer.ask(("ZADD", self._keys.uses, "XX", self._now(), name))
 
     async def remove(self, name: str) -> bool:
         keys = self._keys
         [removed, *_] = await self._writer.ask(
-            ("HDEL", keys.accounts, name), ("ZREM", keys.account_uses, name), ("INCR", keys.account_writes)
+            ("HDEL", keys.rows, name), ("ZREM", keys.uses, name), ("INCR", keys.writes)
         )
         return bool(removed)
 
     async def names(self) -> Mapping[str, float]:
-        [uses] = await self._reader.ask(("ZRANGE", self._keys.account_uses, 0, -1, "WITHSCORES"))
+        [uses] = await self._reader.ask(("ZRANGE", self._keys.uses, 0, -1, "WITHSCORES"))
         return {
             bytes(name).decode("ascii", "replace"): float(at) for name, at in zip(uses[::2], uses[1::2], strict=True)
         }
 
     async def stamp(self) -> object:
-        [writes] = await self._reader.ask(("GET", self._keys.account_writes))
+        [writes] = await self._reader.ask(("GET", self._keys.writes))
         return writes
 
     @asynccontextmanager
@@ -275,8 +275,8 @@ class _RedisReplicas:
     def holdings(self, kind: str) -> _RedisHoldings:
         return _RedisHoldings(self._store.links, kind)
 
-    def accounts(self, now: Callable[[], float]) -> _RedisRows:
-        return _RedisRows(self._store.links, now)
+    def accounts(self, now: Callable[[], float], *, is_pending: bool = False) -> _RedisRows:
+        return _RedisRows(self._store.links, now, is_pending=is_pending)
 
     def documents(self, limits: DocumentLimits, now: Callable[[], float]) -> _RedisDocuments:
         return _RedisDocuments(self._store.links, limits, now)

@@ -243,13 +243,12 @@ class _Pages:
         return dict(reversed(fields))
 
 
-def login_routes(desk: LoginCounter, servers: Iterable[str], slots: anyio.Semaphore) -> dict[str, Route]:
-    """The pages of these servers by path; `slots` bounds the requests of all."""
-    return {path: route for server in servers for path, route in _Pages(desk, server, slots).routes().items()}
-
-
-def login_slots() -> anyio.Semaphore:
-    return anyio.Semaphore(_AT_ONCE)
+def login_pages(desk: LoginCounter) -> Callable[[Iterable[str]], dict[str, Route]]:
+    """A function that gives the pages of servers by path."""
+    slots = anyio.Semaphore(_AT_ONCE)
+    return lambda servers: {
+        path: route for server in servers for path, route in _Pages(desk, server, slots).routes().items()
+    }
 
 
 _TITLES: Final = {

@@ -1,15 +1,17 @@
 """The caller's own accounts at servers over REST: a link to log in, and the code that ends it."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import UNSET
 from starlette.responses import Response
 
-from mcp_hub.fronts.http.login_pages import LoginCounter
 from mcp_hub.fronts.rest.exchange import RestRequest, answer
 from mcp_hub.fronts.rest.problem import Problem, unknown_server
 from mcp_hub.protocol.rest.servers import AccountAnswer, AccountCode
+
+if TYPE_CHECKING:
+    from mcp_hub.fronts.http.login_pages import LoginCounter
 
 _LARGEST: Final = 4096
 """Bytes of a body."""
@@ -18,7 +20,7 @@ _LARGEST: Final = 4096
 class RestAccounts:
     """Serves `/v1/accounts/…`. `fields` gives the values of an account at a server; None: it has no own accounts."""
 
-    def __init__(self, desk: LoginCounter | None, fields: Callable[[str], tuple[str, ...] | None]) -> None:
+    def __init__(self, desk: "LoginCounter | None", fields: Callable[[str], tuple[str, ...] | None]) -> None:
         self._desk = desk
         self._fields = fields
 
@@ -33,7 +35,7 @@ class RestAccounts:
         login = await desk.confirm(server, request.caller.principal, body.code)
         return answer(AccountAnswer(server, login.principal, account=login.label or UNSET))
 
-    def _known(self, request: RestRequest) -> tuple[LoginCounter, str, tuple[str, ...]]:
+    def _known(self, request: RestRequest) -> "tuple[LoginCounter, str, tuple[str, ...]]":
         """Raises `Problem` 404."""
         server = request.path["server"]
         fields = self._fields(server)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import AccountNeeded, StoreError
+from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import learn
 from mcp_hub.stores.documents import Rows
@@ -35,11 +36,13 @@ _TOUCH: Final = 86400.0
 
 _T = TypeVar("_T")
 
-Needed = Callable[[AccountNeeded, Call, CallChannel], Awaitable[None]]
-"""Returns when the account is there, and the call may be tried again. Raises the error, or another `RpcError`."""
+Needed = Callable[[AccountNeeded, Call, CallChannel], Awaitable[Completed | None]]
+"""Returns None when the account is there, and the call may be tried again, or the result of the call. Raises the error,
+or another `RpcError`.
+"""
 
 
-async def _refused(needed: AccountNeeded, call: Call, channel: CallChannel) -> None:
+async def _refused(needed: AccountNeeded, call: Call, channel: CallChannel) -> Completed | None:
     raise needed
 
 

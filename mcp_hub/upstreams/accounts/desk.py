@@ -57,15 +57,12 @@ class LoginDesk:
     a person or caller did or has to know.
     """
 
-    def __init__(
-        self, accounts: Accounts, rows: Rows, seal: Seal,
-        target: Callable[[str], tuple[str, ClientRegistration] | None], clock: Callable[[], float] = wall_time,
-    ) -> None:  # fmt: skip
+    def __init__(self, accounts: Accounts, rows: Rows, seal: Seal, clock: Callable[[], float] = wall_time) -> None:
         self.accounts = accounts
         self.address: Callable[[], str | None] = lambda: None
+        self.target: Callable[[str], tuple[str, ClientRegistration] | None] = lambda server: None
         self._rows = rows
         self._cipher, self._pepper = seal.cipher, seal.pepper
-        self._target = target
         self._clock = clock
         self._asking = anyio.Semaphore(_AT_ONCE)
         self._changed = anyio.Event()
@@ -98,9 +95,10 @@ class LoginDesk:
         return entry, f"{self._place(server)}?t={entry.secret}"
 
     async def pending(self, server: str, principal: str) -> Pending:
-        """The principal's pending logins at the server."""
-        every = (await self._read(self._row_of(principal))).pending
-        return tuple(entry for entry in steps.current(every, self._clock()) if entry.server == server)
+        """The principal's pending logins at the server; none that began before its account was removed."""
+        every = steps.current((await self._read(self._row_of(principal))).pending, self._clock())
+        generation = await _known(self.accounts.generation(server, principal)) if every else 0
+        return tuple(entry for entry in every if entry.server == server and entry.generation == generation)
 
     async def confirm(self, server: str, principal: str, code: str) -> PendingLogin:
         """Makes the login whose code this is the principal's account."""
@@ -123,6 +121,10 @@ class LoginDesk:
     async def withdraw(self, server: str, principal: str) -> None:
         """Ends the principal's pending logins at the server."""
         await self._change(self._row_of(principal), lambda pending: (steps.revoked(pending, server), None))
+
+    def ended(self, server: str, principal: str) -> None:
+        """The account was removed or replaced: what waits for it looks again."""
+        self._wake()
 
     # -- for browsers ---------------------------------------------------------------------------------------------
 
@@ -204,7 +206,7 @@ class LoginDesk:
         return self._place(server, "login-callback")
 
     def _login(self, server: str) -> tuple[str, ClientRegistration]:
-        login = self._target(server)
+        login = self.target(server)
         if login is None or self.base is None:
             raise Rejected("login_unavailable", f'The hub has no login to server "{server}" now.')
         return login

@@ -24,6 +24,7 @@ from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.types import MODERN, Cause, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.accounts.accounts import Accounts
 from mcp_hub.upstreams.accounts.rows import Account
+from mcp_hub.upstreams.accounts.waiting import WAITS
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.upstreams.lists.principal_lists import LOG_IN, PrincipalLists
 from mcp_hub.upstreams.peer.peer import Peer
@@ -174,7 +175,8 @@ class PerPrincipal:
             try:
                 member = await self._member(call.principal)
             except AccountNeeded as needed:
-                await self._accounts.needed(needed, call, channel)
+                if (result := await self._accounts.needed(needed, call, channel)) is not None:
+                    return result
                 if _is_log_in(call):
                     return _logged_in(self.name)
                 continue
@@ -182,7 +184,9 @@ class PerPrincipal:
                 return await member.upstream.call(call, channel)
 
     async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
-        """Raises `HubRestarted` without the account."""
+        """Raises `HubRestarted` without the account, unless the call waited for it."""
+        if bytes(state) == WAITS:
+            return await self.call(call, channel)
         try:
             member = await self._member(call.principal)
         except (UpstreamUnavailable, AccountNeeded) as lack:

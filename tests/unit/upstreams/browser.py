@@ -15,7 +15,7 @@ from cryptography.fernet import Fernet
 from starlette.responses import Response
 
 from mcp_hub.errors import Rejected
-from mcp_hub.fronts.http.login_pages import login_routes, login_slots
+from mcp_hub.fronts.http.login_pages import login_pages
 from mcp_hub.upstreams.accounts.accounts import Accounts
 from mcp_hub.upstreams.accounts.desk import LoginDesk
 from mcp_hub.upstreams.accounts.rows import RowFiles, Seal
@@ -44,15 +44,14 @@ class Desk:
         self.clock = clock
         self.accounts = Accounts(RowFiles(root / "accounts"), seal, clock)
         url = upstream.resource
-        self.desk = LoginDesk(
-            self.accounts, RowFiles(root / "pending"), seal, lambda server: (url, ClientRegistration()), clock
-        )
+        self.desk = LoginDesk(self.accounts, RowFiles(root / "pending"), seal, clock)
+        self.desk.target = lambda server: (url, ClientRegistration())
         self.desk.address = lambda: base
-        self._slots = login_slots()
+        self._pages = login_pages(self.desk)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         server = scope["path"].split("/", 2)[-1]
-        route = login_routes(self.desk, [server], self._slots).get(scope["path"])
+        route = self._pages([server]).get(scope["path"])
         if route is None:
             await Response(status_code=404)(scope, receive, send)
         else:

@@ -18,7 +18,14 @@ from mcp_hub.protocol.meta import PATH
 from mcp_hub.protocol.rest.calls import FoundTools, PromptList, ToolList
 from mcp_hub.protocol.rest.history import HistoryCall, HistoryCleared, HistoryPage, HistoryQuery
 from mcp_hub.protocol.rest.overview import ClientList, ClientSummary
-from mcp_hub.protocol.rest.servers import ReloadAnswer, RestartAnswer, ServerInfo, ServerList
+from mcp_hub.protocol.rest.servers import (
+    AccountAnswer,
+    AccountCode,
+    ReloadAnswer,
+    RestartAnswer,
+    ServerInfo,
+    ServerList,
+)
 from mcp_hub.protocol.rest.streams import InputBody, StreamList, StreamStatus
 from mcp_hub.protocol.rest.tokens import TokenAccount
 from mcp_hub.types import RUN_CODE, Kind, RawJson
@@ -59,6 +66,12 @@ class HubLists:
     async def exported_search(self, **params: str) -> Raw:
         """The tools that fit, in a format, as sent. Raises `InvalidParams`."""
         return await self._api.get(Raw, "search", **params)
+
+    async def connect(self, server: str, code: str | None = None) -> AccountAnswer:
+        """A link to an account of the caller's own; with the `code` of a login that account."""
+        body = None if code is None else msgspec.json.encode(AccountCode(code))
+        url = self._api.url("accounts", server, "login" if code is None else "confirm")
+        return await self._api.send(AccountAnswer, "POST", url, body)
 
     async def prompts(self) -> PromptList:
         return await self._api.get(PromptList, "prompts")

@@ -370,6 +370,18 @@ ROUTES: Final = (
         problems=(403, 404, 409, 415),
     ),
     RestRoute(
+        method="POST", path="/v1/accounts/{server}/login", operation="linkAccount",
+        summary="A link by which the caller's person logs in to an account of their own at a server",
+        answers=(_Success(200, "the link, which works once", {_JSON: servers.AccountAnswer}),),
+        problems=(400, 404, 415, 503),
+    ),
+    RestRoute(
+        method="POST", path="/v1/accounts/{server}/confirm", operation="confirmAccount",
+        summary="Make a login the caller's account, by the code that its last page shows",
+        answers=(_Success(200, "the account", {_JSON: servers.AccountAnswer}),), body=servers.AccountCode,
+        problems=(400, 403, 404, 413, 415, 503),
+    ),
+    RestRoute(
         method="POST", path="/v1/reload", operation="reload", summary="Read the configuration again",
         answers=(_Success(200, "what changed", {_JSON: servers.ReloadAnswer}),), problems=(403, 404, 415, 422),
     ),

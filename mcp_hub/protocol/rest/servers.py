@@ -10,6 +10,21 @@ from mcp_hub.types import LAST_LINE, LAST_OUTPUT, LogFlow, reason_for_others, wi
 _WITHHELD: Final = "Its output says why. Operators of the hub see it."
 
 
+class AccountCode(Struct):
+    """The six digits that the last page of a login shows."""
+
+    code: str
+
+
+class AccountAnswer(Struct, omit_defaults=True):
+    """The caller's account at a server: the `url` to log in, or the name of the `account`, if the server says it."""
+
+    server: str
+    principal: str
+    url: str | UnsetType = UNSET
+    account: str | UnsetType = UNSET
+
+
 class UnapprovedInfo(Struct):
     """An unapproved tool; nobody can call it if `held`. `mcp-hub approve` approves it.
 

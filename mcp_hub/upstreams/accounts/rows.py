@@ -61,7 +61,7 @@ class Seal:
 
     def __init__(self, keys: Sequence[str]) -> None:
         fernets = [Fernet(key) for key in keys]
-        self._first = fernets[0]
+        self._first, self._oldest = fernets[0], keys[-1]
         self._all = MultiFernet(fernets)
 
     def closed(self, account: Account) -> bytes:
@@ -75,6 +75,16 @@ class Seal:
             raise LoginFailed("a stored account is damaged, or of a key that hub.accounts.key does not have") from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise LoginFailed("a stored account is damaged") from None
+
+    @property
+    def pepper(self) -> bytes:
+        """For digests that nobody without a key can guess. That of the oldest key, which all replicas have longest."""
+        return hashlib.sha256(b"pepper\0" + self._oldest.encode()).digest()
+
+    @property
+    def cipher(self) -> MultiFernet:
+        """Encrypts other rows of the hub by the same keys."""
+        return self._all
 
     def is_old(self, row: bytes) -> bool:
         """Whether another key than the first has encrypted it."""

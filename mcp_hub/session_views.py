@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from mcp_hub.call import Call, Early, People, Upstream
 from mcp_hub.calls.plan import SessionRules, Truncate
 from mcp_hub.calls.reading.stored import exported_name
-from mcp_hub.catalog.catalog import Catalog, arrivals, caller_lists, renew
+from mcp_hub.catalog.catalog import CallerLists, Catalog, arrivals, caller_lists, renew
 from mcp_hub.catalog.discovery import meta_tools
 from mcp_hub.catalog.routes import AppRequests, Route, Unlisted
 from mcp_hub.catalog.token_costs import TokenAccounts
@@ -124,9 +124,26 @@ class SessionViews:
     async def settled(self, session: Session, kind: Kind | None = None) -> None:
         """Waits until `is_settled`, not longer than the client does."""
         await self._catalog.settled(self.client_kind(session), kind, session.offer.came)
+        await self.arrived(session.caller)
+
+    async def arrived(self, caller: Caller) -> None:
+        """Waits for lists of the caller's own connections that are on their way."""
         with anyio.move_on_after(_ARRIVAL):
-            for arrived in arrivals(self._upstreams, call_of(session)):
+            for arrived in arrivals(self._upstreams, call_of(_session_of(caller))):
                 await arrived()
+
+    def lists(self, caller: Caller) -> CallerLists:
+        """Lists of the caller's own connections."""
+        return caller_lists(self._upstreams, call_of(_session_of(caller)))
+
+    def whole(self, caller: Caller) -> CatalogView:
+        """Everything that the caller's profile lets through, for programs."""
+        return self._catalog.view(caller.profile, self.lists(caller))
+
+    async def settled_for(self, caller: Caller) -> None:
+        """Waits for starting servers, and for lists of the caller's own connections."""
+        await self._catalog.settled()
+        await self.arrived(caller)
 
     def digest(self, session: Session, kind: Kind) -> int:
         return self.of(session).digest(kind)
@@ -137,6 +154,10 @@ class SessionViews:
         """Tokens of the tools for a kind of client. Raises `ConfigError`."""
         session = Session("", replace(caller, client=client), Era.HANDSHAKE, eras.LATEST_HANDSHAKE)
         return await self._accounts.account(caller.profile, client, self.client_kind(session), server, heaviest)
+
+
+def _session_of(caller: Caller) -> Session:
+    return Session("", caller, Era.MODERN, eras.LATEST_MODERN)
 
 
 def routed(

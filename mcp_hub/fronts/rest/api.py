@@ -92,8 +92,8 @@ class _RestLists:
         if wait := preferred_wait(request.header("prefer"), 0.0):
             await self._closing.connected(request, started_servers(self._hub, request.caller.profile, wait))
         else:
-            await self._hub.catalog.settled()
-        page = self._hub.catalog.view(request.caller.profile).page(kind, Era.MODERN, None, _ALL)
+            await self._hub.views.settled_for(request.caller)
+        page = self._hub.views.whole(request.caller).page(kind, Era.MODERN, None, _ALL)
         return msgspec.json.decode(page, type=_Page)
 
     async def count_tokens(self, request: RestRequest) -> Response:

@@ -36,6 +36,7 @@ from mcp_hub.fronts.legacy_sse import LegacySse
 from mcp_hub.fronts.monitoring.health import Health
 from mcp_hub.fronts.monitoring.metrics import Metrics
 from mcp_hub.fronts.rest import pages
+from mcp_hub.fronts.rest.accounts import RestAccounts
 from mcp_hub.fronts.rest.api import RestApi
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.rest.overview import ClientInstall, DashboardMode
@@ -81,6 +82,7 @@ class HttpFront:
             is_open=lambda: is_private or is_authenticated(app.settings) or is_local(app.settings),
             is_private=is_private, operator=app.operations, admission=admission,
             public_url=lambda: app.settings.hub.http.public_url, running=watch.running, history=app.past_calls,
+            accounts=_rest_accounts(app),
         )  # fmt: skip
         self.operator = secrets.token_urlsafe(32)
         self.auth = HttpAuthFactory(profile, is_private=is_private, is_local=is_local, operator=self.operator)
@@ -113,6 +115,15 @@ class HttpFront:
 
     def _prepared(self, settings: Settings) -> Callable[[], None]:
         return partial(self.endpoints.use, self.auth.for_settings(settings), metadata_routes(settings))
+
+
+def _rest_accounts(app: App) -> RestAccounts | None:
+    if (accounts := app.operations.applier.sources.accounts) is None:
+        return None
+    from mcp_hub.app.accounts import AccountRecords, account_fields
+
+    book = AccountRecords(accounts, lambda: app.settings)
+    return RestAccounts(None, partial(account_fields, lambda: app.settings), book)
 
 
 def is_authenticated(settings: Settings) -> bool:

@@ -1,9 +1,10 @@
 """Accounts of principals: their store, and a server's entry with the values of one account."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from mcp_hub.app.limits import state_dir
@@ -12,8 +13,12 @@ from mcp_hub.app.upstream_factory import UpstreamFactory, supervisor_rules
 from mcp_hub.clock import wall_time
 from mcp_hub.config.schema.servers import AccountLookup, Lookup, ServerSettings
 from mcp_hub.config.schema.settings import Settings
-from mcp_hub.errors import AccountNeeded, UpstreamUnavailable
+from mcp_hub.errors import AccountNeeded, StoreUnavailable, UpstreamUnavailable
+from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide
 from mcp_hub.notices import Notices
+from mcp_hub.protocol.rest.servers import AccountInfo, AccountRemoved
+from mcp_hub.protocol.shape.stream_events import timestamp
 from mcp_hub.stores.base import EventStore
 from mcp_hub.types import Cause
 from mcp_hub.upstreams.accounts.accounts import Accounts
@@ -21,13 +26,18 @@ from mcp_hub.upstreams.accounts.desk import LoginDesk
 from mcp_hub.upstreams.accounts.rows import Account, RowFiles, Seal
 from mcp_hub.upstreams.accounts.waiting import wait_for_login
 from mcp_hub.upstreams.auth.access import Access
-from mcp_hub.upstreams.auth.grants import ClientRegistration, grant_key
+from mcp_hub.upstreams.auth.addresses import Addresses
+from mcp_hub.upstreams.auth.grants import ClientRegistration, LoginFailed, grant_key
+from mcp_hub.upstreams.auth.token_requests import revoked
 from mcp_hub.upstreams.functions.upstream import function_upstream
 from mcp_hub.upstreams.process.lookups import with_outputs
 from mcp_hub.upstreams.supervision.principals import PerPrincipal
 from mcp_hub.upstreams.supervision.server import OwnedUpstream
 from mcp_hub.upstreams.supervision.side_connections import member_rules
 
+log = get_logger(__name__)
+
+_T = TypeVar("_T")
 _LONGEST: Final = 512
 """Characters of a principal that a process gets."""
 
@@ -36,7 +46,69 @@ def open_accounts(settings: Settings, env: Mapping[str, str], store: EventStore 
     """The accounts, in the shared store if there is one. `hub.accounts.key` is needed."""
     replicas = None if store is None else store.replicas
     rows = RowFiles(state_dir(env) / "oauth" / "accounts") if replicas is None else replicas.accounts(wall_time)
-    return Accounts(rows, Seal(settings.hub.accounts.keys()))
+    accounts = Accounts(rows, Seal(settings.hub.accounts.keys()))
+    accounts.revoke = partial(_revoked, settings)
+    return accounts
+
+
+async def _revoked(settings: Settings, account: Account) -> str:
+    if account.grant is None:
+        return ""
+    server = settings.servers.get(account.server)
+    login = None if server is None else login_target(server)
+    client = ClientRegistration() if login is None else login[1]
+    url = account.grant.resource or account.grant.issuer or "" if login is None else login[0]
+    try:
+        await revoked(account.grant, client, Addresses(url, client.ca))
+    except LoginFailed as problem:
+        log.warning("account_not_revoked", upstream=account.server, reason=str(problem))
+        return hide(str(problem))
+    return ""
+
+
+class AccountRecords:
+    """The stored accounts for operators and callers, without secrets. Methods raise `StoreUnavailable`."""
+
+    def __init__(self, accounts: Accounts, settings: Callable[[], Settings]) -> None:
+        self._accounts = accounts
+        self._settings = settings
+
+    async def listed(self, principal: str | None) -> list[AccountInfo]:
+        pairs = await _answered(self._accounts.listed())
+        return [self._info(account, used) for account, used in pairs if principal in (None, account.principal)]
+
+    async def remove(self, server: str, principal: str) -> AccountRemoved:
+        was_there, problem = await _answered(self._accounts.remove(server, principal))
+        return AccountRemoved(server, principal, was_there, problem)
+
+    async def put_value(self, server: str, principal: str, name: str, value: str) -> None:
+        await _answered(self._accounts.put_value(server, principal, name, value))
+
+    def _info(self, account: Account, used: float) -> AccountInfo:
+        hub = self._settings().hub
+        is_gone = hub.http.oauth is None and account.principal not in {token.principal for token in hub.tokens}
+        return AccountInfo(
+            server=account.server,
+            principal=account.principal,
+            since=timestamp(account.since),
+            used=timestamp(used),
+            account=account.label or UNSET,
+            values=sorted(account.values),
+            gone=is_gone,
+        )
+
+
+def account_fields(settings: Callable[[], Settings], name: str) -> tuple[str, ...] | None:
+    """The names of an account's values at a server; None for one without own accounts."""
+    server = settings().servers.get(name)
+    return None if server is None or server.account != "own" else tuple(server.account_values)
+
+
+async def _answered(answer: Awaitable[_T]) -> _T:
+    try:
+        return await answer
+    except LoginFailed as problem:
+        raise StoreUnavailable(f"The accounts cannot be read or written: {problem}") from None
 
 
 def open_desk(settings: Settings, env: Mapping[str, str], store: EventStore, accounts: Accounts) -> LoginDesk:

@@ -87,7 +87,7 @@ class HttpFront:
             is_open=lambda: is_private or is_authenticated(app.settings) or is_local(app.settings),
             is_private=is_private, operator=app.operations, admission=admission,
             public_url=lambda: app.settings.hub.http.public_url, running=watch.running, history=app.past_calls,
-            accounts=None if desk is None else RestAccounts(desk, partial(account_fields, app)),
+            accounts=_rest_accounts(app, desk),
         )  # fmt: skip
         self.operator = secrets.token_urlsafe(32)
         self.auth = HttpAuthFactory(profile, is_private=is_private, is_local=is_local, operator=self.operator)
@@ -144,14 +144,17 @@ def desk_of(app: App, url: str) -> "tuple[LoginDesk, LoginPages] | tuple[None, N
 
     desk = open_desk(app.settings, os.environ, app.streams.store, accounts)
     desk.address = address
-    desk.target = lambda server: login_target(app.settings.servers[server])
+    desk.target = lambda name: None if (server := app.settings.servers.get(name)) is None else login_target(server)
     return desk, login_pages(desk)
 
 
-def account_fields(app: App, server: str) -> tuple[str, ...] | None:
-    """The names of the values of an own account at the server; None: there are no own accounts."""
-    settings = app.settings.servers.get(server)
-    return None if settings is None or settings.account != "own" else tuple(settings.account_values)
+def _rest_accounts(app: App, desk: "LoginDesk | None") -> RestAccounts | None:
+    if (accounts := app.operations.applier.sources.accounts) is None:
+        return None
+    from mcp_hub.app.accounts import AccountRecords, account_fields
+
+    book = AccountRecords(accounts, lambda: app.settings)
+    return RestAccounts(desk, partial(account_fields, lambda: app.settings), book)
 
 
 def is_authenticated(settings: Settings) -> bool:

@@ -21,6 +21,9 @@ from mcp_hub.protocol.rest.overview import ClientList, ClientSummary
 from mcp_hub.protocol.rest.servers import (
     AccountAnswer,
     AccountCode,
+    AccountList,
+    AccountRemoved,
+    AccountValue,
     ReloadAnswer,
     RestartAnswer,
     ServerInfo,
@@ -72,6 +75,22 @@ class HubLists:
         body = None if code is None else msgspec.json.encode(AccountCode(code))
         url = self._api.url("accounts", server, "login" if code is None else "confirm")
         return await self._api.send(AccountAnswer, "POST", url, body)
+
+    async def accounts(self, principal: str | None = None) -> AccountList:
+        """The caller's accounts, or a principal's; for an operator those of all."""
+        return await self._api.get(AccountList, "accounts", **({} if principal is None else {"principal": principal}))
+
+    async def remove_account(self, server: str, principal: str | None = None) -> AccountRemoved:
+        """Removes and revokes the account of the caller, or of a principal."""
+        return await self._api.send(AccountRemoved, "DELETE", self._account(server, principal=principal))
+
+    async def put_account_value(self, server: str, name: str, value: str, principal: str | None = None) -> None:
+        """Sets a value for `${account:NAME}`."""
+        url = self._account(server, "values", name, principal=principal)
+        await self._api.send(AccountAnswer, "PUT", url, msgspec.json.encode(AccountValue(value)))
+
+    def _account(self, *segments: str, principal: str | None) -> str:
+        return self._api.url("accounts", *segments, **({} if principal is None else {"principal": principal}))
 
     async def prompts(self) -> PromptList:
         return await self._api.get(PromptList, "prompts")

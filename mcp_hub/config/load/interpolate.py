@@ -372,7 +372,8 @@ class Interpolation(msgspec.Struct):
             return on_failure(path, text, problem)
         if filled.parts:
             self.commands.setdefault(str(path[1]), {})[path[2:]] = filled.parts
-            self.secret_at.add(path)
+            if any(part != AccountLookup() and not isinstance(part, str) for part in filled.parts):
+                self.secret_at.add(path)
         if filled.text != text:
             self.changed.add(path)
         self.take(path, filled.secrets, filled.warnings)

@@ -306,6 +306,9 @@ def _handlers_of(history: RestHistory, accounts: RestAccounts) -> Mapping[str, H
     return {
         "linkAccount": accounts.link,
         "confirmAccount": accounts.confirm,
+        "listAccounts": accounts.list_accounts,
+        "removeAccount": accounts.remove,
+        "putAccountValue": accounts.put_value,
         "listPastCalls": history.list_calls,
         "clearHistory": history.clear,
         "pastFigures": history.get_figures,

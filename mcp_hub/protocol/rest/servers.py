@@ -25,6 +25,39 @@ class AccountAnswer(Struct, omit_defaults=True):
     account: str | UnsetType = UNSET
 
 
+class AccountInfo(Struct, omit_defaults=True):
+    """An account, without its secrets: names of its `values`, times in ISO 8601. `gone`: no token has its principal."""
+
+    server: str
+    principal: str
+    since: str
+    used: str
+    account: str | UnsetType = UNSET
+    values: list[str] = []
+    gone: bool = False
+
+
+class AccountList(Struct):
+    """Accounts by server and principal: the caller's, or for operators those of everybody."""
+
+    accounts: list[AccountInfo]
+
+
+class AccountRemoved(Struct, omit_defaults=True):
+    """An account was removed, if there `was` one. `problem`: why it could not be revoked at its server."""
+
+    server: str
+    principal: str
+    was: bool
+    problem: str = ""
+
+
+class AccountValue(Struct):
+    """A value for `${account:NAME}`."""
+
+    value: str
+
+
 class UnapprovedInfo(Struct):
     """An unapproved tool; nobody can call it if `held`. `mcp-hub approve` approves it.
 

@@ -42,6 +42,14 @@ or another `RpcError`.
 """
 
 
+Revoke = Callable[[Account], Awaitable[str]]
+"""Revokes a login at its server; the reason why it could not, or ""."""
+
+
+async def _not_revoked(account: Account) -> str:
+    return ""
+
+
 async def _refused(needed: AccountNeeded, call: Call, channel: CallChannel) -> Completed | None:
     raise needed
 
@@ -49,12 +57,14 @@ async def _refused(needed: AccountNeeded, call: Call, channel: CallChannel) -> C
 class Accounts:
     """The accounts in `rows`. All that reads or writes raises `LoginFailed`.
 
-    `needed` takes the calls of principals without an account. `ended` are called, without waiting, with server and
-    principal when an account was removed or replaced, here or by another hub; `begun`, when one was stored.
+    `needed` takes the calls of principals without an account. `revoke` is asked for removed logins. `ended` are called,
+    without waiting, with server and principal when an account was removed or replaced, here or by another hub; `begun`,
+    when one was stored.
     """
 
     def __init__(self, rows: Rows, seal: Seal, clock: Callable[[], float] = wall_time) -> None:
         self.needed: Needed = _refused
+        self.revoke: Revoke = _not_revoked
         self.ended: list[Callable[[str, str], None]] = []
         self.begun: list[Callable[[str, str], None]] = []
         self._rows = rows
@@ -95,8 +105,11 @@ class Accounts:
 
         await self._changed(server, principal, change)
 
-    async def remove(self, server: str, principal: str) -> Account | None:
-        """Removes an account; the removed one. All that uses it ends first; logins that run are thrown away."""
+    async def remove(self, server: str, principal: str) -> tuple[bool, str]:
+        """Removes an account, and revokes its login. All that uses it ends first; logins that run are thrown away.
+
+        Whether there was one, and why it could not be revoked.
+        """
         self._end(server, principal)
         name = row_name(server, principal)
         async with self._locked(name):
@@ -104,7 +117,10 @@ class Accounts:
             generation = max(int(self._clock() * 1000), 0 if before is None else before.generation + 1)
             await self._write(name, Account(server=server, principal=principal, generation=generation))
         self._end(server, principal)  # what has begun in between
-        return before if before is not None and before.is_there else None
+        if before is None or not before.is_there:
+            return False, ""
+        log.info("account_removed", upstream=server)
+        return True, await self.revoke(before) if before.grant is not None else ""
 
     async def listed(self) -> list[tuple[Account, float]]:
         """All accounts with the time of their last use, by server and principal; those of a lost key are left out."""

@@ -7,7 +7,7 @@ import base64
 import re
 from dataclasses import replace
 from typing import Final, TypeVar
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import httpx2
 import msgspec
@@ -249,6 +249,41 @@ def _identify(grant: Grant, client: ClientRegistration, form: dict[str, str], he
     form["client_id"] = grant.client_id
     if grant.token_auth == "post" and secret:
         form["client_secret"] = secret
+
+
+class _Metadata(msgspec.Struct):
+    """Of an authorization server (RFC 8414 §2)."""
+
+    issuer: str = ""
+    revocation_endpoint: str = ""
+
+
+async def revoked(grant: Grant, client: ClientRegistration, addresses: Addresses) -> None:
+    """Revokes refresh and access token at the issuer (RFC 7009). Raises `LoginFailed`."""
+    endpoint = await _revocation_endpoint(grant, addresses)
+    for token, hint in ((grant.refresh_token, "refresh_token"), (grant.access_token, "access_token")):
+        if not token:
+            continue
+        form, headers = {"token": token, "token_type_hint": hint}, {"accept": "application/json"}
+        _identify(grant, client, form, headers)
+        request = httpx2.Request("POST", endpoint, data=form, headers=headers)
+        response = await addresses.send(request, "revocation endpoint")
+        if response.status_code not in GIVEN and _refusal(response).error != "unsupported_token_type":
+            raise refusal(response, "revoke the login")
+
+
+async def _revocation_endpoint(grant: Grant, addresses: Addresses) -> str:
+    if not grant.issuer:
+        raise LoginFailed("its authorization server did not name itself")
+    parts = urlsplit(grant.issuer)
+    path, base = parts.path.rstrip("/"), f"{parts.scheme}://{parts.netloc}"
+    places = (f"{base}/.well-known/oauth-authorization-server{path}", f"{base}{path}/.well-known/openid-configuration")
+    for place in places:
+        response = await addresses.send(httpx2.Request("GET", place, headers={"accept": "application/json"}))
+        metadata = _decoded(response, _Metadata) if response.status_code == 200 else _Metadata()
+        if metadata.issuer.rstrip("/") == grant.issuer.rstrip("/") and metadata.revocation_endpoint:
+            return metadata.revocation_endpoint
+    raise LoginFailed(f"{origin(grant.issuer)} does not say where logins are revoked (RFC 7009)")
 
 
 class TokenRequests:

@@ -11,7 +11,7 @@ from cryptography.fernet import Fernet
 
 from mcp_hub.errors import StoreError
 from mcp_hub.upstreams.accounts.accounts import Accounts
-from mcp_hub.upstreams.accounts.rows import RowFiles, Seal, row_name
+from mcp_hub.upstreams.accounts.rows import Account, RowFiles, Seal, row_name
 from mcp_hub.upstreams.auth.grants import Grant, LoginFailed
 
 KEY, OLD_KEY = Fernet.generate_key().decode(), Fernet.generate_key().decode()
@@ -92,8 +92,16 @@ async def test_a_login_that_finishes_after_its_account_was_removed_is_thrown_awa
     assert not await keep(accounts, "git", "anna", "late", began)
     assert await accounts.read("git", "anna") is None
     assert await keep(accounts, "git", "anna", "in time")
-    removed = await accounts.remove("git", "anna")
-    assert removed is not None and removed.grant == a_grant("in time")
+    revoked = list[str]()
+
+    async def revoke(account: Account) -> str:
+        assert account.grant is not None
+        revoked.append(account.grant.access_token)
+        return "the server is away"
+
+    accounts.revoke = revoke
+    assert await accounts.remove("git", "anna") == (True, "the server is away") and revoked == ["in time"]
+    assert await accounts.remove("git", "anna") == (False, "")
     assert await accounts.listed() == []
 
 

@@ -235,11 +235,12 @@ class SentCall(Protocol):
 class CallerConnection(msgspec.Struct, frozen=True):
     """A caller's own connection to a server.
 
-    Resource updates are noted under `topic`. `lists` None: the shared ones.
+    Resource updates are noted under `topic`. `lists` None: the shared ones. `arrival` waits for lists on their way.
     """
 
     topic: str
     lists: Snapshot | None = None
+    arrival: Callable[[], Awaitable[None]] | None = None
 
 
 class Upstream(Protocol):

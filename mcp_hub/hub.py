@@ -193,7 +193,7 @@ class HubPort:
 
     async def _finding(self, session: Session) -> ToolFinder:
         profile = session.caller.profile
-        await self.catalog.settled(self.views.client_kind(session), came=session.offer.came)
+        await self.views.settled(session)
         lists = caller_lists(self._upstreams, call_of(session))
         view, rules = self.catalog.view(profile, lists).for_model, self.catalog.rules(profile)
         renew(self._upstreams, rules.servers, Kind.TOOL)

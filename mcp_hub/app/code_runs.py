@@ -85,7 +85,7 @@ class _CodePort:
 
     async def tools(self, call: Call, code: str) -> tuple[dict[str, str], str]:
         hub, session, occurring = self._hub(), self._session(call), names_in(code)
-        await hub.catalog.settled(PROGRAM)
+        await hub.views.settled(session)
         if names := unbound(code):  # perhaps of servers that start, as after a restart of the hub
             starting = hub.catalog.starting(call.profile)
             await hub.catalog.settled(

@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +36,7 @@ from mcp_hub.fronts.legacy_sse import LegacySse
 from mcp_hub.fronts.monitoring.health import Health
 from mcp_hub.fronts.monitoring.metrics import Metrics
 from mcp_hub.fronts.rest import pages
+from mcp_hub.fronts.rest.accounts import RestAccounts
 from mcp_hub.fronts.rest.api import RestApi
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.rest.overview import ClientInstall, DashboardMode
@@ -44,9 +45,12 @@ from mcp_hub.sessions.session import Caller
 if TYPE_CHECKING:
     from mcp_hub.fronts.http.oauth.keys import KeyRing
     from mcp_hub.fronts.http.oauth.tokens import Issuer, Resource, TokenVerifier
+    from mcp_hub.upstreams.accounts.desk import LoginDesk
 
 log = get_logger(__name__)
 
+LoginPages = Callable[[Iterable[str]], Mapping[str, Route]]
+"""Gives the pages of servers by path."""
 _MCP = ("/mcp", "/sse", "/messages")
 
 
@@ -55,13 +59,13 @@ class HttpFront:
 
     `profile`: for tokens without one. `is_local`: callers without token operate the hub, since only this machine
     reaches it. `dashboard`: the default mode. `operator`: the user's token for this start. `installs` and `open_editor`
-    block. `is_private`: only the hub's user reaches it.
+    block. `is_private`: only the hub's user reaches it. `url`: where this machine reaches it.
     """
 
     def __init__(
         self, app: App, profile: str | None, *, is_local: Callable[[Settings], bool],
         dashboard: DashboardMode = "off", installs: Callable[[], list[ClientInstall]] = list, is_private: bool = False,
-        open_editor: Callable[[], ServerEditor] | None = None,
+        open_editor: Callable[[], ServerEditor] | None = None, url: str = "",
     ) -> None:  # fmt: skip
         settings, http = app.settings, app.settings.hub.http
         admission = admission_of(http)
@@ -75,12 +79,15 @@ class HttpFront:
             admission=admission,
         )  # fmt: skip
         watch = watch_of(app)
+        desk, login_pages = (None, None) if is_private else desk_of(app, url)
+        self._login_pages: LoginPages | None = login_pages
         workers = None if app.executors is None else app.executors.workers
         self.rest = RestApi(
             app.hub, version=__version__, max_body=body, executors=workers,
             is_open=lambda: is_private or is_authenticated(app.settings) or is_local(app.settings),
             is_private=is_private, operator=app.operations, admission=admission,
             public_url=lambda: app.settings.hub.http.public_url, running=watch.running, history=app.past_calls,
+            accounts=_rest_accounts(app, desk),
         )  # fmt: skip
         self.operator = secrets.token_urlsafe(32)
         self.auth = HttpAuthFactory(profile, is_private=is_private, is_local=is_local, operator=self.operator)
@@ -92,7 +99,7 @@ class HttpFront:
             routes={**self.mcp.routes, **self.legacy.routes, **self.metrics.routes},
             mount=self.rest,
             pages={**self.health.routes, **pages.routes()},
-            public=metadata_routes(settings),
+            public=self._public(settings),
             admission=admission,
             refusals=self.metrics.refusals,
             guarded=self.dashboard,
@@ -112,7 +119,42 @@ class HttpFront:
             front.close()
 
     def _prepared(self, settings: Settings) -> Callable[[], None]:
-        return partial(self.endpoints.use, self.auth.for_settings(settings), metadata_routes(settings))
+        return partial(self.endpoints.use, self.auth.for_settings(settings), self._public(settings))
+
+    def _public(self, settings: Settings) -> Mapping[str, Route]:
+        """Metadata, and the pages of logins to own accounts."""
+        if self._login_pages is None:
+            return metadata_routes(settings)
+        own = (name for name, server in settings.servers.items() if server.account == "own" and server.enabled)
+        return {**metadata_routes(settings), **self._login_pages(own)}
+
+
+def desk_of(app: App, url: str) -> "tuple[LoginDesk, LoginPages] | tuple[None, None]":
+    """The desk where people log in to accounts of their own, and its pages for servers; None without such accounts."""
+    accounts = app.operations.applier.sources.accounts
+    if accounts is None:
+        return None, None
+    from mcp_hub.app.accounts import login_target, open_desk
+    from mcp_hub.fronts.http.login_pages import login_pages
+
+    def address() -> str | None:
+        """Where browsers come: at the public address, else on this machine."""
+        public = app.settings.hub.http.public_url or url
+        return public.rstrip("/").removesuffix("/mcp") or None
+
+    desk = open_desk(app.settings, os.environ, app.streams.store, accounts)
+    desk.address = address
+    desk.target = lambda name: None if (server := app.settings.servers.get(name)) is None else login_target(server)
+    return desk, login_pages(desk)
+
+
+def _rest_accounts(app: App, desk: "LoginDesk | None") -> RestAccounts | None:
+    if (accounts := app.operations.applier.sources.accounts) is None:
+        return None
+    from mcp_hub.app.accounts import AccountRecords, account_fields
+
+    book = AccountRecords(accounts, lambda: app.settings)
+    return RestAccounts(desk, partial(account_fields, lambda: app.settings), book)
 
 
 def is_authenticated(settings: Settings) -> bool:

@@ -50,6 +50,7 @@ _GROUPS: Final = {
         "disable": ("servers.edit:disable", "Disable servers in the configuration."),
         "login": ("login:login", "Log in to the remote SERVER in a browser (OAuth)."),
         "logout": ("login:logout", "Remove the login to the remote SERVER."),
+        "account": ("account:account", "List, remove and set the accounts that callers have at servers."),
         "approve": ("approve:approve", "Review and approve changed or new tools."),
     },
     "Tools and calls": {

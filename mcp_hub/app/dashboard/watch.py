@@ -178,7 +178,7 @@ class HubWatch:
 
     def tool_places(self, caller: Caller) -> list[ToolPlace]:
         """The caller's tools with original names."""
-        entries = self._hub.catalog.view(caller.profile).entries(Kind.TOOL)
+        entries = self._hub.views.whole(caller).entries(Kind.TOOL)
         return [ToolPlace(entry.exported, entry.server, entry.key, entry.is_pinned) for entry in entries]
 
     def _client(self, client: SeenClient) -> ClientSummary:

@@ -114,7 +114,7 @@ class Approvals:
         for snapshot in snapshots:
             name = snapshot.server
             server = self._server(name)
-            if server is None:
+            if server is None or snapshot.is_own:
                 continue
             if snapshot.is_apart:
                 self._load(server)

@@ -194,7 +194,7 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
         mode: DashboardMode = "full" if is_local else "read"
         front = HttpFront(
             app, profile, is_local=lambda settings: is_local, dashboard=mode, installs=page_installs,
-            open_editor=partial(page_editor, loaded.path),
+            open_editor=partial(page_editor, loaded.path), url=_url(listener) if is_local else "",
         )  # fmt: skip
         application = behind_proxy(front.endpoints, lambda: app.settings.hub.http.root_path or "")
         server = http_server(application, bounded(connections_of(loaded.settings.hub.http)))

@@ -9,7 +9,7 @@ import platformdirs
 
 from mcp_hub.addresses import is_cleartext
 from mcp_hub.config.findings import DataPath, Finding, Findings
-from mcp_hub.config.load.check import check_code, check_references, code_in, validated
+from mcp_hub.config.load.check import check_accounts, check_code, check_references, code_in, validated
 from mcp_hub.config.load.foreign import is_foreign, place_of_servers, sections
 from mcp_hub.config.load.interpolate import (
     LEFT_OUT,
@@ -179,6 +179,7 @@ def parse(
     failed: dict[str, Cause] | None = {} if lenient else None
     tree = _filled(tree, interpolation, report, failed)
     check_references(tree, interpolation.changed, report)
+    check_accounts(tree, interpolation.commands, report)
     settings = _with_commands(validated(tree, report, partly=partly or is_theirs), failed or {}, interpolation)
     _check(settings, env, report)
     report.warnings += interpolation.warnings
@@ -304,7 +305,12 @@ def _filled(
         places = Interpolation(interpolation.env, interpolation.base, warnings=interpolation.warnings)
         filled["hub"] = hub | {
             key: values.fill(hub[key], ("hub", key), refuse)
-            for key, values in (("http", places), ("tokens", interpolation), ("store", places))
+            for key, values in (
+                ("http", places),
+                ("tokens", interpolation),
+                ("store", places),
+                ("accounts", interpolation),
+            )
             if key in hub
         }
         if isinstance(sent := hub.get("telemetry"), dict):

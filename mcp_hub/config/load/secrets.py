@@ -57,7 +57,7 @@ def secret_texts(settings: Settings, from_outside: Iterable[str] = ()) -> set[st
     issuers = [] if hub.http.oauth is None else hub.http.oauth.issuers
     texts = {token.token.get_secret_value() for token in hub.tokens}
     texts |= {issuer.shared_key.get_secret_value() for issuer in issuers if issuer.shared_key is not None}
-    texts |= hub.store.secrets()
+    texts |= hub.store.secrets() | set(hub.accounts.keys())
     for name, value in hub.telemetry.headers.items():
         texts.update(_value(name, value.get_secret_value()))
     for server in servers:

@@ -1,12 +1,13 @@
 """The `hub` section: fronts, access, lists, stores, limits and telemetry (spans and durations by OTLP over HTTP)."""
 
 import re
+from base64 import urlsafe_b64decode
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, SecretStr, StringConstraints, field_validator, model_validator
 
 from mcp_hub.addresses import is_this_machine
 from mcp_hub.config.findings import Flaw, quoted
@@ -42,6 +43,8 @@ _SERVER, _COLLECTOR = "https://example.com/mcp", "http://127.0.0.1:4318"
 """Example URLs in errors: a server's, a collector's."""
 _NEEDED: Final = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 _ROOT_PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~-]{1,64}){0,8}")
+_KEY: Final = 32
+"""Bytes of a key for accounts."""
 _SERVERS: Final = ("redis", "rediss", "unix")
 """Schemes of a server's URL: plain, TLS, Unix socket."""
 _OF_TYPE: Final = {
@@ -286,6 +289,35 @@ class _CodeLimitSettings(Section):
     snapshot: Size = 1 * MiB
 
 
+def _fernet_key(key: SecretStr) -> SecretStr:
+    try:
+        size = len(urlsafe_b64decode(key.get_secret_value()))
+    except ValueError:
+        size = 0
+    if size != _KEY:
+        raise ValueError("is not such a key. Make one with: mcp-hub account key > FILE, and write ${file:FILE}")
+    return key
+
+
+class _AccountSettings(Section):
+    """Accounts of principals (`account: own`). The first `key` encrypts them, each reads them; `idle` in seconds.
+
+    `connections`: of one server at a time.
+    """
+
+    key: Annotated[list[Annotated[SecretStr, AfterValidator(_fernet_key)]], Field(max_length=4)] = []
+    idle: PositiveDuration = 90 * 86400.0
+    connections: Count = 256
+
+    @field_validator("key", mode="before")
+    @classmethod
+    def _read_one(cls, data: object) -> object:
+        return [data] if isinstance(data, str) else data
+
+    def keys(self) -> list[str]:
+        return [key.get_secret_value() for key in self.key]
+
+
 class HubSettings(Section):
     """The hub; seconds, `budget` and `max_result_tokens` in tokens.
 
@@ -309,6 +341,7 @@ class HubSettings(Section):
     log: LogSettings = LogSettings()
     limits: LimitSettings = LimitSettings()
     store: StoreSettings = StoreSettings()
+    accounts: _AccountSettings = _AccountSettings()
     history: AtOnce[HistorySettings] = HistorySettings()
     attach: Literal["auto", "always", "never"] = "auto"
     attach_idle: PositiveDuration = 600.0

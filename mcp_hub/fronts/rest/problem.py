@@ -74,6 +74,7 @@ _STATUS: Final[Mapping[str, int]] = {
     "hub_restarted": 503,
     "owner_lost": 503,
     "session_elsewhere": 503,
+    "account_needed": 403,
     "code_unavailable": 503,
     "deadline_exceeded": 504,
     "internal_error": 500,
@@ -81,6 +82,9 @@ _STATUS: Final[Mapping[str, int]] = {
 """By the code of an `error` event; any other says that the upstream failed: 502."""
 _REFUSED: Final[Mapping[str, int]] = {
     "unknown_executor_or_call": 404,
+    "login_unknown": 404,
+    "login_unavailable": 503,
+    "code_wrong": 403,
     "stale_epoch": 403,
     "gap": 409,
     "name_taken": 409,

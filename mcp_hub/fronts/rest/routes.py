@@ -87,6 +87,7 @@ class RestRoute(msgspec.Struct, frozen=True):
 _WAIT: Final = _Option("wait", "seconds to wait for something, at most 300 (25)", "number", least=0, greatest=300)
 _LIMIT: Final = _Option("limit", "most entries of the answer", "integer", least=1)
 _PROFILE: Final = _Option("profile", "the profile whose tools these are (that of the token, else all tools)")
+_PRINCIPAL: Final = _Option("principal", "whose account (the caller's); another one is for operators")
 _FORMAT: Final = _Option("format", "the format (mcp)", choices=tuple(Format))
 _PROMPTED: Final = _Option("format", "the format", is_required=True, choices=tuple(FORMATS))
 _STRICT: Final = _Option(
@@ -368,6 +369,36 @@ ROUTES: Final = (
         summary="Start a server again; its calls have time to end",
         answers=(_Success(202, "a fresh one is being started", {_JSON: servers.RestartAnswer}),),
         problems=(403, 404, 409, 415),
+    ),
+    RestRoute(
+        method="POST", path="/v1/accounts/{server}/login", operation="linkAccount",
+        summary="A link by which the caller's person logs in to an account of their own at a server",
+        answers=(_Success(200, "the link, which works once", {_JSON: servers.AccountAnswer}),),
+        problems=(400, 404, 415, 503),
+    ),
+    RestRoute(
+        method="POST", path="/v1/accounts/{server}/confirm", operation="confirmAccount",
+        summary="Make a login the caller's account, by the code that its last page shows",
+        answers=(_Success(200, "the account", {_JSON: servers.AccountAnswer}),), body=servers.AccountCode,
+        problems=(400, 403, 404, 413, 415, 503),
+    ),
+    RestRoute(
+        method="GET", path="/v1/accounts", operation="listAccounts",
+        summary="Accounts at servers with one for each caller: the caller's, for operators those of everybody",
+        answers=(_Success(200, "the accounts, without secrets", {_JSON: servers.AccountList}),),
+        parameters=(_PRINCIPAL,), problems=(403, 503), has_head=True,
+    ),
+    RestRoute(
+        method="DELETE", path="/v1/accounts/{server}", operation="removeAccount",
+        summary="Remove an account: revoked at its server, all that uses it ends",
+        answers=(_Success(200, "what was removed", {_JSON: servers.AccountRemoved}),),
+        parameters=(_PRINCIPAL,), problems=(403, 404, 503),
+    ),
+    RestRoute(
+        method="PUT", path="/v1/accounts/{server}/values/{name}", operation="putAccountValue",
+        summary="Set a value of an account, which is never shown again",
+        answers=(_Success(200, "whose it is", {_JSON: servers.AccountAnswer}),), body=servers.AccountValue,
+        parameters=(_PRINCIPAL,), problems=(400, 403, 404, 413, 415, 503),
     ),
     RestRoute(
         method="POST", path="/v1/reload", operation="reload", summary="Read the configuration again",

@@ -105,7 +105,7 @@ class PromptedTools:
             followed.close()
 
     async def _tools(self, session: Session, chosen: ToolSelection) -> list[JsonObject]:
-        await self._hub.catalog.settled()
+        await self._hub.views.settled_for(session.caller)
         listed = self._hub.views.of(session).entries(Kind.TOOL)
         chosen.check([tool.exported for tool in listed], self._hub.catalog.rules(session.caller.profile).servers)
         decoder = msgspec.json.Decoder(JsonObject)

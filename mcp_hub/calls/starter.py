@@ -7,7 +7,8 @@ from typing import Final, Protocol, Self
 import msgspec
 
 from mcp_hub import aio
-from mcp_hub.call import Call, CallChannel, CallHandler, MakeInfo, People, StreamInfo, Upstream
+from mcp_hub.call import Call, CallChannel, CallHandler, MakeInfo, StreamInfo, Upstream
+from mcp_hub.calls.gates.steps import Gates, guarded
 from mcp_hub.calls.metering import is_tool_error
 from mcp_hub.calls.plan import CallPlan, CallRules, ResumePoint, TimeLimits, Truncate
 from mcp_hub.calls.reading.stored import last_progress, own_name
@@ -91,8 +92,8 @@ class _Continuation(msgspec.Struct):
 class CallStarter:
     """Starts calls. `limits` are each server's, for tool calls and other requests.
 
-    `follow_up` serves detached calls of modern servers. `retention` None: nothing is truncated. `people` answer
-    scripts that other hubs have begun.
+    `follow_up` serves detached calls of modern servers. `retention` None: nothing is truncated. `gates` hold
+    for all calls of tools.
     """
 
     def __init__(
@@ -105,10 +106,10 @@ class CallStarter:
         retention: LongResults | None,
         rules: Callable[[str, str], CallRules] | None = None,
         scripts: _Scripts | None = None,
-        people: People | None = None,
+        gates: Gates | None = None,
     ) -> None:
+        self.gates = Gates() if gates is None else gates
         self._scripts = scripts
-        self._people = people
         self._registry = registry
         self._streams = streams
         self._upstreams = upstreams
@@ -143,11 +144,14 @@ class CallStarter:
         layers = partial(self._layered, explaining, asks) if asks or explaining is not None else None
         passes = _is_no_refusal if explaining is not None else None
         in_place = in_place and not limits.retries_silence  # an attempt needs a task
+        handler = upstream.call if layers is None else layers(upstream.call)
+        if self.gates.makers and (steps := self.gates.steps(call)):
+            handler, in_place = guarded(steps, handler), False
         plan = CallPlan(
             upstream=upstream if in_place else None, layers=layers, passes=passes, truncate=truncate,
             reads_only=reads_only, retries=self._retries, info=info,
         )  # fmt: skip
-        return self._registry.start(call, upstream.call if layers is None else layers(upstream.call), limits, plan)
+        return self._registry.start(call, handler, limits, plan)
 
     def _layered(
         self, explaining: Callable[[CallHandler], CallHandler] | None, asks: bool, handler: CallHandler
@@ -189,7 +193,7 @@ class CallStarter:
         runs = self._scripts if server == OWN else None
         limits, _ = self._limits.get(server, _UNKNOWN) if runs is None else (runs.limits, None)
         if runs is not None:  # which asks before it writes
-            continuation.call = msgspec.structs.replace(continuation.call, people=self._people)
+            continuation.call = msgspec.structs.replace(continuation.call, people=self.gates.people)
         progressed = await last_progress(self._streams.store.log, row)
         plan = continuation.plan(row, progressed, self.truncation(None))
         record = continuation.started(runs or self._upstreams.get(server), self._registry, limits, plan)

@@ -1,0 +1,72 @@
+"""The gates of a call in their order. Each is installed only where it is configured.
+
+    profile, filters   not here: a tool that a profile or a filter hides is unknown (`catalog.routes`)
+    approval           not here: a definition that waits for approval is not called (`catalog.routes`, `catalog.trust`)
+    conditions         `deny_if`, `allow_if`
+    cache              a kept result
+    rate               so many calls in a time, so many at once
+    ask                a person's yes
+
+`ORDER` is this list. A gate makes a step for a tool, or None; the steps of a call are wrapped around its sending, the
+first one outermost. Inner calls of scripts pass the same gates.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, Literal
+
+from mcp_hub.call import Call, CallChannel, CallHandler, People
+from mcp_hub.calls.reading.stored import own_name
+from mcp_hub.events import Completed
+
+GateName = Literal["conditions", "cache", "rate", "ask"]
+ORDER: Final[tuple[GateName, ...]] = ("conditions", "cache", "rate", "ask")
+"""The first one decides first."""
+Step = Callable[[Call, CallChannel, CallHandler], Awaitable[Completed]]
+"""Passes a call on to the handler (the later steps, and the sending), or answers it. Raises `RpcError`."""
+StepMaker = Callable[[str, str, str | None], Step | None]
+"""Makes the step for a server, its own name of a tool, and the caller's profile; None: the tool does not take
+one. Called once for each, until the gates change."""
+_MOST: Final = 4096
+"""Combinations of server, tool and profile that are remembered."""
+
+
+class Gates:
+    """One hub's gates, by present settings. `makers` has those in place; `people` answer where clients cannot."""
+
+    def __init__(self, people: People | None = None) -> None:
+        self.people = people
+        self.makers: dict[GateName, StepMaker] = {}
+        self._steps: dict[tuple[str, str, str | None], tuple[Step, ...]] = {}
+
+    def install(self, name: GateName, maker: StepMaker | None) -> None:
+        """Puts a gate in place, or takes it away."""
+        self._steps.clear()
+        if maker is None:
+            self.makers.pop(name, None)
+        else:
+            self.makers[name] = maker
+
+    def steps(self, call: Call) -> tuple[Step, ...]:
+        """The steps of a call, in order; most have none."""
+        if call.method != "tools/call":
+            return ()
+        key = call.upstream, own_name(call), call.profile
+        steps = self._steps.get(key)
+        if steps is None:
+            if len(self._steps) >= _MOST:
+                self._steps.clear()
+            makers = (self.makers[name] for name in ORDER if name in self.makers)
+            steps = self._steps[key] = tuple(step for maker in makers if (step := maker(*key)) is not None)
+        return steps
+
+
+def guarded(steps: tuple[Step, ...], handler: CallHandler) -> CallHandler:
+    """The handler behind these steps."""
+    for step in reversed(steps):
+        handler = partial(_through, step, handler)
+    return handler
+
+
+async def _through(step: Step, handler: CallHandler, call: Call, channel: CallChannel) -> Completed:
+    return await step(call, channel, handler)

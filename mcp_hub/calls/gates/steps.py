@@ -17,7 +17,13 @@ from typing import Final, Literal
 
 from mcp_hub.call import Call, CallChannel, CallHandler, People
 from mcp_hub.calls.reading.stored import own_name
+from mcp_hub.errors import NotApproved
 from mcp_hub.events import Completed
+from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
+from mcp_hub.types import CallId, RawJson
+
+log = get_logger(__name__)
 
 GateName = Literal["conditions", "cache", "rate", "ask"]
 ORDER: Final[tuple[GateName, ...]] = ("conditions", "cache", "rate", "ask")
@@ -27,6 +33,10 @@ Step = Callable[[Call, CallChannel, CallHandler], Awaitable[Completed]]
 StepMaker = Callable[[str, str, str | None], Step | None]
 """Makes the step for a server, its own name of a tool, and the caller's profile; None: the tool does not take
 one. Called once for each, until the gates change."""
+Observer = Callable[[Call, GateName, str, str, str], None]
+"""Hears of a decision: the gate, `allowed` or `denied`, the rule's place in the configuration, and who decided."""
+_WAITS: Final = b'{"gate":'
+"""Begins the state of a call that waits at a gate."""
 _MOST: Final = 4096
 """Combinations of server, tool and profile that are remembered."""
 
@@ -37,6 +47,9 @@ class Gates:
     def __init__(self, people: People | None = None) -> None:
         self.people = people
         self.makers: dict[GateName, StepMaker] = {}
+        self.observers: list[Observer] = []
+        self.left: dict[CallId, RawJson] = {}
+        """States of calls that waited at a gate of another hub, until its step takes them."""
         self._steps: dict[tuple[str, str, str | None], tuple[Step, ...]] = {}
 
     def install(self, name: GateName, maker: StepMaker | None) -> None:
@@ -59,6 +72,34 @@ class Gates:
             makers = (self.makers[name] for name in ORDER if name in self.makers)
             steps = self._steps[key] = tuple(step for maker in makers if (step := maker(*key)) is not None)
         return steps
+
+    def note(self, call: Call, gate: GateName, decision: str, rule: str, by: str = "") -> None:
+        """Logs a decision, and tells the observers."""
+        log.info(
+            "call_judged", call_id=call.id, upstream=call.upstream, tool=hide_head(own_name(call), 200), gate=gate,
+            decision=decision, rule=rule, by=hide_head(by, 300), principal=call.principal,
+        )  # fmt: skip
+        for observer in self.observers:
+            observer(call, gate, decision, rule, by)
+
+    async def resume(self, call: Call, channel: CallChannel, state: RawJson, handler: CallHandler) -> Completed:
+        """Continues a call that waited at a gate of a lost hub. Raises `NotApproved` if no gate waits for it now."""
+
+        async def send(call: Call, channel: CallChannel) -> Completed:
+            if call.id in self.left:
+                raise NotApproved("The call was not sent: the rule for which it waited has changed. Call again.")
+            return await handler(call, channel)
+
+        self.left[call.id] = state
+        try:
+            return await guarded(self.steps(call), send)(call, channel)
+        finally:
+            self.left.pop(call.id, None)
+
+
+def waits(state: RawJson) -> bool:
+    """Whether a call with this state waits at a gate."""
+    return bytes(memoryview(state)[: len(_WAITS)]) == _WAITS
 
 
 def guarded(steps: tuple[Step, ...], handler: CallHandler) -> CallHandler:

@@ -54,8 +54,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     `exported_name` and `exported_uri` are what the client sent. `input_responses` and `request_state` belong to a retry
     for a modern server. `result_tokens` bounds the result; 0: no bound. `path` projects it. `must_read`: only read-only
     tools are allowed. `roots_changes` counts changes of the client's roots. `shows_paths`: errors may name local files.
-    `client` outlives the session. `parent`: the call of a script that makes this one. `profile` is the caller's, `claims`
-    those of its token that rules name (JSON). `shown`: the hash of the definition that a person has allowed.
+    `client` outlives the session. `parent`: the call of a script that makes this one. `profile` is the caller's.
+    `claims`: those of its token that rules name, as JSON. `shown`: the hash of the definition that a person allowed.
     """
 
     id: CallId

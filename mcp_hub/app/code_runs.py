@@ -140,7 +140,10 @@ class _CodePort:
         if session is None:
             session = self._sessions[call.id] = Session(
                 id=call.session, era=Era.HANDSHAKE, version=eras.LATEST_HANDSHAKE, capabilities=call.answered,
-                caller=Caller(call.principal, call.profile, has_own_hub=call.shows_paths, directory=call.directory),
+                caller=Caller(
+                    call.principal, call.profile, has_own_hub=call.shows_paths, directory=call.directory,
+                    claims=call.claims,
+                ),
                 offer=ClientOffer(kind=PROGRAM, client=call.client, roots_changes=call.roots_changes),
             )  # fmt: skip
             if len(self._sessions) > _SESSIONS:

@@ -1,7 +1,7 @@
 """Asks for a person's yes to one call, before anything of it is sent.
 
-The caller is asked if it can be, and if the rule lets it. Else people are: on the dashboard, or by a link. What they are
-asked is not a question in the call's log, so that none of the caller's own ways can answer it.
+The caller is asked if it can be, and if the rule lets it. Else people are: on the dashboard, or by a link. What they
+are asked is not a question in the call's log, so that none of the caller's own ways can answer it.
 
 The wait is durable: another hub that takes the call up asks again, and a link that was sent is valid there.
 """
@@ -55,8 +55,8 @@ _Key = tuple[str, ...]
 class AskRule(msgspec.Struct, frozen=True):
     """A rule at `place` of the configuration. `always`: each call, else all arguments once in a session.
 
-    `by_person` leaves the caller out. Without `tests` it holds for every call; with `unread_only` for tools that are not
-    read-only.
+    `by_person` leaves the caller out. Without `tests` it holds for every call; with `unread_only` not for read-only
+    tools.
     """
 
     place: str

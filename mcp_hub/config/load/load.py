@@ -75,6 +75,10 @@ class Loaded:
         return os.path.abspath(self.path)  # a link is not followed: Kubernetes turns one to update a file
 
 
+_WITH_SECRETS = ("tokens", "ask_webhook")
+"""Sections of `hub` whose values are secret."""
+
+
 def find_config(explicit: str | None, cwd: Path, env: Mapping[str, str]) -> Path:
     """The file: `explicit`, else `$MCP_HUB_CONFIG`, else the first usual place. Raises `ConfigError`.
 
@@ -303,8 +307,8 @@ def _filled(
         # addresses and folders are not secret
         places = Interpolation(interpolation.env, interpolation.base, warnings=interpolation.warnings)
         filled["hub"] = hub | {
-            key: values.fill(hub[key], ("hub", key), refuse)
-            for key, values in (("http", places), ("tokens", interpolation), ("store", places))
+            key: (interpolation if key in _WITH_SECRETS else places).fill(hub[key], ("hub", key), refuse)
+            for key in ("http", "tokens", "store", "ask_webhook")
             if key in hub
         }
         if isinstance(sent := hub.get("telemetry"), dict):

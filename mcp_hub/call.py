@@ -56,6 +56,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     tools are allowed. `roots_changes` counts changes of the client's roots. `shows_paths`: errors may name local files.
     `client` outlives the session. `parent`: the call of a script that makes this one. `profile` is the caller's.
     `claims`: those of its token that rules name, as JSON. `shown`: the hash of the definition that a person allowed.
+    `people_only`: the capabilities are those of people who answer for the client.
     """
 
     id: CallId
@@ -89,6 +90,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     profile: str | None = None
     claims: str = ""
     shown: str | None = None
+    people_only: bool = False
 
     @property
     def client_name(self) -> str:

@@ -203,7 +203,8 @@ class Asking:
         return await self._waited(call, channel, proceed, wait)
 
     async def _waited(self, call: Call, channel: CallChannel, proceed: CallHandler, wait: _Wait) -> Completed:
-        asks_caller = not wait.by_person and can_answer(call.capabilities, call.version, ELICIT, b"{}") is None
+        lack = can_answer(call.capabilities, call.version, ELICIT, b"{}")
+        asks_caller = not (wait.by_person or call.people_only) and lack is None
         with channel.times.put_off(max(wait.until - wall_time(), 0.0) + _EARLY):
             answer, by = await (self._by_caller if asks_caller else self._by_people)(call, channel, wait)
         if channel.survives:

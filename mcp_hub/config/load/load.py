@@ -9,7 +9,7 @@ import platformdirs
 
 from mcp_hub.addresses import is_cleartext
 from mcp_hub.config.findings import DataPath, Finding, Findings
-from mcp_hub.config.load.check import check_code, check_references, code_in, validated
+from mcp_hub.config.load.check import check_references, check_rules, code_in, validated
 from mcp_hub.config.load.foreign import is_foreign, place_of_servers, sections
 from mcp_hub.config.load.interpolate import (
     LEFT_OUT,
@@ -217,7 +217,7 @@ def _check(settings: Settings, env: Mapping[str, str], report: Findings) -> None
         )
     for server in settings.servers:
         _check_server(settings, server, report)
-    check_code(settings, report)
+    check_rules(settings, report)
     if settings.hub.store.is_cleartext:
         message = "others on the network can read redis:// and its password. Use rediss:// or a private network."
         report.warn(("hub", "store", "url"), "cleartext_url", message)

@@ -20,6 +20,7 @@ from mcp_hub.app.dashboard.edits import HubEdits, ServerEditor
 from mcp_hub.app.dashboard.overrides import OverridesFile
 from mcp_hub.app.dashboard.raw import RawMessages
 from mcp_hub.app.dashboard.watch import HubWatch
+from mcp_hub.app.limits import claims_named
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.hub import HttpSettings
 from mcp_hub.config.schema.issuers import IssuerSettings, ResourceServerSettings
@@ -27,6 +28,7 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.fronts.dashboard.api import DashboardApi
+from mcp_hub.fronts.dashboard.asked import AskPage
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.auth import HttpAuth, is_loopback
 from mcp_hub.fronts.http.connections import ConnectionLimits, affordable
@@ -98,7 +100,7 @@ class HttpFront:
             auth=self.auth.for_settings(settings),
             routes={**self.mcp.routes, **self.legacy.routes, **self.metrics.routes},
             mount=self.rest,
-            pages={**self.health.routes, **pages.routes()},
+            pages={**self.health.routes, **pages.routes(), **ask_page(app).routes},
             public=self._public(settings),
             admission=admission,
             refusals=self.metrics.refusals,
@@ -221,7 +223,8 @@ class HttpAuthFactory:
             hosts.append(urlsplit(http.public_url).hostname or "")
         verifier = None
         if http.oauth is not None:
-            verifier = _verifier(http.oauth, settings.profiles, self._profile, self._keys())
+            kept = claims_named(settings)
+            verifier = _verifier(http.oauth, settings.profiles, self._profile, self._keys(), kept)
             hosts.append(urlsplit(http.oauth.resource).hostname or "")
         return HttpAuth(
             tokens=tokens,
@@ -263,8 +266,9 @@ def metadata_routes(settings: Settings) -> Mapping[str, Route]:
 
 
 def _verifier(
-    oauth: ResourceServerSettings, profiles: Collection[str], profile: str | None, ring: "KeyRing"
-) -> "TokenVerifier":
+    oauth: ResourceServerSettings, profiles: Collection[str], profile: str | None, ring: "KeyRing",
+    kept: Collection[str],
+) -> "TokenVerifier":  # fmt: skip
     from mcp_hub.fronts.http.oauth.tokens import TokenVerifier
 
     return TokenVerifier(
@@ -274,6 +278,7 @@ def _verifier(
         clock=wall_time,
         profiles=profiles,
         profile=profile,
+        kept=kept,
     )
 
 
@@ -391,7 +396,12 @@ def dashboard_of(
         public_url=lambda: app.settings.hub.http.public_url,
         mode=mode,
         max_body=app.settings.hub.http.max_body,
+        desk=lambda: app.gates.asking,
     )
+
+
+def ask_page(app: App) -> AskPage:
+    return AskPage(lambda: app.gates.asking, lambda: app.settings.hub.http.public_url)
 
 
 def mode_of(app: App, default: DashboardMode) -> Callable[[], DashboardMode]:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from mcp_hub import __version__
 from mcp_hub.aio import Turn, named_loop
+from mcp_hub.app import call_gates
 from mcp_hub.app.apply import Applier, UpstreamSet
 from mcp_hub.app.catalog_rules import (
     ProjectView,
@@ -378,8 +379,9 @@ def build(
     )  # fmt: skip
     applier = Applier(
         current=current, sources=sources, upstream_set=servers, hub=hub, registry=registry,
-        kinds=kinds, approvals=approvals, executor_name=None if executors is None else executors.name,
+        kinds=kinds, approvals=approvals, executor_name=None if executors is None else executors.name, store=store,
     )  # fmt: skip
+    call_gates.follow(hub, current, store)
     return App(
         current=current, hub=hub, binding=_binding(hub, current, servers.upstreams), upstreams=servers.upstreams,
         registry=registry, changes=changes, streams=streams, documents=documents, watchdog=watchdog,

@@ -12,11 +12,14 @@ from mcp_hub.config.findings import quoted
 from mcp_hub.config.schema.defaults import Defaults, RetrySettings
 from mcp_hub.config.schema.fields import (
     Arguments,
+    Count,
+    Duration,
     ExportedName,
     Globs,
     HistoryRule,
     JsonPath,
     Orphan,
+    Rate,
     Section,
     ServerName,
     TaskRule,
@@ -26,6 +29,8 @@ from mcp_hub.config.schema.fields import (
 from mcp_hub.globs import first_match
 
 _MOST = 1000  # entries of one list: each costs time for every name
+_OF_CALLS = frozenset(("history", "rate", "concurrency", "cache"))
+"""Keys of `per_tool` that change neither lists nor arguments."""
 OVERRIDE_KEYS = ("name", "description", "hide", "pin", "annotations")
 """Keys of `per_tool` that may be overridden; none changes a call."""
 _Names = Annotated[list[ServerName], Field(max_length=1000)]
@@ -92,7 +97,8 @@ class ToolSettings(Section):
     """Overrides for a tool, or all that a glob matches.
 
     `annotations` replace the server's hints. Missing `task`, `orphan` (seconds), `idempotent` and `retry` come from the
-    server, else `defaults`. `history: off`: calls are not kept. `path` selects what is passed on of results.
+    server, else `defaults`. `history: off`: calls are not kept. `path` selects what is passed on of results. `rate` and
+    `concurrency` hold for each tool by itself. `cache`: seconds for which results of a tool that only reads are used.
     """
 
     name: ExportedName | None = None
@@ -108,11 +114,17 @@ class ToolSettings(Section):
     retry: RetrySettings | None = None
     history: HistoryRule | None = None
     path: JsonPath | None = None
+    rate: Rate | None = None
+    concurrency: Count | None = None
+    cache: Duration = 0.0
     annotations: HintSettings = HintSettings()
 
     @model_validator(mode="after")
     def _says_it_once(self) -> Self:
         check_hints(self.annotations)
+        if self.cache and self.annotations.readOnlyHint is False:
+            message = "only results of tools that read are kept, and readOnlyHint is false. Remove one of them."
+            raise finding("conflicting_keys", message, "cache")
         for argument in self.arguments:
             if argument in self.fixed:
                 message = f"{quoted(argument)} is also among the arguments. Keep one of them."
@@ -121,7 +133,7 @@ class ToolSettings(Section):
 
     def changed(self) -> tuple[str, ...]:
         """The keys that change lists or arguments."""
-        keys = [key for key in ToolSettings.model_fields if key not in Defaults.model_fields and key != "history"]
+        keys = [key for key in ToolSettings.model_fields if key not in Defaults.model_fields and key not in _OF_CALLS]
         return tuple(key for key in keys if getattr(self, key) != ToolSettings.model_fields[key].default)
 
 
@@ -134,6 +146,11 @@ class ToolRules(msgspec.Struct, frozen=True):
     retry: RetrySettings = RetrySettings()
     is_kept: bool = True
     """Whether the history keeps its calls."""
+    rate: str | None = None
+    concurrency: int = 0
+    cache: float = 0.0
+    pattern: str = ""
+    """The key of its entry."""
 
 
 def rules_of(tool: str, per_tool: Mapping[str, ToolSettings], general: Defaults) -> ToolRules:
@@ -146,6 +163,10 @@ def rules_of(tool: str, per_tool: Mapping[str, ToolSettings], general: Defaults)
         idempotent=general.idempotent if settings.idempotent is None else settings.idempotent,
         retry=general.retry if settings.retry is None else settings.retry,
         is_kept=settings.history != "off",
+        rate=settings.rate,
+        concurrency=settings.concurrency or 0,
+        cache=settings.cache,
+        pattern=pattern or "",
     )
 
 

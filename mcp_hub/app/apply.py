@@ -12,9 +12,8 @@ import anyio.abc
 import msgspec
 from msgspec.structs import replace
 
-from mcp_hub.app import call_gates
 from mcp_hub.app.catalog_rules import confirmed_servers, executor_server, policies, view_rules
-from mcp_hub.app.limits import Current, call_limits, time_limits
+from mcp_hub.app.limits import Current, call_limits, follow_gates, time_limits
 from mcp_hub.app.upstream_factory import UpstreamFactory, supervisor_rules
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.catalog.trust.approvals import Approvals
@@ -186,7 +185,7 @@ class Applier(msgspec.Struct, frozen=True):
         self.hub.catalog.use(rules, settings.hub.aliases)
         look_again = any(key.startswith(_SEEN_BY_SESSIONS) for key in change.at_once)
         self.hub.session_rules.use(settings.hub.page_size, settings.hub.task_after, look_again=look_again)
-        call_gates.follow(self.hub, self.current, self.store)
+        follow_gates(self.hub, self.current, self.store)
         self.upstream_set.adjust(rules_of)
         self._put(settings, fresh, _CHANGED)
 

@@ -16,9 +16,8 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from mcp_hub.app.apply import Applier
-from mcp_hub.app.call_gates import idle_caches
 from mcp_hub.app.catalog_rules import executor_server, view_rules
-from mcp_hub.app.limits import STORES, Current
+from mcp_hub.app.limits import STORES, Current, idle_caches
 from mcp_hub.app.reload import Reloader
 from mcp_hub.call import Upstream
 from mcp_hub.catalog.flags import Flag, decoded

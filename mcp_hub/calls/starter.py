@@ -198,6 +198,7 @@ class CallStarter:
         progressed = await last_progress(self._streams.store.log, row)
         plan = continuation.plan(row, progressed, self.truncation(None))
         record = continuation.started(runs or self._upstreams.get(server), self._registry, limits, plan)
+        self.gates.taken_up(record)
         self._streams.take_up(record, row).orphan(DETACHED)
 
 

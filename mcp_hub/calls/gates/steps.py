@@ -18,6 +18,7 @@ from typing import Final, Literal, NamedTuple
 
 from mcp_hub.call import Call, CallChannel, CallHandler, People, Sender
 from mcp_hub.calls.reading.stored import own_name
+from mcp_hub.calls.runner import CallRecord
 from mcp_hub.events import Completed
 from mcp_hub.types import CallId
 
@@ -62,6 +63,8 @@ class Gates:
         self.makers: dict[GateName, StepMaker] = {}
         self.decisions: dict[CallId, Decision] | None = None
         """What gates have decided about calls that have not ended, for the audit; None without one."""
+        self.taken_up: Callable[[CallRecord], object] = lambda record: None
+        """Gets each call of a lost hub that is continued."""
         self._steps: dict[tuple[str, str, str | None], tuple[Step, ...]] = {}
 
     def install(self, name: GateName, maker: StepMaker | None) -> None:

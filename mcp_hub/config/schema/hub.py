@@ -284,9 +284,6 @@ class AuditSettings(Section):
             raise finding("missing_key", 'needs a place for its lines. Set "path", or "stderr: true" or "otlp: true".')
         if len(places) > 1:
             raise finding("conflicting_keys", f"its lines go to one place. Keep {places[0]} or {places[1]}.", places[1])
-        if self.otlp and not all(map(_is_installed, _NEEDED)):
-            message = f"needs packages that are not installed. Install them with: {with_extra('otel')}"
-            raise finding("not_installed", message, "otlp")
         for key in ("size", "files"):
             if self.path is None and key in self.model_fields_set:
                 raise finding("misplaced_key", "belongs to a path: only files are followed by new ones", key)

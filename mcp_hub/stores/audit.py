@@ -10,8 +10,9 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import msgspec
 
@@ -116,20 +117,19 @@ class _Verifier:
         self._head: str | None = None
         self._event = ""
 
-    def file(self, path: Path) -> None:
-        with open(open_plain(path, os.O_RDONLY), "rb") as file:
-            number = 0
-            while line := file.readline(LONGEST + 1):
-                number += 1
-                if line.endswith(b"\n"):
-                    self._line(line[:-1], f"{path}:{number}")
-                elif len(line) > LONGEST:
-                    self._break(f"{path}:{number}", "is longer than a line of the audit")
-                    self._head = None
-                    while line and not line.endswith(b"\n"):
-                        line = file.readline(LONGEST)
-                else:
-                    self.report.unfinished = True
+    def file(self, path: Path, file: IO[bytes]) -> None:
+        number = 0
+        while line := file.readline(LONGEST + 1):
+            number += 1
+            if line.endswith(b"\n"):
+                self._line(line[:-1], f"{path}:{number}")
+            elif len(line) > LONGEST:
+                self._break(f"{path}:{number}", "is longer than a line of the audit")
+                self._head = None
+                while line and not line.endswith(b"\n"):
+                    line = file.readline(LONGEST)
+            else:
+                self.report.unfinished = True
 
     def _line(self, line: bytes, place: str) -> None:
         parsed = parsed_line(line)
@@ -182,7 +182,7 @@ def _changed(record: AuditLine, report: AuditReport) -> str:
     expected = report.last + record.lost + 1
     if report.lines and record.seq > expected:
         return f"{_lines(report.last + 1, record.seq - expected)} missing before it"
-    return f"line {record.seq} was changed, or something before it was"
+    return f"line {record.seq} was changed"
 
 
 def linked(head: str, body: bytes) -> str:
@@ -196,8 +196,9 @@ def verify(files: Sequence[Path], heads: set[str], state: Path | None = None) ->
     `state`: the folder with the counts of the hub that wrote it.
     """
     verifier = _Verifier(heads)
-    for path in files:
-        verifier.file(path)
+    with ExitStack() as opened:  # all of them first: a hub may rename them meanwhile
+        for path, file in [(path, opened.enter_context(open(open_plain(path, os.O_RDONLY), "rb"))) for path in files]:
+            verifier.file(path, file)
     report = verifier.report
     if state is not None and files and (total := counted(state_file(state, files[-1]))) is not None:
         report.unwritten = max(total - report.last, 0)

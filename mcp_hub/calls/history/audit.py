@@ -56,7 +56,9 @@ _HUGE: Final = 1 << 15
 """Decisions that wait for the end of their calls; the oldest goes first."""
 _SENT: Final = 512
 """Lines that a collector gets at once."""
-_NOT_DATA: Final = frozenset({"event", "level", "timestamp", "upstream", "audit", "principal", "client", "tool"})
+_OF_CALLS: Final = ("principal", "client", "tool", "decision", "rule", "outcome")
+"""Members of an event that a line of a call has, too."""
+_NOT_DATA: Final = frozenset({"event", "level", "timestamp", "upstream", "audit", *_OF_CALLS})
 _TRACE: Final = re.compile(rb'"00-([0-9a-f]{32})-')
 """A `traceparent` (W3C Trace Context), encoded."""
 
@@ -216,9 +218,10 @@ class AuditTrail:
         kind = event.get("audit")
         if isinstance(kind, str):
             members = {"what": event.get("event"), "server": event.get("upstream")}
-            members |= {name: event.get(name) for name in ("principal", "client", "tool")}
-            members |= {name: value for name, value in event.items() if name not in _NOT_DATA}
-            self._add(kind, {name: plain(value) for name, value in members.items() if value is not None})
+            members |= {name: event.get(name) for name in _OF_CALLS}
+            named = {name: plain(value) for name, value in members.items() if value is not None}
+            data = {name: plain(value) for name, value in event.items() if name not in _NOT_DATA}
+            self._add(kind, {**named, "data": data} if data else named)
 
     def _add(self, kind: str, members: Mapping[str, object]) -> None:
         line = b'"time":"%b","event":%b,%b' % (timestamp(wall_time()), quote(kind), quote(members)[1:-1])

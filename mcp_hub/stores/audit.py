@@ -24,8 +24,8 @@ LONGEST: Final = 1 << 20
 """Bytes of a line; the hub writes shorter ones."""
 MOST_HUBS: Final = 64
 """Hubs on one machine that write beside each other."""
-COUNTS: Final = 4 * 8
-"""Bytes of a file of counts."""
+COUNTS: Final = 5 * 8
+"""Bytes of a file of counts: four of records, and the number of the last line."""
 _MOST_PROBLEMS: Final = 20
 _END: Final = re.compile(rb',"chain":"([0-9a-f]{64})"\}')
 _END_SIZE: Final = 10 + 64 + 2
@@ -236,7 +236,7 @@ def counted(path: Path) -> int | None:
         text = path.read_bytes()
     except OSError:
         return None
-    return sum(memoryview(text).cast("Q")) if len(text) == COUNTS else None
+    return sum(memoryview(text).cast("Q")[:4]) if len(text) == COUNTS else None
 
 
 def state_file(state: Path, path: Path) -> Path:

@@ -18,7 +18,7 @@ from mcp_hub.stores.locks import aside_of, is_at, lock_file, open_plain, take
 
 _PORTION: Final = 256 << 10
 """Bytes that are written at once."""
-CALLS, EVENTS, _NOTES, _CORRECTION = range(4)
+CALLS, EVENTS, _NOTES, _CORRECTION, _WRITTEN = range(5)
 """Slots of the counts."""
 
 log = get_logger(__name__)
@@ -27,7 +27,8 @@ log = get_logger(__name__)
 class RecordCount:
     """Records of all times, in a mapped file; without one, those of this process.
 
-    `slots` are calls, events, lines of the file itself, and a correction. Each has one writer, and no lock.
+    `slots` are calls, events, lines of the file itself, and a correction; then the number of the last line. Each has
+    one writer, and no lock.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -40,7 +41,9 @@ class RecordCount:
                 log.warning("audit_not_counted", file=str(path), reason=problem.strerror or str(problem))
             else:
                 self.slots = memoryview(self._map).cast("Q")
-        self._before = sum(self.slots)
+        self._before = sum(self.slots[:_WRITTEN])
+        self.written = self.slots[_WRITTEN]
+        """The number of the last line of earlier processes."""
 
     def begin(self, last: int) -> int:
         """The number of records that earlier processes counted and did not write, after line `last`."""
@@ -49,11 +52,6 @@ class RecordCount:
             self.slots[_CORRECTION] -= lost
         self._before = last
         return max(lost, 0)
-
-    @property
-    def before(self) -> int:
-        """All records of earlier processes."""
-        return self._before
 
     def close(self) -> None:
         if self._map is not None:
@@ -144,7 +142,7 @@ class AuditFile:
             if len(text) >= room:
                 break
         self._put(text)
-        self.chain = chain
+        self._follow(chain)
         for _ in range(number):
             records.popleft()
 
@@ -171,7 +169,11 @@ class AuditFile:
         except OSError:
             self.counts.slots[_NOTES] -= 1
             raise
+        self._follow(chain)
+
+    def _follow(self, chain: Chain) -> None:
         self.chain = chain
+        self.counts.slots[_WRITTEN] = chain.seq
 
     def _open(self, about: bytes) -> None:
         file = _opened(self.path)
@@ -183,10 +185,8 @@ class AuditFile:
             elif self._end:
                 self._set_aside()
             os.ftruncate(self._file, self._end)  # a line that a killed hub has not finished
-            before = self.counts.before
-            gone = before if last is None else 0
-            if gone:
-                self.chain.seq = before
+            gone = self.counts.written if last is None else 0
+            self.chain.seq = gone or self.chain.seq
             self.chain.lost += self.counts.begin(self.chain.seq)
             self._note("start" if last else "begin", about, gone=gone)
         except OSError:

@@ -182,11 +182,11 @@ class AuditTrail:
 
     def observing(self, keep: CallObserver) -> CallObserver:
         """An observer that counts calls, and notes their traces."""
-        traces, counts, trace_of = self._traces, self.place.counts, self._trace_of
+        traces, place, trace_of = self._traces, self.place, self._trace_of
 
         def observed(record: CallRecord, outcome: Outcome, now: float) -> None:
             call = record.call
-            counts.slots[CALLS] += 1
+            place.counts.slots[CALLS] += 1  # which `claim` replaces
             trace = call.meta.get("traceparent") if call.meta else None
             if trace is not None:
                 traces[call.id] = bytes(trace)

@@ -42,7 +42,6 @@ class Audited:
         self.place = AuditFile(folder / "audit.jsonl", 1 << 20, 3, folder / "state")
         rules = LineRules(cast("Any", arguments), of_tool, lambda: b"k" * 32)
         self.trail = AuditTrail(self.place, rules, "in_a", lambda call: None)
-        self.trail.claim()
         self.store = history_file(folder)
         journal_rules = JournalRules(cast("Any", keeping), EVERYTHING, of_tool)
         self.journal = CallJournal(
@@ -50,6 +49,7 @@ class Audited:
         )
         self.journal.use()
         self.observed = self.trail.observing(self.journal.ended)
+        self.trail.claim()
 
     def end(self, *records: CallRecord) -> None:
         for record in records:

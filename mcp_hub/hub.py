@@ -94,7 +94,7 @@ class HubPort:
         )  # fmt: skip
         self.changes = changes
         self._registry = registry
-        self._upstreams = upstreams
+        self.upstreams = upstreams
         self.session_rules = session_rules
         self._pending_input = pending_input
         self.subscriptions = SessionSubscriptions(upstreams, changes)
@@ -195,11 +195,11 @@ class HubPort:
     async def _finding(self, session: Session) -> ToolFinder:
         profile = session.caller.profile
         await self.views.settled(session)
-        lists = caller_lists(self._upstreams, call_of(session))
+        lists = caller_lists(self.upstreams, call_of(session))
         view, rules = self.catalog.view(profile, lists).for_model, self.catalog.rules(profile)
-        renew(self._upstreams, rules.servers, Kind.TOOL)
+        renew(self.upstreams, rules.servers, Kind.TOOL)
         search, budget = partial(self.catalog.search, profile, lists=lists), self._most_tokens(session)
-        servers, missing = live(view, rules, self._upstreams), absent(rules, self._upstreams)
+        servers, missing = live(view, rules, self.upstreams), absent(rules, self.upstreams)
         return ToolFinder(view=view, search=search, budget=budget, servers=servers, absent=missing)
 
     def _most_tokens(self, session: Session) -> int:
@@ -273,7 +273,7 @@ class HubPort:
         """Ends the session and its subscriptions. Idempotent."""
         self.subscriptions.clear(session)
         self.durable.connected.discard(session.id)
-        for upstream in self._upstreams.values() if session.era is HANDSHAKE else ():
+        for upstream in self.upstreams.values() if session.era is HANDSHAKE else ():
             upstream.session_ended(session.id)
 
     def _origin(self, session: Session, uri: str) -> Origin:
@@ -285,14 +285,14 @@ class HubPort:
     def set_log_level(self, session: Session, level: str) -> None:
         """Sets the session's level; upstreams get the most verbose."""
         if session.set_log_level(level):
-            for upstream in self._upstreams.values():
+            for upstream in self.upstreams.values():
                 upstream.set_log_level(level)
 
     def figures(self) -> Figures:
-        return Figures(BOUNDS, load_figures(self._registry.under_way), self._registry.meters.figures(self._upstreams))
+        return Figures(BOUNDS, load_figures(self._registry.under_way), self._registry.meters.figures(self.upstreams))
 
     def statuses(self) -> list[UpstreamStatus]:
-        return [upstream.status() for upstream in self._upstreams.values()]
+        return [upstream.status() for upstream in self.upstreams.values()]
 
 
 def _runs_code(method: str, to: Route) -> bool:

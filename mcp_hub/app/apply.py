@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.app.catalog_rules import confirmed_servers, executor_server, policies, view_rules
-from mcp_hub.app.limits import Current, call_limits, time_limits
+from mcp_hub.app.limits import Current, call_limits, follow_gates, time_limits
 from mcp_hub.app.upstream_factory import UpstreamFactory, supervisor_rules
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.catalog.trust.approvals import Approvals
@@ -24,6 +24,7 @@ from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
 from mcp_hub.sessions.clients import ClientKinds
+from mcp_hub.stores.base import EventStore
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.supervision.server import OwnedUpstream, SupervisorRules
 
@@ -156,6 +157,7 @@ class Applier(msgspec.Struct, frozen=True):
     kinds: ClientKinds
     approvals: Approvals
     executor_name: str | None
+    store: EventStore
 
     def state(self, server: str) -> UpstreamState:
         return self.upstream_set.upstreams[server].status().state
@@ -183,6 +185,7 @@ class Applier(msgspec.Struct, frozen=True):
         self.hub.catalog.use(rules, settings.hub.aliases)
         look_again = any(key.startswith(_SEEN_BY_SESSIONS) for key in change.at_once)
         self.hub.session_rules.use(settings.hub.page_size, settings.hub.task_after, look_again=look_again)
+        follow_gates(self.hub, self.current, self.store)
         self.upstream_set.adjust(rules_of)
         self._put(settings, fresh, _CHANGED)
 

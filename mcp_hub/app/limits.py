@@ -3,22 +3,30 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
 import msgspec
 import platformdirs
 
 from mcp_hub.app.catalog_rules import ProjectView, executor_server
-from mcp_hub.call import Upstream
+from mcp_hub.call import Call, Upstream
 from mcp_hub.calls.plan import CallRules, StreamLimits, TimeLimits
+from mcp_hub.calls.reading.stored import exported_name
+from mcp_hub.catalog.catalog import caller_lists
+from mcp_hub.catalog.views.unmatched import Unmatched
+from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.code.steps import CodeLimits
 from mcp_hub.config.schema.clients import ClientRules
 from mcp_hub.config.schema.defaults import Defaults, RetrySettings
+from mcp_hub.config.schema.fields import parse_rate
 from mcp_hub.config.schema.hub import StoreSettings
+from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
-from mcp_hub.config.schema.tools import OverlaySettings
+from mcp_hub.config.schema.tools import OverlaySettings, ToolRules, ToolSettings
+from mcp_hub.globs import first_match
+from mcp_hub.hub import HubPort
 from mcp_hub.stores.base import EventStore, Holdings, StoreLimits
 from mcp_hub.stores.documents import DocumentLimits, Documents
 from mcp_hub.stores.history.base import HistoryStore
@@ -28,11 +36,13 @@ from mcp_hub.stores.long_results import file_documents, memory_documents
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.stores.recovery.failsafe import failsafe_on_file
 from mcp_hub.stores.sqlite.store import FILE
+from mcp_hub.types import Kind
 from mcp_hub.upstreams.process.descriptors import HUB, PER_SERVER
 
 if TYPE_CHECKING:
     from mcp_hub.app.gates import HubGates
     from mcp_hub.calls.gates.asking import Asking
+    from mcp_hub.calls.gates.rate import LimitRule
     from mcp_hub.hub import HubPort
 
 PER_CLIENT: Final = 4
@@ -280,3 +290,92 @@ def _time_limits(
     is_retried = any(rule.pauses.get("timeout") for rule in rules)
     answer = settings.hub.limits.question_timeout
     return TimeLimits(silence, effective.max_duration, setting=key, answer=answer, retries_silence=is_retried)
+
+
+# -- gates of calls
+
+
+_LimitKind = Literal["rate", "concurrency"]
+
+
+def follow_gates(hub: HubPort, current: Current, store: EventStore) -> None:
+    """Puts the gates in place for the present settings; those that are there keep their counts and results."""
+    _follow_limits("rate", hub, current, store)
+    _follow_limits("concurrency", hub, current, store)
+    _follow_cache(hub, current)
+
+
+def _follow_limits(kind: _LimitKind, hub: HubPort, current: Current, store: EventStore) -> None:
+    gates = hub.starter.gates
+    maker = gates.makers.get(kind)
+    if maker is None and not any(_amount(kind, entry) for entry in _entries(current.settings)):
+        return
+    from mcp_hub.calls.gates.rate import CallLimits, LimitRule
+
+    def rules(server: str, tool: str) -> tuple[LimitRule | None, LimitRule | None]:
+        settings, key = current.settings, f"servers.{server}"
+        entry, tool_rules = settings.servers.get(server), settings.tool_rules(server, tool)
+        whole = None if entry is None else _amount(kind, entry)
+        return _rule(key, whole), _rule(f'{key}.per_tool."{tool_rules.pattern}"', _amount(kind, tool_rules))
+
+    if not isinstance(maker, CallLimits):
+        shared = None if store.replicas is None else store.replicas.counts()
+        maker = CallLimits(rules, current.limits, SystemClock(), shared)
+    gates.install(kind, maker)
+    maker.look()
+
+
+def _amount(kind: _LimitKind, entry: ServerSettings | ToolSettings | ToolRules) -> str | int | None:
+    return entry.rate if kind == "rate" else entry.concurrency
+
+
+def _rule(key: str, amount: str | int | None) -> "LimitRule | None":
+    from mcp_hub.calls.gates.rate import LimitRule
+
+    if not amount:
+        return None
+    return LimitRule(key, *parse_rate(amount)) if isinstance(amount, str) else LimitRule(key, running=amount)
+
+
+def _follow_cache(hub: HubPort, current: Current) -> None:
+    gates = hub.starter.gates
+    maker, room = gates.makers.get("cache"), current.settings.hub.limits.cache_size
+    if maker is None and not any(
+        isinstance(entry, ToolSettings) and entry.cache for entry in _entries(current.settings)
+    ):
+        return
+    from mcp_hub.calls.gates.cache import ResultCache
+
+    def lifetime(server: str, tool: str) -> float:
+        return current.settings.tool_rules(server, tool).cache
+
+    def reads_only(call: Call) -> bool:
+        view = hub.catalog.view(call.profile, caller_lists(hub.upstreams, call))
+        entry = view.find(Kind.TOOL, exported_name(call))
+        return entry is not None and entry.is_read_only and entry.server == call.upstream
+
+    if isinstance(maker, ResultCache):
+        maker.room = room
+    else:
+        maker = ResultCache(lifetime, hub.upstreams, reads_only, lambda call: "", SystemClock(), gates, room)
+    gates.install("cache", maker)
+
+
+def _entries(settings: Settings) -> list[ServerSettings | ToolSettings]:
+    servers = settings.servers.values()
+    return [*servers, *(tool for server in servers for tool in server.per_tool.values())]
+
+
+def idle_caches(settings: Settings, view: CatalogView) -> list[Unmatched]:
+    """Tools with a `cache` whose results are not kept, since they do not only read."""
+    findings = []
+    for entry in view.entries(Kind.TOOL):
+        server = settings.servers.get(entry.server)
+        pattern = None if server is None or entry.is_read_only else first_match(entry.key, server.per_tool)
+        if server is not None and pattern is not None and server.per_tool[pattern].cache:
+            why = (
+                f'"{entry.key}" does not only read (it has no readOnlyHint), so its results are not kept. Remove cache.'
+            )
+            path = ("servers", entry.server, "per_tool", pattern, "cache")
+            findings.append(Unmatched(path, entry.key, why=why))
+    return findings

@@ -132,9 +132,9 @@ class Logins:
                 continue
             state = upstream.status().state
             if access.is_granted and state in _WAITING:
-                log.info("upstream_login_changed", upstream=name, logged_in=True)
+                log.info("upstream_login_changed", audit="login", upstream=name, logged_in=True)
                 upstream.lifecycle.restart()
             elif access.is_granted is not was_granted and state is UpstreamState.READY:
-                log.info("upstream_login_changed", upstream=name, logged_in=access.is_granted)
+                log.info("upstream_login_changed", audit="login", upstream=name, logged_in=access.is_granted)
                 with suppress(KeyError):  # it is about to be gone, and so is its login
                     renew(name, _LOGGED_IN if access.is_granted else _LOGGED_OUT)

@@ -161,7 +161,7 @@ class Reloader:
             settings = old.model_copy(update={"servers": servers}).failing(causes)
             self._target.apply(settings, plan(old, settings), (server,))
             self.settings = settings
-            log.info("secrets_reread", upstream=server)
+            log.info("secrets_reread", upstream=server, audit="settings")
             return True
 
     async def watch(self) -> None:
@@ -214,7 +214,9 @@ class Reloader:
             findings = (*findings[:_MOST_FINDINGS], f"… and {plural(len(findings) - _MOST_FINDINGS, 'more finding')}")
         self.failed += 1
         self.last = _Reload(trigger, wall_time(), errors=findings)
-        log.error("reload_failed", trigger=trigger, findings=list(findings), kept="the settings before")
+        log.error(
+            "reload_failed", audit="settings", trigger=trigger, findings=list(findings), kept="the settings before"
+        )
         return self.last
 
 
@@ -231,6 +233,7 @@ def _log(outcome: _Reload) -> None:
     unchanged = len(change.unchanged) - sum(name in change.unchanged for name in outcome.revived)
     log.info(
         "config_reloaded",
+        audit="settings",
         trigger=outcome.trigger,
         **{key: list(names) for key, names in news.items() if names},
         kept=unchanged,

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from mcp_hub.app.apply import Applier
 from mcp_hub.app.catalog_rules import executor_server, view_rules
-from mcp_hub.app.limits import STORES, Current
+from mcp_hub.app.limits import STORES, Current, idle_caches
 from mcp_hub.app.reload import Reloader
 from mcp_hub.call import Upstream
 from mcp_hub.catalog.flags import Flag, decoded
@@ -134,7 +134,7 @@ class HubStatus(msgspec.Struct):
                 ]
                 look = partial(unmatched, listed, view_rules(settings), [*absent, executor_server(settings)])
                 patterns = await anyio.to_thread.run_sync(look, abandon_on_cancel=True)
-                self._unmatched = settings, view, patterns
+                self._unmatched = settings, view, [*patterns, *idle_caches(settings, view)][:_MOST]
             return self._unmatched[2]
 
     def last_reload(self, profile: str | None) -> LastReload | None:

@@ -1,17 +1,24 @@
 """The hub's OpenTelemetry tracer; imports `tracing` only if configured."""
 
+import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
+from mcp_hub.app.limits import state_dir
 from mcp_hub.clock import Clock
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.masking import learn
-from mcp_hub.types import UpstreamStatus
+from mcp_hub.types import CallId, UpstreamStatus
 
 if TYPE_CHECKING:
     from mcp_hub.app.tracing import Tracing
+    from mcp_hub.calls.history.audit import AuditPlace, AuditTrail
+    from mcp_hub.calls.history.batches import ToolKeeping
 
+_COLLECTOR: Final = "http://localhost:4318"
+"""Where OpenTelemetry looks for a collector."""
 _HEADERS: Final = [f"OTEL_EXPORTER_OTLP_{kind}HEADERS" for kind in ("", "TRACES_", "METRICS_")]
 _SHORTEST: Final = 6
 """Characters of a header that may be secret."""
@@ -30,6 +37,54 @@ def tracing_of(
     headers = {name: value.get_secret_value() for name, value in chosen.headers.items()}
     receivers = exporting(chosen.endpoint, headers, _resource(settings, env))
     return Tracing(*receivers, clock=clock, status=status, address=_addresses(settings), is_http=is_http)
+
+
+def audit_of(
+    settings: Settings,
+    env: Mapping[str, str],
+    folder: Path,
+    hub: str,
+    keeping: Callable[[str, str], "ToolKeeping"],
+    key: Callable[[], bytes],
+    trace_of: Callable[[CallId], str | None],
+) -> "AuditTrail | None":
+    """The audit, if configured. A relative path is one below `folder`, that of the configuration."""
+    chosen = settings.hub.audit
+    if chosen is None:
+        return None
+    from mcp_hub.calls.history.audit import AuditTrail, LinePlace, to_collector, to_stderr
+    from mcp_hub.calls.history.audit_lines import LineRules
+    from mcp_hub.stores.audit_file import AuditFile
+
+    if chosen.path is not None:
+        place: AuditPlace = AuditFile(audit_path(settings, folder), chosen.size, chosen.files, state_dir(env))
+    elif chosen.stderr:
+        place = LinePlace("stderr", to_stderr)
+    else:
+        headers = {name: value.get_secret_value() for name, value in settings.hub.telemetry.headers.items()}
+        url = _logs_url(settings, env)
+        learn(_sent_by_environment(env))
+        place = LinePlace(url, to_collector(url, headers or _environment_headers(env), settings.hub.name))
+    rules = LineRules(chosen.arguments, keeping, key)
+    return AuditTrail(place, rules, hub, trace_of if settings.hub.telemetry.is_on else None)
+
+
+def audit_path(settings: Settings, folder: Path) -> Path:
+    """The file of the audit that the settings name."""
+    assert settings.hub.audit is not None
+    return folder / os.path.expanduser(settings.hub.audit.path or "")
+
+
+def _logs_url(settings: Settings, env: Mapping[str, str]) -> str:
+    if settings.hub.telemetry.endpoint is not None:
+        return f"{settings.hub.telemetry.endpoint.rstrip('/')}/v1/logs"
+    whole = env.get("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT")
+    return whole or f"{(env.get('OTEL_EXPORTER_OTLP_ENDPOINT') or _COLLECTOR).rstrip('/')}/v1/logs"
+
+
+def _environment_headers(env: Mapping[str, str]) -> dict[str, str]:
+    pairs = [pair.partition("=") for name in _HEADERS[:1] for pair in env.get(name, "").split(",")]
+    return {name.strip(): unquote(value.strip()) for name, _, value in pairs if name.strip()}
 
 
 def _addresses(settings: Settings) -> Callable[[str], str | None]:

@@ -98,6 +98,11 @@ class Tracing:
         self._open[call.id] = span, attributes
         return handler if call.upstream == OWN else partial(self._relayed, record, handler, span)
 
+    def trace_of(self, call: str) -> str | None:
+        """The trace of a running call, in hexadecimal."""
+        span = self._open.get(call)
+        return None if span is None else f"{span[0].get_span_context().trace_id:032x}"
+
     def ended(self, record: CallRecord) -> None:
         span, attributes = self._open.pop(record.call.id)
         self._end(span, SpanKind.SERVER, attributes, record.log.ending, record.times.started)

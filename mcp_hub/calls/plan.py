@@ -7,7 +7,7 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from mcp_hub.call import Call, CallHandler, MakeInfo, People, Upstream
+from mcp_hub.call import Call, CallHandler, MakeInfo, People, Sender
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed, Progressed
 from mcp_hub.types import RawJson
@@ -126,7 +126,7 @@ class CallPlan(msgspec.Struct, frozen=True):
     another hub. `digest` is that of the stream.
     """
 
-    upstream: Upstream | None = None
+    upstream: Sender | None = None
     layers: Callable[[CallHandler], CallHandler] | None = None
     passes: Callable[[Completed], bool] | None = None
     truncate: Truncate | None = None

@@ -44,6 +44,9 @@ class _Tracer(Protocol):
     def ended(self, record: CallRecord) -> None:
         """The call has ended."""
 
+    def trace_of(self, call: str) -> str | None:
+        """The trace of a running call, in hexadecimal."""
+
     async def close(self) -> None:
         """No more calls begin."""
 
@@ -118,6 +121,10 @@ class CallRegistry(CallOwner):
             if self._next_turn is None or self._next_turn[0] > soon:
                 self.reschedule(soon)
         return record
+
+    def trace_of(self, call: str) -> str | None:
+        """The trace that the hub has begun for a running call, in hexadecimal."""
+        return None if self.tracer is None else self.tracer.trace_of(call)
 
     def limit(self, running: int, waiting: int) -> None:
         """Replaces the limits. Calls that wait begin, as far as more may run now."""

@@ -7,8 +7,8 @@ from typing import Final, Protocol, Self
 import msgspec
 
 from mcp_hub import aio
-from mcp_hub.call import Call, CallChannel, CallHandler, MakeInfo, StreamInfo, Upstream
-from mcp_hub.calls.gates.steps import Gates, guarded, waits
+from mcp_hub.call import Call, CallChannel, CallHandler, MakeInfo, Sender, StreamInfo, Upstream
+from mcp_hub.calls.gates.steps import Gates, guarded, in_place_of, waits
 from mcp_hub.calls.metering import is_tool_error
 from mcp_hub.calls.plan import CallPlan, CallRules, ResumePoint, TimeLimits, Truncate
 from mcp_hub.calls.reading.stored import own_name
@@ -157,10 +157,11 @@ class CallStarter:
         passes = _is_no_refusal if explaining is not None else None
         in_place = in_place and not limits.retries_silence  # an attempt needs a task
         handler = upstream.call if layers is None else layers(upstream.call)
+        sender: Sender | None = upstream if in_place else None
         if self.gates.makers and (steps := self.gates.steps(call)):
-            handler, in_place = guarded(steps, handler), False
+            handler, sender = guarded(steps, handler), None if sender is None else in_place_of(steps, sender)
         plan = CallPlan(
-            upstream=upstream if in_place else None, layers=layers, passes=passes, truncate=truncate,
+            upstream=sender, layers=layers, passes=passes, truncate=truncate,
             reads_only=reads_only, retries=self._retries, info=info,
         )  # fmt: skip
         return self._registry.start(call, handler, limits, plan)
@@ -211,6 +212,7 @@ class CallStarter:
         if waits(continuation.state) and server in self._upstreams:
             upstream = _AtGate(self.gates, self._upstreams[server].call)
         record = continuation.started(upstream, self._registry, limits, plan)
+        self.gates.taken_up(record)
         self._streams.take_up(record, row).orphan(DETACHED)
 
 

@@ -6,7 +6,7 @@ A stream has one owner, the process that appends to it. A new owner raises the e
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -119,6 +119,28 @@ class Holdings(Protocol):
         """Releases the lock."""
 
 
+class SharedLimit(NamedTuple):
+    """At most `calls` in `period` seconds, and `running` at once, under a name; 0: any number."""
+
+    name: str
+    calls: int
+    period: float
+    running: int
+
+
+class SharedCounts(Protocol):
+    """Counts that replicas share, by group."""
+
+    async def take(self, group: str, limits: Sequence[SharedLimit], holder: str) -> float:
+        """Counts `holder` under all limits and returns 0; else seconds to wait, infinite for the end of another one.
+
+        Raises `StoreError`.
+        """
+
+    def leave(self, group: str, limits: Sequence[SharedLimit], holder: str) -> None:
+        """`holder` does not run any more. What a replica leaves behind ends with it. Never waits."""
+
+
 class Replicas(Protocol):
     """State shared by all hubs that serve the same clients."""
 
@@ -132,6 +154,8 @@ class Replicas(Protocol):
     def holdings(self, kind: str) -> Holdings: ...
     def accounts(self, now: Callable[[], float], *, is_pending: bool = False) -> Rows:
         """Rows of accounts, or of logins that are not accounts yet; `now` returns Unix seconds."""
+
+    def counts(self) -> SharedCounts: ...
 
     def documents(self, limits: DocumentLimits, now: Callable[[], float]) -> Documents:
         """The shared store of long results; `now` returns Unix seconds."""

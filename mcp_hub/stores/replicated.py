@@ -3,7 +3,8 @@
 Long results: limits of one principal apply, total ones do not.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Literal
 from weakref import WeakValueDictionary
@@ -13,16 +14,16 @@ import anyio
 from mcp_hub.clock import Clock
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
-from mcp_hub.stores.base import StoreLimits
+from mcp_hub.stores.base import SharedLimit, StoreLimits
 from mcp_hub.stores.documents import DocumentLimits, check_size, document_id, is_document_id, surplus
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.history.replicas import RedisHistory
 from mcp_hub.stores.recovery.failsafe import FailsafeStore
 from mcp_hub.stores.recovery.shared import failsafe_on_server
 from mcp_hub.stores.redis.leases import Leases, StoreLinks
-from mcp_hub.stores.redis.link import Command, Server, script
+from mcp_hub.stores.redis.link import Command, Reply, Server, script
 from mcp_hub.stores.redis.records import pairs
-from mcp_hub.stores.redis.scripts import HOLD, LET_GO
+from mcp_hub.stores.redis.scripts import COUNT, HOLD, LET_GO
 from mcp_hub.stores.redis.store import RedisStore
 
 log = get_logger(__name__)
@@ -68,6 +69,66 @@ class _RedisHoldings:
     def release(self, name: str) -> None:
         """If the server fails, the lock stays while this replica lives."""
         self._writer.submit([script(LET_GO, [self._key(name)], self._instance)], lambda _: None)
+
+
+class _RedisCounts:
+    """`SharedCounts` by the server's clock. What runs is forgotten with its replica."""
+
+    def __init__(self, links: StoreLinks) -> None:
+        self._keys = links.keys
+        self._writer = links.writer
+        self._leases = links.leases
+        self._instance = links.instance
+        self._running: set[str] = set()
+
+    async def take(self, group: str, limits: Sequence[SharedLimit], holder: str) -> float:
+        keys = [key for limit in limits for key in self._pair(group, limit)]
+        numbers = [value for limit in limits for value in (limit.calls, int(limit.period * 1000), limit.running)]
+        for _ in range(2):
+            self._running.add(holder)
+            [reply] = await self._ask(holder, script(COUNT, keys, holder, self._instance, *numbers))
+            outcome, number = bytes(reply[0]), int(reply[1])
+            if outcome == b"taken":
+                return 0.0
+            self._running.discard(holder)
+            if outcome == b"wait":
+                return number / 1000
+            if not await self._clear(self._pair(group, limits[number - 1])[1]):
+                break
+        return math.inf
+
+    async def _ask(self, holder: str, command: Command) -> list[Reply]:
+        try:
+            return await self._writer.ask(command)
+        except StoreError:
+            self._running.discard(holder)
+            raise
+
+    async def _clear(self, key: str) -> bool:
+        """Removes what has ended without a word; whether there was something."""
+        [reply] = await self._writer.ask(("HGETALL", key))
+        over = []
+        for holder, replica in pairs(reply).items():
+            name, instance = holder.decode("utf-8", "replace"), replica.decode("ascii", "replace")
+            mine = instance == self._instance
+            if (
+                name not in self._running
+                if mine
+                else self._leases.peers.has_left(instance) or self._leases.is_gone(instance)
+            ):
+                over.append(holder)
+        if over:
+            await self._writer.ask(("HDEL", key, *over))
+        return bool(over)
+
+    def leave(self, group: str, limits: Sequence[SharedLimit], holder: str) -> None:
+        self._running.discard(holder)
+        commands: list[Command] = [("HDEL", self._pair(group, limit)[1], holder) for limit in limits if limit.running]
+        if commands:
+            self._writer.submit(commands, lambda _: None)
+
+    def _pair(self, group: str, limit: SharedLimit) -> tuple[str, str]:
+        return self._keys.begun(group, limit.name), self._keys.holders(group, limit.name)
 
 
 class _RedisDocuments:
@@ -277,6 +338,9 @@ class _RedisReplicas:
 
     def accounts(self, now: Callable[[], float], *, is_pending: bool = False) -> _RedisRows:
         return _RedisRows(self._store.links, now, is_pending=is_pending)
+
+    def counts(self) -> _RedisCounts:
+        return _RedisCounts(self._store.links)
 
     def documents(self, limits: DocumentLimits, now: Callable[[], float]) -> _RedisDocuments:
         return _RedisDocuments(self._store.links, limits, now)

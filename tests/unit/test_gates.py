@@ -37,7 +37,7 @@ def test_gates_stand_in_one_order_however_they_were_installed(installed: tuple[G
         return Completed(b"{}")
 
     anyio.run(guarded(gates.steps(call_of()), send), call_of(), None)
-    assert seen == ["conditions", "cache", "rate", "ask", "sent"]
+    assert seen == ["conditions", "cache", "rate", "ask", "concurrency", "sent"]
 
 
 def test_a_gate_that_is_taken_away_makes_no_step() -> None:

@@ -1,7 +1,7 @@
 """The call history as a caller may see it: operators all calls, others those of their principal and profile."""
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio.to_thread
 import msgspec
@@ -59,6 +59,10 @@ from mcp_hub.stores.history.reading import (
 )
 from mcp_hub.stores.keyed_files import KeyedFiles, stored_key
 from mcp_hub.types import OWN, Kind, Snapshot, plural
+
+if TYPE_CHECKING:
+    from mcp_hub.calls.history.audit import AuditTrail
+
 
 _MOST_LOSSES: Final = 20
 """Losses per response."""
@@ -336,15 +340,21 @@ def journal_rules(settings: Settings, *, is_embedded: bool = False) -> JournalRu
     if not history.enabled or (is_embedded and "history" not in hub.model_fields_set):
         keeping = "off"
     return JournalRules(
-        keeping, HistoryLimits(history.keep, history.calls, history.size), lambda *tool: _keeping(settings, *tool)
+        keeping, HistoryLimits(history.keep, history.calls, history.size), lambda *tool: keeping_of(settings, *tool)
     )
 
 
-def _keeping(settings: Settings, server: str, tool: str) -> ToolKeeping:
+def keeping_of(settings: Settings, server: str, tool: str) -> ToolKeeping:
+    """What is kept of a tool's calls."""
     entry = settings.servers.get(server)
     pattern = first_match(tool, entry.per_tool) if entry is not None and tool else None
     tool_settings = ToolSettings() if entry is None or pattern is None else entry.per_tool[pattern]
     return ToolKeeping(tool_settings.history != "off", tool_settings.arguments, tool_settings.fixed)
+
+
+def history_key(env: Mapping[str, str], store: EventStore) -> Callable[[], bytes]:
+    """Finds the key of hashes, which may block."""
+    return lambda: shared_secret(store) or stored_key(KeyedFiles(state_dir(env) / "keys"), "history")
 
 
 def journal_of(
@@ -352,6 +362,7 @@ def journal_of(
     store: EventStore,
     current: Current,
     upstreams: Mapping[str, Upstream],
+    audit: "AuditTrail | None" = None,
     *,
     is_embedded: bool,
 ) -> CallJournal:
@@ -360,11 +371,8 @@ def journal_of(
     def rules() -> JournalRules:
         return journal_rules(current.settings, is_embedded=is_embedded)
 
-    def key() -> bytes:
-        return shared_secret(store) or stored_key(KeyedFiles(state_dir(env) / "keys"), "history")
-
     history = open_history(current.settings, env, store)
     return CallJournal(
-        store=history, hub=store.log.instance, rules=rules, definitions=_ToolDefinitions(upstreams), key=key,
-        clock=SystemClock(),
+        store=history, hub=store.log.instance, rules=rules, definitions=_ToolDefinitions(upstreams),
+        key=history_key(env, store), clock=SystemClock(), audit=audit,
     )  # fmt: skip

@@ -4,8 +4,9 @@
     approval           not here: a definition that waits for approval is not called (`catalog.routes`, `catalog.trust`)
     conditions         `deny_if`, `allow_if`
     cache              a kept result
-    rate               so many calls in a time, so many at once
+    rate               so many calls in a time
     ask                a person's yes
+    concurrency        so many calls at once: a question to a person takes no place
 
 `ORDER` is this list. A gate makes a step for a tool, or None; the steps of a call are wrapped around its sending, the
 first one outermost. Inner calls of scripts pass the same gates.
@@ -13,10 +14,11 @@ first one outermost. Inner calls of scripts pass the same gates.
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
-from mcp_hub.call import Call, CallChannel, CallHandler, People
+from mcp_hub.call import Call, CallChannel, CallHandler, People, Sender
 from mcp_hub.calls.reading.stored import own_name
+from mcp_hub.calls.runner import CallRecord
 from mcp_hub.errors import NotApproved
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
@@ -25,8 +27,8 @@ from mcp_hub.types import CallId, RawJson
 
 log = get_logger(__name__)
 
-GateName = Literal["conditions", "cache", "rate", "ask"]
-ORDER: Final[tuple[GateName, ...]] = ("conditions", "cache", "rate", "ask")
+GateName = Literal["conditions", "cache", "rate", "ask", "concurrency"]
+ORDER: Final[tuple[GateName, ...]] = ("conditions", "cache", "rate", "ask", "concurrency")
 """The first one decides first."""
 Step = Callable[[Call, CallChannel, CallHandler], Awaitable[Completed]]
 """Passes a call on to the handler (the later steps, and the sending), or answers it. Raises `RpcError`."""
@@ -41,6 +43,27 @@ _MOST: Final = 4096
 """Combinations of server, tool and profile that are remembered."""
 
 
+class Decision(NamedTuple):
+    """A gate's decision about a call, such as `denied`, and the rule that made it."""
+
+    decision: str
+    rule: str = ""
+
+
+class QuickStep:
+    """A step that can also pass a call in place, without a task."""
+
+    __slots__ = ()
+
+    async def __call__(self, call: Call, channel: CallChannel, handler: CallHandler) -> Completed:
+        """A `Step`."""
+        raise NotImplementedError
+
+    def before(self, sender: Sender) -> Sender:
+        """A sender with this step before it."""
+        raise NotImplementedError
+
+
 class Gates:
     """One hub's gates, by present settings. `makers` has those in place; `people` answer where clients cannot."""
 
@@ -50,6 +73,10 @@ class Gates:
         self.observers: list[Observer] = []
         self.left: dict[CallId, RawJson] = {}
         """States of calls that waited at a gate of another hub, until its step takes them."""
+        self.decisions: dict[CallId, Decision] | None = None
+        """What gates have decided about calls that have not ended, for the audit; None without one."""
+        self.taken_up: Callable[[CallRecord], object] = lambda record: None
+        """Gets each call of a lost hub that is continued."""
         self._steps: dict[tuple[str, str, str | None], tuple[Step, ...]] = {}
 
     def install(self, name: GateName, maker: StepMaker | None) -> None:
@@ -59,6 +86,11 @@ class Gates:
             self.makers.pop(name, None)
         else:
             self.makers[name] = maker
+
+    def note(self, call: Call, decision: str, rule: str) -> None:
+        """Notes for the audit what a gate has decided, and by which rule."""
+        if self.decisions is not None:
+            self.decisions[call.id] = Decision(decision, rule)
 
     def steps(self, call: Call) -> tuple[Step, ...]:
         """The steps of a call, in order; most have none."""
@@ -107,6 +139,15 @@ def guarded(steps: tuple[Step, ...], handler: CallHandler) -> CallHandler:
     for step in reversed(steps):
         handler = partial(_through, step, handler)
     return handler
+
+
+def in_place_of(steps: tuple[Step, ...], sender: Sender) -> Sender | None:
+    """The sender behind these steps; None if one of them needs a task."""
+    for step in reversed(steps):
+        if not isinstance(step, QuickStep):
+            return None
+        sender = step.before(sender)
+    return sender
 
 
 async def _through(step: Step, handler: CallHandler, call: Call, channel: CallChannel) -> Completed:

@@ -167,7 +167,8 @@ class BatchMaker:
         ended, took, waited = self._times(portion, places, wall)
         batch = Batch(
             hub=self.hub, base=base, groups="\n".join(lines), marks=array("H", _at(marks, places)).tobytes(),
-            ids=" ".join(_at(ids, places)), ended=ended, took=took, waited=waited, sizes=_sizes(portion, places),
+            ids=" ".join(_at(ids, places)), ended=ended, took=took, waited=waited,
+            sizes=b"" if rules.keeping == "none" else _sizes(portion, places),
             flags=bytes(_at(flags, places)), notes=_notes(portion.endings, places, rules.keeping),
         )  # fmt: skip
         return [(batch, texts)]
@@ -236,21 +237,27 @@ class BatchMaker:
             hide(piece) == piece for piece in _pieces(whole)
         ):  # fmt: skip
             return whole.encode()
-        fields, long = texts.fields(), texts.long
+        fields, long = texts.fields(), dict(texts.long)  # the audit takes them, too
         for index, rule in enumerate(portion.groups.spread(rules, len(portion))) if is_supplied else ():
             if rule is not None and rule.supplies and texts.sizes[2 * index]:
                 cut = long.pop(index, None)
                 arguments, result = (fields[2 * index], fields[2 * index + 1]) if cut is None else cut
-                fields[2 * index : 2 * index + 2] = _reduced(arguments, rule), result
+                fields[2 * index : 2 * index + 2] = reduced(arguments, rule), result
         if keeping == "hash":
             return self._hashes(fields, long, places)
         return masked_texts(fields, long, texts.sizes[1::2], places, flags)
 
     def _hashes(self, fields: Sequence[bytes], long: Mapping[int, tuple[bytes, bytes]], places: Sequence[int]) -> bytes:
-        key = self._secret()
-        whole = (long[index][0] if index in long else fields[2 * index] for index in places)
-        hashes = (hmac.digest(key, text, "sha256").hex()[:_HASH].encode() if text else b"" for text in whole)
-        return b"\0".join(part for digest in hashes for part in (digest, b""))
+        return hashed_arguments(self._secret(), fields, long, places)
+
+
+def hashed_arguments(
+    key: bytes, fields: Sequence[bytes], long: Mapping[int, tuple[bytes, bytes]], places: Sequence[int]
+) -> bytes:
+    """Hashes of the arguments of calls at `places`, each with an empty text for the result."""
+    whole = (long[index][0] if index in long else fields[2 * index] for index in places)
+    hashes = (hmac.digest(key, text, "sha256").hex()[:_HASH].encode() if text else b"" for text in whole)
+    return b"\0".join(part for digest in hashes for part in (digest, b""))
 
 
 def _textless(terms: JournalTerms) -> JournalTerms:
@@ -282,7 +289,8 @@ def _pieces(text: str) -> Iterator[str]:
         start = end + 1 if end >= 0 else len(text) + 1
 
 
-def _reduced(arguments: bytes, keeping: ToolKeeping) -> bytes:
+def reduced(arguments: bytes, keeping: ToolKeeping) -> bytes:
+    """The arguments without those that the settings supply."""
     try:
         values = msgspec.json.decode(arguments or b"{}", type=JsonObject)
     except (ValueError, RecursionError):

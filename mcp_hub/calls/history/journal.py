@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 import anyio.to_thread
@@ -42,6 +42,16 @@ _UNKNOWN: Final = "The hub that ran this call is gone. The outcome of the call i
 log = get_logger(__name__)
 
 
+class _Audit(Protocol):
+    """`calls.history.audit.AuditTrail`."""
+
+    def take(self, portions: Sequence[Portion], dropped: int, wall: float) -> None:
+        """Takes ended calls."""
+
+    def watch(self, record: CallRecord) -> None:
+        """Takes the questions of a call that may ask."""
+
+
 class CallJournal:
     """Keeps a hub's calls in `store`; `ended` is a `CallObserver`. `key` is for hashes of arguments, and may block."""
 
@@ -53,6 +63,7 @@ class CallJournal:
         definitions: DefinitionSource,
         key: Callable[[], bytes],
         clock: Clock,
+        audit: _Audit | None = None,
     ) -> None:
         self.rules = rules
         """The present rules."""
@@ -66,6 +77,7 @@ class CallJournal:
         self._has_new_rules = False
         """The batches of running calls are those of earlier rules."""
         self._lock = anyio.Lock()
+        self._audit = audit
         self.ended = self._queue.ended
 
     @property
@@ -84,13 +96,15 @@ class CallJournal:
 
     def use(self) -> None:
         """Applies the present rules, to running calls, too."""
-        self._queue.use(self.rules().keeping)
+        self._queue.use(self.rules().keeping, is_audited=self._audit is not None)
         if self._running:
             self._has_new_rules = True
             self._queue.begun.set()
 
     def lasts(self, record: CallRecord) -> None:
         """Takes a running call, so that the history has it if the hub is killed."""
+        if self._audit is not None:
+            self._audit.watch(record)
         if self._queue.keeps and record.call.id not in self._running:
             terms = self._terms()
             if record.stream is not None and record.stream.row.epoch > 1:  # begun at another hub
@@ -121,9 +135,11 @@ class CallJournal:
     async def flush(self, *, is_last: bool = False) -> None:
         async with self._lock:
             current = self._terms()
-            self._queue.use(current.rules.keeping)
+            self._queue.use(current.rules.keeping, is_audited=self._audit is not None)
             before, self._begun_with = self._begun_with or current, None
             (portions, dropped, unkept), wall = self._queue.take(), wall_time() - self._clock.now()
+            if self._audit is not None:
+                self._audit.take(portions, dropped, wall)
             ended = [*unkept, *(id_ for portion in portions for id_ in portion.durable_ids)]
             over, batches = self._terms_of(ended), []
             for portion in portions:
@@ -136,6 +152,7 @@ class CallJournal:
             outdated = self._outdated()
             begun = [] if is_last else await self._begun_calls(wall, current)
             running = RunningChange(begun, [running_number(id_) for id_ in {*ended, *over, *outdated}])
+            dropped = 0 if current.rules.keeping == "off" else dropped
             await self._writer.add(batches, dropped, current.rules.limits, running, is_last=is_last)
 
     def _terms_of(self, ended: Iterable[str]) -> dict[str, JournalTerms]:

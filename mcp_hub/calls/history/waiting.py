@@ -181,12 +181,12 @@ class CallQueue:
         self._next = 1
         self.begun, self.full = anyio.Event(), anyio.Event()
 
-    def use(self, keeping: str) -> None:
-        """Applies `keeping` from now on."""
-        has_texts = keeping in ("hash", "full")
+    def use(self, keeping: str, *, is_audited: bool = False) -> None:
+        """Applies `keeping` from now on; the audit takes every call."""
+        has_texts = is_audited or keeping in ("hash", "full")
         if has_texts is not self.keeps_texts and self._open.facts:
             self._seal()
-        self.keeps, self.keeps_texts = keeping != "off", has_texts
+        self.keeps, self.keeps_texts = is_audited or keeping != "off", has_texts
         if not self._open.facts:
             self._open = Portion(has_texts=has_texts)
 

@@ -18,15 +18,18 @@ _LISTS: Final = {"tools": Kind.TOOL, "prompts": Kind.PROMPT}  # keys of filters,
 
 
 class Unmatched(msgspec.Struct, frozen=True):
-    """A pattern, an offered name like it, and its path in the configuration."""
+    """A pattern, an offered name like it, and its path in the configuration; `why` it is of no use, if it matches."""
 
     path: tuple[str | int, ...]
     pattern: str
     near: str | None = None
+    why: str = ""
 
     @property
     def reason(self) -> str:
         """The finding, for people."""
+        if self.why:
+            return self.why
         hint = f'Did you mean "{self.near}"?' if self.near else "Correct or remove it."
         return f'"{self.pattern}" matches nothing that the servers offer. {hint}'
 

@@ -242,6 +242,24 @@ def _word_or_duration(*words: str) -> Callable[[object], object]:
     return read
 
 
+_RATE: Final = re.compile(r"^([1-9][0-9]{0,4})\s*/\s*([0-9]{0,3})\s*(s|sec|min|m|h|d)$")
+_PERIODS: Final = {"s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_rate(text: str) -> tuple[int, float]:
+    """Calls, and seconds, of `60/min`, `5/s` or `100/10min`; 1 to 10,000 calls. Raises `ValueError`."""
+    match = _RATE.match(text.strip())
+    calls, count = (int(match[1]), int(match[2] or 1)) if match is not None else (0, 0)
+    if match is None or not 0 < calls <= 10_000 or not count:
+        raise ValueError('expected a rate such as "60/min", "5/s" or "100/10min": 1 to 10000 calls in s, min, h or d')
+    return calls, count * _PERIODS[match[3]]
+
+
+def _rate(text: str) -> str:
+    parse_rate(text)
+    return text
+
+
 def _never_at_zero(value: object) -> object:
     try:
         return "never" if parse_duration(value) == 0 else value
@@ -252,6 +270,8 @@ def _never_at_zero(value: object) -> object:
 Duration = Annotated[float, BeforeValidator(parse_duration)]
 ResultGap = Annotated[float, BeforeValidator(parse_duration), Field(le=0.1)]
 PositiveDuration = Annotated[Duration, AfterValidator(_more_than_nothing)]
+Rate = Annotated[str, AfterValidator(_rate), WithJsonSchema({"type": "string", "pattern": _RATE.pattern})]
+"""So many calls in a time, such as `60/min`."""
 Size = Annotated[int, BeforeValidator(parse_size), WithJsonSchema({"type": "size"})]
 Text = Annotated[str, StringConstraints(min_length=1)]
 Lines = Annotated[str, AfterValidator(_no_nul)]

@@ -258,6 +258,42 @@ class HistorySettings(Section):
         return data
 
 
+class AuditSettings(Section):
+    """The audit: a line for each call and change, at `path`, on `stderr`, or sent by `otlp`; None: nothing.
+
+    A file of `size` bytes is followed by a new one; `files` older ones are kept. `arguments`: what a line has of them.
+    """
+
+    path: TextLine | None = None
+    stderr: bool = False
+    otlp: bool = False
+    arguments: Literal["hash", "full", "none"] = "hash"
+    size: Annotated[Size, Field(ge=64 * KiB)] = 64 * MiB
+    files: Annotated[int, Field(ge=1, le=1000), NoFlag] = 10
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_word(cls, data: object) -> object:
+        if data in ("stderr", "otlp"):
+            return {data: True}
+        if isinstance(data, str | bool):
+            message = "is not an audit. Write stderr, otlp, or keys such as {path: audit.jsonl, arguments: hash}"
+            raise finding("invalid_value", message)
+        return data
+
+    @model_validator(mode="after")
+    def _has_one_place(self) -> Self:
+        places = [key for key in ("path", "stderr", "otlp") if getattr(self, key)]
+        if not places:
+            raise finding("missing_key", 'needs a place for its lines. Set "path", or "stderr: true" or "otlp: true".')
+        if len(places) > 1:
+            raise finding("conflicting_keys", f"its lines go to one place. Keep {places[0]} or {places[1]}.", places[1])
+        for key in ("size", "files"):
+            if self.path is None and key in self.model_fields_set:
+                raise finding("misplaced_key", "belongs to a path: only files are followed by new ones", key)
+        return self
+
+
 class LimitSettings(Section):
     """Bounds on memory and work; bytes and seconds."""
 
@@ -272,6 +308,7 @@ class LimitSettings(Section):
     results: Count = 200
     results_size: Size = 256 * MiB
     result_ttl: PositiveDuration = 86400.0
+    cache_size: Size = 64 * MiB
 
 
 class _CodeLimitSettings(Section):
@@ -387,6 +424,7 @@ class HubSettings(Section):
     store: StoreSettings = StoreSettings()
     accounts: _AccountSettings = _AccountSettings()
     history: AtOnce[HistorySettings] = HistorySettings()
+    audit: AuditSettings | None = None
     attach: Literal["auto", "always", "never"] = "auto"
     attach_idle: PositiveDuration = 600.0
     task_after: AtOnce[Duration] = 5.0

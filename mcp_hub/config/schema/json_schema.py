@@ -49,6 +49,8 @@ def json_schema() -> JsonObject:
         shorthand.pop("type")
     sections["HistorySettings"]["anyOf"] = [{"type": "object"}, {"enum": ["off", False]}]
     del sections["HistorySettings"]["type"]
+    sections["AuditSettings"]["anyOf"] = [{"type": "object"}, {"enum": ["stderr", "otlp"]}]
+    del sections["AuditSettings"]["type"]
     rule = sections["SandboxSettings"]
     rule["anyOf"] = [{"type": "object"}, {"enum": ["off", "on", "prefer"]}, {"type": "boolean"}]
     rule.pop("type")

@@ -13,6 +13,7 @@ from mcp_hub.config.schema.defaults import RestartSettings, RetrySettings, Sandb
 from mcp_hub.config.schema.fields import (
     Approval,
     AtOnce,
+    Count,
     ExportedName,
     HintRule,
     IdleStop,
@@ -21,6 +22,7 @@ from mcp_hub.config.schema.fields import (
     Orphan,
     PositiveDuration,
     Prefix,
+    Rate,
     Reference,
     Section,
     StartRule,
@@ -198,6 +200,8 @@ class ServerSettings(Section):
     retry: AtOnce[RetrySettings | None] = None
     approval: AtOnce[Approval | None] = None
     hints: AtOnce[HintRule | None] = None
+    rate: AtOnce[Rate | None] = None
+    concurrency: AtOnce[Count | None] = None
     per_tool: AtOnce[dict[Text, ToolSettings]] = {}
     description: AtOnce[str | None] = None
     _command_texts: CommandTexts = PrivateAttr(default_factory=dict)

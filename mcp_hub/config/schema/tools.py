@@ -12,11 +12,14 @@ from mcp_hub.config.findings import quoted
 from mcp_hub.config.schema.defaults import Defaults, RetrySettings
 from mcp_hub.config.schema.fields import (
     Arguments,
+    Count,
+    Duration,
     ExportedName,
     Globs,
     HistoryRule,
     JsonPath,
     Orphan,
+    Rate,
     Section,
     ServerName,
     TaskRule,
@@ -28,7 +31,7 @@ from mcp_hub.globs import first_match
 _MOST = 1000  # entries of one list: each costs time for every name
 OVERRIDE_KEYS = ("name", "description", "hide", "pin", "annotations")
 """Keys of `per_tool` that may be overridden; none changes a call."""
-_OF_CALLS: Final = ("history", "ask", "allow_if", "deny_if", "reason")
+_OF_CALLS: Final = ("history", "ask", "allow_if", "deny_if", "reason", "rate", "concurrency", "cache")
 """Keys of `per_tool` that change neither lists nor arguments."""
 _Names = Annotated[list[ServerName], Field(max_length=1000)]
 
@@ -181,8 +184,9 @@ class ToolSettings(Section):
     """Overrides for a tool, or all that a glob matches.
 
     `annotations` replace the server's hints. Missing `task`, `orphan` (seconds), `idempotent` and `retry` come from the
-    server, else `defaults`. `history: off`: calls are not kept. `path` selects what is passed on of results. `ask`,
-    `allow_if` and `deny_if` decide about each call; those of every entry that fits hold.
+    server, else `defaults`. `history: off`: calls are not kept. `path` selects what is passed on of results. `rate` and
+    `concurrency` hold for each tool by itself. `cache`: seconds for which results of a tool that only reads are used.
+    `ask`, `allow_if` and `deny_if` decide about each call; those of every entry that fits hold.
     """
 
     name: ExportedName | None = None
@@ -198,6 +202,9 @@ class ToolSettings(Section):
     retry: RetrySettings | None = None
     history: HistoryRule | None = None
     path: JsonPath | None = None
+    rate: Rate | None = None
+    concurrency: Count | None = None
+    cache: Duration = 0.0
     annotations: HintSettings = HintSettings()
     ask: AskSettings | None = None
     allow_if: _Conditions | None = None
@@ -216,6 +223,9 @@ class ToolSettings(Section):
     @model_validator(mode="after")
     def _says_it_once(self) -> Self:
         check_hints(self.annotations)
+        if self.cache and self.annotations.readOnlyHint is False:
+            message = "only results of tools that read are kept, and readOnlyHint is false. Remove one of them."
+            raise finding("conflicting_keys", message, "cache")
         for argument in self.arguments:
             if argument in self.fixed:
                 message = f"{quoted(argument)} is also among the arguments. Keep one of them."
@@ -237,6 +247,11 @@ class ToolRules(msgspec.Struct, frozen=True):
     retry: RetrySettings = RetrySettings()
     is_kept: bool = True
     """Whether the history keeps its calls."""
+    rate: str | None = None
+    concurrency: int = 0
+    cache: float = 0.0
+    pattern: str = ""
+    """The key of its entry."""
 
 
 def rules_of(tool: str, per_tool: Mapping[str, ToolSettings], general: Defaults) -> ToolRules:
@@ -249,6 +264,10 @@ def rules_of(tool: str, per_tool: Mapping[str, ToolSettings], general: Defaults)
         idempotent=general.idempotent if settings.idempotent is None else settings.idempotent,
         retry=general.retry if settings.retry is None else settings.retry,
         is_kept=settings.history != "off",
+        rate=settings.rate,
+        concurrency=settings.concurrency or 0,
+        cache=settings.cache,
+        pattern=pattern or "",
     )
 
 

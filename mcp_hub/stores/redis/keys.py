@@ -9,7 +9,7 @@ from mcp_hub.types import CallId
 _STREAM: Final = re.compile(rb"st_[0-9A-Za-z_-]{1,64}")
 _INSTANCE: Final = re.compile(rb"in_[0-9A-Za-z_-]{1,64}")
 _KEY: Final = re.compile(
-    r"\{(replicas|every|ended|sessions|secret|history|accounts|st_|in_|p:|k:|h:|d:)[^{}]*\}(.*)", re.DOTALL
+    r"\{(replicas|every|ended|sessions|secret|history|accounts|st_|in_|p:|k:|h:|d:|l:)[^{}]*\}(.*)", re.DOTALL
 )
 _TYPES: Final = {
     "replicas": "hash", "every": "zset", "ended": "zset", "secret": "string", "p:": "zset", "k:": "hash",
@@ -19,6 +19,7 @@ _TYPES: Final = {
     "d:": "zset", "d::s": "hash",
     "accounts": "hash", "accounts:u": "zset",
     "accounts:p": "hash", "accounts:p:u": "zset",
+    "d:": "zset", "d::s": "hash", "l::b": "list", "l::h": "hash",
     "history": "hash", "history:h": "hash", "history:t": "hash", "history:r": "hash", "history:l": "list",
 }  # fmt: skip
 """The type of a key, by the kind in its hash tag and what follows that."""
@@ -105,7 +106,10 @@ class RedisKeys:
     def type_of(self, key: str) -> str:
         """The Redis type of a valid key."""
         parts = _KEY.match(key, len(self.prefix))
-        return "string" if parts is None else _TYPES.get(parts[1] + parts[2], "string")
+        if parts is None:
+            return "string"
+        ends = parts[2][:2] if parts[1] == "l:" else parts[2]  # a name follows there
+        return _TYPES.get(parts[1] + ends, "string")
 
     def stream(self, id_: CallId) -> _StreamKeys:
         row = f"{self.prefix}{{{id_}}}"
@@ -136,6 +140,14 @@ class RedisKeys:
 
     def lock(self, name: str) -> str:
         return f"{self.prefix}{{h:{hashed(name)}}}"
+
+    def begun(self, group: str, name: str) -> str:
+        """The times at which counted calls have begun, newest first: a list."""
+        return f"{self.prefix}{{l:{hashed(group)}}}:b{hashed(name)}"
+
+    def holders(self, group: str, name: str) -> str:
+        """Counted calls that run, each with its replica: a hash."""
+        return f"{self.prefix}{{l:{hashed(group)}}}:h{hashed(name)}"
 
     def documents(self, principal: str) -> "_DocumentKeys":
         return _DocumentKeys(f"{self.prefix}{{d:{hashed(principal)}}}")

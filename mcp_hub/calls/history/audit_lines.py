@@ -1,0 +1,136 @@
+"""Lines of the audit: their members, and the questions of a call that get lines of their own."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Final, Literal
+
+import msgspec
+
+from mcp_hub.call import Call, Question
+from mcp_hub.calls.gates.steps import Decision
+from mcp_hub.calls.history.batches import ToolKeeping, hashed_arguments, masked_texts, reduced
+from mcp_hub.calls.history.recent import shown_principal
+from mcp_hub.calls.history.waiting import Portion
+from mcp_hub.calls.metering import Outcome
+from mcp_hub.calls.reading.stored import exported_name, own_name
+from mcp_hub.calls.timeouts import OpenQuestions
+from mcp_hub.errors import RpcError
+from mcp_hub.masking import hide_head, hide_within
+from mcp_hub.protocol.shape.questions import ELICIT, action_of
+from mcp_hub.types import RawJson
+
+ArgumentRule = Literal["hash", "full", "none"]
+NAME: Final = 200
+"""Characters of a name."""
+_TEXT: Final = 1000
+"""Characters of a text of an event."""
+_OUTCOMES: Final = ("completed", "tool_error", "failed", "cancelled", "timed_out")
+_FOR_PEOPLE: Final = (ELICIT, "sampling/createMessage")
+"""Questions with a line of their own: others are for the client alone."""
+_MOST_ITEMS: Final = 20
+quote: Final = msgspec.json.Encoder().encode
+
+
+def decided(decision: Decision | None) -> bytes:
+    """The members about what the gates have decided."""
+    if decision is None:
+        return b'"decision":"allowed"'
+    rule = b',"rule":%b' % quote(hide_head(decision.rule, NAME)) if decision.rule else b""
+    return b'"decision":%b%b' % (quote(decision.decision), rule)
+
+
+class LineRules:
+    """What lines have of a call; `key` is for hashes of arguments, and may block."""
+
+    def __init__(
+        self, arguments: ArgumentRule, keeping: Callable[[str, str], ToolKeeping], key: Callable[[], bytes]
+    ) -> None:
+        self._arguments = arguments
+        self._keeping = keeping
+        self._find_key = key
+        self._key = b""
+
+    def prefix(self, call: Call, outcome: Outcome) -> bytes:
+        """The members that are the same for all calls of a group."""
+        name, tool = exported_name(call), own_name(call)
+        if call.method not in ("tools/call", "prompts/get") and self._arguments != "full":
+            name = tool = ""  # a URI is an argument
+        members = {
+            "principal": shown_principal(call.principal), "client": hide_head(call.client_name, NAME),
+            "profile": call.profile or "", "server": call.upstream, "method": call.method,
+            "tool": hide_head(tool, NAME), "name": "" if name == tool else hide_head(name, NAME),
+            "outcome": _OUTCOMES[outcome],
+        }  # fmt: skip
+        return quote({name: text for name, text in members.items() if text})[1:-1]
+
+    def arguments_of(self, portion: Portion) -> list[bytes] | None:
+        """Encoded texts or hashes of the arguments of each call; None: lines have nothing of them."""
+        texts = portion.texts
+        if texts is None or self._arguments == "none":
+            return None
+        fields, long = texts.fields(), dict(texts.long)
+        fields[1::2] = [b""] * len(portion)  # nothing of results
+        long = {index: (arguments, b"") for index, (arguments, _) in long.items()}
+        firsts = [self._keeping(call.upstream, own_name(call)) for call, _ in portion.groups.firsts]
+        if any(not rule.is_kept or rule.supplies for rule in firsts):
+            for index, rule in enumerate(portion.groups.spread(firsts, len(portion))):
+                if not rule.is_kept or rule.supplies:
+                    whole = long.pop(index, (fields[2 * index], b""))[0]
+                    fields[2 * index] = reduced(whole, rule) if rule.is_kept and whole else b""
+        places = range(len(portion))
+        if self._arguments == "full":
+            masked = masked_texts(fields, long, [0] * len(portion), places, bytearray(len(portion)))
+            return [quote(text.decode()) if text else b"" for text in masked.split(b"\0")[::2]]
+        self._key = self._key or self._find_key()
+        hashes = hashed_arguments(self._key, fields, long, places)
+        return [b'"%b"' % text if text else b"" for text in hashes.split(b"\0")[::2]]
+
+
+class AuditedQuestions(OpenQuestions):
+    """Questions of a call; `audit` gets the outcome of each for people, and the seconds it took."""
+
+    audit: Callable[[Question, str, float], None] = lambda question, outcome, seconds: None
+    asked: dict[str, float] = msgspec.field(default_factory=dict)
+
+    def ask(self, question: Question) -> str:
+        key = super().ask(question)
+        if question.method in _FOR_PEOPLE and key in self.open:
+            self.asked[key] = self.times.clock.now()
+        return key
+
+    def answer(self, key: str, outcome: RawJson | RpcError) -> bool:
+        question, asked = self.open.get(key), self.asked.pop(key, None)
+        is_open = super().answer(key, outcome)
+        if question is not None and asked is not None:
+            action = "failed" if isinstance(outcome, RpcError) else action_of(question.method, outcome) or "answered"
+            self.audit(question, action, self.times.clock.now() - asked)
+        return is_open
+
+    def close(self) -> None:
+        for key, asked in self.asked.items():
+            if key in self.open:
+                self.audit(self.open[key], "unanswered", self.times.clock.now() - asked)
+        super().close()
+
+
+def plain(value: object) -> object:
+    """A value of an event, masked, then cut."""
+    if isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        return hide_head(value, _TEXT)
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value[:_MOST_ITEMS]]
+    return hide_head(str(hide_within(value)), _TEXT)
+
+
+def timestamp(moment: float) -> bytes:
+    """ISO 8601 in UTC, with milliseconds."""
+    seconds = int(moment)
+    return b"%b.%03dZ" % (_seconds(seconds), int((moment - seconds) * 1000))
+
+
+@lru_cache(maxsize=16)
+def _seconds(moment: int) -> bytes:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S").encode()

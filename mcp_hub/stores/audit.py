@@ -1,0 +1,245 @@
+"""The chain of the audit's lines, and its verification. Calls block.
+
+A line is `{"seq":N,…,"chain":"HASH"}`; HASH is the SHA-256 of the HASH before it and of the line up to `,"chain"`. The
+first line of a file repeats the HASH before it as `prev`. `seq` counts records: those without a line are `lost` in the
+next one.
+"""
+
+import glob
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+
+from mcp_hub.stores.locks import open_plain
+
+START: Final = "0" * 64
+"""The hash before the first line of a chain."""
+LONGEST: Final = 1 << 20
+"""Bytes of a line; the hub writes shorter ones."""
+MOST_HUBS: Final = 64
+"""Hubs on one machine that write beside each other."""
+COUNTS: Final = 5 * 8
+"""Bytes of a file of counts: four of records, and the number of the last line."""
+_MOST_PROBLEMS: Final = 20
+_END: Final = re.compile(rb',"chain":"([0-9a-f]{64})"\}')
+_END_SIZE: Final = 10 + 64 + 2
+
+
+class AuditLine(msgspec.Struct, frozen=True):
+    """What the chain needs of a line. `lost` records before it have no line; `gone` lines were removed by others."""
+
+    seq: int
+    event: str = ""
+    time: str = ""
+    lost: int = 0
+    gone: int = 0
+    prev: str = ""
+
+
+_decode: Final = msgspec.json.Decoder(AuditLine).decode
+
+
+class Chain:
+    """The end of a chain: number and hash of the last line. `lost` records come before the next one."""
+
+    __slots__ = ("head", "lost", "seq")
+
+    def __init__(self, seq: int = 0, head: str = START) -> None:
+        self.seq = seq
+        self.head = head
+        self.lost = 0
+
+    def line(self, members: bytes) -> bytes:
+        """The next line; `members` are those of a JSON object, without braces."""
+        lost = self.lost
+        self.seq += lost + 1
+        self.lost = 0
+        body = b'{"seq":%d,"lost":%d,%b' % (self.seq, lost, members) if lost else b'{"seq":%d,%b' % (self.seq, members)
+        self.head = linked(self.head, body)
+        return b'%b,"chain":"%b"}\n' % (body, self.head.encode())
+
+    def copy(self) -> "Chain":
+        chain = Chain(self.seq, self.head)
+        chain.lost = self.lost
+        return chain
+
+
+def parsed_line(line: bytes) -> tuple[AuditLine, str] | None:
+    """A line without its break, and its hash; None if it is not a line of the audit."""
+    end = _END.fullmatch(line, max(len(line) - _END_SIZE, 0))
+    if end is None:
+        return None
+    try:
+        parsed = _decode(line)
+    except (ValueError, RecursionError):
+        return None
+    return parsed, end[1].decode()
+
+
+class AuditReport(msgspec.Struct):
+    """What the lines of one chain say. `lost` records were never written, `missing` lines were.
+
+    `unfinished`: the last line has no end. `unwritten` records were counted after the last line.
+    """
+
+    lines: int = 0
+    first: int = 0
+    last: int = 0
+    head: str = START
+    since: str = ""
+    until: str = ""
+    lost: int = 0
+    missing: int = 0
+    kills: int = 0
+    unfinished: bool = False
+    unwritten: int = 0
+    breaks: int = 0
+    problems: list[str] = []
+    """The first 20 of the breaks, each with file and line."""
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.breaks and not self.missing
+
+
+class _Verifier:
+    """Follows one chain, line after line; `heads` are hashes to look for."""
+
+    def __init__(self, heads: set[str]) -> None:
+        self.report = AuditReport()
+        self.heads = heads
+        self._head: str | None = None
+        self._event = ""
+
+    def file(self, path: Path, file: IO[bytes]) -> None:
+        number = 0
+        while line := file.readline(LONGEST + 1):
+            number += 1
+            if line.endswith(b"\n"):
+                self._line(line[:-1], f"{path}:{number}")
+            elif len(line) > LONGEST:
+                self._break(f"{path}:{number}", "is longer than a line of the audit")
+                self._head = None
+                while line and not line.endswith(b"\n"):
+                    line = file.readline(LONGEST)
+            else:
+                self.report.unfinished = True
+
+    def _line(self, line: bytes, place: str) -> None:
+        parsed = parsed_line(line)
+        if parsed is None:
+            self._break(place, "is not a line of the audit")
+            self._head = None
+            return
+        record, declared = parsed
+        report = self.report
+        if not report.lines:
+            report.first, report.since = record.seq, record.time
+            self._head = record.prev or None
+            if not record.prev:
+                self._break(place, "lines before it are missing: it does not begin a file")
+        else:
+            self._follow(record, place)
+        if self._head is not None and linked(self._head, line[:-_END_SIZE]) != declared:
+            self._break(place, _changed(record, report))
+        self.heads.discard(declared)
+        report.kills += record.event == "start" and self._event != "end"
+        report.lines += 1
+        report.lost += record.lost
+        report.last, report.until, report.head = record.seq, record.time, declared
+        self._head, self._event = declared, record.event
+
+    def _follow(self, record: AuditLine, place: str) -> None:
+        """Looks whether a line follows the one before, by its numbers and the hash that it repeats."""
+        report, expected = self.report, self.report.last + record.lost + 1
+        if record.prev and self._head is not None and record.prev != self._head:
+            missing = max(record.seq - expected, 0)
+            report.missing += missing
+            self._break(place, f"{_lines(report.last + 1, missing)} missing before it")
+            self._head = record.prev
+        elif record.seq != expected and (record.prev or self._head is None):
+            self._break(place, f"has the number {record.seq}, not {expected}")
+
+    def _break(self, place: str, problem: str) -> None:
+        self.report.breaks += 1
+        if len(self.report.problems) < _MOST_PROBLEMS:
+            self.report.problems.append(f"{place}: {problem}")
+
+
+def _lines(first: int, count: int) -> str:
+    if not count:
+        return "lines are"
+    return f"line {first} is" if count == 1 else f"lines {first} to {first + count - 1} are"
+
+
+def _changed(record: AuditLine, report: AuditReport) -> str:
+    expected = report.last + record.lost + 1
+    if report.lines and record.seq > expected:
+        return f"{_lines(report.last + 1, record.seq - expected)} missing before it"
+    return f"line {record.seq} was changed"
+
+
+def linked(head: str, body: bytes) -> str:
+    """The hash of a line without its end, behind the hash `head`."""
+    return hashlib.sha256(head.encode() + body).hexdigest()
+
+
+def verify(files: Sequence[Path], heads: set[str], state: Path | None = None) -> AuditReport:
+    """Verifies one chain in its files, oldest first; removes the `heads` that it has. Raises `OSError`.
+
+    `state`: the folder with the counts of the hub that wrote it.
+    """
+    verifier = _Verifier(heads)
+    with ExitStack() as opened:  # all of them first: a hub may rename them meanwhile
+        for path, file in [(path, opened.enter_context(open(open_plain(path, os.O_RDONLY), "rb"))) for path in files]:
+            verifier.file(path, file)
+    report = verifier.report
+    if state is not None and files and (total := counted(state_file(state, files[-1]))) is not None:
+        report.unwritten = max(total - report.last, 0)
+    return report
+
+
+def chains(path: Path) -> Iterator[list[Path]]:
+    """The files of each hub that writes, or wrote, to `path`; each oldest first."""
+    for number in range(1, MOST_HUBS + 1):
+        if files := generations(path if number == 1 else numbered(path, number)):
+            yield files
+
+
+def numbered(path: Path, number: int) -> Path:
+    """The file of a further hub."""
+    return path.with_name(f"{path.stem}-{number}{path.suffix}")
+
+
+def rotated(path: Path, age: int) -> Path:
+    """The older file of that age, from 1."""
+    return path.with_name(f"{path.name}.{age}")
+
+
+def generations(path: Path) -> list[Path]:
+    """The files of one hub that are there, oldest first."""
+    suffixes = [other.name[len(path.name) + 1 :] for other in path.parent.glob(f"{glob.escape(path.name)}.*")]
+    ages = sorted((int(suffix) for suffix in suffixes if suffix.isdigit()), reverse=True)
+    files = [*(rotated(path, age) for age in ages), path]
+    return [file for file in files if file.is_file()]
+
+
+def counted(path: Path) -> int | None:
+    """The number of the last record that was counted; None without the file."""
+    try:
+        text = path.read_bytes()
+    except OSError:
+        return None
+    return sum(memoryview(text).cast("Q")[:4]) if len(text) == COUNTS else None
+
+
+def state_file(state: Path, path: Path) -> Path:
+    """The file of the counts of the audit file at `path`, in the state folder."""
+    key = hashlib.sha256(os.fsencode(os.path.abspath(path))).hexdigest()[:16]
+    return state / "audit" / f"{key}.count"

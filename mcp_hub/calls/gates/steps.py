@@ -35,8 +35,6 @@ Step = Callable[[Call, CallChannel, CallHandler], Awaitable[Completed]]
 StepMaker = Callable[[str, str, str | None], Step | None]
 """Makes the step for a server, its own name of a tool, and the caller's profile; None: the tool does not take
 one. Called once for each, until the gates change."""
-Observer = Callable[[Call, GateName, str, str, str], None]
-"""Hears of a decision: the gate, `allowed` or `denied`, the rule's place in the configuration, and who decided."""
 _WAITS: Final = b'{"gate":'
 """Begins the state of a call that waits at a gate."""
 _MOST: Final = 4096
@@ -70,7 +68,6 @@ class Gates:
     def __init__(self, people: People | None = None) -> None:
         self.people = people
         self.makers: dict[GateName, StepMaker] = {}
-        self.observers: list[Observer] = []
         self.left: dict[CallId, RawJson] = {}
         """States of calls that waited at a gate of another hub, until its step takes them."""
         self.decisions: dict[CallId, Decision] | None = None
@@ -87,11 +84,6 @@ class Gates:
         else:
             self.makers[name] = maker
 
-    def note(self, call: Call, decision: str, rule: str) -> None:
-        """Notes for the audit what a gate has decided, and by which rule."""
-        if self.decisions is not None:
-            self.decisions[call.id] = Decision(decision, rule)
-
     def steps(self, call: Call) -> tuple[Step, ...]:
         """The steps of a call, in order; most have none."""
         if call.method != "tools/call":
@@ -106,13 +98,14 @@ class Gates:
         return steps
 
     def note(self, call: Call, gate: GateName, decision: str, rule: str, by: str = "") -> None:
-        """Logs a decision, and tells the observers."""
-        log.info(
-            "call_judged", call_id=call.id, upstream=call.upstream, tool=hide_head(own_name(call), 200), gate=gate,
-            decision=decision, rule=rule, by=hide_head(by, 300), principal=call.principal,
-        )  # fmt: skip
-        for observer in self.observers:
-            observer(call, gate, decision, rule, by)
+        """Logs what a person or a rule has decided, and notes each decision for the audit."""
+        if gate != "cache":
+            log.info(
+                "call_judged", call_id=call.id, upstream=call.upstream, tool=hide_head(own_name(call), 200), gate=gate,
+                decision=decision, rule=rule, by=hide_head(by, 300), principal=call.principal,
+            )  # fmt: skip
+        if self.decisions is not None:
+            self.decisions[call.id] = Decision(decision, rule)
 
     async def resume(self, call: Call, channel: CallChannel, state: RawJson, handler: CallHandler) -> Completed:
         """Continues a call that waited at a gate of a lost hub. Raises `NotApproved` if no gate waits for it now."""

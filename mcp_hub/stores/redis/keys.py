@@ -16,7 +16,6 @@ _TYPES: Final = {
     "h:": "string", "sessions": "hash", "sessions:x": "zset", "sessions:c": "stream",
     "st_": "hash", "st_:e": "stream", "st_:p": "hash", "st_:m": "list",
     "in_:r": "set", "in_:m": "set", "in_:w": "stream",
-    "d:": "zset", "d::s": "hash",
     "accounts": "hash", "accounts:u": "zset",
     "accounts:p": "hash", "accounts:p:u": "zset",
     "d:": "zset", "d::s": "hash", "l::b": "list", "l::h": "hash",

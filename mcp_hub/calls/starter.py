@@ -39,6 +39,9 @@ class _Scripts(_Resumes, Protocol):
     def limits(self) -> TimeLimits:
         """Limits of a run."""
 
+    async def unreadable(self, row: StreamInfo, reason: str) -> RpcError:
+        """The error of a run whose record cannot be read."""
+
 
 _UNKNOWN = TimeLimits(60, 60), TimeLimits(60, 60)
 """For a server that is not configured any more."""
@@ -200,8 +203,13 @@ class CallStarter:
         return None if self._retention is None else partial(self._retention.fitted, shows_output)
 
     async def take_up(self, row: StreamInfo, progressed: Progressed | None) -> None:
-        """Continues a lost hub's call, whose stream this hub owns."""
-        continuation = _Continuation.of(row)
+        """Continues a lost hub's call, whose stream this hub owns. Raises `HubError`, and as `decode` of its record."""
+        try:
+            continuation = _Continuation.of(row)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
+            if self._scripts is None or row.server != OWN:
+                raise
+            raise await self._scripts.unreadable(row, str(problem)) from None
         server = continuation.call.upstream
         runs = self._scripts if server == OWN else None
         limits, _ = self._limits.get(server, _UNKNOWN) if runs is None else (runs.limits, None)

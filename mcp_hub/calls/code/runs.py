@@ -144,6 +144,10 @@ class CodeRuns:
         finally:
             self._leave(call, channel, alike)
 
+    async def unreadable(self, row: StreamInfo, reason: str) -> RpcError:
+        """The error of a run of another hub whose record cannot be read."""
+        return await self._with_calls(not_resumable(f"its state cannot be read: {reason}"), row.id)
+
     async def close(self) -> None:
         """Ends the engine. Idempotent."""
         await self._parts.engine.close()

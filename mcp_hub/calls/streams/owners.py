@@ -131,7 +131,7 @@ async def until_stored(writer: LogWriter) -> None:
 
 
 GoOn = Callable[[StreamInfo, Progressed | None], Awaitable[None]]
-"""Continues the call of a stream that this process owns now, after its last progress. Does not ask the store."""
+"""Continues the call of a stream that this process owns now, after its last progress. It needs nothing of the store."""
 _CONFIRMED: Final = 1.0
 """Seconds for the store to confirm an ending, before other streams are looked after."""
 _UNUSABLE = (HubError, msgspec.MsgspecError, ValueError, RecursionError)
@@ -192,9 +192,9 @@ class Takeover:
     async def _give_up(self, row: StreamInfo, problem: Exception) -> None:
         log.error("stream_not_taken_up", stream=row.id, upstream=row.server, reason=ascii(str(problem)))
         wall = wall_time()
-        line = self._ending(
-            row, wall, f"The hub that ran this call is gone, and this one cannot continue it: {problem}"
-        )
+        reason = f"The hub that ran this call is gone, and this one cannot continue it: {problem}"
+        error = problem if isinstance(problem, RpcError) and problem.symbol == "code_not_resumable" else None
+        line = self._ending(row, wall, reason, error)
         given_up = anyio.Event()
 
         def answered(error: StoreError | None) -> None:
@@ -217,11 +217,11 @@ class Takeover:
             lines.append(encoded(row.id, row.last + number, when, event))
         return lines
 
-    def _ending(self, row: StreamInfo, wall: float, reason: str) -> bytes:
+    def _ending(self, row: StreamInfo, wall: float, reason: str, error: RpcError | None = None) -> bytes:
         data = {"upstream": {"server": row.server}, "outcome": "unknown"}
         reason = reason.encode("utf-8", "replace").decode()
         kind = HubRestarted if self._replicas is None else OwnerLost
-        return encoded(row.id, row.last + 1, timestamp(wall), Failed(kind(reason, data=data)))
+        return encoded(row.id, row.last + 1, timestamp(wall), Failed(error or kind(reason, data=data)))
 
 
 async def read_on(stream: Stream) -> StreamInfo | None:

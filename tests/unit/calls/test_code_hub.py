@@ -300,3 +300,22 @@ async def test_script_of_another_profile_is_unknown(tmp_path: Path) -> None:
         assert (await app.hub.stream("local", id_, "careful")).id == id_
         with pytest.raises(UnknownStream):
             await app.hub.stream("local", id_, "narrow")
+
+
+@pytest.mark.processes
+async def test_script_waits_for_a_server_that_starts_and_not_for_one_that_it_does_not_call(tmp_path: Path) -> None:
+    sys.modules[__name__].current = Books()  # type: ignore[attr-defined]  # as in `a_hub`
+    late = f"sleep 2; exec {sys.executable} -m rigs.code.counter {tmp_path / 'counted'}"
+    servers = {
+        "books": {"local": f"{__name__}:current.registry"},
+        "late": {"command": "sh", "args": ["-c", late]},
+        "never": {"command": "sh", "args": ["-c", "while read line; do :; done"]},
+    }
+    hub = {"prefix": "never", "code": "all", "first_list_wait": "0.1s"}
+    loaded = Loaded(Settings.model_validate({"servers": servers, "hub": hub}), tmp_path / "servers.yaml", frozenset())
+    with anyio.fail_after(WAIT):
+        async with open_app(loaded, {"MCP_HUB_STATE_DIR": str(tmp_path)}, has_executors=True) as app:
+            await app.hub.catalog.settled(servers=["books"])
+            ending, _ = await ended(run(app, '(await look(key="a"))["count"]'))
+            assert "never" in app.hub.catalog.starting(None), "else it has shown nothing"
+    assert isinstance(ending, Completed) and msgspec.json.decode(ending.result)["content"][0]["text"] == "0"

@@ -75,8 +75,37 @@ def test_script_of_signs_alone_is_refused_before_it_is_parsed() -> None:
         cleaned("a;" * 32000)
 
 
+def test_script_may_have_so_many_words_and_not_one_more() -> None:
+    words = "x " * 24_000
+    assert cleaned(words).split() == ["x"] * 24_000
+    with pytest.raises(CodeError, match="more than 24000 words and signs"):
+        cleaned(f"{words}y")
+    assert len(cleaned("n" * 60_000)) == 60_000, "a long word is one"
+
+
 def test_fence_after_one_without_an_end_is_found() -> None:
     assert cleaned("````\nSo:\n```python\nx = 1\n```\n") == "x = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("````python\nx = 1\n```\ny = 2\n````", "x = 1\n```\ny = 2\n"),
+        ("```python\nx = 1\n`````", "x = 1\n"),
+        ("~~~python\nx = 1\n```\n~~~", "x = 1\n```\n"),
+        ("So:\n  ```python\nx = 1\n  ```", "x = 1\n"),
+        ("So:\n```json\n```python\n```\n```python\nx = 1\n```", "x = 1\n"),
+        ("So:\n```Python3 title=a\nx = 1\n```", "x = 1\n"),
+    ],
+)
+def test_fence_ends_at_as_many_of_the_same_signs(text: str, code: str) -> None:
+    assert cleaned(text) == code
+
+
+def test_fence_after_a_few_without_an_end_is_found_but_not_after_many() -> None:
+    block, without_end = "So:\n```python\nx = 1\n```\n", "`````py\n"
+    assert cleaned(without_end * 19 + block) == "x = 1\n"
+    assert cleaned(without_end * 20 + block) == without_end * 20 + block
 
 
 def test_names_are_those_that_are_read() -> None:

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Final
 
 from mcp_hub.code.steps import CodeError
-from mcp_hub.masking import hide_head
+from mcp_hub.masking import hide_part
 from mcp_hub.syntax import parsed
 
 MOST_BYTES: Final = 64 << 10
@@ -226,8 +226,7 @@ def line_of(code: str, offset: int) -> int:
 
 def line_at(code: str, line: int) -> str:
     """The text of a line, without its indent."""
-    lines = code.split("\n")
-    return hide_head(lines[line - 1].strip(), _MOST_LINE) if 0 < line <= len(lines) else ""
+    return _masked_line(code, code.split("\n"), line).strip()[:_MOST_LINE]
 
 
 def lines_around(code: str, line: int, around: int = 2) -> str:
@@ -236,9 +235,17 @@ def lines_around(code: str, line: int, around: int = 2) -> str:
     numbers = range(max(line - around, 1), min(line + around, len(lines)) + 1)
     width = len(str(numbers[-1])) if numbers else 1
     return "\n".join(
-        f"{'>' if number == line else ' '} {number:{width}} {hide_head(lines[number - 1], _MOST_LINE)}".rstrip()
+        f"{'>' if number == line else ' '} {number:{width}} {_masked_line(code, lines, number)[:_MOST_LINE]}".rstrip()
         for number in numbers
     )
+
+
+def _masked_line(code: str, lines: list[str], line: int) -> str:
+    """A line, without what it has of a secret of several lines; empty if there is no such line."""
+    if not 0 < line <= len(lines):
+        return ""
+    start = sum(len(text) + 1 for text in lines[: line - 1])
+    return hide_part(code, start, start + len(lines[line - 1]))
 
 
 def _refusals(tree: ast.AST) -> Iterator[tuple[int, str]]:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,21 @@ async def test_the_search_is_listed_while_a_server_is_unknown_and_no_longer_once
         assert [tool["name"] for tool in lists[0]] == ["read_result", *own, *FAST, *slow.tools]
         assert json.dumps(lists[0]) == json.dumps(lists[1])
         assert "b_tool_3()" in (await peer.call("find_tools", {"query": "tool 3"})).text, "though it is not listed"
+
+
+@pytest.mark.skipif(find_spec("pydantic_monty") is None, reason="the extra code is not installed")
+async def test_run_code_is_listed_while_no_server_is_up_and_waits_for_what_its_script_names(tmp_path: Path) -> None:
+    slow = Slow(tmp_path, 5)
+    config = json.loads(slow.config(first_list_wait="200ms", code="all"))
+    del config["servers"]["a"]
+    async with stdio_session(json.dumps(config), tmp_path, client="claude-code") as hub:
+        peer = Peer(hub, HANDSHAKE)
+        assert "run_code" in await peer.names()
+        assert (await peer.call("run_code", {"code": "1 + 1"})).text == "2", "it needs nobody"
+        waiting = await hub.send_request("tools/call", {"name": "run_code", "arguments": {"code": "await b_tool_3()"}})
+        slow.let_go()
+        result = (await hub.response(waiting))["result"]
+        assert not result.get("isError"), result
 
 
 async def known_first(peer: Peer) -> None:

@@ -257,10 +257,10 @@ def build(
 
 
 def _usable(tools: Sequence[Entry], rules: ViewRules) -> dict[str, Entry]:
-    """Tools by exported name, with `run_code` if scripts can run and may call one of them."""
+    """Tools by exported name, with `run_code` if scripts can run: it is there before any server is."""
     usable = {entry.exported: entry for entry in tools}
-    reads = rules.code == "reads"
-    if rules.lists_code and any(not entry.is_app_only and (entry.is_read_only or not reads) for entry in tools):
+    if rules.lists_code:
+        reads = rules.code == "reads"
         usable[RUN_CODE] = Entry(
             kind=Kind.TOOL, server=OWN, key=RUN_CODE, exported=RUN_CODE, raw=definition(rules.code), is_read_only=reads
         )  # fmt: skip

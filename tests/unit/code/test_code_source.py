@@ -8,12 +8,14 @@ from time import process_time
 
 import pytest
 
+from mcp_hub import masking
 from mcp_hub.code.source import (
     DECLARATIONS,
     MOST_BYTES,
     PRELUDE,
     RESERVED,
     cleaned,
+    line_at,
     line_of,
     lines_around,
     names_in,
@@ -176,6 +178,14 @@ def test_lines_are_shown_around_one() -> None:
     assert lines_around(code, 9, 1) == "   8 x8 = 8\n>  9 x9 = 9\n  10 x10 = 10"
     assert lines_around(code, 1, 1) == "> 1 x1 = 1\n  2 x2 = 2"
     assert line_of("é\né", len("é\n".encode())) == 2
+
+
+def test_line_has_nothing_of_a_secret_of_several_lines() -> None:
+    masking.learn(["-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG\nzq7w\n-----END KEY-----"])
+    code = 'key = """-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG\nzq7w\n-----END KEY-----"""\nsend(key)'
+    assert line_at(code, 3) == masking.MASK and "zq7w" not in lines_around(code, 3)
+    assert "zq7w" in lines_around("a = 1\nzq7w", 2), "as the short line alone, it may be anything"
+    assert (line_at(code, 5), line_at(code, 6), line_at(code, 0)) == ("send(key)", "", "")
 
 
 def test_reserved_names_are_those_of_our_texts() -> None:

@@ -32,7 +32,6 @@ from mcp_hub.protocol.rest.overview import (
     ClientInstall,
     DashboardMode,
     EditBody,
-    LoginEnded,
     LoginNews,
     ProfileInfo,
     RawBody,
@@ -67,7 +66,7 @@ async def send_login(login: Login, response: HttpResponse) -> None:
                     await response.write(sse.COMMENT)
                     continue
                 event = b"event: login\ndata: " + msgspec.json.encode(news) + b"\n\n"
-                if isinstance(news, LoginEnded):
+                if news.type == "ended":
                     await response.end(event)
                     break
                 await response.write(event)

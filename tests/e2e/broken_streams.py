@@ -7,7 +7,7 @@ import anyio
 from mcp.server.lowlevel import NotificationOptions
 from mcp.server.stdio import stdio_server
 
-from mcp_hub.examples.streaming_server import EXTENSION, EventLog, StreamingServer, Streams
+from examples.streaming.server import EXTENSION, EventLog, StreamingServer, Streams
 
 MUTANT = sys.argv[1]
 

@@ -19,7 +19,7 @@ from tests.interaction.fronts import http_hub
 pytestmark = pytest.mark.anyio
 
 SCENARIOS = {one.name: one for one in read_all(Path(__file__).parents[2] / "docs/specification/vectors")}
-STREAMING = [sys.executable, "-m", "mcp_hub.examples.streaming_server"]
+STREAMING = [sys.executable, "-m", "examples.streaming.server"]
 BROKEN = [sys.executable, str(Path(__file__).with_name("broken_streams.py"))]
 SLOW: JsonObject = {"lines": 6, "pause": 0.12}
 LASTING: JsonObject = {"lines": 1000, "pause": 0.12}

@@ -30,7 +30,7 @@ from tests.upstreams.launch import free_port
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes, pytest.mark.slow]
 
-STREAMING = {"command": sys.executable, "args": ["-m", "mcp_hub.examples.streaming_server"]}
+STREAMING = {"command": sys.executable, "args": ["-m", "examples.streaming.server"]}
 MARK = "dev.mcp-hub/streams"
 SECONDS = 240
 PAGE = """<!doctype html><script type="importmap">%s</script><script type="module">

@@ -30,9 +30,7 @@ from mcp_hub.masking import hide, hide_head
 from mcp_hub.protocol.rest.overview import (
     ApprovalBody,
     ClientInstall,
-    LoginEnded,
     LoginNews,
-    LoginPage,
     ProfileInfo,
     RawBody,
     RawList,
@@ -267,15 +265,15 @@ class HubCuration(msgspec.Struct, frozen=True):
 
     async def _log_in(
         self, server: str, url: str, client: ClientRegistration, say: Callable[[LoginNews], Awaitable[None]]
-    ) -> LoginEnded:
+    ) -> LoginNews:
         async def show(page: str, issuer: str) -> None:
-            await say(LoginPage(page, issuer))
+            await say(LoginNews("page", page, issuer))
 
         try:
             grant = await log_in(url, client, self.logins.store, show, _PATIENCE)
         except LoginFailed as failed:
-            return LoginEnded(hide(f"Cannot log in to {server}: {failed}"), "login_failed")
-        return LoginEnded(outcome(server, grant, client))
+            return LoginNews("ended", text=hide(f"Cannot log in to {server}: {failed}"), code="login_failed")
+        return LoginNews("ended", text=outcome(server, grant, client))
 
 
 def _line(record: LogRecord) -> ServerLine:

@@ -15,7 +15,7 @@ import msgspec
 import yaml
 
 from mcp_hub.config.findings import DataPath, Finding, on_one_line
-from mcp_hub.config.load.texts import TomlError, toml_data
+from mcp_hub.config.load.texts import toml_data
 from mcp_hub.errors import ConfigError, ConfigFinding
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -177,13 +177,12 @@ def _place_of(error: ValueError) -> tuple[int | None, int | None]:
 
 def _read_toml(text: str, name: str) -> LocatedData:
     try:
-        data, lines, findings = toml_data(text)
+        data, lines, findings = toml_data(text, name)
     except (ValueError, RecursionError) as error:
         if finding := long_number(error, text, "invalid_toml", name):
             raise ConfigError(finding) from None
-        position = (error.line, error.column) if isinstance(error, TomlError) else (None, None)
         message = f"not valid TOML: {on_one_line(str(error))}. Correct the line."
-        raise ConfigError(ConfigFinding("invalid_toml", message, name, *position)) from None
+        raise ConfigError(ConfigFinding("invalid_toml", message, name)) from None
     if is_deep(data):
         raise ConfigError(ConfigFinding("too_deep", f"nested deeper than {_DEEPEST} levels. Make it flatter.", name))
     return LocatedData(data, lines, findings, is_yaml=False)

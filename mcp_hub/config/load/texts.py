@@ -7,7 +7,7 @@ from os import stat_result
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from mcp_hub.config.findings import DataPath, Finding
+from mcp_hub.config.findings import DataPath, Finding, on_one_line
 from mcp_hub.config.load.interpolate import expand_home, read_text
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import FileTooLarge, read_file
@@ -130,14 +130,6 @@ def _value(text: str, start: int, end: int) -> tuple[str, int]:
     return "" if plain.startswith("#") else re.split(r"\s+#", plain, maxsplit=1)[0], end
 
 
-class TomlError(ValueError):
-    """Invalid TOML, with line and column if known."""
-
-    def __init__(self, message: str, line: int | None, column: int | None) -> None:
-        super().__init__(message)
-        self.line, self.column = line, column
-
-
 class _TomlData(NamedTuple):
     """Data, 1-based lines of tables, and an error per duplicate key, which is dropped."""
 
@@ -146,31 +138,32 @@ class _TomlData(NamedTuple):
     findings: tuple[Finding, ...]
 
 
-def toml_data(text: str) -> _TomlData:
-    """The data of TOML text. Raises `TomlError`, `ValueError` for a number that is too long, `RecursionError`."""
+def toml_data(text: str, name: str) -> _TomlData:
+    """The data of TOML text. Raises `ConfigError`, `ValueError` for a number that is too long, `RecursionError`."""
     lines, limit = text.split("\n"), min(_MOST, _WORK // max(1, len(text)))
     findings: list[Finding] = []
-    first: TomlError | None = None
+    first: ConfigFinding | None = None
     while True:
         try:
             data = tomllib.loads("\n".join(lines))
             return _TomlData(data, _tables(text), tuple(findings))
         except tomllib.TOMLDecodeError as error:
-            problem = _problem(error)
+            problem = _problem(error, name)
         first = first or problem
-        double = _blanked(lines, problem) if _TWICE.search(str(problem)) and len(findings) < limit else None
+        double = _blanked(lines, problem) if _TWICE.search(problem.message) and len(findings) < limit else None
         if double is None:
-            raise first
+            raise ConfigError(first)
         findings.append(double)
 
 
-def _problem(error: tomllib.TOMLDecodeError) -> TomlError:
+def _problem(error: tomllib.TOMLDecodeError, name: str) -> ConfigFinding:
     position = _PLACE.search(str(error))
     line, column = (int(position[1]), int(position[2])) if position and position[1] else (None, None)
-    return TomlError(_PLACE.sub("", str(error)), line, column)
+    message = f"not valid TOML: {on_one_line(_PLACE.sub('', str(error)))}. Correct the line."
+    return ConfigFinding("invalid_toml", message, name, line=line, column=column)
 
 
-def _blanked(lines: list[str], problem: TomlError) -> Finding | None:
+def _blanked(lines: list[str], problem: ConfigFinding) -> Finding | None:
     if problem.line is None or not 0 < problem.line <= len(lines):
         return None
     last = problem.line - 1

@@ -15,7 +15,7 @@ from mcp_hub.fronts.http.response import KEEP_ALIVE, ClientGone, HttpResponse
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol import sse
-from mcp_hub.protocol.rest.overview import CallSummary, DashboardBatch, LoginEnded, LoginNews
+from mcp_hub.protocol.rest.overview import CallSummary, DashboardBatch, LoginNews
 from mcp_hub.protocol.rest.servers import ServerList
 from mcp_hub.sessions.session import Caller
 
@@ -137,7 +137,7 @@ async def send_login(login: Login, response: HttpResponse) -> None:
                     await response.write(sse.COMMENT)
                     continue
                 event = b"event: login\ndata: " + msgspec.json.encode(news) + b"\n\n"
-                if isinstance(news, LoginEnded):
+                if news.type == "ended":
                     await response.end(event)
                     break
                 await response.write(event)

@@ -14,7 +14,6 @@ from mcp_hub.protocol.rest.overview import (
     EditBody,
     EditOutcome,
     EditState,
-    LoginEnded,
     LoginNews,
     ProfileInfo,
     RawBody,
@@ -33,7 +32,7 @@ from mcp_hub.types import JsonObject
 
 Changes = dict[str, dict[str, ToolOverride]]
 """By server and the server's own name of the tool."""
-Login = Callable[[Callable[[LoginNews], Awaitable[None]]], Awaitable[LoginEnded]]
+Login = Callable[[Callable[[LoginNews], Awaitable[None]]], Awaitable[LoginNews]]
 """Runs a login, sends what a person has to do, returns the outcome. Cancelled, it changes nothing."""
 
 

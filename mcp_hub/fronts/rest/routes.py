@@ -234,8 +234,8 @@ ROUTES: Final = (
         method="POST", path="/v1/prompted", operation="readPrompted",
         summary="The calls in the text of a model; text/plain is read as it comes",
         answers=(
-            _Success(200, "the events, and results of calls", {_JSON: calls.PromptedAnswer, _SSE: None}),
-            _Success(202, "some calls are not done in time: they have streams", {_JSON: calls.PromptedAnswer}),
+            _Success(200, "the events, and results of calls", {_JSON: calls.CallsAnswer, _SSE: None}),
+            _Success(202, "some calls are not done in time: they have streams", {_JSON: calls.CallsAnswer}),
         ),
         body=calls.PromptedBody, text="text/plain",
         parameters=(

@@ -72,11 +72,13 @@ class ModelCallState(Struct, omit_defaults=True):
 class CallsAnswer(Struct):
     """Calls of a request in a provider's format, in order.
 
-    `messages` return the ended calls to the model, as messages, items or contents.
+    `messages` return the ended calls to the model, as messages, items, contents or result texts. `events` are those in
+    the text of a model that calls by text.
     """
 
     messages: list[JsonObject]
     calls: list[ModelCallState]
+    events: list[JsonObject] | UnsetType = UNSET
 
     @property
     def is_done(self) -> bool:
@@ -94,12 +96,6 @@ class PromptedBody(Struct, forbid_unknown_fields=True):
     """Text written by a model, and nothing else."""
 
     text: str
-
-
-class PromptedAnswer(CallsAnswer):
-    """Events in a model's text; `messages` are result texts."""
-
-    events: list[JsonObject]
 
 
 class ResourceList(Struct, rename="camel", omit_defaults=True):

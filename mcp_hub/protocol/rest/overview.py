@@ -325,18 +325,11 @@ class ServerDetails(Struct, omit_defaults=True):
     fix: str = ""
 
 
-class LoginPage(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="page"):
-    """The issuer's page, to open on the hub's machine."""
+class LoginNews(Struct, frozen=True, omit_defaults=True):
+    """The `issuer`'s page, to open on the hub's machine, or the outcome as a sentence; `code` is set on failure."""
 
-    url: str
-    issuer: str
-
-
-class LoginEnded(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="ended"):
-    """The outcome as a sentence; `code` is set on failure."""
-
-    text: str
+    type: Literal["page", "ended"]
+    url: str = ""
+    issuer: str = ""
+    text: str = ""
     code: str = ""
-
-
-LoginNews = LoginPage | LoginEnded

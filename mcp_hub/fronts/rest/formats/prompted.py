@@ -35,7 +35,7 @@ from mcp_hub.fronts.rest.formats.options import ToolSelection, flag, selection
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort
 from mcp_hub.masking import hide_head
-from mcp_hub.protocol.rest.calls import CallsAnswer, PromptedAnswer, PromptedBody, PromptedSection
+from mcp_hub.protocol.rest.calls import CallsAnswer, PromptedBody, PromptedSection
 from mcp_hub.selection.paths import check_path
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import Era, JsonObject, Kind
@@ -155,8 +155,8 @@ class _Output:
             for call in calls
         ]
 
-    def answer(self, calls_answer: CallsAnswer) -> PromptedAnswer:
-        return PromptedAnswer(calls_answer.messages, calls_answer.calls, self.events)
+    def answer(self, calls_answer: CallsAnswer) -> CallsAnswer:
+        return msgspec.structs.replace(calls_answer, events=self.events)
 
     def let_go(self) -> None:
         for call in self.calls:

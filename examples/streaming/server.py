@@ -1,4 +1,4 @@
-"""An MCP server that streams (docs/specification/streams.md): `python -m mcp_hub.examples.streaming_server`.
+"""An MCP server that streams (docs/specification/streams.md): `python examples/streaming/server.py`.
 
 Copy `EventLog` and `Streams`. They keep streams in memory: to survive restarts, store each event before sending it.
 """

@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from mcp_hub.app.dashboard.edits import HubEdits, ServerEditor
 from mcp_hub.app.dashboard.overrides import OverridesFile
 from mcp_hub.app.dashboard.raw import RawMessages
 from mcp_hub.app.dashboard.watch import HubWatch
+from mcp_hub.app.logins import ClientAccess
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.hub import HttpSettings
 from mcp_hub.config.schema.issuers import IssuerSettings, ResourceServerSettings
@@ -42,6 +43,7 @@ from mcp_hub.protocol.rest.overview import ClientInstall, DashboardMode
 from mcp_hub.sessions.session import Caller
 
 if TYPE_CHECKING:
+    from mcp_hub.fronts.http.authorization.principals import GrantVerifier
     from mcp_hub.fronts.http.oauth.keys import KeyRing
     from mcp_hub.fronts.http.oauth.tokens import Issuer, Resource, TokenVerifier
 
@@ -83,7 +85,11 @@ class HttpFront:
             public_url=lambda: app.settings.hub.http.public_url, running=watch.running, history=app.past_calls,
         )  # fmt: skip
         self.operator = secrets.token_urlsafe(32)
-        self.auth = HttpAuthFactory(profile, is_private=is_private, is_local=is_local, operator=self.operator)
+        self.auth = HttpAuthFactory(
+            profile, is_private=is_private, is_local=is_local, operator=self.operator,
+            clients=ClientAccess(app.logins.store.folder.parent, app.streams.store),
+        )  # fmt: skip
+        self._current = app.current
         self.dashboard_mode = mode_of(app, dashboard)
         self.dashboard = dashboard_of(app, watch, self.rest, self.dashboard_mode, installs, open_editor, is_local)
         self.health, self.metrics = monitoring_of(app, self.mcp, self.legacy, admission)
@@ -92,7 +98,8 @@ class HttpFront:
             routes={**self.mcp.routes, **self.legacy.routes, **self.metrics.routes},
             mount=self.rest,
             pages={**self.health.routes, **pages.routes()},
-            public=metadata_routes(settings),
+            public={**metadata_routes(settings), **self.auth.routes},
+            follows_all=bool(self.auth.routes),
             admission=admission,
             refusals=self.metrics.refusals,
             guarded=self.dashboard,
@@ -104,6 +111,8 @@ class HttpFront:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.mcp.run)
             tasks.start_soon(self.auth.run)
+            if self.auth.clients is not None:
+                tasks.start_soon(self.auth.clients.run, self._look_again)
 
     def close(self) -> None:
         """Ends open event streams, and reports the hub as not ready."""
@@ -112,7 +121,12 @@ class HttpFront:
             front.close()
 
     def _prepared(self, settings: Settings) -> Callable[[], None]:
-        return partial(self.endpoints.use, self.auth.for_settings(settings), metadata_routes(settings))
+        auth = self.auth.for_settings(settings)
+        public = {**metadata_routes(settings), **self.auth.routes}
+        return partial(self.endpoints.use, auth, public, follows_all=bool(self.auth.routes))
+
+    def _look_again(self) -> None:
+        self._prepared(self._current.settings)()
 
 
 def is_authenticated(settings: Settings) -> bool:
@@ -146,14 +160,17 @@ class HttpAuthFactory:
     def __init__(
         self, profile: str | None, *, is_private: bool = False,
         is_local: Callable[[Settings], bool] = lambda settings: False, operator: str | None = None,
+        clients: ClientAccess | None = None,
     ) -> None:  # fmt: skip
         """`profile`: for tokens without one. `is_private`: no tokens. `is_local`: callers without token operate the
-        hub.
+        hub. `clients`: let in by people; their `routes` are those of the latest settings.
         """
         self._profile = profile
         self._is_private = is_private
         self._is_local = is_local
         self._operator = None if operator is None else (operator, Caller(profile=profile, is_operator=True))
+        self.clients = clients
+        self.routes: Mapping[str, Route] = {}
         self._ring: KeyRing | None = None
         self._has_ring = anyio.Event()
 
@@ -177,10 +194,14 @@ class HttpAuthFactory:
         hosts = [*http.allowed_hosts, http.host]
         if http.public_url is not None:
             hosts.append(urlsplit(http.public_url).hostname or "")
-        verifier = None
+        of_issuers: TokenVerifier | None = None
         if http.oauth is not None:
-            verifier = _verifier(http.oauth, settings.profiles, self._profile, self._keys())
+            of_issuers = _verifier(settings, http.oauth, self._profile, self._keys())
             hosts.append(urlsplit(http.oauth.resource).hostname or "")
+        verifier: TokenVerifier | GrantVerifier | None = of_issuers
+        self.routes = {}
+        if http.authorization is not None and self.clients is not None:
+            verifier, self.routes = self.clients.for_settings(settings, tokens, resource_of(settings), of_issuers)
         return HttpAuth(
             tokens=tokens,
             hosts=hosts,
@@ -206,11 +227,11 @@ class HttpAuthFactory:
 
 def metadata_routes(settings: Settings) -> Mapping[str, Route]:
     """Protected resource metadata, without token (RFC 9728 §3)."""
-    if settings.hub.http.oauth is None:
+    if settings.hub.http.oauth is None and settings.hub.http.authorization is None:
         return {}
     from mcp_hub.fronts.http.oauth.tokens import WELL_KNOWN
 
-    resource = _resource(settings.hub.http.oauth)
+    resource = resource_of(settings)
     body = resource.metadata()
 
     async def answer(request: Request) -> Response:
@@ -221,24 +242,30 @@ def metadata_routes(settings: Settings) -> Mapping[str, Route]:
 
 
 def _verifier(
-    oauth: ResourceServerSettings, profiles: Collection[str], profile: str | None, ring: "KeyRing"
+    settings: Settings, oauth: ResourceServerSettings, profile: str | None, ring: "KeyRing"
 ) -> "TokenVerifier":
     from mcp_hub.fronts.http.oauth.tokens import TokenVerifier
 
     return TokenVerifier(
-        _resource(oauth),
+        resource_of(settings),
         _issuers(oauth, ring),
         leeway=oauth.leeway,
         clock=wall_time,
-        profiles=profiles,
+        profiles=settings.profiles,
         profile=profile,
     )
 
 
-def _resource(oauth: ResourceServerSettings) -> "Resource":
+def resource_of(settings: Settings) -> "Resource":
+    """The hub as a protected resource of its issuers, one of which may be the hub."""
     from mcp_hub.fronts.http.oauth.tokens import Resource
 
-    return Resource(oauth.resource, tuple(issuer.issuer for issuer in oauth.issuers), tuple(oauth.scopes))
+    http, oauth = settings.hub.http, settings.hub.http.oauth
+    own = (http.public_url or "").rstrip("/")
+    issuers = [own] if http.authorization is not None else []
+    if oauth is None:
+        return Resource(f"{own}/mcp", tuple(issuers))
+    return Resource(oauth.resource, (*issuers, *(issuer.issuer for issuer in oauth.issuers)), tuple(oauth.scopes))
 
 
 def _issuers(oauth: ResourceServerSettings, ring: "KeyRing") -> "list[Issuer]":

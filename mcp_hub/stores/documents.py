@@ -1,4 +1,4 @@
-"""The interface and limits of stores for long results, kept for their caller to read in parts. Pure.
+"""The interface and limits of stores for long results, kept for their caller to read in parts, and of records. Pure.
 
 Ids are hashes of the content.
 """
@@ -6,7 +6,7 @@ Ids are hashes of the content.
 import base64
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -41,6 +41,21 @@ class Documents(Protocol):
 
     async def read(self, principal: str, id_: str, offset: int, size: int) -> tuple[bytes, int] | None:
         """Up to `size` bytes from `offset`, and the document's size; None if unknown, foreign, expired or damaged."""
+
+
+class Record(Protocol):
+    """One text that hubs share, replaced as a whole. All raise `StoreError`."""
+
+    async def read(self) -> bytes | None: ...
+
+    async def stamp(self) -> object:
+        """Differs between texts. Cheap."""
+
+    async def update(self, change: Callable[[bytes | None], bytes | None]) -> None:
+        """Replaces the text by `change(text)`, which may be called again; None keeps it. Lasting when it returns.
+
+        Raises errors of `change`, too, and keeps the text then.
+        """
 
 
 def document_id(body: bytes) -> str:

@@ -33,7 +33,7 @@ from mcp_hub.config.schema.fields import (
     finding,
     findings,
 )
-from mcp_hub.config.schema.issuers import BaseUrl, PublicUrl, ResourceServerSettings
+from mcp_hub.config.schema.issuers import AuthorizationRule, BaseUrl, PublicUrl, ResourceServerSettings
 from mcp_hub.config.schema.remote import problems_of
 from mcp_hub.extras import with_extra
 
@@ -125,7 +125,15 @@ class HttpSettings(Section):
     body_timeout: PositiveDuration = 60.0
     close_streams_after: Annotated[Duration, Field(ge=30)] | None = None
     oauth: AtOnce[ResourceServerSettings | None] = None
+    authorization: AtOnce[AuthorizationRule] = None
     dashboard: AtOnce[DashboardRule | None] = None
+
+    @model_validator(mode="after")
+    def _has_an_address_for_clients(self) -> Self:
+        if self.authorization is not None and self.public_url is None:
+            message = 'needs the https address under which clients reach the hub. Set "public_url", too.'
+            raise finding("missing_key", message, "authorization")
+        return self
 
 
 class TokenSettings(Section):
@@ -321,3 +329,10 @@ class HubSettings(Section):
     registry: AtOnce[BaseUrl | None] = None
     code: AtOnce[CodeRule] = "off"
     code_limits: AtOnce[_CodeLimitSettings] = _CodeLimitSettings()
+
+    @model_validator(mode="after")
+    def _has_people_who_let_clients_in(self) -> Self:
+        if self.http.authorization is not None and not self.tokens:
+            message = "needs tokens, by which people let clients in. Also set hub.tokens."
+            raise finding("missing_key", message, ("http", "authorization"))
+        return self

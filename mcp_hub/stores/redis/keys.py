@@ -8,7 +8,9 @@ from mcp_hub.types import CallId
 
 _STREAM: Final = re.compile(rb"st_[0-9A-Za-z_-]{1,64}")
 _INSTANCE: Final = re.compile(rb"in_[0-9A-Za-z_-]{1,64}")
-_KEY: Final = re.compile(r"\{(replicas|every|ended|sessions|secret|history|st_|in_|p:|k:|h:|d:)[^{}]*\}(.*)", re.DOTALL)
+_KEY: Final = re.compile(
+    r"\{(replicas|every|ended|sessions|secret|history|st_|in_|p:|k:|h:|d:|x:)[^{}]*\}(.*)", re.DOTALL
+)
 _TYPES: Final = {
     "replicas": "hash", "every": "zset", "ended": "zset", "secret": "string", "p:": "zset", "k:": "hash",
     "h:": "string", "sessions": "hash", "sessions:x": "zset", "sessions:c": "stream",
@@ -112,6 +114,9 @@ class RedisKeys:
 
     def lock(self, name: str) -> str:
         return f"{self.prefix}{{h:{hashed(name)}}}"
+
+    def record(self, name: str) -> str:
+        return f"{self.prefix}{{x:{hashed(name)}}}"
 
     def documents(self, principal: str) -> "_DocumentKeys":
         return _DocumentKeys(f"{self.prefix}{{d:{hashed(principal)}}}")

@@ -185,12 +185,7 @@ class HttpAuthFactory:
         if self._is_private:
             return HttpAuth({}, default=default, profiles=settings.profiles, operator=self._operator)
         http = settings.hub.http
-        tokens = {
-            token.token.get_secret_value(): Caller(
-                token.principal, token.profile or self._profile, is_operator=token.operator
-            )
-            for token in settings.hub.tokens
-        }
+        tokens = self._callers(settings)
         hosts = [*http.allowed_hosts, http.host]
         if http.public_url is not None:
             hosts.append(urlsplit(http.public_url).hostname or "")
@@ -212,6 +207,15 @@ class HttpAuthFactory:
             cors=http.cors,
             operator=self._operator,
         )
+
+    def _callers(self, settings: Settings) -> dict[str, Caller]:
+        """Callers by token."""
+        return {
+            token.token.get_secret_value(): Caller(
+                token.principal, token.profile or self._profile, is_operator=token.operator
+            )
+            for token in settings.hub.tokens
+        }
 
     def key_states(self) -> list[str]:
         return [] if self._ring is None else self._ring.states()

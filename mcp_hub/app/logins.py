@@ -221,7 +221,7 @@ class ClientAccess:
         await self._is_wanted.wait()
         while True:
             try:
-                if self._grants is not None and await self._grants.checked():
+                if self._grants is not None and await self._grants.look(at_once=True):
                     ended()
                 problem = None
             except StoreError as failed:

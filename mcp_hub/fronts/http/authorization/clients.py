@@ -78,11 +78,11 @@ class _Sealed(msgspec.Struct, array_like=True):
 class _Metadata(msgspec.Struct):
     """What counts of a registration or a document."""
 
-    redirect_uris: list[str]
+    redirect_uris: tuple[str, ...]
     client_id: str = ""
     client_name: str = ""
-    grant_types: list[str] = ["authorization_code"]
-    response_types: list[str] = ["code"]
+    grant_types: tuple[str, ...] = ("authorization_code",)
+    response_types: tuple[str, ...] = ("code",)
 
 
 class Clients:
@@ -107,15 +107,15 @@ class Clients:
     def registered(self, id_: str) -> Client | None:
         """The client of a registration; None for the URL of a document. Raises `OAuthError` for any other id."""
         if not 0 < len(id_) <= _LONGEST_ID:
-            raise OAuthError("invalid_client", "client_id is missing or too long", 401)
+            raise OAuthError("invalid_client", "client_id is missing or too long")
         if not id_.startswith(_PREFIX):
             if (problem := _why_no_document(id_)) is not None:
-                raise OAuthError("invalid_client", f"client_id is not of this hub, and {problem}", 401)
+                raise OAuthError("invalid_client", f"client_id is not of this hub, and {problem}")
             return None
         sealed, _, seal = id_.removeprefix(_PREFIX).partition(".")
         # the digest is over the text as it is: nothing is decoded that this hub did not make
         if not sealed.isascii() or self._seal("client", sealed) != seal:
-            raise OAuthError("invalid_client", "client_id is not of this hub. Register again.", 401)
+            raise OAuthError("invalid_client", "client_id is not of this hub. Register again.")
         content = msgspec.json.decode(urlsafe_b64decode(sealed + "=" * (-len(sealed) % 4)), type=_Sealed)
         return Client(id_, content.name or "A client", content.redirects)
 
@@ -130,10 +130,10 @@ class Clients:
         try:
             body = await self._fetch(id_)
         except HubError as problem:
-            raise OAuthError("invalid_client", f"its document cannot be fetched: {problem}", 401) from None
+            raise OAuthError("invalid_client", f"its document cannot be fetched: {problem}") from None
         metadata = _decoded(body, "invalid_client")
         if metadata.client_id != id_:
-            raise OAuthError("invalid_client", "its document is about another client_id", 401)
+            raise OAuthError("invalid_client", "its document is about another client_id")
         client = Client(id_, _name(metadata, urlsplit(id_).hostname or ""), _checked(metadata, "invalid_client"))
         self._documents.pop(id_, None)
         self._documents[id_] = self._clock() + _FRESH, client
@@ -205,7 +205,7 @@ def _checked(metadata: _Metadata, code: str) -> tuple[str, ...]:
         raise OAuthError(code, f"one of redirect_uris {problem}")
     if "authorization_code" not in metadata.grant_types or "code" not in metadata.response_types:
         raise OAuthError("invalid_client_metadata", "the hub has authorization_code and refresh_token only")
-    return tuple(uris)
+    return uris
 
 
 def _name(metadata: _Metadata, otherwise: str) -> str:

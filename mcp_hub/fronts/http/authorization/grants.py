@@ -54,10 +54,10 @@ class _Record(Protocol):
 class OAuthError(HubError):
     """An error of OAuth, with its code and status (RFC 6749 §5.2)."""
 
-    def __init__(self, code: str, reason: str, status: int = 400) -> None:
+    def __init__(self, code: str, reason: str, status: int | None = None) -> None:
         super().__init__(reason)
         self.code = code
-        self.status = status
+        self.status = status or (401 if code == "invalid_client" else 400)
 
 
 class Grant(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -146,13 +146,16 @@ class Grants:
         family = _family(token)
         return family is not None and family not in self._ended
 
-    async def open(self) -> None:
+    async def _open(self) -> None:
         """Reads the record, which is made if there is none."""
         await self._record.update(lambda text: None if text else msgspec.json.encode(_Book(secrets.token_hex(32))))
         await self._read()
 
     async def look(self, *, at_once: bool = False) -> bool:
         """Reads the record if others have changed it; whether a grant has ended. At most each 0.4 s, or `at_once`."""
+        if not self._book.key:
+            await self._open()
+            return False
         now = self._clock()
         if not at_once and abs(now - self._looked) < LOOK:
             return False
@@ -160,13 +163,6 @@ class Grants:
         if await self._record.stamp() == self._stamp:
             return False
         return await self._read()
-
-    async def checked(self) -> bool:
-        """Opens the record, or looks at it; whether a grant has ended."""
-        if self._book.key:
-            return await self.look(at_once=True)
-        await self.open()
-        return False
 
     async def consent(self, grant: Grant) -> str:
         """Adds a grant of now; its code. Raises `OAuthError` over the limit."""

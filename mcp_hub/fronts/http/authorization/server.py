@@ -129,6 +129,7 @@ class AuthorizationServer:
             except anyio.WouldBlock:
                 return _failed(OAuthError("temporarily_unavailable", "the hub is busy", 503), is_page=is_page)
             try:
+                await self._grants.look()
                 return await answer(request)
             except OAuthError as refused:
                 return _failed(refused, is_page=is_page)

@@ -228,8 +228,8 @@ async def test_another_address_is_refused_before_any_login(redirect: str, flow: 
     "uri",
     ["javascript:alert(1)", "JavaScript:alert(1)", "data:text/html,x", "http://evil.example/cb", "file:///etc/passwd",
      "https://a.example/#f", "https://u:p@a.example/", "https:///cb", "vbscript:x", "about:blank", "blob:https://a.example/1",
-     "https://a.example/<script>", "https://a.example/ x", "intent://x#Intent;end", "https://bücher.example/", "x" * 600,
-     "https://a.example;script-src/cb", "https://a.example'/cb"],
+     "https://a.example/<script>", "https://a.example/ x", "intent://x#Intent;end", "https://bücher.example/",
+     "x" * 600, "https://a.example;script-src/cb", "https://a.example'/cb"],
 )  # fmt: skip
 async def test_registration_of_a_dangerous_address_is_refused(uri: str, flow: Flow) -> None:
     answer = await flow.register(redirect_uris=[uri])
@@ -372,7 +372,8 @@ async def test_wrong_tokens_are_counted(flow: Flow) -> None:
 @pytest.mark.parametrize(
     "body",
     [b"", b"[]", b"{}", b"{" * 5000, b'{"redirect_uris": []}', b'{"redirect_uris": "https://a.example/"}', b"\xff",
-     json.dumps({"redirect_uris": [CALLBACK] * 9}).encode(), json.dumps({"redirect_uris": [CALLBACK], "client_name": 1}).encode(),
+     json.dumps({"redirect_uris": [CALLBACK] * 9}).encode(),
+     json.dumps({"redirect_uris": [CALLBACK], "client_name": 1}).encode(),
      json.dumps({"redirect_uris": [CALLBACK], "grant_types": ["implicit"]}).encode(), b"x" * 20000,
      json.dumps({"redirect_uris": [f"{CALLBACK}/{n}{'x' * 400}" for n in range(8)]}).encode()],
 )  # fmt: skip

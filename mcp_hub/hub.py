@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from mcp_hub.aio import Turn
 from mcp_hub.call import OF_REST, Call, CallHandler, Early, MakeInfo, Upstream
 from mcp_hub.calls.code.runs import CodeRuns
+from mcp_hub.calls.gates.steps import Gates
 from mcp_hub.calls.handle import CallHandle, RemoteCall, is_known, remote_call
 from mcp_hub.calls.hub_tools import own_tools
 from mcp_hub.calls.hub_tools.own_tools import OwnTools
@@ -86,7 +87,7 @@ class HubPort:
         self._code = code
         self.starter = CallStarter(
             registry=registry, streams=streams, upstreams=upstreams, limits=limits, follow_up=follow_up,
-            retention=long_results, rules=rules, scripts=code, people=session_rules.people,
+            retention=long_results, rules=rules, scripts=code, gates=Gates(session_rules.people),
         )  # fmt: skip
         self.views = SessionViews(
             catalog=catalog, upstreams=upstreams, session_rules=session_rules, changes=changes,

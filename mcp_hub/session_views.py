@@ -136,7 +136,7 @@ def routed(
         partials=None if meta.token is None or (facts.takes_events and to.server != OWN) else facts.partials,
         is_program=session.offer.kind is not None, must_read=to.must_read, people=people,
         directory=session.caller.directory, roots_changes=session.offer.roots_changes, shows_paths=facts.shows_paths,
-        profile=session.caller.profile,
+        profile=session.caller.profile, claims=session.caller.claims,
     )  # fmt: skip
 
 

@@ -33,6 +33,7 @@ from mcp_hub.app.dashboard.past_calls import PastCalls, journal_of
 from mcp_hub.app.dashboard.seen import Seen
 from mcp_hub.app.limits import (
     Current,
+    RuleGates,
     call_limits,
     open_documents,
     open_files,
@@ -123,6 +124,7 @@ class App(msgspec.Struct, frozen=True):
     seen: Seen
     journal: CallJournal
     code: CodeRuns
+    gates: RuleGates
     executors: "ExecutorUpstream | None" = None
     server_logs: ServerLogWriter | None = None
 
@@ -214,6 +216,8 @@ async def _running(app: App) -> AsyncIterator[None]:
         tasks.start_soon(app.watchdog.run, name="watchdog")
         tasks.start_soon(app.streams.run, name="streams")
         tasks.start_soon(app.journal.run, name="history")
+        tasks.start_soon(app.gates.run, name="links")
+        app.reloader.prepares.append(lambda settings: partial(app.gates.use, settings))
         app.reloader.prepares.append(lambda _: app.journal.use)
         await tasks.start(app.upstream_set.run, name="upstreams")
         enabled = [name for name, server in app.settings.servers.items() if server.enabled]
@@ -385,4 +389,5 @@ def build(
         registry=registry, changes=changes, streams=streams, documents=documents, watchdog=watchdog,
         approvals=approvals, upstream_set=servers, operations=_operations(loaded, applier, watchdog), logins=logins,
         seen=seen, journal=journal, executors=executors, server_logs=sources.logs, code=code,
+        gates=RuleGates(hub, current, servers.upstreams),
     )  # fmt: skip

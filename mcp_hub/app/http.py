@@ -20,6 +20,7 @@ from mcp_hub.app.dashboard.edits import HubEdits, ServerEditor
 from mcp_hub.app.dashboard.overrides import OverridesFile
 from mcp_hub.app.dashboard.raw import RawMessages
 from mcp_hub.app.dashboard.watch import HubWatch
+from mcp_hub.app.limits import claims_named
 from mcp_hub.app.logins import ClientAccess
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.hub import HttpSettings
@@ -28,6 +29,7 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.fronts.dashboard.api import DashboardApi
+from mcp_hub.fronts.dashboard.asked import AskPage
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.auth import HttpAuth, is_loopback
 from mcp_hub.fronts.http.connections import ConnectionLimits, affordable
@@ -97,7 +99,7 @@ class HttpFront:
             auth=self.auth.for_settings(settings),
             routes={**self.mcp.routes, **self.legacy.routes, **self.metrics.routes},
             mount=self.rest,
-            pages={**self.health.routes, **pages.routes()},
+            pages={**self.health.routes, **pages.routes(), **ask_page(app).routes},
             public={**metadata_routes(settings), **self.auth.routes},
             follows_all=bool(self.auth.routes),
             admission=admission,
@@ -257,6 +259,7 @@ def _verifier(
         clock=wall_time,
         profiles=settings.profiles,
         profile=profile,
+        kept=claims_named(settings),
     )
 
 
@@ -380,7 +383,12 @@ def dashboard_of(
         public_url=lambda: app.settings.hub.http.public_url,
         mode=mode,
         max_body=app.settings.hub.http.max_body,
+        desk=lambda: app.gates.asking,
     )
+
+
+def ask_page(app: App) -> AskPage:
+    return AskPage(lambda: app.gates.asking, lambda: app.settings.hub.http.public_url)
 
 
 def mode_of(app: App, default: DashboardMode) -> Callable[[], DashboardMode]:

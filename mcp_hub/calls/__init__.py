@@ -8,4 +8,5 @@
 - `handle`: a call for fronts; `metering`: counts
 - `reading`, `streams`: durable calls, read and written
 - `results`: long results; `history`: past calls; `hub_tools`: the hub's own tools; `code`: runs of scripts
+- `gates`: what is asked before a call is sent
 """

@@ -7,7 +7,8 @@ from typing import Final, Protocol, Self
 import msgspec
 
 from mcp_hub import aio
-from mcp_hub.call import Call, CallChannel, CallHandler, MakeInfo, People, StreamInfo, Upstream
+from mcp_hub.call import Call, CallChannel, CallHandler, MakeInfo, StreamInfo, Upstream
+from mcp_hub.calls.gates.steps import Gates, guarded, waits
 from mcp_hub.calls.metering import is_tool_error
 from mcp_hub.calls.plan import CallPlan, CallRules, ResumePoint, TimeLimits, Truncate
 from mcp_hub.calls.reading.stored import last_progress, own_name
@@ -17,7 +18,7 @@ from mcp_hub.calls.retries import Retries
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.orphans import DETACHED
 from mcp_hub.calls.streams.table import StreamTable
-from mcp_hub.errors import HubRestarted, RpcError
+from mcp_hub.errors import CallCancelled, HubRestarted, RpcError
 from mcp_hub.events import Completed, Progressed
 from mcp_hub.protocol.shape import questions
 from mcp_hub.types import OWN, Era, RawJson
@@ -71,6 +72,8 @@ class _Continuation(msgspec.Struct):
         """Continues the call, or ends a cancelled one. Raises `Busy`."""
 
         async def resumed(call: Call, channel: CallChannel) -> Completed:
+            if self.revoked is not None and waits(self.state):
+                raise CallCancelled(f"The call was cancelled before it was sent: {self.revoked}")
             if upstream is None:
                 raise HubRestarted(
                     f'server "{call.upstream}" is not configured in this hub.', data={"outcome": "unknown"}
@@ -88,11 +91,21 @@ class _Continuation(msgspec.Struct):
         return record
 
 
+class _AtGate(msgspec.Struct, frozen=True):
+    """Continues calls that wait at a gate; `handler` sends them."""
+
+    gates: Gates
+    handler: CallHandler
+
+    async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
+        return await self.gates.resume(call, channel, state, self.handler)
+
+
 class CallStarter:
     """Starts calls. `limits` are each server's, for tool calls and other requests.
 
-    `follow_up` serves detached calls of modern servers. `retention` None: nothing is truncated. `people` answer
-    scripts that other hubs have begun.
+    `follow_up` serves detached calls of modern servers. `retention` None: nothing is truncated. `gates` hold
+    for all calls of tools.
     """
 
     def __init__(
@@ -105,10 +118,10 @@ class CallStarter:
         retention: LongResults | None,
         rules: Callable[[str, str], CallRules] | None = None,
         scripts: _Scripts | None = None,
-        people: People | None = None,
+        gates: Gates | None = None,
     ) -> None:
+        self.gates = Gates() if gates is None else gates
         self._scripts = scripts
-        self._people = people
         self._registry = registry
         self._streams = streams
         self._upstreams = upstreams
@@ -143,11 +156,14 @@ class CallStarter:
         layers = partial(self._layered, explaining, asks) if asks or explaining is not None else None
         passes = _is_no_refusal if explaining is not None else None
         in_place = in_place and not limits.retries_silence  # an attempt needs a task
+        handler = upstream.call if layers is None else layers(upstream.call)
+        if self.gates.makers and (steps := self.gates.steps(call)):
+            handler, in_place = guarded(steps, handler), False
         plan = CallPlan(
             upstream=upstream if in_place else None, layers=layers, passes=passes, truncate=truncate,
             reads_only=reads_only, retries=self._retries, info=info,
         )  # fmt: skip
-        return self._registry.start(call, upstream.call if layers is None else layers(upstream.call), limits, plan)
+        return self._registry.start(call, handler, limits, plan)
 
     def _layered(
         self, explaining: Callable[[CallHandler], CallHandler] | None, asks: bool, handler: CallHandler
@@ -189,10 +205,13 @@ class CallStarter:
         runs = self._scripts if server == OWN else None
         limits, _ = self._limits.get(server, _UNKNOWN) if runs is None else (runs.limits, None)
         if runs is not None:  # which asks before it writes
-            continuation.call = msgspec.structs.replace(continuation.call, people=self._people)
+            continuation.call = msgspec.structs.replace(continuation.call, people=self.gates.people)
         progressed = await last_progress(self._streams.store.log, row)
         plan = continuation.plan(row, progressed, self.truncation(None))
-        record = continuation.started(runs or self._upstreams.get(server), self._registry, limits, plan)
+        upstream: _Resumes | None = runs or self._upstreams.get(server)
+        if waits(continuation.state) and server in self._upstreams:
+            upstream = _AtGate(self.gates, self._upstreams[server].call)
+        record = continuation.started(upstream, self._registry, limits, plan)
         self._streams.take_up(record, row).orphan(DETACHED)
 
 

@@ -23,7 +23,7 @@ class Caller(msgspec.Struct, frozen=True):
     """The identity and rights that a front knows before a message is read.
 
     `principal` is the token's, else `local`. A stdio client `has_own_hub` and may name its kind as `client`.
-    `directory` is a background hub client's.
+    `directory` is a background hub client's. `claims`: those of its token that rules name, as JSON.
     """
 
     principal: str = LOCAL_PRINCIPAL
@@ -32,6 +32,7 @@ class Caller(msgspec.Struct, frozen=True):
     client: str | None = None
     directory: str | None = None
     is_operator: bool = False
+    claims: str = ""
 
     @property
     def operates(self) -> bool:

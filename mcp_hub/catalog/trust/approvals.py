@@ -20,6 +20,7 @@ from mcp_hub.catalog.pins import (
     Record,
     UnapprovedTool,
     Verdict,
+    check_shown,
     compared_kinds,
     encoded,
     findings_of,
@@ -273,6 +274,8 @@ class _Gate:
 
     def __call__(self, call: Call, compared: Snapshot, listed: Snapshot) -> None:
         self._approvals.check(call, compared)
+        if call.shown is not None:
+            check_shown(listed, msgspec.json.decode(call.params["name"], type=str), call.shown)
         if call.must_read:
             self._reads(call, listed)
 

@@ -75,7 +75,7 @@ def _below(folder: Traversable, path: str) -> list[tuple[str, bytes]]:
 def routes(mode: Callable[[], DashboardMode]) -> Mapping[str, Route]:
     """The page's routes by path."""
     contents = static_files()
-    index = _page(contents["index.html"], "html", mode, pages.index)
+    index = page_of(contents["index.html"], "html", mode, pages.index)
 
     async def root(request: Request) -> Response:
         is_browser = "text/html" in request.headers.get("accept", "")
@@ -87,11 +87,12 @@ def routes(mode: Callable[[], DashboardMode]) -> Mapping[str, Route]:
     for name, content in contents.items():
         if name != "index.html":
             path = PREFIX + name
-            by_path[path] = Route(path, _page(content, name.rpartition(".")[2], mode, _nothing), methods=["GET"])
+            by_path[path] = Route(path, page_of(content, name.rpartition(".")[2], mode, _nothing), methods=["GET"])
     return by_path
 
 
-def _page(content: bytes, kind: str, mode: Callable[[], DashboardMode], otherwise: Endpoint) -> Endpoint:
+def page_of(content: bytes, kind: str, mode: Callable[[], str], otherwise: Endpoint) -> Endpoint:
+    """The endpoint of a file without data; in the mode `off` another one."""
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
 
     async def page(request: Request) -> Response:

@@ -1,0 +1,113 @@
+"""The gates of a call in their order. Each is installed only where it is configured.
+
+    profile, filters   not here: a tool that a profile or a filter hides is unknown (`catalog.routes`)
+    approval           not here: a definition that waits for approval is not called (`catalog.routes`, `catalog.trust`)
+    conditions         `deny_if`, `allow_if`
+    cache              a kept result
+    rate               so many calls in a time, so many at once
+    ask                a person's yes
+
+`ORDER` is this list. A gate makes a step for a tool, or None; the steps of a call are wrapped around its sending, the
+first one outermost. Inner calls of scripts pass the same gates.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, Literal
+
+from mcp_hub.call import Call, CallChannel, CallHandler, People
+from mcp_hub.calls.reading.stored import own_name
+from mcp_hub.errors import NotApproved
+from mcp_hub.events import Completed
+from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
+from mcp_hub.types import CallId, RawJson
+
+log = get_logger(__name__)
+
+GateName = Literal["conditions", "cache", "rate", "ask"]
+ORDER: Final[tuple[GateName, ...]] = ("conditions", "cache", "rate", "ask")
+"""The first one decides first."""
+Step = Callable[[Call, CallChannel, CallHandler], Awaitable[Completed]]
+"""Passes a call on to the handler (the later steps, and the sending), or answers it. Raises `RpcError`."""
+StepMaker = Callable[[str, str, str | None], Step | None]
+"""Makes the step for a server, its own name of a tool, and the caller's profile; None: the tool does not take
+one. Called once for each, until the gates change."""
+Observer = Callable[[Call, GateName, str, str, str], None]
+"""Hears of a decision: the gate, `allowed` or `denied`, the rule's place in the configuration, and who decided."""
+_WAITS: Final = b'{"gate":'
+"""Begins the state of a call that waits at a gate."""
+_MOST: Final = 4096
+"""Combinations of server, tool and profile that are remembered."""
+
+
+class Gates:
+    """One hub's gates, by present settings. `makers` has those in place; `people` answer where clients cannot."""
+
+    def __init__(self, people: People | None = None) -> None:
+        self.people = people
+        self.makers: dict[GateName, StepMaker] = {}
+        self.observers: list[Observer] = []
+        self.left: dict[CallId, RawJson] = {}
+        """States of calls that waited at a gate of another hub, until its step takes them."""
+        self._steps: dict[tuple[str, str, str | None], tuple[Step, ...]] = {}
+
+    def install(self, name: GateName, maker: StepMaker | None) -> None:
+        """Puts a gate in place, or takes it away."""
+        self._steps.clear()
+        if maker is None:
+            self.makers.pop(name, None)
+        else:
+            self.makers[name] = maker
+
+    def steps(self, call: Call) -> tuple[Step, ...]:
+        """The steps of a call, in order; most have none."""
+        if call.method != "tools/call":
+            return ()
+        key = call.upstream, own_name(call), call.profile
+        steps = self._steps.get(key)
+        if steps is None:
+            if len(self._steps) >= _MOST:
+                self._steps.clear()
+            makers = (self.makers[name] for name in ORDER if name in self.makers)
+            steps = self._steps[key] = tuple(step for maker in makers if (step := maker(*key)) is not None)
+        return steps
+
+    def note(self, call: Call, gate: GateName, decision: str, rule: str, by: str = "") -> None:
+        """Logs a decision, and tells the observers."""
+        log.info(
+            "call_judged", call_id=call.id, upstream=call.upstream, tool=hide_head(own_name(call), 200), gate=gate,
+            decision=decision, rule=rule, by=hide_head(by, 300), principal=call.principal,
+        )  # fmt: skip
+        for observer in self.observers:
+            observer(call, gate, decision, rule, by)
+
+    async def resume(self, call: Call, channel: CallChannel, state: RawJson, handler: CallHandler) -> Completed:
+        """Continues a call that waited at a gate of a lost hub. Raises `NotApproved` if no gate waits for it now."""
+
+        async def send(call: Call, channel: CallChannel) -> Completed:
+            if call.id in self.left:
+                raise NotApproved("The call was not sent: the rule for which it waited has changed. Call again.")
+            return await handler(call, channel)
+
+        self.left[call.id] = state
+        try:
+            return await guarded(self.steps(call), send)(call, channel)
+        finally:
+            self.left.pop(call.id, None)
+
+
+def waits(state: RawJson) -> bool:
+    """Whether a call with this state waits at a gate."""
+    return bytes(memoryview(state)[: len(_WAITS)]) == _WAITS
+
+
+def guarded(steps: tuple[Step, ...], handler: CallHandler) -> CallHandler:
+    """The handler behind these steps."""
+    for step in reversed(steps):
+        handler = partial(_through, step, handler)
+    return handler
+
+
+async def _through(step: Step, handler: CallHandler, call: Call, channel: CallChannel) -> Completed:
+    return await step(call, channel, handler)

@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from mcp_hub.app.dashboard.overrides import OverridesFile
 from mcp_hub.app.dashboard.raw import RawMessages
 from mcp_hub.app.dashboard.watch import HubWatch
 from mcp_hub.app.limits import claims_named
+from mcp_hub.app.logins import ClientAccess
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.hub import HttpSettings
 from mcp_hub.config.schema.issuers import IssuerSettings, ResourceServerSettings
@@ -45,6 +46,7 @@ from mcp_hub.protocol.rest.overview import ClientInstall, DashboardMode
 from mcp_hub.sessions.session import Caller
 
 if TYPE_CHECKING:
+    from mcp_hub.fronts.http.authorization.principals import GrantVerifier
     from mcp_hub.fronts.http.oauth.keys import KeyRing
     from mcp_hub.fronts.http.oauth.tokens import Issuer, Resource, TokenVerifier
     from mcp_hub.upstreams.accounts.desk import LoginDesk
@@ -92,7 +94,11 @@ class HttpFront:
             accounts=_rest_accounts(app, desk),
         )  # fmt: skip
         self.operator = secrets.token_urlsafe(32)
-        self.auth = HttpAuthFactory(profile, is_private=is_private, is_local=is_local, operator=self.operator)
+        self.auth = HttpAuthFactory(
+            profile, is_private=is_private, is_local=is_local, operator=self.operator,
+            clients=ClientAccess(app.logins.store.folder.parent, app.streams.store),
+        )  # fmt: skip
+        self._current = app.current
         self.dashboard_mode = mode_of(app, dashboard)
         self.dashboard = dashboard_of(app, watch, self.rest, self.dashboard_mode, installs, open_editor, is_local)
         self.health, self.metrics = monitoring_of(app, self.mcp, self.legacy, admission)
@@ -102,6 +108,7 @@ class HttpFront:
             mount=self.rest,
             pages={**self.health.routes, **pages.routes(), **ask_page(app).routes},
             public=self._public(settings),
+            follows_all=bool(self.auth.routes),
             admission=admission,
             refusals=self.metrics.refusals,
             guarded=self.dashboard,
@@ -113,6 +120,8 @@ class HttpFront:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.mcp.run)
             tasks.start_soon(self.auth.run)
+            if self.auth.clients is not None:
+                tasks.start_soon(self.auth.clients.run, self._look_again)
 
     def close(self) -> None:
         """Ends open event streams, and reports the hub as not ready."""
@@ -121,14 +130,19 @@ class HttpFront:
             front.close()
 
     def _prepared(self, settings: Settings) -> Callable[[], None]:
-        return partial(self.endpoints.use, self.auth.for_settings(settings), self._public(settings))
+        auth = self.auth.for_settings(settings)
+        return partial(self.endpoints.use, auth, self._public(settings), follows_all=bool(self.auth.routes))
+
+    def _look_again(self) -> None:
+        self._prepared(self._current.settings)()
 
     def _public(self, settings: Settings) -> Mapping[str, Route]:
-        """Metadata, and the pages of logins to own accounts."""
+        """Metadata, the authorization server, and the pages of logins to own accounts."""
+        routes = {**metadata_routes(settings), **self.auth.routes}
         if self._login_pages is None:
-            return metadata_routes(settings)
+            return routes
         own = (name for name, server in settings.servers.items() if server.account == "own" and server.enabled)
-        return {**metadata_routes(settings), **self._login_pages(own)}
+        return {**routes, **self._login_pages(own)}
 
 
 def desk_of(app: App, url: str) -> "tuple[LoginDesk, LoginPages] | tuple[None, None]":
@@ -190,14 +204,17 @@ class HttpAuthFactory:
     def __init__(
         self, profile: str | None, *, is_private: bool = False,
         is_local: Callable[[Settings], bool] = lambda settings: False, operator: str | None = None,
+        clients: ClientAccess | None = None,
     ) -> None:  # fmt: skip
         """`profile`: for tokens without one. `is_private`: no tokens. `is_local`: callers without token operate the
-        hub.
+        hub. `clients`: let in by people; their `routes` are those of the latest settings.
         """
         self._profile = profile
         self._is_private = is_private
         self._is_local = is_local
         self._operator = None if operator is None else (operator, Caller(profile=profile, is_operator=True))
+        self.clients = clients
+        self.routes: Mapping[str, Route] = {}
         self._ring: KeyRing | None = None
         self._has_ring = anyio.Event()
 
@@ -212,20 +229,18 @@ class HttpAuthFactory:
         if self._is_private:
             return HttpAuth({}, default=default, profiles=settings.profiles, operator=self._operator)
         http = settings.hub.http
-        tokens = {
-            token.token.get_secret_value(): Caller(
-                token.principal, token.profile or self._profile, is_operator=token.operator
-            )
-            for token in settings.hub.tokens
-        }
+        tokens = self._callers(settings)
         hosts = [*http.allowed_hosts, http.host]
         if http.public_url is not None:
             hosts.append(urlsplit(http.public_url).hostname or "")
-        verifier = None
+        of_issuers: TokenVerifier | None = None
         if http.oauth is not None:
-            kept = claims_named(settings)
-            verifier = _verifier(http.oauth, settings.profiles, self._profile, self._keys(), kept)
+            of_issuers = _verifier(settings, http.oauth, self._profile, self._keys())
             hosts.append(urlsplit(http.oauth.resource).hostname or "")
+        verifier: TokenVerifier | GrantVerifier | None = of_issuers
+        self.routes = {}
+        if http.authorization is not None and self.clients is not None:
+            verifier, self.routes = self.clients.for_settings(settings, tokens, resource_of(settings), of_issuers)
         return HttpAuth(
             tokens=tokens,
             hosts=hosts,
@@ -236,6 +251,15 @@ class HttpAuthFactory:
             cors=http.cors,
             operator=self._operator,
         )
+
+    def _callers(self, settings: Settings) -> dict[str, Caller]:
+        """Callers by token."""
+        return {
+            token.token.get_secret_value(): Caller(
+                token.principal, token.profile or self._profile, is_operator=token.operator
+            )
+            for token in settings.hub.tokens
+        }
 
     def key_states(self) -> list[str]:
         return [] if self._ring is None else self._ring.states()
@@ -251,11 +275,11 @@ class HttpAuthFactory:
 
 def metadata_routes(settings: Settings) -> Mapping[str, Route]:
     """Protected resource metadata, without token (RFC 9728 §3)."""
-    if settings.hub.http.oauth is None:
+    if settings.hub.http.oauth is None and settings.hub.http.authorization is None:
         return {}
     from mcp_hub.fronts.http.oauth.tokens import WELL_KNOWN
 
-    resource = _resource(settings.hub.http.oauth)
+    resource = resource_of(settings)
     body = resource.metadata()
 
     async def answer(request: Request) -> Response:
@@ -266,26 +290,31 @@ def metadata_routes(settings: Settings) -> Mapping[str, Route]:
 
 
 def _verifier(
-    oauth: ResourceServerSettings, profiles: Collection[str], profile: str | None, ring: "KeyRing",
-    kept: Collection[str],
-) -> "TokenVerifier":  # fmt: skip
+    settings: Settings, oauth: ResourceServerSettings, profile: str | None, ring: "KeyRing"
+) -> "TokenVerifier":
     from mcp_hub.fronts.http.oauth.tokens import TokenVerifier
 
     return TokenVerifier(
-        _resource(oauth),
+        resource_of(settings),
         _issuers(oauth, ring),
         leeway=oauth.leeway,
         clock=wall_time,
-        profiles=profiles,
+        profiles=settings.profiles,
         profile=profile,
-        kept=kept,
+        kept=claims_named(settings),
     )
 
 
-def _resource(oauth: ResourceServerSettings) -> "Resource":
+def resource_of(settings: Settings) -> "Resource":
+    """The hub as a protected resource of its issuers, one of which may be the hub."""
     from mcp_hub.fronts.http.oauth.tokens import Resource
 
-    return Resource(oauth.resource, tuple(issuer.issuer for issuer in oauth.issuers), tuple(oauth.scopes))
+    http, oauth = settings.hub.http, settings.hub.http.oauth
+    own = (http.public_url or "").rstrip("/")
+    issuers = [own] if http.authorization is not None else []
+    if oauth is None:
+        return Resource(f"{own}/mcp", tuple(issuers))
+    return Resource(oauth.resource, (*issuers, *(issuer.issuer for issuer in oauth.issuers)), tuple(oauth.scopes))
 
 
 def _issuers(oauth: ResourceServerSettings, ring: "KeyRing") -> "list[Issuer]":

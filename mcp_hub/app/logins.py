@@ -1,4 +1,4 @@
-"""Logins to remote servers; a running hub notices new ones."""
+"""Logins to remote servers, and of clients to the hub; a running hub notices new and ended ones."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -8,13 +8,24 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from mcp_hub.addresses import is_cleartext
+from mcp_hub.clock import wall_time
 from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.errors import StartFailed, StoreError
 from mcp_hub.logs import get_logger
+from mcp_hub.stores.keyed_files import file_record
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, GrantStore, LoginFailed, grant_key
 from mcp_hub.upstreams.supervision.server import OwnedUpstream
 
 if TYPE_CHECKING:
+    from starlette.routing import Route
+
+    from mcp_hub.config.schema.settings import Settings
+    from mcp_hub.fronts.http.authorization.grants import Grants
+    from mcp_hub.fronts.http.authorization.principals import GrantVerifier
+    from mcp_hub.fronts.http.oauth.tokens import Resource, TokenVerifier
+    from mcp_hub.sessions.session import Caller
+    from mcp_hub.stores.base import EventStore
     from mcp_hub.upstreams.auth.access import Access
 
 log = get_logger(__name__)
@@ -138,3 +149,85 @@ class Logins:
                 log.info("upstream_login_changed", audit="login", upstream=name, logged_in=access.is_granted)
                 with suppress(KeyError):  # it is about to be gone, and so is its login
                     renew(name, _LOGGED_IN if access.is_granted else _LOGGED_OUT)
+
+
+_DOCUMENT: Final = 16 << 10
+"""Bytes of the document of a client."""
+
+
+async def fetch_document(url: str) -> bytes:
+    """The document of a client, from a public address, without redirects. Raises `StoreError`."""
+    import httpx2
+
+    from mcp_hub.upstreams.auth.addresses import Addresses
+
+    try:
+        request = httpx2.Request("GET", url, headers={"accept": "application/json"})
+        response = await Addresses(url, is_public=True).send(request, "client document")
+    except (LoginFailed, httpx2.InvalidURL) as problem:
+        raise StartFailed("client_document", str(problem)) from None
+    if response.status_code != 200 or len(response.content) > _DOCUMENT:
+        raise StartFailed("client_document", f"HTTP {response.status_code}, {len(response.content)} bytes")
+    return response.content
+
+
+def open_grants(settings: "Settings", state: Path, store: "EventStore") -> "Grants":
+    """The grants of the hub's public address, not read yet."""
+    from mcp_hub.fronts.http.authorization.grants import Grants, hashed
+
+    http = settings.hub.http
+    assert http.public_url is not None and http.authorization is not None, "the settings refuse it"
+    idle, name = http.authorization.idle, f"grants-{hashed(http.public_url.rstrip('/'))[:16]}"
+    replicas = store.replicas
+    record = file_record(state / "access", name) if replicas is None else replicas.record(name)
+    return Grants(record, wall_time, idle)
+
+
+class ClientAccess:
+    """Clients that people let in to the hub, for changing settings; `state` is the state folder."""
+
+    def __init__(self, state: Path, store: "EventStore") -> None:
+        self._state = state
+        self._store = store
+        self._grants: Grants | None = None
+        self._opened_for: object = None
+        self._is_wanted = anyio.Event()
+
+    def for_settings(
+        self, settings: "Settings", tokens: Mapping[str, "Caller"], resource: "Resource", other: "TokenVerifier | None"
+    ) -> "tuple[GrantVerifier, Mapping[str, Route]]":
+        """What checks tokens of grants, and the routes by which they are given."""
+        from mcp_hub.fronts.http.authorization.clients import Clients
+        from mcp_hub.fronts.http.authorization.principals import GrantVerifier, Principals
+        from mcp_hub.fronts.http.authorization.server import AuthorizationServer
+
+        http = settings.hub.http
+        assert http.public_url is not None and http.authorization is not None, "the settings refuse it"
+        if self._grants is None or self._opened_for != (http.public_url, http.authorization):
+            self._grants = open_grants(settings, self._state, self._store)
+            self._opened_for = http.public_url, http.authorization
+            self._is_wanted.set()
+        grants = self._grants
+        principals = Principals(grants, tokens, settings.profiles)
+        server = AuthorizationServer(
+            http.public_url, grants, Clients(grants.sealed, fetch_document, wall_time), principals,
+            resources=(resource.url,), registers=http.authorization.registration, clock=wall_time,
+        )  # fmt: skip
+        return GrantVerifier(grants, principals, resource.challenge, other), server.routes()
+
+    async def run(self, ended: Callable[[], None]) -> None:
+        """Follows the record, and calls `ended` when a grant has ended, until cancelled."""
+        from mcp_hub.fronts.http.authorization.grants import LOOK
+
+        problem: str | None = None
+        await self._is_wanted.wait()
+        while True:
+            try:
+                if self._grants is not None and await self._grants.look(at_once=True):
+                    ended()
+                problem = None
+            except StoreError as failed:
+                if problem is None:
+                    log.warning("grants_unreadable", reason=str(failed))
+                problem = str(failed)
+            await anyio.sleep(LOOK)

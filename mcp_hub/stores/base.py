@@ -13,7 +13,7 @@ import msgspec
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, StoreError
 from mcp_hub.notices import SharedLists
-from mcp_hub.stores.documents import DocumentLimits, Documents, Rows
+from mcp_hub.stores.documents import DocumentLimits, Documents, Record, Rows
 from mcp_hub.stores.history.base import HistoryStore
 from mcp_hub.types import CallId, Status
 
@@ -97,7 +97,7 @@ class LiveSessions:
         return id_ in self._readers
 
     def join(self, id_: str, reader: Callable[[SessionRow | None], None]) -> None:
-        """Calls `reader` with each new record, and with None when the session ends, until `leave`."""
+        """Calls `reader` with each new record, and with None at the end, until `leave`."""
         self._readers[id_] = reader
 
     def leave(self, id_: str) -> None:
@@ -115,8 +115,7 @@ class Holdings(Protocol):
     async def hold(self, name: str) -> bool:
         """Takes the lock if it is free; whether this replica has it. Raises `StoreError`."""
 
-    def release(self, name: str) -> None:
-        """Releases the lock."""
+    def release(self, name: str) -> None: ...
 
 
 class SharedLimit(NamedTuple):
@@ -157,11 +156,12 @@ class Replicas(Protocol):
 
     def counts(self) -> SharedCounts: ...
 
-    def documents(self, limits: DocumentLimits, now: Callable[[], float]) -> Documents:
-        """The shared store of long results; `now` returns Unix seconds."""
+    def record(self, name: str) -> Record: ...
 
-    def history(self, now: Callable[[], float]) -> HistoryStore:
-        """The shared history of calls; `now` returns Unix seconds."""
+    def documents(self, limits: DocumentLimits, now: Callable[[], float]) -> Documents:
+        """The shared store of long results; `now` returns Unix seconds, as below."""
+
+    def history(self, now: Callable[[], float]) -> HistoryStore: ...
 
 
 Appended = Callable[[StoreError | None], None]

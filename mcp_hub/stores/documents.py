@@ -44,6 +44,21 @@ class Documents(Protocol):
         """Up to `size` bytes from `offset`, and the document's size; None if unknown, foreign, expired or damaged."""
 
 
+class Record(Protocol):
+    """One text that hubs share, replaced as a whole. All raise `StoreError`."""
+
+    async def read(self) -> bytes | None: ...
+
+    async def stamp(self) -> object:
+        """Differs between texts. Cheap."""
+
+    async def update(self, change: Callable[[bytes | None], bytes | None]) -> None:
+        """Replaces the text by `change(text)`, which may be called again; None keeps it. Lasting when it returns.
+
+        Raises errors of `change`, too, and keeps the text then.
+        """
+
+
 class Rows(Protocol):
     """Small rows by name, whose writes are lasting when they return. All raise `StoreError`."""
 

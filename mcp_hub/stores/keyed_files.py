@@ -1,6 +1,6 @@
 """Small private files shared by hubs, one for each key; a writer holds the `.lock` file beside it.
 
-Two kinds of them: secret keys, and the epochs of executors, which keep growing across restarts of the hub.
+Three kinds of them: secret keys, records, and the epochs of executors, which keep growing across restarts of the hub.
 """
 
 import hashlib
@@ -10,16 +10,21 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
+import anyio.to_thread
 import msgspec
 
 from mcp_hub.attach.folder import make_folder
 from mcp_hub.clock import wall_time
+from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
+from mcp_hub.stores.documents import Record
 from mcp_hub.stores.locks import lock_file, open_plain, remove, take
 
 log = get_logger(__name__)
+
+_T = TypeVar("_T")
 
 _LARGEST: Final = 64 << 20
 """Bytes of a file that is read; the hub writes far smaller ones."""
@@ -111,6 +116,32 @@ def stored_key(files: KeyedFiles, name: str) -> bytes:
 
 def _new_key(text: bytes | None) -> bytes | None:
     return None if _KEPT.fullmatch(text or b"") else b'"%s"' % secrets.token_hex(_SIZE).encode()
+
+
+def file_record(folder: Path, key: str) -> Record:
+    """A record in a private file."""
+    return _FileRecord(KeyedFiles(folder), key)
+
+
+class _FileRecord:
+    def __init__(self, files: KeyedFiles, key: str) -> None:
+        self._files = files
+        self._key = key
+
+    async def read(self) -> bytes | None:
+        return await self._done(lambda: self._files.read(self._key))
+
+    async def stamp(self) -> object:
+        return await self._done(lambda: self._files.stamp(self._key))
+
+    async def update(self, change: Callable[[bytes | None], bytes | None]) -> None:
+        await self._done(lambda: self._files.update(self._key, change))
+
+    async def _done(self, work: Callable[[], _T]) -> _T:
+        try:
+            return await anyio.to_thread.run_sync(work)
+        except OSError as problem:
+            raise StoreError(f"store {self._files.path(self._key)}: {problem.strerror or problem}") from None
 
 
 _MOST: Final = 4096

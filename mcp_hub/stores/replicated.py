@@ -1,8 +1,9 @@
-"""The store that replicas share, their locks, accounts and long results. Needs the extra `redis`.
+"""The store that replicas share, their locks, accounts, records and long results. Needs the extra `redis`.
 
 Long results: limits of one principal apply, total ones do not.
 """
 
+import hashlib
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -23,7 +24,7 @@ from mcp_hub.stores.recovery.shared import failsafe_on_server
 from mcp_hub.stores.redis.leases import Leases, StoreLinks
 from mcp_hub.stores.redis.link import Command, Reply, Server, script
 from mcp_hub.stores.redis.records import pairs
-from mcp_hub.stores.redis.scripts import COUNT, HOLD, LET_GO
+from mcp_hub.stores.redis.scripts import COUNT, HOLD, LET_GO, RENEW
 from mcp_hub.stores.redis.store import RedisStore
 
 log = get_logger(__name__)
@@ -36,6 +37,8 @@ _LAST: Final = 1 << 40
 
 _TURN: Final = 0.05
 """Seconds between two tries for the lock of an account."""
+_TRIES: Final = 100
+"""Attempts to write a record that others write, too."""
 _HELD: Final = 7 * 86400
 """Seconds after which something is held no longer in any case."""
 
@@ -129,6 +132,34 @@ class _RedisCounts:
 
     def _pair(self, group: str, limit: SharedLimit) -> tuple[str, str]:
         return self._keys.begun(group, limit.name), self._keys.holders(group, limit.name)
+
+
+class _RedisRecord:
+    """`Record` on a store's links."""
+
+    def __init__(self, links: StoreLinks, name: str) -> None:
+        self._key = links.keys.record(name)
+        self._writer = links.writer
+
+    async def read(self) -> bytes | None:
+        [text] = await self._writer.ask(("GET", self._key))
+        return None if text is None else bytes(text)
+
+    async def stamp(self) -> object:
+        [digest] = await self._writer.ask(script(RENEW, [self._key], "", ""))
+        return digest
+
+    async def update(self, change: Callable[[bytes | None], bytes | None]) -> None:
+        for _ in range(_TRIES):
+            before = await self.read()
+            text = change(before)
+            if text is None:
+                return
+            digest = hashlib.sha1(before or b"", usedforsecurity=False).hexdigest()
+            [stamp] = await self._writer.ask(script(RENEW, [self._key], digest, text), is_vital=True)
+            if stamp == digest.encode():
+                return
+        raise StoreFault("busy", f"the record was changed by others {_TRIES} times")
 
 
 class _RedisDocuments:
@@ -341,6 +372,9 @@ class _RedisReplicas:
 
     def counts(self) -> _RedisCounts:
         return _RedisCounts(self._store.links)
+
+    def record(self, name: str) -> _RedisRecord:
+        return _RedisRecord(self._store.links, name)
 
     def documents(self, limits: DocumentLimits, now: Callable[[], float]) -> _RedisDocuments:
         return _RedisDocuments(self._store.links, limits, now)

@@ -34,7 +34,7 @@ from mcp_hub.config.schema.fields import (
     finding,
     findings,
 )
-from mcp_hub.config.schema.issuers import BaseUrl, PublicUrl, ResourceServerSettings
+from mcp_hub.config.schema.issuers import AuthorizationRule, BaseUrl, PublicUrl, ResourceServerSettings
 from mcp_hub.config.schema.remote import problems_of, problems_of_headers
 from mcp_hub.config.schema.tools import AskSettings
 from mcp_hub.extras import with_extra
@@ -129,7 +129,15 @@ class HttpSettings(Section):
     body_timeout: PositiveDuration = 60.0
     close_streams_after: Annotated[Duration, Field(ge=30)] | None = None
     oauth: AtOnce[ResourceServerSettings | None] = None
+    authorization: AtOnce[AuthorizationRule] = None
     dashboard: AtOnce[DashboardRule | None] = None
+
+    @model_validator(mode="after")
+    def _has_an_address_for_clients(self) -> Self:
+        if self.authorization is not None and self.public_url is None:
+            message = 'needs the https address under which clients reach the hub. Set "public_url", too.'
+            raise finding("missing_key", message, "authorization")
+        return self
 
 
 class TokenSettings(Section):
@@ -443,4 +451,11 @@ class HubSettings(Section):
     def _has_place_of_links(self) -> Self:
         if self.ask_webhook is not None and self.http.public_url is None:
             raise finding("missing_key", "needs hub.http.public_url, where its links lead", "ask_webhook")
+        return self
+
+    @model_validator(mode="after")
+    def _has_people_who_let_clients_in(self) -> Self:
+        if self.http.authorization is not None and not self.tokens:
+            message = "needs tokens, by which people let clients in. Also set hub.tokens."
+            raise finding("missing_key", message, ("http", "authorization"))
         return self

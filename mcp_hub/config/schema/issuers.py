@@ -1,11 +1,11 @@
-"""The `hub.http.oauth` section: access tokens for the HTTP front (OAuth 2.1)."""
+"""The `hub.http.oauth` and `hub.http.authorization` sections: access tokens for the HTTP front (OAuth 2.1)."""
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, SecretStr, StringConstraints, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, StringConstraints, model_validator
 
 from mcp_hub.addresses import refused_place
-from mcp_hub.config.schema.fields import Duration, Section, Text, finding
+from mcp_hub.config.schema.fields import Duration, PositiveDuration, Section, Text, finding
 
 _Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "HS256", "HS384", "HS512"
@@ -98,6 +98,26 @@ class IssuerSettings(Section):
         if self.algorithms is not None:
             return self.algorithms
         return ["RS256", "ES256"] if self.shared_key is None else ["HS256"]
+
+
+def _access(value: object) -> object:
+    """`on` is all defaults; YAML reads a bare `on` and `off` as flags."""
+    if value is True or value == "on":
+        return {}
+    return None if value is False or value == "off" else value
+
+
+class AuthorizationSettings(Section):
+    """The hub as the authorization server of its own principals. A grant ends after `idle` seconds without use.
+
+    `registration`: clients may register themselves.
+    """
+
+    idle: PositiveDuration = 30 * 86400.0
+    registration: bool = True
+
+
+AuthorizationRule = Annotated[AuthorizationSettings | None, BeforeValidator(_access)]
 
 
 class ResourceServerSettings(Section):

@@ -14,8 +14,8 @@ from starlette.routing import Route
 
 from mcp_hub.call import Call
 from mcp_hub.errors import HubError
-from mcp_hub.fronts.dashboard.shell import is_own_page, page_of, static_files
-from mcp_hub.fronts.http.auth import Refusal
+from mcp_hub.fronts.dashboard.shell import page_of, static_files
+from mcp_hub.fronts.http.auth import Refusal, is_own_page
 from mcp_hub.fronts.rest.exchange import RestRequest, answer, refusal
 from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.masking import hide_head, shown

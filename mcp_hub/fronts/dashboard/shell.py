@@ -9,13 +9,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from mcp_hub.fronts.http.auth import HttpAuth, Refusal, challenged
+from mcp_hub.fronts.http.auth import HttpAuth, Refusal, challenged, is_own_page
 from mcp_hub.fronts.rest import pages
 from mcp_hub.protocol.rest.overview import DashboardMode
 from mcp_hub.sessions.session import Caller
@@ -57,20 +56,6 @@ async def caller_of(
         return operator
     has_token = headers.get(b"authorization", b"").lower().startswith(b"bearer ")
     return await identify() if has_token and auth.needs_token else challenged(b"Bearer", "unauthorized", _REQUIRED)
-
-
-def is_own_page(headers: Mapping[bytes, bytes], public_url: str | None) -> bool:
-    """Programs send neither header, browsers do."""
-    if headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
-        return False
-    origin = headers.get(b"origin")
-    if origin is None:
-        return True
-    url = urlsplit(origin.decode("latin-1").lower())
-    hosts = {headers.get(b"host", b"").decode("latin-1").lower()}
-    if public_url is not None:
-        hosts.add(urlsplit(public_url).netloc.lower())
-    return url.scheme in ("http", "https") and url.netloc in hosts
 
 
 def static_files() -> Mapping[str, bytes]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from ipaddress import IPv6Address, ip_address
 from typing import Final, Protocol
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
@@ -42,6 +43,9 @@ def challenged(challenge: bytes, code: str, reason: str, status: int = 401) -> R
 
 class _Verifier(Protocol):
     """Checks tokens that are not in the configuration."""
+
+    def can_verify(self, token: bytes) -> bool:
+        """Whether a token may be one of its own that `find` does not know yet."""
 
     def find(self, digest: bytes) -> Caller | None:
         """The caller of a token that was checked before and is valid."""
@@ -114,7 +118,7 @@ class HttpAuth:
         caller = (self._callers.get(digest) or self.operator(headers)) if token else None
         if caller is None and verifier is not None and token:
             caller = verifier.find(digest)
-            if caller is None and token.count(b".") == 2:
+            if caller is None and verifier.can_verify(token):
                 return None
         if caller is None:
             challenge = b"Bearer" if verifier is None else verifier.challenge(has_token=bool(token))
@@ -160,6 +164,20 @@ class HttpAuth:
         name = _host_name(authority)
         is_allowed = name in self._hosts or is_loopback(name) or name == host.lower()
         return scheme in ("http", "https") and bool(name) and is_allowed
+
+
+def is_own_page(headers: Mapping[bytes, bytes], public_url: str | None) -> bool:
+    """Whether a page of the hub asks, or a program: programs send neither header, browsers do."""
+    if headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
+        return False
+    origin = headers.get(b"origin")
+    if origin is None:
+        return True
+    url = urlsplit(origin.decode("latin-1").lower())
+    hosts = {headers.get(b"host", b"").decode("latin-1").lower()}
+    if public_url is not None:
+        hosts.add(urlsplit(public_url).netloc.lower())
+    return url.scheme in ("http", "https") and url.netloc in hosts
 
 
 def repeated(raw_headers: Iterable[tuple[bytes, bytes]]) -> Refusal | None:

@@ -150,7 +150,7 @@ def _bodiless(send: Send) -> Send:
 
 
 class _Listener:
-    """A listening client's `Receive`, which disconnects without access."""
+    """A client's `Receive`, which disconnects without access."""
 
     def __init__(self, http: HttpExchange) -> None:
         self._http = http
@@ -208,6 +208,7 @@ class Endpoints:
         admission: Admission | None = None,
         refusals: Counter[int] | None = None,
         guarded: _GuardedMount | None = None,
+        follows_all: bool = False,
     ) -> None:
         self._auth = auth
         self._listeners: set[_Listener] = set()
@@ -216,6 +217,7 @@ class Endpoints:
         self._pages = {**(pages or {}), **({} if guarded is None else guarded.pages)}
         self._admission = admission if admission is not None else Admission(SystemClock())
         self.public: Mapping[str, Route] = public or {}
+        self._follows_all = follows_all
         self._routes = {**routes, **{f"{path}/": serve for path, serve in routes.items()}}
         self._mount = mount
 
@@ -225,10 +227,10 @@ class Endpoints:
         mounts = [f"{mount.prefix}/" for mount in (self._mount, self._guarded) if mount is not None]
         return frozenset([*self._routes, *self._pages, *self.public, *mounts])
 
-    def use(self, auth: HttpAuth, public: Mapping[str, Route]) -> None:
-        """Replaces authentication; listeners without access end."""
-        self._auth, self.public = auth, public
-        for listener in self._listeners:
+    def use(self, auth: HttpAuth, public: Mapping[str, Route], *, follows_all: bool = False) -> None:
+        """Replaces authentication; listeners without access end, with `follows_all` every request."""
+        self._auth, self.public, self._follows_all = auth, public, follows_all
+        for listener in [*self._listeners]:
             listener.look(auth)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -314,7 +316,7 @@ class Endpoints:
         body = admission.body(principal, http.headers, http.receive)
         if body is not None:
             http = replace(http, receive=body)
-        listener = _Listener(http) if _only_listens(http) else None
+        listener = _Listener(http) if self._follows_all or _only_listens(http) else None
         if listener is not None:
             self._listeners.add(listener)
             http = replace(http, receive=listener)

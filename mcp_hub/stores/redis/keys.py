@@ -9,7 +9,7 @@ from mcp_hub.types import CallId
 _STREAM: Final = re.compile(rb"st_[0-9A-Za-z_-]{1,64}")
 _INSTANCE: Final = re.compile(rb"in_[0-9A-Za-z_-]{1,64}")
 _KEY: Final = re.compile(
-    r"\{(replicas|every|ended|sessions|secret|history|accounts|st_|in_|p:|k:|h:|d:|l:)[^{}]*\}(.*)", re.DOTALL
+    r"\{(replicas|every|ended|sessions|secret|history|accounts|st_|in_|p:|k:|h:|d:|l:|x:)[^{}]*\}(.*)", re.DOTALL
 )
 _TYPES: Final = {
     "replicas": "hash", "every": "zset", "ended": "zset", "secret": "string", "p:": "zset", "k:": "hash",
@@ -147,6 +147,9 @@ class RedisKeys:
     def holders(self, group: str, name: str) -> str:
         """Counted calls that run, each with its replica: a hash."""
         return f"{self.prefix}{{l:{hashed(group)}}}:h{hashed(name)}"
+
+    def record(self, name: str) -> str:
+        return f"{self.prefix}{{x:{hashed(name)}}}"
 
     def documents(self, principal: str) -> "_DocumentKeys":
         return _DocumentKeys(f"{self.prefix}{{d:{hashed(principal)}}}")

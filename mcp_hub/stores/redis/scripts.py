@@ -248,10 +248,11 @@ return ''
 """
 """The other replica that holds it; nothing if replica ARGV[1] does from now on: nobody did, or ARGV[2], or itself."""
 
-LET_GO: Final = """
-if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
-return 1
-"""
+LET_GO: Final = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end return 1"
+
+RENEW: Final = """local stamp = redis.sha1hex(redis.call('GET', KEYS[1]) or '')
+if stamp == ARGV[1] then redis.call('SET', KEYS[1], ARGV[2]) end return stamp"""
+"""The digest of a text, which becomes ARGV[2] if it is ARGV[1]."""
 
 COUNT: Final = """
 local HOLDER, REPLICA, pause = ARGV[1], ARGV[2], 0
@@ -422,8 +423,8 @@ return 1
 """Keeps a batch of past calls; with ARGV[2] only one that is there already. Whether it did."""
 
 ALL: Final = (
-    CREATE, APPEND, CLAIM, FETCH, POST, TAKE, RELEASE, RESERVE, HOLD, LET_GO, DELETE, BEAT, PUT_SESSION, END_SESSION,
-    SWEEP_SESSIONS, SET_ASIDE, SET_PARTS_ASIDE, KEEP_BATCH, COUNT,
+    CREATE, APPEND, CLAIM, FETCH, POST, TAKE, RELEASE, RESERVE, HOLD, LET_GO, RENEW, DELETE, BEAT, PUT_SESSION,
+    END_SESSION, SWEEP_SESSIONS, SET_ASIDE, SET_PARTS_ASIDE, KEEP_BATCH, COUNT,
 )  # fmt: skip
 
 

@@ -8,7 +8,15 @@ from urllib.parse import urlsplit
 import anyio
 import httpx2
 
-from mcp_hub.addresses import is_this_machine, origin_parts, refused_address, refused_place
+from mcp_hub.addresses import (
+    Address,
+    address_of,
+    is_this_machine,
+    origin_parts,
+    refused_address,
+    refused_place,
+    special_kind,
+)
 from mcp_hub.errors import StartFailed
 from mcp_hub.masking import hide_head
 from mcp_hub.upstreams.auth.grants import LoginFailed
@@ -58,11 +66,13 @@ _LARGEST: Final = 1 << 20
 class Addresses:
     """Sends requests of logins at `server`; reaches other local addresses only if that is local.
 
-    `ca` is a file with additional certificates. Checks resolved addresses; behind a proxy, names.
+    `ca` is a file with additional certificates. Checks resolved addresses; behind a proxy, names. `is_public`: only
+    public addresses are reached, no private ones either.
     """
 
-    def __init__(self, server: str, ca: str | None = None) -> None:
+    def __init__(self, server: str, ca: str | None = None, *, is_public: bool = False) -> None:
         self._ca = ca
+        self._is_public = is_public
         self._host = origin_parts(server)[1]
         self._is_near = is_this_machine(self._host)
 
@@ -96,13 +106,19 @@ class Addresses:
         """The permitted addresses of a host. Raises `LoginFailed` for none, `OSError` for an unknown host."""
         is_near = self._is_near or host == self._host  # whose certificate proves which service it is
         resolved_addresses = await resolved(host)
-        problems = {str(address): refused_address(address, is_near=is_near) for address in resolved_addresses}
+        problems = {str(address): self._problem(address, is_near=is_near) for address in resolved_addresses}
         checked = [address for address, problem in problems.items() if problem is None]
         if not checked:
             refused, problem = next(iter(problems.items()))
             reason = f"the {role} {origin(url)!r} is refused: it leads to {refused}, and {problem}"
             raise LoginFailed(reason, is_final=False)  # a name server may lead elsewhere tomorrow
         return checked
+
+    def _problem(self, address: Address, *, is_near: bool) -> str | None:
+        if self._is_public:
+            kind = special_kind(address)
+            return None if kind is None else f"it is {kind}"
+        return refused_address(address, is_near=is_near)
 
     def _transport(self, url: str, role: str) -> httpx2.AsyncBaseTransport:
         via = proxy(url)
@@ -118,7 +134,10 @@ class Addresses:
         return _Pinned(lambda host: self.allowed(host, role, url), verify)
 
     def _check_name(self, url: str, role: str) -> None:
-        if (problem := refused_place(url, is_near=self._is_near)) is not None:
+        problem = refused_place(url, is_near=self._is_near)
+        if problem is None and self._is_public and (address := address_of(urlsplit(url).hostname or "")) is not None:
+            problem = self._problem(address, is_near=False)
+        if problem is not None:
             scheme, host, _ = origin_parts(url)
             masked = (
                 f"{hide_head(scheme, 20)}://{hide_head(host, 80)}" if host else f"{hide_head(scheme, 20) or 'no'}: URL"

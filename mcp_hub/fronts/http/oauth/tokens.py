@@ -127,6 +127,9 @@ class TokenVerifier:
         self._profile = profile
         self._cache: dict[bytes, _Known] = {}
 
+    def can_verify(self, token: bytes) -> bool:
+        return token.count(b".") == 2
+
     def find(self, digest: bytes) -> Caller | None:
         cached = self._cache.get(digest)
         if cached is None:

@@ -1,0 +1,354 @@
+"""Grants: one client's access as one principal, with a family of codes and tokens.
+
+A code or token is the family's secret and a random part, and is stored as a hash. So a code that comes again, or a
+refresh token after its successor, is known as of its family, which ends (RFC 9700 §4.14, RFC 6749 §4.1.2). A refresh
+token that comes again within 30 s has the same answer: the first one may be lost, or requests of one client met.
+"""
+
+import hashlib
+import hmac
+import secrets
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
+
+import msgspec
+
+from mcp_hub.errors import HubError, StoreError
+from mcp_hub.logs import get_logger
+
+log = get_logger(__name__)
+
+PREFIX: Final = "mcphub_"
+ACCESS_SECONDS: Final = 900
+"""The life of an access token."""
+_CODE_SECONDS: Final = 60.0
+_AGAIN: Final = 30.0
+"""Seconds in which a used refresh token has the same answer."""
+_FAMILY: Final = 16
+_RANDOM: Final = 32
+"""Bytes of a family's secret, and of the random part."""
+_FAMILY_CHARS: Final = 22
+_LONGEST: Final = 200
+"""Characters of a code or token."""
+MOST_GRANTS: Final = 1000
+EACH_GRANTS: Final = 50
+"""Grants of all principals and of each; over the latter a principal's least recently used one goes."""
+_MOST_TOKENS: Final = 4
+"""Access tokens of a grant."""
+_MOST_ENDED: Final = 4096
+LOOK: Final = 0.4
+"""Seconds between two looks at the record, which others may have changed."""
+
+
+class _Record(Protocol):
+    """The record of `stores.documents`."""
+
+    async def read(self) -> bytes | None: ...
+
+    async def stamp(self) -> object: ...
+
+    async def update(self, change: Callable[[bytes | None], bytes | None]) -> None: ...
+
+
+class OAuthError(HubError):
+    """An error of OAuth, with its code and status (RFC 6749 §5.2)."""
+
+    def __init__(self, code: str, reason: str, status: int | None = None) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.status = status or (401 if code == "invalid_client" else 400)
+
+
+class Grant(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """`mark`: by which token of the hub, or login, a person consented. Times are Unix seconds.
+
+    `client` and `name` are the client's; `code_ends` is 0 once the code was used.
+    """
+
+    principal: str
+    profile: str | None = None
+    mark: str
+    client: str
+    name: str
+    redirect: str
+    resource: str
+    created: float
+    used: float
+    challenge: str
+    code: str
+    code_ends: float = 0.0
+    refresh: str = ""
+    previous: str = ""
+    rotated: float = 0.0
+    access: dict[str, float] = {}
+
+
+class _Book(msgspec.Struct):
+    """All grants by the hash of their family. `key` seals what is not stored."""
+
+    key: str
+    grants: dict[str, Grant] = {}
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    """What a client is given. `seconds`: until `access` ends."""
+
+    access: str
+    refresh: str
+    seconds: int
+
+
+def hashed(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def shown_id(family: str) -> str:
+    """A grant's name for people."""
+    return f"g_{family[:10]}"
+
+
+class Grants:
+    """The grants of one issuer. `clock` returns Unix seconds; `idle`: seconds after which an unused grant ends.
+
+    What is awaited raises `StoreError`. Lookups are of the record as it was last read.
+    """
+
+    def __init__(self, record: _Record, clock: Callable[[], float], idle: float) -> None:
+        self._record = record
+        self._clock = clock
+        self._idle = idle
+        self._book = _Book("")
+        self._stamp: object = None
+        self._by_token: dict[bytes, str] = {}
+        self._ended: dict[str, None] = {}
+        self._looked = float("-inf")
+
+    @property
+    def families(self) -> Mapping[str, Grant]:
+        return self._book.grants
+
+    def sealed(self, *parts: str) -> str:
+        """A digest that only hubs with this record can make. Raises `StoreError` before it was read."""
+        if not self._book.key:
+            raise StoreError("store: the record of grants was not read yet")
+        text = msgspec.json.encode(parts)
+        return _text(hmac.new(bytes.fromhex(self._book.key), text, hashlib.sha256).digest())
+
+    def of_access(self, digest: bytes) -> Grant | None:
+        """The grant of a valid access token, by the SHA-256 of the token."""
+        family = self._by_token.get(digest)
+        grant = None if family is None else self._book.grants.get(family)
+        return grant if grant is not None and grant.access.get(digest.hex(), 0.0) > self._clock() else None
+
+    def may_know(self, token: str) -> bool:
+        """Whether it can be a token of a grant; False once that has ended."""
+        family = _family(token)
+        return family is not None and family not in self._ended
+
+    async def _open(self) -> None:
+        """Reads the record, which is made if there is none."""
+        await self._record.update(lambda text: None if text else msgspec.json.encode(_Book(secrets.token_hex(32))))
+        await self._read()
+
+    async def look(self, *, at_once: bool = False) -> bool:
+        """Reads the record if others have changed it; whether a grant has ended. At most each 0.4 s, or `at_once`."""
+        if not self._book.key:
+            await self._open()
+            return False
+        now = self._clock()
+        if not at_once and abs(now - self._looked) < LOOK:
+            return False
+        self._looked = now
+        if await self._record.stamp() == self._stamp:
+            return False
+        return await self._read()
+
+    async def consent(self, grant: Grant) -> str:
+        """Adds a grant of now; its code. Raises `OAuthError` over the limit."""
+        family = _text(secrets.token_bytes(_FAMILY))
+        code = family + _text(secrets.token_bytes(_RANDOM))
+        grant.code, grant.code_ends = hashed(code), self._clock() + _CODE_SECONDS
+
+        def change(book: _Book) -> None:
+            mine = sorted((each.used, key) for key, each in book.grants.items() if each.principal == grant.principal)
+            for _, key in mine[: max(len(mine) + 1 - EACH_GRANTS, 0)]:
+                del book.grants[key]
+            if len(book.grants) >= MOST_GRANTS:
+                raise OAuthError("temporarily_unavailable", f"the hub has {MOST_GRANTS} grants. Remove some.", 503)
+            book.grants[hashed(family)] = grant
+
+        await self._change(change)
+        return code
+
+    async def redeem(self, code: str, client: str, verifier: str, redirect: str | None) -> tuple[Tokens, Grant]:
+        """The first tokens of a code. Raises `OAuthError`; one that came before ends the grant."""
+        family = await self._known(code)
+        tokens = self._fresh(code)
+        problem: list[OAuthError] = []
+
+        def change(book: _Book) -> None:
+            grant = book.grants.get(family)
+            if grant is None or grant.code != hashed(code):
+                raise _invalid("the code is not known")
+            wrong = self._wrong_with_code(grant, client, verifier, redirect)
+            if wrong is not None:
+                problem.append(wrong)
+                del book.grants[family]
+                return
+            grant.code_ends = 0.0
+            self._give(grant, tokens)
+
+        await self._change(change)
+        if problem:
+            log.warning("code_refused", grant=shown_id(family), reason=str(problem[0]))
+            raise problem[0]
+        return tokens, self._book.grants[family]
+
+    def _wrong_with_code(self, grant: Grant, client: str, verifier: str, redirect: str | None) -> OAuthError | None:
+        if not grant.code_ends:
+            return _invalid("the code was used before, so its grant has ended")
+        if grant.code_ends <= self._clock():
+            return _invalid("the code has expired")
+        if grant.client != client:
+            return _invalid("the code is another client's")
+        if redirect not in (None, grant.redirect):
+            return _invalid("redirect_uri is not that of the authorization")
+        proof = _text(hashlib.sha256(verifier.encode("ascii", "replace")).digest())
+        if not hmac.compare_digest(proof, grant.challenge):
+            return _invalid("code_verifier does not fit")
+        return None
+
+    async def refresh(self, token: str, client: str) -> Tokens:
+        """The next tokens. Raises `OAuthError`; one that was used before ends the grant."""
+        family = await self._known(token)
+        presented, now = hashed(token), self._clock()
+        # the same for each request with this token, on any replica
+        head = token[: len(PREFIX) + _FAMILY_CHARS]
+        tokens = Tokens(head + self.sealed("access", token), head + self.sealed("refresh", token), ACCESS_SECONDS)
+        problem: list[OAuthError] = []
+        given: list[Tokens] = []
+
+        def change(book: _Book) -> None:
+            problem.clear()
+            given.clear()
+            grant = book.grants.get(family)
+            if grant is None or not grant.refresh:
+                raise _invalid("the refresh token is not known")
+            if grant.client != client:
+                raise _invalid("the refresh token is another client's")
+            if presented == grant.previous and now - grant.rotated <= _AGAIN:
+                given.append(msgspec.structs.replace(tokens, seconds=int(grant.rotated + ACCESS_SECONDS - now)))
+            elif presented == grant.refresh:
+                grant.previous, grant.rotated = presented, now
+                self._give(grant, tokens)
+                given.append(tokens)
+            else:
+                problem.append(_invalid("the refresh token was used before, so its grant has ended"))
+                del book.grants[family]
+
+        await self._change(change)
+        if problem:
+            log.warning("refresh_token_used_again", grant=shown_id(family), client=client[:100])
+            raise problem[0]
+        return given[0]
+
+    async def revoke(self, token: str, client: str) -> None:
+        """Ends the grant of a token of this client; nothing for others (RFC 7009)."""
+        family = _family(token)
+        await self.look(at_once=True)
+        grant = None if family is None else self._book.grants.get(family)
+        if family is not None and grant is not None and grant.client == client:
+            await self.remove([family])
+
+    async def remove(self, families: Iterable[str]) -> None:
+        """Ends grants."""
+        gone = list(families)
+
+        def change(book: _Book) -> None:
+            for family in gone:
+                book.grants.pop(family, None)
+
+        await self._change(change)
+        for family in gone:
+            log.info("grant_removed", grant=shown_id(family))
+
+    async def _known(self, token: str) -> str:
+        """The family of a code or refresh token, for which nothing is written else. Raises `OAuthError`."""
+        family = _family(token)
+        if family is not None and family not in self._book.grants:
+            await self.look()
+        if family is None or family not in self._book.grants:
+            raise _invalid("the code or token is not known, or its grant has ended")
+        return family
+
+    def _fresh(self, code: str) -> Tokens:
+        head = PREFIX + code[:_FAMILY_CHARS]
+        access, refresh = (head + _text(secrets.token_bytes(_RANDOM)) for _ in range(2))
+        return Tokens(access, refresh, ACCESS_SECONDS)
+
+    def _give(self, grant: Grant, tokens: Tokens) -> None:
+        now = self._clock()
+        grant.used, grant.refresh = now, hashed(tokens.refresh)
+        latest = list(grant.access.items())[-(_MOST_TOKENS - 1) :]
+        grant.access = {**dict(latest), hashed(tokens.access): now + tokens.seconds}
+
+    async def _change(self, change: Callable[[_Book], None]) -> None:
+        def changed(text: bytes | None) -> bytes | None:
+            book = _decoded(text)
+            if book is None:
+                raise StoreError("store: the record of grants is damaged")
+            self._sweep(book)
+            change(book)
+            after = msgspec.json.encode(book)
+            return None if after == text else after
+
+        await self._record.update(changed)
+        await self._read()
+
+    def _sweep(self, book: _Book) -> None:
+        """Removes what has ended by time."""
+        now, idle = self._clock(), self._idle
+        for family, grant in list(book.grants.items()):
+            is_unused = grant.code_ends and grant.code_ends <= now
+            if is_unused or grant.used + idle <= now:
+                del book.grants[family]
+
+    async def _read(self) -> bool:
+        """Whether a grant that was there has gone."""
+        stamp = await self._record.stamp()
+        book = _decoded(await self._record.read())
+        if book is None:
+            raise StoreError("store: the record of grants is missing or damaged")
+        gone = self._book.grants.keys() - book.grants.keys()
+        self._book, self._stamp = book, stamp
+        self._by_token = {
+            bytes.fromhex(token): family for family, grant in book.grants.items() for token in grant.access
+        }
+        for family in gone:
+            self._ended[family] = None
+        while len(self._ended) > _MOST_ENDED:
+            del self._ended[next(iter(self._ended))]
+        return bool(gone)
+
+
+def _decoded(text: bytes | None) -> _Book | None:
+    try:
+        book = msgspec.json.decode(text or b"", type=_Book)
+        return book if len(bytes.fromhex(book.key)) >= _RANDOM else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _family(token: str) -> str | None:
+    """The hash of the family's secret."""
+    secret = token.removeprefix(PREFIX)[:_FAMILY_CHARS]
+    return hashed(secret) if len(secret) == _FAMILY_CHARS and len(token) <= _LONGEST else None
+
+
+def _text(data: bytes) -> str:
+    return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _invalid(reason: str) -> OAuthError:
+    return OAuthError("invalid_grant", reason)

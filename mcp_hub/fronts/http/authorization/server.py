@@ -1,0 +1,386 @@
+"""The authorization server: metadata (RFC 8414), authorization with PKCE, tokens, registration, revocation.
+
+    GET  /oauth/authorize   asks for a login; changes nothing, and sends nobody away
+    POST /oauth/authorize   a page's form: the login, then the answer to the client
+
+All of a request is in the address, so nothing is kept between the steps but a sealed cookie of ten minutes.
+Source: specification 2025-11-25, basic/authorization; RFC 6749, 7009, 7591, 7636, 8252, 8707, 9207, 9700.
+"""
+
+import json
+import re
+import secrets
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import anyio
+import msgspec
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from mcp_hub.errors import StoreError
+from mcp_hub.fronts.http.auth import is_own_page
+from mcp_hub.fronts.http.authorization.clients import Client, Clients, source_of, why_no_redirect
+from mcp_hub.fronts.http.authorization.grants import Grant, Grants, OAuthError, Tokens
+from mcp_hub.fronts.http.authorization.pages import consent_page, login_page, refusal_page
+from mcp_hub.fronts.http.authorization.principals import Person, Principals
+from mcp_hub.fronts.http.body import discard, media_type, read_body
+from mcp_hub.fronts.http.response import ClientGone
+from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head, shown
+
+log = get_logger(__name__)
+
+METADATA: Final = "/.well-known/oauth-authorization-server"
+SCOPE: Final = "mcp"
+COOKIE: Final = "__Host-mcp-hub-consent"
+_SECONDS: Final = 600
+"""The life of a login."""
+_LARGEST: Final = 16 << 10
+"""Bytes of a form or a registration."""
+_LONGEST_QUERY: Final = 8192
+_LONGEST_STATE: Final = 2048
+_AT_ONCE: Final = 64
+"""Requests that are answered at once, since anybody may send one."""
+_WRONG_TOKENS: Final = 20
+_MINUTE: Final = 60.0
+"""Wrong tokens in a minute, after which nobody logs in."""
+_CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
+_VERIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{43,128}")
+_FORM: Final = b"application/x-www-form-urlencoded"
+_NO_STORE: Final = {"cache-control": "no-store", "pragma": "no-cache"}
+_Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """A request for authorization that can be granted. `profile`: that of its resource, if it names one."""
+
+    client: Client
+    redirect: str
+    state: str | None
+    challenge: str
+    resource: str
+    profile: str | None
+
+
+class AuthorizationServer:
+    """`issuer` is the hub's public address, `resources` what else clients call it. `clock` returns Unix seconds."""
+
+    def __init__(
+        self, issuer: str, grants: Grants, clients: Clients, principals: Principals, *,
+        resources: Collection[str] = (), registers: bool = True, clock: Callable[[], float],
+    ) -> None:  # fmt: skip
+        self.issuer = issuer.rstrip("/")
+        self._grants = grants
+        self._clients = clients
+        self._principals = principals
+        self._resources = {_plain(url) for url in (*resources, self.issuer, f"{self.issuer}/mcp", f"{self.issuer}/sse")}
+        self._registers = registers
+        self._clock = clock
+        self._slots = anyio.Semaphore(_AT_ONCE)
+        self._wrong: deque[float] = deque(maxlen=_WRONG_TOKENS)
+
+    def routes(self) -> Mapping[str, Route]:
+        """By path."""
+        each: list[tuple[str, list[str], _Endpoint]] = [
+            ("/oauth/authorize", ["GET", "POST"], self._authorize),
+            ("/oauth/token", ["POST"], self._token),
+            ("/oauth/revoke", ["POST"], self._revoke),
+        ]
+        if self._registers:
+            each.append(("/oauth/register", ["POST"], self._register))
+        routes = {path: Route(path, self._guarded(answer), methods=methods) for path, methods, answer in each}
+        body, path = self._metadata(), METADATA + urlsplit(self.issuer).path
+
+        async def metadata(request: Request) -> Response:
+            return Response(body, headers={"cache-control": "max-age=300"}, media_type="application/json")
+
+        return {**routes, **{place: Route(place, metadata, methods=["GET"]) for place in {METADATA, path}}}
+
+    def _metadata(self) -> bytes:
+        places = {"authorization": "authorize", "token": "token", "revocation": "revoke"}
+        if self._registers:
+            places["registration"] = "register"
+        return json.dumps(
+            {
+                "issuer": self.issuer,
+                **{f"{name}_endpoint": f"{self.issuer}/oauth/{place}" for name, place in places.items()},
+                "response_types_supported": ["code"],
+                "response_modes_supported": ["query"],
+                "grant_types_supported": ["authorization_code", "refresh_token"],
+                "token_endpoint_auth_methods_supported": ["none"],
+                "revocation_endpoint_auth_methods_supported": ["none"],
+                "code_challenge_methods_supported": ["S256"],
+                "authorization_response_iss_parameter_supported": True,
+                "client_id_metadata_document_supported": True,
+                "scopes_supported": [SCOPE],
+                "protected_resources": [f"{self.issuer}/mcp"],
+            }
+        ).encode()
+
+    def _guarded(self, answer: _Endpoint) -> _Endpoint:
+        async def guarded(request: Request) -> Response:
+            is_page = request.url.path.endswith("/authorize")
+            try:
+                self._slots.acquire_nowait()
+            except anyio.WouldBlock:
+                return _failed(OAuthError("temporarily_unavailable", "the hub is busy", 503), is_page=is_page)
+            try:
+                await self._grants.look()
+                return await answer(request)
+            except OAuthError as refused:
+                return _failed(refused, is_page=is_page)
+            except StoreError as problem:
+                log.warning("grants_unusable", reason=str(problem))
+                reason = "the hub cannot use its grants now. Its log has the reason."
+                return _failed(OAuthError("temporarily_unavailable", reason, 503), is_page=is_page)
+            except ClientGone:
+                return Response(status_code=400)
+            finally:
+                self._slots.release()
+
+        return guarded
+
+    # -- authorization
+
+    async def _authorize(self, request: Request) -> Response:
+        query = request.scope["query_string"].decode("latin-1")
+        if len(query) > _LONGEST_QUERY:
+            raise OAuthError("invalid_request", "the address is too long")
+        asked = _fields(query, "the address")
+        client = self._clients.registered(asked.get("client_id", ""))
+        if client is not None:
+            self._redirect_of(client, asked)
+        asker = urlsplit(asked["client_id"]).hostname or "" if client is None else client.name
+        if request.method == "GET" or request.method == "HEAD":
+            return login_page(self._action(query), asker)
+        form = await self._form(request)
+        if form.get("step") == "login":
+            return await self._logged_in(form, query, asked, asker)
+        person, cookie = self._person(request)
+        if person is None or not secrets.compare_digest(form.get("proof", ""), self._proof(cookie, query)):
+            reason = "Your login has ended, or this page was not the last one. Log in again."
+            return login_page(self._action(query), asker, reason, status=403)
+        return await self._answered(form, person, await self._grantable(asked), asked)
+
+    async def _logged_in(self, form: Mapping[str, str], query: str, asked: Mapping[str, str], asker: str) -> Response:
+        now = self._clock()
+        if len(self._wrong) == _WRONG_TOKENS and 0 <= now - self._wrong[0] < _MINUTE:
+            reason = "There were too many wrong tokens. Wait a minute."
+            return login_page(self._action(query), asker, reason, status=429)
+        person = self._principals.log_in(form.get("token", "").strip())
+        if person is None:
+            self._wrong.append(now)
+            log.warning("consent_login_refused")
+            return login_page(self._action(query), asker, "The hub does not have this token.", status=403)
+        grantable = await self._grantable(asked)
+        choices = person.choices if grantable.profile is None else (grantable.profile,)
+        if not set(choices) <= set(person.choices):
+            raise OAuthError("invalid_target", "the address of the hub names a profile that is not for you")
+        cookie = self._sealed_cookie(person)
+        source = source_of(grantable.redirect)
+        response = consent_page(
+            self._action(query), grantable.client, grantable.redirect, source, person.principal, choices,
+            self._proof(cookie, query),
+        )  # fmt: skip
+        response.set_cookie(COOKIE, cookie, max_age=_SECONDS, path="/", secure=True, httponly=True, samesite="strict")
+        return response
+
+    async def _answered(
+        self, form: Mapping[str, str], person: Person, asked: _Asked, sent: Mapping[str, str]
+    ) -> Response:
+        profile = form.get("profile", "") if asked.profile is None else asked.profile
+        if form.get("step") != "allow":
+            answer = {"error": "access_denied", "error_description": "the person refused"}
+        elif profile not in person.choices or ("profile" not in form and asked.profile is None):
+            raise OAuthError("access_denied", "this profile is not for you", 403)
+        else:
+            now = self._clock()
+            grant = Grant(
+                principal=person.principal, profile=profile or None, mark=person.mark, client=asked.client.id,
+                name=asked.client.name, redirect=asked.redirect, resource=asked.resource, created=now, used=now,
+                challenge=asked.challenge, code="",
+            )  # fmt: skip
+            answer = {"code": await self._grants.consent(grant)}
+            log.info("client_allowed", principal=person.principal, client=asked.client.name, profile=profile or None)
+        if asked.state is not None:
+            answer["state"] = asked.state
+        url = _with_query(asked.redirect, {**answer, "iss": self.issuer})
+        response = RedirectResponse(url, 303, headers={**_NO_STORE, "referrer-policy": "no-referrer"})
+        response.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="strict")
+        return response
+
+    async def _grantable(self, asked: Mapping[str, str]) -> _Asked:
+        """Raises `OAuthError`, for the person: nobody is sent on by a request that is wrong."""
+        client = await self._clients.find(asked.get("client_id", ""))
+        redirect = self._redirect_of(client, asked)
+        if asked.get("response_type") != "code":
+            raise OAuthError("unsupported_response_type", "response_type has to be code")
+        if asked.get("response_mode", "query") != "query" or {"request", "request_uri"} & asked.keys():
+            raise OAuthError("invalid_request", "the hub has response_mode=query, and no request objects")
+        if asked.get("code_challenge_method") != "S256" or not _CHALLENGE.fullmatch(asked.get("code_challenge", "")):
+            raise OAuthError("invalid_request", "a client has to use PKCE with code_challenge_method=S256")
+        state = asked.get("state")
+        if state is not None and len(state) > _LONGEST_STATE:
+            raise OAuthError("invalid_request", "state is too long")
+        resource, profile = self._resource_of(asked)
+        return _Asked(client, redirect, state, asked["code_challenge"], resource, profile)
+
+    def _redirect_of(self, client: Client, asked: Mapping[str, str]) -> str:
+        redirect = asked.get("redirect_uri")
+        if redirect is None and len(client.redirects) == 1:
+            redirect = client.redirects[0]
+        if redirect is None or why_no_redirect(redirect) is not None or not client.allows(redirect):
+            raise OAuthError("invalid_redirect_uri", "redirect_uri is missing, or is not one of the client's")
+        return redirect
+
+    def _resource_of(self, asked: Mapping[str, str]) -> tuple[str, str | None]:
+        """What the client calls the hub, and the profile in it (RFC 8707)."""
+        resource = _plain(asked.get("resource", f"{self.issuer}/mcp"))
+        endpoint, slash, profile = resource.partition("/mcp/p/")
+        if resource not in self._resources and not (slash and profile and f"{endpoint}/mcp" in self._resources):
+            raise OAuthError("invalid_target", f"resource is not this hub, which is {self.issuer}/mcp")
+        return resource, profile or None
+
+    # -- the login between the steps
+
+    def _sealed_cookie(self, person: Person) -> str:
+        content = f"{person.mark}.{int(self._clock()) + _SECONDS}.{secrets.token_urlsafe(16)}"
+        return f"{content}.{self._grants.sealed('cookie', content)}"
+
+    def _person(self, request: Request) -> tuple[Person | None, str]:
+        cookie = request.cookies.get(COOKIE, "")
+        content, _, seal = cookie.rpartition(".")
+        parts = content.split(".")
+        if len(parts) != 3 or not secrets.compare_digest(
+            seal.encode(), self._grants.sealed("cookie", content).encode()
+        ):
+            return None, cookie
+        return (self._principals.of_mark(parts[0]) if self._clock() < int(parts[1]) else None), cookie
+
+    def _proof(self, cookie: str, query: str) -> str:
+        """Of the page that was shown for this login and this request."""
+        return self._grants.sealed("form", cookie, query)
+
+    def _action(self, query: str) -> str:
+        return f"{urlsplit(self.issuer).path}/oauth/authorize?{query}"
+
+    async def _form(self, request: Request) -> dict[str, str]:
+        if not is_own_page(dict(request.scope["headers"]), self.issuer):
+            raise OAuthError("access_denied", "another site has sent this form", 403)
+        return await _posted(request)
+
+    # -- tokens
+
+    async def _token(self, request: Request) -> Response:
+        form = await _posted(request)
+        client = self._client_of(form)
+        if "resource" in form:
+            self._resource_of(form)
+        grant_type = form.get("grant_type")
+        if grant_type == "authorization_code":
+            verifier = form.get("code_verifier", "")
+            if not _VERIFIER.fullmatch(verifier):
+                raise OAuthError("invalid_grant", "code_verifier is missing or malformed")
+            tokens, grant = await self._grants.redeem(
+                form.get("code", ""), client, verifier, form.get("redirect_uri"),
+            )  # fmt: skip
+            log.info("grant_begun", principal=grant.principal, client=grant.name)
+            return _tokens(tokens)
+        if grant_type == "refresh_token":
+            return _tokens(await self._grants.refresh(form.get("refresh_token", ""), client))
+        raise OAuthError("unsupported_grant_type", "the hub has authorization_code and refresh_token")
+
+    def _client_of(self, form: Mapping[str, str]) -> str:
+        self._clients.registered(form.get("client_id", ""))
+        return form["client_id"]
+
+    async def _revoke(self, request: Request) -> Response:
+        form = await _posted(request)
+        client = self._client_of(form)
+        if "token" not in form:
+            raise OAuthError("invalid_request", "token is missing")
+        await self._grants.revoke(form["token"], client)
+        return Response(headers=_NO_STORE)
+
+    async def _register(self, request: Request) -> Response:
+        if media_type(dict(request.scope["headers"])) != b"application/json":
+            raise OAuthError("invalid_client_metadata", "Content-Type has to be application/json", 415)
+        client = self._clients.register(await _body(request))
+        answer = {
+            "client_id": client.id,
+            "client_id_issued_at": int(self._clock()),
+            "client_name": client.name,
+            "redirect_uris": list(client.redirects),
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": "none",
+            "scope": SCOPE,
+        }
+        return _json(answer, 201)
+
+
+def _tokens(tokens: Tokens) -> Response:
+    return _json(
+        {
+            "access_token": tokens.access,
+            "token_type": "Bearer",
+            "expires_in": tokens.seconds,
+            "refresh_token": tokens.refresh,
+            "scope": SCOPE,
+        }
+    )
+
+
+def _failed(error: OAuthError, *, is_page: bool) -> Response:
+    if is_page:
+        reason = f"{str(error)[:1].upper()}{str(error)[1:]}".rstrip(".")
+        return refusal_page("This cannot be allowed", f"{reason} ({error.code}). Go back to the client.", error.status)
+    return _json({"error": error.code, "error_description": shown(hide_head(str(error), 300))}, error.status)
+
+
+def _json(content: Mapping[str, object], status: int = 200) -> Response:
+    return Response(json.dumps(content), status, headers=_NO_STORE, media_type="application/json")
+
+
+async def _posted(request: Request) -> dict[str, str]:
+    """The fields of a form, each once. Raises `OAuthError`."""
+    if media_type(dict(request.scope["headers"])) != _FORM:
+        raise OAuthError("invalid_request", f"Content-Type has to be {_FORM.decode()}", 415)
+    return _fields((await _body(request)).decode("utf-8", "replace"), "the form")
+
+
+async def _body(request: Request) -> bytes:
+    body = await read_body(request.receive, _LARGEST)
+    if body is None:
+        await discard(request.receive)
+        raise OAuthError("invalid_request", f"the body has more than {_LARGEST} bytes", 413)
+    return body
+
+
+def _fields(text: str, source: str) -> dict[str, str]:
+    """Raises `OAuthError` for a name that comes twice: nobody knows which one is meant (RFC 6749 §3.1)."""
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=64)
+    except ValueError:
+        raise OAuthError("invalid_request", f"{source} cannot be read") from None
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise OAuthError("invalid_request", f"{source} names a parameter twice")
+    return fields
+
+
+def _with_query(url: str, more: Mapping[str, str]) -> str:
+    return url + ("" if url.endswith(("?", "&")) else "&" if "?" in url else "?") + urlencode(more)
+
+
+def _plain(url: str) -> str:
+    """An address without what does not matter: capital letters of scheme and host, a slash at the end."""
+    try:
+        parts = urlsplit(url.rstrip("/"))
+    except ValueError:
+        return ""
+    return urlunsplit(parts._replace(scheme=parts.scheme.lower(), netloc=parts.netloc.lower()))

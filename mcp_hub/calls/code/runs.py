@@ -43,6 +43,8 @@ _RECEIVED: Final = 1024
 _PROBLEMS: Final = 4
 _LOOK: Final = 0.05
 _LOOKS: Final = 40
+_AGAIN_IN: Final = 0.5
+"""Seconds until a run is followed again."""
 _DAY: Final = 86400.0
 
 
@@ -284,14 +286,20 @@ class CodeRuns:
         return not row.has_ended or (is_recent and writes_of(row.continuation))
 
     async def _joined(self, call: Call, channel: CallChannel, id_: CallId) -> Completed:
-        """The result of that run. Raises its error."""
-        try:
-            stream = await self._streams.open(call.principal, id_, call.profile)
-            is_late = stream.info.has_ended
-            ending = ending_of(stream.info, await stream.ending()) if is_late else None
-            ending = ending or await self._awaited(stream, call, channel)
-        except StoreError as problem:
-            raise StoreUnavailable(f"The same code runs already, and cannot be followed: {problem.public}") from None
+        """The result of that run, which is followed again once a store that fails is back. Raises its error."""
+        until = anyio.current_time() + self._parts.patience
+        while True:
+            try:
+                stream = await self._streams.open(call.principal, id_, call.profile)
+                is_late = stream.info.has_ended
+                ending = ending_of(stream.info, await stream.ending()) if is_late else None
+                ending = ending or await self._awaited(stream, call, channel)
+                break
+            except StoreError as problem:
+                if anyio.current_time() >= until:
+                    reason = f"The same code runs already, and cannot be followed: {problem.public}"
+                    raise StoreUnavailable(reason) from None
+            await anyio.sleep(_AGAIN_IN)
         mine = self._streams.table.owned(call.id)
         if mine is None or mine.absence.until is None:
             self._received[id_] = None

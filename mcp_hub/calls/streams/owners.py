@@ -1,6 +1,7 @@
 """Owners of streams at other hubs: messages to them, and takeover of the streams of lost ones."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -139,12 +140,16 @@ _UNUSABLE = (HubError, msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class Takeover:
-    """`go_on` continues calls, else streams end. `settled` gets ended rows."""
+    """`go_on` continues calls, else streams end. `settled` gets ended rows. `deliver` takes messages to owned ones."""
 
-    def __init__(self, store: EventStore, go_on: GoOn | None, settled: Callable[[StreamInfo], None]) -> None:
+    def __init__(
+        self, store: EventStore, go_on: GoOn | None, settled: Callable[[StreamInfo], None],
+        deliver: Callable[[], Awaitable[None]],
+    ) -> None:  # fmt: skip
         self._log, self._leases, self._replicas = store.log, store.leases, store.replicas
         self._go_on = go_on
         self._settled = settled
+        self._deliver = deliver
         self._under_way: dict[CallId, anyio.Event] = {}
 
     def is_at(self, id_: CallId) -> bool:
@@ -188,6 +193,8 @@ class Takeover:
             await self._give_up(claimed, problem)
         else:
             log.info("stream_taken_up", stream=row.id, upstream=row.server)
+            with suppress(StoreError):  # else it comes later
+                await self._deliver()  # a cancel before the call does anything
 
     async def _give_up(self, row: StreamInfo, problem: Exception) -> None:
         log.error("stream_not_taken_up", stream=row.id, upstream=row.server, reason=ascii(str(problem)))

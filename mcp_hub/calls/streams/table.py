@@ -112,7 +112,7 @@ class StreamTable:
         self.limits = limits
         self._owned: dict[CallId, StreamWriter] = {}
         self._foreign = _ForeignStreams(store.log)
-        self._takeover = Takeover(store, go_on, self._foreign.settled)
+        self._takeover = Takeover(store, go_on, self._foreign.settled, self._deliver)
         self._inbox = Inbox(store.inbox)
         self._detached: Counter[str] = Counter()
         self._idle: anyio.Event | None = None
@@ -125,8 +125,7 @@ class StreamTable:
     def begin(self, record: CallRecord, *, key: str | None = None, digest: str = "") -> StreamWriter:
         """Makes a call durable. Idempotent."""
         call = record.call
-        writer = self._owned.get(call.id)
-        if writer is not None:
+        if (writer := self._owned.get(call.id)) is not None:
             return writer
         if record.stream is not None:
             return StreamWriter(record, record.stream, self, is_over=True)
@@ -287,9 +286,8 @@ class StreamTable:
             writer.record.questions.answer(key, outcome)
             if self.store.replicas is not None:
                 await until_stored(writer)  # who asks another hub next must not see the question
-        elif not row.has_ended:
-            if await self.store.inbox.post(answering(row.id, key, outcome)):
-                await self._await_answer(row)
+        elif not row.has_ended and await self.store.inbox.post(answering(row.id, key, outcome)):
+            await self._await_answer(row)
         return row
 
     async def _await_answer(self, row: StreamInfo) -> None:
@@ -302,8 +300,7 @@ class StreamTable:
     async def run(self) -> None:
         """Follows other processes, takes over lost streams, sweeps expired ones; until `close`."""
         next_orphans = next_touch = self.clock.now()
-        next_sweep = next_orphans + _SWEEP
-        problem = ""
+        next_sweep, problem = next_orphans + _SWEEP, ""
         with anyio.CancelScope() as self._running:
             while True:
                 now = self.clock.now()
@@ -337,8 +334,7 @@ class StreamTable:
             return
         if not await self._inbox.has_news():
             return
-        for message in await self._inbox.messages():
-            self._take(message)
+        await self._deliver()
         problems: list[HubError] = []
         followed = self._foreign.followed  # also those since it was asked for news
         moved = self.store.inbox.moved([stream.row for stream in followed])
@@ -349,6 +345,10 @@ class StreamTable:
         if problems:
             raise problems[0]
         self._inbox.settle()
+
+    async def _deliver(self) -> None:
+        for message in await self._inbox.messages():
+            self._take(message)
 
     def _take(self, message: Message) -> None:
         writer = self._owned.get(message.stream)

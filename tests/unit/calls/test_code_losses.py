@@ -11,12 +11,14 @@ import pytest
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.code import sending
+from mcp_hub.calls.reading.stream import interrupt
 from mcp_hub.calls.runner import CallRecord
+from mcp_hub.calls.streams.owners import cancelling
 from mcp_hub.errors import StoreError
 from mcp_hub.events import InputReceived
 from mcp_hub.stores.base import Message
 from tests.unit.calls.code_runs import CodeHub, CodeStore, Recorder, Server, output, script
-from tests.unit.calls.durable_hub import settle, written
+from tests.unit.calls.durable_hub import row_of, settle, written
 from tests.unit.calls.shared_store import Shared
 from tests.unit.calls.test_code_consent import CODE, FORMS, answer, asking
 from tests.unit.calls.test_code_runs import MIXED, a_hub, another, ended, is_over, left, taken_up
@@ -348,3 +350,43 @@ async def test_run_of_a_hub_that_stops_on_a_full_disk_is_left_if_the_store_has_a
     assert is_over(store.shared, record.call.id) is not was_stored
     if was_stored:
         assert await taken_up(another(hub), record) == ["read 1", "write 1"]
+
+
+@virtual
+async def test_cancel_of_a_run_whose_hub_is_lost_comes_before_anything_that_the_next_hub_sends() -> None:
+    hub = asking("all")
+    hub.registry.limit(10, 10)
+    stages: Any = [("read", {"x": 1, "seconds": 20})], *[[("write", {"x": x})] for x in range(50)]
+    records = [hub.runs_script(script(*stages, prints=name)) for name in "abcdef"]
+    await settle(lambda: hub.server.counts["read 1"] == len(records))
+    await sleep(2)
+    shared = shared_of(hub)
+    await hub.dies()
+    assert isinstance(hub.store, CodeStore)
+    for record in records:  # as a replica would that takes the hub for alive
+        assert await hub.store.post(cancelling(record.call.id, "enough"))
+    other = a_hub(CodeStore(shared, lambda: 0.2), hub.server)
+    other.registry.limit(10, 10)
+    other.runs()
+    for record in records:
+        await settle(partial(is_over, shared, record.call.id))
+    assert {row_of(other, record.call.id).status for record in records} == {"cancelled"}
+    assert not [key for key in hub.server.counts if key.startswith("write")]
+
+
+@virtual
+async def test_same_code_waits_for_the_store_that_fails_while_its_run_is_followed() -> None:
+    hub = asking("all")
+    hub.runs()
+    record = hub.runs_script(script([("write", {"x": 1, "seconds": 20})]))
+    await settle(lambda: bool(hub.server.counts["write 1"]))
+    await sleep(2)
+    other = another(hub).runs()
+    again = other.runs_script(script([("write", {"x": 1, "seconds": 20})]))
+    await sleep(2)
+    other.store.broken = StoreError("the server was killed")  # type: ignore[attr-defined]
+    [stream] = [stream for stream in other.streams._foreign.followed if stream.row.id == record.call.id]
+    interrupt(stream)
+    await sleep(3)
+    other.store.broken = None  # type: ignore[attr-defined]
+    assert output(await ended(again)) == ["write 1"] and hub.server.counts["write 1"] == 1

@@ -322,15 +322,21 @@ async def test_word_of_a_loss_that_comes_while_the_run_is_taken_over_anew_is_of_
 
 
 @virtual
-async def test_run_of_a_lost_hub_waits_for_its_turn_at_a_hub_with_no_room() -> None:
-    hub, record = await left(Server(), script([("read", {"x": 1, "seconds": 20})], [("write", {"x": 1})]), "read 1")
+async def test_run_of_a_lost_hub_is_continued_where_a_call_that_waits_for_it_has_the_only_place() -> None:
+    hub, record = await left(Server(), script([("write", {"x": 1})], [("read", {"x": 1, "seconds": 20})]), "read 1")
     await sleep(2)
     await hub.dies()
     other = another(hub)
     other.registry.limit(1, 0)
-    busy = other.call()
-    asyncio.get_running_loop().call_later(30, busy.ends)
-    assert await taken_up(other, record) == ["read 1", "write 1"]
+    again = other.runs_script(script([("write", {"x": 1})], [("read", {"x": 1, "seconds": 20})]))
+    assert await taken_up(other, record) == output(await ended(again)) == ["write 1", "read 1"]
+    assert other.server.counts["write 1"] == 1
+    other.registry.limit(1, 1)
+    calls = [other.call(), other.call()]
+    await sleep(1)
+    assert [call.record.times.began is None for call in calls] == [False, True], "the limit holds as before"
+    for call in calls:
+        call.ends()
 
 
 @pytest.mark.parametrize("was_stored", [True, False])

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from mcp_hub.call import Call, CallChannel, StreamInfo
 from mcp_hub.calls.code.inner import CodeParts
 from mcp_hub.calls.code.run import calls_made, resumed, started, unbegun
-from mcp_hub.calls.code.state import likeness, not_resumable, unsealed, writes_of
+from mcp_hub.calls.code.state import likeness, likeness_of, not_resumable, unsealed, writes_of
 from mcp_hub.calls.hub_tools.stream_wait import StreamWait
 from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.calls.reading.stored import ending_of
@@ -247,7 +247,7 @@ class CodeRuns:
                 limit *= 4
         except StoreError as problem:
             raise StoreUnavailable(f"The code was not run: {problem.public}") from None
-        equal = (row for row in rows if row.digest.rpartition(" ")[2] == alike)
+        equal = (row for row in rows if alike in (row.digest.rpartition(" ")[2], _likeness_in(row, call)))
         return [row for row in equal if self._streams.shows(call.profile, row)]
 
     async def _stays_alone(self, call: Call, channel: CallChannel) -> None:
@@ -337,6 +337,11 @@ def _arguments(call: Call) -> _Arguments:
         return msgspec.json.decode(call.params.get("arguments", b"{}"), type=_Arguments)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
         raise InvalidParams(f"wrong arguments: {problem}. Give it `code`, a script.") from None
+
+
+def _likeness_in(row: StreamInfo, call: Call) -> str:
+    """That of a script that is a tool, of the server of `call`: its stream began before its code was known."""
+    return likeness_of(row.continuation) if OWN != call.upstream == row.server else ""
 
 
 def _is_rival(row: StreamInfo, mine: StreamInfo) -> bool:

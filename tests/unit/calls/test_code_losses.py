@@ -2,7 +2,6 @@
 cancel.
 """
 
-import asyncio
 from collections import Counter
 from functools import partial
 from typing import Any
@@ -11,14 +10,10 @@ import pytest
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.code import sending
-from mcp_hub.calls.reading.stream import interrupt
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.calls.streams.owners import cancelling
-from mcp_hub.errors import StoreError
 from mcp_hub.events import InputReceived
-from mcp_hub.stores.base import Message
 from tests.unit.calls.code_runs import CodeHub, CodeStore, Recorder, Server, output, script
-from tests.unit.calls.durable_hub import row_of, settle, written
+from tests.unit.calls.durable_hub import settle, written
 from tests.unit.calls.shared_store import Shared
 from tests.unit.calls.test_code_consent import CODE, FORMS, answer, asking
 from tests.unit.calls.test_code_runs import MIXED, a_hub, another, ended, is_over, left, taken_up
@@ -240,159 +235,3 @@ async def test_write_waits_for_a_commit_in_a_script_that_commits_rarely() -> Non
         known = b"" if row is None or row.continuation is None else row.continuation
         for key in (key for key in after if key.startswith(("write", "destroy"))):
             assert row is not None and (row.has_ended or b'"write"' in known or b'"destroy"' in known), key
-
-
-@virtual
-async def test_run_that_returns_to_a_hub_that_had_lost_it_is_continued() -> None:
-    hub, record = await left(Server(), script([("read", {"x": 1, "seconds": 20})], [("write", {"x": 1})]), "read 1")
-    hub.runs()
-    follower = await hub.follow(record.call.id)  # which keeps the stream there
-    await sleep(2)
-    shared = shared_of(hub)
-    shared.alive.discard(hub.store.log.instance)  # it was paused, and another one has taken it over
-    other = another(hub).runs()
-    await settle(lambda: bool(other.records))
-    await sleep(2)
-    shared.core.streams.messages.append(Message(record.call.id, "lost", b""))
-    hub.streams._take(shared.core.streams.messages.pop())
-    await ended(record)
-    shared.alive.add(hub.store.log.instance)
-    await other.dies()
-    await settle(lambda: follower.at_end)
-    assert output(written(hub, record.call.id)[-1]) == ["read 1", "write 1"]  # type: ignore[arg-type]
-
-
-@virtual
-async def test_run_that_returns_to_a_hub_that_never_knew_of_its_loss_is_continued() -> None:
-    hub, record = await left(Server(), script([("read", {"x": 1, "seconds": 20})], [("write", {"x": 1})]), "read 1")
-    follower = await hub.follow(record.call.id)
-    await sleep(2)
-    shared = shared_of(hub)
-    shared.alive.discard(hub.store.log.instance)
-    other = another(hub).runs()
-    await settle(lambda: bool(other.records))
-    await other.dies()
-    shared.alive.add(hub.store.log.instance)
-    hub.runs()
-    await settle(lambda: follower.at_end)
-    assert output(written(hub, record.call.id)[-1]) == ["read 1", "write 1"]  # type: ignore[arg-type]
-    assert hub.server.counts["write 1"] == 1
-
-
-@pytest.mark.parametrize("seconds", [0.5, 30.0])
-@virtual
-async def test_run_is_continued_when_the_store_fails_in_the_middle_of_its_takeover(seconds: float) -> None:
-    hub, record = await left(Server(), script([("read", {"x": 1, "seconds": 20})], [("write", {"x": 1})]), "read 1")
-    await sleep(2)
-    await hub.dies()
-    other = another(hub)
-    store = other.store
-    assert isinstance(store, CodeStore)
-    claim = store.claim
-
-    async def claimed(*given: Any) -> StreamInfo | None:
-        row = await claim(*given)
-        store.fetch_error = StoreError("the server was killed")
-        asyncio.get_running_loop().call_later(seconds, partial(setattr, store, "fetch_error", None))
-        return row
-
-    store.claim = claimed  # type: ignore[method-assign,assignment]
-    assert await taken_up(other, record) == ["read 1", "write 1"]
-
-
-@virtual
-async def test_word_of_a_loss_that_comes_while_the_run_is_taken_over_anew_is_of_the_owner_before() -> None:
-    hub, record = await left(Server(), script([("read", {"x": 1, "seconds": 20})], [("write", {"x": 1})]), "read 1")
-    await sleep(2)
-    await hub.dies()
-    other = another(hub)
-    store = other.store
-    assert isinstance(store, CodeStore)
-    claim = store.claim
-    words = [Message(record.call.id, "lost", b"")]
-
-    async def claimed(*given: Any) -> StreamInfo | None:
-        row = await claim(*given)
-        other.streams._take(words.pop())
-        return row
-
-    store.claim = claimed  # type: ignore[method-assign,assignment]
-    assert await taken_up(other, record) == ["read 1", "write 1"]
-    assert not words
-
-
-@virtual
-async def test_run_of_a_lost_hub_is_continued_where_a_call_that_waits_for_it_has_the_only_place() -> None:
-    hub, record = await left(Server(), script([("write", {"x": 1})], [("read", {"x": 1, "seconds": 20})]), "read 1")
-    await sleep(2)
-    await hub.dies()
-    other = another(hub)
-    other.registry.limit(1, 0)
-    again = other.runs_script(script([("write", {"x": 1})], [("read", {"x": 1, "seconds": 20})]))
-    assert await taken_up(other, record) == output(await ended(again)) == ["write 1", "read 1"]
-    assert other.server.counts["write 1"] == 1
-    other.registry.limit(1, 1)
-    calls = [other.call(), other.call()]
-    await sleep(1)
-    assert [call.record.times.began is None for call in calls] == [False, True], "the limit holds as before"
-    for call in calls:
-        call.ends()
-
-
-@pytest.mark.parametrize("was_stored", [True, False])
-@virtual
-async def test_run_of_a_hub_that_stops_on_a_full_disk_is_left_if_the_store_has_a_state(was_stored: bool) -> None:
-    hub = asking("all")
-    hub.runs()
-    store = hub.store
-    assert isinstance(store, CodeStore)
-    if not was_stored:
-        store.is_durable, store.is_away = False, True
-    record = hub.runs_script(script([("read", {"x": 1, "seconds": 20})], [("write", {"x": 1})]))
-    await sleep(2)
-    store.is_durable, store.is_away = False, True
-    await hub.stops()
-    await hub.dies()
-    assert is_over(store.shared, record.call.id) is not was_stored
-    if was_stored:
-        assert await taken_up(another(hub), record) == ["read 1", "write 1"]
-
-
-@virtual
-async def test_cancel_of_a_run_whose_hub_is_lost_comes_before_anything_that_the_next_hub_sends() -> None:
-    hub = asking("all")
-    hub.registry.limit(10, 10)
-    stages: Any = [("read", {"x": 1, "seconds": 20})], *[[("write", {"x": x})] for x in range(50)]
-    records = [hub.runs_script(script(*stages, prints=name)) for name in "abcdef"]
-    await settle(lambda: hub.server.counts["read 1"] == len(records))
-    await sleep(2)
-    shared = shared_of(hub)
-    await hub.dies()
-    assert isinstance(hub.store, CodeStore)
-    for record in records:  # as a replica would that takes the hub for alive
-        assert await hub.store.post(cancelling(record.call.id, "enough"))
-    other = a_hub(CodeStore(shared, lambda: 0.2), hub.server)
-    other.registry.limit(10, 10)
-    other.runs()
-    for record in records:
-        await settle(partial(is_over, shared, record.call.id))
-    assert {row_of(other, record.call.id).status for record in records} == {"cancelled"}
-    assert not [key for key in hub.server.counts if key.startswith("write")]
-
-
-@virtual
-async def test_same_code_waits_for_the_store_that_fails_while_its_run_is_followed() -> None:
-    hub = asking("all")
-    hub.runs()
-    record = hub.runs_script(script([("write", {"x": 1, "seconds": 20})]))
-    await settle(lambda: bool(hub.server.counts["write 1"]))
-    await sleep(2)
-    other = another(hub).runs()
-    again = other.runs_script(script([("write", {"x": 1, "seconds": 20})]))
-    await sleep(2)
-    other.store.broken = StoreError("the server was killed")  # type: ignore[attr-defined]
-    [stream] = [stream for stream in other.streams._foreign.followed if stream.row.id == record.call.id]
-    interrupt(stream)
-    await sleep(3)
-    other.store.broken = None  # type: ignore[attr-defined]
-    assert output(await ended(again)) == ["write 1"] and hub.server.counts["write 1"] == 1

@@ -17,13 +17,16 @@ from mcp_hub.events import Completed, Ending, Failed, InputReceived, Progressed
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
 from mcp_hub.protocol.shape.stream_events import encoded, timestamp
-from mcp_hub.stores.base import NO_ANSWER, Change, Chunk, EventPage, EventStore, Message, StreamInbox
+from mcp_hub.stores.base import NO_ANSWER, Change, Chunk, EventPage, EventStore, Message, StreamInbox, StreamLog
 from mcp_hub.types import CallId, JsonObject, RawJson
 
 log = get_logger(__name__)
 
 _STORED: Final = 5.0
 """Seconds for the store to confirm what a client waits for."""
+_HEARD: Final = 0.5
+_HEARD_LOOK: Final = 0.01
+"""Seconds for an answer to reach its call at another hub, and between looks."""
 
 
 class Inbox:
@@ -94,6 +97,23 @@ def answer_in(message: Message) -> _InputAnswer:
     if body.result is msgspec.UNSET:
         raise ValueError("neither result nor error")
     return _InputAnswer(body.key, body.result)
+
+
+def pass_answer(message: Message, answer: Callable[[str, RawJson | RpcError], object]) -> None:
+    """Calls `answer` with what the message says, if it can be read."""
+    try:
+        given = answer_in(message)
+    except ValueError as problem:
+        log.warning("message_dropped", stream=message.stream, reason=str(problem))
+    else:
+        answer(given.key, given.outcome)
+
+
+async def until_heard(store: StreamLog, row: StreamInfo) -> None:
+    """Waits briefly for the owner to close the question."""
+    with anyio.move_on_after(_HEARD):
+        while (stored := await store.find(row.id)) and stored.last == row.last:  # noqa: ASYNC110 - not of this process
+            await anyio.sleep(_HEARD_LOOK)
 
 
 def lost_call(server: str, answer: Ending | None = None) -> OwnerLost:

@@ -12,7 +12,8 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.calls.reading.stream import interrupt
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.owners import cancelling
-from mcp_hub.errors import StoreError
+from mcp_hub.errors import HubStopping, StoreError
+from mcp_hub.events import Failed
 from mcp_hub.stores.base import Message
 from tests.unit.calls.call_scripts import LONG, new_call
 from tests.unit.calls.code_runs import CodeHub, CodeStore, Server, output, script
@@ -203,3 +204,21 @@ async def test_script_that_is_a_tool_is_answered_by_its_run_that_has_ended_witho
     assert other.server.counts["write 1"] == 1
     await ended(calls(other, b'{"other":1}'))
     assert other.server.counts["write 1"] == 2, "with other arguments it is another call"
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+@virtual
+async def test_cancel_that_comes_while_the_hub_stops_holds_at_the_next_one(is_here: bool) -> None:
+    hub, record = await left(Server(), script([("read", {"x": 1, "seconds": 20})], [("write", {"x": 1})]), "read 1")
+    shared = shared_of(hub)
+    beside = a_hub(CodeStore(shared), hub.server)
+    hub.runs()
+    await sleep(2)
+    record.stop(Failed(HubStopping("the hub is stopping", data={"outcome": "unknown"})))
+    await (hub if is_here else beside).streams.cancel("p", record.call.id, "enough")
+    await sleep(2)
+    await hub.stops()
+    await hub.dies()
+    other = another(hub).runs()
+    await settle(lambda: is_over(shared, record.call.id), 100)
+    assert row_of(other, record.call.id).status == "cancelled" and not hub.server.counts["write 1"]

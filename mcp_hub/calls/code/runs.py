@@ -297,8 +297,8 @@ class CodeRuns:
                 break
             except StoreError as problem:
                 if anyio.current_time() >= until:
-                    reason = f"The same code runs already, and cannot be followed: {problem.public}"
-                    raise StoreUnavailable(reason) from None
+                    text = f"The same code runs already, and cannot be followed: {problem.public}"
+                    raise StoreUnavailable(text) from None
             await anyio.sleep(_AGAIN_IN)
         mine = self._streams.table.owned(call.id)
         if mine is None or mine.absence.until is None:

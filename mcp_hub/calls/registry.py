@@ -102,10 +102,11 @@ class CallRegistry(CallOwner):
         record = new_record(call, handler, limits, self._clock, plan, self)
         most_running, most_waiting = self._limits
         is_inner = call.parent is not None  # its parent has the place: it must not wait behind it
-        is_next = is_inner or lane.running < most_running
+        was_let_in = plan.resumption is not None  # by another hub; perhaps a call that runs here waits for it
+        is_next = is_inner or was_let_in or lane.running < most_running
         if is_next:
             lane.running += not is_inner
-        elif len(lane.waiting) < most_waiting or plan.resumption is not None:  # one of another hub, which let it in
+        elif len(lane.waiting) < most_waiting:
             lane.waiting.append(record)
             record.times.wait()
         else:
@@ -169,7 +170,7 @@ class CallRegistry(CallOwner):
 
     def _hand_on(self, record: CallRecord) -> None:
         lane = self._lanes[record.call.principal]
-        if lane.waiting:
+        if lane.waiting and lane.running <= self._limits[0]:
             self._loop_turn.after(partial(self._begin, lane.waiting.popleft()))
         else:
             lane.running -= 1

@@ -1,4 +1,4 @@
-"""What became of one script: its ending, its account against what the server counted, and what a full disk excuses."""
+"""What became of one script: its ending, its account against what the server counted, and what a lost file excuses."""
 
 import json
 import math
@@ -17,7 +17,7 @@ GONE = "unknown at all hubs"
 _AWAY = "used when not defined"
 """What a script is told while the server of its tools is away, before it runs."""
 _REFILLED = 20.0
-"""Seconds after a full disk in which streams return to the file: a hub waits longer after each further failure."""
+"""Seconds after an outage in which streams return to the file: a hub waits longer after each further failure."""
 
 
 @dataclass
@@ -46,14 +46,14 @@ class Outcome:
         self.ended[ending] = self.ended.get(ending, 0) + 1
 
 
-class FullDisk:
-    """When the disk was full, by the monotonic clock, until streams had returned to the file."""
+class Outages:
+    """When hubs could not write to the file, by the monotonic clock, until streams had returned to it."""
 
     def __init__(self) -> None:
         self._times: list[tuple[float, float]] = []
 
     @contextmanager
-    def full(self) -> Iterator[None]:
+    def outage(self) -> Iterator[None]:
         began = time.monotonic()
         self._times.append((began, math.inf))
         try:
@@ -61,8 +61,8 @@ class FullDisk:
         finally:
             self._times[-1] = began, time.monotonic() + _REFILLED
 
-    def was_full(self, since: float, until: float) -> bool:
-        """Whether it was at some time between these."""
+    def was_away(self, since: float, until: float) -> bool:
+        """Whether it was so at some time between these."""
         return any(began <= until and ended >= since for began, ended in self._times)
 
 
@@ -78,7 +78,7 @@ class Sent:
     """When it was acknowledged."""
 
 
-def judge(sent: Sent, counted: Mapping[str, int], disk: FullDisk, outcome: Outcome) -> None:
+def judge(sent: Sent, counted: Mapping[str, int], outages: Outages, outcome: Outcome) -> None:
     """Counts its ending, and notes what is wrong with it."""
     script, job = sent.script, sent.job
     faults = [*job.faults, *doubled(script, counted)]
@@ -87,22 +87,22 @@ def judge(sent: Sent, counted: Mapping[str, int], disk: FullDisk, outcome: Outco
     if script.counted is not None and (later := written(script, counted)) > script.counted:
         faults.append(f"{later - script.counted} writes after its cancel")
     has_written = sent.is_first and bool(written(script, counted))
-    if faults == [GONE] and not has_written and _began_full(sent, disk):
-        outcome.note("lost in memory, nothing sent")  # the stream of a hub whose disk was full at its begin
+    if faults == [GONE] and not has_written and _began_away(sent, outages):
+        outcome.note("lost in memory, nothing sent")  # the stream of a hub that had no file at its begin
         return
     if not job.lines:
         faults.append(f"no event within {PATIENCE:g} s")
     else:
-        faults += _ended(sent, counted, disk, outcome)
+        faults += _ended(sent, counted, outages, outcome)
     outcome.faults += [f"{job.stream or 'not begun'}: {fault}" for fault in faults]
 
 
-def _began_full(sent: Sent, disk: FullDisk) -> bool:
-    """Whether the disk was full when it began: no hub but that one can know it."""
-    return disk.was_full(sent.began, min(sent.begun, sent.began + PATIENCE))
+def _began_away(sent: Sent, outages: Outages) -> bool:
+    """Whether the file was away when it began: no hub but that one can know it."""
+    return outages.was_away(sent.began, min(sent.begun, sent.began + PATIENCE))
 
 
-def _ended(sent: Sent, counted: Mapping[str, int], disk: FullDisk, outcome: Outcome) -> list[str]:
+def _ended(sent: Sent, counted: Mapping[str, int], outages: Outages, outcome: Outcome) -> list[str]:
     script, job, events = sent.script, sent.job, sent.job.events
     ending, data = events[-1]["type"], events[-1]["data"]
     if not job.is_done or sum(event["type"] in ("end", "error") for event in events) != 1:
@@ -111,7 +111,7 @@ def _ended(sent: Sent, counted: Mapping[str, int], disk: FullDisk, outcome: Outc
         code = str(data.get("code"))
         outcome.note(code)
         is_unsent = not written(script, counted) and (
-            code == "store_unavailable" or (code == "hub_stopped" and _began_full(sent, disk))
+            code == "store_unavailable" or (code == "hub_stopped" and _began_away(sent, outages))
         )
         return [] if code in NAMED or is_unsent else [f"ended with {json.dumps(data)[:500]}"]
     if (result := data.get("result")) is None:

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, closing, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from rigs.attach.files import fill, mounted
 from rigs.chaos.hubs import Fleet, Hub
 from rigs.chaos.jobs import PATIENCE, Job, begun, followed
 from rigs.code.counter import counts
-from rigs.code.judge import GONE, FullDisk, Outcome, Sent, judge
+from rigs.code.judge import GONE, Outages, Outcome, Sent, judge
 from rigs.code.scripts import Script, script, written
 from rigs.report import crashes
 from tests.redis_server import RedisServer
@@ -40,6 +40,8 @@ _SETTLED = 2.0
 """Seconds after a cancel for what was on its way."""
 _STOP = 30.0
 """Seconds for a hub to end after SIGTERM."""
+_LONGER = 8.0
+"""Seconds for which another process has the file: longer than a hub waits, whose streams are in memory from then on."""
 _DISK = "256m"
 _SETTINGS: dict[str, Any] = {"code": "all", "limits": {"detached_calls": 4096, "running_calls": 4096}}
 
@@ -67,7 +69,7 @@ class _Site:
         self.server = server
         self.has_disk = has_disk
         self.slow_stops = 0
-        self.disk = FullDisk()
+        self.outages = Outages()
         self._rng = rng
         self._lease = plan.lease
         store = None if server is None else {"url": server.url, "lease": plan.lease}
@@ -137,8 +139,10 @@ class _Site:
                 file.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError:  # the hubs are quicker
                 return
-            await anyio.sleep(self._rng.choice([0.5, 2.0, 8.0]))
-            file.execute("ROLLBACK")
+            seconds = self._rng.choice([0.5, 2.0, _LONGER])
+            with self.outages.outage() if seconds == _LONGER else nullcontext():
+                await anyio.sleep(seconds)
+                file.execute("ROLLBACK")
 
     async def fill(self) -> None:
         """The disk of the state folder is full for a while, and no log of SQLite has room left."""
@@ -166,7 +170,7 @@ class _Site:
         path = self._streams.parent / "ballast"
         with closing(sqlite3.connect(self._streams, timeout=2, isolation_level=None)) as file, suppress(sqlite3.Error):
             file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        with self.disk.full():
+        with self.outages.outage():
             await anyio.to_thread.run_sync(fill, path)
             try:
                 yield
@@ -270,7 +274,7 @@ async def kills(plan: Plan, *, say: Callable[[str], None] = lambda line: None) -
                 acting.cancel_scope.cancel()
             counted = counts(site.file)
             for each in done:
-                judge(each, counted, site.disk, outcome)
+                judge(each, counted, site.outages, outcome)
             outcome.faults = [*site.crashes(), *outcome.faults]
     outcome.seconds = time.monotonic() - began
     return outcome
@@ -328,12 +332,12 @@ async def _begun(sent: Sent, site: _Site, http: httpx2.AsyncClient) -> bool:
 
 
 async def _followed(sent: Sent, site: _Site, http: httpx2.AsyncClient, rng: random.Random) -> None:
-    """Follows to the end. While a disk is full only one hub knows new events, and a kill loses them: it begins anew."""
+    """Follows to the end, anew where only one hub knew the newest events, since the file was away, and was killed."""
     job, until = sent.job, math.inf
     while True:
         await followed(job, site.fleet, http, rng)
         is_lost = bool(job.faults) and any(each in job.faults[-1] for each in _LOST)
-        if not (is_lost and site.disk.was_full(sent.began, time.monotonic())):
+        if not (is_lost and site.outages.was_away(sent.began, time.monotonic())):
             return
         until = min(until, time.monotonic() + _UNKNOWN)
         if time.monotonic() > until:
@@ -347,7 +351,7 @@ async def _followed(sent: Sent, site: _Site, http: httpx2.AsyncClient, rng: rand
 async def _cancelled(job: Job, each: Script, site: _Site, http: httpx2.AsyncClient) -> int | None:
     """Cancels the script through any hub; how many of its writes there were a moment later.
 
-    None if it cannot be held against the hub: while a disk is full a cancel is in memory alone.
+    None if it cannot be held against the hub: while the file is away a cancel is in memory alone.
     """
     until = time.monotonic() + _UNKNOWN
     while time.monotonic() < until:
@@ -356,7 +360,7 @@ async def _cancelled(job: Job, each: Script, site: _Site, http: httpx2.AsyncClie
             answer = await http.delete(f"{site.fleet.any().url}/v1/streams/{job.stream}")
             if answer.is_success:
                 await anyio.sleep(_SETTLED)
-                was_full = site.disk.was_full(since, time.monotonic())
-                return None if was_full else written(each, counts(site.file))
+                was_away = site.outages.was_away(since, time.monotonic())
+                return None if was_away else written(each, counts(site.file))
         await anyio.sleep(0.05)
     return None

@@ -239,6 +239,7 @@ class PastCalls:
             principal=group.principal, client=group.client, status=group.status, at=call.ended - call.took, took=took,
             waited=call.waited, hub=call.hub if caller.operates else "", code=call.code, message=call.message,
             stream=call.is_durable, arguments_bytes=call.arguments_bytes, result_bytes=call.result_bytes,
+            parent=group.parent,
         )  # fmt: skip
 
     def _detailed(self, caller: Caller, call: PastCall, texts: CallTexts) -> HistoryCall:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from mcp_hub.call import Call, CallChannel, StreamInfo
 from mcp_hub.calls.code.inner import CodeParts
 from mcp_hub.calls.code.run import calls_made, resumed, started, unbegun
-from mcp_hub.calls.code.state import likeness, not_resumable, unsealed, writes_of
+from mcp_hub.calls.code.state import likeness, likeness_of, not_resumable, unsealed, writes_of
 from mcp_hub.calls.hub_tools.stream_wait import StreamWait
 from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.calls.reading.stored import ending_of
@@ -43,6 +43,8 @@ _RECEIVED: Final = 1024
 _PROBLEMS: Final = 4
 _LOOK: Final = 0.05
 _LOOKS: Final = 40
+_AGAIN_IN: Final = 0.5
+"""Seconds until a run is followed again."""
 _DAY: Final = 86400.0
 
 
@@ -245,7 +247,7 @@ class CodeRuns:
                 limit *= 4
         except StoreError as problem:
             raise StoreUnavailable(f"The code was not run: {problem.public}") from None
-        equal = (row for row in rows if row.digest.rpartition(" ")[2] == alike)
+        equal = (row for row in rows if alike in (row.digest.rpartition(" ")[2], _likeness_in(row, call)))
         return [row for row in equal if self._streams.shows(call.profile, row)]
 
     async def _stays_alone(self, call: Call, channel: CallChannel) -> None:
@@ -284,14 +286,20 @@ class CodeRuns:
         return not row.has_ended or (is_recent and writes_of(row.continuation))
 
     async def _joined(self, call: Call, channel: CallChannel, id_: CallId) -> Completed:
-        """The result of that run. Raises its error."""
-        try:
-            stream = await self._streams.open(call.principal, id_, call.profile)
-            is_late = stream.info.has_ended
-            ending = ending_of(stream.info, await stream.ending()) if is_late else None
-            ending = ending or await self._awaited(stream, call, channel)
-        except StoreError as problem:
-            raise StoreUnavailable(f"The same code runs already, and cannot be followed: {problem.public}") from None
+        """The result of that run, which is followed again once a store that fails is back. Raises its error."""
+        until = anyio.current_time() + self._parts.patience
+        while True:
+            try:
+                stream = await self._streams.open(call.principal, id_, call.profile)
+                is_late = stream.info.has_ended
+                ending = ending_of(stream.info, await stream.ending()) if is_late else None
+                ending = ending or await self._awaited(stream, call, channel)
+                break
+            except StoreError as problem:
+                if anyio.current_time() >= until:
+                    text = f"The same code runs already, and cannot be followed: {problem.public}"
+                    raise StoreUnavailable(text) from None
+            await anyio.sleep(_AGAIN_IN)
         mine = self._streams.table.owned(call.id)
         if mine is None or mine.absence.until is None:
             self._received[id_] = None
@@ -329,6 +337,11 @@ def _arguments(call: Call) -> _Arguments:
         return msgspec.json.decode(call.params.get("arguments", b"{}"), type=_Arguments)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
         raise InvalidParams(f"wrong arguments: {problem}. Give it `code`, a script.") from None
+
+
+def _likeness_in(row: StreamInfo, call: Call) -> str:
+    """That of a script that is a tool, of the server of `call`: its stream began before its code was known."""
+    return likeness_of(row.continuation) if OWN != call.upstream == row.server else ""
 
 
 def _is_rival(row: StreamInfo, mine: StreamInfo) -> bool:

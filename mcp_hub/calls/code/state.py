@@ -260,6 +260,7 @@ class _Record(msgspec.Struct):
     """A `StreamInfo.continuation`, as far as it is read here."""
 
     state: _Sealed = msgspec.field(name="how")
+    call: msgspec.Raw = _NULL
 
 
 def writes_of(continuation: bytes | None) -> bool:
@@ -269,6 +270,16 @@ def writes_of(continuation: bytes | None) -> bool:
         return bool(msgspec.json.decode(record.state.run, type=RunState).writes)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return True
+
+
+def likeness_of(continuation: bytes | None) -> str:
+    """That of the run with this last record; empty if it is none. Its seal is not looked at."""
+    try:
+        record = msgspec.json.decode(continuation or b"", type=_Record)
+        code = msgspec.json.decode(record.state.run, type=RunState).code
+        return likeness(msgspec.json.decode(record.call, type=Call), code)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return ""
 
 
 def likeness(call: Call, code: str) -> str:

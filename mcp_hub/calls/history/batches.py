@@ -214,6 +214,7 @@ class BatchMaker:
                 status=_STATUS[outcome],
                 keeping=rules.keeping,
                 definition=digest,
+                parent=call.parent or "",
             )
         )
         return lines.setdefault(line, len(lines)), keeping

@@ -58,7 +58,8 @@ class _Groups:
 
     def turn_to(self, call: Call, outcome: Outcome, name: msgspec.Raw, index: int) -> None:
         """Makes this call's group the `latest`, from the call at `index` on; `name` is the called one."""
-        key = (call.client or call.session, call.upstream, call.method, call.principal, outcome, bytes(name))
+        caller = call.client or call.session, call.principal, call.parent
+        key = (*caller, call.upstream, call.method, outcome, bytes(name))
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self.firsts)
@@ -200,7 +201,7 @@ class CallQueue:
         last, before, called = portion.groups.latest
         if (
             name != called or outcome is not before or call.client is not last.client or call.upstream != last.upstream
-            or call.method != last.method or call.principal != last.principal
+            or call.method != last.method or call.principal != last.principal or call.parent is not last.parent
             or (call.client is None and call.session != last.session)
         ):  # fmt: skip
             portion.groups.turn_to(call, outcome, name, len(portion))

@@ -1,6 +1,7 @@
 """Owners of streams at other hubs: messages to them, and takeover of the streams of lost ones."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -16,13 +17,16 @@ from mcp_hub.events import Completed, Ending, Failed, InputReceived, Progressed
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
 from mcp_hub.protocol.shape.stream_events import encoded, timestamp
-from mcp_hub.stores.base import NO_ANSWER, Change, Chunk, EventPage, EventStore, Message, StreamInbox
+from mcp_hub.stores.base import NO_ANSWER, Change, Chunk, EventPage, EventStore, Message, StreamInbox, StreamLog
 from mcp_hub.types import CallId, JsonObject, RawJson
 
 log = get_logger(__name__)
 
 _STORED: Final = 5.0
 """Seconds for the store to confirm what a client waits for."""
+_HEARD: Final = 0.5
+_HEARD_LOOK: Final = 0.01
+"""Seconds for an answer to reach its call at another hub, and between looks."""
 
 
 class Inbox:
@@ -95,6 +99,23 @@ def answer_in(message: Message) -> _InputAnswer:
     return _InputAnswer(body.key, body.result)
 
 
+def pass_answer(message: Message, answer: Callable[[str, RawJson | RpcError], object]) -> None:
+    """Calls `answer` with what the message says, if it can be read."""
+    try:
+        given = answer_in(message)
+    except ValueError as problem:
+        log.warning("message_dropped", stream=message.stream, reason=str(problem))
+    else:
+        answer(given.key, given.outcome)
+
+
+async def until_heard(store: StreamLog, row: StreamInfo) -> None:
+    """Waits briefly for the owner to close the question."""
+    with anyio.move_on_after(_HEARD):
+        while (stored := await store.find(row.id)) and stored.last == row.last:  # noqa: ASYNC110 - not of this process
+            await anyio.sleep(_HEARD_LOOK)
+
+
 def lost_call(server: str, answer: Ending | None = None) -> OwnerLost:
     """The error of a call whose stream another hub has claimed; `answer` is what its server said."""
     reason = "Another hub has taken this call over: this one had lost the store. The outcome of the call is unknown."
@@ -139,12 +160,16 @@ _UNUSABLE = (HubError, msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class Takeover:
-    """`go_on` continues calls, else streams end. `settled` gets ended rows."""
+    """`go_on` continues calls, else streams end. `settled` gets ended rows. `deliver` takes messages to owned ones."""
 
-    def __init__(self, store: EventStore, go_on: GoOn | None, settled: Callable[[StreamInfo], None]) -> None:
+    def __init__(
+        self, store: EventStore, go_on: GoOn | None, settled: Callable[[StreamInfo], None],
+        deliver: Callable[[], Awaitable[None]],
+    ) -> None:  # fmt: skip
         self._log, self._leases, self._replicas = store.log, store.leases, store.replicas
         self._go_on = go_on
         self._settled = settled
+        self._deliver = deliver
         self._under_way: dict[CallId, anyio.Event] = {}
 
     def is_at(self, id_: CallId) -> bool:
@@ -188,6 +213,8 @@ class Takeover:
             await self._give_up(claimed, problem)
         else:
             log.info("stream_taken_up", stream=row.id, upstream=row.server)
+            with suppress(StoreError):  # else it comes later
+                await self._deliver()  # a cancel before the call does anything
 
     async def _give_up(self, row: StreamInfo, problem: Exception) -> None:
         log.error("stream_not_taken_up", stream=row.id, upstream=row.server, reason=ascii(str(problem)))

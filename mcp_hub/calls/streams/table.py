@@ -19,19 +19,20 @@ from mcp_hub.calls.streams.owners import (
     GoOn,
     Inbox,
     Takeover,
-    answer_in,
     answering,
     cancelling,
     lost_call,
+    pass_answer,
     read_on,
     reason_in,
     touching,
+    until_heard,
     until_stored,
 )
 from mcp_hub.calls.streams.writer import StreamWriter
 from mcp_hub.clock import Clock, wall_time
-from mcp_hub.errors import Busy, Fenced, HubError, KeyTaken, RpcError, StoreError, UnknownStream
-from mcp_hub.events import Completed
+from mcp_hub.errors import Busy, Fenced, HubError, HubStopping, KeyTaken, RpcError, StoreError, UnknownStream
+from mcp_hub.events import Completed, failed_by
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.shape.stream_events import LAST_MOMENT, start_data
 from mcp_hub.stores.base import NO_ANSWER, EventStore, Message, StreamLog
@@ -48,9 +49,11 @@ _IDLE: Final = 0.5  # while idle
 BEGUN: Final = 25.0
 _AWAY: Final = 60.0
 """Seconds for the store to confirm a beginning, and for readers of other replicas' streams."""
-_HEARD: Final = 0.5
-_HEARD_LOOK: Final = 0.01
-"""Seconds for an answer to reach its call at another hub, and between looks."""
+
+
+def _is_left(writer: StreamWriter) -> bool:
+    """Whether this hub stops, and another one continues the call."""
+    return failed_by(writer.record.stopping, HubStopping) and writer.record.survives
 
 
 class _ForeignStreams:
@@ -112,7 +115,7 @@ class StreamTable:
         self.limits = limits
         self._owned: dict[CallId, StreamWriter] = {}
         self._foreign = _ForeignStreams(store.log)
-        self._takeover = Takeover(store, go_on, self._foreign.settled)
+        self._takeover = Takeover(store, go_on, self._foreign.settled, self._deliver)
         self._inbox = Inbox(store.inbox)
         self._detached: Counter[str] = Counter()
         self._idle: anyio.Event | None = None
@@ -125,8 +128,7 @@ class StreamTable:
     def begin(self, record: CallRecord, *, key: str | None = None, digest: str = "") -> StreamWriter:
         """Makes a call durable. Idempotent."""
         call = record.call
-        writer = self._owned.get(call.id)
-        if writer is not None:
+        if (writer := self._owned.get(call.id)) is not None:
             return writer
         if record.stream is not None:
             return StreamWriter(record, record.stream, self, is_over=True)
@@ -271,7 +273,7 @@ class StreamTable:
         """Cancels any process's call. Raises `UnknownStream`, `StoreError`."""
         row = (await self.open(principal, id_)).row
         writer = self._owned.get(row.id)
-        if writer is not None:
+        if writer is not None and not _is_left(writer):
             writer.cancel(reason)
             if writer.record.resumption is not None:
                 await until_stored(writer)  # a hub that continues the call knows it, too
@@ -287,23 +289,15 @@ class StreamTable:
             writer.record.questions.answer(key, outcome)
             if self.store.replicas is not None:
                 await until_stored(writer)  # who asks another hub next must not see the question
-        elif not row.has_ended:
-            if await self.store.inbox.post(answering(row.id, key, outcome)):
-                await self._await_answer(row)
+        elif not row.has_ended and await self.store.inbox.post(answering(row.id, key, outcome)):
+            await until_heard(self.store.log, row)
         return row
-
-    async def _await_answer(self, row: StreamInfo) -> None:
-        """Waits briefly for the owner to close the question."""
-        with anyio.move_on_after(_HEARD):
-            while (stored := await self.store.log.find(row.id)) and stored.last == row.last:  # noqa: ASYNC110 - not of this process
-                await anyio.sleep(_HEARD_LOOK)
 
     # -- other processes ------------------------------------------------------------------------------------------
     async def run(self) -> None:
         """Follows other processes, takes over lost streams, sweeps expired ones; until `close`."""
         next_orphans = next_touch = self.clock.now()
-        next_sweep = next_orphans + _SWEEP
-        problem = ""
+        next_sweep, problem = next_orphans + _SWEEP, ""
         with anyio.CancelScope() as self._running:
             while True:
                 now = self.clock.now()
@@ -337,8 +331,7 @@ class StreamTable:
             return
         if not await self._inbox.has_news():
             return
-        for message in await self._inbox.messages():
-            self._take(message)
+        await self._deliver()
         problems: list[HubError] = []
         followed = self._foreign.followed  # also those since it was asked for news
         moved = self.store.inbox.moved([stream.row for stream in followed])
@@ -350,12 +343,20 @@ class StreamTable:
             raise problems[0]
         self._inbox.settle()
 
-    def _take(self, message: Message) -> None:
+    async def _deliver(self) -> None:
+        for message in await self._inbox.messages():
+            if not self._take(message):
+                await self.store.inbox.post(message)
+
+    def _take(self, message: Message) -> bool:
+        """Whether it was for this hub. A cancel of a call that is left is for the next owner."""
         writer = self._owned.get(message.stream)
-        if writer is None:
-            if self._takeover.is_at(message.stream) and message.kind != "lost":  # which was about the owner before
+        if writer is None and self._takeover.is_at(message.stream):
+            if message.kind != "lost":  # which was about the owner before
                 self._inbox.put_back(message)  # its call is about to be continued
-            return
+            return True
+        if writer is None or _is_left(writer):
+            return message.kind != "cancel"
         match message.kind:
             case "cancel":
                 writer.cancel(reason_in(message))
@@ -364,12 +365,8 @@ class StreamTable:
             case "touch":
                 writer.absence.touch(self.clock.now(), 2 * _TOUCH)  # a hub that reads sends the next one sooner
             case _:
-                try:
-                    answer = answer_in(message)
-                except ValueError as problem:
-                    log.warning("message_dropped", stream=message.stream, reason=str(problem))
-                else:
-                    writer.record.questions.answer(answer.key, answer.outcome)
+                pass_answer(message, writer.record.questions.answer)
+        return True
 
     async def _inherit(self) -> None:
         for row in await self.store.leases.orphans():

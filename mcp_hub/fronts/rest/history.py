@@ -97,7 +97,10 @@ def _query(request: RestRequest) -> HistoryQuery:
     status = parameters.get("status", "")
     if status and status not in get_args(PastStatus):
         raise _invalid("status", f"has to be one of {', '.join(get_args(PastStatus))}")
-    names = {name: parameters.get(name, "") for name in ("server", "tool", "client", "principal", "method", "before")}
+    names = {
+        name: parameters.get(name, "")
+        for name in ("server", "tool", "client", "principal", "method", "parent", "before")
+    }
     for name, value in names.items():
         if len(value) > _LONGEST:
             raise _invalid(name, f"has more than {_LONGEST} characters")

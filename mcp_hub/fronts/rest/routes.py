@@ -318,6 +318,7 @@ ROUTES: Final = (
             _Option("status", "how the call ended", choices=get_args(history.PastStatus)),
             _Option("client", "only calls of clients with this name"),
             _Option("principal", "only calls of this principal; for operators"),
+            _Option("parent", "only calls that this run of a script has made"),
             _Option("method", "only calls of this method of MCP"),
             _Option("since", "an age such as 15m, 1h, 7d, a time in ISO 8601, or Unix seconds"),
             _Option("until", "the same, for the end"),

@@ -50,6 +50,8 @@ class _Names(Protocol):
     def principal(self) -> str: ...
     @property
     def method(self) -> str: ...
+    @property
+    def parent(self) -> str: ...
 
 
 class HistoryQuery(Struct, frozen=True):
@@ -62,6 +64,7 @@ class HistoryQuery(Struct, frozen=True):
     client: str = ""
     principal: str = ""
     method: str = ""
+    parent: str = ""
     since: float = 0.0
     until: float = float("inf")
     before: str = ""
@@ -70,7 +73,7 @@ class HistoryQuery(Struct, frozen=True):
 
     def fits(self, call: _Names) -> bool:
         """Whether the call matches, apart from its time."""
-        members = ("status", "client", "principal", "method")
+        members = ("status", "client", "principal", "method", "parent")
         if any(getattr(self, name) not in ("", getattr(call, name)) for name in members):
             return False
         if (self.failed and call.status == "completed") or self.server not in ("", _server(call)):
@@ -118,7 +121,8 @@ class HistoryCall(Struct, frozen=True, omit_defaults=True):
     """An ended call. `at` is its start in Unix seconds; `took` and `waited` are seconds.
 
     `took` is 0 where it is unknown, because the hub was killed meanwhile.
-    `tool` is the server's name, `name` the called one. `stream`: it has or had one. Texts need `details=1` or a single
+    `tool` is the server's name, `name` the called one. `stream`: it has or had one. `parent`: the run of a script that
+    made it. Texts need `details=1` or a single
     call; `arguments` and `result` are JSON, else `…_text`. Tokens are estimates.
     """
 
@@ -152,6 +156,7 @@ class HistoryCall(Struct, frozen=True, omit_defaults=True):
     tokens_in: int = 0
     tokens_out: int = 0
     run: RunInfo | UnsetType = UNSET
+    parent: str = ""
 
 
 class HistoryLoss(Struct, frozen=True, omit_defaults=True):

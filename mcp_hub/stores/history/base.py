@@ -73,7 +73,8 @@ class HistoryLimits(msgspec.Struct, frozen=True):
 class CallGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Texts shared by calls of one tool, client and outcome.
 
-    `tool` is the server's name, `name` the called one, `definition` a digest of the tool's definition or empty.
+    `tool` is the server's name, `name` the called one, `definition` a digest of the tool's definition or empty,
+    `parent` the run of a script that made them.
     """
 
     server: str
@@ -85,6 +86,7 @@ class CallGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
     status: str
     keeping: Keeping
     definition: str = ""
+    parent: str = ""
 
 
 class BatchKey(msgspec.Struct, frozen=True, gc=False):

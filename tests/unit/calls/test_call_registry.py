@@ -241,12 +241,14 @@ async def test_a_stop_ends_every_call_with_what_is_known() -> None:
 
 
 @virtual
-async def test_a_call_that_another_hub_has_begun_is_no_unsent_one_though_its_turn_has_not_come_here() -> None:
+async def test_a_call_that_another_hub_has_begun_does_not_wait_for_its_turn_here() -> None:
     registry = new_registry(running=1)
     watch(registry, never)
     plan = CallPlan(may_last=False, resumption=ResumePoint(b"{}"), events=5)
-    limits = [TimeLimits(3, seconds) for seconds in (20, 1000)]
+    limits = [TimeLimits(seconds, seconds) for seconds in (20, 1000)]
     overdue, stopped = (Watched(registry.start(new_call(), never, each, plan), 0) for each in limits)
+    waiting = watch(registry, never)
+    assert [call.record.times.began is None for call in (overdue, stopped, waiting)] == [False, False, True]
     await sleep(100)
     await registry.close(60)
     assert isinstance(failure(overdue.ending), DeadlineExceeded)

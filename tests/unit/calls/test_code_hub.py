@@ -19,8 +19,10 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import UnknownStream
 from mcp_hub.events import Completed, Delta, Ending, InputRequired, ToolCall
 from mcp_hub.protocol.meta import RequestMeta
+from mcp_hub.protocol.rest.history import HistoryQuery
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.stores.faults import StoreFault
+from mcp_hub.stores.history.reading import CallFilter, newest
 from mcp_hub.stores.sqlite import store
 from mcp_hub.types import Era, JsonObject
 from mcp_hub.upstreams.functions.registry import Registry
@@ -319,3 +321,21 @@ async def test_script_waits_for_a_server_that_starts_and_not_for_one_that_it_doe
             ending, _ = await ended(run(app, '(await look(key="a"))["count"]'))
             assert "never" in app.hub.catalog.starting(None), "else it has shown nothing"
     assert isinstance(ending, Completed) and msgspec.json.decode(ending.result)["content"][0]["text"] == "0"
+
+
+async def test_history_knows_which_run_has_made_a_call(tmp_path: Path) -> None:
+    async with a_hub(tmp_path) as (app, _):
+        call = run(app, 'await add(title="A")\nawait add(title="B")')
+        await ended(call)
+        plain = app.hub.call(
+            a_session(), "tools/call", {"name": msgspec.Raw(b'"add"'), "arguments": msgspec.Raw(b'{"title":"C"}')}, META
+        )
+        await ended(plain)
+        await app.journal.flush()
+        calls = await newest(app.journal.store, CallFilter(lambda group: True), 10)
+        run_id = call.call.id
+        inner = await newest(app.journal.store, CallFilter(HistoryQuery(parent=run_id).fits), 10)
+    assert [(each.group.tool, each.group.parent) for each in calls] == [
+        ("add", ""), ("run_code", ""), ("add", run_id), ("add", run_id)
+    ]  # fmt: skip
+    assert inner == calls[2:]

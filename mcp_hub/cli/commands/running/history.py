@@ -42,6 +42,8 @@ _SUBJECTS: Final = {
 """The noun for the subject of a call, by method."""
 _MESSAGE: Final = 60
 """Characters of the reason of a failure in the table."""
+_INNER: Final = "↳ "
+"""Before the tool of a call that a script has made."""
 _NARROW: Final = 110
 """Columns of a terminal that has no room for clients and reasons."""
 _LOSSES: Final = 3
@@ -60,6 +62,7 @@ _FILTERS: Final = (
     click.option("--tool", metavar="GLOB", default="", help="Only tools with this name, or that the glob matches."),
     click.option("--failed", is_flag=True, help="Only calls that did not succeed."),
     click.option("--client", metavar="NAME", default="", help="Only calls of this client."),
+    click.option("--script", "parent", metavar="CALL", default="", help="Only calls that this run of a script made."),
     click.option(
         "--since",
         metavar="TIME",
@@ -115,7 +118,7 @@ def _table(calls: list[HistoryCall], now: float, width: int) -> "Table":
         reason = " ".join(visible(call.message or call.code).split())
         cells = (
             tables.cell(call.id),
-            tables.short_cell(call.name),
+            tables.short_cell(f"{_INNER if call.parent else ''}{call.name}"),
             tables.cell(call.status, _STYLES.get(call.status, "yellow")),
             tables.age(call.at + call.took, now),
             _seconds(call.took) if call.took else "–",
@@ -167,6 +170,7 @@ def _lines(call: HistoryCall) -> list[str]:
     lines = [
         f"call:      {call.id}",
         f"{_SUBJECTS.get(call.method, 'request') + ':':10} {_subject(call)}, {call.method}",
+        *([f"script:    {call.parent}"] if call.parent else []),
         f"client:    {call.client or 'unknown'}, principal {call.principal}",
         f"started:   {_time(call.at)}, {took}{waited}",
         f"status:    {_status(call)}",

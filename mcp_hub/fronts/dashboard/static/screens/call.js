@@ -53,6 +53,7 @@ function facts(one) {
   return [
     ['Server', one.server ? html`<a href=${link('server', one.server)}>${plain(one.server)}</a>` : 'the hub itself'],
     ...(one.tool && one.tool !== one.name ? [['Tool', html`<code>${plain(one.tool)}</code>`]] : []),
+    ...(one.parent ? [['Script', html`<a href=${link('stream', one.parent)}>${plain(one.parent)}</a>`]] : []),
     ['Client', plain(one.client || '–')], ['Principal', plain(one.principal ?? '–')],
     ['Started', clock(one.at)], ['Took', one.took ? duration(one.took) : '–'],
     ...(one.waited ? [['Of that waited', duration(one.waited)]] : []),

@@ -13,7 +13,7 @@ const serverOf = (call) => call.server || 'hub';
 const COLUMNS = [
   { key: 'at', title: 'Started', width: '114px', cell: (call) => html`<span class="num dim">${clock(call.at)}</span>` },
   { key: 'status', title: 'State', width: '104px', cell: (call) => html`<${CallBadge} status=${call.status} />` },
-  { key: 'name', title: 'Call', width: 'minmax(150px, 1.4fr)', card: 'title', cell: (call) => html`<a href=${link('stream', call.id)}>${plain(call.name)}</a>` },
+  { key: 'name', title: 'Call', width: 'minmax(150px, 1.4fr)', card: 'title', cell: (call) => html`<a href=${link('stream', call.id)}>${call.parent ? '↳ ' : ''}${plain(call.name)}</a>` },
   { key: 'server', title: 'Server', width: 'minmax(70px, .6fr)', cell: (call) => plain(serverOf(call)) },
   { key: 'client', title: 'Client', width: 'minmax(86px, .7fr)', cell: (call) => html`<span title=${plain([call.client, call.principal].filter(Boolean).join(', '))}>${plain(call.client || '–')}</span>` },
   { key: 'took', title: 'Took', width: '82px', right: true, cell: (call) => html`<${Took} call=${call} />` },

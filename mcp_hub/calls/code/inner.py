@@ -183,7 +183,7 @@ def result_event(inner: InnerCall, ending: Ending | None) -> ToolResult:
         content = content_of(ending.result)
         if content is not None:
             return ToolResult(inner.key, content)
-    return ToolResult.of(inner.key, hide_head(bytes(outcome).decode("utf-8", "replace"), _SHOWN, "…"))
+    return ToolResult.of(inner.key, hide_head(bytes(outcome), _SHOWN, "…"))
 
 
 def content_of(result: RawJson) -> RawJson | None:

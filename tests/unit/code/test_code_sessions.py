@@ -123,9 +123,7 @@ async def test_exceptions_of_calls_are_caught_by_name(handler: str, raised: Code
 
 
 async def test_exception_has_its_code_in_another_engine_too() -> None:
-    code = (
-        "try:\n  await echo(value=1)\nexcept ToolError as error:\n  e = error\nawait echo()\n[str(e), e.code]"
-    )
+    code = "try:\n  await echo(value=1)\nexcept ToolError as error:\n  e = error\nawait echo()\n[str(e), e.code]"
     async with engine() as code_engine:
         session = code_engine.session()
         step = await session.start(code, STUBS, NAMES, CodeLimits(), lambda text: None)

@@ -6,7 +6,7 @@ In: a script, the names and stubs of what it may call, limits. Out: steps, each 
 - `steps`: records of a run, its errors
 - `worker`: one script in one process, synchronous; alone imports the engine's package
 - `source`: the text of a script: fence, size, names, lines, attributes of exceptions
-- `diagnostics`: which complaints of the check of types are mistakes of a script
+- `diagnostics`: which complaints of the check of types are mistakes of a script, which exceptions are limits
 - `values`: results of tools as values of a script, its output as a result
 - `signatures`: tools as Python functions: one line for a model, stubs for a type checker
 - `tool`: `run_code`, and the names of other tools in a script

@@ -1,4 +1,4 @@
-"""Diagnostics of the check of types: which of them are mistakes of a script, and in which words. Pure.
+"""Diagnostics of the engine: which of the check of types are mistakes of a script, and in which words; limits. Pure.
 
 The checker is strict where ordinary scripts are not: mixed dicts, `**arguments`, `re.match(…).group()`, annotations. A
 refusal costs its author a turn, so that only mistakes that fail in any case are kept: wrong names, missing and unknown
@@ -66,6 +66,17 @@ def mistakes(diagnostics: str, code: str, tools: Collection[str]) -> CodeError |
         source=source,
         problems=tuple(islice(dict.fromkeys(reasons), _MOST_PROBLEMS)),
     )
+
+
+def limit_of(kind: str, message: str) -> str | None:
+    """The key of a limit that the engine enforced by an exception; a script cannot catch these."""
+    if kind == "TimeoutError" and "time limit exceeded" in message:
+        return "seconds"
+    if kind == "MemoryError" and "memory limit" in message:
+        return "memory"
+    if kind == "RuntimeError" and message.startswith("suspension limit"):
+        return "calls"
+    return None
 
 
 def _hint(item: _Item) -> str:

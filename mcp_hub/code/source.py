@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Final
 
 from mcp_hub.code.steps import CodeError
-from mcp_hub.masking import hide_part
+from mcp_hub.masking import hide_head, hide_part
 from mcp_hub.syntax import parsed
 
 MOST_BYTES: Final = 64 << 10
@@ -62,6 +62,7 @@ getattr: _t.Any
 hasattr: _t.Any
 setattr: _t.Any
 def hub_begin() -> None: ...
+def hub_data(text: str) -> _t.Any: ...
 def hub_tool(value: object) -> _t.Any: ...
 def hub_arguments(value: object) -> _t.Any: ...
 def hub_code(value: object) -> _t.Any: ...
@@ -77,14 +78,8 @@ PRELUDE: Final = """
 from csv import Error as ToolError
 from binascii import Incomplete as OutcomeUnknown
 import asyncio as hub_asyncio
-import json as hub_json
 def hub_member(value, name):
-    text = str(value)
-    at = text.rfind("\\n{")
-    try:
-        return hub_json.loads(text[at + 1:]).get(name)
-    except ValueError:
-        return None
+    return (hub_data(str(value)) or {}).get(name)
 def hub_tool(value):
     return hub_member(value, "tool") if isinstance(value, (ToolError, OutcomeUnknown)) else value.tool
 def hub_arguments(value):
@@ -120,7 +115,7 @@ def hub_next(values, *default):
 RESERVED: Final = frozenset(
     (
         *("ToolError", "OutcomeUnknown", "hub_begin", "hub_tool", "hub_arguments", "hub_code", "hub_member"),
-        *("hub_class_name", "hub_json", "hub_asyncio", "hub_caught", "hub_gather"),
+        *("hub_class_name", "hub_data", "hub_asyncio", "hub_caught", "hub_gather"),
         *("hub_task", "hub_next"),
     )
 )
@@ -226,7 +221,7 @@ def line_of(code: str, offset: int) -> int:
 
 def line_at(code: str, line: int) -> str:
     """The text of a line, without its indent."""
-    return _masked_line(code, code.split("\n"), line).strip()[:_MOST_LINE]
+    return _masked_line(code, code.split("\n"), line, is_stripped=True)
 
 
 def lines_around(code: str, line: int, around: int = 2) -> str:
@@ -235,17 +230,18 @@ def lines_around(code: str, line: int, around: int = 2) -> str:
     numbers = range(max(line - around, 1), min(line + around, len(lines)) + 1)
     width = len(str(numbers[-1])) if numbers else 1
     return "\n".join(
-        f"{'>' if number == line else ' '} {number:{width}} {_masked_line(code, lines, number)[:_MOST_LINE]}".rstrip()
+        f"{'>' if number == line else ' '} {number:{width}} {_masked_line(code, lines, number)}".rstrip()
         for number in numbers
     )
 
 
-def _masked_line(code: str, lines: list[str], line: int) -> str:
+def _masked_line(code: str, lines: list[str], line: int, *, is_stripped: bool = False) -> str:
     """A line, without what it has of a secret of several lines; empty if there is no such line."""
     if not 0 < line <= len(lines):
         return ""
     start = sum(len(text) + 1 for text in lines[: line - 1])
-    return hide_part(code, start, start + len(lines[line - 1]))
+    text = hide_part(code, start, start + len(lines[line - 1]))
+    return hide_head(text.strip() if is_stripped else text, _MOST_LINE)
 
 
 def _refusals(tree: ast.AST) -> Iterator[tuple[int, str]]:

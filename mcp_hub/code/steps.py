@@ -10,7 +10,7 @@ import msgspec
 from mcp_hub.errors import HubError
 from mcp_hub.types import JsonObject, RawJson
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 """The form of what a snapshot holds beside the bytes of the engine."""
 
 CodeErrorKind = Literal["unavailable", "syntax", "types", "raised", "limit", "crashed", "not_resumable"]

@@ -30,7 +30,7 @@ _ENGINE: Final = frozenset(
     "OutcomeUnknown ToolError asyncio base64 collections copy csv dataclasses datetime decimal enum functools gc "
     "hashlib inspect io itertools json logging math operator os pathlib random re statistics string subprocess "
     "sys textwrap time traceback types typing urllib uuid hub_arguments hub_asyncio hub_begin hub_caught "
-    "hub_class_name hub_code hub_gather hub_json hub_key hub_member hub_next hub_script hub_task hub_tool "
+    "hub_class_name hub_code hub_data hub_gather hub_key hub_member hub_next hub_script hub_task hub_tool "
     "_t _T _Any _Literal _Mapping _NotRequired _Sequence _TypedDict".split()
 )
 """Names that a script has without a call, or imports by habit, and those of the stubs."""

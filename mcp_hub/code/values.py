@@ -25,6 +25,7 @@ _COST: Final = 64
 _LONG: Final = 64 << 10
 _FUNCTION: Final = re.compile(r"<(?:function|bound method|coroutine|generator)\b.{0,200}>")
 """The engine gives what it cannot hand out as such a text."""
+_MISSING: Final = "not kept: the script has continued at another hub, or its media have more than 16 MiB"
 TOO_LARGE: Final = "the result has a number that is too large"
 _ERROR: Final = "the tool failed and gave no text"
 
@@ -79,6 +80,11 @@ def _as(encoded: RawJson | None, type_: type[_T]) -> _T | None:
         return None
 
 
+def has_media(value: RawJson) -> bool:
+    """Whether a value of `value_of` has handles, or looks like that."""
+    return _BEGIN in bytes(value)
+
+
 def handle_parts(handle: str) -> tuple[str, int] | None:
     """The call and the index of the block that a handle stands for."""
     call, dot, index = handle.removeprefix(_HANDLE).rpartition(".")
@@ -90,13 +96,14 @@ def result_of(output: RawJson, block: Callable[[str], RawJson | None], printed: 
 
     `block` gives the part of `content` that a handle stands for.
     """
-    if _BEGIN not in bytes(output):
+    if not has_media(output):
         return _plain_result(bytes(output), printed)
     value = msgspec.json.decode(output)
     blocks: list[msgspec.Raw] = []
     remaining = _replaced(value, block, blocks)
     result: JsonObject = {"content": [{"type": "text", "text": printed}] if printed else []}
-    is_only_media = blocks and (_is_media(value) or (isinstance(value, list) and all(map(_is_media, value))))
+    items = value if isinstance(value, list) else [value]
+    is_only_media = blocks and len(blocks) == len(items) and all(map(_is_media, items))
     if not is_only_media and value is not None:
         text = remaining if isinstance(remaining, str) else msgspec.json.encode(remaining).decode()
         result["content"].append({"type": "text", "text": text})
@@ -288,14 +295,16 @@ def _is_media(value: object) -> bool:
 
 
 def _replaced(value: object, block: Callable[[str], RawJson | None], blocks: list[msgspec.Raw]) -> object:
-    """`value` without handles; their blocks are added to `blocks`."""
+    """`value` without handles; their blocks are added to `blocks`, and it says which are not kept."""
     if isinstance(value, list):
         return [_replaced(item, block, blocks) for item in value]
     if not isinstance(value, dict):
         return value
     if not _is_media(value):
         return {key: _replaced(item, block, blocks) for key, item in value.items()}
+    facts = {"mime": value["mime"], "size": value["size"]}
     encoded = block(str(value["handle"]))
-    if encoded is not None:
-        blocks.append(msgspec.Raw(bytes(encoded)))
-    return {"mime": value["mime"], "size": value["size"]}
+    if encoded is None:
+        return {**facts, "missing": _MISSING}
+    blocks.append(msgspec.Raw(bytes(encoded)))
+    return facts

@@ -3,6 +3,7 @@
 Time is counted while the process works for the script, over all loads, with the check of types left out.
 """
 
+import hashlib
 import os
 import re
 import signal
@@ -32,7 +33,7 @@ from pydantic_monty import (
     NameLookupSnapshot,
 )
 
-from mcp_hub.code.diagnostics import mistakes
+from mcp_hub.code.diagnostics import limit_of, mistakes
 from mcp_hub.code.source import DECLARATIONS, MODULES, PRELUDE, bound_in, line_at, line_of, rewritten
 from mcp_hub.code.steps import CodeCall, CodeError, CodeLimits, CodeRaise, CodeStep, engine_version
 from mcp_hub.code.values import TOO_LARGE, checked_arguments, cost, encoded_output
@@ -50,6 +51,7 @@ _MOST_MESSAGE: Final = 2000
 _SCRIPT: Final = "<python-input-1>"
 """The engine's name for the script, which is the second text that it gets."""
 _STOP: Final = "hub_begin"
+_DATA: Final = "hub_data"
 _CLASSES: Final[dict[str, ExcType]] = {
     **{"ToolError": "_csv.Error", "OutcomeUnknown": "binascii.Incomplete", "PermissionError": "PermissionError"},
     **{"TimeoutError": "TimeoutError", "NameError": "NameError", "TypeError": "TypeError", "ValueError": "ValueError"},
@@ -71,6 +73,8 @@ class _State(msgspec.Struct, array_like=True):
     suspensions: int = 0
     printed: int = 0
     dump: bytes = b""
+    data: dict[str, bytes] = {}
+    """Further members of exceptions, by the digest of their text."""
 
 
 class CodeWorker:
@@ -139,7 +143,7 @@ class CodeWorker:
             values = (answer for answer in answers.values() if not isinstance(answer, CodeRaise))
             if sum(cost(bytes(value)) for value in values) > _PER_BYTE * self._limits.memory:
                 raise self._limit("memory", self._over("memory"))
-            results = {number: _settled(answer) for number, answer in answers.items() if number in pending}
+            results = {number: self._settled(answer) for number, answer in answers.items() if number in pending}
             self._calls = []
             try:
                 return self._drive(self._timed(lambda: waiting.resume(results))) if results else self._waiting(waiting)
@@ -235,6 +239,9 @@ class CodeWorker:
             if waiting.object_id is None and name in self._state.names:
                 return self._timed(lambda: waiting.resume(value=_Callable(name)))
             return self._timed(waiting.resume)
+        if waiting.function_name == _DATA:
+            data = self._state.data.get(_digest(str(waiting.args[0]))) if waiting.args else None
+            return self._timed(lambda: waiting.resume({"return_value": data and msgspec.json.decode(data)}))
         if waiting.is_os_function and waiting.function_name != "asyncio.sleep":
             refusal = _os_refusal(waiting)
             return self._timed(lambda: waiting.resume(refusal) if refusal is not None else waiting.resume_not_handled())
@@ -261,6 +268,16 @@ class CodeWorker:
             raise self._limit("calls", self._over("calls"), self._line(waiting))
         self._calls.append(CodeCall(waiting.call_id, name, encoded, self._line(waiting)))
         return None
+
+    def _settled(self, answer: RawJson | CodeRaise) -> ExternalSettledResult:
+        if not isinstance(answer, CodeRaise):
+            try:
+                return {"return_value": msgspec.json.decode(answer)}
+            except (msgspec.DecodeError, RecursionError):
+                answer = CodeRaise("ToolError", TOO_LARGE)
+        if answer.data:  # an exception of the engine has a text alone
+            self._state.data[_digest(answer.message)] = msgspec.json.encode(answer.data)
+        return {"exc_type": _CLASSES[answer.kind], "message": answer.message}
 
     def _count(self) -> None:
         self._state.suspensions += 1
@@ -346,7 +363,7 @@ class CodeWorker:
         line = max(frames[-1].line - 1, 0) if frames else 0
         source = line_at(self._state.code, line + 1) if line else ""
         kind = type(exception).__name__
-        if (key := _limit_of(kind, message)) is not None:
+        if (key := limit_of(kind, message)) is not None:
             return self._limit(key, self._over(key), line)
         if isinstance(error, MontySyntaxError) or _UNSUPPORTED.match(message):
             reason = _UNSUPPORTED.sub("", message)
@@ -354,17 +371,6 @@ class CodeWorker:
             return CodeError("syntax", message, line=line, source=source, problems=((line, message),))
         name = _NAMES.get(kind, kind)
         return CodeError("raised", message, line=line, source=source, exception=name)
-
-
-def _limit_of(kind: str, message: str) -> str | None:
-    """The key of a limit that the engine enforced; a script cannot catch these."""
-    if kind == "TimeoutError" and "time limit exceeded" in message:
-        return "seconds"
-    if kind == "MemoryError" and "memory limit" in message:
-        return "memory"
-    if kind == "RuntimeError" and message.startswith("suspension limit"):
-        return "calls"
-    return None
 
 
 def _os_refusal(waiting: FunctionSnapshot) -> ExternalExceptionData | None:
@@ -378,16 +384,8 @@ def _os_refusal(waiting: FunctionSnapshot) -> ExternalExceptionData | None:
     return None
 
 
-def _settled(answer: RawJson | CodeRaise) -> ExternalSettledResult:
-    if not isinstance(answer, CodeRaise):
-        try:
-            return {"return_value": msgspec.json.decode(answer)}
-        except (msgspec.DecodeError, RecursionError):
-            answer = CodeRaise("ToolError", TOO_LARGE)
-    message = answer.message
-    if answer.data:
-        message += "\n" + msgspec.json.encode(answer.data).decode()
-    return {"exc_type": _CLASSES[answer.kind], "message": message}
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
 class _Callable:

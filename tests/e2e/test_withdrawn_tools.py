@@ -128,5 +128,6 @@ async def test_next_call_of_what_was_withdrawn_is_refused_by_name(tmp_path: Path
     kind, code, words = CASES[withdraw]
     assert value["first"] == "before"
     assert value["second"][:2] == [kind, code] and words in value["second"][2], value
+    assert "\n" not in value["second"][2], "a sentence"
     assert [arguments["json"] for arguments in called(file, "shop", "raw")] == [BEFORE]
     assert (value["third"] == {"text": "and on"}) is (withdraw is not switched_off), value

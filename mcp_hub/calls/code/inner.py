@@ -149,7 +149,8 @@ def _certain(ending: Ending) -> Recovered:
 def unknown_outcome(inner: InnerCall) -> CodeRaise:
     """The exception at a call that may have acted."""
     arguments = msgspec.json.decode(inner.arguments)
-    reason = f"{inner.tool} was sent, and whether it has acted is not known: the hub or the server was lost meanwhile"
+    reason = f"{inner.tool} (call {inner.id}) was sent, and whether it has acted is not known: "
+    reason += "the hub or the server was lost meanwhile"
     return CodeRaise("OutcomeUnknown", reason, {"tool": inner.tool, "arguments": arguments})
 
 
@@ -182,7 +183,7 @@ def result_event(inner: InnerCall, ending: Ending | None) -> ToolResult:
         content = content_of(ending.result)
         if content is not None:
             return ToolResult(inner.key, content)
-    return ToolResult.of(inner.key, hide_head(bytes(outcome).decode("utf-8", "replace"), _SHOWN, "…"))
+    return ToolResult.of(inner.key, hide_head(bytes(outcome), _SHOWN, "…"))
 
 
 def content_of(result: RawJson) -> RawJson | None:

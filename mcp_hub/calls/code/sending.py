@@ -30,6 +30,7 @@ from mcp_hub.calls.handle import CallHandle
 from mcp_hub.clock import wall_time
 from mcp_hub.code.source import lines_around
 from mcp_hub.code.steps import CodeRaise
+from mcp_hub.code.values import has_media
 from mcp_hub.errors import HubStopping, OwnerLost, RpcError, StoreError, UnknownStream
 from mcp_hub.events import CallEvent, Completed, Ending, Failed, InputReceived, InputRequired, failed_by
 from mcp_hub.ids import new_call_id
@@ -40,6 +41,8 @@ BEAT: Final = 10.0
 """Seconds between signs of life of a run whose calls are under way."""
 _CANCEL: Final = 1.0
 """Seconds for another hub to hear that the script has ended."""
+_COPIES: Final = 4
+"""Times that a result is in memory. Fewer calls are in flight if results as long as the longest so far would fill it."""
 _MEDIA: Final = 16 << 20
 """Bytes of results with media that are kept for the result of the script."""
 
@@ -122,6 +125,7 @@ class _Inbox:
         self._channel = channel
         self._recover = recover
         self._endings: deque[tuple[int, CallId, Recovered]] = deque()
+        self.longest = 1  # bytes of a result so far
         self._followers: dict[CallId, _Follower] = {}
         self._ended: deque[_Follower] = deque()
 
@@ -144,7 +148,10 @@ class _Inbox:
                 del self._followers[follower.stream]
                 self._arrive_here(follower, ending)
         while self._endings:
-            yield self._endings.popleft()
+            arrived = self._endings.popleft()
+            if isinstance(arrived[2], Completed):
+                self.longest = max(self.longest, len(arrived[2].result))
+            yield arrived
 
     def _arrive_here(self, follower: _Follower, ending: Ending) -> None:
         if failed_by(ending, OwnerLost):
@@ -212,9 +219,10 @@ class InnerCalls:
         elif ending is None or isinstance(ending, str):
             self._conclude(inner, unknown_outcome(inner))
         else:
-            if isinstance(ending, Completed) and not ending.is_plain:
+            outcome = self._bounded(outcome_of(inner, ending)) if inner.tool else b"null"
+            if isinstance(ending, Completed) and not isinstance(outcome, CodeRaise) and has_media(outcome):
                 self._keep_media(inner.key, ending.result)
-            self._conclude(inner, self._bounded(outcome_of(inner, ending)) if inner.tool else b"null", ending)
+            self._conclude(inner, outcome, ending)
         return not inner.effect.repeats  # what can be had again goes with the next commit
 
     def _bounded(self, outcome: RawJson | CodeRaise) -> RawJson | CodeRaise:
@@ -248,7 +256,9 @@ class InnerCalls:
         """Lets held calls go with the next commit, by the present rules; refused ones get their outcome."""
         state, sends = self._state, []
         waiting = state.held
-        room = self._parts.port.limits.parallel - sum(bool(inner.tool) for inner in state.in_flight)
+        limits = self._parts.port.limits
+        parallel = min(limits.parallel, max(limits.memory // (_COPIES * self._inbox.longest), 1))
+        room = parallel - sum(bool(inner.tool) for inner in state.in_flight)
         for inner in waiting:
             traits, verdict = self._judged(inner)
             if isinstance(verdict, CodeRaise):

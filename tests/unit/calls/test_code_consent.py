@@ -333,6 +333,19 @@ async def test_media_of_many_results_are_kept_up_to_a_limit_of_bytes(monkeypatch
 
 
 @virtual
+@pytest.mark.parametrize(("memory", "most"), [(13_000, 1), (30_000, 2), (1 << 20, 4)])
+async def test_fewer_calls_are_in_flight_after_long_results(memory: int, most: int) -> None:
+    server = Server()
+    long = {"content": [{"type": "text", "text": "a" * 3000}]}
+    server.ends = {"read 0": Completed(msgspec.json.encode(long))}
+    hub = asking("all", server)
+    hub.registry.limit(10, 10)
+    hub.code_limits = CodeLimits(memory=memory)
+    code = script([("read", {"x": 0})], [("read", {"x": x}) for x in range(1, 5)])
+    assert len(output(await ended(hub.runs_script(code)))) == 5 and server.most == most
+
+
+@virtual
 async def test_results_that_come_at_once_are_bounded_by_the_memory_of_the_script() -> None:
     server = Server()
     long = {"content": [{"type": "text", "text": "a" * 3000}]}

@@ -94,9 +94,9 @@ async def test_snapshot_of_another_version_names_both() -> None:
             ["no", None, "ToolError"],
         ),
         (
-            "except ToolError as e:\n  r = [str(e).split('\\n')[0], e.code]",
+            "except ToolError as e:\n  r = [str(e), f'{e}', e.args, e.code, e.code]",
             CodeRaise("ToolError", "down", {"code": "upstream_unavailable"}),
-            ["down", "upstream_unavailable"],
+            ["down", "down", ["down"], "upstream_unavailable", "upstream_unavailable"],
         ),
         (
             "except ToolError:\n  r = 0\nexcept OutcomeUnknown as e:\n  r = [e.tool, e.arguments, type(e).__name__]",
@@ -105,6 +105,11 @@ async def test_snapshot_of_another_version_names_both() -> None:
         ),
         ("except ToolError as e:\n  r = f'{e.code} {type(e).__name__}'", CodeRaise("ToolError", "a"), "None ToolError"),
         ("except PermissionError as e:\n  r = str(e)", CodeRaise("PermissionError", "mode reads"), "mode reads"),
+        (
+            "except ToolError:\n  e = ToolError('of its own')\n  r = [str(e), e.code]",
+            CodeRaise("ToolError", "x", {"code": "y"}),
+            ["of its own", None],
+        ),
         (
             "except RuntimeError:\n  r = 0\nexcept Exception as e:\n  r = isinstance(e, ToolError)",
             CodeRaise("ToolError", "x"),
@@ -115,6 +120,19 @@ async def test_snapshot_of_another_version_names_both() -> None:
 async def test_exceptions_of_calls_are_caught_by_name(handler: str, raised: CodeRaise, expected: object) -> None:
     async with engine() as code_engine:
         assert await run(code_engine, f"try:\n  r = await echo(value=1)\n{handler}\nr", lambda call: raised) == expected
+
+
+async def test_exception_has_its_code_in_another_engine_too() -> None:
+    code = "try:\n  await echo(value=1)\nexcept ToolError as error:\n  e = error\nawait echo()\n[str(e), e.code]"
+    async with engine() as code_engine:
+        session = code_engine.session()
+        step = await session.start(code, STUBS, NAMES, CodeLimits(), lambda text: None)
+        step = await session.feed({step.pending[0]: CodeRaise("ToolError", "down", {"code": "busy", "number": 1})})
+        snapshot, pending = step.snapshot, step.pending
+    async with engine() as code_engine:
+        session = code_engine.session()
+        await session.load(snapshot, CodeLimits(), lambda text: None)
+        assert output(await session.feed({pending[0]: b"null"})) == ["down", "busy"]
 
 
 async def test_uncaught_exception_of_a_call_has_its_name_and_line() -> None:

@@ -83,7 +83,11 @@ def test_returned_media_are_their_blocks() -> None:
         "structuredContent": {"a": bare},
     }
     foreign = {"mime": "image/png", "size": 5, "handle": "media 9.9"}
-    assert result(foreign) == {"content": [text('{"mime":"image/png","size":5}')], "structuredContent": bare}
+    lacking, two = result(foreign), result([media, foreign])
+    assert isinstance(lacking, dict) and isinstance(two, dict)
+    assert lacking["structuredContent"].pop("missing").startswith("not kept: ") and "blob" not in lacking
+    assert lacking["structuredContent"] == bare and "not kept" in lacking["content"][0]["text"]
+    assert two["content"][1:] == [PICTURE] and two["content"][0]["text"].count("not kept") == 1
 
 
 def test_output_with_an_object_that_occurs_often_is_looked_at_once() -> None:

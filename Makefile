@@ -18,7 +18,10 @@ install = $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(
 
 TYPES := for system in win32 darwin; do echo "types on $$system:"; \
 	$(BIN)/mypy --platform $$system --cache-dir .mypy_cache/$$system --package mcp_hub || exit 1; done
-PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
+# forked when the tests are collected, where a fork is safe: each process of xdist collects them all
+SIDE_BY_SIDE := $(if $(filter Linux,$(shell uname)),-p tests.forks --forks=$(WORKERS),\
+	--numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder)
+PYTEST := $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 .PHONY: run check lint types test test-fast proof fmt bench likeness picture dashboard-pictures long conformance clients model chaos followers \
 	attach orphans hostile attacks sandbox sandboxed poison soak fuzz scale replicas busy docs audit dist clean

@@ -18,7 +18,10 @@ install = $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(
 
 TYPES := for system in win32 darwin; do echo "types on $$system:"; \
 	$(BIN)/mypy --platform $$system --cache-dir .mypy_cache/$$system --package mcp_hub || exit 1; done
-PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
+# forked when the tests are collected, where a fork is safe: each process of xdist collects them all
+SIDE_BY_SIDE := $(if $(filter Linux,$(shell uname)),-p tests.forks --forks=$(WORKERS),\
+	--numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder)
+PYTEST := $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 .PHONY: run check lint types test test-fast proof fmt bench likeness picture dashboard-pictures long conformance clients model chaos followers \
 	attach orphans hostile attacks sandbox sandboxed poison soak fuzz scale replicas busy docs audit dist clean
@@ -29,20 +32,21 @@ run: $(HUB)
 # before every commit, and what CI runs
 check: test
 
-# mypy has one core; beside it, the tests are compiled, which each test process would otherwise do for itself
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pytest --collect-only -qq >/dev/null & $(BIN)/mypy; status=$$?; wait; exit $$status
+	$(BIN)/mypy
 
 # the types as on the systems that the tests do not run on, each with a cache of its own
 types: $(STAMP)
 	$(TYPES)
 
-# the types of other systems are checked beside the tests, which wait most of the time
-test: lint
-	($(TYPES)) >$(VENV)/.types 2>&1 & types=$$!; $(PYTEST); status=$$?; \
-		wait $$types || { cat $(VENV)/.types; exit 1; }; exit $$status
+# types are checked beside the tests, which wait now and then; what is wrong with them is printed as soon as it is known
+test: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	($(BIN)/mypy && $(TYPES)) >$(VENV)/.types 2>&1 || { cat $(VENV)/.types; exit 1; } & types=$$!; \
+		$(PYTEST); status=$$?; wait $$types || exit 1; exit $$status
 
 # what needs neither processes of its own nor data: under a minute on two cores
 test-fast: $(STAMP)

@@ -6,6 +6,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final, get_args
 
@@ -73,10 +74,17 @@ def page() -> str:
     return "".join(parts)
 
 
-def modules() -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted((ROOT / "mcp_hub").rglob("*.py")):
-        if path.parent.name != "codes":
-            yield path.relative_to(ROOT), ast.parse(path.read_text())
+@cache
+def modules() -> list[tuple[Path, list[ast.Call], set[str]]]:
+    """The calls in each module, and its texts."""
+    paths = [path for path in sorted((ROOT / "mcp_hub").rglob("*.py")) if path.parent.name != "codes"]
+    return [(path.relative_to(ROOT), *_calls_and_texts(ast.parse(path.read_text()))) for path in paths]
+
+
+def _calls_and_texts(tree: ast.Module) -> tuple[list[ast.Call], set[str]]:
+    nodes = list(ast.walk(tree))
+    words = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return [node for node in nodes if isinstance(node, ast.Call)], words
 
 
 def texts(node: ast.expr) -> Iterator[str]:
@@ -108,29 +116,23 @@ def codes_of(call: ast.Call) -> Iterator[str]:
 def test_every_code_that_is_raised_is_in_the_table_and_every_code_of_it_is_used() -> None:
     unknown = [
         f"{path}:{node.lineno}: {code}"
-        for path, tree in modules()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
+        for path, calls, _ in modules()
+        for node in calls
         for code in codes_of(node)
         if code not in CODES
     ]
     assert not unknown, "\n".join(unknown)
     found = {
         code: f"{path}:{node.lineno}"
-        for path, tree in modules()
+        for path, calls, _ in modules()
         if path.parts[1] == "upstreams"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in FAILURES
+        for node in calls
+        if getattr(node.func, "id", "") in FAILURES
         for code in codes_of(node)
     }
     assert len(found) > 20
     assert {code: place for code, place in found.items() if code not in SERVERS} == {}
-    words = {
-        node.value
-        for _, tree in modules()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
+    words = {word for _, _, words in modules() for word in words}
     assert sorted(CODES.keys() - words) == []
 
 

@@ -107,7 +107,7 @@ def test_places_of_secrets_and_downloads_into_a_shell_are_flagged(text: str) -> 
 def test_orders_and_places_are_found_in_linear_time() -> None:
     """Each start of a phrase is looked at for a bounded number of characters."""
     for start in ("before any ", "curl ", "do not tell ", "~/.", "when every x"):
-        assert list(orders_in("description", start * 200_000)) == []
+        assert list(orders_in("description", start * 40_000)) == []
 
 
 def test_orders_are_no_flag_where_they_are_ordinary_prose() -> None:

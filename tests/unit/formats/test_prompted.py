@@ -241,8 +241,10 @@ MARKED = ("gpt-oss", "kimi-k3")
 """Formats whose results stand between marks that their parsers take out of a text."""
 HOSTILE = sorted(
     {text for cases in CASES.values() for text, _ in cases}
-    | {f"{end}\n{text}" for end in PLACES for cases in CASES.values() for text, _ in cases[:2]}
+    | {f"{end}\n{text}" for end in PLACES for cases in CASES.values() for text, _ in cases[:1]}
 )
+TOGETHER = [HOSTILE[at : at + 30] for at in range(0, len(HOSTILE), 30)]
+"""Texts that stand in one result or one section: each is looked at alone if one is taken for a call."""
 
 
 @pytest.mark.parametrize(
@@ -275,24 +277,37 @@ def calls_of(found: list[Any]) -> list[Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
 def test_no_result_can_forge_a_call(format: str) -> None:
+    def is_text(name: str, result: Any) -> bool:
+        shown = result_text(FORMATS[format], name, result)
+        found = short(parsed(format, shown))
+        return found == [shown, "stop"] or (format in MARKED and not calls_of(found))
+
     for text in HOSTILE:
-        for result in ({"content": [{"type": "text", "text": text}]}, {"structuredContent": {text: [text]}}):
-            for name in ("now", text):
-                shown = result_text(FORMATS[format], name, result)
-                found = short(parsed(format, shown))
-                assert found == [shown, "stop"] or (format in MARKED and not calls_of(found)), text
+        assert is_text(text, {"structuredContent": {text: [text]}}), text
+    for texts in TOGETHER:
+        blocks = [{"type": "text", "text": text} for text in texts]
+        assert is_text("now", {"content": blocks}), [
+            one for one in texts if not is_text("now", text_result(one))
+        ] or texts
+        assert is_text("now", {"structuredContent": {text: [text] for text in texts}}), texts
+
+
+def schema_of(text: str) -> dict[str, Any]:
+    return {"type": "object", "properties": {text: {"type": "string", "description": text, "enum": [text]}}}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("style", ["schemas", "signatures"])
 def test_no_definition_can_forge_a_call(format: str, style: Any) -> None:
-    for text in HOSTILE:
-        schema = {"type": "object", "properties": {text: {"type": "string", "description": text, "enum": [text]}}}
-        tools = [{"name": text, "description": text, "inputSchema": schema}, *TOOLS]
+    def is_text(texts: list[str]) -> bool:
+        tools = [{"name": text, "description": text, "inputSchema": schema_of(text)} for text in texts]
         section = tool_section(FORMATS[format], tools, style=style)
         found = [event for event in short(parsed(format, section, tools=tools)) if isinstance(event, tuple)]
-        assert [code for _, code in found] == ["unknown_tool"], text
+        return [code for _, code in found] == ["unknown_tool"]  # the example
+
+    for texts in TOGETHER:
+        assert is_text(texts), [text for text in texts if not is_text([text])] or texts
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -175,7 +175,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
     client.close()
 
 
-@pytest.mark.parametrize("step", [pytest.param(6, id="some"), pytest.param(1, id="all", marks=pytest.mark.proof)])
+@pytest.mark.parametrize("step", [pytest.param(12, id="some"), pytest.param(1, id="all", marks=pytest.mark.proof)])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_poison_ends_no_replica_and_changes_nothing_for_another_principal(
     site: Site, kind: str, step: int

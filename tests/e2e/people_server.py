@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
-import anyio
 from cryptography.fernet import Fernet
 
 from mcp_hub.upstreams.accounts.accounts import Accounts
@@ -48,7 +47,9 @@ class People:
             case "tools/list":
                 named = [("whoami", "Says whose account it is."), (f"only_{account}", f"A secret tool of {account}.")]
                 tools = [{"name": name, "description": text, "inputSchema": LOOSE} for name, text in named]
-                return {"tools": [*tools, {"name": "slow", "inputSchema": LOOSE}, {"name": "long", "inputSchema": LOOSE}]}
+                return {
+                    "tools": [*tools, {"name": "slow", "inputSchema": LOOSE}, {"name": "long", "inputSchema": LOOSE}]
+                }
             case "tools/call":
                 if params["name"] == "slow":
                     self.held.wait(60)
@@ -158,7 +159,3 @@ def settings(people: People, *principals: str, **hub: Any) -> str:
 
 def hub_token(name: str) -> str:
     return f"hub-token-of-{name}-0123456789"
-
-
-async def sleep_a_moment() -> None:
-    await anyio.sleep(0.1)

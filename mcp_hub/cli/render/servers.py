@@ -56,6 +56,11 @@ def _logs(server: ServerInfo) -> str:
     return f"{server.logs.rule} ({server.logs.kept})" if server.logs.kept else server.logs.rule
 
 
+def _scope(server: ServerInfo) -> str:
+    is_counted = server.connections is not msgspec.UNSET
+    return f"{server.scope} ({server.connections})" if is_counted else server.scope
+
+
 def _sandbox(server: ServerInfo) -> "Text":
     state = server.sandbox.state if server.sandbox else ""
     return tables.cell(state, "red" if state == "absent" else "")
@@ -82,6 +87,7 @@ def server_data(server: ServerInfo) -> JsonObject:
         "second": to_builtins(server.second) if server.second else None,
         "logs": to_builtins(server.logs) if server.logs else None,
         "scope": server.scope,
+        **({} if server.connections is msgspec.UNSET else {"connections": server.connections}),
         **({"sandbox": to_builtins(server.sandbox)} if server.sandbox else {}),
     }
 
@@ -100,7 +106,7 @@ def server_table(servers: Sequence[ServerInfo], *, ends: bool = False) -> "Table
         state = tables.cell(displayed.value, tables.STYLES.get(displayed, "yellow"))
         protocol = tables.cell(tables.protocol(status_of(server)))
         counts = (str(_count(server, kind)) for kind in kinds)
-        scope = [server.scope] if scopes else []
+        scope = [_scope(server)] if scopes else []
         sandbox = [_sandbox(server)] if sandboxes else []
         table.add_row(tables.cell(server.server), state, protocol, *counts, _logs(server), *scope, *sandbox)
     return table

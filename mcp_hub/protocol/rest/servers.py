@@ -164,7 +164,7 @@ class ServerInfo(Struct, frozen=True, omit_defaults=True):
     `software` its own name, `stderr` its last lines. Its lists were read at `listed`, `age` seconds ago, with `entries`
     by kind; clients get `offered`. `warnings` end with `quarantined` ones on malformed definitions; `unsteady` lists
     differ at each read. `second` is the connection in the other era. `logs` is about log messages outside of calls.
-    `scope`: which calls share a process.
+    `scope`: which calls share a process. `connections`: open ones of principals with an account for each.
     """
 
     server: str
@@ -191,6 +191,7 @@ class ServerInfo(Struct, frozen=True, omit_defaults=True):
     logs: LogFlow | UnsetType = UNSET
     scope: str = "shared"
     sandbox: SandboxInfo | UnsetType = UNSET
+    connections: int | UnsetType = UNSET
 
     def without_output(self) -> Self:
         """Without texts that may reveal paths or other principals' data."""

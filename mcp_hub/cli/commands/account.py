@@ -149,6 +149,44 @@ async def _set(accounts: _Accounts, server: str, name: str, value: str, principa
 
 
 @account.command()
+@click.argument("server", shell_complete=completion.servers)
+@url_options
+def login(server: str, reach: Reach) -> None:
+    """Print a link by which you log in to an account of your own at SERVER.
+
+    The link works once, for ten minutes. The last page shows a code for `mcp-hub account confirm`.
+    """
+    run_with_client(reach, lambda client: _link(client, server))
+
+
+async def _link(client: "HubClient", server: str) -> int:
+    answer = await client.lists.connect(server)
+    say(visible(f"Open this page in a browser to log in to {server} as {answer.principal}:"))
+    put(visible(answer.url or ""))
+    return 0
+
+
+@account.command()
+@click.argument("server", shell_complete=completion.servers)
+@click.argument("code")
+@url_options
+def confirm(server: str, code: str, reach: Reach) -> None:
+    """Make a login at SERVER your account, by the CODE that its last page shows.
+
+    With --url and your own token. Enter no code that somebody else gave you: the account would be theirs. After three
+    wrong codes the login is thrown away.
+    """
+    run_with_client(reach, lambda client: _confirm(client, server, code))
+
+
+async def _confirm(client: "HubClient", server: str, code: str) -> int:
+    answer = await client.lists.connect(server, code)
+    named = f" is {answer.account}" if answer.account else " is set"
+    say(visible(f"The account of {answer.principal} at {server}{named}."))
+    return 0
+
+
+@account.command()
 def key() -> None:
     """Print a new key for hub.accounts.key.
 

@@ -62,15 +62,21 @@ class Accounts:
     when one was stored.
     """
 
-    def __init__(self, rows: Rows, seal: Seal, clock: Callable[[], float] = wall_time) -> None:
+    def __init__(
+        self, rows: Rows, seal: Seal, clock: Callable[[], float] = wall_time, revoke: Revoke = _not_revoked
+    ) -> None:
         self.needed: Needed = _refused
-        self.revoke: Revoke = _not_revoked
+        self._revoke = revoke
         self.ended: list[Callable[[str, str], None]] = []
         self.begun: list[Callable[[str, str], None]] = []
         self._rows = rows
         self._seal = seal
         self._clock = clock
         self._watched: dict[tuple[str, str], _Watched] = {}
+
+    def answer_by(self, needed: Needed) -> None:
+        """Replaces `needed`, which refuses calls at first."""
+        self.needed = needed
 
     async def read(self, server: str, principal: str) -> Account | None:
         """The account, None without one."""
@@ -120,7 +126,7 @@ class Accounts:
         if before is None or not before.is_there:
             return False, ""
         log.info("account_removed", upstream=server)
-        return True, await self.revoke(before) if before.grant is not None else ""
+        return True, await self._revoke(before) if before.grant is not None else ""
 
     async def listed(self) -> list[tuple[Account, float]]:
         """All accounts with the time of their last use, by server and principal; those of a lost key are left out."""

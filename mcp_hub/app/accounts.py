@@ -114,7 +114,7 @@ def open_desk(settings: Settings, env: Mapping[str, str], store: EventStore, acc
     folder = state_dir(env) / "oauth" / "pending"
     rows = RowFiles(folder) if replicas is None else replicas.accounts(wall_time, is_pending=True)
     desk = LoginDesk(accounts, rows, seal)
-    accounts.answer_by(partial(wait_for_login, desk))
+    accounts.needed.append(partial(wait_for_login, desk))
     accounts.ended.append(desk.ended)
     return desk
 
@@ -205,8 +205,6 @@ def personal(name: str, server: ServerSettings, principal: str, account: Account
 def _passed(name: str, principal: str) -> str:
     """The principal, as an argument or variable of a process."""
     if principal.startswith("-") or not principal.isprintable() or not 0 < len(principal) <= _LONGEST:
-        text = (
-            f'server "{name}" cannot be told who you are: the name of your principal begins with - or is not printable.'
-        )
+        text = f'server "{name}" was not called: your principal begins with "-", is too long or cannot be printed.'
         raise UpstreamUnavailable(text, data={"upstream": {"server": name, "code": "account_needed"}})
     return principal

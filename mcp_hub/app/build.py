@@ -254,18 +254,16 @@ def _sources(
         holder=partial(session_holder, store),
         read=partial(load, loaded.path, env, lenient=True, is_named=loaded.is_named), clients=clients,
         starts=StartFolders.of(Path(loaded.place), state), outputs=CommandOutputs(watchdog, clock, env, folder),
-        learning=learning, scripts=scripts, **_of_principals(loaded.settings, env, store, approvals),
+        learning=learning, scripts=scripts, **_people(loaded.settings, env, store, approvals),
     )  # fmt: skip
 
 
-def _of_principals(
-    settings: Settings, env: Mapping[str, str], store: EventStore, approvals: Approvals
-) -> "PrincipalParts":
+def _people(settings: Settings, env: Mapping[str, str], store: EventStore, judges: Approvals) -> "PrincipalParts":
     if not settings.hub.accounts.key:
         return {}
     from mcp_hub.app.accounts import principal_parts
 
-    return principal_parts(settings, env, store, lambda union: approvals.judged((union,)))
+    return principal_parts(settings, env, store, lambda union: judges.judged((union,)))
 
 
 def _approvals(loaded: Loaded, records: KeyedFiles, changes: Notices, servers: UpstreamSet) -> Approvals:

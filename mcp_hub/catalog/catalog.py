@@ -349,12 +349,6 @@ def caller_lists(upstreams: Mapping[str, Upstream], call: Call) -> CallerLists:
     return tuple(connection.lists for connection in connections if connection.lists is not None)
 
 
-def arrivals(upstreams: Mapping[str, Upstream], call: Call) -> list[Callable[[], Awaitable[None]]]:
-    """Waits for lists of the caller's own connections that are on their way."""
-    connections = filter(None, (upstream.apart(call) for upstream in upstreams.values()))
-    return [connection.arrival for connection in connections if connection.arrival is not None]
-
-
 def _ids(lists: CallerLists) -> _Ids:
     return tuple(map(id, lists))
 

@@ -115,11 +115,13 @@ class PerPrincipal:
         upstream.lifecycle.inherit(Handover(log_level=members.log_level, references=references))
         self._lacking.pop(principal, None)
         assert members.tasks is not None
-        members.tasks.start_soon(self._run, principal, member, name=f"upstream {self.name} of a principal")
+        members.tasks.start_soon(self._run, principal, member, account, name=f"upstream {self.name} of a principal")
         return member
 
-    async def _run(self, principal: str, member: PrincipalConnection) -> None:
+    async def _run(self, principal: str, member: PrincipalConnection, account: Account | None) -> None:
         with member.scope, suppress(LoginFailed):
+            if account is not None:
+                await self._accounts.used(self.name, principal)
             async with self._accounts.watched(self.name, principal), anyio.create_task_group() as tasks:
                 tasks.start_soon(self._follow, principal, member)
                 await member.upstream.lifecycle.run()
@@ -172,7 +174,9 @@ class PerPrincipal:
             try:
                 member = await self._member(call.principal)
             except AccountNeeded as needed:
-                if (result := await self._accounts.needed(needed, call, channel)) is not None:
+                if not self._accounts.needed:
+                    raise
+                if (result := await self._accounts.needed[-1](needed, call, channel)) is not None:
                     return result
                 if _is_log_in(call):
                     return _logged_in(self.name)

@@ -15,6 +15,7 @@ from mcp_hub.cli import completion
 from mcp_hub.cli.access.hub import Reach, run_with_client, running_place, url_options
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import put, say
+from mcp_hub.cli.render.servers import account_line
 from mcp_hub.cli.setup import EXIT_TOOL, EXIT_UNAVAILABLE, fail, load_config, run
 from mcp_hub.errors import StoreError, StoreUnavailable
 from mcp_hub.masking import visible
@@ -79,10 +80,7 @@ async def _list(accounts: _Accounts, principal: str | None, as_json: bool) -> in
         tables.print_json({"accounts": listed})
         return 0
     for info in listed:
-        named = f" as {info.account}" if info.account else ""
-        values = f", values {', '.join(info.values)}" if info.values else ""
-        gone = ", gone" if info.gone else ""
-        put(visible(f"{info.server}  {info.principal}{named}  since {info.since}, used {info.used}{values}{gone}"))
+        put(visible(account_line(info)))
     if not listed:
         say("There are no accounts.")
     return 0

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, TypedDict, TypeVar
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from mcp_hub.notices import Notices
 from mcp_hub.protocol.rest.servers import AccountInfo, AccountRemoved
 from mcp_hub.protocol.shape.stream_events import timestamp
 from mcp_hub.stores.base import EventStore
-from mcp_hub.types import Cause
+from mcp_hub.types import Snapshot
 from mcp_hub.upstreams.accounts.accounts import Accounts
 from mcp_hub.upstreams.accounts.desk import LoginDesk
 from mcp_hub.upstreams.accounts.rows import Account, RowFiles, Seal
@@ -29,7 +29,6 @@ from mcp_hub.upstreams.auth.access import Access
 from mcp_hub.upstreams.auth.addresses import Addresses
 from mcp_hub.upstreams.auth.grants import ClientRegistration, LoginFailed, grant_key
 from mcp_hub.upstreams.auth.token_requests import revoked
-from mcp_hub.upstreams.functions.upstream import function_upstream
 from mcp_hub.upstreams.process.lookups import with_outputs
 from mcp_hub.upstreams.supervision.principals import PerPrincipal
 from mcp_hub.upstreams.supervision.server import OwnedUpstream
@@ -46,9 +45,7 @@ def open_accounts(settings: Settings, env: Mapping[str, str], store: EventStore 
     """The accounts, in the shared store if there is one. `hub.accounts.key` is needed."""
     replicas = None if store is None else store.replicas
     rows = RowFiles(state_dir(env) / "oauth" / "accounts") if replicas is None else replicas.accounts(wall_time)
-    accounts = Accounts(rows, Seal(settings.hub.accounts.keys()))
-    accounts.revoke = partial(_revoked, settings)
-    return accounts
+    return Accounts(rows, Seal(settings.hub.accounts.keys()), revoke=partial(_revoked, settings))
 
 
 async def _revoked(settings: Settings, account: Account) -> str:
@@ -117,7 +114,7 @@ def open_desk(settings: Settings, env: Mapping[str, str], store: EventStore, acc
     folder = state_dir(env) / "oauth" / "pending"
     rows = RowFiles(folder) if replicas is None else replicas.accounts(wall_time, is_pending=True)
     desk = LoginDesk(accounts, rows, seal)
-    accounts.needed = partial(wait_for_login, desk)
+    accounts.needed.append(partial(wait_for_login, desk))
     accounts.ended.append(desk.ended)
     return desk
 
@@ -128,11 +125,25 @@ def login_target(server: ServerSettings) -> tuple[str, ClientRegistration] | Non
     return None if server.url is None or client is None or server.account_values else (server.url, client)
 
 
-def principals_upstream(factory: UpstreamFactory, settings: Settings, name: str) -> OwnedUpstream:
-    """The upstream of a server with `account: own`."""
-    server, accounts = settings.servers[name], factory.accounts
-    if accounts is None:
-        return function_upstream(name, Cause("start_failed", "hub.accounts.key holds from the hub's next start on"))
+class PrincipalParts(TypedDict, total=False):
+    """The parts of an `UpstreamFactory` for servers with `account: own`."""
+
+    accounts: Accounts
+    of_principals: Callable[[UpstreamFactory, Settings, str], OwnedUpstream]
+
+
+def principal_parts(
+    settings: Settings, env: Mapping[str, str], store: EventStore, listed: Callable[[Snapshot], object]
+) -> PrincipalParts:
+    """The parts; `listed` gets what a server lists for all its accounts."""
+    accounts = open_accounts(settings, env, store)
+    return {"accounts": accounts, "of_principals": partial(_principals_upstream, accounts, listed)}
+
+
+def _principals_upstream(
+    accounts: Accounts, listed: Callable[[Snapshot], object], factory: UpstreamFactory, settings: Settings, name: str
+) -> OwnedUpstream:
+    server = settings.servers[name]
     rules, eras = supervisor_rules(settings, name), factory.eras(server)
 
     def make(principal: str, account: Account | None, changes: Notices) -> OwnedUpstream:
@@ -148,8 +159,8 @@ def principals_upstream(factory: UpstreamFactory, settings: Settings, name: str)
         return own_factory.connected(name, entry, connect, member_rules(rules), eras)
 
     return PerPrincipal(
-        name, make, check_of(name, server), accounts, rules, limit=settings.hub.accounts.connections,
-        clock=factory.clock, changes=factory.changes, listed=factory.listed,
+        name=name, make=make, check=check_of(name, server), accounts=accounts, rules=rules,
+        limit=settings.hub.accounts.connections, clock=factory.clock, changes=factory.changes, listed=listed,
     )  # fmt: skip
 
 
@@ -194,8 +205,6 @@ def personal(name: str, server: ServerSettings, principal: str, account: Account
 def _passed(name: str, principal: str) -> str:
     """The principal, as an argument or variable of a process."""
     if principal.startswith("-") or not principal.isprintable() or not 0 < len(principal) <= _LONGEST:
-        text = (
-            f'server "{name}" cannot be told who you are: the name of your principal begins with - or is not printable.'
-        )
+        text = f'server "{name}" was not called: your principal begins with "-", is too long or cannot be printed.'
         raise UpstreamUnavailable(text, data={"upstream": {"server": name, "code": "account_needed"}})
     return principal

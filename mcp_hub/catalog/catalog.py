@@ -345,14 +345,8 @@ async def uri_settled(catalog: Catalog, profile: str | None, uri: str) -> None:
 
 def caller_lists(upstreams: Mapping[str, Upstream], call: Call) -> CallerLists:
     """Lists of the caller's own connections that differ from the common ones."""
-    places = (upstream.apart(call) for upstream in upstreams.values())
-    return tuple(connection.lists for connection in places if connection is not None and connection.lists is not None)
-
-
-def arrivals(upstreams: Mapping[str, Upstream], call: Call) -> list[Callable[[], Awaitable[None]]]:
-    """Waits for lists of the caller's own connections that are on their way."""
-    places = (upstream.apart(call) for upstream in upstreams.values())
-    return [place.arrival for place in places if place is not None and place.arrival is not None]
+    connections = filter(None, (upstream.apart(call) for upstream in upstreams.values()))
+    return tuple(connection.lists for connection in connections if connection.lists is not None)
 
 
 def _ids(lists: CallerLists) -> _Ids:

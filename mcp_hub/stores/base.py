@@ -120,7 +120,7 @@ class Holdings(Protocol):
 
 
 class Replicas(Protocol):
-    """State shared by all hubs that serve the same clients."""
+    """State shared by all hubs that serve the same clients; `accounts` also has logins that are pending."""
 
     sessions: LiveSessions
     lists: SharedLists
@@ -130,8 +130,7 @@ class Replicas(Protocol):
         """The shared key; None until the server has answered."""
 
     def holdings(self, kind: str) -> Holdings: ...
-    def accounts(self, now: Callable[[], float], *, is_pending: bool = False) -> Rows:
-        """Rows of accounts, or of logins that are not accounts yet; `now` returns Unix seconds."""
+    def accounts(self, clock: Callable[[], float], *, is_pending: bool = False) -> Rows: ...
 
     def documents(self, limits: DocumentLimits, now: Callable[[], float]) -> Documents:
         """The shared store of long results; `now` returns Unix seconds."""

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import to_builtins
 
 from mcp_hub.cli.render import tables
-from mcp_hub.protocol.rest.servers import SecondConnection, ServerInfo
+from mcp_hub.protocol.rest.servers import AccountInfo, SecondConnection, ServerInfo
 from mcp_hub.types import Era, JsonObject, Kind, UpstreamState, UpstreamStatus
 
 if TYPE_CHECKING:
@@ -54,6 +54,14 @@ def _logs(server: ServerInfo) -> str:
     if not server.logs:
         return ""
     return f"{server.logs.rule} ({server.logs.kept})" if server.logs.kept else server.logs.rule
+
+
+def account_line(info: AccountInfo) -> str:
+    """An account, without its secrets."""
+    named = f" as {info.account}" if info.account else ""
+    values = f", values {', '.join(info.values)}" if info.values else ""
+    gone = ", gone" if info.gone else ""
+    return f"{info.server}  {info.principal}{named}  since {info.since}, used {info.used}{values}{gone}"
 
 
 def _scope(server: ServerInfo) -> str:

@@ -197,22 +197,22 @@ def check_references(tree: JsonObject, changed: Collection[DataPath], report: Fi
 def check_accounts(
     tree: JsonObject, lookups: Mapping[str, Mapping[DataPath, Sequence[object]]], report: Findings
 ) -> None:
-    """Reports servers whose accounts could not be kept apart. `lookups` are those of texts, by server and place."""
+    """Reports servers whose accounts could not be kept apart. `lookups` are those of texts, by server and path."""
     hub, general = _mapping(tree.get("hub")), _mapping(tree.get("defaults"))
     for name, entry in _mapping(tree.get("servers")).items():
         server = _mapping(entry)
         of_accounts = [
-            (place, part)
-            for place, parts in lookups.get(name, {}).items()
+            (path, part)
+            for path, parts in lookups.get(name, {}).items()
             for part in parts
             if isinstance(part, AccountLookup)
         ]
         if server.get("enabled", True) is False:
             continue
         if server.get("account", "shared") != "own":
-            for place, _ in of_accounts:
+            for path, _ in of_accounts:
                 message = "there is one account for all callers. Set account: own on the server"
-                report.error(("servers", name, *place), "misplaced_key", message)
+                report.error(("servers", name, *path), "misplaced_key", message)
             continue
         values = [part.name for _, part in of_accounts if part.name is not None]
         for code, message in _faults_of_accounts(server, hub, general, has_values=bool(values)):

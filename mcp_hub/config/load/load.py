@@ -300,17 +300,12 @@ def _filled(
             name: _server(("servers", name), server, interpolation, report, refuse, failed)
             for name, server in servers.items()
         }
-    if isinstance(hub := tree.get("hub"), dict):
-        # addresses and folders are not secret
+    if isinstance(hub := tree.get("hub"), dict):  # addresses and folders are not secret
         places = Interpolation(interpolation.env, interpolation.base, warnings=interpolation.warnings)
+        secret = dict.fromkeys(("tokens", "accounts"), interpolation)
         filled["hub"] = hub | {
             key: values.fill(hub[key], ("hub", key), refuse)
-            for key, values in (
-                ("http", places),
-                ("tokens", interpolation),
-                ("store", places),
-                ("accounts", interpolation),
-            )
+            for key, values in (*dict.fromkeys(("http", "store"), places).items(), *secret.items())
             if key in hub
         }
         if isinstance(sent := hub.get("telemetry"), dict):

@@ -301,12 +301,12 @@ class ServerSettings(Section):
     def filled(self, outputs: Mapping[Lookup, str]) -> Self:
         """A copy with these values; `${…}` in them stays. Other lookups stay, too."""
         args, env, headers, bearer = list(self.args), dict(self.env), dict(self.headers), self.bearer
-        left: dict[tuple[str | int, ...], tuple[str | Lookup, ...]] = {}
+        remaining: dict[tuple[str | int, ...], tuple[str | Lookup, ...]] = {}
         for key, parts in self._command_texts.items():
-            known = tuple(part if isinstance(part, str) else outputs.get(part, part) for part in parts)
-            text = "".join(part if isinstance(part, str) else COMMAND_OUTPUT for part in known)
-            if not all(isinstance(part, str) for part in known):
-                left[key] = known
+            filled_parts = tuple(part if isinstance(part, str) else outputs.get(part, part) for part in parts)
+            text = "".join(part if isinstance(part, str) else COMMAND_OUTPUT for part in filled_parts)
+            if not all(isinstance(part, str) for part in filled_parts):
+                remaining[key] = filled_parts
             match key:
                 case ("args", int(index)):
                     args[index] = text
@@ -317,7 +317,7 @@ class ServerSettings(Section):
                 case _:
                     bearer = SecretStr(text.strip())
         copied = self.model_copy(update={"args": args, "env": env, "headers": headers, "bearer": bearer})
-        return copied.with_commands(left)
+        return copied.with_commands(remaining)
 
     @property
     def account_values(self) -> list[str]:

@@ -81,6 +81,20 @@ class _HistoryKeys(NamedTuple):
         return f"{self.batches}:l"
 
 
+class _AccountKeys(NamedTuple):
+    """A hash of encrypted accounts; a sorted set of their names by last use; a number of writes."""
+
+    rows: str
+
+    @property
+    def uses(self) -> str:
+        return f"{self.rows}:u"
+
+    @property
+    def writes(self) -> str:
+        return f"{self.rows}:w"
+
+
 class RedisKeys:
     """All keys begin with `prefix`, one for each deployment."""
 

@@ -51,7 +51,11 @@ class PrincipalLists:
         if not self._distinct:
             return None
         lists = {
-            kind: tuple(by_name(kind, tuple(raw for one in self._distinct for raw in one.lists.get(kind, ()))).values())
+            kind: tuple(
+                by_name(
+                    kind, tuple(raw for lists_of in self._distinct for raw in lists_of.lists.get(kind, ()))
+                ).values()
+            )
             for kind in Kind
         }
         present = {kind: raws for kind, raws in lists.items() if raws}

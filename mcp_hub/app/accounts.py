@@ -1,11 +1,13 @@
 """Accounts of principals: their store, and a server's entry with the values of one account."""
 
-from collections.abc import Awaitable, Callable, Mapping
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Final, TypedDict, TypeVar
 
 from msgspec import UNSET
 from msgspec.structs import replace
+from starlette.routing import Route
 
 from mcp_hub.app.limits import state_dir
 from mcp_hub.app.logins import client_of
@@ -14,6 +16,8 @@ from mcp_hub.clock import wall_time
 from mcp_hub.config.schema.servers import AccountLookup, Lookup, ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import AccountNeeded, StoreUnavailable, UpstreamUnavailable
+from mcp_hub.fronts.http.login_pages import login_pages
+from mcp_hub.fronts.rest.accounts import RestAccounts
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide
 from mcp_hub.notices import Notices
@@ -27,7 +31,8 @@ from mcp_hub.upstreams.accounts.rows import Account, RowFiles, Seal
 from mcp_hub.upstreams.accounts.waiting import wait_for_login
 from mcp_hub.upstreams.auth.access import Access
 from mcp_hub.upstreams.auth.addresses import Addresses
-from mcp_hub.upstreams.auth.grants import ClientRegistration, LoginFailed, grant_key
+from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, grant_key
+from mcp_hub.upstreams.auth.token_exchange import SubjectTokens, exchanged, in_memory
 from mcp_hub.upstreams.auth.token_requests import revoked
 from mcp_hub.upstreams.process.lookups import with_outputs
 from mcp_hub.upstreams.supervision.principals import PerPrincipal
@@ -108,15 +113,33 @@ async def _answered(answer: Awaitable[_T]) -> _T:
         raise StoreUnavailable(f"The accounts cannot be read or written: {problem}") from None
 
 
-def open_desk(settings: Settings, env: Mapping[str, str], store: EventStore, accounts: Accounts) -> LoginDesk:
-    """The desk where people log in; from now on it takes the calls of those without an account."""
-    replicas, seal = store.replicas, Seal(settings.hub.accounts.keys())
-    folder = state_dir(env) / "oauth" / "pending"
+def fronts_of(
+    accounts: Accounts, settings: Callable[[], Settings], store: EventStore, url: str | None
+) -> tuple[RestAccounts, Callable[[Iterable[str]], Mapping[str, Route]], Callable[[str, str, float], None]]:
+    """REST, the pages of servers by path, and a function that keeps callers' tokens to exchange. `url` is where this
+    machine reaches the hub; None: no browser does.
+    """
+
+    def address() -> str | None:
+        public = settings().hub.http.public_url or url
+        return None if url is None or public is None else public.rstrip("/").removesuffix("/mcp") or None
+
+    def note(principal: str, token: str, until: float) -> None:
+        if any(map(is_exchanged, settings().servers.values())):
+            accounts.subjects.note(principal, token, until)
+
+    def target(name: str) -> tuple[str, ClientRegistration] | None:
+        server = settings().servers.get(name)
+        return None if server is None or is_exchanged(server) else login_target(server)
+
+    replicas, seal = store.replicas, Seal(settings().hub.accounts.keys())
+    folder = state_dir(os.environ) / "oauth" / "pending"
     rows = RowFiles(folder) if replicas is None else replicas.accounts(wall_time, is_pending=True)
-    desk = LoginDesk(accounts, rows, seal)
+    desk = LoginDesk(accounts, rows, seal, address=address, target=target)
     accounts.needed.append(partial(wait_for_login, desk))
     accounts.ended.append(desk.ended)
-    return desk
+    rest = RestAccounts(desk, partial(account_fields, settings), AccountRecords(accounts, settings))
+    return rest, login_pages(desk), note
 
 
 def login_target(server: ServerSettings) -> tuple[str, ClientRegistration] | None:
@@ -168,7 +191,19 @@ def access_of(name: str, server: ServerSettings, principal: str, accounts: Accou
     """The principal's login in use; None without logins."""
     if (target := login_target(server)) is None:
         return None
+    if is_exchanged(server):
+        alone = partial(_exchanged, *target, accounts.subjects, principal)
+        return Access(name, *target, in_memory(), alone=alone)
     return Access(name, *target, accounts.grants(name, principal))
+
+
+async def _exchanged(url: str, client: ClientRegistration, subjects: SubjectTokens, principal: str) -> Grant:
+    return await exchanged(client, Addresses(url, client.ca), subjects.find(principal), wall_time())
+
+
+def is_exchanged(server: ServerSettings) -> bool:
+    """Whether the callers' own tokens are exchanged, so that nobody logs in."""
+    return server.oauth is not None and server.oauth.grant == "token_exchange"
 
 
 def check_of(name: str, server: ServerSettings) -> Callable[[str, Account | None], None]:
@@ -180,7 +215,7 @@ def check_of(name: str, server: ServerSettings) -> Callable[[str, Account | None
         missing = [value for value in values if account is None or value not in account.values]
         if missing:
             raise AccountNeeded(name, principal, missing)
-        if login is None:
+        if login is None or is_exchanged(server):
             return
         is_there = account is not None and account.grant is not None and account.target == target
         issuer = login[1].issuer

@@ -45,10 +45,11 @@ from mcp_hub.sessions.session import Caller
 if TYPE_CHECKING:
     from mcp_hub.fronts.http.oauth.keys import KeyRing
     from mcp_hub.fronts.http.oauth.tokens import Issuer, Resource, TokenVerifier
-    from mcp_hub.upstreams.accounts.desk import LoginDesk
 
 log = get_logger(__name__)
 
+Note = Callable[[str, str, float], None]
+"""Takes a principal, an accepted token and its end in Unix seconds."""
 LoginPages = Callable[[Iterable[str]], Mapping[str, Route]]
 """Gives the pages of servers by path."""
 _MCP = ("/mcp", "/sse", "/messages")
@@ -79,7 +80,7 @@ class HttpFront:
             admission=admission,
         )  # fmt: skip
         watch = watch_of(app)
-        desk, login_pages = (None, None) if is_private else desk_of(app, url)
+        rest_accounts, login_pages, note = _people(app, url, is_private=is_private)
         self._login_pages: LoginPages | None = login_pages
         workers = None if app.executors is None else app.executors.workers
         self.rest = RestApi(
@@ -87,10 +88,12 @@ class HttpFront:
             is_open=lambda: is_private or is_authenticated(app.settings) or is_local(app.settings),
             is_private=is_private, operator=app.operations, admission=admission,
             public_url=lambda: app.settings.hub.http.public_url, running=watch.running, history=app.past_calls,
-            accounts=_rest_accounts(app, desk),
+            accounts=rest_accounts,
         )  # fmt: skip
         self.operator = secrets.token_urlsafe(32)
-        self.auth = HttpAuthFactory(profile, is_private=is_private, is_local=is_local, operator=self.operator)
+        self.auth = HttpAuthFactory(
+            profile, is_private=is_private, is_local=is_local, operator=self.operator, note=note
+        )  # fmt: skip
         self.dashboard_mode = mode_of(app, dashboard)
         self.dashboard = dashboard_of(app, watch, self.rest, self.dashboard_mode, installs, open_editor, is_local)
         self.health, self.metrics = monitoring_of(app, self.mcp, self.legacy, admission)
@@ -129,32 +132,16 @@ class HttpFront:
         return {**metadata_routes(settings), **self._login_pages(own)}
 
 
-def desk_of(app: App, url: str) -> "tuple[LoginDesk, LoginPages] | tuple[None, None]":
-    """The desk where people log in to accounts of their own, and its pages for servers; None without such accounts."""
+def _people(
+    app: App, url: str, *, is_private: bool
+) -> "tuple[RestAccounts, LoginPages, Note] | tuple[None, None, None]":
+    """REST, pages and tokens of callers with accounts of their own; None without such accounts."""
     accounts = app.operations.applier.sources.accounts
     if accounts is None:
-        return None, None
-    from mcp_hub.app.accounts import login_target, open_desk
-    from mcp_hub.fronts.http.login_pages import login_pages
+        return None, None, None
+    from mcp_hub.app.accounts import fronts_of
 
-    def address() -> str | None:
-        """Where browsers come: at the public address, else on this machine."""
-        public = app.settings.hub.http.public_url or url
-        return public.rstrip("/").removesuffix("/mcp") or None
-
-    desk = open_desk(app.settings, os.environ, app.streams.store, accounts)
-    desk.address = address
-    desk.target = lambda name: None if (server := app.settings.servers.get(name)) is None else login_target(server)
-    return desk, login_pages(desk)
-
-
-def _rest_accounts(app: App, desk: "LoginDesk | None") -> RestAccounts | None:
-    if (accounts := app.operations.applier.sources.accounts) is None:
-        return None
-    from mcp_hub.app.accounts import AccountRecords, account_fields
-
-    book = AccountRecords(accounts, lambda: app.settings)
-    return RestAccounts(desk, partial(account_fields, lambda: app.settings), book)
+    return fronts_of(accounts, lambda: app.settings, app.streams.store, None if is_private else url)
 
 
 def is_authenticated(settings: Settings) -> bool:
@@ -188,11 +175,13 @@ class HttpAuthFactory:
     def __init__(
         self, profile: str | None, *, is_private: bool = False,
         is_local: Callable[[Settings], bool] = lambda settings: False, operator: str | None = None,
+        note: Note | None = None,
     ) -> None:  # fmt: skip
         """`profile`: for tokens without one. `is_private`: no tokens. `is_local`: callers without token operate the
         hub.
         """
         self._profile = profile
+        self._note = note
         self._is_private = is_private
         self._is_local = is_local
         self._operator = None if operator is None else (operator, Caller(profile=profile, is_operator=True))
@@ -221,7 +210,7 @@ class HttpAuthFactory:
             hosts.append(urlsplit(http.public_url).hostname or "")
         verifier = None
         if http.oauth is not None:
-            verifier = _verifier(http.oauth, settings.profiles, self._profile, self._keys())
+            verifier = _verifier(http.oauth, settings.profiles, self._profile, self._keys(), note=self._note)
             hosts.append(urlsplit(http.oauth.resource).hostname or "")
         return HttpAuth(
             tokens=tokens,
@@ -263,7 +252,12 @@ def metadata_routes(settings: Settings) -> Mapping[str, Route]:
 
 
 def _verifier(
-    oauth: ResourceServerSettings, profiles: Collection[str], profile: str | None, ring: "KeyRing"
+    oauth: ResourceServerSettings,
+    profiles: Collection[str],
+    profile: str | None,
+    ring: "KeyRing",
+    *,
+    note: Note | None,
 ) -> "TokenVerifier":
     from mcp_hub.fronts.http.oauth.tokens import TokenVerifier
 
@@ -274,6 +268,7 @@ def _verifier(
         clock=wall_time,
         profiles=profiles,
         profile=profile,
+        note=note,
     )
 
 

@@ -238,6 +238,8 @@ def _faults_of_accounts(
     sent = {str(header).lower() for header in _mapping(server.get("headers"))}
     if ("authorization" in sent or server.get("bearer")) and not has_values:
         yield "conflicting_keys", "bearer or headers has one login for all callers. Remove it, or write ${account:NAME}"
+    if _mapping(server.get("oauth")).get("grant") == "token_exchange" and not _mapping(hub.get("http")).get("oauth"):
+        yield "missing_key", "token_exchange exchanges the callers' tokens of an issuer. Set hub.http.oauth"
     if _mapping(server.get("oauth")).get("grant") == "client_credentials":
         yield "conflicting_keys", "client_credentials is the hub's own login, not a caller's. Remove grant"
 

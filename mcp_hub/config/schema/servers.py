@@ -56,7 +56,7 @@ COMMAND_OUTPUT: Final = "${cmd}"
 class OAuthSettings(Section):
     """The login to a remote server; all keys are optional."""
 
-    grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
+    grant: Literal["authorization_code", "client_credentials", "token_exchange"] = "authorization_code"
     client_id: Text | None = None
     client_secret: Annotated[SecretStr, Field(min_length=1)] | None = None
     token_auth: Literal["basic", "post"] | None = None
@@ -66,6 +66,20 @@ class OAuthSettings(Section):
     issuer: Text | None = None
     scopes: list[Text] = []
     redirect_port: Annotated[int, Field(ge=1, le=65535), NoFlag] | None = None
+    audience: Text | None = None
+    resource: Text | None = None
+
+    @model_validator(mode="after")
+    def _exchanges(self) -> Self:
+        if self.grant != "token_exchange":
+            for key in ("audience", "resource"):
+                if getattr(self, key) is not None:
+                    raise finding("misplaced_key", 'is for "grant: token_exchange"', key)
+        elif self.issuer is None or self.client_id is None:  # else a caller's token could be sent anywhere
+            raise finding(
+                "missing_key", 'token_exchange needs "issuer", which gets the tokens, and "client_id"', "grant"
+            )
+        return self
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -20,6 +20,7 @@ from mcp_hub.masking import learn
 from mcp_hub.stores.documents import Rows
 from mcp_hub.upstreams.accounts.rows import Account, Seal, row_name
 from mcp_hub.upstreams.auth.grants import Grant, Grants, LoginFailed
+from mcp_hub.upstreams.auth.token_exchange import SubjectTokens
 
 log = get_logger(__name__)
 
@@ -60,6 +61,7 @@ class Accounts:
         self, rows: Rows, seal: Seal, clock: Callable[[], float] = wall_time, revoke: Revoke = _not_revoked
     ) -> None:
         self.needed: list[Needed] = []
+        self.subjects = SubjectTokens(clock)
         self._revoke = revoke
         self.ended: list[Callable[[str, str], None]] = []
         self.begun: list[Callable[[str, str], None]] = []

@@ -57,10 +57,13 @@ class LoginDesk:
     a person or caller did or has to know.
     """
 
-    def __init__(self, accounts: Accounts, rows: Rows, seal: Seal, clock: Callable[[], float] = wall_time) -> None:
+    def __init__(
+        self, accounts: Accounts, rows: Rows, seal: Seal, *, address: Callable[[], str | None],
+        target: Callable[[str], tuple[str, ClientRegistration] | None], clock: Callable[[], float] = wall_time,
+    ) -> None:  # fmt: skip
         self.accounts = accounts
-        self.address: Callable[[], str | None] = lambda: None
-        self.target: Callable[[str], tuple[str, ClientRegistration] | None] = lambda server: None
+        self._address = address
+        self._target = target
         self._rows = rows
         self._cipher, self._pepper = seal.cipher, seal.pepper
         self._clock = clock
@@ -69,7 +72,8 @@ class LoginDesk:
 
     @property
     def base(self) -> str | None:
-        return self.address()
+        """The public address, without a slash at its end."""
+        return self._address()
 
     # -- for calls and callers ------------------------------------------------------------------------------------
 
@@ -206,7 +210,7 @@ class LoginDesk:
         return self._place(server, "login-callback")
 
     def _login(self, server: str) -> tuple[str, ClientRegistration]:
-        login = self.target(server)
+        login = self._target(server)
         if login is None or self.base is None:
             raise Rejected("login_unavailable", f'The hub has no login to server "{server}" now.')
         return login

@@ -102,7 +102,10 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class TokenVerifier:
-    """Checks access tokens. `leeway` in seconds; `clock` returns Unix seconds. `profile` is the default."""
+    """Checks access tokens. `leeway` in seconds; `clock` returns Unix seconds. `profile` is the default.
+
+    `note` gets the principal, the token and its end of each that is accepted.
+    """
 
     def __init__(
         self,
@@ -113,7 +116,9 @@ class TokenVerifier:
         clock: Callable[[], float],
         profiles: Iterable[str] = (),
         profile: str | None = None,
+        note: Callable[[str, str, float], None] | None = None,
     ) -> None:
+        self._note = note
         self.resource = resource
         self._issuers = {issuer.name: issuer for issuer in issuers}
         self._leeway = leeway
@@ -156,6 +161,8 @@ class TokenVerifier:
         admitted = self._admitted(caller, claims, issuer)
         if isinstance(admitted, Caller):
             self._remember(digest, _Known(admitted, until, issuer, version))
+            if self._note is not None:
+                self._note(admitted.principal, token.decode(), until - self._leeway)
         return admitted
 
     def _addressed(self, token: bytes) -> tuple[JsonObject, Issuer]:

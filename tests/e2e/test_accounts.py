@@ -27,6 +27,8 @@ from tests.e2e.people_server import (
 from tests.e2e.rest_client import RestClient
 from tests.fork_server import forked_command
 from tests.interaction.fronts import ERAS, connected, http_hub
+from tests.interaction.replicas import replicas
+from tests.redis_server import NO_SERVER, binary
 from tests.unit.cli.command import command_env
 from tests.upstreams.child import until
 
@@ -289,7 +291,7 @@ for line in sys.stdin:
             file.write(sys.argv[1])
         texts = {
             "argv": sys.argv[1:], "seen": sorted({other.decode() for other in others}),
-            "home": open(os.path.expanduser("~/mine")).read(), "neighbours": os.listdir(os.path.dirname(os.getcwd())),
+            "home": open(os.path.expanduser("~/mine")).read(),
         }
         result = {"content": [{"type": "text", "text": json.dumps(texts)}]}
     else:
@@ -328,7 +330,9 @@ async def test_each_principal_has_a_process_with_their_own_values_which_no_other
         for _ in range(2):
             for name in ALL_OF:
                 async with RestClient(hub, hub_token(name)) as client:
-                    answer = (await client.call("look")).json()["result"]["content"][0]["text"]
+                    response = await client.call("look")
+                assert response.status_code == 200, response.text
+                answer = response.json()["result"]["content"][0]["text"]
                 seen = json.loads(answer)
                 assert seen["argv"] == [name] and seen["seen"] == [f"PASSWORD=password-of-{name}"], seen
                 assert set(seen["home"].replace(name, "")) == set(), seen
@@ -346,3 +350,25 @@ async def test_a_principal_that_looks_like_an_option_gets_no_process(tmp_path: P
         assert (await client.ask("PUT", "/accounts/mine/values/PASSWORD", body)).status_code == 200
         assert '"look"' not in (await client.ask("GET", "/tools")).text
         assert "upstream_ready" not in hub.stderr
+
+
+@pytest.mark.skipif(binary() is None, reason=NO_SERVER)
+async def test_any_replica_serves_an_account_that_another_stored_and_ends_with_it(
+    people: People, tmp_path: Path
+) -> None:
+    config = json.loads(settings(people, *ALL_OF))
+    config["servers"]["people"] |= {"bearer": "${account:TOKEN}"}
+    async with replicas(json.dumps(config), tmp_path, lease=1.0) as running:
+        first, second, *_ = running.hubs
+        async with RestClient(first, hub_token("anna")) as here, RestClient(second, hub_token("anna")) as there:
+            assert "log_in" in (await there.ask("GET", "/tools")).text
+            body = {"value": token_of("anna")}
+            assert (await here.ask("PUT", "/accounts/people/values/TOKEN", body)).status_code == 200
+            for client in (there, here):
+                await arrived(client, "/tools", "only_anna")
+                assert "account of anna" in (await client.call("whoami")).text
+            async with RestClient(second, hub_token("bert")) as bert:
+                assert "anna" not in (await bert.ask("GET", "/tools")).text
+            assert (await here.ask("DELETE", "/accounts/people")).json()["was"]
+            await arrived(there, "/tools", "log_in")
+            assert (await there.call("whoami")).status_code == 404

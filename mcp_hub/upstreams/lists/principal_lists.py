@@ -35,7 +35,9 @@ class PrincipalLists:
         apart = replace(lists, is_apart=True, announced=0, hints=hints)
         shared = next((earlier for earlier in self._distinct if earlier == apart), None)
         if shared is None:
-            shared = apart
+            interned = {raw: raw for earlier in self._distinct for raws in earlier.lists.values() for raw in raws}
+            lists_of = {kind: tuple(interned.get(raw, raw) for raw in raws) for kind, raws in apart.lists.items()}
+            shared = apart = replace(apart, lists=lists_of)
             self._distinct = [*self._distinct[1 - _DISTINCT :], apart]
         self._remembered[principal] = shared
         self._remembered.move_to_end(principal)

@@ -290,6 +290,9 @@ class ServerSettings(Section):
                 problems.append(Flaw("oauth", "conflicting_keys", message))
             if self.oauth is not None and all(flaw.key != "url" for flaw in problems) and is_cleartext(self.url):
                 problems.append(Flaw("oauth", "cleartext_url", "needs an https:// url: others could read the token"))
+        if self.oauth is not None and self.oauth.grant == "token_exchange" and self.account != "own":
+            message = 'token_exchange acts as each caller. Set "account: own", too'
+            problems.append(Flaw("oauth", "missing_key", message))
         if self.type == "sse" and self.era == "modern":
             problems.append(Flaw("era", "conflicting_keys", "the sse transport belongs to the handshake era"))
         if problems:

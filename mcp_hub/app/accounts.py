@@ -1,5 +1,6 @@
 """Accounts of principals: their store, and a server's entry with the values of one account."""
 
+import dataclasses
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
@@ -138,8 +139,8 @@ def fronts_of(
     desk = LoginDesk(accounts, rows, seal, address=address, target=target)
     accounts.needed.append(partial(wait_for_login, desk))
     accounts.ended.append(desk.ended)
-    rest = RestAccounts(desk, partial(account_fields, settings), AccountRecords(accounts, settings))
-    return rest, login_pages(desk), note
+    rest_accounts = RestAccounts(desk, partial(account_fields, settings), AccountRecords(accounts, settings))
+    return rest_accounts, login_pages(desk), note
 
 
 def login_target(server: ServerSettings) -> tuple[str, ClientRegistration] | None:
@@ -191,9 +192,10 @@ def access_of(name: str, server: ServerSettings, principal: str, accounts: Accou
     """The principal's login in use; None without logins."""
     if (target := login_target(server)) is None:
         return None
+    url, client = target
     if is_exchanged(server):
-        alone = partial(_exchanged, *target, accounts.subjects, principal)
-        return Access(name, *target, in_memory(), alone=alone)
+        alone = partial(_exchanged, url, client, accounts.subjects, principal)
+        return Access(name, url, dataclasses.replace(client, is_machine=True, alone=alone), in_memory())
     return Access(name, *target, accounts.grants(name, principal))
 
 

@@ -76,12 +76,10 @@ class HttpFront:
             admission=admission, close_streams_after=http.close_streams_after,
         )  # fmt: skip
         self.legacy = LegacySse(
-            app.hub, app.binding, max_body=body, max_sessions=sessions, sessions_per_principal=each,
-            admission=admission,
+            app.hub, app.binding, max_body=body, max_sessions=sessions, sessions_per_principal=each, admission=admission
         )  # fmt: skip
         watch = watch_of(app)
         rest_accounts, login_pages, note = _people(app, url, is_private=is_private)
-        self._login_pages: LoginPages | None = login_pages
         workers = None if app.executors is None else app.executors.workers
         self.rest = RestApi(
             app.hub, version=__version__, max_body=body, executors=workers,
@@ -97,17 +95,23 @@ class HttpFront:
         self.dashboard_mode = mode_of(app, dashboard)
         self.dashboard = dashboard_of(app, watch, self.rest, self.dashboard_mode, installs, open_editor, is_local)
         self.health, self.metrics = monitoring_of(app, self.mcp, self.legacy, admission)
-        self.endpoints = Endpoints(
+        public = partial(_public, login_pages)
+        self.endpoints = self._endpoints(settings, admission, public)
+        app.reloader.prepares.append(partial(_prepared, self.endpoints, self.auth, public))
+
+    def _endpoints(
+        self, settings: Settings, admission: Admission, public: Callable[[Settings], Mapping[str, Route]]
+    ) -> Endpoints:
+        return Endpoints(
             auth=self.auth.for_settings(settings),
             routes={**self.mcp.routes, **self.legacy.routes, **self.metrics.routes},
             mount=self.rest,
             pages={**self.health.routes, **pages.routes()},
-            public=self._public(settings),
+            public=public(settings),
             admission=admission,
             refusals=self.metrics.refusals,
             guarded=self.dashboard,
         )
-        app.reloader.prepares.append(self._prepared)
 
     async def run(self) -> None:
         """Ends idle sessions and refreshes issuers' keys, until cancelled."""
@@ -121,23 +125,26 @@ class HttpFront:
         for front in (self.mcp, self.legacy, self.rest, self.dashboard):
             front.close()
 
-    def _prepared(self, settings: Settings) -> Callable[[], None]:
-        return partial(self.endpoints.use, self.auth.for_settings(settings), self._public(settings))
 
-    def _public(self, settings: Settings) -> Mapping[str, Route]:
-        """Metadata, and the pages of logins to own accounts."""
-        if self._login_pages is None:
-            return metadata_routes(settings)
-        own = (name for name, server in settings.servers.items() if server.account == "own" and server.enabled)
-        return {**metadata_routes(settings), **self._login_pages(own)}
+def _prepared(
+    endpoints: Endpoints, auth: "HttpAuthFactory", public: Callable[[Settings], Mapping[str, Route]], settings: Settings
+) -> Callable[[], None]:
+    return partial(endpoints.use, auth.for_settings(settings), public(settings))
+
+
+def _public(login_pages: LoginPages | None, settings: Settings) -> Mapping[str, Route]:
+    """Metadata, and the pages of logins to own accounts."""
+    if login_pages is None:
+        return metadata_routes(settings)
+    names = (name for name, server in settings.servers.items() if server.account == "own" and server.enabled)
+    return {**metadata_routes(settings), **login_pages(names)}
 
 
 def _people(
     app: App, url: str, *, is_private: bool
 ) -> "tuple[RestAccounts, LoginPages, Note] | tuple[None, None, None]":
     """REST, pages and tokens of callers with accounts of their own; None without such accounts."""
-    accounts = app.operations.applier.sources.accounts
-    if accounts is None:
+    if (accounts := app.operations.applier.sources.accounts) is None:
         return None, None, None
     from mcp_hub.app.accounts import fronts_of
 

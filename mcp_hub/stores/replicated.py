@@ -144,7 +144,7 @@ class _RedisRows:
     """`Rows` on a store's links, under a lock of the replica; `clock` returns Unix seconds."""
 
     def __init__(self, links: StoreLinks, clock: Callable[[], float], *, is_pending: bool) -> None:
-        self._keys = links.keys.pending if is_pending else links.keys.accounts
+        self._keys = links.keys.accounts.pending if is_pending else links.keys.accounts
         self._writer = links.writer
         self._reader = links.reader
         self._holdings = _RedisHoldings(links, "pending" if is_pending else "account")

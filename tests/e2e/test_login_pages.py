@@ -56,7 +56,7 @@ async def test_a_person_logs_in_by_three_pages(tmp_path: Path) -> None:
         await page.sees("Connect own")
         await page.sees("Did somebody send you this link?")
         await looked_at(page, "ask")
-        await page.js("document.cookie = 'person=alice'")
+        await page.js("document.cookie = 'person=alice; path=/'")
         await page.click("Go on to own")
         await page.sees("alice@example.com")
         await page.sees("Give the code to nobody")
@@ -75,7 +75,7 @@ async def test_a_refused_login_says_so(tmp_path: Path) -> None:
         upstream.faults["text"] = f"<b>no</b> {LONG}"
         url = await link(hub)
         await page.open(url)
-        await page.js("document.cookie = 'person=nobody'")
+        await page.js("document.cookie = 'person=nobody; path=/'")
         await page.click("Go on to own")
         await page.sees("The login failed")
         await page.sees("<b>no</b>")

@@ -1,4 +1,4 @@
-"""People who log in to their own accounts at first need: a running hub, two principals, both eras, real browsers' requests."""
+"""People log in to their own accounts at first need: a running hub, two principals, both eras, plain HTTP clients."""
 
 import html
 import json
@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
-import anyio
 import httpx2
 import pytest
 from cryptography.fernet import Fernet
 
-from tests.e2e.answers import Answers, Reply, error, form
+from tests.e2e.answers import Answers, Reply, form
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.rest_client import RestClient
-from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, Peer, Seen, connected, http_hub
+from tests.interaction.fronts import ERAS, HANDSHAKE, Peer, http_hub
 from tests.upstreams.child import WAIT
 from tests.upstreams.launch import patient
 from tests.upstreams.messages import Message

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ def access(upstream: OwnAccounts, subjects: SubjectTokens, clock: Clock, **chang
     async def alone() -> Any:
         return await exchanged(client, Addresses(upstream.resource), subjects.find("ann"), clock())
 
-    return Access("own", upstream.resource, client, in_memory(), clock, alone)
+    return Access("own", upstream.resource, replace(client, is_machine=True, alone=alone), in_memory(), clock)
 
 
 async def test_a_token_is_kept_until_thirty_seconds_before_its_end(upstream: OwnAccounts) -> None:
@@ -120,12 +121,12 @@ async def test_without_a_valid_token_of_the_caller_nothing_is_sent(upstream: Own
     clock = Clock()
     subjects = SubjectTokens(clock)
     used = access(upstream, subjects, clock)
-    with pytest.raises(LoginFailed, match="none that is valid"):
+    with pytest.raises(LoginFailed, match="not have a valid one"):
         await used.prepare()
     subjects.note("ann", token(upstream, "alice"), clock.now + 10)
     subjects.note("bob", token(upstream, "bella"), clock.now + 86400)
     clock.now += 11
-    with pytest.raises(LoginFailed, match="none that is valid"):
+    with pytest.raises(LoginFailed, match="not have a valid one"):
         await used.prepare()
     assert upstream.asked == []
 

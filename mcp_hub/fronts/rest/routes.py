@@ -139,7 +139,7 @@ def _call(path: str, operation: str, summary: str, body: type, *options: _Option
 def _account(
     method: str, path: str, operation: str, summary: str, shape: type, *problems: int, body: type | None = None
 ) -> RestRoute:
-    """Of the caller's account; but for the way to log in, operators name another's."""
+    """A route of the caller's account; but for the way to log in, operators name another's."""
     return RestRoute(
         method=method, path=f"/v1/accounts{path}", operation=operation, summary=summary, body=body,
         answers=(_Success(200, "of the account, without secrets", {_JSON: shape}),), has_head=method == "GET",

@@ -35,6 +35,8 @@ _AT_ONCE: Final = 16
 """Steps that ask authorization servers at once; more are refused."""
 _REUSED: Final = 86400.0
 """Seconds for which a registration as a client serves further logins."""
+_SWEEP: Final = 3600.0
+"""Seconds between two looks for old rows."""
 _LONGEST: Final = 16 << 10
 """Characters of a value."""
 
@@ -69,6 +71,7 @@ class LoginDesk:
         self._clock = clock
         self._asking = anyio.Semaphore(_AT_ONCE)
         self._changed = anyio.Event()
+        self._swept = clock()
 
     @property
     def base(self) -> str | None:
@@ -89,6 +92,7 @@ class LoginDesk:
             raise Rejected("login_unavailable", reason)
         generation = await _known(self.accounts.generation(server, principal))
 
+        await self._sweep()
         request = PendingLogin(server=server, principal=principal, fields=fields, generation=generation)
         row = self._row_of(principal)
 
@@ -192,13 +196,6 @@ class LoginDesk:
         """Throws away the login of this browser."""
         entry = steps.by_browser(await self._of(proof), server, cookie, proof, (Stage.BEGUN, Stage.PROVEN))
         await self._drop(entry)
-
-    async def sweep(self) -> None:
-        """Removes rows of which nothing is pending any more."""
-        for name, used in (await self._rows.names()).items():
-            if self._clock() - used > _REUSED:
-                async with self._rows.locked(name, _LOCK):
-                    await self._rows.remove(name)
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
@@ -340,6 +337,16 @@ class LoginDesk:
                 await (self._write(_Row(name, pending)) if pending else self._rows.remove(name))
         self._wake()
         return outcome
+
+    async def _sweep(self) -> None:
+        """Removes rows of which nothing is pending any more, once an hour."""
+        if (time := self._clock()) - self._swept < _SWEEP:
+            return
+        self._swept = time
+        for name, used in (await self._rows.names()).items():
+            if time - used > _REUSED:
+                async with self._rows.locked(name, _LOCK):
+                    await self._rows.remove(name)
 
     def _wake(self) -> None:
         self._changed.set()

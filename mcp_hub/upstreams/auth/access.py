@@ -3,10 +3,9 @@
 Processes share a login. A renewal holds its lock: two uses of one refresh token could end the login.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 import anyio
@@ -44,7 +43,7 @@ class Denial(msgspec.Struct, frozen=True):
 
 
 class Access:
-    """The login of `client` at `url`; messages call it `server`. `alone` logs in without a person."""
+    """The login of `client` at `url`; messages call it `server`."""
 
     def __init__(
         self,
@@ -53,12 +52,10 @@ class Access:
         client: ClientRegistration,
         store: Grants,
         clock: Callable[[], float] = wall_time,
-        alone: Callable[[], Awaitable[Grant]] | None = None,
     ) -> None:
         self._server = server
         self._url = url
         self._client = client
-        self._alone = partial(log_in_alone, url, client) if alone is None and client.is_machine else alone
         self._store = store
         self._clock = clock
         self._stored: Grant | str | None = None  # or why it cannot be read
@@ -86,7 +83,7 @@ class Access:
         """Loads the login, or logs in a machine client. Raises `LoginFailed`."""
         self._not_before = 0.0
         await self.reread()
-        if self._alone is not None and self._grant is None:
+        if self._client.is_machine and self._grant is None:
             await self._renew(None)
             if self._grant is None and self._trouble is not None:
                 raise self._trouble
@@ -122,7 +119,7 @@ class Access:
             return await self._lacks(challenge.get("scope", "")) if lacks_scope else None
         trouble = self._trouble
         can_retry = trouble is not None and not trouble.is_final
-        if self._alone is not None:
+        if self._client.is_machine:
             why = f": {trouble}" if trouble is not None else ""
             reason = f'does not accept the login of "oauth"{why}'
             return Denial("login_failed", reason, ends=self._grant is not None, can_retry=can_retry)
@@ -156,7 +153,7 @@ class Access:
 
     async def _lacks(self, scope: str) -> Denial:
         named = f" (scope {scope!r})" if scope else ""
-        if self._alone is not None:
+        if self._client.is_machine:
             return Denial(
                 "rights_missing", f'requires more rights than the login of "oauth" has{named}: set its "scopes"'
             )
@@ -214,15 +211,15 @@ class Access:
         grant = self._grant
         if grant is not None and grant.access_token != stale and self._clock() < grant.renew_at:
             return True
-        return self._alone is None and (grant is None or grant.refresh_token is None)
+        return not self._client.is_machine and (grant is None or grant.refresh_token is None)
 
     async def _obtain(self) -> None:
         """Stores the next token before anybody uses it. Raises `LoginFailed`."""
         old = self._grant
         async with self._store.renewing(self.key) as commit:
             try:
-                if self._alone is not None:
-                    fresh = await self._alone()
+                if self._client.is_machine:
+                    fresh = await log_in_alone(self._url, self._client)
                 else:
                     assert old is not None
                     fresh = await refreshed(old, self._client, Addresses(self._url, self._client.ca), self._clock())

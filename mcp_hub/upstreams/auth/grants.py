@@ -36,7 +36,10 @@ class LoginFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ClientRegistration:
-    """The hub as a client of an authorization server (`OAuthSettings`). `ca` is a file with additional certificates."""
+    """The hub as a client of an authorization server (`OAuthSettings`). `ca` is a file with additional certificates.
+
+    `alone` logs in a machine in a way of its own.
+    """
 
     client_id: str | None = None
     client_secret: str | None = field(default=None, repr=False)
@@ -51,6 +54,7 @@ class ClientRegistration:
     ca: str | None = None
     audience: str | None = None
     resource: str | None = None
+    alone: "Callable[[], Awaitable[Grant]] | None" = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,7 +49,7 @@ class SubjectTokens:
         token, until = self._tokens.get(principal, ("", 0.0))
         if until <= self._clock():
             self._tokens.pop(principal, None)
-            reason = "it is given in exchange for the caller's own token, and the hub has none that is valid"
+            reason = "it is given in exchange for the caller's own token, and the hub does not have a valid one"
             raise LoginFailed(reason, is_final=False)
         return token
 
@@ -63,7 +63,7 @@ async def exchanged(client: ClientRegistration, addresses: Addresses, subject: s
     """A token for the server of `client`, for the caller with the token `subject`. Raises `LoginFailed`."""
     assert client.issuer is not None
     endpoint = await _token_endpoint(client.issuer, addresses)
-    asked = Grant(
+    login = Grant(
         access_token="", token_endpoint=endpoint, client_id=client.client_id or "", issuer=client.issuer,
         token_auth=client.token_auth or ("basic" if client.client_secret else "none"),
     )  # fmt: skip
@@ -73,7 +73,7 @@ async def exchanged(client: ClientRegistration, addresses: Addresses, subject: s
     }  # fmt: skip
     wishes = {"audience": client.audience, "resource": client.resource, "scope": " ".join(client.scopes)}
     form |= {name: wish for name, wish in wishes.items() if wish}
-    grant, _ = await granted(asked, client, addresses, form, "exchange the token of the caller", time)
+    grant, _ = await granted(login, client, addresses, form, "exchange the token of the caller", time)
     # no refresh token: the caller's own is there for the next one, unless it was revoked since
     return replace(grant, refresh_token=None, renew_before=_MARGIN)
 
@@ -82,12 +82,12 @@ async def _token_endpoint(issuer: str, addresses: Addresses) -> str:
     """The token endpoint that the issuer itself names (RFC 8414 §3.3, OpenID Connect Discovery 1.0 §4.3)."""
     parts = urlsplit(issuer)
     base, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
-    places = (
+    urls = (
         f"{base}/.well-known/oauth-authorization-server{path}",
         f"{base}{path}/.well-known/openid-configuration",
     )
-    for place in places:
-        response = await addresses.send(httpx2.Request("GET", place, headers={"accept": "application/json"}), "issuer")
+    for url in urls:
+        response = await addresses.send(httpx2.Request("GET", url, headers={"accept": "application/json"}), "issuer")
         if response.status_code not in GIVEN:
             continue
         try:

@@ -146,7 +146,7 @@ class PerPrincipal:
         lists = member.upstream.snapshot()
         if lists is None or not member.take(lists, partial(self._lists.put, principal)):
             return
-        if (union := self._lists.union()) is not None:
+        if (union := self._lists.union(lists)) is not None:
             self._listed(union)
 
     def _note_lack(self, principal: str, lack: RpcError) -> None:

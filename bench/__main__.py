@@ -64,6 +64,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("--trace", action="store_true", help="the way of one quick call, function by function")
     parser.add_argument("--replicas", action="store_true", help="several hubs on one Redis or Valkey server")
+    parser.add_argument("--accounts", action="store_true", help="memory and start-up with accounts of principals")
     parser.add_argument("--quick", action="store_true", help="two minutes: short rounds, fewer variants")
     parser.add_argument("--only", type=names(EVERY), default=[], help="cases: " + ", ".join(EVERY))
     usual = [relay for relay in RELAYS if relay != "before"]
@@ -107,6 +108,13 @@ def main() -> int:
         except TraceFailed as failed:
             print(f"no trace: {failed}", file=sys.stderr)
             return 1
+        return 0
+    if given.accounts:
+        from bench import accounts
+
+        print("\n".join(machine_lines(measure.machine())), flush=True)
+        for line in accounts.measured():
+            print(line, flush=True)
         return 0
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < OPEN_FILES <= hard:

@@ -1,6 +1,6 @@
 """Lists of a session, and facts for its calls, by its profile and the kind of its client."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from mcp_hub.call import Call, Early, People, Upstream
 from mcp_hub.calls.plan import SessionRules, Truncate
 from mcp_hub.calls.reading.stored import exported_name
-from mcp_hub.catalog.catalog import CallerLists, Catalog, arrivals, caller_lists, renew
+from mcp_hub.catalog.catalog import CallerLists, Catalog, caller_lists, renew
 from mcp_hub.catalog.discovery import meta_tools
 from mcp_hub.catalog.routes import AppRequests, Route, Unlisted
 from mcp_hub.catalog.token_costs import TokenAccounts
@@ -118,7 +118,7 @@ class SessionViews:
     def is_settled(self, session: Session, kind: Kind | None = None) -> bool:
         """Whether a list, of a `kind` a fresh one, may be answered now."""
         is_settled = self._catalog.is_settled(self.client_kind(session), kind, session.offer.came)
-        return is_settled and not arrivals(self._upstreams, call_of(session))
+        return is_settled and not self._arrivals(session)
 
     async def settled(self, session: Session, kind: Kind | None = None) -> None:
         """Waits until `is_settled`, not longer than the client does."""
@@ -128,8 +128,13 @@ class SessionViews:
     async def arrived(self, caller: Caller) -> None:
         """Waits for lists of the caller's own connections that are on their way."""
         with anyio.move_on_after(_ARRIVAL):
-            for arrived in arrivals(self._upstreams, call_of(_session_of(caller))):
+            for arrived in self._arrivals(_session_of(caller)):
                 await arrived()
+
+    def _arrivals(self, session: Session) -> list[Callable[[], Awaitable[None]]]:
+        call = call_of(session)
+        connections = filter(None, (upstream.apart(call) for upstream in self._upstreams.values()))
+        return [connection.arrival for connection in connections if connection.arrival is not None]
 
     def lists(self, caller: Caller) -> CallerLists:
         """Lists of the caller's own connections."""

@@ -3,6 +3,7 @@
 * `build`: creates and closes all parts
 * `http`: the HTTP front
 * `limits`, `catalog_rules`, `upstream_factory`, `logins`: settings as the parts take them
+* `accounts`: accounts of principals
 * `code_runs`: the tools of a session for scripts; folders of scripts
 * `start_folders`: where servers start
 * `reload`, `apply`: changed settings

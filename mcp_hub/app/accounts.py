@@ -1,11 +1,14 @@
 """Accounts of principals: their store, and a server's entry with the values of one account."""
 
-from collections.abc import Awaitable, Callable, Mapping
+import dataclasses
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, TypedDict, TypeVar
 
 from msgspec import UNSET
 from msgspec.structs import replace
+from starlette.routing import Route
 
 from mcp_hub.app.limits import state_dir
 from mcp_hub.app.logins import client_of
@@ -14,22 +17,24 @@ from mcp_hub.clock import wall_time
 from mcp_hub.config.schema.servers import AccountLookup, Lookup, ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import AccountNeeded, StoreUnavailable, UpstreamUnavailable
+from mcp_hub.fronts.http.login_pages import login_pages
+from mcp_hub.fronts.rest.accounts import RestAccounts
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide
 from mcp_hub.notices import Notices
 from mcp_hub.protocol.rest.servers import AccountInfo, AccountRemoved
 from mcp_hub.protocol.shape.stream_events import timestamp
 from mcp_hub.stores.base import EventStore
-from mcp_hub.types import Cause
+from mcp_hub.types import Snapshot
 from mcp_hub.upstreams.accounts.accounts import Accounts
 from mcp_hub.upstreams.accounts.desk import LoginDesk
 from mcp_hub.upstreams.accounts.rows import Account, RowFiles, Seal
 from mcp_hub.upstreams.accounts.waiting import wait_for_login
 from mcp_hub.upstreams.auth.access import Access
 from mcp_hub.upstreams.auth.addresses import Addresses
-from mcp_hub.upstreams.auth.grants import ClientRegistration, LoginFailed, grant_key
+from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, grant_key
+from mcp_hub.upstreams.auth.token_exchange import SubjectTokens, exchanged, in_memory
 from mcp_hub.upstreams.auth.token_requests import revoked
-from mcp_hub.upstreams.functions.upstream import function_upstream
 from mcp_hub.upstreams.process.lookups import with_outputs
 from mcp_hub.upstreams.supervision.principals import PerPrincipal
 from mcp_hub.upstreams.supervision.server import OwnedUpstream
@@ -46,9 +51,7 @@ def open_accounts(settings: Settings, env: Mapping[str, str], store: EventStore 
     """The accounts, in the shared store if there is one. `hub.accounts.key` is needed."""
     replicas = None if store is None else store.replicas
     rows = RowFiles(state_dir(env) / "oauth" / "accounts") if replicas is None else replicas.accounts(wall_time)
-    accounts = Accounts(rows, Seal(settings.hub.accounts.keys()))
-    accounts.revoke = partial(_revoked, settings)
-    return accounts
+    return Accounts(rows, Seal(settings.hub.accounts.keys()), revoke=partial(_revoked, settings))
 
 
 async def _revoked(settings: Settings, account: Account) -> str:
@@ -111,15 +114,33 @@ async def _answered(answer: Awaitable[_T]) -> _T:
         raise StoreUnavailable(f"The accounts cannot be read or written: {problem}") from None
 
 
-def open_desk(settings: Settings, env: Mapping[str, str], store: EventStore, accounts: Accounts) -> LoginDesk:
-    """The desk where people log in; from now on it takes the calls of those without an account."""
-    replicas, seal = store.replicas, Seal(settings.hub.accounts.keys())
-    folder = state_dir(env) / "oauth" / "pending"
+def fronts_of(
+    accounts: Accounts, settings: Callable[[], Settings], store: EventStore, url: str | None
+) -> tuple[RestAccounts, Callable[[Iterable[str]], Mapping[str, Route]], Callable[[str, str, float], None]]:
+    """REST, the pages of servers by path, and a function that keeps callers' tokens to exchange. `url` is where this
+    machine reaches the hub; None: no browser does.
+    """
+
+    def address() -> str | None:
+        public = settings().hub.http.public_url or url
+        return None if url is None or public is None else public.rstrip("/").removesuffix("/mcp") or None
+
+    def note(principal: str, token: str, until: float) -> None:
+        if any(map(is_exchanged, settings().servers.values())):
+            accounts.subjects.note(principal, token, until)
+
+    def target(name: str) -> tuple[str, ClientRegistration] | None:
+        server = settings().servers.get(name)
+        return None if server is None or is_exchanged(server) else login_target(server)
+
+    replicas, seal = store.replicas, Seal(settings().hub.accounts.keys())
+    folder = state_dir(os.environ) / "oauth" / "pending"
     rows = RowFiles(folder) if replicas is None else replicas.accounts(wall_time, is_pending=True)
-    desk = LoginDesk(accounts, rows, seal)
-    accounts.needed = partial(wait_for_login, desk)
+    desk = LoginDesk(accounts, rows, seal, address=address, target=target)
+    accounts.needed.append(partial(wait_for_login, desk))
     accounts.ended.append(desk.ended)
-    return desk
+    rest_accounts = RestAccounts(desk, partial(account_fields, settings), AccountRecords(accounts, settings))
+    return rest_accounts, login_pages(desk), note
 
 
 def login_target(server: ServerSettings) -> tuple[str, ClientRegistration] | None:
@@ -128,11 +149,25 @@ def login_target(server: ServerSettings) -> tuple[str, ClientRegistration] | Non
     return None if server.url is None or client is None or server.account_values else (server.url, client)
 
 
-def principals_upstream(factory: UpstreamFactory, settings: Settings, name: str) -> OwnedUpstream:
-    """The upstream of a server with `account: own`."""
-    server, accounts = settings.servers[name], factory.accounts
-    if accounts is None:
-        return function_upstream(name, Cause("start_failed", "hub.accounts.key holds from the hub's next start on"))
+class PrincipalParts(TypedDict, total=False):
+    """The parts of an `UpstreamFactory` for servers with `account: own`."""
+
+    accounts: Accounts
+    of_principals: Callable[[UpstreamFactory, Settings, str], OwnedUpstream]
+
+
+def principal_parts(
+    settings: Settings, env: Mapping[str, str], store: EventStore, listed: Callable[[Snapshot], object]
+) -> PrincipalParts:
+    """The parts; `listed` gets what a server lists for all its accounts."""
+    accounts = open_accounts(settings, env, store)
+    return {"accounts": accounts, "of_principals": partial(_principals_upstream, accounts, listed)}
+
+
+def _principals_upstream(
+    accounts: Accounts, listed: Callable[[Snapshot], object], factory: UpstreamFactory, settings: Settings, name: str
+) -> OwnedUpstream:
+    server = settings.servers[name]
     rules, eras = supervisor_rules(settings, name), factory.eras(server)
 
     def make(principal: str, account: Account | None, changes: Notices) -> OwnedUpstream:
@@ -148,8 +183,8 @@ def principals_upstream(factory: UpstreamFactory, settings: Settings, name: str)
         return own_factory.connected(name, entry, connect, member_rules(rules), eras)
 
     return PerPrincipal(
-        name, make, check_of(name, server), accounts, rules, limit=settings.hub.accounts.connections,
-        clock=factory.clock, changes=factory.changes, listed=factory.listed,
+        name=name, make=make, check=check_of(name, server), accounts=accounts, rules=rules,
+        limit=settings.hub.accounts.connections, clock=factory.clock, changes=factory.changes, listed=listed,
     )  # fmt: skip
 
 
@@ -157,7 +192,20 @@ def access_of(name: str, server: ServerSettings, principal: str, accounts: Accou
     """The principal's login in use; None without logins."""
     if (target := login_target(server)) is None:
         return None
+    url, client = target
+    if is_exchanged(server):
+        alone = partial(_exchanged, url, client, accounts.subjects, principal)
+        return Access(name, url, dataclasses.replace(client, is_machine=True, alone=alone), in_memory())
     return Access(name, *target, accounts.grants(name, principal))
+
+
+async def _exchanged(url: str, client: ClientRegistration, subjects: SubjectTokens, principal: str) -> Grant:
+    return await exchanged(client, Addresses(url, client.ca), subjects.find(principal), wall_time())
+
+
+def is_exchanged(server: ServerSettings) -> bool:
+    """Whether the callers' own tokens are exchanged, so that nobody logs in."""
+    return server.oauth is not None and server.oauth.grant == "token_exchange"
 
 
 def check_of(name: str, server: ServerSettings) -> Callable[[str, Account | None], None]:
@@ -169,7 +217,7 @@ def check_of(name: str, server: ServerSettings) -> Callable[[str, Account | None
         missing = [value for value in values if account is None or value not in account.values]
         if missing:
             raise AccountNeeded(name, principal, missing)
-        if login is None:
+        if login is None or is_exchanged(server):
             return
         is_there = account is not None and account.grant is not None and account.target == target
         issuer = login[1].issuer
@@ -194,8 +242,6 @@ def personal(name: str, server: ServerSettings, principal: str, account: Account
 def _passed(name: str, principal: str) -> str:
     """The principal, as an argument or variable of a process."""
     if principal.startswith("-") or not principal.isprintable() or not 0 < len(principal) <= _LONGEST:
-        text = (
-            f'server "{name}" cannot be told who you are: the name of your principal begins with - or is not printable.'
-        )
+        text = f'server "{name}" was not called: your principal begins with "-", is too long or cannot be printed.'
         raise UpstreamUnavailable(text, data={"upstream": {"server": name, "code": "account_needed"}})
     return principal

@@ -96,9 +96,9 @@ from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.upstreams.supervision.server import OwnedUpstream
 
 if TYPE_CHECKING:
+    from mcp_hub.app.accounts import PrincipalParts
     from mcp_hub.calls.history.audit import AuditTrail
     from mcp_hub.sandbox.learning import Learning
-    from mcp_hub.upstreams.accounts.accounts import Accounts
     from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
 
 log = get_logger(__name__)
@@ -273,17 +273,16 @@ def _sources(
         holder=partial(session_holder, store),
         read=partial(load, loaded.path, env, lenient=True, is_named=loaded.is_named), clients=clients,
         starts=StartFolders.of(Path(loaded.place), state), outputs=CommandOutputs(watchdog, clock, env, folder),
-        learning=learning, scripts=scripts, accounts=_accounts(loaded.settings, env, store),
-        listed=lambda union: approvals.judged((union,)),
+        learning=learning, scripts=scripts, **_people(loaded.settings, env, store, approvals),
     )  # fmt: skip
 
 
-def _accounts(settings: Settings, env: Mapping[str, str], store: EventStore) -> "Accounts | None":
+def _people(settings: Settings, env: Mapping[str, str], store: EventStore, judges: Approvals) -> "PrincipalParts":
     if not settings.hub.accounts.key:
-        return None
-    from mcp_hub.app.accounts import open_accounts
+        return {}
+    from mcp_hub.app.accounts import principal_parts
 
-    return open_accounts(settings, env, store)
+    return principal_parts(settings, env, store, lambda union: judges.judged((union,)))
 
 
 def _approvals(loaded: Loaded, records: KeyedFiles, changes: Notices, servers: UpstreamSet) -> Approvals:

@@ -49,10 +49,11 @@ if TYPE_CHECKING:
     from mcp_hub.fronts.http.authorization.principals import GrantVerifier
     from mcp_hub.fronts.http.oauth.keys import KeyRing
     from mcp_hub.fronts.http.oauth.tokens import Issuer, Resource, TokenVerifier
-    from mcp_hub.upstreams.accounts.desk import LoginDesk
 
 log = get_logger(__name__)
 
+Note = Callable[[str, str, float], None]
+"""Takes a principal, an accepted token and its end in Unix seconds."""
 LoginPages = Callable[[Iterable[str]], Mapping[str, Route]]
 """Gives the pages of servers by path."""
 _MCP = ("/mcp", "/sse", "/messages")
@@ -79,41 +80,47 @@ class HttpFront:
             admission=admission, close_streams_after=http.close_streams_after,
         )  # fmt: skip
         self.legacy = LegacySse(
-            app.hub, app.binding, max_body=body, max_sessions=sessions, sessions_per_principal=each,
-            admission=admission,
+            app.hub, app.binding, max_body=body, max_sessions=sessions, sessions_per_principal=each, admission=admission
         )  # fmt: skip
         watch = watch_of(app)
-        desk, login_pages = (None, None) if is_private else desk_of(app, url)
-        self._login_pages: LoginPages | None = login_pages
+        rest_accounts, login_pages, note = _people(app, url, is_private=is_private)
         workers = None if app.executors is None else app.executors.workers
         self.rest = RestApi(
             app.hub, version=__version__, max_body=body, executors=workers,
             is_open=lambda: is_private or is_authenticated(app.settings) or is_local(app.settings),
             is_private=is_private, operator=app.operations, admission=admission,
             public_url=lambda: app.settings.hub.http.public_url, running=watch.running, history=app.past_calls,
-            accounts=_rest_accounts(app, desk),
+            accounts=rest_accounts,
         )  # fmt: skip
         self.operator = secrets.token_urlsafe(32)
         self.auth = HttpAuthFactory(
-            profile, is_private=is_private, is_local=is_local, operator=self.operator,
+            profile, is_private=is_private, is_local=is_local, operator=self.operator, note=note,
             clients=ClientAccess(app.logins.store.folder.parent, app.streams.store),
         )  # fmt: skip
         self._current = app.current
         self.dashboard_mode = mode_of(app, dashboard)
         self.dashboard = dashboard_of(app, watch, self.rest, self.dashboard_mode, installs, open_editor, is_local)
         self.health, self.metrics = monitoring_of(app, self.mcp, self.legacy, admission)
-        self.endpoints = Endpoints(
+        public = partial(_public, login_pages, self.auth)
+        self.endpoints = self._endpoints(app, admission, public)
+        self._prepared = partial(_prepared, self.endpoints, self.auth, public)
+        app.reloader.prepares.append(self._prepared)
+
+    def _endpoints(
+        self, app: App, admission: Admission, public: Callable[[Settings], Mapping[str, Route]]
+    ) -> Endpoints:
+        settings = app.settings
+        return Endpoints(
             auth=self.auth.for_settings(settings),
             routes={**self.mcp.routes, **self.legacy.routes, **self.metrics.routes},
             mount=self.rest,
             pages={**self.health.routes, **pages.routes(), **ask_page(app).routes},
-            public=self._public(settings),
+            public=public(settings),
             follows_all=bool(self.auth.routes),
             admission=admission,
             refusals=self.metrics.refusals,
             guarded=self.dashboard,
         )
-        app.reloader.prepares.append(self._prepared)
 
     async def run(self) -> None:
         """Ends idle sessions and refreshes issuers' keys, until cancelled."""
@@ -129,48 +136,35 @@ class HttpFront:
         for front in (self.mcp, self.legacy, self.rest, self.dashboard):
             front.close()
 
-    def _prepared(self, settings: Settings) -> Callable[[], None]:
-        auth = self.auth.for_settings(settings)
-        return partial(self.endpoints.use, auth, self._public(settings), follows_all=bool(self.auth.routes))
-
     def _look_again(self) -> None:
         self._prepared(self._current.settings)()
 
-    def _public(self, settings: Settings) -> Mapping[str, Route]:
-        """Metadata, the authorization server, and the pages of logins to own accounts."""
-        routes = {**metadata_routes(settings), **self.auth.routes}
-        if self._login_pages is None:
-            return routes
-        own = (name for name, server in settings.servers.items() if server.account == "own" and server.enabled)
-        return {**routes, **self._login_pages(own)}
+
+def _prepared(
+    endpoints: Endpoints, auth: "HttpAuthFactory", public: Callable[[Settings], Mapping[str, Route]], settings: Settings
+) -> Callable[[], None]:
+    checked = auth.for_settings(settings)
+    return partial(endpoints.use, checked, public(settings), follows_all=bool(auth.routes))
 
 
-def desk_of(app: App, url: str) -> "tuple[LoginDesk, LoginPages] | tuple[None, None]":
-    """The desk where people log in to accounts of their own, and its pages for servers; None without such accounts."""
-    accounts = app.operations.applier.sources.accounts
-    if accounts is None:
-        return None, None
-    from mcp_hub.app.accounts import login_target, open_desk
-    from mcp_hub.fronts.http.login_pages import login_pages
-
-    def address() -> str | None:
-        """Where browsers come: at the public address, else on this machine."""
-        public = app.settings.hub.http.public_url or url
-        return public.rstrip("/").removesuffix("/mcp") or None
-
-    desk = open_desk(app.settings, os.environ, app.streams.store, accounts)
-    desk.address = address
-    desk.target = lambda name: None if (server := app.settings.servers.get(name)) is None else login_target(server)
-    return desk, login_pages(desk)
+def _public(login_pages: LoginPages | None, auth: "HttpAuthFactory", settings: Settings) -> Mapping[str, Route]:
+    """Metadata, the authorization server, and the pages of logins to own accounts."""
+    routes = {**metadata_routes(settings), **auth.routes}
+    if login_pages is None:
+        return routes
+    names = (name for name, server in settings.servers.items() if server.account == "own" and server.enabled)
+    return {**routes, **login_pages(names)}
 
 
-def _rest_accounts(app: App, desk: "LoginDesk | None") -> RestAccounts | None:
+def _people(
+    app: App, url: str, *, is_private: bool
+) -> "tuple[RestAccounts, LoginPages, Note] | tuple[None, None, None]":
+    """REST, pages and tokens of callers with accounts of their own; None without such accounts."""
     if (accounts := app.operations.applier.sources.accounts) is None:
-        return None
-    from mcp_hub.app.accounts import AccountRecords, account_fields
+        return None, None, None
+    from mcp_hub.app.accounts import fronts_of
 
-    book = AccountRecords(accounts, lambda: app.settings)
-    return RestAccounts(desk, partial(account_fields, lambda: app.settings), book)
+    return fronts_of(accounts, lambda: app.settings, app.streams.store, None if is_private else url)
 
 
 def is_authenticated(settings: Settings) -> bool:
@@ -204,12 +198,13 @@ class HttpAuthFactory:
     def __init__(
         self, profile: str | None, *, is_private: bool = False,
         is_local: Callable[[Settings], bool] = lambda settings: False, operator: str | None = None,
-        clients: ClientAccess | None = None,
+        clients: ClientAccess | None = None, note: Note | None = None,
     ) -> None:  # fmt: skip
         """`profile`: for tokens without one. `is_private`: no tokens. `is_local`: callers without token operate the
         hub. `clients`: let in by people; their `routes` are those of the latest settings.
         """
         self._profile = profile
+        self._note = note
         self._is_private = is_private
         self._is_local = is_local
         self._operator = None if operator is None else (operator, Caller(profile=profile, is_operator=True))
@@ -235,7 +230,7 @@ class HttpAuthFactory:
             hosts.append(urlsplit(http.public_url).hostname or "")
         of_issuers: TokenVerifier | None = None
         if http.oauth is not None:
-            of_issuers = _verifier(settings, http.oauth, self._profile, self._keys())
+            of_issuers = _verifier(settings, http.oauth, self._profile, self._keys(), note=self._note)
             hosts.append(urlsplit(http.oauth.resource).hostname or "")
         verifier: TokenVerifier | GrantVerifier | None = of_issuers
         self.routes = {}
@@ -290,7 +285,7 @@ def metadata_routes(settings: Settings) -> Mapping[str, Route]:
 
 
 def _verifier(
-    settings: Settings, oauth: ResourceServerSettings, profile: str | None, ring: "KeyRing"
+    settings: Settings, oauth: ResourceServerSettings, profile: str | None, ring: "KeyRing", *, note: Note | None
 ) -> "TokenVerifier":
     from mcp_hub.fronts.http.oauth.tokens import TokenVerifier
 
@@ -302,6 +297,7 @@ def _verifier(
         profiles=settings.profiles,
         profile=profile,
         kept=claims_named(settings),
+        note=note,
     )
 
 

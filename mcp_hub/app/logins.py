@@ -62,6 +62,8 @@ def client_of(server: ServerSettings) -> ClientRegistration | None:
         redirect_port=oauth.redirect_port,
         is_machine=oauth.grant == "client_credentials",
         ca=server.tls.ca,
+        audience=oauth.audience,
+        resource=oauth.resource,
     )
 
 

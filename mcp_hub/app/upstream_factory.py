@@ -30,7 +30,7 @@ from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
 from mcp_hub.stores.base import Holdings
 from mcp_hub.stores.server_logs import ServerLogWriter
-from mcp_hub.types import Era, Snapshot
+from mcp_hub.types import Cause, Era, Snapshot
 from mcp_hub.upstreams.lists.list_cache import ListFile, list_key
 from mcp_hub.upstreams.lists.list_reader import ListLimits
 from mcp_hub.upstreams.local_source import disabled_upstream
@@ -59,6 +59,7 @@ _READING: Final = 10.0
 _IDLE: Final = 600.0
 """Default `idle_stop` in seconds, for servers started on demand."""
 
+_LATER: Final = Cause("start_failed", "hub.accounts.key holds from the hub's next start on")
 MakeSpec = Callable[[str | None], StdioSpec | Awaitable[StdioSpec]]
 """Makes a process for a client in that folder, or for none."""
 
@@ -71,7 +72,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     """Parts shared by all upstreams. Relative commands and modules are searched in `folder`.
 
     `clients`: folders in a background hub, the latest last. `read` loads the configuration again. `scripts` makes the
-    upstream for a name and a folder of scripts. `accounts` are of principals; `listed` gets what they list in all.
+    upstream for a name and a folder of scripts. `accounts` are of principals, `of_principals` makes servers with them.
     """
 
     env: Mapping[str, str]
@@ -95,9 +96,10 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     scripts: Callable[[str, str, Gate | None], OwnedUpstream] | None = None
     sandboxes: dict[str, "ServerSandbox"] = msgspec.field(default_factory=dict)
     accounts: "Accounts | None" = None
-    listed: Callable[[Snapshot], object] = lambda union: None
+    of_principals: "Callable[[UpstreamFactory, Settings, str], OwnedUpstream] | None" = None
 
     def eras(self, server: ServerSettings) -> ServerEras:
+        """The eras that the server speaks, as remembered."""
         key = server_key(server.command or "", server.args) if server.url is None else url_key(server.url)
         return ServerEras(self.memory, key, self.client)
 
@@ -109,10 +111,8 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         server, sandbox = settings.servers[name], self.sandboxes.pop(name, None)
         if (upstream := self._without_connection(settings, name)) is not None:
             return upstream
-        if server.account == "own":
-            from mcp_hub.app.accounts import principals_upstream
-
-            return principals_upstream(self, settings, name)
+        if server.account == "own" and self.of_principals is not None:
+            return self.of_principals(self, settings, name)
         eras = self.eras(server)
         if server.url is None:
             spec = self.specs(settings, name, server, sandbox)
@@ -139,6 +139,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         self, name: str, server: ServerSettings, connect: Connect, rules: SupervisorRules, eras: ServerEras,
         lists: ListFile | None = None,
     ) -> OwnedUpstream:  # fmt: skip
+        """An upstream over such connections."""
         clock, changes, gate = self.clock, self.changes, self.gate
         if server.era == "follow" and server.type != "sse":
             return BothEras(name, connect, rules, eras, clock=clock, changes=changes, lists=lists, gate=gate)
@@ -148,6 +149,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         )
 
     def by_pipe(self, name: str, spec: MakeSpec, directory: str | None, eras: ServerEras) -> Connect:
+        """Starts a process for a client in `directory`."""
         make_spec, watchdog, turn = partial(spec, directory), self.watchdog, self.turn
 
         def connect(wish: EraWish) -> StdioConnection:
@@ -157,6 +159,8 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
 
     def _without_connection(self, settings: Settings, name: str) -> OwnedUpstream | None:
         server, cause = settings.servers[name], settings.failure(name)
+        if server.enabled and server.account == "own" and self.accounts is None:
+            cause = cause or _LATER
         if cause is not None or (server.enabled and server.local is not None):
             from mcp_hub.upstreams.functions.upstream import function_upstream, loaded_upstream
 
@@ -197,6 +201,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         self, name: str, settings: Settings, server: ServerSettings, url: str, eras: ServerEras,
         access: "Access | None" = None,
     ) -> Connect:  # fmt: skip
+        """Connects to a remote server, with the hub's login or this one."""
         from mcp_hub.upstreams.remote.connection import HttpConnection, HttpSpec
 
         has_secrets = bool(server.headers or server.bearer)
@@ -233,6 +238,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         return (await self._filled(name, server, since)).sent_headers()
 
     def specs(self, settings: Settings, name: str, server: ServerSettings, sandbox: "ServerSandbox | None") -> MakeSpec:
+        """Makes the server's processes, in its sandbox if it has one."""
         if settings.effective(name).sandbox.mode != "off":
             from mcp_hub.app.attached.sandboxes import server_sandbox
 

@@ -98,7 +98,7 @@ _NOTHING: Final = ViewRules({}, shared=False, max_result_tokens=0)
 _MOST_LOGGED: Final = 20  # tools that are named in one line of the log
 _LONGEST_REASON: Final = 300  # characters of the reason why one was left out
 _LONGEST_PREFIX: Final = 256  # characters of an unknown name that are looked at
-_MOST_VIEWS: Final = 256  # views that are kept, beyond which those of single callers make room
+_MOST_VIEWS: Final = 64  # views that are kept, beyond which those of single callers make room
 CALL_WAIT: Final = 30.0
 """Seconds that a call waits for a starting server; clients wait longer for calls than for lists."""
 _MOST_GONE: Final = 1024  # profiles without rules that are remembered: sessions and streams may still have them
@@ -345,14 +345,8 @@ async def uri_settled(catalog: Catalog, profile: str | None, uri: str) -> None:
 
 def caller_lists(upstreams: Mapping[str, Upstream], call: Call) -> CallerLists:
     """Lists of the caller's own connections that differ from the common ones."""
-    places = (upstream.apart(call) for upstream in upstreams.values())
-    return tuple(connection.lists for connection in places if connection is not None and connection.lists is not None)
-
-
-def arrivals(upstreams: Mapping[str, Upstream], call: Call) -> list[Callable[[], Awaitable[None]]]:
-    """Waits for lists of the caller's own connections that are on their way."""
-    places = (upstream.apart(call) for upstream in upstreams.values())
-    return [place.arrival for place in places if place is not None and place.arrival is not None]
+    connections = filter(None, (upstream.apart(call) for upstream in upstreams.values()))
+    return tuple(connection.lists for connection in connections if connection.lists is not None)
 
 
 def _ids(lists: CallerLists) -> _Ids:

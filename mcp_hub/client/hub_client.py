@@ -74,22 +74,6 @@ class HubLists:
         url = self._api.url("accounts", server, "login" if code is None else "confirm")
         return await self._api.send(AccountAnswer, "POST", url, body)
 
-    async def accounts(self, principal: str | None = None) -> AccountList:
-        """The caller's accounts, or a principal's; for an operator those of all."""
-        return await self._api.get(AccountList, "accounts", **({} if principal is None else {"principal": principal}))
-
-    async def remove_account(self, server: str, principal: str | None = None) -> AccountRemoved:
-        """Removes and revokes the account of the caller, or of a principal."""
-        return await self._api.send(AccountRemoved, "DELETE", self._account(server, principal=principal))
-
-    async def put_account_value(self, server: str, name: str, value: str, principal: str | None = None) -> None:
-        """Sets a value for `${account:NAME}`."""
-        url = self._account(server, "values", name, principal=principal)
-        await self._api.send(AccountAnswer, "PUT", url, msgspec.json.encode(AccountValue(value)))
-
-    def _account(self, *segments: str, principal: str | None) -> str:
-        return self._api.url("accounts", *segments, **({} if principal is None else {"principal": principal}))
-
     async def prompts(self) -> PromptList:
         return await self._api.get(PromptList, "prompts")
 
@@ -117,6 +101,29 @@ def _parameter(value: object) -> str:
     return "1" if value is True else f"{value:.6f}" if isinstance(value, float) else str(value)
 
 
+class HubAccounts:
+    """Accounts at servers with one for each caller: the caller's own, for operators those of everybody."""
+
+    def __init__(self, api: RestClient) -> None:
+        self._api = api
+
+    async def listed(self, principal: str | None = None) -> AccountList:
+        """A principal's accounts."""
+        return await self._api.get(AccountList, "accounts", **({} if principal is None else {"principal": principal}))
+
+    async def remove(self, server: str, principal: str | None = None) -> AccountRemoved:
+        """Removes and revokes the account of the caller, or of a principal."""
+        return await self._api.send(AccountRemoved, "DELETE", self._url(server, principal=principal))
+
+    async def put_value(self, server: str, name: str, value: str, principal: str | None = None) -> None:
+        """Sets a value for `${account:NAME}`."""
+        url = self._url(server, "values", name, principal=principal)
+        await self._api.send(AccountAnswer, "PUT", url, msgspec.json.encode(AccountValue(value)))
+
+    def _url(self, *segments: str, principal: str | None) -> str:
+        return self._api.url("accounts", *segments, **({} if principal is None else {"principal": principal}))
+
+
 class HubClient:
     """A hub with MCP endpoint `url`; an `async with` block.
 
@@ -129,6 +136,7 @@ class HubClient:
         self._transport = transport
         self._api = RestClient(transport, url, program)
         self.lists = HubLists(self._api)
+        self.accounts = HubAccounts(self._api)
         self._patience = patience
 
     async def __aenter__(self) -> Self:

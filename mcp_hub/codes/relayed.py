@@ -277,6 +277,17 @@ HTTP: Final = table(
     unknown_call=("A result belongs to no call of the request.", "Use the id of a call."),
     missing_result=("A call has no result.", "Give each call a result; an error is one."),
     unknown_expose=("The value of `expose` is not known.", "Use one that the message names."),
+    link_expired=(
+        "The link of a login was used, has expired, is not complete, or its account was removed.",
+        "Call the tool again: it gives a new link.",
+    ),
+    login_unknown=("The login was not begun by this browser or caller, or it has ended.", "Begin it again."),
+    login_unavailable=(
+        "There is no login to the server, or no address where a browser finds its page.",
+        "Set `account: own` and `hub.accounts.key`, and `hub.http.public_url` unless the hub listens on this machine.",
+    ),
+    code_wrong=("The code is not the one that the last page of the login shows.", "Enter that one; three tries."),
+    value_unfit=("The value is empty, too long, or cannot be printed.", "Enter it on one line."),
     unknown_question=("The question is not open.", "Read the stream's open questions."),
     unknown_executor_or_call=("The executor or the call is not known.", "Register again."),
     no_executors=("The hub takes no executors.", "Configure tools that clients execute."),

@@ -141,7 +141,7 @@ class SharedCounts(Protocol):
 
 
 class Replicas(Protocol):
-    """State shared by all hubs that serve the same clients."""
+    """State shared by all hubs that serve the same clients; `accounts` also has logins that are pending."""
 
     sessions: LiveSessions
     lists: SharedLists
@@ -151,8 +151,7 @@ class Replicas(Protocol):
         """The shared key; None until the server has answered."""
 
     def holdings(self, kind: str) -> Holdings: ...
-    def accounts(self, now: Callable[[], float], *, is_pending: bool = False) -> Rows:
-        """Rows of accounts, or of logins that are not accounts yet; `now` returns Unix seconds."""
+    def accounts(self, clock: Callable[[], float], *, is_pending: bool = False) -> Rows: ...
 
     def counts(self) -> SharedCounts: ...
 

@@ -233,15 +233,15 @@ def _is_size(text: bytes) -> bool:
 
 
 class _RedisRows:
-    """`Rows` on a store's links, under a lock of the replica; `now` returns Unix seconds."""
+    """`Rows` on a store's links, under a lock of the replica; `clock` returns Unix seconds."""
 
-    def __init__(self, links: StoreLinks, now: Callable[[], float], *, is_pending: bool) -> None:
-        self._keys = links.keys.pending if is_pending else links.keys.accounts
+    def __init__(self, links: StoreLinks, clock: Callable[[], float], *, is_pending: bool) -> None:
+        self._keys = links.keys.accounts.pending if is_pending else links.keys.accounts
         self._writer = links.writer
         self._reader = links.reader
         self._holdings = _RedisHoldings(links, "pending" if is_pending else "account")
         self._turns: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
-        self._now = now
+        self._clock = clock
 
     async def read(self, name: str) -> bytes | None:
         [row] = await self._writer.ask(("HGET", self._keys.rows, name))
@@ -255,14 +255,14 @@ class _RedisRows:
         async def commit(row: bytes) -> None:
             await self._writer.ask(
                 ("HSET", keys.rows, name, row),
-                ("ZADD", keys.uses, self._now(), name),
+                ("ZADD", keys.uses, self._clock(), name),
                 ("INCR", keys.writes),
             )
 
         yield commit
 
     async def used(self, name: str) -> None:
-        await self._writer.ask(("ZADD", self._keys.uses, "XX", self._now(), name))
+        await self._writer.ask(("ZADD", self._keys.uses, "XX", self._clock(), name))
 
     async def remove(self, name: str) -> bool:
         keys = self._keys
@@ -367,8 +367,8 @@ class _RedisReplicas:
     def holdings(self, kind: str) -> _RedisHoldings:
         return _RedisHoldings(self._store.links, kind)
 
-    def accounts(self, now: Callable[[], float], *, is_pending: bool = False) -> _RedisRows:
-        return _RedisRows(self._store.links, now, is_pending=is_pending)
+    def accounts(self, clock: Callable[[], float], *, is_pending: bool = False) -> _RedisRows:
+        return _RedisRows(self._store.links, clock, is_pending=is_pending)
 
     def counts(self) -> _RedisCounts:
         return _RedisCounts(self._store.links)

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -26,6 +27,8 @@ from tests.e2e.people_server import (
 from tests.e2e.rest_client import RestClient
 from tests.fork_server import forked_command
 from tests.interaction.fronts import ERAS, connected, http_hub
+from tests.interaction.replicas import replicas
+from tests.redis_server import NO_SERVER, binary
 from tests.unit.cli.command import command_env
 from tests.upstreams.child import until
 
@@ -263,3 +266,109 @@ async def test_an_account_is_kept_over_a_restart_and_the_command_lists_it(people
     assert token_of("anna") not in listed.stdout
     gone = await ran(tmp_path, "account", "remove", "--principal", "anna")
     assert "Removed the account of anna at people." in gone.stderr and people.revoked
+
+
+PROGRAM = """
+import glob, json, os, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    method = message["method"]
+    if method == "initialize":
+        info = {"name": "mine", "version": "1"}
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+    elif method == "tools/list":
+        result = {"tools": [{"name": "look", "inputSchema": {"type": "object"}}]}
+    elif method == "tools/call":
+        others = []
+        for path in glob.glob("/proc/[0-9]*/environ"):
+            try:
+                others += [value for value in open(path, "rb").read().split(b"\\0") if value.startswith(b"PASSWORD=")]
+            except OSError:
+                pass
+        with open(os.path.expanduser("~/mine"), "a") as file:
+            file.write(sys.argv[1])
+        texts = {
+            "argv": sys.argv[1:], "seen": sorted({other.decode() for other in others}),
+            "home": open(os.path.expanduser("~/mine")).read(),
+        }
+        result = {"content": [{"type": "text", "text": json.dumps(texts)}]}
+    else:
+        error = {"code": -32601, "message": "no"}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}), flush=True)
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
+
+
+def local(root: Path, *principals: str) -> str:
+    program = root / "mine.py"
+    program.write_text(PROGRAM)
+    server = {
+        "command": sys.executable,
+        "args": [str(program), "${client.principal}"],
+        "env": {"PASSWORD": "${account:PASSWORD}"},
+        "account": "own",
+        "sandbox": {"mode": "on", "read": [str(program)], "write": []},
+    }
+    tokens = [{"token": hub_token(name), "principal": name} for name in principals]
+    hub = {"tokens": tokens, "accounts": {"key": KEY}, "prefix": "never", "expose": "full"}
+    return json.dumps({"hub": hub, "servers": {"mine": server}})
+
+
+async def test_each_principal_has_a_process_with_their_own_values_which_no_other_can_read(tmp_path: Path) -> None:
+    async with http_hub(local(tmp_path, *ALL_OF), tmp_path) as hub:
+        for name in ALL_OF:
+            async with RestClient(hub, hub_token(name)) as client:
+                assert "log_in" in (await client.ask("GET", "/tools")).text
+                unknown = await client.ask("PUT", "/accounts/mine/values/OTHER", {"value": "x"})
+                assert unknown.status_code == 404
+                body = {"value": f"password-of-{name}"}
+                assert (await client.ask("PUT", "/accounts/mine/values/PASSWORD", body)).status_code == 200
+                await arrived(client, "/tools", '"look"')
+        for _ in range(2):
+            for name in ALL_OF:
+                async with RestClient(hub, hub_token(name)) as client:
+                    response = await client.call("look")
+                assert response.status_code == 200, response.text
+                answer = response.json()["result"]["content"][0]["text"]
+                seen = json.loads(answer)
+                assert seen["argv"] == [name] and seen["seen"] == [f"PASSWORD=password-of-{name}"], seen
+                assert set(seen["home"].replace(name, "")) == set(), seen
+        listed = await ran(tmp_path, "account", "list", "--json")
+        assert [account["values"] for account in json.loads(listed.stdout)["accounts"]] == [["PASSWORD"], ["PASSWORD"]]
+        assert "password-of" not in listed.stdout + hub.stderr
+
+
+@pytest.mark.parametrize("principal", ["--config=/etc/passwd", "a\u0007b", "x" * 600])
+async def test_a_principal_that_looks_like_an_option_gets_no_process(tmp_path: Path, principal: str) -> None:
+    config = json.loads(local(tmp_path, "anna"))
+    config["hub"]["tokens"][0]["principal"] = principal
+    async with http_hub(json.dumps(config), tmp_path) as hub, RestClient(hub, hub_token("anna")) as client:
+        body = {"value": "a password"}
+        assert (await client.ask("PUT", "/accounts/mine/values/PASSWORD", body)).status_code == 200
+        assert '"look"' not in (await client.ask("GET", "/tools")).text
+        assert "upstream_ready" not in hub.stderr
+
+
+@pytest.mark.skipif(binary() is None, reason=NO_SERVER)
+async def test_any_replica_serves_an_account_that_another_stored_and_ends_with_it(
+    people: People, tmp_path: Path
+) -> None:
+    config = json.loads(settings(people, *ALL_OF))
+    config["servers"]["people"] |= {"bearer": "${account:TOKEN}"}
+    async with replicas(json.dumps(config), tmp_path, lease=1.0) as running:
+        first, second, *_ = running.hubs
+        async with RestClient(first, hub_token("anna")) as here, RestClient(second, hub_token("anna")) as there:
+            assert "log_in" in (await there.ask("GET", "/tools")).text
+            body = {"value": token_of("anna")}
+            assert (await here.ask("PUT", "/accounts/people/values/TOKEN", body)).status_code == 200
+            for client in (there, here):
+                await arrived(client, "/tools", "only_anna")
+                assert "account of anna" in (await client.call("whoami")).text
+            async with RestClient(second, hub_token("bert")) as bert:
+                assert "anna" not in (await bert.ask("GET", "/tools")).text
+            assert (await here.ask("DELETE", "/accounts/people")).json()["was"]
+            await arrived(there, "/tools", "log_in")
+            assert (await there.call("whoami")).status_code == 404

@@ -1,4 +1,4 @@
-"""People who log in to their own accounts at first need: a running hub, two principals, both eras, real browsers' requests."""
+"""People log in to their own accounts at first need: a running hub, two principals, both eras, plain HTTP clients."""
 
 import html
 import json
@@ -160,7 +160,7 @@ async def test_a_client_that_opens_links_but_takes_no_questions_gets_the_error_w
     async with HttpClient(hub.url, ANN) as wire:
         await wire.initialize(capabilities={"elicitation": {"url": {}}})
         answer = await wire.request(
-            "tools/call", {"name": "whoami", "arguments": {}}, headers={"accept": "application/json"}
+            "tools/call", {"name": "log_in", "arguments": {}}, headers={"accept": "application/json"}
         )
         refusal = answer.last["error"]
         assert refusal["code"] == -32042, refusal
@@ -182,16 +182,12 @@ async def test_the_waiting_call_survives_a_restart_of_the_hub(upstream: OwnAccou
         response = await rest.call("log_in", prefer="wait=0")
         stream = response.json()["stream"]
         asked = await rest.until(stream, "input_required")
-        link = (
-            next(iter(asked["questions"].values()))["params"]["url"]
-            if isinstance(asked.get("questions"), dict)
-            else None
-        )
-        assert link is not None, asked
+        (question,) = asked["questions"]
+        link = question["params"]["url"]
         hub.kill()
     async with http_hub(config(upstream, key), tmp_path, "--port", str(port)) as hub, RestClient(hub, ANN) as rest:
         code = log_in(link, "alice")
         assert (await rest.ask("POST", "/accounts/own/confirm", {"code": code})).status_code == 200
         ended = await rest.until(stream, "completed")
         assert ended["status"] == "completed", ended
-        assert (await rest.call("whoami")).json()["content"][0]["text"] == "you are alice"
+        assert "you are alice" in (await rest.call("whoami")).text

@@ -40,6 +40,8 @@ class OwnAccounts:
     spent: dict[str, str] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
     revoked: list[str] = field(default_factory=list)
+    shown: set[str] = field(default_factory=set)
+    """The tokens that reached the MCP server."""
 
     @property
     def resource(self) -> str:
@@ -212,7 +214,9 @@ class _Handler(Silent):
 
     def _mcp(self, body: bytes) -> None:
         accounts = self.accounts
-        person = accounts.person(self.headers.get("authorization", "").removeprefix("Bearer "))
+        token = self.headers.get("authorization", "").removeprefix("Bearer ")
+        accounts.shown.add(token)
+        person = accounts.person(token)
         if person is None:
             about = f"{accounts.url}/.well-known/oauth-protected-resource/mcp"
             return self.answer(401, www_authenticate=f'Bearer error="invalid_token", resource_metadata="{about}"')

@@ -15,6 +15,7 @@ from mcp_hub.cli import completion
 from mcp_hub.cli.access.hub import Reach, run_with_client, running_place, url_options
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import put, say
+from mcp_hub.cli.render.servers import account_line
 from mcp_hub.cli.setup import EXIT_TOOL, EXIT_UNAVAILABLE, fail, load_config, run
 from mcp_hub.errors import StoreError, StoreUnavailable
 from mcp_hub.masking import visible
@@ -44,13 +45,13 @@ class _AtHub:
         self._client = client
 
     async def listed(self, principal: str | None) -> "list[AccountInfo]":
-        return (await self._client.lists.accounts(principal)).accounts
+        return (await self._client.accounts.listed(principal)).accounts
 
     async def remove(self, server: str, principal: str) -> "AccountRemoved":
-        return await self._client.lists.remove_account(server, principal or None)
+        return await self._client.accounts.remove(server, principal or None)
 
     async def put_value(self, server: str, principal: str, name: str, value: str) -> None:
-        await self._client.lists.put_account_value(server, name, value, principal or None)
+        await self._client.accounts.put_value(server, name, value, principal or None)
 
 
 @click.group()
@@ -79,10 +80,7 @@ async def _list(accounts: _Accounts, principal: str | None, as_json: bool) -> in
         tables.print_json({"accounts": listed})
         return 0
     for info in listed:
-        named = f" as {info.account}" if info.account else ""
-        values = f", values {', '.join(info.values)}" if info.values else ""
-        gone = ", gone" if info.gone else ""
-        put(visible(f"{info.server}  {info.principal}{named}  since {info.since}, used {info.used}{values}{gone}"))
+        put(visible(account_line(info)))
     if not listed:
         say("There are no accounts.")
     return 0
@@ -112,8 +110,8 @@ async def _remove(accounts: _Accounts, server: str | None, principal: str | None
     code = 0
     for at_server, whose in targets:
         removed = await accounts.remove(at_server, whose)
-        what = f"the account of {removed.principal} at {removed.server}"
-        say(visible(f"Removed {what}." if removed.was else f"There was no account of {whose} at {at_server}."))
+        account_text = f"account of {whose} at {at_server}"
+        say(visible(f"Removed the {account_text}." if removed.was else f"There was no {account_text}."))
         if removed.problem:
             say(visible(f"It is not revoked there: {removed.problem}. Revoke it at the server's own page."))
             code = EXIT_TOOL
@@ -130,13 +128,17 @@ async def _remove(accounts: _Accounts, server: str | None, principal: str | None
 def set_value(server: str, name: str, principal: str | None, reach: Reach) -> None:
     """Set the value NAME of an account at SERVER, for ${account:NAME}.
 
-    Asks for the value, or reads it from stdin if that is no terminal. It is encrypted, and never shown again. Without
-    --principal it is the account of --token.
+    Asks for the value, or reads a line of stdin where there is not a terminal. It is encrypted, and never shown again.
+    Without --principal it is the account of --token.
     """
     if principal is None and reach.url is None:
         raise click.UsageError("Whose account is it? Give --principal, or --url with your token.")
     is_person = sys.stdin.isatty()
-    value = click.prompt(f"{name} at {server}", hide_input=True) if is_person else sys.stdin.readline().rstrip("\r\n")
+    value = (
+        click.prompt(visible(f"{name} at {server}"), hide_input=True)
+        if is_person
+        else sys.stdin.readline().rstrip("\r\n")
+    )
     if not value or not value.isprintable():
         fail("invalid_value", "The value is empty, or has characters that cannot be printed.")
     _run(reach, lambda accounts: _set(accounts, server, name, value, principal or ""))
@@ -145,6 +147,44 @@ def set_value(server: str, name: str, principal: str | None, reach: Reach) -> No
 async def _set(accounts: _Accounts, server: str, name: str, value: str, principal: str) -> int:
     await accounts.put_value(server, principal, name, value)
     say(visible(f"Set {name} of {principal or 'your account'} at {server}."))
+    return 0
+
+
+@account.command()
+@click.argument("server", shell_complete=completion.servers)
+@url_options
+def login(server: str, reach: Reach) -> None:
+    """Print a link by which you log in to an account of your own at SERVER.
+
+    The link works once, for ten minutes. The last page shows a code for `mcp-hub account confirm`.
+    """
+    run_with_client(reach, lambda client: _link(client, server))
+
+
+async def _link(client: "HubClient", server: str) -> int:
+    answer = await client.lists.connect(server)
+    say(visible(f"Open this page in a browser to log in to {server} as {answer.principal}:"))
+    put(visible(answer.url or ""))
+    return 0
+
+
+@account.command()
+@click.argument("server", shell_complete=completion.servers)
+@click.argument("code")
+@url_options
+def confirm(server: str, code: str, reach: Reach) -> None:
+    """Make a login at SERVER your account, by the CODE that its last page shows.
+
+    With --url and your own token. Enter no code that somebody else gave you: the account would be theirs. After three
+    wrong codes the login is thrown away.
+    """
+    run_with_client(reach, lambda client: _confirm(client, server, code))
+
+
+async def _confirm(client: "HubClient", server: str, code: str) -> int:
+    answer = await client.lists.connect(server, code)
+    named = f" is {answer.account}" if answer.account else " is set"
+    say(visible(f"The account of {answer.principal} at {server}{named}."))
     return 0
 
 

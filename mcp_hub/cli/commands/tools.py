@@ -13,7 +13,14 @@ from mcp_hub.cli import completion
 from mcp_hub.cli.access.hub import Reach, ReachedHub, hub_options, run_with_hub
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import put, put_json, say
-from mcp_hub.cli.render.servers import notices, project_warnings, server_data, server_table, status_of
+from mcp_hub.cli.render.servers import (
+    account_line,
+    notices,
+    project_warnings,
+    server_data,
+    server_table,
+    status_of,
+)
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE
 from mcp_hub.config.schema.clients import UNKNOWN_CLIENT
 from mcp_hub.errors import ConfigError, ConfigFinding
@@ -154,25 +161,28 @@ def _figures(tokens: "Tokens") -> list[str]:
 
 @click.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--accounts", is_flag=True, help="Also list the accounts of callers, without their secrets.")
 @hub_options
-def list_servers(as_json: bool, reach: Reach) -> None:
+def list_servers(as_json: bool, accounts: bool, reach: Reach) -> None:
     """List the servers with their state.
 
     Shows state, protocol version and number of tools, resources, prompts and skills, and why a server is not ready.
     Asks the running hub, or starts the servers. Exit code 3 if an enabled server is not ready.
     """
-    run_with_hub(reach, lambda hub: _list(hub, as_json), operates=True, lists_servers=True)
+    run_with_hub(reach, lambda hub: _list(hub, as_json, with_accounts=accounts), operates=True, lists_servers=True)
 
 
-async def _list(hub: ReachedHub, as_json: bool) -> int:
+async def _list(hub: ReachedHub, as_json: bool, *, with_accounts: bool) -> int:
     await hub.settle()
     servers = await hub.client.servers()
     statuses = [status_of(server) for server in servers]
     missing = not_ready(statuses)
     if hub.loaded is not None:
         tables.print_warnings(project_warnings(hub.loaded.settings))
+    accounts = (await hub.client.accounts.listed()).accounts if with_accounts else []
     if as_json:
-        tables.print_json({"servers": [*map(server_data, servers)]})
+        more = {"accounts": accounts} if with_accounts else {}
+        tables.print_json({"servers": [*map(server_data, servers)], **more})
     elif not servers:
         put(f"There are no servers in {hub.location}.")
     else:
@@ -182,7 +192,7 @@ async def _list(hub: ReachedHub, as_json: bool) -> int:
         lines += [(visible(str(notice)), "yellow") for notice in notices(servers, ends=hub.app is not None)]
         if lines and tables.console().is_terminal:
             put()
-        tables.print_lines(lines)
+        tables.print_lines([*lines, *((visible(account_line(info)), "") for info in accounts)])
     return EXIT_UNAVAILABLE if missing else 0
 
 

@@ -27,7 +27,14 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OWN
 from mcp_hub.masking import hide, hide_head
-from mcp_hub.protocol.rest.servers import RefusedInfo, SandboxInfo, SecondConnection, ServerInfo, UnmatchedInfo
+from mcp_hub.protocol.rest.servers import (
+    AccountInfo,
+    RefusedInfo,
+    SandboxInfo,
+    SecondConnection,
+    ServerInfo,
+    UnmatchedInfo,
+)
 from mcp_hub.types import Era, JsonObject, Kind, UpstreamState, UpstreamStatus
 
 if TYPE_CHECKING:
@@ -75,6 +82,14 @@ def _logs(server: ServerInfo) -> str:
     if not server.logs:
         return ""
     return f"{server.logs.rule} ({server.logs.kept})" if server.logs.kept else server.logs.rule
+
+
+def account_line(info: AccountInfo) -> str:
+    """An account, without its secrets."""
+    named = f" as {info.account}" if info.account else ""
+    values = f", values {', '.join(info.values)}" if info.values else ""
+    gone = ", gone" if info.gone else ""
+    return f"{info.server}  {info.principal}{named}  since {info.since}, used {info.used}{values}{gone}"
 
 
 def _scope(server: ServerInfo) -> str:

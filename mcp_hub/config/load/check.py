@@ -198,22 +198,22 @@ def check_references(tree: JsonObject, changed: Collection[DataPath], report: Fi
 def check_accounts(
     tree: JsonObject, lookups: Mapping[str, Mapping[DataPath, Sequence[object]]], report: Findings
 ) -> None:
-    """Reports servers whose accounts could not be kept apart. `lookups` are those of texts, by server and place."""
+    """Reports servers whose accounts could not be kept apart. `lookups` are those of texts, by server and path."""
     hub, general = _mapping(tree.get("hub")), _mapping(tree.get("defaults"))
     for name, entry in _mapping(tree.get("servers")).items():
         server = _mapping(entry)
         of_accounts = [
-            (place, part)
-            for place, parts in lookups.get(name, {}).items()
+            (path, part)
+            for path, parts in lookups.get(name, {}).items()
             for part in parts
             if isinstance(part, AccountLookup)
         ]
         if server.get("enabled", True) is False:
             continue
         if server.get("account", "shared") != "own":
-            for place, _ in of_accounts:
+            for path, _ in of_accounts:
                 message = "there is one account for all callers. Set account: own on the server"
-                report.error(("servers", name, *place), "misplaced_key", message)
+                report.error(("servers", name, *path), "misplaced_key", message)
             continue
         values = [part.name for _, part in of_accounts if part.name is not None]
         for code, message in _faults_of_accounts(server, hub, general, has_values=bool(values)):
@@ -239,6 +239,8 @@ def _faults_of_accounts(
     sent = {str(header).lower() for header in _mapping(server.get("headers"))}
     if ("authorization" in sent or server.get("bearer")) and not has_values:
         yield "conflicting_keys", "bearer or headers has one login for all callers. Remove it, or write ${account:NAME}"
+    if _mapping(server.get("oauth")).get("grant") == "token_exchange" and not _mapping(hub.get("http")).get("oauth"):
+        yield "missing_key", "token_exchange exchanges the callers' tokens of an issuer. Set hub.http.oauth"
     if _mapping(server.get("oauth")).get("grant") == "client_credentials":
         yield "conflicting_keys", "client_credentials is the hub's own login, not a caller's. Remove grant"
 

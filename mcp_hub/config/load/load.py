@@ -304,8 +304,7 @@ def _filled(
             name: _server(("servers", name), server, interpolation, report, refuse, failed)
             for name, server in servers.items()
         }
-    if isinstance(hub := tree.get("hub"), dict):
-        # addresses and folders are not secret
+    if isinstance(hub := tree.get("hub"), dict):  # addresses and folders are not secret
         places = Interpolation(interpolation.env, interpolation.base, warnings=interpolation.warnings)
         filled["hub"] = hub | {
             key: (interpolation if key in _WITH_SECRETS else places).fill(hub[key], ("hub", key), refuse)

@@ -58,7 +58,7 @@ COMMAND_OUTPUT: Final = "${cmd}"
 class OAuthSettings(Section):
     """The login to a remote server; all keys are optional."""
 
-    grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
+    grant: Literal["authorization_code", "client_credentials", "token_exchange"] = "authorization_code"
     client_id: Text | None = None
     client_secret: Annotated[SecretStr, Field(min_length=1)] | None = None
     token_auth: Literal["basic", "post"] | None = None
@@ -68,6 +68,20 @@ class OAuthSettings(Section):
     issuer: Text | None = None
     scopes: list[Text] = []
     redirect_port: Annotated[int, Field(ge=1, le=65535), NoFlag] | None = None
+    audience: Text | None = None
+    resource: Text | None = None
+
+    @model_validator(mode="after")
+    def _exchanges(self) -> Self:
+        if self.grant != "token_exchange":
+            for key in ("audience", "resource"):
+                if getattr(self, key) is not None:
+                    raise finding("misplaced_key", 'is for "grant: token_exchange"', key)
+        elif self.issuer is None or self.client_id is None:  # else a caller's token could be sent anywhere
+            raise finding(
+                "missing_key", 'token_exchange needs "issuer", which gets the tokens, and "client_id"', "grant"
+            )
+        return self
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -280,6 +294,9 @@ class ServerSettings(Section):
                 problems.append(Flaw("oauth", "conflicting_keys", message))
             if self.oauth is not None and all(flaw.key != "url" for flaw in problems) and is_cleartext(self.url):
                 problems.append(Flaw("oauth", "cleartext_url", "needs an https:// url: others could read the token"))
+        if self.oauth is not None and self.oauth.grant == "token_exchange" and self.account != "own":
+            message = 'token_exchange acts as each caller. Set "account: own", too'
+            problems.append(Flaw("oauth", "missing_key", message))
         if self.type == "sse" and self.era == "modern":
             problems.append(Flaw("era", "conflicting_keys", "the sse transport belongs to the handshake era"))
         if problems:
@@ -305,12 +322,12 @@ class ServerSettings(Section):
     def filled(self, outputs: Mapping[Lookup, str]) -> Self:
         """A copy with these values; `${…}` in them stays. Other lookups stay, too."""
         args, env, headers, bearer = list(self.args), dict(self.env), dict(self.headers), self.bearer
-        left: dict[tuple[str | int, ...], tuple[str | Lookup, ...]] = {}
+        remaining: dict[tuple[str | int, ...], tuple[str | Lookup, ...]] = {}
         for key, parts in self._command_texts.items():
-            known = tuple(part if isinstance(part, str) else outputs.get(part, part) for part in parts)
-            text = "".join(part if isinstance(part, str) else COMMAND_OUTPUT for part in known)
-            if not all(isinstance(part, str) for part in known):
-                left[key] = known
+            filled_parts = tuple(part if isinstance(part, str) else outputs.get(part, part) for part in parts)
+            text = "".join(part if isinstance(part, str) else COMMAND_OUTPUT for part in filled_parts)
+            if not all(isinstance(part, str) for part in filled_parts):
+                remaining[key] = filled_parts
             match key:
                 case ("args", int(index)):
                     args[index] = text
@@ -321,7 +338,7 @@ class ServerSettings(Section):
                 case _:
                     bearer = SecretStr(text.strip())
         copied = self.model_copy(update={"args": args, "env": env, "headers": headers, "bearer": bearer})
-        return copied.with_commands(left)
+        return copied.with_commands(remaining)
 
     @property
     def account_values(self) -> list[str]:

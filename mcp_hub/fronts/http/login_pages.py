@@ -190,13 +190,13 @@ class _Pages:
             if returned.setdefault(name, value) != value:  # nobody knows which of the two is meant
                 raise Rejected("login_unknown", f"The address has {hide_head(name, 40)!r} twice.")
         login = await self._desk.came_back(self._server, self._cookie_of(request), returned)
-        return _page("One more step", _coded(login, self._action))
+        return _page("One more step", _coded(login, self._action, self._desk.base or ""))
 
     async def _submit(self, request: Request) -> Response:
         form = await self._form(request)
         values = {name[2:]: value for name, value in form.items() if name.startswith("v:")}
         login = await self._desk.submit(self._server, self._cookie_of(request), form.get("proof", ""), values)
-        return _page("One more step", _coded(login, self._action))
+        return _page("One more step", _coded(login, self._action, self._desk.base or ""))
 
     async def _cancel(self, request: Request) -> Response:
         form = await self._form(request)
@@ -329,12 +329,12 @@ def _form(login: _Login, action: _Action) -> str:
     )
 
 
-def _coded(login: _Login, action: _Action) -> str:
-    command = f"mcp-hub account confirm {_argument(login.server)} {login.code}"
+def _coded(login: _Login, action: _Action, base: str) -> str:
+    command = f"mcp-hub account confirm {_argument(login.server)} {login.code} --url {_argument(base)}"
     return (
         f"<h1>One more step</h1><p>This account will belong to the person below. Enter the code where you began:</p>"
         f'<output class="code">{escape(login.code)}</output>{_who(login)}'
-        f"<p>Your client asks for it. If it cannot ask, run:</p>"
+        f"<p>Your client asks for it. If it cannot ask, run this with your token of the hub in MCP_HUB_TOKEN:</p>"
         f'<code class="command">{_text(command)}</code>'
         '<p class="note">Give the code to nobody, whoever asks. It is good for ten minutes and three tries.</p>'
         f"{_throw_away(login, action)}"
@@ -343,7 +343,7 @@ def _coded(login: _Login, action: _Action) -> str:
 
 def _argument(text: str) -> str:
     """A word of a shell."""
-    is_plain = text.isascii() and all(char.isalnum() or char in "-_./" for char in text)
+    is_plain = text.isascii() and all(char.isalnum() or char in "-_./:" for char in text)
     return text if is_plain and not text.startswith("-") else "'" + text.replace("'", "'\\''") + "'"
 
 

@@ -9,6 +9,7 @@
 `follow`: their events and status
 `executors`: for workers
 `history`: ended calls
+`accounts`: accounts at servers
 `formats`: of model providers
 `pages`: public pages, the description of the routes
 """

@@ -51,6 +51,7 @@ class RestAccounts:
         self._book = book
 
     async def list_accounts(self, request: RestRequest) -> Response:
+        """The caller's; for operators those of everybody, or of a principal."""
         caller, chosen = request.caller, request.query_params.get("principal")
         if chosen is None and not caller.operates:
             chosen = caller.principal
@@ -64,6 +65,7 @@ class RestAccounts:
         return answer(await self._kept().remove(request.path["server"], principal))
 
     async def put_value(self, request: RestRequest) -> Response:
+        """Sets a value that the server's entry names."""
         principal = request.query_params.get("principal", request.caller.principal)
         self._check(request, principal)
         server, name = request.path["server"], request.path["name"]
@@ -92,11 +94,13 @@ class RestAccounts:
         return self._book
 
     async def link(self, request: RestRequest) -> Response:
+        """A link to log in."""
         desk, server, fields = self._known(request)
         _, url = await desk.offer(server, request.caller.principal, fields)
         return answer(AccountAnswer(server, request.caller.principal, url=url))
 
     async def confirm(self, request: RestRequest) -> Response:
+        """Ends a login by its code."""
         desk, server, _ = self._known(request)
         body = await request.shaped(AccountCode, _LARGEST)
         login = await desk.confirm(server, request.caller.principal, body.code)

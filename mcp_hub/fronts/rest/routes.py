@@ -136,6 +136,17 @@ def _call(path: str, operation: str, summary: str, body: type, *options: _Option
     )  # fmt: skip
 
 
+def _account(
+    method: str, path: str, operation: str, summary: str, shape: type, *problems: int, body: type | None = None
+) -> RestRoute:
+    """A route of the caller's account; but for the way to log in, operators name another's."""
+    return RestRoute(
+        method=method, path=f"/v1/accounts{path}", operation=operation, summary=summary, body=body,
+        answers=(_Success(200, "of the account, without secrets", {_JSON: shape}),), has_head=method == "GET",
+        parameters=() if method == "POST" else (_PRINCIPAL,), problems=(*problems, *((404,) if path else ()), 503),
+    )  # fmt: skip
+
+
 ROUTES: Final = (
     RestRoute(
         method="GET", path="/v1/tools", operation="listTools", summary="Every tool that the caller may use",
@@ -147,8 +158,7 @@ ROUTES: Final = (
             _Option("hints", "1: _meta of each tool says which hints count, and why (mcp)", choices=_FLAG),
             _Option("url", "for connectors: the https address of the hub (hub.http.public_url)"),
             _Option("expose", "all tools, or as clients of MCP are listed them (full)", choices=EXPOSE),
-            _FOR_START,
-            _PROFILE,
+            _FOR_START, _PROFILE,
         ),
         problems=(400, 404, 503), has_head=True,
     ),
@@ -196,8 +206,7 @@ ROUTES: Final = (
         parameters=(
             _Option("client", "the kind of client that is listed the tools (unknown)", greatest=256),
             _Option("server", "count the tools of this server only"),
-            _Option("top", "how many names heaviest has (10)", "integer", least=1),
-            _PROFILE,
+            _Option("top", "how many names heaviest has (10)", "integer", least=1), _PROFILE,
         ),
         problems=(400, 404), has_head=True,
     ),
@@ -371,36 +380,16 @@ ROUTES: Final = (
         answers=(_Success(202, "a fresh one is being started", {_JSON: servers.RestartAnswer}),),
         problems=(403, 404, 409, 415),
     ),
-    RestRoute(
-        method="POST", path="/v1/accounts/{server}/login", operation="linkAccount",
-        summary="A link by which the caller's person logs in to an account of their own at a server",
-        answers=(_Success(200, "the link, which works once", {_JSON: servers.AccountAnswer}),),
-        problems=(400, 404, 415, 503),
-    ),
-    RestRoute(
-        method="POST", path="/v1/accounts/{server}/confirm", operation="confirmAccount",
-        summary="Make a login the caller's account, by the code that its last page shows",
-        answers=(_Success(200, "the account", {_JSON: servers.AccountAnswer}),), body=servers.AccountCode,
-        problems=(400, 403, 404, 413, 415, 503),
-    ),
-    RestRoute(
-        method="GET", path="/v1/accounts", operation="listAccounts",
-        summary="Accounts at servers with one for each caller: the caller's, for operators those of everybody",
-        answers=(_Success(200, "the accounts, without secrets", {_JSON: servers.AccountList}),),
-        parameters=(_PRINCIPAL,), problems=(403, 503), has_head=True,
-    ),
-    RestRoute(
-        method="DELETE", path="/v1/accounts/{server}", operation="removeAccount",
-        summary="Remove an account: revoked at its server, all that uses it ends",
-        answers=(_Success(200, "what was removed", {_JSON: servers.AccountRemoved}),),
-        parameters=(_PRINCIPAL,), problems=(403, 404, 503),
-    ),
-    RestRoute(
-        method="PUT", path="/v1/accounts/{server}/values/{name}", operation="putAccountValue",
-        summary="Set a value of an account, which is never shown again",
-        answers=(_Success(200, "whose it is", {_JSON: servers.AccountAnswer}),), body=servers.AccountValue,
-        parameters=(_PRINCIPAL,), problems=(400, 403, 404, 413, 415, 503),
-    ),
+    _account("POST", "/{server}/login", "linkAccount", "A link by which the caller logs in to an account of their own",
+             servers.AccountAnswer, 400, 415),
+    _account("POST", "/{server}/confirm", "confirmAccount", "Make a login the account, by the code of its last page",
+             servers.AccountAnswer, 400, 403, 413, 415, body=servers.AccountCode),
+    _account("GET", "", "listAccounts", "Accounts at servers: the caller's, for operators those of everybody",
+             servers.AccountList, 403),
+    _account("DELETE", "/{server}", "removeAccount", "Remove an account: revoked at its server, all that uses it ends",
+             servers.AccountRemoved, 403),
+    _account("PUT", "/{server}/values/{name}", "putAccountValue", "Set a value of an account, never shown again",
+             servers.AccountAnswer, 400, 403, 413, 415, body=servers.AccountValue),
     RestRoute(
         method="POST", path="/v1/reload", operation="reload", summary="Read the configuration again",
         answers=(_Success(200, "what changed", {_JSON: servers.ReloadAnswer}),), problems=(403, 404, 415, 422),

@@ -46,7 +46,12 @@ class _RowKeys(NamedTuple):
     """A hash of encrypted rows; a sorted set of their names by last use; a number of writes."""
 
     tag: str
-    kind: str
+    kind: str = ""
+
+    @property
+    def pending(self) -> "_RowKeys":
+        """The keys of logins that are not accounts yet."""
+        return self._replace(kind=":p")
 
     @property
     def rows(self) -> str:
@@ -81,6 +86,20 @@ class _HistoryKeys(NamedTuple):
         return f"{self.batches}:l"
 
 
+class _AccountKeys(NamedTuple):
+    """A hash of encrypted accounts; a sorted set of their names by last use; a number of writes."""
+
+    rows: str
+
+    @property
+    def uses(self) -> str:
+        return f"{self.rows}:u"
+
+    @property
+    def writes(self) -> str:
+        return f"{self.rows}:w"
+
+
 class RedisKeys:
     """All keys begin with `prefix`, one for each deployment."""
 
@@ -98,7 +117,7 @@ class RedisKeys:
         """A Redis stream: sessions that were changed or ended, and servers whose lists were, each with the replica."""
         self.secret = f"{prefix}{{secret}}"
         """A text: the key with which all replicas seal."""
-        self.accounts, self.pending = _RowKeys(f"{prefix}{{accounts}}", ""), _RowKeys(f"{prefix}{{accounts}}", ":p")
+        self.accounts = _RowKeys(f"{prefix}{{accounts}}")
         self.history = _HistoryKeys(f"{prefix}{{history}}")
         self.prefix = prefix
 

@@ -20,6 +20,7 @@ from mcp_hub.masking import learn
 from mcp_hub.stores.documents import Rows
 from mcp_hub.upstreams.accounts.rows import Account, Seal, row_name
 from mcp_hub.upstreams.auth.grants import Grant, Grants, LoginFailed
+from mcp_hub.upstreams.auth.token_exchange import SubjectTokens
 
 log = get_logger(__name__)
 
@@ -31,8 +32,6 @@ _TRIES: Final = (0.1, 0.5, 2.0, 5.0)
 """Pauses in seconds before a renewed login is stored again: its old refresh token may be spent."""
 _TOMBSTONE: Final = 86400.0
 """Seconds that the row of a removed account stays: no login lasts as long."""
-_TOUCH: Final = 86400.0
-"""Seconds after which another use of an account is noted."""
 
 _T = TypeVar("_T")
 
@@ -50,21 +49,20 @@ async def _not_revoked(account: Account) -> str:
     return ""
 
 
-async def _refused(needed: AccountNeeded, call: Call, channel: CallChannel) -> Completed | None:
-    raise needed
-
-
 class Accounts:
     """The accounts in `rows`. All that reads or writes raises `LoginFailed`.
 
-    `needed` takes the calls of principals without an account. `revoke` is asked for removed logins. `ended` are called,
+    `needed` take calls of principals without an account. `revoke` is asked for removed logins. `ended` are called,
     without waiting, with server and principal when an account was removed or replaced, here or by another hub; `begun`,
     when one was stored.
     """
 
-    def __init__(self, rows: Rows, seal: Seal, clock: Callable[[], float] = wall_time) -> None:
-        self.needed: Needed = _refused
-        self.revoke: Revoke = _not_revoked
+    def __init__(
+        self, rows: Rows, seal: Seal, clock: Callable[[], float] = wall_time, revoke: Revoke = _not_revoked
+    ) -> None:
+        self.needed: list[Needed] = []
+        self.subjects = SubjectTokens(clock)
+        self._revoke = revoke
         self.ended: list[Callable[[str, str], None]] = []
         self.begun: list[Callable[[str, str], None]] = []
         self._rows = rows
@@ -120,7 +118,7 @@ class Accounts:
         if before is None or not before.is_there:
             return False, ""
         log.info("account_removed", upstream=server)
-        return True, await self.revoke(before) if before.grant is not None else ""
+        return True, await self._revoke(before) if before.grant is not None else ""
 
     async def listed(self) -> list[tuple[Account, float]]:
         """All accounts with the time of their last use, by server and principal; those of a lost key are left out."""
@@ -290,12 +288,9 @@ class Accounts:
         except StoreError as problem:
             raise LoginFailed(problem.public, is_final=False) from None
 
-    async def use(self, server: str, principal: str, last: float) -> float:
-        """Notes a use, once a day; the time of the noted one."""
-        if (time := self._clock()) - last < _TOUCH:
-            return last
+    async def used(self, server: str, principal: str) -> None:
+        """Notes that an account is in use."""
         await _stored(self._rows.used(row_name(server, principal)))
-        return time
 
 
 def _seen(account: Account | None) -> tuple[int, float]:

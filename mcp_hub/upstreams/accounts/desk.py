@@ -35,6 +35,8 @@ _AT_ONCE: Final = 16
 """Steps that ask authorization servers at once; more are refused."""
 _REUSED: Final = 86400.0
 """Seconds for which a registration as a client serves further logins."""
+_SWEEP: Final = 3600.0
+"""Seconds between two looks for old rows."""
 _LONGEST: Final = 16 << 10
 """Characters of a value."""
 
@@ -57,19 +59,24 @@ class LoginDesk:
     a person or caller did or has to know.
     """
 
-    def __init__(self, accounts: Accounts, rows: Rows, seal: Seal, clock: Callable[[], float] = wall_time) -> None:
+    def __init__(
+        self, accounts: Accounts, rows: Rows, seal: Seal, *, address: Callable[[], str | None],
+        target: Callable[[str], tuple[str, ClientRegistration] | None], clock: Callable[[], float] = wall_time,
+    ) -> None:  # fmt: skip
         self.accounts = accounts
-        self.address: Callable[[], str | None] = lambda: None
-        self.target: Callable[[str], tuple[str, ClientRegistration] | None] = lambda server: None
+        self._address = address
+        self._target = target
         self._rows = rows
         self._cipher, self._pepper = seal.cipher, seal.pepper
         self._clock = clock
         self._asking = anyio.Semaphore(_AT_ONCE)
         self._changed = anyio.Event()
+        self._swept = clock()
 
     @property
     def base(self) -> str | None:
-        return self.address()
+        """The public address, without a slash at its end."""
+        return self._address()
 
     # -- for calls and callers ------------------------------------------------------------------------------------
 
@@ -85,6 +92,7 @@ class LoginDesk:
             raise Rejected("login_unavailable", reason)
         generation = await _known(self.accounts.generation(server, principal))
 
+        await self._sweep()
         request = PendingLogin(server=server, principal=principal, fields=fields, generation=generation)
         row = self._row_of(principal)
 
@@ -189,13 +197,6 @@ class LoginDesk:
         entry = steps.by_browser(await self._of(proof), server, cookie, proof, (Stage.BEGUN, Stage.PROVEN))
         await self._drop(entry)
 
-    async def sweep(self) -> None:
-        """Removes rows of which nothing is pending any more."""
-        for name, used in (await self._rows.names()).items():
-            if self._clock() - used > _REUSED:
-                async with self._rows.locked(name, _LOCK):
-                    await self._rows.remove(name)
-
     # -- steps ----------------------------------------------------------------------------------------------------
 
     def _place(self, server: str, path: str = "login") -> str:
@@ -206,7 +207,7 @@ class LoginDesk:
         return self._place(server, "login-callback")
 
     def _login(self, server: str) -> tuple[str, ClientRegistration]:
-        login = self.target(server)
+        login = self._target(server)
         if login is None or self.base is None:
             raise Rejected("login_unavailable", f'The hub has no login to server "{server}" now.')
         return login
@@ -336,6 +337,16 @@ class LoginDesk:
                 await (self._write(_Row(name, pending)) if pending else self._rows.remove(name))
         self._wake()
         return outcome
+
+    async def _sweep(self) -> None:
+        """Removes rows of which nothing is pending any more, once an hour."""
+        if (time := self._clock()) - self._swept < _SWEEP:
+            return
+        self._swept = time
+        for name, used in (await self._rows.names()).items():
+            if time - used > _REUSED:
+                async with self._rows.locked(name, _LOCK):
+                    await self._rows.remove(name)
 
     def _wake(self) -> None:
         self._changed.set()

@@ -36,7 +36,10 @@ class LoginFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ClientRegistration:
-    """The hub as a client of an authorization server (`OAuthSettings`). `ca` is a file with additional certificates."""
+    """The hub as a client of an authorization server (`OAuthSettings`). `ca` is a file with additional certificates.
+
+    `alone` logs in a machine in a way of its own.
+    """
 
     client_id: str | None = None
     client_secret: str | None = field(default=None, repr=False)
@@ -49,6 +52,9 @@ class ClientRegistration:
     redirect_port: int | None = None
     is_machine: bool = False
     ca: str | None = None
+    audience: str | None = None
+    resource: str | None = None
+    alone: "Callable[[], Awaitable[Grant]] | None" = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +62,7 @@ class Grant:
     """One login: tokens, client and token endpoint. Times are Unix seconds.
 
     `token_auth`: how the client authenticates. `client_secret`: from a registration by the hub. Scopes: `scope` was
-    granted, `requested` at the login, `missing` noted since.
+    granted, `requested` at the login, `missing` noted since. `renew_before`: a margin in seconds of its own.
     """
 
     access_token: str = field(repr=False)
@@ -74,13 +80,17 @@ class Grant:
     missing: str | None = None
     obtained_at: float = 0.0
     expires_at: float | None = None
+    renew_before: float | None = None
 
     @property
     def renew_at(self) -> float:
         """When to renew the token; infinite without an expiry."""
         if self.expires_at is None:
             return float("inf")
-        return self.expires_at - min(_MARGIN, _PART * max(self.expires_at - self.obtained_at, 0.0))
+        lifetime = max(self.expires_at - self.obtained_at, 0.0)
+        if self.renew_before is not None:
+            return self.expires_at - min(self.renew_before, lifetime / 2)
+        return self.expires_at - min(_MARGIN, _PART * lifetime)
 
     def secrets(self) -> Iterator[str]:
         return (text for text in (self.access_token, self.refresh_token, self.client_secret) if text)

@@ -37,6 +37,8 @@ async def log_in(url: str, client: ClientRegistration, store: GrantStore, show: 
 
 async def log_in_alone(url: str, client: ClientRegistration) -> Grant:
     """A login without a person, not stored. Raises `LoginFailed`."""
+    if client.alone is not None:
+        return await client.alone()
     flows = await sdk_flows()
     try:
         with anyio.fail_after(_ALONE):

@@ -252,7 +252,7 @@ def _identify(grant: Grant, client: ClientRegistration, form: dict[str, str], he
 
 
 class _Metadata(msgspec.Struct):
-    """Of an authorization server (RFC 8414 §2)."""
+    """Metadata of an authorization server (RFC 8414 §2)."""
 
     issuer: str = ""
     revocation_endpoint: str = ""
@@ -277,9 +277,9 @@ async def _revocation_endpoint(grant: Grant, addresses: Addresses) -> str:
         raise LoginFailed("its authorization server did not name itself")
     parts = urlsplit(grant.issuer)
     path, base = parts.path.rstrip("/"), f"{parts.scheme}://{parts.netloc}"
-    places = (f"{base}/.well-known/oauth-authorization-server{path}", f"{base}{path}/.well-known/openid-configuration")
-    for place in places:
-        response = await addresses.send(httpx2.Request("GET", place, headers={"accept": "application/json"}))
+    urls = (f"{base}/.well-known/oauth-authorization-server{path}", f"{base}{path}/.well-known/openid-configuration")
+    for url in urls:
+        response = await addresses.send(httpx2.Request("GET", url, headers={"accept": "application/json"}))
         metadata = _decoded(response, _Metadata) if response.status_code == 200 else _Metadata()
         if metadata.issuer.rstrip("/") == grant.issuer.rstrip("/") and metadata.revocation_endpoint:
             return metadata.revocation_endpoint

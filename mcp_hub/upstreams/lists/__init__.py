@@ -4,4 +4,5 @@
 * `list_reader`: reads all kinds page by page, within bounds
 * `list_cache`: one file per server
 * `list_union`: joins lists by name
+* `principal_lists`: those of principals with an account each
 """

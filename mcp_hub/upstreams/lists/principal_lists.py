@@ -13,6 +13,8 @@ LOG_IN: Final = "log_in"
 """The tool of principals without an account."""
 _MOST_REMEMBERED: Final = 4096
 """Principals whose lists are remembered."""
+_MOST_DEFINITIONS: Final = 10_000
+"""Definitions that are shared in memory, and names in the union."""
 _DISTINCT: Final = 64
 """Different lists that are compared, so that principals with equal ones share them in memory."""
 
@@ -25,14 +27,19 @@ class PrincipalLists:
         self.login = replace(self.common, lists={Kind.TOOL: (_log_in(name),)}, is_own=True)
         self._remembered: OrderedDict[str, Snapshot] = OrderedDict()
         self._distinct: list[Snapshot] = []
+        self._raws: dict[bytes, bytes] = {}
+        self._every: dict[Kind, dict[bytes, bytes]] = {kind: {} for kind in Kind}
 
     def of(self, principal: str) -> Snapshot | None:
         return self._remembered.get(principal)
 
     def put(self, principal: str, lists: Snapshot) -> Snapshot:
         """Remembers a principal's lists, as private ones."""
+        if len(self._raws) > _MOST_DEFINITIONS:
+            self._raws.clear()
         hints = {kind: replace(hint, public=False) for kind, hint in lists.hints.items()}
-        apart = replace(lists, is_apart=True, announced=0, hints=hints)
+        same = {kind: tuple(self._raws.setdefault(raw, raw) for raw in raws) for kind, raws in lists.lists.items()}
+        apart = replace(lists, lists=same, is_apart=True, announced=0, hints=hints)
         shared = next((earlier for earlier in self._distinct if earlier == apart), None)
         if shared is None:
             shared = apart
@@ -46,16 +53,19 @@ class PrincipalLists:
     def forget(self, principal: str) -> None:
         self._remembered.pop(principal, None)
 
-    def union(self) -> Snapshot | None:
-        """All definitions of the remembered lists by name, the first of each; what people approve."""
-        if not self._distinct:
+    def union(self, lists: Snapshot) -> Snapshot | None:
+        """All definitions so far by name, the first of each, for people to approve; None if `lists` add none."""
+        is_new = False
+        for kind, raws in lists.lists.items():
+            every = self._every[kind]
+            for name, raw in by_name(kind, raws).items():
+                if name not in every and len(every) < _MOST_DEFINITIONS:
+                    every[name] = self._raws.get(raw, raw)
+                    is_new = True
+        if not is_new:
             return None
-        lists = {
-            kind: tuple(by_name(kind, tuple(raw for one in self._distinct for raw in one.lists.get(kind, ()))).values())
-            for kind in Kind
-        }
-        present = {kind: raws for kind, raws in lists.items() if raws}
-        return replace(self._distinct[0], lists=present, is_apart=False, warnings=())
+        present = {kind: tuple(raws.values()) for kind, raws in self._every.items() if raws}
+        return replace(lists, lists=present, is_apart=False, warnings=())
 
 
 def _log_in(server: str) -> bytes:

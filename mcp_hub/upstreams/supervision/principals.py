@@ -39,7 +39,6 @@ from mcp_hub.upstreams.supervision.server import (
 from mcp_hub.upstreams.supervision.side_connections import (
     PrincipalConnection,
     PrincipalConnections,
-    member_rules,
     side_notices,
     topic_of,
 )
@@ -80,7 +79,7 @@ class PerPrincipal:
         self.lifecycle = _PrincipalsLifecycle(self)
         self._accounts = accounts
         self._make = partial(_made, make, check)
-        self._members = PrincipalConnections(name, limit, rules, clock, changes)
+        self._members = PrincipalConnections(name, limit, rules=rules, clock=clock, changes=changes)
         self._lists = PrincipalLists(name)
         self._lacking: OrderedDict[str, tuple[RpcError, float]] = OrderedDict()
         self._resolving: set[str] = set()
@@ -116,11 +115,13 @@ class PerPrincipal:
         upstream.lifecycle.inherit(Handover(log_level=members.log_level, references=references))
         self._lacking.pop(principal, None)
         assert members.tasks is not None
-        members.tasks.start_soon(self._run, principal, member, name=f"upstream {self.name} of a principal")
+        members.tasks.start_soon(self._run, principal, member, account, name=f"upstream {self.name} of a principal")
         return member
 
-    async def _run(self, principal: str, member: PrincipalConnection) -> None:
+    async def _run(self, principal: str, member: PrincipalConnection, account: Account | None) -> None:
         with member.scope, suppress(LoginFailed):
+            if account is not None:
+                await self._accounts.used(self.name, principal)
             async with self._accounts.watched(self.name, principal), anyio.create_task_group() as tasks:
                 tasks.start_soon(self._follow, principal, member)
                 await member.upstream.lifecycle.run()
@@ -143,10 +144,9 @@ class PerPrincipal:
 
     def _take(self, principal: str, member: PrincipalConnection) -> None:
         lists = member.upstream.snapshot()
-        if lists is None or (member.lists is not None and member.lists[0] is lists):
+        if lists is None or not member.take(lists, partial(self._lists.put, principal)):
             return
-        member.lists = lists, self._lists.put(principal, lists)
-        if (union := self._lists.union()) is not None:
+        if (union := self._lists.union(lists)) is not None:
             self._listed(union)
 
     def _note_lack(self, principal: str, lack: RpcError) -> None:
@@ -154,8 +154,7 @@ class PerPrincipal:
         if len(self._lacking) > _MOST_REMEMBERED:
             self._lacking.popitem(last=False)
 
-    def forget(self, server: str, principal: str) -> None:
-        """Ends all of a principal's at once: its account was removed or replaced."""
+    def _forget(self, server: str, principal: str) -> None:
         if server == self.name:
             self._members.stop(principal, _ENDED)
             self._lists.forget(principal)
@@ -175,7 +174,9 @@ class PerPrincipal:
             try:
                 member = await self._member(call.principal)
             except AccountNeeded as needed:
-                if (result := await self._accounts.needed(needed, call, channel)) is not None:
+                if not self._accounts.needed:
+                    raise
+                if (result := await self._accounts.needed[-1](needed, call, channel)) is not None:
                     return result
                 if _is_log_in(call):
                     return _logged_in(self.name)
@@ -251,9 +252,7 @@ class PerPrincipal:
     # -- clients --------------------------------------------------------------------------------------------------
 
     def set_log_level(self, level: str) -> None:
-        self._members.log_level = level
-        for member in self._members.values():
-            member.upstream.set_log_level(level)
+        self._members.set_log_level(level)
 
     def session_ended(self, session: str) -> None:
         for member in self._members.values():
@@ -281,15 +280,14 @@ class PerPrincipal:
             connections=sum(status.state is UpstreamState.READY and not status.rests for status in statuses),
         )
 
-    async def supervise(self) -> None:
-        """Runs the connections until cancelled."""
-        self._accounts.ended.append(self.forget)
-        self._accounts.begun.append(self.forget)
+    async def _supervise(self) -> None:
+        self._accounts.ended.append(self._forget)
+        self._accounts.begun.append(self._forget)
         try:
             await self._members.run(self._resources)
         finally:
-            self._accounts.ended.remove(self.forget)
-            self._accounts.begun.remove(self.forget)
+            self._accounts.ended.remove(self._forget)
+            self._accounts.begun.remove(self._forget)
 
 
 class _PrincipalsLifecycle(Lifecycle):
@@ -306,7 +304,7 @@ class _PrincipalsLifecycle(Lifecycle):
         return [peer for lifecycle in self._lifecycles for peer in lifecycle.peers or ()]
 
     async def run(self) -> None:
-        await self._upstream.supervise()
+        await self._upstream._supervise()
 
     async def drain(self, seconds: float, why: str = STOP_REQUESTED) -> None:
         with anyio.move_on_after(seconds):
@@ -320,9 +318,7 @@ class _PrincipalsLifecycle(Lifecycle):
             self._upstream._members.stop(principal)
 
     def adjust(self, rules: SupervisorRules) -> None:
-        self._upstream._members.rules = rules
-        for lifecycle in self._lifecycles:
-            lifecycle.adjust(member_rules(rules))
+        self._upstream._members.adjust(rules)
 
     def leave_tasks(self) -> None:
         for lifecycle in self._lifecycles:
@@ -330,13 +326,11 @@ class _PrincipalsLifecycle(Lifecycle):
 
     def hand_over(self, successor: CallHandler) -> Handover:
         members = self._upstream._members
-        members.successor = successor
-        for lifecycle in self._lifecycles:
-            lifecycle.hand_over(successor)
+        members.hand_over(successor)
         return Handover(log_level=members.log_level, references=self._upstream._resources.references)
 
     def inherit(self, state: Handover) -> None:
-        self._upstream._members.log_level = state.log_level
+        self._upstream._members.set_log_level(state.log_level)
         for uri, call in state.references:
             self._upstream._resources.want(uri, call)
 

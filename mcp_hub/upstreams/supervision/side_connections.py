@@ -250,8 +250,16 @@ class PrincipalConnection(msgspec.Struct, eq=False):
     scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
     lists: tuple[Snapshot, Snapshot] | None = None
 
+    def take(self, lists: Snapshot, put: Callable[[Snapshot], Snapshot]) -> bool:
+        """Notes its lists by `put`; False if they are the same."""
+        if self.lists is not None and self.lists[0] is lists:
+            return False
+        self.lists = lists, put(lists)
+        return True
+
     @property
     def is_starting(self) -> bool:
+        """Whether its first lists are on their way."""
         status = self.upstream.status()
         return self.upstream.snapshot() is None and status.state is UpstreamState.STARTING and not status.failures
 
@@ -266,7 +274,7 @@ class PrincipalConnection(msgspec.Struct, eq=False):
 class PrincipalConnections(dict[str, PrincipalConnection]):
     """Connections by principal, at most `limit`. `restarts` are of ended ones."""
 
-    def __init__(self, server: str, limit: int, rules: SupervisorRules, clock: Clock, changes: Notices) -> None:
+    def __init__(self, server: str, limit: int, *, rules: SupervisorRules, clock: Clock, changes: Notices) -> None:
         super().__init__()
         self.rules = rules
         self.clock = clock
@@ -278,6 +286,25 @@ class PrincipalConnections(dict[str, PrincipalConnection]):
         self._server = server
         self._limit = limit
         self._emptied = anyio.Event()
+
+    def set_log_level(self, level: str | None) -> None:
+        """For connections from now on, and those that are open."""
+        self.log_level = level
+        if level is not None:
+            for member in self.values():
+                member.upstream.set_log_level(level)
+
+    def adjust(self, rules: SupervisorRules) -> None:
+        """Replaces the rules of all."""
+        self.rules = rules
+        for member in self.values():
+            member.upstream.lifecycle.adjust(member_rules(rules))
+
+    def hand_over(self, successor: CallHandler) -> None:
+        """Sends calls that were not sent, and all further ones, to `successor`."""
+        self.successor = successor
+        for member in self.values():
+            member.upstream.lifecycle.hand_over(successor)
 
     async def run(self, resources: WantedResources) -> None:
         async with anyio.create_task_group() as self.tasks:

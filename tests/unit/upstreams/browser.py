@@ -44,9 +44,10 @@ class Desk:
         self.clock = clock
         self.accounts = Accounts(RowFiles(root / "accounts"), seal, clock)
         url = upstream.resource
-        self.desk = LoginDesk(self.accounts, RowFiles(root / "pending"), seal, clock)
-        self.desk.target = lambda server: (url, ClientRegistration())
-        self.desk.address = lambda: base
+        self.desk = LoginDesk(
+            self.accounts, RowFiles(root / "pending"), seal, clock=clock, address=lambda: base,
+            target=lambda server: (url, ClientRegistration()),
+        )  # fmt: skip
         self._pages = login_pages(self.desk)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

@@ -99,7 +99,7 @@ async def test_a_login_that_finishes_after_its_account_was_removed_is_thrown_awa
         revoked.append(account.grant.access_token)
         return "the server is away"
 
-    accounts.revoke = revoke
+    accounts = Accounts(RowFiles(tmp_path), Seal([KEY]), revoke=revoke)
     assert await accounts.remove("git", "anna") == (True, "the server is away") and revoked == ["in time"]
     assert await accounts.remove("git", "anna") == (False, "")
     assert await accounts.listed() == []

@@ -104,7 +104,7 @@ class _Known(msgspec.Struct, frozen=True):
 class TokenVerifier:
     """Checks access tokens. `leeway` in seconds; `clock` returns Unix seconds. `profile` is the default.
 
-    Callers get the `kept` claims.
+    Callers get the `kept` claims. `note` gets the principal, the token and its end of each that is accepted.
     """
 
     def __init__(
@@ -117,7 +117,9 @@ class TokenVerifier:
         profiles: Iterable[str] = (),
         profile: str | None = None,
         kept: Collection[str] = (),
+        note: Callable[[str, str, float], None] | None = None,
     ) -> None:
+        self._note = note
         self.resource = resource
         self._kept = kept
         self._issuers = {issuer.name: issuer for issuer in issuers}
@@ -164,6 +166,8 @@ class TokenVerifier:
         admitted = self._admitted(caller, claims, issuer)
         if isinstance(admitted, Caller):
             self._remember(digest, _Known(admitted, until, issuer, version))
+            if self._note is not None:
+                self._note(admitted.principal, token.decode(), until - self._leeway)
         return admitted
 
     def _addressed(self, token: bytes) -> tuple[JsonObject, Issuer]:

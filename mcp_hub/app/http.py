@@ -27,8 +27,8 @@ from mcp_hub.config.schema.issuers import IssuerSettings, ResourceServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.fronts.dashboard import asked
 from mcp_hub.fronts.dashboard.api import DashboardApi
-from mcp_hub.fronts.dashboard.asked import AskPage
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.auth import HttpAuth, is_loopback
 from mcp_hub.fronts.http.connections import ConnectionLimits, affordable
@@ -93,7 +93,7 @@ class HttpFront:
             auth=self.auth.for_settings(settings),
             routes={**self.mcp.routes, **self.legacy.routes, **self.metrics.routes},
             mount=self.rest,
-            pages={**self.health.routes, **pages.routes(), **ask_page(app).routes},
+            pages={**self.health.routes, **pages.routes(), **link_routes(app)},
             public=metadata_routes(settings),
             admission=admission,
             refusals=self.metrics.refusals,
@@ -181,8 +181,8 @@ class HttpAuthFactory:
             hosts.append(urlsplit(http.public_url).hostname or "")
         verifier = None
         if http.oauth is not None:
-            kept = claims_named(settings)
-            verifier = _verifier(http.oauth, settings.profiles, self._profile, self._keys(), kept)
+            claim_names = claims_named(settings)
+            verifier = _verifier(http.oauth, settings.profiles, self._profile, self._keys(), claim_names)
             hosts.append(urlsplit(http.oauth.resource).hostname or "")
         return HttpAuth(
             tokens=tokens,
@@ -225,7 +225,7 @@ def metadata_routes(settings: Settings) -> Mapping[str, Route]:
 
 def _verifier(
     oauth: ResourceServerSettings, profiles: Collection[str], profile: str | None, ring: "KeyRing",
-    kept: Collection[str],
+    claim_names: Collection[str],
 ) -> "TokenVerifier":  # fmt: skip
     from mcp_hub.fronts.http.oauth.tokens import TokenVerifier
 
@@ -236,7 +236,7 @@ def _verifier(
         clock=wall_time,
         profiles=profiles,
         profile=profile,
-        kept=kept,
+        claim_names=claim_names,
     )
 
 
@@ -332,7 +332,6 @@ def dashboard_of(
     seen = app.seen
     file = OverridesFile(seen.config.absolute(), app.operations.reload)
     approvals = ToolApprovals(app.approvals, seen.records, str(file.config))
-    logs = None if app.server_logs is None else app.server_logs.folder
     raw = RawMessages(app.current, app.upstream_set, SystemClock())
     edits = HubEdits(app.current, open_editor, is_near, app.operations.reload)
     curation = HubCuration(
@@ -345,7 +344,7 @@ def dashboard_of(
         edits=edits,
         seen=seen.clients,
         raw=raw,
-        logs=logs,
+        logs=None if app.server_logs is None else app.server_logs.folder,
     )
     return DashboardApi(
         watched=watch,
@@ -358,8 +357,9 @@ def dashboard_of(
     )
 
 
-def ask_page(app: App) -> AskPage:
-    return AskPage(lambda: app.gates.asking, lambda: app.settings.hub.http.public_url)
+def link_routes(app: App) -> Mapping[str, Route]:
+    """The page of links to calls that wait for a yes."""
+    return asked.routes(lambda: app.gates.asking, lambda: app.settings.hub.http.public_url)
 
 
 def mode_of(app: App, default: DashboardMode) -> Callable[[], DashboardMode]:

@@ -107,7 +107,7 @@ class _Sample(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Judged(msgspec.Struct):
-    """What one gate says: `passes`, `denied`, `asks`, or that it depends on something else."""
+    """The verdict of one gate: `passes`, `denied`, `asks`, or that it depends on something else."""
 
     gate: str
     verdict: str
@@ -158,9 +158,9 @@ def test(file: BinaryIO, as_json: bool, config: str | None) -> None:
 
 def _judged(settings: Settings, sample: _Sample) -> Iterator[_Judged]:
     """The verdicts in the order of the gates; the last one decides."""
-    from mcp_hub.app.gates import ask_rules_of, policies_of
+    from mcp_hub.app.gates import ask_rules_of, judges_of
     from mcp_hub.calls.gates.asking import strictest
-    from mcp_hub.calls.gates.conditions import CallFacts, ruling
+    from mcp_hub.calls.gates.conditions import facts_of, ruling
 
     traits = _traits(settings, sample)
     if (hidden := _hidden_by(settings, sample, traits)) is not None:
@@ -170,10 +170,10 @@ def _judged(settings: Settings, sample: _Sample) -> Iterator[_Judged]:
     yield _Judged("approval", "not judged here", None, "see mcp-hub approve --list")
     values = {HINTS[name]: getattr(traits.hints, name) for name in HINTS}
     claims = msgspec.json.encode(sample.claims).decode() if sample.claims else ""
-    facts = CallFacts(sample.arguments, sample.principal, sample.client, claims, lambda: values)
-    ruled = ruling(policies_of(settings, sample.server, sample.tool), facts)
-    if ruled is not None:
-        yield _Judged("conditions", "denied", ruled.rule, ruled.reason)
+    facts = facts_of(sample.arguments, sample.principal, sample.client, claims=claims, hints=lambda: values)
+    refusal = ruling(judges_of(settings, sample.server, sample.tool), facts)
+    if refusal is not None:
+        yield _Judged("conditions", "denied", *refusal)
         return
     yield _Judged("conditions", "passes")
     profiles = [] if sample.profile is None else [sample.profile]
@@ -182,9 +182,9 @@ def _judged(settings: Settings, sample: _Sample) -> Iterator[_Judged]:
     if asks is None:
         yield _Judged("ask", "passes")
         return
-    how = "always" if asks.always else "once for these arguments in a session"
+    frequency = "always" if asks.always else "once for these arguments in a session"
     whom = "people, and not the caller" if asks.by_person else "the caller, else people"
-    yield _Judged("ask", "asks", asks.place, f"{how}, {whom}")
+    yield _Judged("ask", "asks", asks.path, f"{frequency}, {whom}")
 
 
 def _traits(settings: Settings, sample: _Sample) -> Traits:

@@ -1,10 +1,11 @@
 """`mcp-hub check`: finds mistakes in a configuration. `policy test`: which of its rules decides about a call."""
 
 import os
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import BinaryIO, Final
+from typing import Final
 
 import anyio
 import click
@@ -121,10 +122,10 @@ def policy() -> None:
 
 
 @policy.command()
-@click.argument("file", metavar="CALL.json", type=click.File("rb"))
+@click.argument("file", metavar="CALL.json")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @config_option
-def test(file: BinaryIO, as_json: bool, config: str | None) -> None:
+def test(file: str, as_json: bool, config: str | None) -> None:
     """Judge the call in CALL.json (`-`: stdin) by the rules of the configuration; nothing is called or started.
 
     \b
@@ -136,7 +137,10 @@ def test(file: BinaryIO, as_json: bool, config: str | None) -> None:
     """
     settings = load_config(config).settings
     try:
-        sample = msgspec.json.decode(file.read(LARGEST_OWN), type=_Sample)
+        text = sys.stdin.read(LARGEST_OWN) if file == "-" else Path(file).read_text("utf-8")
+        sample = msgspec.json.decode(text, type=_Sample)
+    except OSError as problem:
+        fail("invalid_call", f"CALL.json cannot be read: {problem.strerror}")
     except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
         fail("invalid_call", f"CALL.json does not fit: {hide(str(problem))}")
     if sample.server not in settings.servers:

@@ -28,8 +28,8 @@ from mcp_hub.config.schema.issuers import IssuerSettings, ResourceServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.fronts.dashboard import asked
 from mcp_hub.fronts.dashboard.api import DashboardApi
-from mcp_hub.fronts.dashboard.asked import AskPage
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.auth import HttpAuth, is_loopback
 from mcp_hub.fronts.http.connections import ConnectionLimits, affordable
@@ -72,7 +72,7 @@ class HttpFront:
         dashboard: DashboardMode = "off", installs: Callable[[], list[ClientInstall]] = list, is_private: bool = False,
         open_editor: Callable[[], ServerEditor] | None = None, url: str = "",
     ) -> None:  # fmt: skip
-        settings, http = app.settings, app.settings.hub.http
+        http = app.settings.hub.http
         admission = admission_of(http)
         sessions, each, body = http.max_sessions, http.sessions_per_principal, http.max_body
         self.mcp = StreamableHttp(
@@ -114,7 +114,7 @@ class HttpFront:
             auth=self.auth.for_settings(settings),
             routes={**self.mcp.routes, **self.legacy.routes, **self.metrics.routes},
             mount=self.rest,
-            pages={**self.health.routes, **pages.routes(), **ask_page(app).routes},
+            pages={**self.health.routes, **pages.routes(), **link_routes(app)},
             public=public(settings),
             follows_all=bool(self.auth.routes),
             admission=admission,
@@ -296,7 +296,7 @@ def _verifier(
         clock=wall_time,
         profiles=settings.profiles,
         profile=profile,
-        kept=claims_named(settings),
+        claim_names=claims_named(settings),
         note=note,
     )
 
@@ -399,7 +399,6 @@ def dashboard_of(
     seen = app.seen
     file = OverridesFile(seen.config.absolute(), app.operations.reload)
     approvals = ToolApprovals(app.approvals, seen.records, str(file.config))
-    logs = None if app.server_logs is None else app.server_logs.folder
     raw = RawMessages(app.current, app.upstream_set, SystemClock())
     edits = HubEdits(app.current, open_editor, is_near, app.operations.reload)
     curation = HubCuration(
@@ -412,7 +411,7 @@ def dashboard_of(
         edits=edits,
         seen=seen.clients,
         raw=raw,
-        logs=logs,
+        logs=None if app.server_logs is None else app.server_logs.folder,
     )
     return DashboardApi(
         watched=watch,
@@ -425,8 +424,9 @@ def dashboard_of(
     )
 
 
-def ask_page(app: App) -> AskPage:
-    return AskPage(lambda: app.gates.asking, lambda: app.settings.hub.http.public_url)
+def link_routes(app: App) -> Mapping[str, Route]:
+    """The page of links to calls that wait for a yes."""
+    return asked.routes(lambda: app.gates.asking, lambda: app.settings.hub.http.public_url)
 
 
 def mode_of(app: App, default: DashboardMode) -> Callable[[], DashboardMode]:

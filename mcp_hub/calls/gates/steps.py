@@ -68,7 +68,7 @@ class Gates:
     def __init__(self, people: People | None = None) -> None:
         self.people = people
         self.makers: dict[GateName, StepMaker] = {}
-        self.left: dict[CallId, RawJson] = {}
+        self.states: dict[CallId, RawJson] = {}
         """States of calls that waited at a gate of another hub, until its step takes them."""
         self.decisions: dict[CallId, Decision] | None = None
         """What gates have decided about calls that have not ended, for the audit; None without one."""
@@ -111,15 +111,15 @@ class Gates:
         """Continues a call that waited at a gate of a lost hub. Raises `NotApproved` if no gate waits for it now."""
 
         async def send(call: Call, channel: CallChannel) -> Completed:
-            if call.id in self.left:
+            if call.id in self.states:
                 raise NotApproved("The call was not sent: the rule for which it waited has changed. Call again.")
             return await handler(call, channel)
 
-        self.left[call.id] = state
+        self.states[call.id] = state
         try:
             return await guarded(self.steps(call), send)(call, channel)
         finally:
-            self.left.pop(call.id, None)
+            self.states.pop(call.id, None)
 
 
 def waits(state: RawJson) -> bool:

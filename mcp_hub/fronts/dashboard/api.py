@@ -122,7 +122,6 @@ class DashboardApi:
         self._request = partial(RestRequest, max_body=max_body)
         self._closing = Closing()
         self._feeds = OpenFeeds()
-        self._logins: dict[str, anyio.Event] = {}
         self.pages = shell.routes(mode)
 
     def owns(self, path: str) -> bool:
@@ -305,19 +304,19 @@ class DashboardApi:
     async def _login(self, request: RestRequest) -> None:
         check_operator(request.caller, "A login is that of everybody.")
         server = (await request.shaped(_LoginBody)).server
-        if (running := self._logins.get(server)) is not None:
+        if (running := self._feeds.logins.get(server)) is not None:
             with anyio.move_on_after(_LAST_LOGIN):  # the hub notices late that a page has gone
                 await running.wait()
-        if server in self._logins:
+        if server in self._feeds.logins:
             raise Problem(409, "login_running", f'Somebody is logging in to "{server}" already.')
-        if len(self._logins) >= MOST_LOGINS:
+        if len(self._feeds.logins) >= MOST_LOGINS:
             raise Problem(503, "busy", f"{MOST_LOGINS} logins are waiting already.", headers=((b"retry-after", b"5"),))
         login = self._curated.login(server)
-        ended = self._logins[server] = anyio.Event()
+        ended = self._feeds.logins[server] = anyio.Event()
         try:
             await self._closing.connected(request, send_login(login, request.streamed()))
         finally:
-            del self._logins[server]
+            del self._feeds.logins[server]
             ended.set()
 
     async def _waiting(self, request: RestRequest) -> Response:
@@ -330,11 +329,10 @@ class DashboardApi:
         return Response(status_code=204)
 
     async def _asks(self, request: RestRequest) -> Response:
-        return answer(asked.listed(self._desk(), request.caller))
+        return answer(asked.waiting_for(request.caller, self._desk()))
 
     async def _settle(self, request: RestRequest) -> Response:
-        asked.settle(self._desk(), request.caller, await request.shaped(asked.AskAnswer))
-        return Response(status_code=204)
+        return await asked.settle(self._desk(), request)
 
     async def _override(self, request: RestRequest) -> Response:
         check_operator(request.caller, _ALL)

@@ -293,7 +293,7 @@ def _follow_cache(hub: HubPort, current: Current) -> None:
     if isinstance(maker, ResultCache):
         maker.room = room
     else:
-        maker = ResultCache(lifetime, hub.upstreams, reads_only, lambda call: "", SystemClock(), gates, room)
+        maker = ResultCache(lifetime, hub.upstreams, reads_only, SystemClock(), gates, room)
     gates.install("cache", maker)
 
 

@@ -72,8 +72,8 @@ class _Kept(msgspec.Struct, frozen=True):
 class ResultCache:
     """The kept results of one hub, `room` bytes at most; makes the step of a tool (`StepMaker`).
 
-    `lifetime` is by server and tool, in seconds; 0: nothing is kept. `account` names whose login a call uses, where it
-    is not the shared one. `reads_only`: whether the tool only reads.
+    `lifetime` is by server and tool, in seconds; 0: nothing is kept. `reads_only`: whether the tool only reads. Callers
+    with a connection of their own, such as one of their account, have results of their own.
     """
 
     def __init__(
@@ -81,7 +81,6 @@ class ResultCache:
         lifetime: Callable[[str, str], float],
         upstreams: Mapping[str, Upstream],
         reads_only: Callable[[Call], bool],
-        account: Callable[[Call], str],
         clock: Clock,
         gates: Gates,
         room: int,
@@ -89,7 +88,6 @@ class ResultCache:
         self._lifetime = lifetime
         self._upstreams = upstreams
         self._reads_only = reads_only
-        self._account = account
         self._clock = clock
         self._gates = gates
         self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
@@ -107,7 +105,7 @@ class ResultCache:
         return _CacheStep(self, seconds) if seconds else None
 
     def drop(self, server: str, account: str | None = None) -> None:
-        """Forgets what a server has answered, to one account or to all."""
+        """Forgets what a server has answered: to all, or over the connection with this topic."""
         for key in [key for key in self._runs if key[0] == server and account in (None, key[1])]:
             self._forget(self._runs.pop(key))
 
@@ -121,7 +119,7 @@ class ResultCache:
         if upstream is None:
             return None
         apart = upstream.apart(call)
-        account = self._account(call) or ("" if apart is None else f"\n{apart.topic}\n{call.session}")
+        account = "" if apart is None else apart.topic
         status, snapshot = upstream.status(), upstream.snapshot()
         lists = None if apart is None else apart.lists
         key = call.upstream, account

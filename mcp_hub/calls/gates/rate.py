@@ -76,9 +76,11 @@ class _Limit:
         return max(begun[0] + rule.period - now, 0.0)
 
     def take(self, now: float) -> None:
-        self.running += 1
-        if self.rule.count:
+        rule = self.rule
+        if rule.count:
             self.begun.append(now)
+        if rule.running:
+            self.running += 1
 
 
 class _Waiter(msgspec.Struct, eq=False):
@@ -122,7 +124,8 @@ class _Queue:
 
     def leave(self, limits: tuple[_Limit, ...]) -> None:
         for limit in limits:
-            limit.running -= 1
+            if limit.running:
+                limit.running -= 1
         if self._count:
             self.dispatch()
 
@@ -281,9 +284,11 @@ class CallLimits:
 class _LimitStep(QuickStep):
     """The step of one tool."""
 
-    __slots__ = ("limits", "patience", "queue", "tool")
+    __slots__ = ("is_lasting", "limits", "patience", "queue", "tool")
 
     def __init__(self, queue: _Queue, limits: tuple[_Limit, ...], tool: str, patience: float) -> None:
+        self.is_lasting = any(limit.rule.running for limit in limits)
+        """Whether a call counts until its end."""
         self.queue = queue
         self.limits = limits
         self.tool = tool
@@ -292,6 +297,8 @@ class _LimitStep(QuickStep):
     async def __call__(self, call: Call, channel: CallChannel, handler: CallHandler) -> Completed:
         if not self.queue.enter_at_once(self.limits):
             await self.wait(call, channel)
+        if not self.is_lasting:
+            return await handler(call, channel)
         try:
             return await handler(call, channel)
         finally:
@@ -333,16 +340,17 @@ class _InPlace:
         self._sender = sender
 
     def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
-        step = self._step
+        step, sent = self._step, None
         if not step.queue.enter_at_once(step.limits):
             return None
-        sent = None
         try:
             sent = self._sender.begin(call, channel)
         finally:
             if sent is None:
                 step.queue.give_back(step.limits)
-        return None if sent is None else _CountedCall(step, sent)
+        if sent is not None and step.is_lasting:
+            return _CountedCall(step, sent)
+        return sent
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         return await self._step(call, channel, self._sender.call)

@@ -28,6 +28,7 @@ class Counting(IdleUpstream):
         self.restarts = 0
         self.lists = Snapshot("s", Era.HANDSHAKE, {})
         self.sessions: set[str] = set()
+        self.has_accounts = False
 
     def status(self) -> UpstreamStatus:
         return UpstreamStatus("s", UpstreamState.READY, pid=self.pid, restarts=self.restarts)
@@ -36,6 +37,8 @@ class Counting(IdleUpstream):
         return self.lists
 
     def apart(self, call: Call) -> CallerConnection | None:
+        if self.has_accounts:
+            return CallerConnection(f"s:{call.principal}")
         return CallerConnection(f"s:{call.session}") if call.session in self.sessions else None
 
 
@@ -44,12 +47,12 @@ class Hub:
 
     def __init__(self, room: int = 1 << 20) -> None:
         self.server, self.clock, self.gates = Counting(), HandClock(), Gates()
-        self.reads, self.own = True, False
+        self.reads = True
         self.result: bytes = b'{"content":[{"type":"text","text":"%d"}]}'
         self.questions = 0
         self.cache = ResultCache(
             lambda server, tool: 600.0 if tool != "other" else 0.0, {"s": self.server}, lambda call: self.reads,
-            lambda call: call.principal if self.own else "", self.clock, self.gates, room,
+            self.clock, self.gates, room,
         )  # fmt: skip
 
     async def handler(self, call: Call, channel: CallChannel) -> Completed:
@@ -222,11 +225,11 @@ async def test_result_of_a_server_that_changed_during_the_call_is_not_kept() -> 
 
 async def test_accounts_and_sessions_of_their_own_share_nothing() -> None:
     hub = Hub()
-    hub.own = True
+    hub.server.has_accounts = True
     assert [await hub.number(principal=name) for name in ("a", "b", "a")] == [1, 2, 1]
-    hub.cache.drop("s", "a")
+    hub.cache.drop("s", "s:a")
     assert [await hub.number(principal=name) for name in ("a", "b")] == [3, 2]
-    hub.own, hub.server.sessions = False, {"x", "y"}
+    hub.server.has_accounts, hub.server.sessions = False, {"x", "y"}
     assert [await hub.number(session=name) for name in ("x", "y", "x", "shared", "also shared")] == [4, 5, 4, 6, 6]
     assert await hub.number(era=Era.MODERN) == 7
 

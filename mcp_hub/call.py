@@ -1,6 +1,7 @@
 """The seam between calls and tool sources: a `Call` goes down, events come back through its channel."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 import msgspec
@@ -54,6 +55,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     for a modern server. `result_tokens` bounds the result; 0: no bound. `path` projects it. `must_read`: only read-only
     tools are allowed. `roots_changes` counts changes of the client's roots. `shows_paths`: errors may name local files.
     `client` outlives the session. `parent`: the call of a script that makes this one. `profile` is the caller's.
+    `claims`: those of its token that rules name, as JSON. `shown`: the hash of the definition that a person allowed.
+    `people_only`: the capabilities are those of people who answer for the client.
     """
 
     id: CallId
@@ -85,6 +88,9 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     client: CallingClient | None = None
     parent: CallId | None = None
     profile: str | None = None
+    claims: str = ""
+    shown: str | None = None
+    people_only: bool = False
 
     @property
     def client_name(self) -> str:
@@ -142,6 +148,7 @@ class Times(Protocol):
     def end_wait(self) -> None:
         """Ends the wait. Idempotent."""
 
+    def put_off(self, seconds: float) -> AbstractContextManager[None]: ...
     def touch(self) -> None:
         """The upstream works on the call. Ignored while the caller is asked."""
 
@@ -177,10 +184,7 @@ class CallChannel(Protocol):
         """Appends an event; never blocks or raises. Dropped after the end."""
 
     def ask(self, question: Question) -> str:
-        """Asks the caller; returns the question's key.
-
-        `question.answered` is called exactly once, with the result or an `RpcError`.
-        """
+        """Asks the caller; returns the key. `answered` is called exactly once, with the result or an `RpcError`."""
 
     def continuable(self, state: RawJson | None, *, is_firm: bool = False, is_quiet: bool = False) -> None:
         """Another hub can continue by `Upstream.resume` with this state; None: no longer.
@@ -249,11 +253,12 @@ class Sender(Protocol):
 class CallerConnection(msgspec.Struct, frozen=True):
     """A caller's own connection to a server.
 
-    Resource updates are noted under `topic`. `lists` None: the shared ones.
+    Resource updates are noted under `topic`. `lists` None: the shared ones. `arrival` waits for lists on their way.
     """
 
     topic: str
     lists: Snapshot | None = None
+    arrival: Callable[[], Awaitable[None]] | None = None
 
 
 class Upstream(Sender, Protocol):

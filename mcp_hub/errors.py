@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import ClassVar, Final, Self
 
 import msgspec
@@ -227,6 +228,21 @@ class UpstreamUnavailable(RpcError, code=1001, symbol="upstream_unavailable"):
 
 class SessionElsewhere(UpstreamUnavailable, symbol="session_elsewhere"):
     """Another replica runs the session's process; the call was not sent."""
+
+
+class AccountNeeded(RpcError, code=1001, symbol="account_needed"):
+    """`principal` has no account at `server`, which has one for each; nothing was sent.
+
+    `names`: values of the account that are missing; empty: a login.
+    """
+
+    def __init__(self, server: str, principal: str, names: Sequence[str] = (), *, why: str = "") -> None:
+        lack = f"the values {', '.join(names)} of your account are not set" if names else "you are not logged in there"
+        text = f'server "{server}" needs an account of your own, and {why or lack}.'
+        super().__init__(text, data={"upstream": {"server": server, "code": "account_needed"}})
+        self.server = server
+        self.principal = principal
+        self.names = tuple(names)
 
 
 class UpstreamLost(RpcError, code=1002, symbol="upstream_crashed"):

@@ -39,9 +39,8 @@ from mcp_hub.protocol.jsonrpc.rpc_errors import for_caller, for_others
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.protocol.shape import questions, tasks
 from mcp_hub.session_views import SessionViews, routed
-from mcp_hub.sessions.session import Session, marked
+from mcp_hub.sessions.session import Session, SessionSubscriptions, call_of, marked
 from mcp_hub.sessions.stored import SessionStore
-from mcp_hub.sessions.subscriptions import SessionSubscriptions, call_of
 from mcp_hub.types import HANDSHAKE, MODERN, OWN, ClientKind, Kind, RawJson, RawObject, UpstreamStatus
 
 __all__ = [
@@ -195,7 +194,7 @@ class HubPort:
 
     async def _finding(self, session: Session) -> ToolFinder:
         profile = session.caller.profile
-        await self.catalog.settled(self.views.client_kind(session), came=session.offer.came)
+        await self.views.settled(session)
         lists = caller_lists(self.upstreams, call_of(session))
         view, rules = self.catalog.view(profile, lists).for_model, self.catalog.rules(profile)
         renew(self.upstreams, rules.servers, Kind.TOOL)

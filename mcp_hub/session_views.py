@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
+import anyio
 import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.call import Call, Early, People, Upstream
 from mcp_hub.calls.plan import SessionRules, Truncate
 from mcp_hub.calls.reading.stored import exported_name
-from mcp_hub.catalog.catalog import Catalog, caller_lists, renew
+from mcp_hub.catalog.catalog import CallerLists, Catalog, arrivals, caller_lists, renew
 from mcp_hub.catalog.discovery import meta_tools
 from mcp_hub.catalog.routes import AppRequests, Route, Unlisted
 from mcp_hub.catalog.token_costs import TokenAccounts
@@ -21,10 +22,11 @@ from mcp_hub.notices import Notices
 from mcp_hub.protocol import eras, extensions
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.protocol.rest.tokens import TokenAccount
-from mcp_hub.sessions.session import Caller, Session
-from mcp_hub.sessions.subscriptions import call_of
+from mcp_hub.sessions.session import Caller, Session, call_of
 from mcp_hub.types import OWN, ClientKind, Era, Kind, PartialForm, RawObject
 
+_ARRIVAL: Final = 10.0
+"""Seconds that a list waits for the lists of the caller's own connections."""
 _CUT: Final = frozenset({"tools/call", "resources/read"})  # methods whose results may be cut
 
 
@@ -104,13 +106,43 @@ class SessionViews:
         view, offer = self.of(session), session.offer
         is_new = offer.mode is None
         if is_new and kind is Kind.TOOL:
-            offer.settle(self._catalog.mode(session.caller.profile, self.client_kind(session)))
+            lists = caller_lists(self._upstreams, call_of(session))
+            offer.settle(self._catalog.mode(session.caller.profile, self.client_kind(session), lists))
         page = view.page(kind, session.era, cursor, self._session_rules.page_size)
         if offer.lists is not None and cursor is None:
             offer.lists[kind] = self.digest(session, kind)
         if cursor is None:
             renew(self._upstreams, self._catalog.rules(session.caller.profile).servers, kind, is_new=is_new)
         return page
+
+    def is_settled(self, session: Session, kind: Kind | None = None) -> bool:
+        """Whether a list, of a `kind` a fresh one, may be answered now."""
+        is_settled = self._catalog.is_settled(self.client_kind(session), kind, session.offer.came)
+        return is_settled and not arrivals(self._upstreams, call_of(session))
+
+    async def settled(self, session: Session, kind: Kind | None = None) -> None:
+        """Waits until `is_settled`, not longer than the client does."""
+        await self._catalog.settled(self.client_kind(session), kind, session.offer.came)
+        await self.arrived(session.caller)
+
+    async def arrived(self, caller: Caller) -> None:
+        """Waits for lists of the caller's own connections that are on their way."""
+        with anyio.move_on_after(_ARRIVAL):
+            for arrived in arrivals(self._upstreams, call_of(_session_of(caller))):
+                await arrived()
+
+    def lists(self, caller: Caller) -> CallerLists:
+        """Lists of the caller's own connections."""
+        return caller_lists(self._upstreams, call_of(_session_of(caller)))
+
+    def whole(self, caller: Caller) -> CatalogView:
+        """Everything that the caller's profile lets through, for programs."""
+        return self._catalog.view(caller.profile, self.lists(caller))
+
+    async def settled_for(self, caller: Caller) -> None:
+        """Waits for starting servers, and for lists of the caller's own connections."""
+        await self._catalog.settled()
+        await self.arrived(caller)
 
     def digest(self, session: Session, kind: Kind) -> int:
         return self.of(session).digest(kind)
@@ -121,6 +153,10 @@ class SessionViews:
         """Tokens of the tools for a kind of client. Raises `ConfigError`."""
         session = Session("", replace(caller, client=client), Era.HANDSHAKE, eras.LATEST_HANDSHAKE)
         return await self._accounts.account(caller.profile, client, self.client_kind(session), server, heaviest)
+
+
+def _session_of(caller: Caller) -> Session:
+    return Session("", caller, Era.MODERN, eras.LATEST_MODERN)
 
 
 def routed(
@@ -136,7 +172,7 @@ def routed(
         partials=None if meta.token is None or (facts.takes_events and to.server != OWN) else facts.partials,
         is_program=session.offer.kind is not None, must_read=to.must_read, people=people,
         directory=session.caller.directory, roots_changes=session.offer.roots_changes, shows_paths=facts.shows_paths,
-        profile=session.caller.profile,
+        profile=session.caller.profile, claims=session.caller.claims,
     )  # fmt: skip
 
 

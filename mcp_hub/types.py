@@ -145,6 +145,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     """A server's raw lists as last read.
 
     `warnings` say what is missing. `announced` counts changes not yet read. `is_apart`: they are one caller's.
+    `is_own`: made by the hub, so that nobody has to approve them.
     """
 
     server: str
@@ -156,6 +157,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     announced: int = 0
     is_apart: bool = False
+    is_own: bool = False
 
 
 class Cause(NamedTuple):
@@ -203,6 +205,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     `listed_at` is in Unix seconds. `rests`: stopped until needed. `failures` are those in a row. `noise` describes
     output that is not messages. `second` is the connection in the other era. `scope`: `session` or `call` with a
     process for each. `asks`: its questions name no call, so sessions wait. `unsteady` names lists that never repeat.
+    `connections`: open ones of principals, with an account for each.
     Only the hub's own state has `sandbox`, with its `refusals` so far.
     """
 
@@ -228,6 +231,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     unsteady: tuple[str, ...] = ()
     sandbox: SandboxState | None = None
     refusals: int = 0
+    connections: int | None = None
 
 
 def plural(count: int, noun: str) -> str:

@@ -33,7 +33,7 @@ if sys.platform != "win32":
 ROOT: Final = Path(__file__).parents[1]
 _IMPORTED: Final = ("mcp_hub.__main__", "mcp_hub.app.http")
 """Beside the modules of the commands."""
-_OPTIONAL: Final = "mcp_hub.cli.commands.running.watch"
+_OPTIONAL: Final = "mcp_hub.cli.commands.running.operate"
 """A module that needs what may not be installed."""
 _STAND_IN: Final = "forked_command.py"
 _MOST: Final = 4 << 20

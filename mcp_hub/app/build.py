@@ -33,6 +33,7 @@ from mcp_hub.app.dashboard.past_calls import PastCalls, history_key, journal_of,
 from mcp_hub.app.dashboard.seen import Seen
 from mcp_hub.app.limits import (
     Current,
+    RuleGates,
     call_limits,
     follow_gates,
     open_documents,
@@ -97,6 +98,7 @@ from mcp_hub.upstreams.supervision.server import OwnedUpstream
 if TYPE_CHECKING:
     from mcp_hub.calls.history.audit import AuditTrail
     from mcp_hub.sandbox.learning import Learning
+    from mcp_hub.upstreams.accounts.accounts import Accounts
     from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
 
 log = get_logger(__name__)
@@ -126,6 +128,7 @@ class App(msgspec.Struct, frozen=True):
     seen: Seen
     journal: CallJournal
     code: CodeRuns
+    gates: RuleGates
     audit: "AuditTrail | None" = None
     executors: "ExecutorUpstream | None" = None
     server_logs: ServerLogWriter | None = None
@@ -225,6 +228,8 @@ async def _running(app: App) -> AsyncIterator[None]:
         tasks.start_soon(app.watchdog.run, name="watchdog")
         tasks.start_soon(app.streams.run, name="streams")
         tasks.start_soon(app.journal.run, name="history")
+        tasks.start_soon(app.gates.run, name="links")
+        app.reloader.prepares.append(lambda settings: partial(app.gates.use, settings))
         if app.audit is not None:
             tasks.start_soon(app.audit.run, name="audit")
         app.reloader.prepares.append(lambda _: app.journal.use)
@@ -235,6 +240,8 @@ async def _running(app: App) -> AsyncIterator[None]:
         tasks.start_soon(app.approvals.run, name="approvals")
         tasks.start_soon(log_flags, app.hub.catalog, app.upstreams, name="flags")
         tasks.start_soon(app.logins.follow, app.upstream_set.upstreams, app.operations.applier.restart, name="logins")
+        if (accounts := app.operations.applier.sources.accounts) is not None:
+            tasks.start_soon(accounts.follow, app.settings.hub.accounts.idle, name="accounts")
         try:
             yield
         finally:
@@ -253,7 +260,7 @@ async def _running(app: App) -> AsyncIterator[None]:
 def _sources(
     loaded: Loaded, env: Mapping[str, str], watchdog: Watchdog, changes: Notices, logins: Logins, gate: Gate,
     turn: Turn, client: ClientEra | None, store: EventStore, owns_process: bool, clients: deque[str | None] | None,
-    learning: "Learning | None", scripts: Callable[[str, str, Gate | None], OwnedUpstream],
+    learning: "Learning | None", scripts: Callable[[str, str, Gate | None], OwnedUpstream], approvals: Approvals,
 ) -> UpstreamFactory:  # fmt: skip
     state, folder = state_dir(env), str(loaded.path.absolute().parent)
     memory, era, clock = EraCache(state / "eras.json"), client or ClientEra(Era.HANDSHAKE), SystemClock()
@@ -266,8 +273,17 @@ def _sources(
         holder=partial(session_holder, store),
         read=partial(load, loaded.path, env, lenient=True, is_named=loaded.is_named), clients=clients,
         starts=StartFolders.of(Path(loaded.place), state), outputs=CommandOutputs(watchdog, clock, env, folder),
-        learning=learning, scripts=scripts,
+        learning=learning, scripts=scripts, accounts=_accounts(loaded.settings, env, store),
+        listed=lambda union: approvals.judged((union,)),
     )  # fmt: skip
+
+
+def _accounts(settings: Settings, env: Mapping[str, str], store: EventStore) -> "Accounts | None":
+    if not settings.hub.accounts.key:
+        return None
+    from mcp_hub.app.accounts import open_accounts
+
+    return open_accounts(settings, env, store)
 
 
 def _approvals(loaded: Loaded, records: KeyedFiles, changes: Notices, servers: UpstreamSet) -> Approvals:
@@ -386,11 +402,11 @@ def build(
     catalog = _catalog(settings, servers, changes, approvals, owns_process=owns_process)
     sources = _sources(
         loaded, env, watchdog, changes, logins, _gate(catalog, approvals, current), turn, client, store, owns_process,
-        clients, learning, script_upstreams(catalog, changes, env, lambda: code),
+        clients, learning, script_upstreams(catalog, changes, env, lambda: code), approvals,
     )  # fmt: skip
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     executors = _executor_upstream(settings, env, changes, servers) if has_executors else None
-    streams = StreamTable(store, clock, stream_limits(settings), lambda row: hub.starter.take_up(row))
+    streams = StreamTable(store, clock, stream_limits(settings), lambda row, last: hub.starter.take_up(row, last))
     documents = open_documents(settings, env, store)
     seen = Seen.of(kinds, loaded.path, records, lambda: registry.under_way, sources.client.meet)
     audit = _audit(loaded, env, store, current, lambda call: registry.trace_of(call))
@@ -415,4 +431,5 @@ def build(
         registry=registry, changes=changes, streams=streams, documents=documents, watchdog=watchdog,
         approvals=approvals, upstream_set=servers, operations=_operations(loaded, applier, watchdog), logins=logins,
         seen=seen, journal=journal, executors=executors, server_logs=sources.logs, code=code, audit=audit,
+        gates=RuleGates(hub, current, servers.upstreams),
     )  # fmt: skip

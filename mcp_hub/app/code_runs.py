@@ -33,6 +33,7 @@ from mcp_hub.notices import Notices
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.protocol.meta import RequestMeta
+from mcp_hub.protocol.shape.questions import ELICIT, can_answer
 from mcp_hub.session_views import routed
 from mcp_hub.sessions.session import Caller, ClientOffer, Session
 from mcp_hub.stores.base import EventStore
@@ -85,7 +86,7 @@ class _CodePort:
 
     async def tools(self, call: Call, code: str) -> tuple[dict[str, str], str]:
         hub, session, occurring = self._hub(), self._session(call), names_in(code)
-        await hub.catalog.settled(PROGRAM)
+        await hub.views.settled(session)
         if names := unbound(code):  # perhaps of servers that start, as after a restart of the hub
             starting = hub.catalog.starting(call.profile)
             await hub.catalog.settled(
@@ -124,7 +125,10 @@ class _CodePort:
         if to.server == OWN:
             raise InvalidParams(f"{inner.tool} is a tool of the hub, which scripts cannot call")
         plain = routed(session, "tools/call", params, to, _META, facts, None, None)
-        inside = replace(plain, id=inner.stream, parent=call.id, must_read=must_read, wants_progress=True)
+        people_only = call.people_only or can_answer(call.capabilities, call.version, ELICIT, b"{}") is not None
+        inside = replace(
+            plain, id=inner.stream, parent=call.id, must_read=must_read, wants_progress=True, people_only=people_only
+        )
         record = hub.starter.start(inside, None, reads_only=facts.reads_only)
         return CallHandle(inside, record, hub.durable)
 
@@ -140,7 +144,10 @@ class _CodePort:
         if session is None:
             session = self._sessions[call.id] = Session(
                 id=call.session, era=Era.HANDSHAKE, version=eras.LATEST_HANDSHAKE, capabilities=call.answered,
-                caller=Caller(call.principal, call.profile, has_own_hub=call.shows_paths, directory=call.directory),
+                caller=Caller(
+                    call.principal, call.profile, has_own_hub=call.shows_paths, directory=call.directory,
+                    claims=call.claims,
+                ),
                 offer=ClientOffer(kind=PROGRAM, client=call.client, roots_changes=call.roots_changes),
             )  # fmt: skip
             if len(self._sessions) > _SESSIONS:

@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from mcp_hub.app.dashboard.edits import HubEdits, ServerEditor
 from mcp_hub.app.dashboard.overrides import OverridesFile
 from mcp_hub.app.dashboard.raw import RawMessages
 from mcp_hub.app.dashboard.watch import HubWatch
+from mcp_hub.app.limits import claims_named
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.hub import HttpSettings
 from mcp_hub.config.schema.issuers import IssuerSettings, ResourceServerSettings
@@ -27,6 +28,7 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.fronts.dashboard.api import DashboardApi
+from mcp_hub.fronts.dashboard.asked import AskPage
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.auth import HttpAuth, is_loopback
 from mcp_hub.fronts.http.connections import ConnectionLimits, affordable
@@ -36,6 +38,7 @@ from mcp_hub.fronts.legacy_sse import LegacySse
 from mcp_hub.fronts.monitoring.health import Health
 from mcp_hub.fronts.monitoring.metrics import Metrics
 from mcp_hub.fronts.rest import pages
+from mcp_hub.fronts.rest.accounts import RestAccounts
 from mcp_hub.fronts.rest.api import RestApi
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.rest.overview import ClientInstall, DashboardMode
@@ -44,9 +47,12 @@ from mcp_hub.sessions.session import Caller
 if TYPE_CHECKING:
     from mcp_hub.fronts.http.oauth.keys import KeyRing
     from mcp_hub.fronts.http.oauth.tokens import Issuer, Resource, TokenVerifier
+    from mcp_hub.upstreams.accounts.desk import LoginDesk
 
 log = get_logger(__name__)
 
+LoginPages = Callable[[Iterable[str]], Mapping[str, Route]]
+"""Gives the pages of servers by path."""
 _MCP = ("/mcp", "/sse", "/messages")
 
 
@@ -55,13 +61,13 @@ class HttpFront:
 
     `profile`: for tokens without one. `is_local`: callers without token operate the hub, since only this machine
     reaches it. `dashboard`: the default mode. `operator`: the user's token for this start. `installs` and `open_editor`
-    block. `is_private`: only the hub's user reaches it.
+    block. `is_private`: only the hub's user reaches it. `url`: where this machine reaches it.
     """
 
     def __init__(
         self, app: App, profile: str | None, *, is_local: Callable[[Settings], bool],
         dashboard: DashboardMode = "off", installs: Callable[[], list[ClientInstall]] = list, is_private: bool = False,
-        open_editor: Callable[[], ServerEditor] | None = None,
+        open_editor: Callable[[], ServerEditor] | None = None, url: str = "",
     ) -> None:  # fmt: skip
         settings, http = app.settings, app.settings.hub.http
         admission = admission_of(http)
@@ -75,12 +81,15 @@ class HttpFront:
             admission=admission,
         )  # fmt: skip
         watch = watch_of(app)
+        desk, login_pages = (None, None) if is_private else desk_of(app, url)
+        self._login_pages: LoginPages | None = login_pages
         workers = None if app.executors is None else app.executors.workers
         self.rest = RestApi(
             app.hub, version=__version__, max_body=body, executors=workers,
             is_open=lambda: is_private or is_authenticated(app.settings) or is_local(app.settings),
             is_private=is_private, operator=app.operations, admission=admission,
             public_url=lambda: app.settings.hub.http.public_url, running=watch.running, history=app.past_calls,
+            accounts=_rest_accounts(app, desk),
         )  # fmt: skip
         self.operator = secrets.token_urlsafe(32)
         self.auth = HttpAuthFactory(profile, is_private=is_private, is_local=is_local, operator=self.operator)
@@ -91,8 +100,8 @@ class HttpFront:
             auth=self.auth.for_settings(settings),
             routes={**self.mcp.routes, **self.legacy.routes, **self.metrics.routes},
             mount=self.rest,
-            pages={**self.health.routes, **pages.routes()},
-            public=metadata_routes(settings),
+            pages={**self.health.routes, **pages.routes(), **ask_page(app).routes},
+            public=self._public(settings),
             admission=admission,
             refusals=self.metrics.refusals,
             guarded=self.dashboard,
@@ -112,7 +121,42 @@ class HttpFront:
             front.close()
 
     def _prepared(self, settings: Settings) -> Callable[[], None]:
-        return partial(self.endpoints.use, self.auth.for_settings(settings), metadata_routes(settings))
+        return partial(self.endpoints.use, self.auth.for_settings(settings), self._public(settings))
+
+    def _public(self, settings: Settings) -> Mapping[str, Route]:
+        """Metadata, and the pages of logins to own accounts."""
+        if self._login_pages is None:
+            return metadata_routes(settings)
+        own = (name for name, server in settings.servers.items() if server.account == "own" and server.enabled)
+        return {**metadata_routes(settings), **self._login_pages(own)}
+
+
+def desk_of(app: App, url: str) -> "tuple[LoginDesk, LoginPages] | tuple[None, None]":
+    """The desk where people log in to accounts of their own, and its pages for servers; None without such accounts."""
+    accounts = app.operations.applier.sources.accounts
+    if accounts is None:
+        return None, None
+    from mcp_hub.app.accounts import login_target, open_desk
+    from mcp_hub.fronts.http.login_pages import login_pages
+
+    def address() -> str | None:
+        """Where browsers come: at the public address, else on this machine."""
+        public = app.settings.hub.http.public_url or url
+        return public.rstrip("/").removesuffix("/mcp") or None
+
+    desk = open_desk(app.settings, os.environ, app.streams.store, accounts)
+    desk.address = address
+    desk.target = lambda name: None if (server := app.settings.servers.get(name)) is None else login_target(server)
+    return desk, login_pages(desk)
+
+
+def _rest_accounts(app: App, desk: "LoginDesk | None") -> RestAccounts | None:
+    if (accounts := app.operations.applier.sources.accounts) is None:
+        return None
+    from mcp_hub.app.accounts import AccountRecords, account_fields
+
+    book = AccountRecords(accounts, lambda: app.settings)
+    return RestAccounts(desk, partial(account_fields, lambda: app.settings), book)
 
 
 def is_authenticated(settings: Settings) -> bool:
@@ -179,7 +223,8 @@ class HttpAuthFactory:
             hosts.append(urlsplit(http.public_url).hostname or "")
         verifier = None
         if http.oauth is not None:
-            verifier = _verifier(http.oauth, settings.profiles, self._profile, self._keys())
+            kept = claims_named(settings)
+            verifier = _verifier(http.oauth, settings.profiles, self._profile, self._keys(), kept)
             hosts.append(urlsplit(http.oauth.resource).hostname or "")
         return HttpAuth(
             tokens=tokens,
@@ -221,8 +266,9 @@ def metadata_routes(settings: Settings) -> Mapping[str, Route]:
 
 
 def _verifier(
-    oauth: ResourceServerSettings, profiles: Collection[str], profile: str | None, ring: "KeyRing"
-) -> "TokenVerifier":
+    oauth: ResourceServerSettings, profiles: Collection[str], profile: str | None, ring: "KeyRing",
+    kept: Collection[str],
+) -> "TokenVerifier":  # fmt: skip
     from mcp_hub.fronts.http.oauth.tokens import TokenVerifier
 
     return TokenVerifier(
@@ -232,6 +278,7 @@ def _verifier(
         clock=wall_time,
         profiles=profiles,
         profile=profile,
+        kept=kept,
     )
 
 
@@ -349,7 +396,12 @@ def dashboard_of(
         public_url=lambda: app.settings.hub.http.public_url,
         mode=mode,
         max_body=app.settings.hub.http.max_body,
+        desk=lambda: app.gates.asking,
     )
+
+
+def ask_page(app: App) -> AskPage:
+    return AskPage(lambda: app.gates.asking, lambda: app.settings.hub.http.public_url)
 
 
 def mode_of(app: App, default: DashboardMode) -> Callable[[], DashboardMode]:

@@ -1,14 +1,16 @@
 """Settings in the shapes that a hub's parts take."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+import anyio
 import msgspec
 import platformdirs
 
 from mcp_hub.app.catalog_rules import ProjectView, executor_server
-from mcp_hub.call import Call
+from mcp_hub.call import Call, Upstream
 from mcp_hub.calls.plan import CallRules, StreamLimits, TimeLimits
 from mcp_hub.calls.reading.stored import exported_name
 from mcp_hub.catalog.catalog import caller_lists
@@ -38,7 +40,10 @@ from mcp_hub.types import Kind
 from mcp_hub.upstreams.process.descriptors import HUB, PER_SERVER
 
 if TYPE_CHECKING:
+    from mcp_hub.app.gates import HubGates
+    from mcp_hub.calls.gates.asking import Asking
     from mcp_hub.calls.gates.rate import LimitRule
+    from mcp_hub.hub import HubPort
 
 PER_CLIENT: Final = 4
 """Descriptors per client of a background hub, or over HTTP."""
@@ -59,6 +64,11 @@ class Current(msgspec.Struct):
     limits: dict[str, tuple[TimeLimits, TimeLimits]] = msgspec.field(default_factory=dict)
     projects: dict[str, ProjectView] = msgspec.field(default_factory=dict)
     """Project views by profile name, until the hub ends."""
+    code_limits: CodeLimits = CodeLimits()
+    """Limits of scripts that begin now."""
+
+    def __post_init__(self) -> None:
+        self.use(self.settings, dict(self.limits))
 
     def enter(self, view: ProjectView) -> ProjectView:
         """Adds a project's view; beyond the limit, one that offers nothing."""
@@ -72,6 +82,7 @@ class Current(msgspec.Struct):
         self.settings = settings
         self.limits.clear()
         self.limits.update(limits)
+        self.code_limits = CodeLimits(**settings.hub.code_limits.model_dump())
 
     def call_rules(self, server: str, tool: str) -> CallRules:
         """Call rules of a tool, by its original name."""
@@ -84,17 +95,70 @@ class Current(msgspec.Struct):
             by_session=entry is not None and entry.scope == "session",
         )  # fmt: skip
 
-    @property
-    def code_limits(self) -> CodeLimits:
-        """Limits of scripts that begin now."""
-        return CodeLimits(**self.settings.hub.code_limits.model_dump())
-
     def client(self, client_name: str | None, chosen: str | None) -> ClientRules:
         return self.settings.client_table.rules(client_name, chosen)
 
     def soft_deadline(self, client_name: str | None, chosen: str | None, known_only: bool) -> float | None:
         """Seconds until a running call is answered; None: never."""
         return self.settings.client_table.rules(client_name, chosen, known_only=known_only).soft_deadline
+
+
+def has_conditions(settings: Settings) -> bool:
+    """Whether any tool has `allow_if` or `deny_if`."""
+    tools = (tool for server in settings.servers.values() for tool in server.per_tool.values())
+    return any(tool.deny_if or tool.allow_if is not None for tool in tools)
+
+
+def claims_named(settings: Settings) -> frozenset[str]:
+    """The claims of tokens that any condition looks at."""
+    tools = [tool for server in settings.servers.values() for tool in server.per_tool.values()]
+    asks = (settings.hub.ask, *(profile.ask for profile in settings.profiles.values()), *(tool.ask for tool in tools))
+    conditions = [each for tool in tools for each in (*tool.deny_if, *(tool.allow_if or ()))]
+    conditions += [each for ask in asks if ask is not None for each in ask.only_if or ()]
+    return frozenset(name for each in conditions for name in each.claims or ())
+
+
+def has_asks(settings: Settings) -> bool:
+    """Whether any tool, profile or the hub has `ask`."""
+    tools = (tool for server in settings.servers.values() for tool in server.per_tool.values())
+    asks = (settings.hub.ask, *(profile.ask for profile in settings.profiles.values()), *(tool.ask for tool in tools))
+    return any(ask is not None for ask in asks)
+
+
+class RuleGates:
+    """The gates that settings ask for, loaded with the first one."""
+
+    def __init__(self, hub: "HubPort", current: Current, upstreams: Mapping[str, Upstream]) -> None:
+        self._make = partial(_hub_gates, hub, current, upstreams)
+        self._gates: HubGates | None = None
+        self._begun = anyio.Event()
+        self.use(current.settings)
+
+    @property
+    def asking(self) -> "Asking | None":
+        """The calls that wait for a yes; None where nothing asks."""
+        return None if self._gates is None else self._gates.asking
+
+    def use(self, settings: Settings) -> None:
+        """Applies these settings from the next call on."""
+        if self._gates is None:
+            if not (has_conditions(settings) or has_asks(settings)):
+                return
+            self._gates = self._make()
+            self._begun.set()
+        self._gates.use(settings)
+
+    async def run(self) -> None:
+        """Sends links until cancelled."""
+        await self._begun.wait()
+        if self._gates is not None:
+            await self._gates.links.run()
+
+
+def _hub_gates(hub: "HubPort", current: Current, upstreams: Mapping[str, Upstream]) -> "HubGates":
+    from mcp_hub.app.gates import HubGates
+
+    return HubGates(hub, current, upstreams)
 
 
 def state_dir(env: Mapping[str, str]) -> Path:

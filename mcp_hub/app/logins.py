@@ -55,9 +55,9 @@ def client_of(server: ServerSettings) -> ClientRegistration | None:
 
 
 def login_of(server: ServerSettings) -> tuple[str, ClientRegistration] | None:
-    """The server's URL and the hub's identity; None without a login."""
+    """The server's URL and the hub's identity; None without a login of the hub."""
     client = client_of(server)
-    return None if server.url is None or client is None else (server.url, client)
+    return None if server.url is None or client is None or server.account == "own" else (server.url, client)
 
 
 def why_no_login(settings: ServerSettings) -> str:
@@ -66,6 +66,8 @@ def why_no_login(settings: ServerSettings) -> str:
         return "is not remote: it does not have a url to log in to"
     if is_cleartext(settings.url):
         return "has an http:// url, where others could read the token. Use https://"
+    if settings.account == "own":
+        return "has an account for each caller, who logs in when it is needed (mcp-hub account list shows them)"
     return "already has credentials in bearer or headers. Remove them to log in"
 
 
@@ -120,13 +122,13 @@ class Logins:
                 continue
             if changed != last:
                 last = changed
-                self._look(upstreams, renew)
+                await self._look(upstreams, renew)
 
-    def _look(self, upstreams: Mapping[str, OwnedUpstream], renew: Callable[[str, str], None]) -> None:
+    async def _look(self, upstreams: Mapping[str, OwnedUpstream], renew: Callable[[str, str], None]) -> None:
         for name, access in list(self._access_of.items()):
             upstream = upstreams.get(name)
             was_granted = access.is_granted
-            if upstream is None or upstream.lifecycle.peers is None or not access.reread():
+            if upstream is None or upstream.lifecycle.peers is None or not await access.reread():
                 continue
             state = upstream.status().state
             if access.is_granted and state in _WAITING:

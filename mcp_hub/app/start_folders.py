@@ -1,5 +1,6 @@
 """The start folder and default `scope` of servers; a configured `scope` wins."""
 
+import hashlib
 import os
 import re
 from contextlib import suppress
@@ -8,6 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 import platformdirs
+from msgspec.structs import replace
 
 from mcp_hub.attach.folder import make_folder
 from mcp_hub.config.load.interpolate import clients_in, fill_client
@@ -78,6 +80,11 @@ class StartFolders(msgspec.Struct, frozen=True):
         return [filled(word, folder) for word in server.args], {
             key: filled(value, folder) for key, value in server.env.items()
         }
+
+    def of_principal(self, principal: str) -> "StartFolders":
+        """Folders for the processes of one principal alone."""
+        digest = hashlib.blake2b(principal.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+        return replace(self, project=None, spare=self.spare / digest, homes=self.homes / digest)
 
     def home(self, name: str) -> str:
         return str(log_file(self.homes, name).with_suffix(""))

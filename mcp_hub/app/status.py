@@ -213,6 +213,7 @@ class HubStatus(msgspec.Struct):
             logs=status.logs or UNSET,
             scope=status.scope or "shared",
             sandbox=_sandbox(self._sandboxes.get(status.server), status),
+            connections=UNSET if status.connections is None else status.connections,
         )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import anyio.to_thread
 import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.aio import Turn
 from mcp_hub.app.catalog_rules import repetition
@@ -19,16 +20,13 @@ from mcp_hub.app.start_folders import StartFolders, folder_key, working_director
 from mcp_hub.call import Gate
 from mcp_hub.catalog.offers.definitions import prepare
 from mcp_hub.clock import Clock
-from mcp_hub.config.findings import DataPath, path_text, quoted
+from mcp_hub.config.findings import DataPath, path_text
 from mcp_hub.config.load.load import Loaded
-from mcp_hub.config.load.secrets import secrets_of_server
 from mcp_hub.config.schema.defaults import Defaults
-from mcp_hub.config.schema.remote import problems_of
-from mcp_hub.config.schema.servers import CommandLookup, ServerSettings
+from mcp_hub.config.schema.servers import CommandLookup, Lookup, ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError, ConfigFinding, LookupFailed, StartFailed
 from mcp_hub.logs import get_logger
-from mcp_hub.masking import learn
 from mcp_hub.notices import Notices
 from mcp_hub.stores.base import Holdings
 from mcp_hub.stores.server_logs import ServerLogWriter
@@ -39,7 +37,7 @@ from mcp_hub.upstreams.local_source import disabled_upstream
 from mcp_hub.upstreams.peer.era_cache import EraCache, server_key, url_key
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, ClientEra, EraWish, ServerEras
 from mcp_hub.upstreams.process import commands
-from mcp_hub.upstreams.process.lookups import CommandOutputs, outputs_once
+from mcp_hub.upstreams.process.lookups import CommandOutputs, commands_of, outputs_once, with_outputs
 from mcp_hub.upstreams.process.stdio import StdioConnection, StdioSpec, TakeLines
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.upstreams.supervision.both_eras import BothEras, Connect
@@ -51,6 +49,8 @@ from mcp_hub.upstreams.supervision.server import OwnedUpstream, SupervisorRules
 if TYPE_CHECKING:
     from mcp_hub.sandbox.learning import Learning
     from mcp_hub.sandbox.server import ServerSandbox
+    from mcp_hub.upstreams.accounts.accounts import Accounts
+    from mcp_hub.upstreams.auth.access import Access
 
 log = get_logger(__name__)
 
@@ -71,7 +71,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     """Parts shared by all upstreams. Relative commands and modules are searched in `folder`.
 
     `clients`: folders in a background hub, the latest last. `read` loads the configuration again. `scripts` makes the
-    upstream for a name and a folder of scripts.
+    upstream for a name and a folder of scripts. `accounts` are of principals; `listed` gets what they list in all.
     """
 
     env: Mapping[str, str]
@@ -94,25 +94,31 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     learning: "Learning | None" = None
     scripts: Callable[[str, str, Gate | None], OwnedUpstream] | None = None
     sandboxes: dict[str, "ServerSandbox"] = msgspec.field(default_factory=dict)
+    accounts: "Accounts | None" = None
+    listed: Callable[[Snapshot], object] = lambda union: None
 
-    def _eras(self, server: ServerSettings) -> ServerEras:
+    def eras(self, server: ServerSettings) -> ServerEras:
         key = server_key(server.command or "", server.args) if server.url is None else url_key(server.url)
         return ServerEras(self.memory, key, self.client)
 
     def put_interactive(self, server: ServerSettings) -> None:
-        self._eras(server).put_interactive()
+        self.eras(server).put_interactive()
 
     def make(self, settings: Settings, name: str) -> OwnedUpstream:
         """The upstream, not yet running."""
         server, sandbox = settings.servers[name], self.sandboxes.pop(name, None)
         if (upstream := self._without_connection(settings, name)) is not None:
             return upstream
-        eras = self._eras(server)
+        if server.account == "own":
+            from mcp_hub.app.accounts import principals_upstream
+
+            return principals_upstream(self, settings, name)
+        eras = self.eras(server)
         if server.url is None:
-            spec = self._specs(settings, name, server, sandbox)
-            connect = self._by_pipe(name, spec, None, eras)
+            spec = self.specs(settings, name, server, sandbox)
+            connect = self.by_pipe(name, spec, None, eras)
         else:
-            connect = self._remote(name, settings, server, server.url, eras)
+            connect = self.remote(name, settings, server, server.url, eras)
         rules = supervisor_rules(settings, name)
         lists = list_file(self.last_lists, name, server) if self.last_lists is not None else None
         clock, changes, gate = self.clock, self.changes, self.gate
@@ -120,13 +126,20 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         if scope is not None and scope != "shared":
 
             def connect_in(directory: str | None) -> Connect:
-                return self._by_pipe(name, spec, directory, eras)
+                return self.by_pipe(name, spec, directory, eras)
 
             return Scoped(
                 name=name, connect=connect, rules=rules, scope=scope, eras=eras, clock=clock, changes=changes,
                 lists=lists, gate=gate, connect_in=connect_in, folder_of=partial(folder_key, server),
                 holder=self.holder(name),
             )  # fmt: skip
+        return self.connected(name, server, connect, rules, eras, lists)
+
+    def connected(
+        self, name: str, server: ServerSettings, connect: Connect, rules: SupervisorRules, eras: ServerEras,
+        lists: ListFile | None = None,
+    ) -> OwnedUpstream:  # fmt: skip
+        clock, changes, gate = self.clock, self.changes, self.gate
         if server.era == "follow" and server.type != "sse":
             return BothEras(name, connect, rules, eras, clock=clock, changes=changes, lists=lists, gate=gate)
         pinned, asks = partial(connect, ANY_ERA), eras.is_interactive and server.era != "modern"
@@ -134,7 +147,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
             name, pinned, rules, clock=clock, changes=changes, lists=lists, takes_turns=asks, gate=gate
         )
 
-    def _by_pipe(self, name: str, spec: MakeSpec, directory: str | None, eras: ServerEras) -> Connect:
+    def by_pipe(self, name: str, spec: MakeSpec, directory: str | None, eras: ServerEras) -> Connect:
         make_spec, watchdog, turn = partial(spec, directory), self.watchdog, self.turn
 
         def connect(wish: EraWish) -> StdioConnection:
@@ -180,9 +193,13 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
             is_spare=self.starts.is_spare(name, folder),
         )
 
-    def _remote(self, name: str, settings: Settings, server: ServerSettings, url: str, eras: ServerEras) -> Connect:
+    def remote(
+        self, name: str, settings: Settings, server: ServerSettings, url: str, eras: ServerEras,
+        access: "Access | None" = None,
+    ) -> Connect:  # fmt: skip
         from mcp_hub.upstreams.remote.connection import HttpConnection, HttpSpec
 
+        has_secrets = bool(server.headers or server.bearer)
         spec = HttpSpec(
             url=url,
             headers={} if server.command_texts else server.sent_headers(),
@@ -191,10 +208,11 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
             line_limit=settings.hub.limits.line,
             apps=server.apps,
             ca=server.tls.ca,
-            renew=partial(self._headers_now, name, url) if server.headers or server.bearer else None,
+            renew=partial(self._headers_now, name, url) if has_secrets and server.account == "shared" else None,
             look_up=partial(self._headers_of, name, server, self.clock.now()) if server.command_texts else None,
         )
-        access = self.logins.access(name, server) if self.logins is not None else None
+        if access is None and self.logins is not None:
+            access = self.logins.access(name, server)
         return partial(HttpConnection, name, spec, eras, access)
 
     async def _headers_now(self, name: str, url: str) -> dict[str, str] | None:
@@ -214,9 +232,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     async def _headers_of(self, name: str, server: ServerSettings, since: float = math.inf) -> dict[str, str]:
         return (await self._filled(name, server, since)).sent_headers()
 
-    def _specs(
-        self, settings: Settings, name: str, server: ServerSettings, sandbox: "ServerSandbox | None"
-    ) -> MakeSpec:
+    def specs(self, settings: Settings, name: str, server: ServerSettings, sandbox: "ServerSandbox | None") -> MakeSpec:
         if settings.effective(name).sandbox.mode != "off":
             from mcp_hub.app.attached.sandboxes import server_sandbox
 
@@ -243,7 +259,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
                     args[index] = filled.args[index]
                 case ("env", str(variable)):
                     env[variable] = filled.env[variable]
-        return msgspec.structs.replace(spec, argv=(program, *args), env=env)
+        return replace(spec, argv=(program, *args), env=env)
 
     async def _filled(self, name: str, server: ServerSettings, since: float) -> ServerSettings:
         """Fills in command outputs, run concurrently; shares a run unless it ended before `since`. Raises
@@ -251,7 +267,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         """
         if not server.command_texts:
             return server
-        outputs: dict[CommandLookup, str] = {}
+        outputs: dict[Lookup, str] = {}
         failures: list[LookupFailed] = []
 
         async def read(lookup: CommandLookup, path: DataPath) -> None:
@@ -269,29 +285,6 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         return with_outputs(name, server, outputs)
 
 
-def commands_of(name: str, server: ServerSettings) -> dict[CommandLookup, DataPath]:
-    """A server's commands with the path of their first use."""
-    paths: dict[CommandLookup, DataPath] = {}
-    for key, parts in server.command_texts.items():
-        for part in parts:
-            if isinstance(part, CommandLookup):
-                paths.setdefault(part, ("servers", name, *key))
-    return paths
-
-
-def with_outputs(name: str, server: ServerSettings, outputs: Mapping[CommandLookup, str]) -> ServerSettings:
-    """The server with outputs, masked from now on. Raises `LookupFailed` for unsendable ones."""
-    filled = server.filled(outputs)
-    learn({*outputs.values(), *secrets_of_server(filled)})
-    headers = {header: value.get_secret_value() for header, value in filled.headers.items()}
-    bearer = filled.bearer.get_secret_value() if filled.bearer is not None else None
-    for flaw in problems_of(filled.url, headers, bearer) if filled.url is not None else ():
-        programs = {lookup.argv[0]: None for lookup, path in commands_of(name, server).items() if path[2] == flaw.key}
-        message = f"the output of program {', '.join(map(quoted, programs))} cannot be sent: {flaw.message}"
-        raise LookupFailed("lookup_failed", f"{path_text(('servers', name, flaw.key))}: {message}")
-    return filled
-
-
 async def failed_lookups(settings: Settings, env: Mapping[str, str], folder: str) -> dict[DataPath, str]:
     """Runs the commands of all enabled servers; returns failures by path."""
     servers = {name: server for name, server in settings.servers.items() if server.enabled and server.command_texts}
@@ -300,7 +293,7 @@ async def failed_lookups(settings: Settings, env: Mapping[str, str], folder: str
     outcomes = await outputs_once(argvs, env, folder) if argvs else {}
     failed: dict[DataPath, str] = {}
     for name, lookups in paths.items():
-        outputs: dict[CommandLookup, str] = {}
+        outputs: dict[Lookup, str] = {}
         for lookup, path in lookups.items():
             outcome = outcomes[lookup.argv]
             if isinstance(outcome, str):

@@ -105,7 +105,7 @@ class CallRegistry(CallOwner):
         is_next = is_inner or lane.running < most_running
         if is_next:
             lane.running += not is_inner
-        elif len(lane.waiting) < most_waiting:
+        elif len(lane.waiting) < most_waiting or plan.resumption is not None:  # one of another hub, which let it in
             lane.waiting.append(record)
             record.times.wait()
         else:
@@ -157,7 +157,8 @@ class CallRegistry(CallOwner):
         self._on_durable(record)
 
     def has_ended(self, record: CallRecord) -> None:
-        self._records.pop(record.call.id, None)
+        if self._records.get(record.call.id) is record:  # else this hub has lost it, and continues it anew
+            del self._records[record.call.id]
         self.meters.ended(record, self._clock.now())
         if self.tracer is not None:
             self.tracer.ended(record)

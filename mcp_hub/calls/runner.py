@@ -34,7 +34,7 @@ from mcp_hub.calls.progress import CallProgress
 from mcp_hub.calls.reading.stream import LogWriter, Stream
 from mcp_hub.calls.timeouts import CallTimes, OpenQuestions
 from mcp_hub.clock import Clock
-from mcp_hub.errors import HubStopping, RpcError
+from mcp_hub.errors import HubStopping, OwnerLost, RpcError
 from mcp_hub.events import (
     Attempt,
     CallEvent,
@@ -111,7 +111,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
                 return
             event = admitted
         elif type(event) is Delta and self.stream is not None:
-            self.stream.content.add()
+            self.stream.content.saw(Delta)
         elif type(event) is Attempt and self._made_progress is not None:
             self._made_progress.begin_attempt()
         self.log.append(event)
@@ -148,7 +148,10 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         stream = self.stream
         if stream is None or self.resumption is None:
             return False
-        return stream.is_lost or (stream.store.is_durable and failed_by(self.stopping, HubStopping))
+        if stream.is_lost or failed_by(self.stopping, OwnerLost):
+            return True
+        is_kept = stream.store.is_durable or (self.writer is not None and self.writer.is_kept)
+        return is_kept and failed_by(self.stopping, HubStopping)
 
     async def until_stored(self, *, whole: bool) -> None:
         if whole:

@@ -8,17 +8,17 @@ import msgspec
 
 from mcp_hub import aio
 from mcp_hub.call import Call, CallChannel, CallHandler, MakeInfo, Sender, StreamInfo, Upstream
-from mcp_hub.calls.gates.steps import Gates, guarded, in_place_of
+from mcp_hub.calls.gates.steps import Gates, guarded, in_place_of, waits
 from mcp_hub.calls.metering import is_tool_error
 from mcp_hub.calls.plan import CallPlan, CallRules, ResumePoint, TimeLimits, Truncate
-from mcp_hub.calls.reading.stored import last_progress, own_name
+from mcp_hub.calls.reading.stored import own_name
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.long_results import LongResults
 from mcp_hub.calls.retries import Retries
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.orphans import DETACHED
 from mcp_hub.calls.streams.table import StreamTable
-from mcp_hub.errors import HubRestarted, RpcError
+from mcp_hub.errors import CallCancelled, HubRestarted, RpcError
 from mcp_hub.events import Completed, Progressed
 from mcp_hub.protocol.shape import questions
 from mcp_hub.types import OWN, Era, RawJson
@@ -72,6 +72,8 @@ class _Continuation(msgspec.Struct):
         """Continues the call, or ends a cancelled one. Raises `Busy`."""
 
         async def resumed(call: Call, channel: CallChannel) -> Completed:
+            if self.revoked is not None and waits(self.state):
+                raise CallCancelled(f"The call was cancelled before it was sent: {self.revoked}")
             if upstream is None:
                 raise HubRestarted(
                     f'server "{call.upstream}" is not configured in this hub.', data={"outcome": "unknown"}
@@ -87,6 +89,16 @@ class _Continuation(msgspec.Struct):
         if self.revoked is not None:
             aio.call_later(_CONNECTING, partial(registry.cancel, record, self.revoked))
         return record
+
+
+class _AtGate(msgspec.Struct, frozen=True):
+    """Continues calls that wait at a gate; `handler` sends them."""
+
+    gates: Gates
+    handler: CallHandler
+
+    async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
+        return await self.gates.resume(call, channel, state, self.handler)
 
 
 class CallStarter:
@@ -187,7 +199,7 @@ class CallStarter:
         """
         return None if self._retention is None else partial(self._retention.fitted, shows_output)
 
-    async def take_up(self, row: StreamInfo) -> None:
+    async def take_up(self, row: StreamInfo, progressed: Progressed | None) -> None:
         """Continues a lost hub's call, whose stream this hub owns."""
         continuation = _Continuation.of(row)
         server = continuation.call.upstream
@@ -195,9 +207,11 @@ class CallStarter:
         limits, _ = self._limits.get(server, _UNKNOWN) if runs is None else (runs.limits, None)
         if runs is not None:  # which asks before it writes
             continuation.call = msgspec.structs.replace(continuation.call, people=self.gates.people)
-        progressed = await last_progress(self._streams.store.log, row)
         plan = continuation.plan(row, progressed, self.truncation(None))
-        record = continuation.started(runs or self._upstreams.get(server), self._registry, limits, plan)
+        upstream: _Resumes | None = runs or self._upstreams.get(server)
+        if waits(continuation.state) and server in self._upstreams:
+            upstream = _AtGate(self.gates, self._upstreams[server].call)
+        record = continuation.started(upstream, self._registry, limits, plan)
         self.gates.taken_up(record)
         self._streams.take_up(record, row).orphan(DETACHED)
 

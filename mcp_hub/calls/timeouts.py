@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Final, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.aio import call_soon
 from mcp_hub.call import Call, CallEnded, Question, WaitReason
@@ -116,6 +117,17 @@ class CallTimes(msgspec.Struct):
             self.attempt.suspected = self.clock.now()
             if is_new:
                 self.wheel.reschedule(self.due)
+
+    @contextmanager
+    def put_off(self, seconds: float) -> Iterator[None]:
+        """Gives the call so many more seconds in the block, of which the time that it took stays."""
+        before, began = self.limits, self.clock.now()
+        total, silence, answer = (each + seconds for each in (before.total, before.silence, before.answer))
+        self.limits = replace(before, total=total, silence=silence, answer=answer)
+        try:
+            yield
+        finally:
+            self.limits = replace(before, total=before.total + self.hear() - began)
 
     def set_alarm(self, due: float, ring: Callable[[], None]) -> None:
         """Replaces the alarm."""

@@ -18,8 +18,8 @@ from mcp_hub.catalog.resources.skills import of_skill
 from mcp_hub.catalog.resources.uris import Remembered, readdress
 from mcp_hub.catalog.routes import text
 from mcp_hub.catalog.search.documents import Searchable
-from mcp_hub.catalog.search.likeness import load
 from mcp_hub.catalog.search.ranker import Hit, SearchIndex
+from mcp_hub.catalog.search.words import load
 from mcp_hub.catalog.texts import search_tool
 from mcp_hub.catalog.views.entries import Entry, by_server
 from mcp_hub.catalog.views.exposure import decided, exposed
@@ -212,14 +212,20 @@ class Catalog:
         key = profile, client, mode, _ids(lists)
         built = self._exposed.get(key)
         if built is None:
-            whole, rules, chosen = self.view(profile, lists), self._rules[profile], mode or self.mode(profile, client)
+            whole, rules, chosen = (
+                self.view(profile, lists),
+                self._rules[profile],
+                mode or self.mode(profile, client, lists),
+            )
             view = exposed(whole, rules, client, chosen, is_partial=bool(self.starting(profile)))
             built = _put(self._exposed, key, view, lists)
         return built[0]
 
-    def mode(self, profile: str | None, client: ClientKind) -> Mode:
+    def mode(self, profile: str | None, client: ClientKind, lists: CallerLists = ()) -> Mode:
         """The list mode for a new client."""
         self._look()
+        if lists:
+            return decided(self.view(profile, lists), self._rules[profile], client)
         mode = self._modes.get((profile, client))
         if mode is None:
             mode = self._modes[profile, client] = decided(self.view(profile), self._rules[profile], client)
@@ -341,6 +347,12 @@ def caller_lists(upstreams: Mapping[str, Upstream], call: Call) -> CallerLists:
     """Lists of the caller's own connections that differ from the common ones."""
     places = (upstream.apart(call) for upstream in upstreams.values())
     return tuple(connection.lists for connection in places if connection is not None and connection.lists is not None)
+
+
+def arrivals(upstreams: Mapping[str, Upstream], call: Call) -> list[Callable[[], Awaitable[None]]]:
+    """Waits for lists of the caller's own connections that are on their way."""
+    places = (upstream.apart(call) for upstream in upstreams.values())
+    return [place.arrival for place in places if place is not None and place.arrival is not None]
 
 
 def _ids(lists: CallerLists) -> _Ids:

@@ -18,6 +18,8 @@ from mcp_hub.catalog.flags import as_json, ends_of_members, flag_texts
 from mcp_hub.catalog.offers.apps import app_members
 from mcp_hub.catalog.offers.definitions import parse
 from mcp_hub.catalog.texts import MAX_PURPOSE, OPENING, first_sentence
+from mcp_hub.errors import NotApproved
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import Kind, Origin, RawObject, Snapshot
@@ -184,6 +186,22 @@ def pinned_texts(snapshot: Snapshot) -> dict[str, RawObject]:
     if snapshot.instructions:
         texts[INSTRUCTIONS] = pinned_instructions(snapshot.instructions)
     return texts
+
+
+def tool_hash(snapshot: Snapshot | None, tool: str) -> str:
+    """The hash of a tool's pinned members in a list; empty where it is not listed."""
+    if snapshot is None:
+        return ""
+    usable, _ = parse(Kind.TOOL, snapshot.lists.get(Kind.TOOL, ()), snapshot.server)
+    found = [pinned(Kind.TOOL, definition.as_sent) for definition in usable if definition.key == tool]
+    return "+".join(fingerprint(fields).digest for fields in found)
+
+
+def check_shown(snapshot: Snapshot, tool: str, shown: str) -> None:
+    """Raises `NotApproved` unless the list has the tool as a person has seen it."""
+    if tool_hash(snapshot, tool) != shown:
+        reason = "its process lists it in another way than a person was shown. Nothing was sent. Call it again."
+        raise NotApproved(f"{hide_head(tool, 200)} was not called: {reason}")
 
 
 def compared_kinds(snapshot: Snapshot) -> list[str]:

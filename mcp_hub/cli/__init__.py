@@ -4,11 +4,11 @@ Exit codes: 0 ok, 1 the tool or the output failed, 2 usage or configuration, 3 a
 interrupted.
 
 * `setup`: options, configuration, event loop, exit codes
-* `serving`, `http_server`, `signals`, `lean`: a hub that serves
+* `serving`, `signals`, `lean`: a hub that serves
 * `arguments`, `completion`: arguments of a call, completion in shells
 * `trials`: servers started once, in a sandbox
 * `top`: the screen of `mcp-hub top`
-* `commands`, `access`, `render`, `questions`: commands, ways to a hub, output, questions of tools
+* `commands`, `access`, `render`: commands, ways to a hub, output
 """
 
 import errno
@@ -43,13 +43,14 @@ _GROUPS: Final = {
     "Servers": {
         "list": ("tools:list_servers", "List the servers with their state."),
         "doctor": ("doctor:doctor", "Explain what is wrong with the servers."),
-        "logs": ("running.logs:logs", "Show what servers wrote to stderr."),
+        "logs": ("running.history:logs", "Show what servers wrote to stderr."),
         "add": ("servers.add:add", "Add a server to the configuration."),
-        "remove": ("servers.remove:remove", "Remove servers from the configuration."),
-        "enable": ("servers.remove:enable", "Enable servers that the configuration disables."),
-        "disable": ("servers.remove:disable", "Disable servers in the configuration."),
+        "remove": ("servers.edit:remove", "Remove servers from the configuration."),
+        "enable": ("servers.edit:enable", "Enable servers that the configuration disables."),
+        "disable": ("servers.edit:disable", "Disable servers in the configuration."),
         "login": ("login:login", "Log in to the remote SERVER in a browser (OAuth)."),
         "logout": ("login:logout", "Remove the login to the remote SERVER."),
+        "account": ("account:account", "List, remove and set the accounts that callers have at servers."),
         "approve": ("approve:approve", "Review and approve changed or new tools."),
     },
     "Tools and calls": {
@@ -68,6 +69,7 @@ _GROUPS: Final = {
     "Configuration": {
         "edit": ("servers.edit:edit", "Open the configuration in $VISUAL or $EDITOR, and check it."),
         "check": ("check:check", "Validate the configuration."),
+        "policy": ("check:policy", "Show which rule decides about a call: mcp-hub policy test CALL.json"),
         "sandbox": ("servers.sandbox:sandbox", "Show, switch or learn the sandbox of SERVER, or test a path."),
         "schema": ("running.editors:schema", "Print the JSON Schema of servers.yaml."),
         "export": ("clients.export:export", "Print the servers in the form of another client."),
@@ -78,10 +80,10 @@ _GROUPS: Final = {
         "paths": ("running.paths:paths", "Show where the hub keeps its files."),
         "audit": ("running.audit:audit", "Verify the lines that hub.audit writes."),
         "stop": ("running.status:stop", "Stop the background hub of the configuration."),
-        "open": ("running.watch:open_dashboard", "Open the dashboard of the running hub in a browser."),
-        "top": ("running.watch:top", "Watch a running hub on the terminal."),
-        "reload": ("reload:reload", "Reload the configuration of a running hub."),
-        "restart": ("reload:restart", "Restart a SERVER of a running hub."),
+        "open": ("running.operate:open_dashboard", "Open the dashboard of the running hub in a browser."),
+        "top": ("running.operate:top", "Watch a running hub on the terminal."),
+        "reload": ("running.operate:reload", "Reload the configuration of a running hub."),
+        "restart": ("running.operate:restart", "Restart a SERVER of a running hub."),
         "service": ("running.service:service", "Start a hub over HTTP with your session."),
     },
 }

@@ -1,14 +1,15 @@
-"""Reloads and the end of every hub that serves."""
+"""Every hub that serves: uvicorn without its signals, logs and limits; reloads and the end."""
 
 import gc
 import os
 from collections import deque
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
+import uvicorn
 
 from mcp_hub.app.build import App, open_app
 from mcp_hub.app.reload import Reloader
@@ -23,6 +24,36 @@ from mcp_hub.upstreams.peer.server_eras import ClientEra
 if TYPE_CHECKING:
     from mcp_hub.app.dashboard.edits import ServerEditor
     from mcp_hub.protocol.rest.overview import ClientInstall
+
+
+class HttpServer(uvicorn.Server):
+    """A server without signal handlers: uvicorn would raise the signals again."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    def end(self) -> None:
+        """Accepts nothing more, and ends within a second."""
+        self.should_exit = True
+
+
+def http_server(endpoints: Any, protocol: type[Any]) -> HttpServer:
+    return HttpServer(
+        uvicorn.Config(
+            endpoints,
+            interface="asgi3",  # uvicorn takes a partial for an application of ASGI 2
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            http=protocol,
+            timeout_graceful_shutdown=1,
+            timeout_keep_alive=75,
+        )
+    )
 
 
 def calm_collector() -> None:

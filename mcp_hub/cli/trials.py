@@ -15,8 +15,8 @@ from mcp_hub.app.attached.sandboxes import resolved_sandbox
 from mcp_hub.app.limits import state_dir
 from mcp_hub.app.start_folders import StartFolders
 from mcp_hub.app.upstream_factory import find_program
+from mcp_hub.cli.access.answering import can_ask
 from mcp_hub.cli.access.hub import ReachedHub, run_own_hub
-from mcp_hub.cli.questions.answering import can_ask
 from mcp_hub.cli.render.output import agrees, say
 from mcp_hub.cli.render.servers import status_of
 from mcp_hub.cli.setup import quiet_logs

@@ -1,10 +1,9 @@
 """A client of a hub: its tools, its servers, and calls that outlive a connection.
 
 * `hub_client`: the client, what a hub has
-* `transport`: the interface
 * `http`: to a URL; alone imports the HTTP library
 * `in_process`: to a hub in this process
-* `rest`, `rest_messages`: requests, URLs, errors
+* `rest`: requests and their URLs, answers and errors, over any transport
 * `streams`, `stream_reader`: one durable call, pauses
 * `hub_feed`: what a dashboard shows
 """

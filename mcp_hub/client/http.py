@@ -12,7 +12,7 @@ import httpx2
 
 from mcp_hub import __version__
 from mcp_hub.client.hub_client import HubClient
-from mcp_hub.client.transport import Answer, ConnectionLost, NotConnected
+from mcp_hub.client.rest import Answer, ConnectionLost, NotConnected
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.extras import with_extra
 

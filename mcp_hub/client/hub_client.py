@@ -8,18 +8,26 @@ from typing import Self
 import msgspec
 from msgspec import Raw
 
-from mcp_hub.client.rest import RestClient
+from mcp_hub.client.rest import HubTransport, RestClient
 from mcp_hub.client.stream_reader import Patience
 from mcp_hub.client.streams import HubStream, OnPause, Start, ignore, started
-from mcp_hub.client.transport import HubTransport
 from mcp_hub.errors import HubError
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.protocol.meta import PATH
-from mcp_hub.protocol.rest.calls import FoundTools, PromptList, ToolList
+from mcp_hub.protocol.rest.calls import FoundTools, InputBody, PromptList, StreamList, StreamStatus, ToolList
 from mcp_hub.protocol.rest.history import HistoryCall, HistoryCleared, HistoryPage, HistoryQuery
 from mcp_hub.protocol.rest.overview import ClientList, ClientSummary
-from mcp_hub.protocol.rest.servers import ReloadAnswer, RestartAnswer, ServerInfo, ServerList
-from mcp_hub.protocol.rest.streams import InputBody, StreamList, StreamStatus
+from mcp_hub.protocol.rest.servers import (
+    AccountAnswer,
+    AccountCode,
+    AccountList,
+    AccountRemoved,
+    AccountValue,
+    ReloadAnswer,
+    RestartAnswer,
+    ServerInfo,
+    ServerList,
+)
 from mcp_hub.protocol.rest.tokens import TokenAccount
 from mcp_hub.types import RUN_CODE, Kind, RawJson
 
@@ -59,6 +67,28 @@ class HubLists:
     async def exported_search(self, **params: str) -> Raw:
         """The tools that fit, in a format, as sent. Raises `InvalidParams`."""
         return await self._api.get(Raw, "search", **params)
+
+    async def connect(self, server: str, code: str | None = None) -> AccountAnswer:
+        """A link to an account of the caller's own; with the `code` of a login that account."""
+        body = None if code is None else msgspec.json.encode(AccountCode(code))
+        url = self._api.url("accounts", server, "login" if code is None else "confirm")
+        return await self._api.send(AccountAnswer, "POST", url, body)
+
+    async def accounts(self, principal: str | None = None) -> AccountList:
+        """The caller's accounts, or a principal's; for an operator those of all."""
+        return await self._api.get(AccountList, "accounts", **({} if principal is None else {"principal": principal}))
+
+    async def remove_account(self, server: str, principal: str | None = None) -> AccountRemoved:
+        """Removes and revokes the account of the caller, or of a principal."""
+        return await self._api.send(AccountRemoved, "DELETE", self._account(server, principal=principal))
+
+    async def put_account_value(self, server: str, name: str, value: str, principal: str | None = None) -> None:
+        """Sets a value for `${account:NAME}`."""
+        url = self._account(server, "values", name, principal=principal)
+        await self._api.send(AccountAnswer, "PUT", url, msgspec.json.encode(AccountValue(value)))
+
+    def _account(self, *segments: str, principal: str | None) -> str:
+        return self._api.url("accounts", *segments, **({} if principal is None else {"principal": principal}))
 
     async def prompts(self) -> PromptList:
         return await self._api.get(PromptList, "prompts")

@@ -7,8 +7,7 @@ from typing import Final
 import anyio
 import msgspec
 
-from mcp_hub.client.rest import LIMIT, RequestRefused, RestClient
-from mcp_hub.client.transport import ConnectionLost, HubTransport
+from mcp_hub.client.rest import LIMIT, ConnectionLost, HubTransport, RequestRefused, RestClient
 from mcp_hub.errors import ConfigError, HubError
 from mcp_hub.protocol.jsonrpc.framing import TooLong
 from mcp_hub.protocol.rest.overview import CallSummary, DashboardBatch, DashboardState

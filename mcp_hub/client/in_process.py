@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 import anyio
 from anyio.abc import TaskGroup
 
-from mcp_hub.client.transport import Answer, ConnectionLost
+from mcp_hub.client.rest import Answer, ConnectionLost
 
 _Message = MutableMapping[str, Any]
 Application = Callable[[_Message, Callable[[], Awaitable[_Message]], Callable[[_Message], Awaitable[None]]], Any]

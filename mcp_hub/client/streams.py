@@ -7,10 +7,18 @@ from typing import Final, Self
 import anyio
 import msgspec
 
-from mcp_hub.client.rest import RequestRefused, RestClient, decoded, unreachable
-from mcp_hub.client.rest_messages import error_for, problem_of
+from mcp_hub.client.rest import (
+    Answer,
+    ConnectionLost,
+    NotConnected,
+    RequestRefused,
+    RestClient,
+    decoded,
+    error_for,
+    problem_of,
+    unreachable,
+)
 from mcp_hub.client.stream_reader import EventDecoder, Patience
-from mcp_hub.client.transport import Answer, ConnectionLost, NotConnected
 from mcp_hub.errors import UpstreamLost
 from mcp_hub.events import CallEvent, Cancelled, Completed, Failed
 from mcp_hub.types import JsonObject

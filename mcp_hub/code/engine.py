@@ -6,16 +6,18 @@ import sys
 import sysconfig
 import threading
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 import anyio.to_thread
 
-from mcp_hub.aio import Background, Timer, call_later
+from mcp_hub.aio import Background, Bell, Timer, call_later, entrance, loop_clock
 from mcp_hub.code.steps import CodeError, CodeLimits, CodeRaise, CodeStep
 from mcp_hub.extras import with_extra
 from mcp_hub.types import RawJson
@@ -39,6 +41,8 @@ _GRACE: Final = 3.0
 """Seconds beside a script's own for a turn."""
 _END: Final = 10.0
 """Seconds for a killed worker's thread to return."""
+_LOOK: Final = 5.0
+"""Seconds between looks of a thread without work, whether the program has ended."""
 
 
 def is_available() -> bool:
@@ -51,10 +55,11 @@ class CodeSession:
     def __init__(self, engine: "CodeEngine") -> None:
         self._engine = engine
         self._worker: CodeWorker | None = None
+        self._thread: _Thread | None = None
         self._state = b""
         self._limits = CodeLimits()
         self._printed: Callable[[str], None] = _ignore
-        self._lock = anyio.Lock()
+        self._lock = anyio.Lock(fast_acquire=True)
         self._is_stepping = False
         self._is_closed = False
 
@@ -121,16 +126,15 @@ class CodeSession:
 
     async def _turn(self, work: Callable[["CodeWorker"], CodeStep], seconds: float, late: CodeError) -> CodeStep:
         """Work of the worker within `seconds`; a run that fails has no worker any more."""
-        if self._worker is None:
-            self._worker = await self._engine.worker_for(self)
-        worker = self._worker
+        if self._worker is None or self._thread is None:
+            self._worker, self._thread = await self._engine.worker_for(self)
+        worker, thread = self._worker, self._thread
         self._engine.occupy(self)
         self._is_stepping = True
         try:
             if self._is_closed:
                 raise CodeError("crashed", "the run is closed")
-            with anyio.fail_after(seconds):
-                return await _Turn(worker).run(partial(work, worker))
+            return await thread.run(partial(work, worker), seconds)
         except TimeoutError:
             await self._end()
             raise late from None
@@ -148,11 +152,13 @@ class CodeSession:
 
     async def _release(self) -> None:
         worker, self._worker = self._worker, None
-        if worker is not None:
+        thread, self._thread = self._thread, None
+        if worker is not None and thread is not None:
             with anyio.CancelScope(shield=True):
                 try:
-                    await anyio.to_thread.run_sync(worker.close)
+                    await thread.run(worker.close)
                 finally:
+                    thread.end()
                     self._engine.release(self)
 
 
@@ -167,7 +173,7 @@ class CodeEngine:
         self._idle_stop = idle_stop
         self._pool: _Processes | None = None
         self._opening = anyio.Lock()
-        self._freed = anyio.Event()
+        self._freed: anyio.Event | None = None  # that somebody waits for
         self._busy: set[CodeSession] = set()
         self._resting: dict[CodeSession, None] = {}
         self._timer: Timer | None = None
@@ -185,30 +191,32 @@ class CodeEngine:
             for session in (*self._busy, *self._resting):
                 await session.close()
             await self._stop()
-            self._cancel_timer()
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
 
     @property
     def is_running(self) -> bool:
         return self._pool is not None
 
-    async def worker_for(self, session: CodeSession) -> "CodeWorker":
-        """A worker for `session`, as soon as there is one."""
+    async def worker_for(self, session: CodeSession) -> tuple["CodeWorker", "_Thread"]:
+        """A worker for `session`, as soon as there is one, and its thread."""
         while len(self._busy) + len(self._resting) >= self._workers:
             if self._resting:
                 await next(iter(self._resting)).park()
             else:
+                self._freed = self._freed or anyio.Event()
                 await self._freed.wait()
         self._busy.add(session)
-        self._cancel_timer()
         try:
-            return (await self._opened()).worker()
+            worker = (await self._opened()).worker()
+            return worker, _Thread(worker.kill)
         except BaseException:
             self.release(session)
             raise
 
     def occupy(self, session: CodeSession) -> None:
         """The session runs."""
-        self._cancel_timer()
         self._resting.pop(session, None)
         self._busy.add(session)
 
@@ -217,37 +225,38 @@ class CodeEngine:
         self._busy.discard(session)
         self._resting[session] = None
         self._wake()
-        self._wait_idle()
 
     def release(self, session: CodeSession) -> None:
         """The session has no worker any more."""
         self._busy.discard(session)
         self._resting.pop(session, None)
         self._wake()
-        self._wait_idle()
 
     def _wake(self) -> None:
-        freed, self._freed = self._freed, anyio.Event()
-        freed.set()
-
-    def _wait_idle(self) -> None:
-        self._cancel_timer()
-        if self._pool is not None and not self._busy:
-            self._timer = call_later(self._idle_stop, self._idle)
+        if self._freed is not None:
+            self._freed.set()
+            self._freed = None
+        if self._pool is not None:
+            self._pool.rested = self._pool.clock()
+            if self._timer is None:
+                self._timer = call_later(self._idle_stop, self._idle)
 
     def _idle(self) -> None:
-        self._stopping = Background(self._stop)
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        """Ends the processes, or looks again: a timer for each step would cost more."""
+        self._timer = None
+        if self._pool is not None:
+            since = self._pool.clock() if self._busy else self._pool.rested
+            if (remaining := since + self._idle_stop - self._pool.clock()) > 0:
+                self._timer = call_later(remaining, self._idle)
+            else:
+                self._stopping = Background(self._stop)
 
     async def _opened(self) -> "_Processes":
         async with self._opening:
             if self._pool is not None:
                 return self._pool
             try:
-                self._pool = await anyio.to_thread.run_sync(_Processes, self._workers)
+                self._pool = await anyio.to_thread.run_sync(_Processes, self._workers, loop_clock())
             except (ImportError, OSError, RuntimeError) as error:
                 message = f"code cannot run, its engine does not start: {error}. Install it again: {with_extra('code')}"
                 raise CodeError("unavailable", message) from error
@@ -265,7 +274,9 @@ class CodeEngine:
 class _Processes:
     """The engine's processes: one at first, others as they are needed."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.rested = clock()  # when the last step ended
         self._worker: Callable[[Monty], CodeWorker] = import_module(_WORKER).CodeWorker
         self._program = _silenced()
         try:
@@ -322,39 +333,64 @@ def _silenced() -> int | None:
 
 
 class _Turn:
-    """Work of a worker in a thread. A cancelled one kills the worker and waits for the thread."""
+    """Work for a thread. `bell` rings once it is done, or given up."""
 
-    def __init__(self, worker: "CodeWorker") -> None:
-        self._worker = worker
-        self._lock = threading.Lock()
-        self._finished = threading.Event()
-        self._has_begun = False
-        self._is_cancelled = False
+    def __init__(self, work: Callable[[], None]) -> None:
+        self.bell = Bell()
+        self.is_given_up = False
+        self.error: BaseException | None = None
+        self._work = work
 
-    async def run(self, work: Callable[[], _T]) -> _T:
+    def run(self) -> None:
         try:
-            return await anyio.to_thread.run_sync(self._work, work, abandon_on_cancel=True)
-        except anyio.get_cancelled_exc_class():
+            if not self.is_given_up:
+                self._work()
+        except BaseException as error:
+            self.error = error
+
+
+class _Thread:
+    """Works for one worker until `end`. Cheaper than `anyio.to_thread`, which costs as much as a step."""
+
+    def __init__(self, kill: Callable[[], None]) -> None:
+        self._kill = kill
+        self._turns: SimpleQueue[_Turn | None] = SimpleQueue()
+        self._enter = entrance()
+        threading.Thread(target=self._run, name="mcp-hub-code").start()
+
+    async def run(self, work: Callable[[], _T], seconds: float | None = None) -> _T:
+        """The result of `work`. If it is late or cancelled, kills the worker and waits for the thread.
+
+        Raises `TimeoutError`.
+        """
+        results: list[_T] = []
+        turn = _Turn(lambda: results.append(work()))
+        self._turns.put(turn)
+        try:
+            if not await turn.bell.wait(seconds):
+                raise TimeoutError
+        except BaseException:
+            turn.is_given_up = True
             with anyio.CancelScope(shield=True):
-                await self._end()
+                self._kill()
+                await turn.bell.wait(_END)
             raise
+        if turn.error is not None:
+            raise turn.error
+        return results[0]
 
-    async def _end(self) -> None:
-        with self._lock:
-            self._is_cancelled = True
-        if self._has_begun:
-            self._worker.kill()
-            await anyio.to_thread.run_sync(self._finished.wait, _END)
+    def end(self) -> None:
+        """Ends the thread after its turn."""
+        self._turns.put(None)
 
-    def _work(self, work: Callable[[], _T]) -> _T:
-        with self._lock:
-            if self._is_cancelled:
-                raise CodeError("crashed", "the run was cancelled")
-            self._has_begun = True
-        try:
-            return work()
-        finally:
-            self._finished.set()
+    def _run(self) -> None:
+        while threading.main_thread().is_alive():
+            with suppress(Empty):
+                if (turn := self._turns.get(timeout=_LOOK)) is None:
+                    return
+                turn.run()
+                with suppress(RuntimeError):  # the loop is closed
+                    self._enter(turn.bell.ring)
 
 
 def _ignore(text: str) -> None:

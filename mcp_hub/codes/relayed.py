@@ -189,6 +189,10 @@ CALLS: Final = table(
         "The server answered with an HTTP status.",
         "Wait `retryAfter` s if it has them, else see `data.upstream.code`.",
     ),
+    account_needed=(
+        "The server has an account for each caller, and the caller does not have one yet; nothing was sent.",
+        "Log in, or set the values that the message names, then call again.",
+    ),
     upstream_error=("The server broke the protocol.", "Report it to the authors of the server."),
     client_error=("The client sent an invalid answer to a question.", "Correct the client."),
     tool_error=("The server answered with an error, which is relayed.", "See `jsonrpc`."),

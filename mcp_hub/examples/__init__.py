@@ -1,8 +1,5 @@
 """Examples to run and to copy from.
 
-* `agent`: a hub under an agent
-* `calls`: calls from a script
-* `embedded`: a hub inside a web application
 * `jobs`: a registry of tools that stream, block or wait
 * `streaming_server`: an MCP server that streams
 * `tools`: a module of plain functions

@@ -5,11 +5,11 @@
 * `providers`: the table of formats
 * `provider`: the form of an entry
 * `anthropic`, `gemini`, `interactions` (Gemini), `openai` (chats), `responses` (OpenAI): what only one API has
-* `events`, `reader`: streamed output of models
+* `reader`: streamed output of models
 * `prompted`: models whose calls are text
 * `schemas`: JSON Schema for a provider
 * `arguments`: of calls
 * `connectors`: servers that a provider connects to
 * `results`: their content, and what providers take
-* `records`: shared types
+* `records`: shared types; the events of streamed output
 """

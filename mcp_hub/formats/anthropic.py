@@ -6,7 +6,6 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.formats.events import FinishReason, TextDelta, ThinkingDelta
 from mcp_hub.formats.provider import (
     NOTHING_FOUND,
     Answered,
@@ -22,7 +21,7 @@ from mcp_hub.formats.provider import (
     text_member,
 )
 from mcp_hub.formats.reader import OutputReader
-from mcp_hub.formats.records import ModelCall
+from mcp_hub.formats.records import FinishReason, ModelCall, TextDelta, ThinkingDelta
 from mcp_hub.formats.results import PICTURES, MediaPart, block_of, parts_of, read_result
 from mcp_hub.formats.schemas import dialects
 from mcp_hub.formats.schemas.dialects import STRICT_OPTIONAL, STRICT_TOOLS, STRICT_UNIONS

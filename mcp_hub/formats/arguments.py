@@ -8,8 +8,8 @@ import msgspec
 from mcp_hub.formats.records import CallFault
 from mcp_hub.formats.schemas.canonical import canonical
 from mcp_hub.formats.schemas.dialects import Dialect
+from mcp_hub.formats.schemas.emitters import renames
 from mcp_hub.formats.schemas.nodes import MAX_DEPTH, Node, accepts_null, chosen, expanded
-from mcp_hub.formats.schemas.renames import renames
 from mcp_hub.formats.schemas.root import rooted
 from mcp_hub.types import JsonObject
 

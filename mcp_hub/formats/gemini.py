@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import msgspec
 
-from mcp_hub.formats.events import FinishReason, TextDelta, ThinkingDelta
 from mcp_hub.formats.provider import (
     Answered,
     CallResults,
@@ -22,7 +21,7 @@ from mcp_hub.formats.provider import (
     text_member,
 )
 from mcp_hub.formats.reader import OutputReader
-from mcp_hub.formats.records import NO_ID, McpResult, ModelCall
+from mcp_hub.formats.records import NO_ID, FinishReason, McpResult, ModelCall, TextDelta, ThinkingDelta
 from mcp_hub.formats.results import MediaPart, block_of, parts_of, read_result, sole_structure, text_of
 from mcp_hub.formats.schemas import dialects
 from mcp_hub.formats.schemas.nodes import MAX_DEPTH, Node

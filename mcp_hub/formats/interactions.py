@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from mcp_hub.formats.events import FinishReason, TextDelta, ThinkingDelta
 from mcp_hub.formats.gemini import GEMINI
 from mcp_hub.formats.provider import (
     NOTHING_FOUND,
@@ -21,7 +20,7 @@ from mcp_hub.formats.provider import (
     text_member,
 )
 from mcp_hub.formats.reader import OutputReader
-from mcp_hub.formats.records import ModelCall
+from mcp_hub.formats.records import FinishReason, ModelCall, TextDelta, ThinkingDelta
 from mcp_hub.formats.results import MediaPart, block_of, parts_of, read_result, text_of
 from mcp_hub.formats.schemas.nodes import Node
 from mcp_hub.types import JsonObject

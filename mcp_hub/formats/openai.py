@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from mcp_hub.formats.events import FinishReason, TextDelta, ThinkingDelta
 from mcp_hub.formats.provider import (
     Answered,
     CallResults,
@@ -21,7 +20,7 @@ from mcp_hub.formats.provider import (
     text_member,
 )
 from mcp_hub.formats.reader import OutputReader, as_text
-from mcp_hub.formats.records import LEGACY, NO_ID, McpResult, ModelCall
+from mcp_hub.formats.records import LEGACY, NO_ID, FinishReason, McpResult, ModelCall, TextDelta, ThinkingDelta
 from mcp_hub.formats.results import MediaPart, block_of, data_url, file_name, parts_of, read_result
 from mcp_hub.formats.schemas import dialects
 from mcp_hub.formats.schemas.nodes import Node

@@ -9,8 +9,11 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from mcp_hub.formats.arguments import MAX_BYTES, read_arguments
-from mcp_hub.formats.events import (
+from mcp_hub.formats.records import (
+    SENT_ID,
+    CallFault,
     FinishReason,
+    ModelCall,
     ModelEvent,
     OutputEnd,
     OutputError,
@@ -18,8 +21,8 @@ from mcp_hub.formats.events import (
     ToolCallChunk,
     ToolCallEnd,
     ToolCallStart,
+    json_value,
 )
-from mcp_hub.formats.records import SENT_ID, CallFault, ModelCall, json_value
 from mcp_hub.types import JsonObject
 
 CUT_OFF: Final = CallFault("invalid_arguments", "The call was cut off. Make it again, with all its arguments.")

@@ -5,7 +5,6 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.formats.events import FinishReason, TextDelta, ThinkingDelta
 from mcp_hub.formats.openai import NAMES, read_marked, result_mark, with_mark
 from mcp_hub.formats.provider import (
     Answered,
@@ -23,7 +22,7 @@ from mcp_hub.formats.provider import (
     text_member,
 )
 from mcp_hub.formats.reader import CUT_OFF, OutputReader
-from mcp_hub.formats.records import McpResult, ModelCall
+from mcp_hub.formats.records import FinishReason, McpResult, ModelCall, TextDelta, ThinkingDelta
 from mcp_hub.formats.results import MediaPart, data_url, file_name, parts_of, sole_structure, text_of
 from mcp_hub.formats.schemas import dialects
 from mcp_hub.formats.schemas.nodes import Node

@@ -1,8 +1,7 @@
 """The public library: a hub inside another program.
 
 * `hub`: the public class
-* `stream`: a call as events, answers to a server's questions
-* `models`: models of raw JSON
+* `stream`: a call as events, answers to a server's questions; models of raw JSON
 * `sdk_client`: a client of the official SDK
 * `inner`: the hub behind `Hub`
 

@@ -17,8 +17,17 @@ from mcp_hub.client.in_process import Application
 from mcp_hub.config.load.load import Loaded, find_config, is_named, parse, read
 from mcp_hub.errors import ConfigError, ConfigFinding, HubMisuse
 from mcp_hub.library.inner import CallFollower, InnerHub, mounted, opened
-from mcp_hub.library.models import encoded_arguments, encoded_meta, result_model, tool_models
-from mcp_hub.library.stream import OnEvent, OnQuestion, ToolStream, completed, to_end
+from mcp_hub.library.stream import (
+    OnEvent,
+    OnQuestion,
+    ToolStream,
+    completed,
+    encoded_arguments,
+    encoded_meta,
+    result_model,
+    to_end,
+    tool_models,
+)
 from mcp_hub.masking import Secrets
 from mcp_hub.protocol.meta import PATH
 from mcp_hub.types import RUN_CODE, UpstreamStatus

@@ -13,7 +13,7 @@ import msgspec
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, StoreError
 from mcp_hub.notices import SharedLists
-from mcp_hub.stores.documents import DocumentLimits, Documents
+from mcp_hub.stores.documents import DocumentLimits, Documents, Rows
 from mcp_hub.stores.history.base import HistoryStore
 from mcp_hub.types import CallId, Status
 
@@ -25,7 +25,6 @@ _LONGEST_TEXT: Final = 1 << 20
 """Characters of one text of a row."""
 
 NO_ANSWER: Final = "The store does not answer. Try again in a moment."
-
 ENDINGS: Final = frozenset({"completed", "tool_error", "failed", "cancelled"})
 
 
@@ -153,6 +152,8 @@ class Replicas(Protocol):
         """The shared key; None until the server has answered."""
 
     def holdings(self, kind: str) -> Holdings: ...
+    def accounts(self, now: Callable[[], float], *, is_pending: bool = False) -> Rows:
+        """Rows of accounts, or of logins that are not accounts yet; `now` returns Unix seconds."""
 
     def counts(self) -> SharedCounts: ...
 

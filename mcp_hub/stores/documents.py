@@ -1,12 +1,13 @@
-"""The interface and limits of stores for long results, kept for their caller to read in parts. Pure.
+"""The interfaces of stores for long results, kept for their caller to read in parts, and for small rows. Pure.
 
-Ids are hashes of the content.
+Ids of long results are hashes of the content.
 """
 
 import base64
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol
 
 import msgspec
@@ -41,6 +42,30 @@ class Documents(Protocol):
 
     async def read(self, principal: str, id_: str, offset: int, size: int) -> tuple[bytes, int] | None:
         """Up to `size` bytes from `offset`, and the document's size; None if unknown, foreign, expired or damaged."""
+
+
+class Rows(Protocol):
+    """Small rows by name, whose writes are lasting when they return. All raise `StoreError`."""
+
+    async def read(self, name: str) -> bytes | None: ...
+
+    def writing(self, name: str) -> AbstractAsyncContextManager[Callable[[bytes], Awaitable[None]]]:
+        """Checks that a row can be written, and yields a function that does; hold `locked`. It counts as a use."""
+
+    async def used(self, name: str) -> None:
+        """Notes that a row was used now."""
+
+    async def remove(self, name: str) -> bool:
+        """Removes a row; whether there was one. Hold `locked`."""
+
+    async def names(self) -> Mapping[str, float]:
+        """All rows by name, with the time of their last use in Unix seconds."""
+
+    async def stamp(self) -> object:
+        """Differs after each write, whoever wrote. Cheap."""
+
+    def locked(self, name: str, seconds: float) -> AbstractAsyncContextManager[None]:
+        """Keeps others from writing a row; waits for them `seconds` at most."""
 
 
 def document_id(body: bytes) -> str:

@@ -1,11 +1,15 @@
-"""The store that replicas share, their locks, and their long results. Needs the extra `redis`.
+"""The store that replicas share, their locks, accounts and long results. Needs the extra `redis`.
 
 Long results: limits of one principal apply, total ones do not.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Final, Literal
+from weakref import WeakValueDictionary
+
+import anyio
 
 from mcp_hub.clock import Clock
 from mcp_hub.errors import StoreError
@@ -30,6 +34,8 @@ _LAST: Final = 1 << 40
 """Bytes beyond which no text reaches."""
 
 
+_TURN: Final = 0.05
+"""Seconds between two tries for the lock of an account."""
 _HELD: Final = 7 * 86400
 """Seconds after which something is held no longer in any case."""
 
@@ -195,6 +201,70 @@ def _is_size(text: bytes) -> bool:
     return text.isdigit() and len(text) < _DIGITS
 
 
+class _RedisRows:
+    """`Rows` on a store's links, under a lock of the replica; `now` returns Unix seconds."""
+
+    def __init__(self, links: StoreLinks, now: Callable[[], float], *, is_pending: bool) -> None:
+        self._keys = links.keys.pending if is_pending else links.keys.accounts
+        self._writer = links.writer
+        self._reader = links.reader
+        self._holdings = _RedisHoldings(links, "pending" if is_pending else "account")
+        self._turns: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
+        self._now = now
+
+    async def read(self, name: str) -> bytes | None:
+        [row] = await self._writer.ask(("HGET", self._keys.rows, name))
+        return None if row is None else bytes(row)
+
+    @asynccontextmanager
+    async def writing(self, name: str) -> AsyncIterator[Callable[[bytes], Awaitable[None]]]:
+        keys = self._keys
+        await self._writer.ask(("INCR", keys.writes))  # whether it can be written
+
+        async def commit(row: bytes) -> None:
+            await self._writer.ask(
+                ("HSET", keys.rows, name, row),
+                ("ZADD", keys.uses, self._now(), name),
+                ("INCR", keys.writes),
+            )
+
+        yield commit
+
+    async def used(self, name: str) -> None:
+        await self._writer.ask(("ZADD", self._keys.uses, "XX", self._now(), name))
+
+    async def remove(self, name: str) -> bool:
+        keys = self._keys
+        [removed, *_] = await self._writer.ask(
+            ("HDEL", keys.rows, name), ("ZREM", keys.uses, name), ("INCR", keys.writes)
+        )
+        return bool(removed)
+
+    async def names(self) -> Mapping[str, float]:
+        [uses] = await self._reader.ask(("ZRANGE", self._keys.uses, 0, -1, "WITHSCORES"))
+        return {
+            bytes(name).decode("ascii", "replace"): float(at) for name, at in zip(uses[::2], uses[1::2], strict=True)
+        }
+
+    async def stamp(self) -> object:
+        [writes] = await self._reader.ask(("GET", self._keys.writes))
+        return writes
+
+    @asynccontextmanager
+    async def locked(self, name: str, seconds: float) -> AsyncIterator[None]:
+        turn = self._turns.setdefault(name, anyio.Lock())
+        due = anyio.current_time() + seconds
+        async with turn:
+            while not await self._holdings.hold(name):
+                if anyio.current_time() >= due:
+                    raise StoreError("another replica keeps the lock of an account")
+                await anyio.sleep(_TURN)
+            try:
+                yield
+            finally:
+                self._holdings.release(name)
+
+
 class _Reconnect:
     """A `Backing` of a server, out of use after a fault until this replica's lease is renewed."""
 
@@ -265,6 +335,9 @@ class _RedisReplicas:
 
     def holdings(self, kind: str) -> _RedisHoldings:
         return _RedisHoldings(self._store.links, kind)
+
+    def accounts(self, now: Callable[[], float], *, is_pending: bool = False) -> _RedisRows:
+        return _RedisRows(self._store.links, now, is_pending=is_pending)
 
     def counts(self) -> _RedisCounts:
         return _RedisCounts(self._store.links)

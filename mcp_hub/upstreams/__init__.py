@@ -10,5 +10,6 @@
 * `scripts`: scripts over the tools of the hub
 * `executors`: tools that workers run
 * `auth`: OAuth logins at remote servers
+* `accounts`: accounts of principals at servers
 * `local_source`: the base of sources without a connection
 """

@@ -7,6 +7,7 @@ import ssl
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -15,7 +16,7 @@ import anyio.to_thread
 import httpx2
 
 from mcp_hub import __version__
-from mcp_hub.addresses import is_this_machine
+from mcp_hub.addresses import Address, address_of, is_this_machine
 from mcp_hub.errors import StartFailed
 from mcp_hub.extras import with_extra
 from mcp_hub.logs import get_logger
@@ -266,3 +267,21 @@ def _of_environment(url: str) -> tuple[str, str | None]:
     kind = parts.scheme if proxies.get(parts.scheme) else "all"
     name = f"{kind}_proxy"
     return next((key for key in (name, name.upper()) if os.environ.get(key)), name.upper()), proxies.get(kind) or None
+
+
+def pinned(request: httpx2.Request, address: str, **extensions: object) -> httpx2.Request:
+    """The request to this address; Host header and certificate check use the name."""
+    name = {} if address_of(request.url.host) is not None else {"sni_hostname": request.url.host}
+    return httpx2.Request(
+        request.method,
+        request.url.copy_with(host=address),
+        headers=request.headers,
+        stream=request.stream,
+        extensions={**request.extensions, **name, **extensions},
+    )
+
+
+async def resolved(host: str) -> list[Address]:
+    """Addresses of a host in the system's order. Raises `OSError` for none."""
+    infos = await anyio.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return [ip_address(address[0]) for *_, address in infos]

@@ -4,7 +4,6 @@ Killed are hubs and the processes in which their scripts run; on a shared store 
 as well, and the server is killed. Some scripts are sent a second time while they run.
 """
 
-import json
 import math
 import os
 import random
@@ -16,8 +15,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,25 +24,17 @@ import httpx2
 
 from rigs.attach.desktop import Skipped
 from rigs.attach.files import fill, mounted
-from rigs.chaos.hubs import Fleet
+from rigs.chaos.hubs import Fleet, Hub
 from rigs.chaos.jobs import PATIENCE, Job, begun, followed
 from rigs.code.counter import counts
-from rigs.code.scripts import Script, doubled, judged, script, written
+from rigs.code.judge import GONE, FullDisk, Outcome, Sent, judge
+from rigs.code.scripts import Script, script, written
 from rigs.report import crashes
 from tests.redis_server import RedisServer
 
-NAMED = ("code_not_resumable", "code_not_stored", "code_crashed")
-"""Errors by which a script may end in place of its account."""
-_UNBEGUN = ("hub_stopped", "store_unavailable")
-"""Errors of a script that has written nothing."""
-_AWAY = "used when not defined"
-"""What a script is told while the server of its tools is away, before it runs."""
 _LOST = ("unknown_stream", "invalid_cursor")
-_GONE = "unknown at all hubs"
 _UNKNOWN = 20.0
 """Seconds after which an unknown stream is given up."""
-_REFILLED = 5.0
-"""Seconds after a full disk in which streams return to the file."""
 _CANCELS = 0.1
 _SETTLED = 2.0
 """Seconds after a cancel for what was on its way."""
@@ -67,29 +57,6 @@ class Plan:
     on_server: bool = False
 
 
-@dataclass
-class Outcome:
-    """What a run came to."""
-
-    acts: dict[str, int] = field(default_factory=dict)
-    ended: dict[str, int] = field(default_factory=dict)
-    faults: list[str] = field(default_factory=list)
-    calls: int = 0
-    unknown: int = 0
-    again: int = 0
-    cancelled: int = 0
-    events: int = 0
-    seconds: float = 0.0
-
-    def lines(self) -> list[str]:
-        ends = ", ".join(f"{count} {name}" for name, count in sorted(self.ended.items()))
-        return [
-            ", ".join(f"{count} {name}" for name, count in self.acts.items()),
-            f"{sum(self.ended.values())} scripts ({ends}), {self.calls} calls, {self.unknown} writes told as unknown, "
-            f"{self.again} sent a second time, {self.cancelled} cancelled, {self.events} events, {self.seconds:.0f} s",
-        ]
-
-
 class _Site:
     """Hubs on one store, and the file of the counting server."""
 
@@ -100,7 +67,7 @@ class _Site:
         self.server = server
         self.has_disk = has_disk
         self.slow_stops = 0
-        self.full_until = 0.0
+        self.disk = FullDisk()
         self._rng = rng
         self._lease = plan.lease
         store = None if server is None else {"url": server.url, "lease": plan.lease}
@@ -139,6 +106,10 @@ class _Site:
     async def stop_gracefully(self) -> None:
         """SIGTERM for one hub; it leaves its scripts to the next one."""
         hub = self.fleet.one()
+        await self._stopped(hub)
+        await self._started(hub)
+
+    async def _stopped(self, hub: Hub) -> None:
         hub.life.process.terminate()
         with anyio.move_on_after(_STOP):
             while hub.life.process.poll() is None:  # noqa: ASYNC110 - not of this process
@@ -147,6 +118,8 @@ class _Site:
             self.slow_stops += 1
             hub.life.process.kill()
             hub.life.process.wait()
+
+    async def _started(self, hub: Hub) -> None:
         began = time.monotonic()
         hub.life = self.fleet.started(hub.port)
         await self.fleet.serving(hub, began)
@@ -169,14 +142,36 @@ class _Site:
 
     async def fill(self) -> None:
         """The disk of the state folder is full for a while, and no log of SQLite has room left."""
+        async with self._full():
+            await anyio.sleep(self._rng.uniform(0.5, 4.0))
+
+    async def stop_when_full(self) -> None:
+        """SIGTERM for one hub while the disk is full: what is stored of its scripts is continued."""
+        async with self._full():
+            await anyio.sleep(self._rng.uniform(0.0, 2.0))
+            hub = self.fleet.one()
+            await self._stopped(hub)
+        await self._started(hub)
+
+    async def kill_when_full(self) -> None:
+        async with self._full():
+            await anyio.sleep(self._rng.uniform(0.0, 2.0))
+            hub = self.fleet.one()
+            hub.life.kill()
+            hub.life.process.wait()
+        await self._started(hub)
+
+    @asynccontextmanager
+    async def _full(self) -> AsyncIterator[None]:
         path = self._streams.parent / "ballast"
         with closing(sqlite3.connect(self._streams, timeout=2, isolation_level=None)) as file, suppress(sqlite3.Error):
             file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        self.full_until = math.inf
-        await anyio.to_thread.run_sync(fill, path)
-        await anyio.sleep(self._rng.uniform(0.5, 4.0))
-        path.unlink()
-        self.full_until = time.monotonic() + _REFILLED
+        with self.disk.full():
+            await anyio.to_thread.run_sync(fill, path)
+            try:
+                yield
+            finally:
+                path.unlink()
 
     @property
     def _streams(self) -> Path:
@@ -192,7 +187,11 @@ class _Site:
         if self.server is not None:
             return acts | {"pauses of a hub": self.pause, "kills of the server": self.outage}
         acts["locks of the file"] = self.lock
-        return acts | {"full disks": self.fill} if self.has_disk else acts
+        if self.has_disk:
+            acts["full disks"] = self.fill
+            acts["stops on a full disk"] = self.stop_when_full
+            acts["kills on a full disk"] = self.kill_when_full
+        return acts
 
 
 def _children(pid: int) -> list[int]:
@@ -262,7 +261,7 @@ async def kills(plan: Plan, *, say: Callable[[str], None] = lambda line: None) -
             _site(plan, Path(name)) as site,
             httpx2.AsyncClient(trust_env=False, timeout=timeout, verify=False) as http,
         ):
-            done: list[tuple[Script, Job, bool]] = []
+            done: list[Sent] = []
             async with anyio.create_task_group() as acting:
                 acting.start_soon(_act, plan, site, outcome, say)
                 async with anyio.create_task_group() as working:
@@ -270,8 +269,8 @@ async def kills(plan: Plan, *, say: Callable[[str], None] = lambda line: None) -
                         working.start_soon(_work, plan, site, http, numbers, done, outcome)
                 acting.cancel_scope.cancel()
             counted = counts(site.file)
-            for each, job, is_first in done:
-                _judge(each, job, counted, outcome, is_first=is_first)
+            for each in done:
+                judge(each, counted, site.disk, outcome)
             outcome.faults = [*site.crashes(), *outcome.faults]
     outcome.seconds = time.monotonic() - began
     return outcome
@@ -295,42 +294,50 @@ async def _work(
     site: _Site,
     http: httpx2.AsyncClient,
     numbers: Any,
-    done: list[tuple[Script, Job, bool]],
+    done: list[Sent],
     outcome: Outcome,
 ) -> None:
     for number in numbers:
         rng = random.Random(f"{plan.seed} {number}")
-        each, job = script(number, rng), Job(steps=0, is_task=False)
-        done.append((each, job, True))
-        send = partial(begun, tool="run_code", arguments={"code": each.code}, doors=site.fleet, http=http)
+        each = script(number, rng)
+        first = Sent(each, Job(steps=0, is_task=False))
+        done.append(first)
         with anyio.move_on_after(PATIENCE):
-            if await send(job):
+            if await _begun(first, site, http):
                 if rng.random() < _CANCELS:
                     await anyio.sleep(rng.uniform(0, 3))
                     each.is_cancelled = True
-                    each.counted = await _cancelled(job, each, site, http)
+                    each.counted = await _cancelled(first.job, each, site, http)
                     outcome.cancelled += 1
                 elif rng.random() < 0.2:
                     outcome.again += 1
-                    other = Job(steps=0, is_task=False)
-                    done.append((each, other, False))
-                    if await send(other):
+                    other = Sent(each, Job(steps=0, is_task=False), is_first=False)
+                    done.append(other)
+                    if await _begun(other, site, http):
                         await _followed(other, site, http, rng)
-                        other.is_done = True
-                await _followed(job, site, http, rng)
-            job.is_done = True
+                        other.job.is_done = True
+                await _followed(first, site, http, rng)
+            first.job.is_done = True
 
 
-async def _followed(job: Job, site: _Site, http: httpx2.AsyncClient, rng: random.Random) -> None:
+async def _begun(sent: Sent, site: _Site, http: httpx2.AsyncClient) -> bool:
+    """Sends it until a hub acknowledges it."""
+    is_begun = await begun(sent.job, "run_code", {"code": sent.script.code}, site.fleet, http)
+    sent.begun = time.monotonic()
+    return is_begun
+
+
+async def _followed(sent: Sent, site: _Site, http: httpx2.AsyncClient, rng: random.Random) -> None:
     """Follows to the end. While a disk is full only one hub knows new events, and a kill loses them: it begins anew."""
-    until = math.inf
+    job, until = sent.job, math.inf
     while True:
         await followed(job, site.fleet, http, rng)
-        if not (site.has_disk and job.faults and any(each in job.faults[-1] for each in _LOST)):
+        is_lost = bool(job.faults) and any(each in job.faults[-1] for each in _LOST)
+        if not (is_lost and site.disk.was_full(sent.began, time.monotonic())):
             return
         until = min(until, time.monotonic() + _UNKNOWN)
         if time.monotonic() > until:
-            job.faults[-1] = _GONE
+            job.faults[-1] = GONE
             return
         job.faults.pop()
         job.lines.clear()
@@ -344,56 +351,12 @@ async def _cancelled(job: Job, each: Script, site: _Site, http: httpx2.AsyncClie
     """
     until = time.monotonic() + _UNKNOWN
     while time.monotonic() < until:
-        was_full = time.monotonic() < site.full_until
+        since = time.monotonic()
         with suppress(httpx2.HTTPError):
             answer = await http.delete(f"{site.fleet.any().url}/v1/streams/{job.stream}")
             if answer.is_success:
                 await anyio.sleep(_SETTLED)
-                is_full = was_full or time.monotonic() < site.full_until
-                return None if is_full else written(each, counts(site.file))
+                was_full = site.disk.was_full(since, time.monotonic())
+                return None if was_full else written(each, counts(site.file))
         await anyio.sleep(0.05)
     return None
-
-
-def _judge(each: Script, job: Job, counted: dict[str, int], outcome: Outcome, *, is_first: bool) -> None:
-    name = job.stream or "not begun"
-    faults = [*job.faults, *doubled(each, counted)]
-    outcome.events += len(job.lines)
-    outcome.calls += len(each.keys) + each.looks
-    if each.counted is not None and (later := written(each, counted)) > each.counted:
-        faults.append(f"{later - each.counted} writes after its cancel")
-    if faults == [_GONE] and not (
-        is_first and written(each, counted)
-    ):  # it was in the memory of a hub alone, and sent nothing
-        outcome.ended["lost in memory, nothing sent"] = outcome.ended.get("lost in memory, nothing sent", 0) + 1
-        return
-    if not job.lines:
-        faults.append(f"no event within {PATIENCE:g} s")
-    else:
-        faults += _ended(each, job, counted, outcome)
-    outcome.faults += [f"{name}: {fault}" for fault in faults]
-
-
-def _ended(each: Script, job: Job, counted: dict[str, int], outcome: Outcome) -> list[str]:
-    events = job.events
-    ending, data = events[-1]["type"], events[-1]["data"]
-    if not job.is_done or sum(event["type"] in ("end", "error") for event in events) != 1:
-        return [f"no end within {PATIENCE:g} s, or not one: {json.dumps(events[-6:])}"]
-    if ending == "error":
-        code = data.get("code")
-        outcome.ended[str(code)] = outcome.ended.get(str(code), 0) + 1
-        is_fine = code in NAMED or (code in _UNBEGUN and not written(each, counted))
-        is_fine |= code == "hub_stopped" and "full disks" in outcome.acts  # the next hub cannot have it
-        return [] if is_fine else [f"ended with {json.dumps(data)[:500]}"]
-    if (result := data.get("result")) is None:
-        outcome.ended["cancelled"] = outcome.ended.get("cancelled", 0) + 1
-        return [] if each.is_cancelled else [f"ended with {json.dumps(data)[:500]}"]
-    if result.get("isError"):
-        text = result["content"][0]["text"]
-        code = next((named for named in (*NAMED, _AWAY) if named in text), "error")
-        outcome.ended[code] = outcome.ended.get(code, 0) + 1
-        return [] if code in NAMED or (code == _AWAY and not written(each, counted)) else [f"ended with {text[:500]}"]
-    account = result["structuredContent"]
-    outcome.ended["with their account"] = outcome.ended.get("with their account", 0) + 1
-    outcome.unknown += len(account["unknown"])
-    return judged(each, account, counted)

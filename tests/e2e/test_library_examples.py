@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import anyio
@@ -15,6 +15,7 @@ from mcp import Client
 
 pytestmark = pytest.mark.anyio
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 FETCH = 180
 LIMIT = 600
 RUNNING = re.compile(r"running on (http://[0-9.:]+)")
@@ -36,11 +37,11 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return env
 
 
-def run(env: dict[str, str], name: str, awaited: str = "") -> str:
+def run(env: dict[str, str], program: Sequence[str], awaited: str = "") -> str:
     """What the example prints. On a busy machine the server may start later than it is waited for, but not each time:
     without `awaited` in it, the example is run again.
     """
-    line = [sys.executable, "-m", f"mcp_hub.examples.{name}"]
+    line = [sys.executable, *program]
     for _ in range(5):
         done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=LIMIT)
         if awaited in done.stdout:
@@ -51,7 +52,7 @@ def run(env: dict[str, str], name: str, awaited: str = "") -> str:
 
 def test_calls_lists_searches_calls_streams_and_resumes(env: dict[str, str]) -> None:
     tools = "time_get_current_time, time_convert_time, mine_add, mine_count_down"
-    said = run(env, "calls", tools)
+    said = run(env, [f"{EXAMPLES}/library_calls.py"], tools)
     assert tools in said
     assert "best hit: time_" in said and "Asia/Tokyo" in said and "T21:00:00" in said
     assert "Did you mean time_convert_time" in said
@@ -62,19 +63,19 @@ def test_calls_lists_searches_calls_streams_and_resumes(env: dict[str, str]) -> 
 
 @pytest.mark.proof
 def test_an_agent_uses_the_hub_through_a_client_of_the_sdk(env: dict[str, str]) -> None:
-    said = run(env, "agent", "Europe/Berlin")
+    said = run(env, [f"{EXAMPLES}/library_agent.py"], "Europe/Berlin")
     assert said.startswith("The tool says: ") and "Europe/Berlin" in said
 
 
 def test_a_module_of_tools_is_served_by_its_name(env: dict[str, str]) -> None:
-    said = run(env, "tools")
+    said = run(env, ["-m", "mcp_hub.examples.tools"])
     assert "mine_add: Add two numbers." in said and "1 + 2 = 3" in said
 
 
 @pytest.fixture
 async def application(env: dict[str, str]) -> AsyncIterator[str]:
     """The URL of the Starlette application in a process of its own, which ends after SIGTERM."""
-    command = [sys.executable, "-m", "mcp_hub.examples.embedded", "0"]
+    command = [sys.executable, f"{EXAMPLES}/library_embedded.py", "0"]
     async with await anyio.open_process(command, env=env, stdout=None) as process:
         assert process.stderr is not None
         said = ""

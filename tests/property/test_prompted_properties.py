@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.formats.events import OutputEnd
 from mcp_hub.formats.prompted import FORMATS, result_text
+from mcp_hub.formats.records import OutputEnd
 from tests.unit.formats.prompted_texts import CASES, characters, parsed, short
 
 EACH = [(format, text) for format, cases in CASES.items() for text, _ in cases]

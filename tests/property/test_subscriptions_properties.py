@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from mcp_hub.call import Call
 from mcp_hub.errors import RpcError
-from mcp_hub.sessions.session import LOCAL, Session
-from mcp_hub.sessions.subscriptions import SessionSubscriptions
+from mcp_hub.sessions.session import LOCAL, Session, SessionSubscriptions
 from mcp_hub.types import Era
 from mcp_hub.upstreams.peer import subscriptions
 from tests.examples import examples

@@ -285,7 +285,7 @@ class PastCalls:
     def _as_it_was(self, caller: Caller, group: CallGroup) -> RunInfo:
         if self._hub is None or self._journal is None:
             return RunInfo(True)
-        entry = self._hub.catalog.view(caller.profile).find(Kind.TOOL, group.name)
+        entry = self._hub.views.whole(caller).find(Kind.TOOL, group.name)
         if entry is None or (entry.server, entry.key) != (group.server, group.tool):
             return RunInfo(False, "gone", f"There is no tool {group.name} of server {group.server} now.")
         digest = self._journal.definition(group.server, group.tool)

@@ -22,6 +22,7 @@ from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import StoreError
 from mcp_hub.hub import HubPort
 from mcp_hub.masking import hide_head
+from mcp_hub.protocol.rest.calls import RunningCall
 from mcp_hub.protocol.rest.overview import (
     CallSummary,
     ClientList,
@@ -31,7 +32,6 @@ from mcp_hub.protocol.rest.overview import (
     ToolPlace,
 )
 from mcp_hub.protocol.rest.servers import ServerList
-from mcp_hub.protocol.rest.streams import RunningCall
 from mcp_hub.sessions.clients import SeenClient
 from mcp_hub.sessions.session import Caller
 from mcp_hub.stores.base import StreamLog
@@ -178,7 +178,7 @@ class HubWatch:
 
     def tool_places(self, caller: Caller) -> list[ToolPlace]:
         """The caller's tools with original names."""
-        entries = self._hub.catalog.view(caller.profile).entries(Kind.TOOL)
+        entries = self._hub.views.whole(caller).entries(Kind.TOOL)
         return [ToolPlace(entry.exported, entry.server, entry.key, entry.is_pinned) for entry in entries]
 
     def _client(self, client: SeenClient) -> ClientSummary:

@@ -6,7 +6,7 @@ Out: events and sealed states of the run; inner calls of the same session; the s
 
 - `state`: what another hub needs to continue a run, sealed
 - `consent`: what a script may call now, and the question to its caller
-- `inner`: one inner call: sent, followed, looked up after a takeover
+- `inner`: one inner call: looked up after a takeover, its ending as the script gets it
 - `sending`: the inner calls of one run
 - `run`: one run, from step to step: engine, commits
 - `runs`: all runs of a hub, and the same code again

@@ -1,9 +1,9 @@
-"""Decides what a script may call now, and makes the question to its caller. Pure.
+"""Decides what a script may call now, and makes questions about calls: of scripts, and of rules that ask. Pure.
 
 Modes: `reads` refuses every tool not known as read-only, `ask` asks the caller, `all` asks nothing.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final, Literal
 
 import msgspec
@@ -20,6 +20,10 @@ Verdict = Literal["go", "ask"] | CodeRaise
 READ_ONLY: Final = "read-only"
 DESTRUCTIVE: Final = "destructive"
 IDEMPOTENT: Final = "idempotent"
+ONCE: Final = "once"
+RUN: Final = "run"
+NO: Final = "no"
+"""Answers of a caller."""
 _SHOWN: Final = 2000
 """Characters of arguments in a question; twice as many of long ones with their names."""
 
@@ -50,19 +54,24 @@ def refused(inner: InnerCall, reason: str) -> CodeRaise:
 
 def question(inner: InnerCall, state: RunState, lines: str, *, is_destructive: bool) -> RawJson:
     """The params of the elicitation."""
-    arguments, calls = _shown_arguments(bytes(inner.arguments)), plural(state.ended, "call")
+    arguments, calls = shown_arguments(bytes(inner.arguments)), plural(state.ended, "call")
     message = f"A script wants to call {inner.tool} with {arguments}. It has made {calls} so far."
     if lines:
         message += f"\n\n{shown(lines)}"
-    answers = {"once": "once, with these arguments", "run": "this tool in this run, any arguments", "no": "no"}
+    answers = {ONCE: "once, with these arguments", RUN: "this tool in this run, any arguments", NO: "no"}
     if is_destructive:
-        del answers["run"]
+        del answers[RUN]
+    return elicitation(message, answers)
+
+
+def elicitation(message: str, answers: Mapping[str, str]) -> RawJson:
+    """The params of an elicitation with a choice among `answers`."""
     choice = {"type": "string", "title": "Allow it?", "enum": list(answers), "enumNames": list(answers.values())}
     schema = {"type": "object", "properties": {"answer": choice}, "required": ["answer"]}
     return msgspec.json.encode({"message": message, "requestedSchema": schema})
 
 
-def _shown_arguments(arguments: bytes) -> str:
+def shown_arguments(arguments: bytes) -> str:
     """All arguments, of long ones the begin: what nobody sees nobody can allow."""
     text = arguments.decode("utf-8", "replace")
     if len(text) > _SHOWN and (members := raw_object(arguments)):
@@ -88,15 +97,9 @@ class _Answer(msgspec.Struct):
     content: _Content | None = None
 
 
-def chosen(outcome: RawJson | RpcError) -> Literal["once", "run", "no"]:
-    """The choice of the caller; everything that is not clear is `no`."""
+def chosen(outcome: RawJson | RpcError, answers: Collection[str] = (ONCE, RUN)) -> str:
+    """The choice of the caller among `answers`; everything that is not clear is `no`."""
     answer = None if isinstance(outcome, RpcError) else read_as(msgspec.Raw(bytes(outcome)), _Answer)
     if answer is None or answer.action != "accept" or answer.content is None:
-        return "no"
-    match answer.content.answer:
-        case "once":
-            return "once"
-        case "run":
-            return "run"
-        case _:
-            return "no"
+        return NO
+    return answer.content.answer if answer.content.answer in answers else NO

@@ -1,15 +1,13 @@
-"""One inner call: followed to its ending, or looked up after a takeover. Its questions go to the script's caller."""
+"""One inner call: looked up after a takeover, its ending as the script gets it."""
 
 import math
 from collections.abc import Awaitable, Callable, Collection
-from functools import partial
 from typing import Final, Literal, Protocol
 
 import anyio
 import msgspec
 
-from mcp_hub.aio import Bell
-from mcp_hub.call import Call, CallChannel, CallEnded, Question, Questions, Times
+from mcp_hub.call import Call, CallChannel, Question, Questions, Times
 from mcp_hub.calls.code.state import InnerCall
 from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.hub_tools.stream_wait import StreamWait
@@ -25,8 +23,6 @@ from mcp_hub.events import (
     Completed,
     Ending,
     Failed,
-    InputReceived,
-    InputRequired,
     ToolResult,
     failed_by,
     said_of_cancel,
@@ -87,47 +83,6 @@ class CodeParts(msgspec.Struct, frozen=True):
     patience: float = 60.0
     rarely: float = 0.25
     alone: Callable[[Call, CallChannel], Awaitable[None]] = _only_here
-
-
-class _Relay:
-    """Asks the questions of an inner call through the channel of its script."""
-
-    def __init__(self, channel: CallChannel, answer: Callable[[str, RawJson | RpcError], object]) -> None:
-        self._channel = channel
-        self._answer = answer
-        self._open: dict[str, str] = {}  # keys of the inner call, to those of the script
-
-    def take(self, event: CallEvent) -> None:
-        if isinstance(event, InputRequired):
-            answered = partial(self._answered, event.key)
-            self._open[event.key] = ""
-            key = self._channel.ask(Question(event.method, event.params, answered))
-            if event.key in self._open:
-                self._open[event.key] = key
-        elif isinstance(event, InputReceived) and (key := self._open.pop(event.key, "")):
-            self._channel.questions.withdraw(key)
-
-    def _answered(self, key: str, outcome: RawJson | RpcError) -> None:
-        if self._open.pop(key, None) is not None and not isinstance(outcome, CallEnded):
-            self._answer(key, outcome)
-
-
-async def followed(handle: CallHandle, channel: CallChannel) -> Ending:
-    """The ending of a call that runs here."""
-    bell, relay = Bell(), _Relay(channel, handle.answer)
-    reader = handle.reader(bell.ring)
-    try:
-        while True:
-            for event in reader.take():
-                channel.times.touch()
-                if isinstance(event, Ending):
-                    return event
-                relay.take(event)
-            if reader.failed is not None:
-                return Failed(RpcError(str(reader.failed), data={"outcome": "unknown"}))
-            await bell.wait()
-    finally:
-        reader.close()
 
 
 class _Quiet:

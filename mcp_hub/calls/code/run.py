@@ -157,6 +157,7 @@ class _Run:
                     problem = error
                 self._tasks.cancel_scope.cancel()
         finally:
+            self._calls.close()
             await self._script.close()
         self._note_printed()
         self._flush()
@@ -188,7 +189,7 @@ class _Run:
             await self._commit(sends)
         else:
             for inner in sends:
-                self._calls.send(inner, self._tasks)
+                self._calls.send(inner, self._tasks, is_judged=True)
         if self._state.unfed:
             return await self._script.feed()
         await self._calls.wait(self._due_in if self._is_dirty else BEAT)

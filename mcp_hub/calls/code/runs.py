@@ -115,7 +115,7 @@ class CodeRuns:
         except _Rival as rival:
             return await self._joined(call, channel, rival.id)
         finally:
-            self._leave(call, alike)
+            self._leave(call, channel, alike)
 
     async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
         """Continues a run of another hub; one that was cancelled does nothing more.
@@ -142,7 +142,7 @@ class CodeRuns:
         try:
             return await self._explained(call, resumed(self._parts, call, channel, run))
         finally:
-            self._leave(call, alike)
+            self._leave(call, channel, alike)
 
     async def close(self) -> None:
         """Ends the engine. Idempotent."""
@@ -194,11 +194,13 @@ class CodeRuns:
         data = {**(error.data or {}), "calls": await calls_made(self._streams.table, id_)}
         return RpcError(error.message, code=error.code, symbol=error.symbol, data=data)
 
-    def _leave(self, call: Call, alike: str) -> None:
-        """A run has ended; whether somebody was there for its result."""
+    def _leave(self, call: Call, channel: CallChannel, alike: str) -> None:
+        """A run has ended; whether somebody was there for its result. One that this hub has anew continues."""
+        writer = self._streams.table.owned(call.id)
+        if writer is not None and writer.record is not channel:
+            return
         if self._running.get(alike) == call.id:
             del self._running[alike]
-        writer = self._streams.table.owned(call.id)
         if writer is not None and writer.absence.until is None:
             self._received[call.id] = None
             while len(self._received) > _RECEIVED:

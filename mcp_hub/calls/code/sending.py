@@ -1,7 +1,11 @@
-"""The inner calls of one run: held, let go, asked for, sent, followed. Changes the state; commits nothing."""
+"""The inner calls of one run: held, let go, asked for, sent, followed. Changes the state; commits nothing.
+
+A call that runs here is followed without a task of its own: its questions go to the script's caller as they come, its
+ending is taken by the task of the run.
+"""
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -9,14 +13,13 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
-from mcp_hub.aio import Bell
+from mcp_hub.aio import Bell, call_soon
 from mcp_hub.call import Call, CallChannel, CallEnded, Question
 from mcp_hub.calls.code import consent
 from mcp_hub.calls.code.inner import (
     CodeParts,
     Recovered,
     blocks_of,
-    followed,
     outcome_of,
     recovered,
     result_event,
@@ -28,7 +31,7 @@ from mcp_hub.clock import wall_time
 from mcp_hub.code.source import lines_around
 from mcp_hub.code.steps import CodeRaise
 from mcp_hub.errors import HubStopping, OwnerLost, RpcError, StoreError, UnknownStream
-from mcp_hub.events import CallEvent, Completed, Ending, Failed, failed_by
+from mcp_hub.events import CallEvent, Completed, Ending, Failed, InputReceived, InputRequired, failed_by
 from mcp_hub.ids import new_call_id
 from mcp_hub.protocol.shape.questions import ELICIT
 from mcp_hub.types import CallId, RawJson, RawObject
@@ -39,6 +42,121 @@ _CANCEL: Final = 1.0
 """Seconds for another hub to hear that the script has ended."""
 _MEDIA: Final = 16 << 20
 """Bytes of results with media that are kept for the result of the script."""
+
+
+class _Relay:
+    """Asks the questions of an inner call through the channel of its script."""
+
+    def __init__(self, channel: CallChannel, answer: Callable[[str, RawJson | RpcError], object]) -> None:
+        self._channel = channel
+        self._answer = answer
+        self._open: dict[str, str] = {}  # keys of the inner call, to those of the script
+
+    def take(self, event: CallEvent) -> None:
+        if isinstance(event, InputRequired):
+            answered = partial(self._answered, event.key)
+            self._open[event.key] = ""
+            key = self._channel.ask(Question(event.method, event.params, answered))
+            if event.key in self._open:
+                self._open[event.key] = key
+        elif isinstance(event, InputReceived) and (key := self._open.pop(event.key, "")):
+            self._channel.questions.withdraw(key)
+
+    def _answered(self, key: str, outcome: RawJson | RpcError) -> None:
+        if self._open.pop(key, None) is not None and not isinstance(outcome, CallEnded):
+            self._answer(key, outcome)
+
+
+class _Follower:
+    """A call that runs here. `ended` is called once its ending may be there."""
+
+    def __init__(
+        self, inner: InnerCall, handle: CallHandle, channel: CallChannel, ended: Callable[["_Follower"], None]
+    ) -> None:
+        self.inner = inner
+        self.stream = inner.stream
+        self._handle = handle
+        self._channel = channel
+        self._ended = ended
+        self._relay = _Relay(channel, handle.answer)
+        self._is_due = False
+        self._reader = handle.reader(self._wake)
+        self._look()
+
+    def _wake(self) -> None:
+        if self._handle.has_ended:
+            self._ended(self)
+        elif not self._is_due:
+            self._is_due = True
+            call_soon(self._look)
+
+    def _look(self) -> None:
+        self._is_due = False
+        if self._handle.has_ended:
+            self._ended(self)
+        else:
+            self.take()
+
+    def take(self) -> Ending | None:
+        """Relays what has come; the ending, if it is there."""
+        for event in self._reader.take():
+            self._channel.times.touch()
+            if isinstance(event, Ending):
+                self._reader.close()
+                return event
+            self._relay.take(event)
+        return None
+
+    def close(self) -> None:
+        """The script has ended, or this hub stops."""
+        self._reader.close()
+        if not self._channel.survives:
+            self._handle.cancel("its script has ended")
+
+
+class _Inbox:
+    """Endings that have come, and the calls that are followed. `recover` gets calls that another hub has taken."""
+
+    def __init__(self, channel: CallChannel, recover: Callable[[InnerCall], None]) -> None:
+        self.bell = Bell()
+        self._channel = channel
+        self._recover = recover
+        self._endings: deque[tuple[int, CallId, Recovered]] = deque()
+        self._followers: dict[CallId, _Follower] = {}
+        self._ended: deque[_Follower] = deque()
+
+    def follow(self, inner: InnerCall, handle: CallHandle) -> None:
+        self._followers[inner.stream] = _Follower(inner, handle, self._channel, self._ring)
+
+    def _ring(self, follower: _Follower) -> None:
+        self._ended.append(follower)
+        self.bell.ring()
+
+    def arrive(self, inner: InnerCall, stream: CallId, ending: Recovered) -> None:
+        self._endings.append((inner.id, stream, ending))
+        self.bell.ring()
+
+    def take(self) -> Iterator[tuple[int, CallId, Recovered]]:
+        """The endings, each once, with the call and its stream."""
+        while self._ended:
+            follower = self._ended.popleft()
+            if follower.stream in self._followers and (ending := follower.take()) is not None:
+                del self._followers[follower.stream]
+                self._arrive_here(follower, ending)
+        while self._endings:
+            yield self._endings.popleft()
+
+    def _arrive_here(self, follower: _Follower, ending: Ending) -> None:
+        if failed_by(ending, OwnerLost):
+            self._recover(follower.inner)
+        elif not failed_by(ending, HubStopping):  # then another one continues
+            self._endings.append((follower.inner.id, follower.stream, ending))
+
+    def close(self) -> None:
+        """Follows nothing any more."""
+        followers, self._followers = self._followers, {}
+        for follower in followers.values():
+            follower.close()
 
 
 class InnerCalls:
@@ -55,17 +173,17 @@ class InnerCalls:
         self._call = call
         self._channel = channel
         self._state = state
-        self._news: deque[tuple[int, CallId, Recovered]] = deque()
+        self._inbox = _Inbox(channel, self._look_up)
         self._keep = keep
         self._asking: str | None = None  # the grant that is asked for
         self._media: dict[str, tuple[list[RawObject], int]] = {}
         """Blocks by call, and the bytes of its result."""
-        self._bell = Bell()
+        self._tasks: TaskGroup | None = None
 
     async def wait(self, seconds: float = BEAT) -> None:
         """Waits for news, or so many seconds."""
         self._channel.times.touch()
-        await self._bell.wait(max(seconds, 0.0))
+        await self._inbox.bell.wait(max(seconds, 0.0))
 
     def take_events(self) -> list[CallEvent]:
         """The events so far, each once."""
@@ -82,8 +200,7 @@ class InnerCalls:
     def take_in(self) -> bool:
         """Takes what has come; whether it has to be committed before it is fed, or a call is sent."""
         is_vital = False
-        while self._news:
-            id_, stream, ending = self._news.popleft()
+        for id_, stream, ending in self._inbox.take():
             inner = self._state.inner.get(id_)
             if inner is not None and inner.stream == stream and inner.outcome is None:
                 is_vital |= self._note_ending(inner, ending)
@@ -177,7 +294,7 @@ class InnerCalls:
         if isinstance(outcome, CallEnded):
             return
         inner, grant, self._asking = self._state.inner.get(id_), self._asking, None
-        self._bell.ring()
+        self._inbox.bell.ring()
         if inner is None or inner.outcome is not None:
             return
         choice, traits = consent.chosen(outcome), self._parts.port.traits(self._call, inner.tool) or ()
@@ -191,49 +308,47 @@ class InnerCalls:
                 self._state.allow(grant)
         self._keep()
 
-    def send(self, inner: InnerCall, tasks: TaskGroup) -> None:
-        """Sends a call that is committed as sent, and follows it in `tasks`.
+    def send(self, inner: InnerCall, tasks: TaskGroup, *, is_judged: bool = False) -> None:
+        """Sends a call that is committed as sent, and follows it, in `tasks` if need be. `is_judged`: just now.
 
         One that the rules of this moment do not let go is held again: they may have changed during the commit.
         """
+        self._tasks = tasks
         if not inner.tool:
             tasks.start_soon(self._sleep, inner)
             return
-        traits, verdict = self._judged(inner)  # which the commit took time for
-        is_other = not inner.effect.writes and consent.READ_ONLY not in traits
-        if verdict != "go" or is_other:
-            self._arrive(inner, inner.stream, "unsent")
+        if not is_judged and not self._may_go(inner):
+            self._inbox.arrive(inner, inner.stream, "unsent")
             return
         must_read = self._call.must_read or (not inner.effect.writes and self._parts.port.mode(self._call) != "all")
         try:
             handle = self._parts.port.begin(self._call, inner, must_read=must_read)
         except RpcError as error:
-            self._arrive(inner, inner.stream, Failed(error))
+            self._inbox.arrive(inner, inner.stream, Failed(error))
             return
         result = handle.plain_result if handle.has_ended else None
         if result is not None:
-            self._arrive(inner, inner.stream, result)
+            self._inbox.arrive(inner, inner.stream, result)
         else:
-            tasks.start_soon(self._follow, inner, inner.stream, handle)
+            self._inbox.follow(inner, handle)
+
+    def _may_go(self, inner: InnerCall) -> bool:
+        traits, verdict = self._judged(inner)
+        return verdict == "go" and (inner.effect.writes or consent.READ_ONLY in traits)
 
     def look_up(self, tasks: TaskGroup) -> None:
         """Looks up the calls that another hub may have sent."""
+        self._tasks = tasks
         for inner in self._state.in_flight:
-            tasks.start_soon(self._recover if inner.tool else self._sleep, inner)
+            self._look_up(inner)
 
-    async def _follow(self, inner: InnerCall, stream: CallId, handle: CallHandle) -> None:
-        try:
-            ending = await followed(handle, self._channel)
-        except anyio.get_cancelled_exc_class():
-            if not self._channel.survives:
-                handle.cancel("its script has ended")
-            raise
-        if failed_by(ending, HubStopping):
-            return  # this hub stops: another one continues
-        if failed_by(ending, OwnerLost):
-            await self._recover(inner)
-        else:
-            self._arrive(inner, stream, ending)
+    def _look_up(self, inner: InnerCall) -> None:
+        assert self._tasks is not None
+        self._tasks.start_soon(self._recover if inner.tool else self._sleep, inner)
+
+    def close(self) -> None:
+        """The run has ended: so do its calls, unless another hub continues it."""
+        self._inbox.close()
 
     async def _recover(self, inner: InnerCall) -> None:
         streams, stream = self._parts.port.streams, inner.stream
@@ -244,13 +359,9 @@ class InnerCalls:
                 with anyio.move_on_after(_CANCEL, shield=True), suppress(StoreError, UnknownStream):
                     await streams.table.cancel(self._call.principal, stream, "its script has ended")
             raise
-        self._arrive(inner, stream, ending)
+        self._inbox.arrive(inner, stream, ending)
 
     async def _sleep(self, inner: InnerCall) -> None:
         while (seconds := inner.until - wall_time()) > 0:  # noqa: ASYNC110 - by a clock that may be set
             await anyio.sleep(min(seconds, BEAT))
-        self._arrive(inner, inner.stream, Completed(b"null", is_plain=True))
-
-    def _arrive(self, inner: InnerCall, stream: CallId, ending: Recovered) -> None:
-        self._news.append((inner.id, stream, ending))
-        self._bell.ring()
+        self._inbox.arrive(inner, inner.stream, Completed(b"null", is_plain=True))

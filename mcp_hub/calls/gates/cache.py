@@ -174,7 +174,7 @@ class ResultCache:
 
     def note(self, call: Call) -> None:
         """Tells the audit that a kept result answers the call."""
-        self._gates.note(call, "cached", "")
+        self._gates.note(call, "cache", "cached", "")
 
 
 class _CacheStep:

@@ -19,8 +19,13 @@ from typing import Final, Literal, NamedTuple
 from mcp_hub.call import Call, CallChannel, CallHandler, People, Sender
 from mcp_hub.calls.reading.stored import own_name
 from mcp_hub.calls.runner import CallRecord
+from mcp_hub.errors import NotApproved
 from mcp_hub.events import Completed
-from mcp_hub.types import CallId
+from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
+from mcp_hub.types import CallId, RawJson
+
+log = get_logger(__name__)
 
 GateName = Literal["conditions", "cache", "rate", "ask", "concurrency"]
 ORDER: Final[tuple[GateName, ...]] = ("conditions", "cache", "rate", "ask", "concurrency")
@@ -30,6 +35,8 @@ Step = Callable[[Call, CallChannel, CallHandler], Awaitable[Completed]]
 StepMaker = Callable[[str, str, str | None], Step | None]
 """Makes the step for a server, its own name of a tool, and the caller's profile; None: the tool does not take
 one. Called once for each, until the gates change."""
+_WAITS: Final = b'{"gate":'
+"""Begins the state of a call that waits at a gate."""
 _MOST: Final = 4096
 """Combinations of server, tool and profile that are remembered."""
 
@@ -61,6 +68,8 @@ class Gates:
     def __init__(self, people: People | None = None) -> None:
         self.people = people
         self.makers: dict[GateName, StepMaker] = {}
+        self.left: dict[CallId, RawJson] = {}
+        """States of calls that waited at a gate of another hub, until its step takes them."""
         self.decisions: dict[CallId, Decision] | None = None
         """What gates have decided about calls that have not ended, for the audit; None without one."""
         self.taken_up: Callable[[CallRecord], object] = lambda record: None
@@ -75,11 +84,6 @@ class Gates:
         else:
             self.makers[name] = maker
 
-    def note(self, call: Call, decision: str, rule: str) -> None:
-        """Notes for the audit what a gate has decided, and by which rule."""
-        if self.decisions is not None:
-            self.decisions[call.id] = Decision(decision, rule)
-
     def steps(self, call: Call) -> tuple[Step, ...]:
         """The steps of a call, in order; most have none."""
         if call.method != "tools/call":
@@ -92,6 +96,35 @@ class Gates:
             makers = (self.makers[name] for name in ORDER if name in self.makers)
             steps = self._steps[key] = tuple(step for maker in makers if (step := maker(*key)) is not None)
         return steps
+
+    def note(self, call: Call, gate: GateName, decision: str, rule: str, by: str = "") -> None:
+        """Logs what a person or a rule has decided, and notes each decision for the audit."""
+        if gate != "cache":
+            log.info(
+                "call_judged", call_id=call.id, upstream=call.upstream, tool=hide_head(own_name(call), 200), gate=gate,
+                decision=decision, rule=rule, by=hide_head(by, 300), principal=call.principal,
+            )  # fmt: skip
+        if self.decisions is not None:
+            self.decisions[call.id] = Decision(decision, rule)
+
+    async def resume(self, call: Call, channel: CallChannel, state: RawJson, handler: CallHandler) -> Completed:
+        """Continues a call that waited at a gate of a lost hub. Raises `NotApproved` if no gate waits for it now."""
+
+        async def send(call: Call, channel: CallChannel) -> Completed:
+            if call.id in self.left:
+                raise NotApproved("The call was not sent: the rule for which it waited has changed. Call again.")
+            return await handler(call, channel)
+
+        self.left[call.id] = state
+        try:
+            return await guarded(self.steps(call), send)(call, channel)
+        finally:
+            self.left.pop(call.id, None)
+
+
+def waits(state: RawJson) -> bool:
+    """Whether a call with this state waits at a gate."""
+    return bytes(memoryview(state)[: len(_WAITS)]) == _WAITS
 
 
 def guarded(steps: tuple[Step, ...], handler: CallHandler) -> CallHandler:

@@ -49,11 +49,8 @@ class _PartialContent:
         self._block: tuple[str, int] | None = None  # of `_line`
         self._message: RawJson | None = None  # the last one of progress, which heartbeats repeat
 
-    def add(self) -> None:
-        self.is_any = True
-
-    def reset(self) -> None:
-        self.is_any = False
+    def saw(self, kind: type[Delta | Reset]) -> None:
+        self.is_any = kind is Delta
 
     def placed(self, event: Delta | Reset, seq: int) -> Delta | Reset:
         """The event to write under this number; completes a `Reset`."""
@@ -107,6 +104,9 @@ class _PartialContent:
 
 class LogWriter(Protocol):
     """Writes a call's stream."""
+
+    is_kept: bool
+    """Whether the store has a state from which another hub can continue, even if it has failed since."""
 
     def wake(self) -> None:
         """The log has news."""
@@ -225,16 +225,16 @@ class Stream:
             reader.failed = error
             reader.wake()
 
-    def lose(self) -> None:
-        """Notes that another hub has claimed it."""
-        self.is_lost = True
+    def own(self) -> None:
+        """Notes that this hub has it, which may have lost it before."""
+        self.is_lost = False
 
     def fenced(self, error: StoreError) -> None:
         """Readers follow the new owner, or fail with `error`."""
-        self.lose()
+        self.is_lost = True
 
-        def looked(page: EventPage | StoreError | None) -> None:
-            if isinstance(page, EventPage) and (page.row.has_ended or page.row.owner != self.store.instance):
+        def looked(page: EventPage | StoreError | None, epoch: int = self.row.epoch) -> None:
+            if isinstance(page, EventPage) and (page.row.has_ended or page.row.epoch > epoch):
                 self.committed(page.row)
             else:
                 self.fail(page if isinstance(page, StoreError) else error)

@@ -36,8 +36,13 @@ class Absence(msgspec.Struct):
 
     until: float | None = None
     followed_until: float = -math.inf
+    is_detached: bool = False
     is_joined: bool = False
     _patience: float = 0.0
+
+    def detach(self) -> None:
+        """Lets the call continue without the client that began it."""
+        self.is_detached = True
 
     def begin(self, now: float, seconds: float) -> None:
         """Lets the call continue for so many seconds, counted again from each `touch`."""

@@ -8,11 +8,11 @@ import anyio
 import msgspec
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.calls.reading.stored import done_with, open_questions
+from mcp_hub.calls.reading.stored import done_with, last_progress, open_questions
 from mcp_hub.calls.reading.stream import LogWriter, Stream
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import HubError, HubRestarted, OwnerLost, RpcError, StoreError, StoreUnavailable
-from mcp_hub.events import Completed, Ending, Failed, InputReceived
+from mcp_hub.events import Completed, Ending, Failed, InputReceived, Progressed
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
 from mcp_hub.protocol.shape.stream_events import encoded, timestamp
@@ -130,8 +130,8 @@ async def until_stored(writer: LogWriter) -> None:
         raise StoreError(NO_ANSWER)
 
 
-GoOn = Callable[[StreamInfo], Awaitable[None]]
-"""Continues the call of a stream that this process owns now."""
+GoOn = Callable[[StreamInfo, Progressed | None], Awaitable[None]]
+"""Continues the call of a stream that this process owns now, after its last progress. Does not ask the store."""
 _CONFIRMED: Final = 1.0
 """Seconds for the store to confirm an ending, before other streams are looked after."""
 _UNUSABLE = (HubError, msgspec.MsgspecError, ValueError, RecursionError)
@@ -175,12 +175,12 @@ class Takeover:
             self._settled(closed)
 
     async def _continue(self, row: StreamInfo, go_on: GoOn) -> None:
-        wall = wall_time()
+        wall, progressed = wall_time(), await last_progress(self._log, row)  # first: the store may fail after the claim
         claimed = await self._leases.claim(row, await self._withdrawals(row, wall), Change(wall, "working"))
         if claimed is None:
             return
         try:
-            await go_on(claimed)
+            await go_on(claimed, progressed)
         except _UNUSABLE as problem:
             await self._give_up(claimed, problem)
         except Exception as problem:  # whatever is in the record: the stream gets its ending

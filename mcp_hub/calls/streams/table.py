@@ -157,11 +157,13 @@ class StreamTable:
 
     def take_up(self, record: CallRecord, row: StreamInfo) -> StreamWriter:
         """Continues a claimed stream with the events of `record`."""
+        if (before := self._owned.get(row.id)) is not None:  # it has not heard that another hub had the call meanwhile
+            before.fail(Fenced(f"stream {row.id}: was lost, and claimed anew"))
         stream = self._shared(row)  # readers that followed it at another hub continue
         writer = StreamWriter(record, stream, self)
         self._owned[row.id] = writer
         self._detached[row.principal] += 1
-        writer.detach()
+        writer.absence.detach()
         record.has_stream(writer.stream, writer)
         return writer
 
@@ -188,7 +190,7 @@ class StreamTable:
         writer = self.begin(record, key=key, digest=digest)
         if writer.is_over:
             return writer
-        writer.detach()
+        writer.absence.detach()
         self._detached[principal] += 1
         if key is not None:
             record.wrap(partial(self._after_commit, writer))
@@ -351,25 +353,23 @@ class StreamTable:
     def _take(self, message: Message) -> None:
         writer = self._owned.get(message.stream)
         if writer is None:
-            if self._takeover.is_at(message.stream):
+            if self._takeover.is_at(message.stream) and message.kind != "lost":  # which was about the owner before
                 self._inbox.put_back(message)  # its call is about to be continued
             return
-        if message.kind == "cancel":
-            writer.cancel(reason_in(message))
-            return
-        if message.kind == "lost":
-            writer.stream.lose()
-            writer.record.cancel(error=lost_call(writer.record.call.upstream))
-            return
-        if message.kind == "touch":
-            writer.absence.touch(self.clock.now(), 2 * _TOUCH)  # a hub that reads sends the next one sooner
-            return
-        try:
-            answer = answer_in(message)
-        except ValueError as problem:
-            log.warning("message_dropped", stream=message.stream, reason=str(problem))
-        else:
-            writer.record.questions.answer(answer.key, answer.outcome)
+        match message.kind:
+            case "cancel":
+                writer.cancel(reason_in(message))
+            case "lost":
+                writer.fail(Fenced(f"stream {message.stream}: another hub has claimed it"))
+            case "touch":
+                writer.absence.touch(self.clock.now(), 2 * _TOUCH)  # a hub that reads sends the next one sooner
+            case _:
+                try:
+                    answer = answer_in(message)
+                except ValueError as problem:
+                    log.warning("message_dropped", stream=message.stream, reason=str(problem))
+                else:
+                    writer.record.questions.answer(answer.key, answer.outcome)
 
     async def _inherit(self) -> None:
         for row in await self.store.leases.orphans():

@@ -143,7 +143,7 @@ class StreamWriter:
 
     __slots__ = (
         "_batch", "_intake", "_owner", "_planned", "_resumption", "_start", "_state", "_status", "_timer", "_unread",
-        "_waiters", "absence", "error", "is_detached", "record", "stream",
+        "_waiters", "absence", "error", "is_kept", "record", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -159,7 +159,6 @@ class StreamWriter:
         self.stream = stream
         self.error: StoreError | None = stream.failed if isinstance(stream.failed, StoreError) else None
         self.absence = Absence()
-        self.is_detached = False
         self._owner = owner
         self._start = start
         self._state = _WriterState.OVER if is_over else _WriterState.NEW if start is not None else _WriterState.IDLE
@@ -167,12 +166,12 @@ class StreamWriter:
         self._resumption = None if start is not None else record.resumption  # as the row has it
         self._status: CallStatus | None = None if start is not None else CallStatus.WORKING
         self._planned: bool | None = True  # whether the next look is urgent; None: none is planned
-        self._unread = 0
+        self._unread, self.is_kept = 0, start is None
         self._waiters: tuple[Callable[[], None], ...] = ()
         self._timer: aio.Timer | None = None
         if not is_over:
-            begin = (Started(),) if start is not None else ()
-            self._intake = _Intake(record.log.reader(self.wake, _STARTED), begin)
+            stream.own()
+            self._intake = _Intake(record.log.reader(self.wake, _STARTED), () if start is None else (Started(),))
             aio.call_soon(self._pump)
 
     @property
@@ -210,8 +209,9 @@ class StreamWriter:
     def _is_busy(self) -> bool:
         return self._state in (_WriterState.APPENDING, _WriterState.LAST)
 
-    def detach(self) -> None:
-        self.is_detached = True
+    @property
+    def is_detached(self) -> bool:
+        return self.absence.is_detached
 
     # -- from the log to the coalescer
 
@@ -334,14 +334,12 @@ class StreamWriter:
             lines.append(line)
         assert self._status is not None
         message = self.stream.content.newest(events) or row.message
-        last = row.last + len(events)
         reached: Status = self._status.value
-        if events and type(ending := events[-1]) is Completed and self._is_tool_error(ending):
+        is_tool = self.record.call.method == "tools/call"
+        if is_tool and events and type(ending := events[-1]) is Completed and is_tool_error(ending.result):
             reached = "tool_error"
-        return lines, msgspec.structs.replace(row, last=last, updated=wall, status=reached, message=message)
-
-    def _is_tool_error(self, ending: Completed) -> bool:
-        return self.record.call.method == "tools/call" and is_tool_error(ending.result)
+        end = row.last + len(events)
+        return lines, msgspec.structs.replace(row, last=end, updated=wall, status=reached, message=message)
 
     def _continuation(self, by: ResumePoint) -> bytes:
         call = self.record.call
@@ -354,15 +352,10 @@ class StreamWriter:
         if self.is_over or batch is None:
             return
         if error is not None:
-            if not isinstance(error, KeyTaken):  # another hub was sooner: nothing is lost
-                log.error("stream_lost", stream=batch.row.id, reason=str(error))
-            self.error = error
-            if isinstance(error, Fenced):
-                self.stream.fenced(error)
-            else:
-                self.stream.fail(error)
-            self._end()
+            self.fail(error)
             return
+        if self._resumption is not None and self._owner.store.log.survives(batch.row.id):
+            self.is_kept = True
         is_last = self._state is _WriterState.LAST or batch.row.has_ended
         self._state = _WriterState.IDLE
         decoded = (batch.events,) if self.stream.readers else ()  # who comes later reads the line
@@ -372,6 +365,17 @@ class StreamWriter:
         elif self._has_more:
             self.wake()
         self._notify()
+
+    def fail(self, error: StoreError) -> None:
+        """Nothing more is written; after `Fenced` another owner has the stream, perhaps this hub anew."""
+        self.error = error
+        if not isinstance(error, KeyTaken):  # another hub was sooner: nothing is lost
+            log.error("stream_lost", stream=self.stream.row.id, reason=str(error))
+        if isinstance(error, Fenced):
+            self.stream.fenced(error)
+        else:
+            self.stream.fail(error)
+        self._end()
 
     @property
     def _has_more(self) -> bool:

@@ -6,10 +6,8 @@ Out: hits with scores, best first.
 
 * `documents`: words of a tool
 * `languages`: queries in other languages, in English
-* `likeness`: words that are used alike
-* `phrases`: the words of tools for what people say
+* `phrases`: the words of tools for what people say, and for values in a query
 * `queries`: prepares a query
 * `ranker`: ranks tools
-* `values`: the kinds of values in a query
-* `words`: splits and stems text
+* `words`: splits and stems text; words that are used alike
 """

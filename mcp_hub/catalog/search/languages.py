@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from mcp_hub.catalog.search.likeness import is_word
-from mcp_hub.catalog.search.words import dense_runs, folded, is_bare, words
+from mcp_hub.catalog.search.words import dense_runs, folded, is_bare, is_word, words
 from mcp_hub.globs import late
 
 _TABLE: Final = Path(__file__).with_name("languages.txt")

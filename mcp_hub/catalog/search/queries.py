@@ -9,10 +9,8 @@ import msgspec
 
 from mcp_hub.catalog.search.documents import Postings, pairs
 from mcp_hub.catalog.search.languages import in_english
-from mcp_hub.catalog.search.likeness import is_word, like
-from mcp_hub.catalog.search.phrases import added, plain, respelled, reworded
-from mcp_hub.catalog.search.values import kinds, without_statements, without_values
-from mcp_hub.catalog.search.words import clauses, is_bare, words
+from mcp_hub.catalog.search.phrases import added, kinds, plain, respelled, reworded, without_statements, without_values
+from mcp_hub.catalog.search.words import clauses, is_bare, is_word, like, words
 
 Aliases = Mapping[str, Sequence[tuple[tuple[str, ...], tuple[str, ...]]]]
 """By the first word of an alias: all its words, and the words that it may also mean."""

@@ -20,6 +20,7 @@ from mcp_hub.catalog.pins import (
     Record,
     UnapprovedTool,
     Verdict,
+    check_shown,
     compared_kinds,
     encoded,
     findings_of,
@@ -114,7 +115,7 @@ class Approvals:
         for snapshot in snapshots:
             name = snapshot.server
             server = self._server(name)
-            if server is None:
+            if server is None or snapshot.is_own:
                 continue
             if snapshot.is_apart:
                 self._load(server)
@@ -281,6 +282,8 @@ class _Gate:
 
     def __call__(self, call: Call, compared: Snapshot, listed: Snapshot) -> None:
         self._approvals.check(call, compared)
+        if call.shown is not None:
+            check_shown(listed, msgspec.json.decode(call.params["name"], type=str), call.shown)
         if call.must_read:
             self._reads(call, listed)
 

@@ -9,8 +9,8 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
+from mcp_hub.cli.access.answering import url_lines
 from mcp_hub.cli.access.hub import Reach, run_at, run_opened, run_with_client, running_place
-from mcp_hub.cli.questions.answering import url_lines
 from mcp_hub.cli.render import results
 from mcp_hub.cli.render.output import json_output, say
 from mcp_hub.cli.render.renderers import Show, on_terminal, renderer

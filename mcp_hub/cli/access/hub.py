@@ -93,7 +93,7 @@ class ReachedHub(msgspec.Struct, frozen=True):
 
     def unmatched(self, listed: "ServerList") -> list[ConfigFinding]:
         """Warnings about patterns that match nothing."""
-        from mcp_hub.cli.render.notices import unmatched_patterns
+        from mcp_hub.cli.render.servers import unmatched_patterns
 
         if self.loaded is None:
             return []

@@ -20,7 +20,7 @@ from mcp_hub.app.http import HttpFront, connections_of
 from mcp_hub.app.readiness import not_ready
 from mcp_hub.attach.system import set_blocking
 from mcp_hub.cli.access import waiting
-from mcp_hub.cli.http_server import http_server
+from mcp_hub.cli.serving import http_server
 from mcp_hub.cli.signals import Signals, received_signals
 from mcp_hub.client import HubClient
 from mcp_hub.client.http import connect

@@ -22,8 +22,8 @@ from mcp_hub.errors import EventsGone, InvalidParams, UnknownStream, UpstreamUna
 from mcp_hub.events import CallEvent, Cancelled, Completed, Failed
 from mcp_hub.fronts.rest.follow import status_of
 from mcp_hub.fronts.rest.problem import unknown_call
+from mcp_hub.protocol.rest.calls import StreamList, StreamStatus
 from mcp_hub.protocol.rest.history import HistoryCall, HistoryPage, HistoryQuery
-from mcp_hub.protocol.rest.streams import StreamList, StreamStatus
 from mcp_hub.sessions.session import LOCAL
 from mcp_hub.stores.base import EventStore, Message, StoreLimits, StreamLog
 from mcp_hub.stores.memory import MemoryStore

@@ -4,7 +4,7 @@
 * `call`, `run`, `streams`: calls, resources, prompts; scripts; durable calls
 * `tools`, `search`: the servers and their tools
 * `check`, `doctor`, `repairs`: problems and their fixes
-* `approve`, `login`, `reload`: change running hubs
+* `approve`, `login`: approvals and logins
 * `servers`: changes the configuration
 * `clients`: other clients
 * `running`: running hubs

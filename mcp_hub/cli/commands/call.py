@@ -10,9 +10,9 @@ import click
 import msgspec
 
 from mcp_hub.cli import arguments, completion
+from mcp_hub.cli.access.answering import answered
 from mcp_hub.cli.access.following import followed, refuse, show_for
 from mcp_hub.cli.access.hub import Reach, ReachedHub, hub_options, run_with_client, run_with_hub
-from mcp_hub.cli.questions.answering import answered
 from mcp_hub.cli.render.output import put
 from mcp_hub.cli.render.renderers import Show
 from mcp_hub.cli.setup import EXIT_INTERRUPTED, Output, output_options

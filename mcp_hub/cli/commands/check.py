@@ -1,10 +1,10 @@
-"""`mcp-hub check`: finds mistakes in a configuration."""
+"""`mcp-hub check`: finds mistakes in a configuration. `policy test`: which of its rules decides about a call."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Final
+from typing import BinaryIO, Final
 
 import anyio
 import click
@@ -17,21 +17,33 @@ from mcp_hub.app.http import why_not_listen
 from mcp_hub.app.limits import state_dir
 from mcp_hub.app.start_folders import StartFolders
 from mcp_hub.app.upstream_factory import failed_lookups, find_program
+from mcp_hub.call import LOCAL_PRINCIPAL
+from mcp_hub.catalog.offers.filters import HINTS, HintClaims, Traits
+from mcp_hub.catalog.offers.rules import UNCHANGED, find_override
 from mcp_hub.catalog.views.unmatched import has_patterns, untested
 from mcp_hub.cli.access.hub import Reach, ReachedHub, check_options, run_with_hub
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.notices import masked, notices, project_warnings, report_of, unmatched_patterns, waiting_edits
 from mcp_hub.cli.render.output import put, say
-from mcp_hub.cli.render.servers import status_of
+from mcp_hub.cli.render.servers import (
+    masked,
+    notices,
+    project_warnings,
+    report_of,
+    status_of,
+    unmatched_patterns,
+    waiting_edits,
+)
 from mcp_hub.cli.render.tables import plural
-from mcp_hub.cli.setup import EXIT_CONFIG, read_config
+from mcp_hub.cli.setup import EXIT_CONFIG, config_option, fail, load_config, read_config
 from mcp_hub.code.tool import python_names
+from mcp_hub.config.findings import nearest, quoted
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.load.overrides import overrides_of
 from mcp_hub.config.load.secrets import target_of
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
+from mcp_hub.files import LARGEST_OWN
 from mcp_hub.masking import hide
 from mcp_hub.protocol.rest.servers import ServerList
 from mcp_hub.types import JsonObject, RawJson
@@ -86,6 +98,126 @@ def check(as_json: bool, no_start: bool, reach: Reach) -> None:
         return 0
 
     run_with_hub(reach, compared, loaded=loaded)
+
+
+class _Sample(msgspec.Struct, forbid_unknown_fields=True):
+    """A call to be judged. `tool` is the server's own name; `hints` are those of its definition."""
+
+    server: str
+    tool: str
+    arguments: msgspec.Raw = msgspec.Raw(b"{}")
+    principal: str = LOCAL_PRINCIPAL
+    profile: str | None = None
+    client: str = ""
+    claims: dict[str, object] = {}
+    hints: dict[str, bool] = {}
+
+
+class _Judged(msgspec.Struct):
+    """What one gate says: `passes`, `denied`, `asks`, or that it depends on something else."""
+
+    gate: str
+    verdict: str
+    rule: str | None = None
+    detail: str = ""
+
+
+@click.group()
+def policy() -> None:
+    """Show which rule decides about a call."""
+
+
+@policy.command()
+@click.argument("file", metavar="CALL.json", type=click.File("rb"))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@config_option
+def test(file: BinaryIO, as_json: bool, config: str | None) -> None:
+    """Judge the call in CALL.json (`-`: stdin) by the rules of the configuration; nothing is called or started.
+
+    \b
+    {"server": "github", "tool": "delete_repo", "arguments": {"repo": "team/x"},
+     "principal": "alice", "profile": null, "client": "cursor",
+     "claims": {"groups": ["dev"]}, "hints": {"readOnlyHint": false}}
+
+    Exit code 0 if the call may go or a person is asked, 1 if it is denied, 2 for a mistake in CALL.json.
+    """
+    settings = load_config(config).settings
+    try:
+        sample = msgspec.json.decode(file.read(LARGEST_OWN), type=_Sample)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
+        fail("invalid_call", f"CALL.json does not fit: {hide(str(problem))}")
+    if sample.server not in settings.servers:
+        fail("unknown_server", f"there is no server {quoted(sample.server)}{nearest(sample.server, settings.servers)}")
+    if sample.profile is not None and sample.profile not in settings.profiles:
+        fail(
+            "unknown_profile",
+            f"there is no profile {quoted(sample.profile)}{nearest(sample.profile, settings.profiles)}",
+        )
+    judged = list(_judged(settings, sample))
+    if as_json:
+        tables.print_json({"verdict": judged[-1].verdict, "rule": judged[-1].rule, "gates": to_builtins(judged)})
+    else:
+        for each in judged:
+            by, detail = f" by {each.rule}" if each.rule else "", f": {each.detail}" if each.detail else ""
+            put(f"{each.gate:<12}{each.verdict}{by}{detail}")
+    raise SystemExit(judged[-1].verdict == "denied")
+
+
+def _judged(settings: Settings, sample: _Sample) -> Iterator[_Judged]:
+    """The verdicts in the order of the gates; the last one decides."""
+    from mcp_hub.app.gates import ask_rules_of, policies_of
+    from mcp_hub.calls.gates.asking import strictest
+    from mcp_hub.calls.gates.conditions import CallFacts, ruling
+
+    traits = _traits(settings, sample)
+    if (hidden := _hidden_by(settings, sample, traits)) is not None:
+        yield _Judged("filters", "denied", hidden, "the tool is not offered, so that a call of it is unknown")
+        return
+    yield _Judged("filters", "passes")
+    yield _Judged("approval", "not judged here", None, "see mcp-hub approve --list")
+    values = {HINTS[name]: getattr(traits.hints, name) for name in HINTS}
+    claims = msgspec.json.encode(sample.claims).decode() if sample.claims else ""
+    facts = CallFacts(sample.arguments, sample.principal, sample.client, claims, lambda: values)
+    ruled = ruling(policies_of(settings, sample.server, sample.tool), facts)
+    if ruled is not None:
+        yield _Judged("conditions", "denied", ruled.rule, ruled.reason)
+        return
+    yield _Judged("conditions", "passes")
+    profiles = [] if sample.profile is None else [sample.profile]
+    rules = ask_rules_of(settings, sample.server, sample.tool, profiles)
+    asks = strictest(rules, facts, is_read_only=traits.hints.read_only)
+    if asks is None:
+        yield _Judged("ask", "passes")
+        return
+    how = "always" if asks.always else "once for these arguments in a session"
+    whom = "people, and not the caller" if asks.by_person else "the caller, else people"
+    yield _Judged("ask", "asks", asks.place, f"{how}, {whom}")
+
+
+def _traits(settings: Settings, sample: _Sample) -> Traits:
+    rules = view_rules(settings)[None].servers.get(sample.server)
+    override, claims = UNCHANGED, HintClaims(**{name: sample.hints.get(wire) for name, wire in HINTS.items()})
+    if rules is not None:
+        override = find_override(rules.overrides, sample.tool)
+        claims = claims if rules.hints == "trust" else HintClaims()
+    return Traits(override.tags, claims.under(override.hints).hints())
+
+
+def _hidden_by(settings: Settings, sample: _Sample, traits: Traits) -> str | None:
+    """The setting that does not offer the tool to this profile."""
+    view = view_rules(settings)[sample.profile]
+    if (rules := view.servers.get(sample.server)) is None:
+        return f"profiles.{sample.profile}.servers" if sample.profile else f"servers.{sample.server}.enabled"
+    override = find_override(rules.overrides, sample.tool)
+    new_name = override.name or rules.rename.get(sample.tool)
+    exported = [new_name] if new_name else [sample.tool, f"{rules.prefix}_{sample.tool}"]
+    if override.hide:
+        return f'servers.{sample.server}.per_tool["{sample.tool}"].hide'
+    if not rules.tools.admits(sample.tool, *exported, traits=traits):
+        return f"servers.{sample.server}.tools"
+    if not view.tools.admits(*exported, traits=traits):
+        return f"profiles.{sample.profile}.tools"
+    return None
 
 
 def _has_scripts(loaded: Loaded) -> bool:

@@ -22,9 +22,8 @@ from mcp_hub.cli.access import waiting
 from mcp_hub.cli.access.hub import Reach, ReachedHub, own_wait_options, run_with_hub
 from mcp_hub.cli.commands.repairs import Repair, found_repairs, missing_parts
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.notices import notices, project_warnings, waiting_edits
 from mcp_hub.cli.render.output import put, say
-from mcp_hub.cli.render.servers import status_of
+from mcp_hub.cli.render.servers import notices, project_warnings, status_of, waiting_edits
 from mcp_hub.cli.render.tables import last_lines, reason
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, Seconds, config_path
 from mcp_hub.clock import SystemClock

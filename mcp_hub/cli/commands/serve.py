@@ -41,7 +41,7 @@ from mcp_hub.upstreams.peer.server_eras import ClientEra
 
 if TYPE_CHECKING:
     from mcp_hub.app.http import HttpFront
-    from mcp_hub.cli.http_server import HttpServer
+    from mcp_hub.cli.serving import HttpServer
     from mcp_hub.protocol.rest.overview import DashboardMode
 
 
@@ -184,7 +184,7 @@ def _listen(settings: Settings, host: str | None, port: int | None) -> socket.so
 
 async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | None) -> None:
     from mcp_hub.app.http import HttpFront, check_stays_authenticated, connections_of
-    from mcp_hub.cli.http_server import http_server
+    from mcp_hub.cli.serving import http_server
     from mcp_hub.fronts.http.connections import bounded, look_after
     from mcp_hub.fronts.prefix import behind_proxy
 
@@ -194,7 +194,7 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
         mode: DashboardMode = "full" if is_local else "read"
         front = HttpFront(
             app, profile, is_local=lambda settings: is_local, dashboard=mode, installs=page_installs,
-            open_editor=partial(page_editor, loaded.path),
+            open_editor=partial(page_editor, loaded.path), url=_url(listener) if is_local else "",
         )  # fmt: skip
         application = behind_proxy(front.endpoints, lambda: app.settings.hub.http.root_path or "")
         server = http_server(application, bounded(connections_of(loaded.settings.hub.http)))

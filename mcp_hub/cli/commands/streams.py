@@ -8,10 +8,10 @@ import click
 import msgspec
 from msgspec import UNSET
 
-from mcp_hub.cli.access.background import hubs_of
+from mcp_hub.cli.access.answering import answered, is_for_person
 from mcp_hub.cli.access.following import Asked, followed, refuse, run_with_streams, show_for
 from mcp_hub.cli.access.hub import Reach, stream_options
-from mcp_hub.cli.questions.answering import answered, is_for_person
+from mcp_hub.cli.access.running import hubs_of
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.render.renderers import Show
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from mcp_hub.cli.access.following import Events, StreamAccess
-    from mcp_hub.protocol.rest.streams import StreamList, StreamStatus
+    from mcp_hub.protocol.rest.calls import StreamList, StreamStatus
 
 _STYLES: Final = {"completed": "green", "tool_error": "red", "failed": "red", "cancelled": "dim"}
 _MESSAGE: Final = 80

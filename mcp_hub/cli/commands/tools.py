@@ -12,9 +12,8 @@ from mcp_hub.catalog.token_costs import HEAVIEST
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.hub import Reach, ReachedHub, hub_options, run_with_hub
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.notices import notices, project_warnings
 from mcp_hub.cli.render.output import put, put_json, say
-from mcp_hub.cli.render.servers import server_data, server_table, status_of
+from mcp_hub.cli.render.servers import notices, project_warnings, server_data, server_table, status_of
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE
 from mcp_hub.config.schema.clients import UNKNOWN_CLIENT
 from mcp_hub.errors import ConfigError, ConfigFinding

@@ -2,8 +2,7 @@
 
 * `output`: stdout and its failures
 * `tables`: tables, lines and JSON
-* `servers`: servers of a hub
 * `renderers`: a running call
 * `results`: its result
-* `notices`: warnings
+* `servers`: servers of a hub, and warnings about them
 """

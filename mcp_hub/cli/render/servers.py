@@ -1,19 +1,40 @@
-"""The servers of a hub, as a table and JSON."""
+"""The servers of a hub as a table and JSON; warnings about them: waiting approvals and edits, unmatched patterns."""
 
+import os
 import shlex
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import to_builtins
+from msgspec.structs import replace
 
+from mcp_hub.app.catalog_rules import overlay_problems
+from mcp_hub.app.start_folders import project_of
+from mcp_hub.catalog.flags import folded
+from mcp_hub.catalog.pins import UnapprovedTool, label_of
 from mcp_hub.cli.render import tables
-from mcp_hub.protocol.rest.servers import SecondConnection, ServerInfo
+from mcp_hub.cli.render.tables import plural
+from mcp_hub.config.findings import Findings, quoted
+from mcp_hub.config.load.foreign import place_of_servers
+from mcp_hub.config.load.locate import read_document
+from mcp_hub.config.load.overrides import OVERLAY, read_overlay
+from mcp_hub.config.load.texts import read_text_file
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.files import LARGEST_OWN
+from mcp_hub.masking import hide, hide_head
+from mcp_hub.protocol.rest.servers import RefusedInfo, SandboxInfo, SecondConnection, ServerInfo, UnmatchedInfo
 from mcp_hub.types import Era, JsonObject, Kind, UpstreamState, UpstreamStatus
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
+
+    from mcp_hub.config.load.load import Loaded
 
 
 def status_of(server: ServerInfo) -> UpstreamStatus:
@@ -56,6 +77,11 @@ def _logs(server: ServerInfo) -> str:
     return f"{server.logs.rule} ({server.logs.kept})" if server.logs.kept else server.logs.rule
 
 
+def _scope(server: ServerInfo) -> str:
+    is_counted = server.connections is not msgspec.UNSET
+    return f"{server.scope} ({server.connections})" if is_counted else server.scope
+
+
 def _sandbox(server: ServerInfo) -> "Text":
     state = server.sandbox.state if server.sandbox else ""
     return tables.cell(state, "red" if state == "absent" else "")
@@ -82,6 +108,7 @@ def server_data(server: ServerInfo) -> JsonObject:
         "second": to_builtins(server.second) if server.second else None,
         "logs": to_builtins(server.logs) if server.logs else None,
         "scope": server.scope,
+        **({} if server.connections is msgspec.UNSET else {"connections": server.connections}),
         **({"sandbox": to_builtins(server.sandbox)} if server.sandbox else {}),
     }
 
@@ -100,7 +127,7 @@ def server_table(servers: Sequence[ServerInfo], *, ends: bool = False) -> "Table
         state = tables.cell(displayed.value, tables.STYLES.get(displayed, "yellow"))
         protocol = tables.cell(tables.protocol(status_of(server)))
         counts = (str(_count(server, kind)) for kind in kinds)
-        scope = [server.scope] if scopes else []
+        scope = [_scope(server)] if scopes else []
         sandbox = [_sandbox(server)] if sandboxes else []
         table.add_row(tables.cell(server.server), state, protocol, *counts, _logs(server), *scope, *sandbox)
     return table
@@ -123,3 +150,160 @@ def described(entry: JsonObject) -> str:
 def _settings(values: object) -> list[str]:
     pairs = values.items() if isinstance(values, dict) else ()
     return [f"{name}={shlex.quote(str(value))}" for name, value in pairs]
+
+
+_VERBS: Final = {"read": "to read ", "write": "to write "}
+_MOST: Final = 10
+"""Lines about one server; `mcp-hub approve` and `--json` have all."""
+_KEY: Final = 100
+"""Characters of a key of a proposed edit."""
+_LONGEST: Final = 1000
+"""Characters of a text from the file of a project, which a stranger may have written."""
+
+
+def notices(servers: Iterable[ServerInfo], *, ends: bool = False) -> list[ConfigFinding]:
+    """Findings about approvals, flags and sandbox refusals."""
+    alike: dict[str, list[ServerInfo]] = {}
+    for server in (servers := [*servers]):
+        alike.setdefault(folded(server.server), []).append(server)
+    return [
+        ConfigFinding(code, line, path=f"servers.{server.server}")
+        for server in servers
+        for code, lines in (
+            ("tool_not_approved", _unapproved(server)),
+            ("suspicious_tool", _flags(server, alike[folded(server.server)])),
+            ("sandbox_refused", _refusals(server, ends=ends)),
+        )
+        for line in lines
+    ]
+
+
+def _unapproved(server: ServerInfo) -> Iterator[str]:
+    if not server.unapproved:
+        return
+    for tool in server.unapproved[:_MOST]:
+        message = UnapprovedTool(server.server, tool.tool, tool.kind, tuple(tool.members)).text
+        yield f"{label_of(tool.tool)} {message}{'; it is held back' if tool.held else ''}"
+    more = _more(server.unapproved)
+    yield f"{f'{more} more, ' if more else ''}see and approve: mcp-hub approve {quote(server.server)}"
+
+
+def _flags(server: ServerInfo, alike: Sequence[ServerInfo]) -> Iterator[str]:
+    """A line for each flag; one for tools that look alike only by their server's name."""
+    starts = tuple(f"looks like {twin.server}" for twin in alike if twin is not server)
+    twins = [flag for flag in server.flags if starts and flag.kind == "lookalike" and flag.why.startswith(starts)]
+    flags = [flag for flag in server.flags if flag not in twins]
+    if twins and server is alike[0]:
+        names = ", ".join(twin.server for twin in alike[1:])
+        yield f"its name looks like {names}, and so do the names of {plural(len(twins), 'tool')}. Rename a server"
+    for flag in flags[:_MOST]:
+        text = f": {flag.text}" if flag.text else ""
+        yield f"{label_of(flag.tool)}: {flag.where}: {flag.why}{text}"
+    if more := _more(flags):
+        yield f"{plural(more, 'more flag')} of this server"
+
+
+def _refusals(server: ServerInfo, *, ends: bool) -> Iterator[str]:
+    """The number and the newest target, unless the reason names it."""
+    sandbox = server.sandbox
+    if sandbox and sandbox.refused:
+        is_reason = server.code == "sandbox_refused" and len(sandbox.latest) == 1
+        if is_reason and sandbox.latest[0].target in (server.reason or ""):
+            return
+        newest = "".join(f", last {refused_text(latest, sandbox)}" for latest in sandbox.latest[:1])
+        refused = plural(sandbox.refused, "attempt")
+        where = "" if ends else f". Show them: mcp-hub sandbox {quote(server.server)}"
+        yield f"the sandbox refused {refused}{newest}{where}"
+
+
+def refused_text(refused: RefusedInfo, sandbox: SandboxInfo) -> str:
+    """A refused target, and the rule that would allow it."""
+    text = f"{_VERBS.get(refused.kind, '')}{refused.target} ({refused.reason})"
+    if not refused.entry or not refused.key:
+        return text
+    entries = sandbox.lists.get(refused.key)
+    if entries is None:  # of an older hub, or too many to be shown
+        return f"{text}; to allow it, add {quoted(refused.entry)} to the list {refused.key}"
+    return f"{text}; to allow it, set {refused.key}: [{', '.join(map(quoted, (*entries, refused.entry)))}]"
+
+
+def _more(items: Sequence[object]) -> int:
+    return max(len(items) - _MOST, 0)
+
+
+def report_of(loaded: "Loaded") -> Findings:
+    """A report with the lines of the file, if readable."""
+    name = str(loaded.path)
+    try:
+        document = read_document(read_text_file(loaded.path, LARGEST_OWN).text, name)
+    except (ConfigError, OSError, ValueError):
+        return Findings(name)
+    data = document.data
+    holder = place_of_servers(data, is_yaml=document.is_yaml) if isinstance(data, dict) else ("servers",)
+    return Findings(name, document.lines, {"servers": holder})
+
+
+def unmatched_patterns(
+    patterns: Iterable[UnmatchedInfo], loaded: "Loaded", *, has_all: bool = True
+) -> list[ConfigFinding]:
+    """Warnings about patterns without a match; `has_all`: all servers were listed."""
+    report = report_of(loaded)
+    for pattern in patterns:
+        if has_all or pattern.path[0] == "servers":
+            report.warn(tuple(pattern.path), "unmatched_pattern", pattern.reason)
+    return [masked(finding) for finding in report.located(report.warnings)]
+
+
+def waiting_edits(path: Path, servers: Collection[str] = ()) -> list[ConfigFinding]:
+    """The edits that the dashboard proposes, of these servers or all."""
+    from mcp_hub.onboarding.servers_file.proposals import command_of, proposals_of
+    from mcp_hub.onboarding.servers_file.servers_file import ServersFile
+
+    file = ServersFile(path, os.environ)
+    try:
+        edits = [edit for edit in proposals_of(file).all() if not servers or edit.server in servers]
+        entries = file.servers() if edits and file.exists else {}
+    except ConfigError as error:
+        return [*map(masked, error.findings)]
+    findings = []
+    for edit in edits:
+        text = f"a page of the dashboard proposes to {_effect(entries.get(edit.server), edit.entry)}. "
+        text += f"To review it: {command_of(file, edit.server)}"
+        findings.append(masked(ConfigFinding("edit_not_approved", text, path=f"servers.{edit.server}")))
+    return findings
+
+
+def _effect(before: object, after: JsonObject) -> str:
+    entry = before if isinstance(before, dict) else {}
+    keys = [str(key) for key in {**entry, **after} if entry.get(key, ...) != after.get(key, ...)]
+    named = [hide_head(key, _KEY) for key in keys[:_MOST]] + ([f"{more} more"] if (more := _more(keys)) else [])
+    return f"{'add it with' if before is None else 'change'} {', '.join(named) or 'nothing'}"
+
+
+def project_warnings(settings: Settings | None) -> list[ConfigFinding]:
+    """Up to ten warnings about the project's `.mcp-hub.yaml`."""
+    with suppress(OSError):
+        project = Path(project_of(os.getcwd()))
+        try:
+            overlay = read_overlay(project)
+        except ConfigError as refused:
+            is_strange = refused.code == "config_untrusted"
+            result = "It is not used" if is_strange else "Clients that start in this project get no tools"
+            return [
+                _of_overlay(replace(finding, message=f"{finding.message.rstrip('.')}. {result}"))
+                for finding in refused.findings[:_MOST]
+            ]
+        problems = [] if overlay is None or settings is None else overlay_problems(settings, overlay)
+        file = str(project / OVERLAY)
+        return [_of_overlay(ConfigFinding("overlay_in_vain", problem, file)) for problem in problems[:_MOST]]
+    return []
+
+
+def _of_overlay(finding: ConfigFinding) -> ConfigFinding:
+    return masked(
+        replace(finding, message=hide_head(finding.message, _LONGEST), path=hide_head(finding.path, _LONGEST))
+    )
+
+
+def masked(finding: ConfigFinding) -> ConfigFinding:
+    return replace(finding, message=hide(finding.message), path=hide(finding.path))

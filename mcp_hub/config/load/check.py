@@ -13,8 +13,9 @@ from mcp_hub.config.findings import DataPath, Finding, Findings, nearest, path_t
 from mcp_hub.config.schema.fields import server_name
 from mcp_hub.config.schema.hub import HubSettings
 from mcp_hub.config.schema.remote import problems_of_headers
-from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.config.schema.servers import AccountLookup, ServerSettings
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.config.schema.tools import AskSettings, ConditionSettings
 from mcp_hub.extras import is_installed, with_extra
 from mcp_hub.globs import late
 from mcp_hub.types import Cause, JsonObject
@@ -194,6 +195,59 @@ def check_references(tree: JsonObject, changed: Collection[DataPath], report: Fi
     _check_names(servers, hub.get("max_name_length", HubSettings.model_fields["max_name_length"].default), report)
 
 
+def check_accounts(
+    tree: JsonObject, lookups: Mapping[str, Mapping[DataPath, Sequence[object]]], report: Findings
+) -> None:
+    """Reports servers whose accounts could not be kept apart. `lookups` are those of texts, by server and place."""
+    hub, general = _mapping(tree.get("hub")), _mapping(tree.get("defaults"))
+    for name, entry in _mapping(tree.get("servers")).items():
+        server = _mapping(entry)
+        of_accounts = [
+            (place, part)
+            for place, parts in lookups.get(name, {}).items()
+            for part in parts
+            if isinstance(part, AccountLookup)
+        ]
+        if server.get("enabled", True) is False:
+            continue
+        if server.get("account", "shared") != "own":
+            for place, _ in of_accounts:
+                message = "there is one account for all callers. Set account: own on the server"
+                report.error(("servers", name, *place), "misplaced_key", message)
+            continue
+        values = [part.name for _, part in of_accounts if part.name is not None]
+        for code, message in _faults_of_accounts(server, hub, general, has_values=bool(values)):
+            report.error(("servers", name, "account"), code, message)
+
+
+def _faults_of_accounts(
+    server: Mapping[str, object], hub: Mapping[str, object], general: Mapping[str, object], *, has_values: bool
+) -> Iterator[tuple[str, str]]:
+    if "command" not in server and "url" not in server:
+        yield "misplaced_key", "own accounts belong to a command or a url"
+        return
+    if not _mapping(hub.get("accounts")).get("key"):
+        message = "own accounts are encrypted. Run mcp-hub account key > FILE, and set hub.accounts.key: ${file:FILE}"
+        yield "missing_key", message
+    if not hub.get("tokens") and not _mapping(hub.get("http")).get("oauth"):
+        message = "callers need no token here, so that all would have one account. Set hub.tokens or hub.http.oauth"
+        yield "missing_key", message
+    if server.get("scope") is not None:
+        yield "conflicting_keys", "scope also says whose a process is. Remove scope"
+    if "command" in server and not _is_sandboxed(server.get("sandbox", general.get("sandbox"))):
+        yield "missing_key", "processes of one user read each other's variables. Set sandbox: on"
+    sent = {str(header).lower() for header in _mapping(server.get("headers"))}
+    if ("authorization" in sent or server.get("bearer")) and not has_values:
+        yield "conflicting_keys", "bearer or headers has one login for all callers. Remove it, or write ${account:NAME}"
+    if _mapping(server.get("oauth")).get("grant") == "client_credentials":
+        yield "conflicting_keys", "client_credentials is the hub's own login, not a caller's. Remove grant"
+
+
+def _is_sandboxed(rule: object) -> bool:
+    mode = rule.get("mode", "on") if isinstance(rule, dict) else rule
+    return mode is True or mode == "on"
+
+
 def _check_names(servers: Mapping[str, object], longest: object, report: Findings) -> None:
     new_names: dict[str, str] = {}
     for server, entry in servers.items():
@@ -234,6 +288,34 @@ def _profiles_of(hub: Mapping[str, object]) -> Iterator[tuple[DataPath, object]]
         yield (*path, "profile"), _mapping(issuer).get("profile")
         for scope, profile in _mapping(_mapping(issuer).get("scope_profiles")).items():
             yield (*path, "scope_profiles", scope), profile
+
+
+def check_rules(settings: Settings, report: Findings) -> None:
+    """Warns of rules for calls that nothing can fulfil, and of scripts, as `check_code`."""
+    check_code(settings, report)
+    hub = settings.hub
+    asks: dict[DataPath, AskSettings | None] = {("hub", "ask"): hub.ask}
+    asks |= {("profiles", name, "ask"): profile.ask for name, profile in settings.profiles.items()}
+    conditions: dict[DataPath, ConditionSettings] = {}
+    for server, entry in settings.servers.items():
+        for pattern, tool in entry.per_tool.items():
+            place: DataPath = ("servers", server, "per_tool", pattern)
+            asks[*place, "ask"] = tool.ask
+            for key, listed in (("allow_if", tool.allow_if or ()), ("deny_if", tool.deny_if)):
+                conditions |= {(*place, key, index): each for index, each in enumerate(listed)}
+    for path, ask in asks.items():
+        if ask is None:
+            continue
+        conditions |= {(*path, "only_if", index): each for index, each in enumerate(ask.only_if or ())}
+        if ask.by == "person" and hub.ask_webhook is None and hub.http.dashboard in ("off", "read"):
+            message = (
+                "nobody can answer: there is no hub.ask_webhook, and the dashboard answers nothing. Set one of them."
+            )
+            report.warn(path, "nobody_to_ask", message)
+    for path, condition in conditions.items():
+        if condition.claims is not None and hub.http.oauth is None:
+            message = "no caller has claims without hub.http.oauth: an allow is never met, a deny always."
+            report.warn((*path, "claims"), "no_claims", message)
 
 
 def check_code(settings: Settings, report: Findings) -> None:

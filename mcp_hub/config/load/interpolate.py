@@ -5,6 +5,7 @@
 * `${keyring:service/name}`
 * `${cmd:program argument}`: runs when the server starts
 * `${client.cwd}`, `${client.root}`: stay until `fill_client`
+* `${client.principal}`, `${account:NAME}`: of the caller's account, known when its process or connection starts
 * `$${`: a literal `${`
 """
 
@@ -22,7 +23,7 @@ import msgspec
 
 from mcp_hub.config.findings import DataPath, Finding
 from mcp_hub.config.load.secrets import is_secret
-from mcp_hub.config.schema.servers import COMMAND_OUTPUT, CommandLookup
+from mcp_hub.config.schema.servers import COMMAND_OUTPUT, AccountLookup, CommandLookup, Lookup
 from mcp_hub.config.trust import problem_of_secret
 from mcp_hub.extras import keyring_command, with_extra
 from mcp_hub.files import read_file
@@ -42,6 +43,11 @@ _is_closed: Final[ContextVar[bool]] = ContextVar("keyring_closed", default=False
 _COMMAND: Final = "cmd:"
 _OF_COMMANDS: Final = frozenset({"env", "args", "headers", "bearer"})
 """Server keys that may have command outputs, since they are needed only at its start."""
+_ACCOUNT: Final = "account:"
+_PRINCIPAL: Final = "client.principal"
+_OF_ACCOUNTS: Final = frozenset({"env", "headers", "bearer"})
+_OF_PRINCIPALS: Final = frozenset({"args", "env", "headers"})
+"""Server keys that may have values of accounts, and the caller's principal."""
 NO_COMMANDS: Final = Cause("command_refused", "only a configuration file of your own runs the commands of ${cmd:…}")
 _NOT_HERE: Final = Cause(
     "invalid_placeholder",
@@ -82,7 +88,7 @@ class _Resolved(NamedTuple):
     text: str
     secrets: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()
-    parts: tuple[str | CommandLookup, ...] = ()
+    parts: tuple[str | Lookup, ...] = ()
 
 
 class Reference(NamedTuple):
@@ -124,14 +130,16 @@ def is_variable_name(text: str) -> bool:
 
 
 def resolve(
-    text: str, env: Mapping[str, str], base: Path, *, for_clients: bool = False, refusal: Cause | None = _NOT_HERE
-) -> _Resolved:
+    text: str, env: Mapping[str, str], base: Path, *, for_clients: bool = False, refusal: Cause | None = _NOT_HERE,
+    key: object = "",
+) -> _Resolved:  # fmt: skip
     """Fills in a text; files are relative to `base`. Raises `Unresolved`.
 
-    `for_clients`: client folders stay. `refusal`: why `${cmd:…}` fails; None keeps it in `parts`, not run.
+    `for_clients`: client folders stay. `refusal`: why `${cmd:…}` fails; None keeps it in `parts`, not run. `key`: of
+    the server that has the text.
     """
     parts: list[_Resolved] = []
-    pieces: list[str | CommandLookup] = []
+    pieces: list[str | Lookup] = []
     complete, literal = "", ""
     for written, reference in _split(text):
         literal += written
@@ -143,6 +151,10 @@ def resolve(
                 raise Unresolved(*refusal)
             literal += COMMAND_OUTPUT
             pieces.append(parsed_command(reference))
+        elif reference is not None and (account := account_lookup(reference)) is not None:
+            _check_place(account, key, is_whole=text == f"${{{reference}}}")
+            literal += COMMAND_OUTPUT
+            pieces.append(account)
         elif reference is not None:
             parts.append(_look_up(reference, env, base))
             literal += parts[-1].text
@@ -153,8 +165,32 @@ def resolve(
     if all(isinstance(piece, str) for piece in pieces):
         return _Resolved(complete, secrets, warnings)
     if for_clients and clients_in(complete):
-        raise Unresolved("invalid_placeholder", "${cmd:…} and the folder of a client cannot stand in one text")
+        message = "${cmd:…} or ${account:…} and the folder of a client cannot stand in one text"
+        raise Unresolved("invalid_placeholder", message)
     return _Resolved(complete, secrets, warnings, tuple(pieces))
+
+
+def account_lookup(reference: str) -> AccountLookup | None:
+    """The lookup of `client.principal` or `account:NAME`; None for another reference."""
+    if reference.startswith(_ACCOUNT):
+        return AccountLookup(reference.removeprefix(_ACCOUNT))
+    return AccountLookup() if reference == _PRINCIPAL else None
+
+
+def _check_place(account: AccountLookup, key: object, *, is_whole: bool) -> None:
+    """Raises `Unresolved`."""
+    if account.name is None:
+        if key not in _OF_PRINCIPALS or not is_whole:
+            message = "${client.principal} is one whole argument, variable or header of a server with account: own"
+            raise Unresolved("invalid_placeholder", message)
+    elif not _NAME.fullmatch(account.name):
+        raise Unresolved("invalid_placeholder", "expected ${account:NAME}, with a name of letters, digits and _")
+    elif key == "args":
+        message = "everybody on this machine can read arguments (ps): put ${account:…} into env"
+        raise Unresolved("invalid_placeholder", message)
+    elif key not in _OF_ACCOUNTS:
+        message = f"${{account:{account.name}}} belongs into env, headers or bearer of a server"
+        raise Unresolved("invalid_placeholder", message)
 
 
 def parsed_command(reference: str) -> CommandLookup:
@@ -309,7 +345,7 @@ class Interpolation(msgspec.Struct):
     env: Mapping[str, str]
     base: Path
     refusal: Cause | None = NO_COMMANDS
-    commands: dict[str, dict[DataPath, tuple[str | CommandLookup, ...]]] = msgspec.field(default_factory=dict)
+    commands: dict[str, dict[DataPath, tuple[str | Lookup, ...]]] = msgspec.field(default_factory=dict)
     refused: bool = False
     secrets: set[str] = msgspec.field(default_factory=set)
     changed: set[DataPath] = msgspec.field(default_factory=set)
@@ -330,13 +366,14 @@ class Interpolation(msgspec.Struct):
         try:
             key = path[2] if path[0] == "servers" and len(path) > 2 else ""
             refusal = self.refusal if key in _OF_COMMANDS else _NOT_HERE
-            filled = resolve(text, self.env, self.base, for_clients=key in _FOR_CLIENTS, refusal=refusal)
+            filled = resolve(text, self.env, self.base, for_clients=key in _FOR_CLIENTS, refusal=refusal, key=key)
         except Unresolved as problem:
             self.refused = self.refused or problem.code == NO_COMMANDS.code
             return on_failure(path, text, problem)
         if filled.parts:
             self.commands.setdefault(str(path[1]), {})[path[2:]] = filled.parts
-            self.secret_at.add(path)
+            if any(part != AccountLookup() and not isinstance(part, str) for part in filled.parts):
+                self.secret_at.add(path)
         if filled.text != text:
             self.changed.add(path)
         self.take(path, filled.secrets, filled.warnings)

@@ -9,7 +9,7 @@ import platformdirs
 
 from mcp_hub.addresses import is_cleartext
 from mcp_hub.config.findings import DataPath, Finding, Findings
-from mcp_hub.config.load.check import check_code, check_references, code_in, validated
+from mcp_hub.config.load.check import check_accounts, check_references, check_rules, code_in, validated
 from mcp_hub.config.load.foreign import is_foreign, place_of_servers, sections
 from mcp_hub.config.load.interpolate import (
     LEFT_OUT,
@@ -73,6 +73,10 @@ class Loaded:
     def place(self) -> str:
         """The absolute path, the key of records about its servers."""
         return os.path.abspath(self.path)  # a link is not followed: Kubernetes turns one to update a file
+
+
+_WITH_SECRETS = ("tokens", "accounts", "ask_webhook")
+"""Sections of `hub` whose values are secret."""
 
 
 def find_config(explicit: str | None, cwd: Path, env: Mapping[str, str]) -> Path:
@@ -179,6 +183,7 @@ def parse(
     failed: dict[str, Cause] | None = {} if lenient else None
     tree = _filled(tree, interpolation, report, failed)
     check_references(tree, interpolation.changed, report)
+    check_accounts(tree, interpolation.commands, report)
     settings = _with_commands(validated(tree, report, partly=partly or is_theirs), failed or {}, interpolation)
     _check(settings, env, report)
     report.warnings += interpolation.warnings
@@ -213,7 +218,7 @@ def _check(settings: Settings, env: Mapping[str, str], report: Findings) -> None
         )
     for server in settings.servers:
         _check_server(settings, server, report)
-    check_code(settings, report)
+    check_rules(settings, report)
     if settings.hub.store.is_cleartext:
         message = "others on the network can read redis:// and its password. Use rediss:// or a private network."
         report.warn(("hub", "store", "url"), "cleartext_url", message)
@@ -303,8 +308,8 @@ def _filled(
         # addresses and folders are not secret
         places = Interpolation(interpolation.env, interpolation.base, warnings=interpolation.warnings)
         filled["hub"] = hub | {
-            key: values.fill(hub[key], ("hub", key), refuse)
-            for key, values in (("http", places), ("tokens", interpolation), ("store", places))
+            key: (interpolation if key in _WITH_SECRETS else places).fill(hub[key], ("hub", key), refuse)
+            for key in ("http", "tokens", "store", "accounts", "ask_webhook")
             if key in hub
         }
         if isinstance(sent := hub.get("telemetry"), dict):

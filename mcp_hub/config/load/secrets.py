@@ -57,9 +57,14 @@ def secret_texts(settings: Settings, from_outside: Iterable[str] = ()) -> set[st
     issuers = [] if hub.http.oauth is None else hub.http.oauth.issuers
     texts = {token.token.get_secret_value() for token in hub.tokens}
     texts |= {issuer.shared_key.get_secret_value() for issuer in issuers if issuer.shared_key is not None}
-    texts |= hub.store.secrets()
-    for name, value in hub.telemetry.headers.items():
+    texts |= hub.store.secrets() | set(hub.accounts.keys())
+    sent = [*hub.telemetry.headers.items(), *(() if hub.ask_webhook is None else hub.ask_webhook.headers.items())]
+    for name, value in sent:
         texts.update(_value(name, value.get_secret_value()))
+    if hub.ask_webhook is not None:  # its path is all that many receivers ask for
+        to = hub.ask_webhook.url.get_secret_value()
+        path = urlsplit(to).path.rpartition("/")[2]
+        texts |= {hub.ask_webhook.secret.get_secret_value(), *_parts(to), *([path] if len(path) >= 16 else [])}
     for server in servers:
         texts |= secrets_of_server(server)
     for url in (*(issuer.jwks_url for issuer in issuers), *from_outside):

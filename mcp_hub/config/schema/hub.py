@@ -1,14 +1,15 @@
 """The `hub` section: fronts, access, lists, stores, limits and telemetry (spans and durations by OTLP over HTTP)."""
 
+import base64
 import re
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, JsonValue, SecretStr, StringConstraints, field_validator, model_validator
 
-from mcp_hub.addresses import is_this_machine
+from mcp_hub.addresses import is_this_machine, normal_host, refused_webhook
 from mcp_hub.config.findings import Flaw, quoted
 from mcp_hub.config.schema.clients import ClientSettings, check_clients
 from mcp_hub.config.schema.fields import (
@@ -34,7 +35,8 @@ from mcp_hub.config.schema.fields import (
     findings,
 )
 from mcp_hub.config.schema.issuers import BaseUrl, PublicUrl, ResourceServerSettings
-from mcp_hub.config.schema.remote import problems_of
+from mcp_hub.config.schema.remote import problems_of, problems_of_headers
+from mcp_hub.config.schema.tools import AskSettings
 from mcp_hub.extras import with_extra
 
 PLACES: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")  # variables: where spans go
@@ -42,6 +44,8 @@ _SERVER, _COLLECTOR = "https://example.com/mcp", "http://127.0.0.1:4318"
 """Example URLs in errors: a server's, a collector's."""
 _NEEDED: Final = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 _ROOT_PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~-]{1,64}){0,8}")
+_KEY: Final = 32
+"""Bytes of a key for accounts."""
 _SERVERS: Final = ("redis", "rediss", "unix")
 """Schemes of a server's URL: plain, TLS, Unix socket."""
 _OF_TYPE: Final = {
@@ -323,6 +327,78 @@ class _CodeLimitSettings(Section):
     snapshot: Size = 1 * MiB
 
 
+def _fernet_key(key: SecretStr) -> SecretStr:
+    try:
+        size = len(base64.urlsafe_b64decode(key.get_secret_value()))
+    except ValueError:
+        size = 0
+    if size != _KEY:
+        raise ValueError("is not such a key. Make one with: mcp-hub account key > FILE, and write ${file:FILE}")
+    return key
+
+
+class _AccountSettings(Section):
+    """Accounts of principals (`account: own`). The first `key` encrypts them, each reads them; `idle` in seconds.
+
+    `connections`: of one server at a time.
+    """
+
+    key: Annotated[list[Annotated[SecretStr, AfterValidator(_fernet_key)]], Field(max_length=4)] = []
+    idle: PositiveDuration = 90 * 86400.0
+    connections: Count = 256
+
+    @field_validator("key", mode="before")
+    @classmethod
+    def _read_one(cls, data: object) -> object:
+        return [data] if isinstance(data, str) else data
+
+    def keys(self) -> list[str]:
+        return [key.get_secret_value() for key in self.key]
+
+
+def webhook_key(secret: str) -> bytes:
+    """The key of a secret as standardwebhooks.com writes it (`whsec_` and Base64), or as it is. Raises `ValueError`."""
+    return (
+        base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+        if secret.startswith("whsec_")
+        else secret.encode()
+    )
+
+
+class AskWebhookSettings(Section):
+    """Where links to open questions are sent by a signed POST.
+
+    `body`: a text, or a mapping that is sent as JSON, with `{{link}}` and others filled in; None: all of them.
+    `private`: hosts and addresses of inner networks that it may reach. `arguments: full` puts them into the message.
+    """
+
+    url: Annotated[SecretStr, Field(min_length=1)]
+    secret: Annotated[SecretStr, Field(min_length=16)]
+    headers: dict[TextLine, SecretStr] = {}
+    body: JsonValue = None
+    arguments: Literal["none", "full"] = "none"
+    private: Annotated[list[TextLine], Field(max_length=100)] = []
+
+    @model_validator(mode="after")
+    def _can_be_reached(self) -> Self:
+        headers = {name: value.get_secret_value() for name, value in self.headers.items()}
+        if flaws := [Flaw("headers", flaw.code, flaw.message) for _, flaw in problems_of_headers(headers)]:
+            raise findings(flaws)
+        for index, name in enumerate(self.private):
+            if normal_host(name) != name:
+                message = f"expected a host or an address in its usual form, such as {normal_host(name) or 'ntfy.lan'}"
+                raise finding("invalid_value", message, ("private", index))
+        try:
+            webhook_key(self.secret.get_secret_value())
+        except ValueError:
+            raise finding("invalid_value", "expected Base64 behind whsec_", "secret") from None
+        if (problem := refused_webhook(self.url.get_secret_value(), self.private)) is not None:
+            raise finding("invalid_url", problem, "url")
+        if not (self.body is None or (isinstance(self.body, str | dict) and self.body)):
+            raise finding("wrong_type", "expected a text, or a mapping that is sent as JSON", "body")
+        return self
+
+
 class HubSettings(Section):
     """The hub; seconds, `budget` and `max_result_tokens` in tokens.
 
@@ -346,6 +422,7 @@ class HubSettings(Section):
     log: LogSettings = LogSettings()
     limits: LimitSettings = LimitSettings()
     store: StoreSettings = StoreSettings()
+    accounts: _AccountSettings = _AccountSettings()
     history: AtOnce[HistorySettings] = HistorySettings()
     audit: AuditSettings | None = None
     attach: Literal["auto", "always", "never"] = "auto"
@@ -359,3 +436,11 @@ class HubSettings(Section):
     registry: AtOnce[BaseUrl | None] = None
     code: AtOnce[CodeRule] = "off"
     code_limits: AtOnce[_CodeLimitSettings] = _CodeLimitSettings()
+    ask: AtOnce[AskSettings | None] = None
+    ask_webhook: AtOnce[AskWebhookSettings | None] = None
+
+    @model_validator(mode="after")
+    def _has_place_of_links(self) -> Self:
+        if self.ask_webhook is not None and self.http.public_url is None:
+            raise finding("missing_key", "needs hub.http.public_url, where its links lead", "ask_webhook")
+        return self

@@ -118,8 +118,15 @@ class CommandLookup(msgspec.Struct, frozen=True):
     argv: tuple[str, ...]
 
 
-CommandTexts = Mapping[tuple[str | int, ...], tuple[str | CommandLookup, ...]]
-"""Parts of texts with command outputs, by place: `("env", "TOKEN")`, `("args", 0)`."""
+class AccountLookup(msgspec.Struct, frozen=True):
+    """`${account:NAME}`: a value of the caller's account; without a name `${client.principal}`, who the caller is."""
+
+    name: str | None = None
+
+
+Lookup = CommandLookup | AccountLookup
+CommandTexts = Mapping[tuple[str | int, ...], tuple[str | Lookup, ...]]
+"""Parts of texts with values that are looked up, by place: `("env", "TOKEN")`, `("args", 0)`."""
 
 
 class TlsSettings(Section):
@@ -162,6 +169,7 @@ class ServerSettings(Section):
     pass_env: list[VariableName] = []
     cwd: TextLine | None = None
     scope: Literal["shared", "session", "call"] | None = None
+    account: Literal["shared", "own"] = "shared"
     sandbox: SandboxSettings | None = None
     type: Literal["http", "sse"] | None = None
     headers: dict[str, HeaderValue] = {}
@@ -285,7 +293,7 @@ class ServerSettings(Section):
 
     @property
     def command_texts(self) -> CommandTexts:
-        """Texts that need command outputs; the settings have `COMMAND_OUTPUT` there."""
+        """Texts that need values looked up; the settings have `COMMAND_OUTPUT` there."""
         return self._command_texts
 
     def with_commands(self, texts: CommandTexts) -> Self:
@@ -294,11 +302,15 @@ class ServerSettings(Section):
         copied._command_texts = texts
         return copied
 
-    def filled(self, outputs: Mapping[CommandLookup, str]) -> Self:
-        """A copy with command outputs; `${…}` in them stays."""
+    def filled(self, outputs: Mapping[Lookup, str]) -> Self:
+        """A copy with these values; `${…}` in them stays. Other lookups stay, too."""
         args, env, headers, bearer = list(self.args), dict(self.env), dict(self.headers), self.bearer
+        left: dict[tuple[str | int, ...], tuple[str | Lookup, ...]] = {}
         for key, parts in self._command_texts.items():
-            text = "".join(part if isinstance(part, str) else outputs[part] for part in parts)
+            known = tuple(part if isinstance(part, str) else outputs.get(part, part) for part in parts)
+            text = "".join(part if isinstance(part, str) else COMMAND_OUTPUT for part in known)
+            if not all(isinstance(part, str) for part in known):
+                left[key] = known
             match key:
                 case ("args", int(index)):
                     args[index] = text
@@ -308,7 +320,14 @@ class ServerSettings(Section):
                     headers[name] = SecretStr(text.strip())
                 case _:
                     bearer = SecretStr(text.strip())
-        return self.model_copy(update={"args": args, "env": env, "headers": headers, "bearer": bearer})
+        copied = self.model_copy(update={"args": args, "env": env, "headers": headers, "bearer": bearer})
+        return copied.with_commands(left)
+
+    @property
+    def account_values(self) -> list[str]:
+        """Names of the values that each account needs."""
+        lookups = (part for parts in self._command_texts.values() for part in parts)
+        return sorted({part.name for part in lookups if isinstance(part, AccountLookup) and part.name is not None})
 
 
 def _opposite(disabled: object, enabled: object) -> bool:

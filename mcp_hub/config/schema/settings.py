@@ -11,7 +11,7 @@ from mcp_hub.config.schema.defaults import Defaults
 from mcp_hub.config.schema.fields import Amount, CodeRule, Expose, Globs, Section, ServerName, Text
 from mcp_hub.config.schema.hub import HubSettings
 from mcp_hub.config.schema.servers import ServerSettings
-from mcp_hub.config.schema.tools import FilterSettings, ToolFilterSettings, ToolRules, rules_of
+from mcp_hub.config.schema.tools import AskSettings, FilterSettings, ToolFilterSettings, ToolRules, rules_of
 from mcp_hub.types import Cause
 
 
@@ -28,6 +28,7 @@ class ProfileSettings(Section):
     pinned: Globs | None = None
     max_result_tokens: Amount | None = None
     code: CodeRule | None = None
+    ask: AskSettings | None = None
 
 
 class Settings(Section):

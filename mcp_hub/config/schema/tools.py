@@ -3,10 +3,10 @@ and called; the dashboard's file of overrides, and a project's overlay.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 import msgspec
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, model_validator
 
 from mcp_hub.config.findings import quoted
 from mcp_hub.config.schema.defaults import Defaults, RetrySettings
@@ -29,10 +29,10 @@ from mcp_hub.config.schema.fields import (
 from mcp_hub.globs import first_match
 
 _MOST = 1000  # entries of one list: each costs time for every name
-_OF_CALLS = frozenset(("history", "rate", "concurrency", "cache"))
-"""Keys of `per_tool` that change neither lists nor arguments."""
 OVERRIDE_KEYS = ("name", "description", "hide", "pin", "annotations")
 """Keys of `per_tool` that may be overridden; none changes a call."""
+_OF_CALLS: Final = ("history", "ask", "allow_if", "deny_if", "reason", "rate", "concurrency", "cache")
+"""Keys of `per_tool` that change neither lists nor arguments."""
 _Names = Annotated[list[ServerName], Field(max_length=1000)]
 
 
@@ -93,12 +93,100 @@ def check_hints(hints: HintSettings | None) -> None:
         raise finding("conflicting_keys", message, "annotations")
 
 
+_DEEPEST: Final = 8
+"""Levels of a pattern."""
+
+
+def _checked_patterns(patterns: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    if not patterns:
+        raise ValueError("is empty: name a member and a glob")
+    for pattern in patterns.values():
+        _check_pattern(pattern, _DEEPEST)
+    return patterns
+
+
+def _check_pattern(pattern: JsonValue, levels: int) -> None:
+    if not levels:
+        raise ValueError(f"has more than {_DEEPEST} levels")
+    if isinstance(pattern, dict | list):
+        if not pattern:
+            raise ValueError("has an empty list or mapping, which nothing fits")
+        for inner in pattern.values() if isinstance(pattern, dict) else pattern:
+            _check_pattern(inner, levels - 1)
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+_Patterns = Annotated[dict[Text, JsonValue], Field(max_length=_MOST), AfterValidator(_checked_patterns)]
+_OneOrMore = Annotated[list[Text], Field(min_length=1, max_length=_MOST), BeforeValidator(_as_list)]
+
+
+class ConditionSettings(Section):
+    """A condition over a call: all members must hold. A list among patterns is *or*."""
+
+    arguments: _Patterns | None = None
+    principal: _OneOrMore | None = None
+    claims: _Patterns | None = None
+    client: _OneOrMore | None = None
+    hints: HintSettings | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_condition(cls, data: object) -> object:
+        if not isinstance(data, dict) or all(value is None for value in data.values()):
+            names = ", ".join(cls.model_fields)
+            raise finding("wrong_type", f'expected a mapping such as {{arguments: {{repo: "team/*"}}}}, of {names}')
+        return data
+
+    @property
+    def patterns(self) -> dict[str, object]:
+        """Patterns by member."""
+        found = {name: getattr(self, name) for name in type(self).model_fields if name != "hints"}
+        hints = {} if self.hints is None else self.hints.model_dump(exclude_none=True)
+        return {name: each for name, each in {**found, "hints": hints or None}.items() if each is not None}
+
+
+_Conditions = Annotated[list[ConditionSettings], Field(max_length=100)]
+_ASK: Final = "expected always, once, a list of conditions, or keys such as {when: once, by: person}"
+
+
+class AskSettings(Section):
+    """A person's yes: `always` before each call, or `once` for the same arguments in a session.
+
+    `by: person` leaves the caller out, whose program may answer by itself.
+    """
+
+    when: Literal["always", "once"] = "always"
+    only_if: _Conditions | None = None
+    by: Literal["caller", "person"] = "caller"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_short_form(cls, data: object) -> object:
+        if isinstance(data, list):
+            return {"only_if": data}
+        if data in ("always", "once"):
+            return {"when": data}
+        if not isinstance(data, dict):
+            raise finding("invalid_value", _ASK)
+        return data
+
+    @model_validator(mode="after")
+    def _asks_at_all(self) -> Self:
+        if self.only_if == []:
+            raise finding("out_of_range", "is empty, so that nothing would be asked. Leave it out to ask always")
+        return self
+
+
 class ToolSettings(Section):
     """Overrides for a tool, or all that a glob matches.
 
     `annotations` replace the server's hints. Missing `task`, `orphan` (seconds), `idempotent` and `retry` come from the
     server, else `defaults`. `history: off`: calls are not kept. `path` selects what is passed on of results. `rate` and
     `concurrency` hold for each tool by itself. `cache`: seconds for which results of a tool that only reads are used.
+    `ask`, `allow_if` and `deny_if` decide about each call; those of every entry that fits hold.
     """
 
     name: ExportedName | None = None
@@ -118,6 +206,19 @@ class ToolSettings(Section):
     concurrency: Count | None = None
     cache: Duration = 0.0
     annotations: HintSettings = HintSettings()
+    ask: AskSettings | None = None
+    allow_if: _Conditions | None = None
+    deny_if: _Conditions = []
+    reason: Text | None = None
+
+    @model_validator(mode="after")
+    def _can_be_called(self) -> Self:
+        if self.allow_if == []:
+            message = "is empty, so that every call would be refused. Write hide: true, or a condition"
+            raise finding("out_of_range", message, "allow_if")
+        if self.reason is not None and self.allow_if is None and not self.deny_if:
+            raise finding("misplaced_key", "is for refused calls: it belongs to allow_if or deny_if", "reason")
+        return self
 
     @model_validator(mode="after")
     def _says_it_once(self) -> Self:
@@ -133,7 +234,7 @@ class ToolSettings(Section):
 
     def changed(self) -> tuple[str, ...]:
         """The keys that change lists or arguments."""
-        keys = [key for key in ToolSettings.model_fields if key not in Defaults.model_fields and key not in _OF_CALLS]
+        keys = [key for key in ToolSettings.model_fields if key not in (*Defaults.model_fields, *_OF_CALLS)]
         return tuple(key for key in keys if getattr(self, key) != ToolSettings.model_fields[key].default)
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.formats.events import (
+from mcp_hub.formats.records import (
     ModelEvent,
     OutputError,
     TextDelta,

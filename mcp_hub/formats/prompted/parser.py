@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mcp_hub.formats.events import FinishReason, ModelEvent, OutputEnd, OutputStart
 from mcp_hub.formats.prompted.characters import Characters, MalformedCall, Steps, TruncatedCall, match, read_tag, tag_of
 from mcp_hub.formats.prompted.json_calls import other_family
 from mcp_hub.formats.prompted.json_shapes import is_like_call
@@ -25,6 +24,7 @@ from mcp_hub.formats.prompted.regions import (
     tag_in_code,
 )
 from mcp_hub.formats.prompted.table import Grammar, PromptFormat
+from mcp_hub.formats.records import FinishReason, ModelEvent, OutputEnd, OutputStart
 from mcp_hub.schema import input_schema
 
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")

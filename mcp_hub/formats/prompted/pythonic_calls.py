@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from mcp_hub.formats.events import OutputError, ToolCallEnd, ToolCallStart
 from mcp_hub.formats.prompted.characters import Characters, MalformedCall, Steps, all_of, expect, need, skip, skip_to
 from mcp_hub.formats.prompted.output import MAX_ARGUMENTS, MAX_DEPTH, MAX_NAME, ParsedCall, ParsedOutput, Tools
 from mcp_hub.formats.prompted.tagged_calls import Members
+from mcp_hub.formats.records import OutputError, ToolCallEnd, ToolCallStart
 from mcp_hub.schema import allowed_types, properties
 from mcp_hub.syntax import parsed
 

@@ -2,9 +2,8 @@
 
 * `canonical`: any draft from 4 on as 2020-12
 * `dialects`: subsets of providers
-* `emitters`: a plain or strict schema
+* `emitters`: a plain or strict schema, with parameter names that the provider takes
 * `nodes`: facts about subschemas
-* `renames`: parameter names
 * `root`: an object at the top, without `allOf`
 * `subset`: a schema in a dialect
 """

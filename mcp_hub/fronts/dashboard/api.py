@@ -4,36 +4,32 @@ The mode `read` serves GET only. Callers that are not operators see their own da
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from functools import partial
 from typing import Final
 
 import anyio
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 from starlette.responses import Response
 
 from mcp_hub.errors import HubError, RpcError
-from mcp_hub.fronts.dashboard import shell
-from mcp_hub.fronts.dashboard.feed import Feed, OpenFeeds
-from mcp_hub.fronts.dashboard.ports import HubOperator, HubView, Login
+from mcp_hub.fronts.dashboard import asked, shell
+from mcp_hub.fronts.dashboard.feed import Feed, OpenFeeds, send_login
+from mcp_hub.fronts.dashboard.ports import HubOperator, HubView
 from mcp_hub.fronts.dashboard.shell import caller_of
 from mcp_hub.fronts.http.auth import HttpAuth, Refusal
-from mcp_hub.fronts.http.response import KEEP_ALIVE, LAST, ClientGone, HttpExchange, HttpResponse, Message, Scope, Send
+from mcp_hub.fronts.http.response import LAST, ClientGone, HttpExchange, Message, Scope, Send
 from mcp_hub.fronts.rest.api import RestApi, refusal_of
 from mcp_hub.fronts.rest.exchange import RestRequest, answer, check_operator, refusal
 from mcp_hub.fronts.rest.follow import Closing
 from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.logs import get_logger
-from mcp_hub.protocol import sse
 from mcp_hub.protocol.rest.overview import (
     ApprovalBody,
     ClientInstall,
     DashboardMode,
     EditBody,
-    LoginEnded,
-    LoginNews,
     ProfileInfo,
     RawBody,
     SwitchBody,
@@ -46,32 +42,6 @@ from mcp_hub.types import JsonObject
 
 MOST_LOGINS: Final = 8
 """Logins that wait at once."""
-
-
-async def send_login(login: Login, response: HttpResponse) -> None:
-    """A client that leaves ends the login."""
-    give, take = anyio.create_memory_object_stream[LoginNews](2)
-
-    async def run() -> None:
-        await give.send(await login(give.send))
-
-    async with anyio.create_task_group() as tasks, give, take:
-        tasks.start_soon(run)
-        with suppress(ClientGone):
-            await response.start()
-            while True:
-                news: LoginNews | None = None
-                with anyio.move_on_after(KEEP_ALIVE):
-                    news = await take.receive()
-                if news is None:
-                    await response.write(sse.COMMENT)
-                    continue
-                event = b"event: login\ndata: " + msgspec.json.encode(news) + b"\n\n"
-                if isinstance(news, LoginEnded):
-                    await response.end(event)
-                    break
-                await response.write(event)
-        tasks.cancel_scope.cancel()
 
 
 log = get_logger(__name__)
@@ -128,7 +98,7 @@ class _LoginBody(Struct, forbid_unknown_fields=True):
 
 
 class DashboardApi:
-    """The mount of `/api`; `max_body` in bytes."""
+    """The mount of `/api`; `max_body` in bytes. `desk` has the calls that wait for a yes."""
 
     prefix = "/api"
 
@@ -141,7 +111,9 @@ class DashboardApi:
         mode: Callable[[], DashboardMode],
         *,
         max_body: int,
+        desk: asked.Desk = lambda: None,
     ) -> None:
+        self._desk = desk
         self._watched = watched
         self._curated = curated
         self._rest_api = rest_api
@@ -236,6 +208,7 @@ class DashboardApi:
             "/edits": {"GET": self._edit_state, "POST": self._switch},
             "/schema": {"GET": self._schema},
             "/login": {"POST": self._login},
+            "/asks": {"GET": self._asks, "POST": self._settle},
         }
 
     def _handler(self, method: str, path: str) -> Handler:
@@ -354,6 +327,13 @@ class DashboardApi:
     async def _judge(self, request: RestRequest) -> Response:
         check_operator(request.caller, _ALL)
         await self._curated.judge(await request.shaped(ApprovalBody))
+        return Response(status_code=204)
+
+    async def _asks(self, request: RestRequest) -> Response:
+        return answer(asked.listed(self._desk(), request.caller))
+
+    async def _settle(self, request: RestRequest) -> Response:
+        asked.settle(self._desk(), request.caller, await request.shaped(asked.AskAnswer))
         return Response(status_code=204)
 
     async def _override(self, request: RestRequest) -> Response:

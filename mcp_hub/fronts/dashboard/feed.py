@@ -3,19 +3,19 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import anyio
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from mcp_hub.fronts.dashboard.ports import HubView
-from mcp_hub.fronts.http.response import KEEP_ALIVE, HttpResponse
+from mcp_hub.fronts.dashboard.ports import HubView, Login
+from mcp_hub.fronts.http.response import KEEP_ALIVE, ClientGone, HttpResponse
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol import sse
-from mcp_hub.protocol.rest.overview import CallSummary, DashboardBatch
+from mcp_hub.protocol.rest.overview import CallSummary, DashboardBatch, LoginEnded, LoginNews
 from mcp_hub.protocol.rest.servers import ServerList
 from mcp_hub.sessions.session import Caller
 
@@ -116,3 +116,29 @@ class Feed:
         self._rounds += 1
         tools = self._watched.tools if servers else UNSET
         return DashboardBatch(ended, UNSET if is_same else live, servers, tools)
+
+
+async def send_login(login: Login, response: HttpResponse) -> None:
+    """A client that leaves ends the login."""
+    give, take = anyio.create_memory_object_stream[LoginNews](2)
+
+    async def run() -> None:
+        await give.send(await login(give.send))
+
+    async with anyio.create_task_group() as tasks, give, take:
+        tasks.start_soon(run)
+        with suppress(ClientGone):
+            await response.start()
+            while True:
+                news: LoginNews | None = None
+                with anyio.move_on_after(KEEP_ALIVE):
+                    news = await take.receive()
+                if news is None:
+                    await response.write(sse.COMMENT)
+                    continue
+                event = b"event: login\ndata: " + msgspec.json.encode(news) + b"\n\n"
+                if isinstance(news, LoginEnded):
+                    await response.end(event)
+                    break
+                await response.write(event)
+        tasks.cancel_scope.cancel()

@@ -51,7 +51,7 @@ async def caller_of(
     public_url: str | None,
 ) -> Caller | Refusal:
     """The caller of `/api`; `identify` checks tokens of the hub."""
-    if not _is_own_page(headers, public_url):
+    if not is_own_page(headers, public_url):
         return Refusal(403, "origin_not_allowed", "only the page of the hub itself may ask here")
     if (operator := auth.operator(headers)) is not None:
         return operator
@@ -59,7 +59,7 @@ async def caller_of(
     return await identify() if has_token and auth.needs_token else challenged(b"Bearer", "unauthorized", _REQUIRED)
 
 
-def _is_own_page(headers: Mapping[bytes, bytes], public_url: str | None) -> bool:
+def is_own_page(headers: Mapping[bytes, bytes], public_url: str | None) -> bool:
     """Programs send neither header, browsers do."""
     if headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
         return False
@@ -90,7 +90,7 @@ def _below(folder: Traversable, path: str) -> list[tuple[str, bytes]]:
 def routes(mode: Callable[[], DashboardMode]) -> Mapping[str, Route]:
     """The page's routes by path."""
     contents = static_files()
-    index = _page(contents["index.html"], "html", mode, pages.index)
+    index = page_of(contents["index.html"], "html", mode, pages.index)
 
     async def root(request: Request) -> Response:
         is_browser = "text/html" in request.headers.get("accept", "")
@@ -102,11 +102,12 @@ def routes(mode: Callable[[], DashboardMode]) -> Mapping[str, Route]:
     for name, content in contents.items():
         if name != "index.html":
             path = PREFIX + name
-            by_path[path] = Route(path, _page(content, name.rpartition(".")[2], mode, _nothing), methods=["GET"])
+            by_path[path] = Route(path, page_of(content, name.rpartition(".")[2], mode, _nothing), methods=["GET"])
     return by_path
 
 
-def _page(content: bytes, kind: str, mode: Callable[[], DashboardMode], otherwise: Endpoint) -> Endpoint:
+def page_of(content: bytes, kind: str, mode: Callable[[], str], otherwise: Endpoint) -> Endpoint:
+    """The endpoint of a file without data; in the mode `off` another one."""
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
 
     async def page(request: Request) -> Response:

@@ -11,5 +11,6 @@
 `response`: whole or streamed
 `resume`: outlives connections
 `replay`: calls elsewhere
+`login_pages`: where people log in to their accounts
 `oauth`: access tokens
 """

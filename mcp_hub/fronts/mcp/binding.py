@@ -144,12 +144,12 @@ class Binding:
                 return self._introduction(session)
 
     def _is_settled(self, session: Session, kind: Kind | None = None) -> bool:
-        return self._hub.catalog.is_settled(self._hub.views.client_kind(session), kind, session.offer.came)
+        return self._hub.views.is_settled(session, kind)
 
     async def _settled(
         self, session: Session, answer: Callable[[], bytes | CallHandle], kind: Kind | None = None
     ) -> bytes | CallHandle:
-        await self._hub.catalog.settled(self._hub.views.client_kind(session), kind, session.offer.came)
+        await self._hub.views.settled(session, kind)
         return answer()
 
     async def _listed(self, server: str, answer: Callable[[], bytes | CallHandle]) -> bytes | CallHandle:

@@ -21,8 +21,7 @@ from mcp_hub.notices import Origin
 from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes, raw_object, result_frame
 from mcp_hub.protocol.notifications import ACKNOWLEDGED, SUBSCRIPTION_ID, UPDATED, ListenFilter, list_changed
 from mcp_hub.protocol.shape.tasks import NOTICE
-from mcp_hub.sessions.session import Session
-from mcp_hub.sessions.subscriptions import MOST_SUBSCRIPTIONS
+from mcp_hub.sessions.session import MOST_SUBSCRIPTIONS, Session
 from mcp_hub.types import JsonObject, Kind, RawObject
 
 _DEBOUNCE: Final = 0.05

@@ -1,7 +1,6 @@
 """REST at `/v1`: tools, calls as durable streams, executors and administration, for programs without MCP.
 
 `routes`: the table of operations
-`openapi`: its description
 `api`: dispatches by it; servers, restart, reload
 `exchange`: one request
 `problem`: errors (RFC 9457)
@@ -11,5 +10,5 @@
 `executors`: for workers
 `history`: ended calls
 `formats`: of model providers
-`pages`: public pages
+`pages`: public pages, the description of the routes
 """

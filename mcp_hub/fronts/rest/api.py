@@ -17,6 +17,7 @@ from mcp_hub.formats.connectors import Connector
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.auth import Refusal
 from mcp_hub.fronts.http.response import ClientGone, HttpExchange, Message, Receive, Scope, Send
+from mcp_hub.fronts.rest.accounts import RestAccounts
 from mcp_hub.fronts.rest.calls import SOON, RestCalls, preferred_wait, started_servers, starting_servers
 from mcp_hub.fronts.rest.exchange import JSON, RestRequest, answer, check_operator, check_query, refusal
 from mcp_hub.fronts.rest.executors import Executors, RestExecutors
@@ -26,7 +27,7 @@ from mcp_hub.fronts.rest.formats.prompted import PromptedTools
 from mcp_hub.fronts.rest.formats.search import ToolSearch
 from mcp_hub.fronts.rest.formats.tools import ToolExports, connector_entries
 from mcp_hub.fronts.rest.history import HubHistory, RestHistory
-from mcp_hub.fronts.rest.openapi import openapi_document
+from mcp_hub.fronts.rest.pages import openapi_document
 from mcp_hub.fronts.rest.problem import Problem, problem_for, unknown_server
 from mcp_hub.fronts.rest.routes import EXPOSE, PREFIX, ROUTES, RestRoute
 from mcp_hub.fronts.rest.streams import RestStreams, RunningView
@@ -91,8 +92,8 @@ class _RestLists:
         if wait := preferred_wait(request.header("prefer"), 0.0):
             await self._closing.connected(request, started_servers(self._hub, request.caller.profile, wait))
         else:
-            await self._hub.catalog.settled()
-        page = self._hub.catalog.view(request.caller.profile).page(kind, Era.MODERN, None, _ALL)
+            await self._hub.views.settled_for(request.caller)
+        page = self._hub.views.whole(request.caller).page(kind, Era.MODERN, None, _ALL)
         return msgspec.json.decode(page, type=_Page)
 
     async def count_tokens(self, request: RestRequest) -> Response:
@@ -213,6 +214,7 @@ class RestApi:
         public_url: Callable[[], str | None] = lambda: None,
         running: RunningView = lambda caller, of_rest: (),
         history: HubHistory | None = None,
+        accounts: RestAccounts | None = None,
     ) -> None:
         self._closing = Closing()
         admission = Admission(SystemClock()) if admission is None else admission
@@ -224,7 +226,7 @@ class RestApi:
         workers = RestExecutors(executors, self._closing, is_open=is_open)
         handlers = {
             **_handlers(lists, calls, streams, workers, _RestServers(operator, admission)),
-            **_handlers_of(RestHistory(history, calls)),
+            **_handlers_of(RestHistory(history, calls), accounts or RestAccounts(None, lambda server: None)),
             "callTools": format_calls.call_tools,
             "promptTools": prompted.section,
             "readPrompted": prompted.read,
@@ -300,8 +302,13 @@ def _handlers(
     }
 
 
-def _handlers_of(history: RestHistory) -> Mapping[str, Handler]:
+def _handlers_of(history: RestHistory, accounts: RestAccounts) -> Mapping[str, Handler]:
     return {
+        "linkAccount": accounts.link,
+        "confirmAccount": accounts.confirm,
+        "listAccounts": accounts.list_accounts,
+        "removeAccount": accounts.remove,
+        "putAccountValue": accounts.put_value,
         "listPastCalls": history.list_calls,
         "clearHistory": history.clear,
         "pastFigures": history.get_figures,

@@ -235,6 +235,7 @@ class RestCalls:
             if method == "resources/read":
                 await self._hub.uri_settled(catalog, profile, name)
             elif not self._is_known(session, method, name):
+                await self._hub.views.arrived(session.caller)
                 unlisted = catalog.unlisted(profile, name)
                 await catalog.settled(
                     servers=catalog.starting(profile) if unlisted is None else (unlisted.server,),
@@ -243,11 +244,8 @@ class RestCalls:
 
     def _is_hidden(self, session: Session, mcp_request: _McpRequest) -> bool:
         """Whether the caller's profile lacks it."""
-        tool = (
-            self._hub.selected(mcp_request.name, mcp_request.arguments)
-            if mcp_request.method == CALL
-            else mcp_request.name
-        )
+        name, arguments = mcp_request.name, mcp_request.arguments
+        tool = self._hub.selected(name, arguments) if mcp_request.method == CALL else name
         return session.caller.profile is not None and not self._is_known(session, mcp_request.method, tool)
 
     def _is_known(self, session: Session, method: str, name: str) -> bool:

@@ -22,8 +22,7 @@ from mcp_hub.fronts.rest.problem import Problem, ended_in, problem_for
 from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.masking import hide
 from mcp_hub.protocol import sse
-from mcp_hub.protocol.rest.problems import FailedCall
-from mcp_hub.protocol.rest.streams import QuestionInfo, StreamStatus
+from mcp_hub.protocol.rest.calls import FailedCall, QuestionInfo, StreamStatus
 from mcp_hub.protocol.shape.stream_events import timestamp
 from mcp_hub.types import CallId
 

@@ -1,10 +1,11 @@
-"""Public pages without data: where things are, and the REST API to read."""
+"""Public pages without data: where things are, and the REST API to read, also as an OpenAPI 3.1 document."""
 
 import hashlib
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from html import escape
+from http import HTTPStatus
 from typing import Final
 
 import msgspec
@@ -13,7 +14,8 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from mcp_hub.fronts.rest.exchange import answer
-from mcp_hub.fronts.rest.openapi import openapi_document
+from mcp_hub.fronts.rest.routes import ROUTES, RestRoute
+from mcp_hub.protocol.rest.calls import ProblemBody
 from mcp_hub.types import JsonObject
 
 STYLE: Final = """
@@ -97,7 +99,7 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 def docs(document: JsonObject, root: str) -> str:
     """Every route and shape; `root` is the mount's path."""
     routes = "".join(
-        _operation(path, method, operation)
+        _section(path, method, operation)
         for path, by_method in document["paths"].items()
         for method, operation in by_method.items()
     )
@@ -112,7 +114,7 @@ def docs(document: JsonObject, root: str) -> str:
     return page("mcp-hub: REST API", f"<h1>REST API</h1>{intro}{routes}<h2>Shapes</h2>{shapes}")
 
 
-def _operation(path: str, method: str, operation: JsonObject) -> str:
+def _section(path: str, method: str, operation: JsonObject) -> str:
     parts = [f"<pre>{escape(_curl(path, method, operation))}</pre>"]
     if parameters := operation.get("parameters"):
         parts.append(table(("parameter", "in", "type", ""), map(_parameter, parameters)))
@@ -185,3 +187,61 @@ def _type(schema: JsonObject) -> str:
 
 def _text(text: str) -> str:
     return _CODE.sub(r"<code>\1</code>", escape(text))
+
+
+_PUBLISHED: Final = {"StreamStatus": "StreamInfo", "StreamPage": "EventPage"}
+"""Names of components that are not those of the classes: clients are generated from the document."""
+_EVERYWHERE: Final = (401, 403, 405, 421, 429, 503)
+"""Problems of any route: authentication, a wrong method, a limit, a hub that stops."""
+_NAME: Final = re.compile(r"{(\w+)}")
+_IN_PATH: Final = {"type": "string", "minLength": 1}
+
+
+def openapi_document(version: str) -> bytes:
+    """The OpenAPI 3.1 document of a hub's version."""
+    shapes = sorted(
+        {route.body for route in ROUTES if route.body is not None}
+        | {form for route in ROUTES for answer in route.answers for form in answer.forms.values() if form is not None}
+        | {ProblemBody},
+        key=lambda shape: shape.__name__,
+    )
+    references, schemas = msgspec.json.schema_components(shapes, ref_template=_REFERENCE + "{name}")
+    for name, published in _PUBLISHED.items():
+        schemas[published] = {**schemas.pop(name), "title": published}
+    refer = dict(zip(shapes, references, strict=True))
+    paths: dict[str, JsonObject] = {}
+    for route in ROUTES:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, refer)
+    described = msgspec.json.encode(
+        {
+            "openapi": "3.1.0",
+            "info": {"title": "mcp-hub", "version": version},
+            "paths": paths,
+            "components": {"schemas": schemas, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+            "security": [{}, {"token": []}],
+        }
+    )
+    for name, published in _PUBLISHED.items():
+        described = described.replace(_quoted(name), _quoted(published))
+    return described
+
+
+def _quoted(name: str) -> bytes:
+    return msgspec.json.encode(_REFERENCE + name)
+
+
+def _operation(route: RestRoute, refer: dict[type, JsonObject]) -> JsonObject:
+    responses: JsonObject = {str(answer.status): answer.described(refer) for answer in route.answers}
+    for status in sorted({*route.problems, *_EVERYWHERE}):
+        content = {"application/problem+json": {"schema": refer[ProblemBody]}}
+        responses[str(status)] = {"description": HTTPStatus(status).phrase, "content": content}
+    operation: JsonObject = {"operationId": route.operation, "summary": route.summary, "responses": responses}
+    if parameters := [
+        *({"name": name, "in": "path", "required": True, "schema": _IN_PATH} for name in _NAME.findall(route.path)),
+        *(each.described() for each in route.parameters),
+    ]:
+        operation["parameters"] = parameters
+    if route.body is not None:
+        text: JsonObject = {} if route.text is None else {route.text: {"schema": {"type": "string"}}}
+        operation["requestBody"] = {"content": {"application/json": {"schema": refer[route.body]}, **text}}
+    return operation

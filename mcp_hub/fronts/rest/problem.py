@@ -25,7 +25,7 @@ from mcp_hub.fronts.http.admission import TooFast
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
-from mcp_hub.protocol.rest.problems import FailedCall
+from mcp_hub.protocol.rest.calls import FailedCall
 
 PROBLEM_JSON: Final = "application/problem+json"
 _PATIENCE: Final = 5
@@ -74,6 +74,7 @@ _STATUS: Final[Mapping[str, int]] = {
     "hub_restarted": 503,
     "owner_lost": 503,
     "session_elsewhere": 503,
+    "account_needed": 403,
     "code_unavailable": 503,
     "deadline_exceeded": 504,
     "internal_error": 500,
@@ -81,6 +82,9 @@ _STATUS: Final[Mapping[str, int]] = {
 """By the code of an `error` event; any other says that the upstream failed: 502."""
 _REFUSED: Final[Mapping[str, int]] = {
     "unknown_executor_or_call": 404,
+    "login_unknown": 404,
+    "login_unavailable": 503,
+    "code_wrong": 403,
     "stale_epoch": 403,
     "gap": 409,
     "name_taken": 409,

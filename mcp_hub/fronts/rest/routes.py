@@ -8,7 +8,7 @@ import msgspec
 from mcp_hub.formats.connectors import Connector
 from mcp_hub.formats.prompted import FORMATS
 from mcp_hub.formats.providers import Format
-from mcp_hub.protocol.rest import calls, history, servers, streams
+from mcp_hub.protocol.rest import calls, history, servers
 from mcp_hub.protocol.rest.tokens import TokenAccount
 from mcp_hub.types import JsonObject, Mode
 
@@ -87,6 +87,7 @@ class RestRoute(msgspec.Struct, frozen=True):
 _WAIT: Final = _Option("wait", "seconds to wait for something, at most 300 (25)", "number", least=0, greatest=300)
 _LIMIT: Final = _Option("limit", "most entries of the answer", "integer", least=1)
 _PROFILE: Final = _Option("profile", "the profile whose tools these are (that of the token, else all tools)")
+_PRINCIPAL: Final = _Option("principal", "whose account (the caller's); another one is for operators")
 _FORMAT: Final = _Option("format", "the format (mcp)", choices=tuple(Format))
 _PROMPTED: Final = _Option("format", "the format", is_required=True, choices=tuple(FORMATS))
 _STRICT: Final = _Option(
@@ -127,7 +128,7 @@ def _call(path: str, operation: str, summary: str, body: type, *options: _Option
         method="POST", path=path, operation=operation, summary=summary,
         answers=(
             _Success(200, "the result, or the events of the call", {_JSON: calls.CallAnswer, _SSE: None}),
-            _Success(202, "not done in time: Location has the stream", {_JSON: streams.StreamStatus}),
+            _Success(202, "not done in time: Location has the stream", {_JSON: calls.StreamStatus}),
         ),
         body=body, text=text,
         parameters=(*options, _PREFER, _KEY, _PROFILE),
@@ -253,25 +254,25 @@ ROUTES: Final = (
     _call("/v1/resources/read", "readResource", "Read a resource, as a tool is called", calls.ReadBody),
     RestRoute(
         method="GET", path="/v1/streams", operation="listStreams", summary="The caller's streams, the newest first",
-        answers=(_Success(200, "the streams", {_JSON: streams.StreamList}),), parameters=(_LIMIT,),
+        answers=(_Success(200, "the streams", {_JSON: calls.StreamList}),), parameters=(_LIMIT,),
         problems=(400, 503), has_head=True,
     ),
     RestRoute(
         method="GET", path="/v1/streams/{id}", operation="getStream", summary="The state of a stream",
-        answers=(_Success(200, "the stream", {_JSON: streams.StreamStatus}),), problems=(404, 503), has_head=True,
+        answers=(_Success(200, "the stream", {_JSON: calls.StreamStatus}),), problems=(404, 503), has_head=True,
     ),
     RestRoute(
         method="DELETE", path="/v1/streams/{id}", operation="cancelStream", summary="Cancel the call of a stream",
         answers=(
-            _Success(200, "it had ended already", {_JSON: streams.StreamStatus}),
-            _Success(202, "it is being cancelled", {_JSON: streams.StreamStatus}),
+            _Success(200, "it had ended already", {_JSON: calls.StreamStatus}),
+            _Success(202, "it is being cancelled", {_JSON: calls.StreamStatus}),
         ),
         problems=(404, 503),
     ),
     RestRoute(
         method="GET", path="/v1/streams/{id}/events", operation="followStream",
         summary="The events of a stream behind a cursor",
-        answers=(_Success(200, "the events", {_JSON: streams.StreamPage, _SSE: None, _NDJSON: None}),),
+        answers=(_Success(200, "the events", {_JSON: calls.StreamPage, _SSE: None, _NDJSON: None}),),
         parameters=(
             _Option("after", "number of the event to go on behind (0)", "integer", least=0),
             _WAIT, _LIMIT,
@@ -282,7 +283,7 @@ ROUTES: Final = (
     RestRoute(
         method="POST", path="/v1/streams/{id}/input", operation="answerQuestion",
         summary="Answer a question of the tool",
-        answers=(_Success(202, "the answer is passed on", {_JSON: streams.StreamStatus}),), body=streams.InputBody,
+        answers=(_Success(202, "the answer is passed on", {_JSON: calls.StreamStatus}),), body=calls.InputBody,
         problems=(400, 404, 409, 413, 415, 503),
     ),
     RestRoute(
@@ -348,7 +349,7 @@ ROUTES: Final = (
         summary="Make a call again, with the arguments that were kept",
         answers=(
             _Success(200, "the result, or the events of the call", {_JSON: calls.CallAnswer, _SSE: None}),
-            _Success(202, "not done in time: Location has the stream", {_JSON: streams.StreamStatus}),
+            _Success(202, "not done in time: Location has the stream", {_JSON: calls.StreamStatus}),
         ),
         parameters=(_PATH, _PREFER, _KEY), problems=(400, 403, 404, 406, 409, 415, 422, 500, 502, 503, 504),
     ),
@@ -368,6 +369,36 @@ ROUTES: Final = (
         summary="Start a server again; its calls have time to end",
         answers=(_Success(202, "a fresh one is being started", {_JSON: servers.RestartAnswer}),),
         problems=(403, 404, 409, 415),
+    ),
+    RestRoute(
+        method="POST", path="/v1/accounts/{server}/login", operation="linkAccount",
+        summary="A link by which the caller's person logs in to an account of their own at a server",
+        answers=(_Success(200, "the link, which works once", {_JSON: servers.AccountAnswer}),),
+        problems=(400, 404, 415, 503),
+    ),
+    RestRoute(
+        method="POST", path="/v1/accounts/{server}/confirm", operation="confirmAccount",
+        summary="Make a login the caller's account, by the code that its last page shows",
+        answers=(_Success(200, "the account", {_JSON: servers.AccountAnswer}),), body=servers.AccountCode,
+        problems=(400, 403, 404, 413, 415, 503),
+    ),
+    RestRoute(
+        method="GET", path="/v1/accounts", operation="listAccounts",
+        summary="Accounts at servers with one for each caller: the caller's, for operators those of everybody",
+        answers=(_Success(200, "the accounts, without secrets", {_JSON: servers.AccountList}),),
+        parameters=(_PRINCIPAL,), problems=(403, 503), has_head=True,
+    ),
+    RestRoute(
+        method="DELETE", path="/v1/accounts/{server}", operation="removeAccount",
+        summary="Remove an account: revoked at its server, all that uses it ends",
+        answers=(_Success(200, "what was removed", {_JSON: servers.AccountRemoved}),),
+        parameters=(_PRINCIPAL,), problems=(403, 404, 503),
+    ),
+    RestRoute(
+        method="PUT", path="/v1/accounts/{server}/values/{name}", operation="putAccountValue",
+        summary="Set a value of an account, which is never shown again",
+        answers=(_Success(200, "whose it is", {_JSON: servers.AccountAnswer}),), body=servers.AccountValue,
+        parameters=(_PRINCIPAL,), problems=(400, 403, 404, 413, 415, 503),
     ),
     RestRoute(
         method="POST", path="/v1/reload", operation="reload", summary="Read the configuration again",

@@ -17,7 +17,7 @@ from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
-from mcp_hub.protocol.rest.streams import InputBody, QuestionInfo, RunningCall, StreamList, StreamPage, StreamStatus
+from mcp_hub.protocol.rest.calls import InputBody, QuestionInfo, RunningCall, StreamList, StreamPage, StreamStatus
 from mcp_hub.protocol.shape.stream_events import timestamp
 from mcp_hub.sessions.session import LOCAL, Caller
 

@@ -12,8 +12,8 @@ from mcp_hub.edit.splices import CannotEdit
 from mcp_hub.errors import ConfigError
 from mcp_hub.onboarding.changes.acts import FileChange
 from mcp_hub.onboarding.changes.entry_options import EntryRules, additions, entry_with_options, refusal
-from mcp_hub.onboarding.changes.hub_entry import snippet, with_hub, without_hub
 from mcp_hub.onboarding.changes.restore import EntryPath, FileState, Restored, names_back, restored, with_added
+from mcp_hub.onboarding.changes.written import snippet, with_hub, without_hub
 from mcp_hub.onboarding.clients import programs
 from mcp_hub.onboarding.clients.entries import HUB, Command, filled, filled_with_url
 from mcp_hub.onboarding.clients.model import Client, Layout

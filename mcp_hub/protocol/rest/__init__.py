@@ -2,8 +2,7 @@
 
 Requests refuse unknown members, answers ignore them. `JsonObjectText` stays encoded.
 
-    `calls`                            tools and their execution
-    `streams`, `history`               running and past calls
+    `calls`                            tools, their execution and its streams; errors
+    `history`                          past calls
     `servers`, `overview`, `tokens`    the hub's state
-    `problems`                         errors
 """

@@ -10,6 +10,54 @@ from mcp_hub.types import LAST_LINE, LAST_OUTPUT, LogFlow, reason_for_others, wi
 _WITHHELD: Final = "Its output says why. Operators of the hub see it."
 
 
+class AccountCode(Struct):
+    """The six digits that the last page of a login shows."""
+
+    code: str
+
+
+class AccountAnswer(Struct, omit_defaults=True):
+    """The caller's account at a server: the `url` to log in, or the name of the `account`, if the server says it."""
+
+    server: str
+    principal: str
+    url: str | UnsetType = UNSET
+    account: str | UnsetType = UNSET
+
+
+class AccountInfo(Struct, omit_defaults=True):
+    """An account, without its secrets: names of its `values`, times in ISO 8601. `gone`: no token has its principal."""
+
+    server: str
+    principal: str
+    since: str
+    used: str
+    account: str | UnsetType = UNSET
+    values: list[str] = []
+    gone: bool = False
+
+
+class AccountList(Struct):
+    """Accounts by server and principal: the caller's, or for operators those of everybody."""
+
+    accounts: list[AccountInfo]
+
+
+class AccountRemoved(Struct, omit_defaults=True):
+    """An account was removed, if there `was` one. `problem`: why it could not be revoked at its server."""
+
+    server: str
+    principal: str
+    was: bool
+    problem: str = ""
+
+
+class AccountValue(Struct):
+    """A value for `${account:NAME}`."""
+
+    value: str
+
+
 class UnapprovedInfo(Struct):
     """An unapproved tool; nobody can call it if `held`. `mcp-hub approve` approves it.
 
@@ -116,7 +164,7 @@ class ServerInfo(Struct, frozen=True, omit_defaults=True):
     `software` its own name, `stderr` its last lines. Its lists were read at `listed`, `age` seconds ago, with `entries`
     by kind; clients get `offered`. `warnings` end with `quarantined` ones on malformed definitions; `unsteady` lists
     differ at each read. `second` is the connection in the other era. `logs` is about log messages outside of calls.
-    `scope`: which calls share a process.
+    `scope`: which calls share a process. `connections`: open ones of principals with an account for each.
     """
 
     server: str
@@ -143,6 +191,7 @@ class ServerInfo(Struct, frozen=True, omit_defaults=True):
     logs: LogFlow | UnsetType = UNSET
     scope: str = "shared"
     sandbox: SandboxInfo | UnsetType = UNSET
+    connections: int | UnsetType = UNSET
 
     def without_output(self) -> Self:
         """Without texts that may reveal paths or other principals' data."""

@@ -9,13 +9,15 @@ from mcp_hub.types import CallId
 _STREAM: Final = re.compile(rb"st_[0-9A-Za-z_-]{1,64}")
 _INSTANCE: Final = re.compile(rb"in_[0-9A-Za-z_-]{1,64}")
 _KEY: Final = re.compile(
-    r"\{(replicas|every|ended|sessions|secret|history|st_|in_|p:|k:|h:|d:|l:)[^{}]*\}(.*)", re.DOTALL
+    r"\{(replicas|every|ended|sessions|secret|history|accounts|st_|in_|p:|k:|h:|d:|l:)[^{}]*\}(.*)", re.DOTALL
 )
 _TYPES: Final = {
     "replicas": "hash", "every": "zset", "ended": "zset", "secret": "string", "p:": "zset", "k:": "hash",
     "h:": "string", "sessions": "hash", "sessions:x": "zset", "sessions:c": "stream",
     "st_": "hash", "st_:e": "stream", "st_:p": "hash", "st_:m": "list",
     "in_:r": "set", "in_:m": "set", "in_:w": "stream",
+    "accounts": "hash", "accounts:u": "zset",
+    "accounts:p": "hash", "accounts:p:u": "zset",
     "d:": "zset", "d::s": "hash", "l::b": "list", "l::h": "hash",
     "history": "hash", "history:h": "hash", "history:t": "hash", "history:r": "hash", "history:l": "list",
 }  # fmt: skip
@@ -38,6 +40,25 @@ class _DocumentKeys(NamedTuple):
 
     def body(self, id_: str) -> str:
         return f"{self.ends}:{id_}"
+
+
+class _RowKeys(NamedTuple):
+    """A hash of encrypted rows; a sorted set of their names by last use; a number of writes."""
+
+    tag: str
+    kind: str
+
+    @property
+    def rows(self) -> str:
+        return f"{self.tag}{self.kind}"
+
+    @property
+    def uses(self) -> str:
+        return f"{self.tag}{self.kind}:u"
+
+    @property
+    def writes(self) -> str:
+        return f"{self.tag}{self.kind}:w"
 
 
 class _HistoryKeys(NamedTuple):
@@ -77,6 +98,7 @@ class RedisKeys:
         """A Redis stream: sessions that were changed or ended, and servers whose lists were, each with the replica."""
         self.secret = f"{prefix}{{secret}}"
         """A text: the key with which all replicas seal."""
+        self.accounts, self.pending = _RowKeys(f"{prefix}{{accounts}}", ""), _RowKeys(f"{prefix}{{accounts}}", ":p")
         self.history = _HistoryKeys(f"{prefix}{{history}}")
         self.prefix = prefix
 

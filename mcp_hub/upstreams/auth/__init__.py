@@ -5,6 +5,7 @@
 * `login`: logs in and out
 * `redirect`: receives the browser
 * `flows`: runs a login through the SDK's client
+* `web_login`: a login in the web, in two requests
 * `token_requests`: renews tokens, checks the SDK's requests, reads untrusted responses
 * `addresses`: requests to checked addresses only
 """

@@ -15,7 +15,7 @@ import msgspec
 from mcp_hub.clock import wall_time
 from mcp_hub.logs import get_logger
 from mcp_hub.upstreams.auth.addresses import Addresses
-from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, GrantStore, LoginFailed, grant_key
+from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, Grants, LoginFailed, grant_key
 from mcp_hub.upstreams.auth.login import log_in_alone
 from mcp_hub.upstreams.auth.token_requests import challenge_of, refreshed
 
@@ -50,7 +50,7 @@ class Access:
         server: str,
         url: str,
         client: ClientRegistration,
-        store: GrantStore,
+        store: Grants,
         clock: Callable[[], float] = wall_time,
     ) -> None:
         self._server = server
@@ -82,7 +82,7 @@ class Access:
     async def prepare(self) -> None:
         """Loads the login, or logs in a machine client. Raises `LoginFailed`."""
         self._not_before = 0.0
-        self.reread()
+        await self.reread()
         if self._client.is_machine and self._grant is None:
             await self._renew(None)
             if self._grant is None and self._trouble is not None:
@@ -96,19 +96,19 @@ class Access:
             await self._renew(grant.access_token)
         return self._grant.access_token if self._grant is not None else None
 
-    def newer(self, than: str | None) -> str | None:
+    async def newer(self, than: str | None) -> str | None:
         """A stored token other than `than`."""
-        self.reread()
+        await self.reread()
         token = self._grant.access_token if self._grant is not None else None
         return token if token != than else None
 
     async def replacement(self, refused: str | None) -> str | None:
         """A token to use after the refused one; None if there is none."""
-        if (stored := self.newer(refused)) is not None:
+        if (stored := await self.newer(refused)) is not None:
             return stored
         if self._clock() >= self._not_before:
             await self._renew(refused)
-        return self.newer(refused)
+        return await self.newer(refused)
 
     async def denied(self, status: int, header: str) -> Denial | None:
         """The reason of a 401 or 403 with this `WWW-Authenticate`; None if unknown."""
@@ -133,13 +133,13 @@ class Access:
 
     @property
     def _advice(self) -> str:
-        return f'run "mcp-hub login {self._server}"'
+        return self._store.advice(self._server)
 
-    def reread(self) -> bool:
+    async def reread(self) -> bool:
         """Loads the login; whether it has changed. A damaged file counts as none."""
         trouble = None
         try:
-            stored: Grant | str | None = self._store.load(self.key)
+            stored: Grant | str | None = await self._store.read(self.key)
         except LoginFailed as exc:
             stored, trouble = str(exc), exc
         if stored == self._stored:
@@ -164,10 +164,11 @@ class Access:
             return Denial("rights_missing", reason)
         try:
             async with self._store.locked(self.key, _LOCK):
-                self.reread()
+                await self.reread()
                 if self._grant is not None and (missing := _both(self._grant.missing, scope)) != self._grant.missing:
-                    self._store.save(self.key, replace(self._grant, missing=missing))
-                    self.reread()
+                    async with self._store.renewing(self.key) as commit:
+                        await commit(replace(self._grant, missing=missing))
+                    await self.reread()
         except LoginFailed as exc:
             log.warning("login_unwritable", upstream=self._server, reason=str(exc))
         return Denial("rights_missing", f"requires more rights than the login has{named}: {self._advice}")
@@ -198,7 +199,7 @@ class Access:
                 return  # another task has tried already
             try:
                 async with self._store.locked(self.key, _LOCK):
-                    self.reread()
+                    await self.reread()
                     if not self._is_done(stale):
                         await self._obtain()
             except LoginFailed as exc:
@@ -215,7 +216,7 @@ class Access:
     async def _obtain(self) -> None:
         """Stores the next token before anybody uses it. Raises `LoginFailed`."""
         old = self._grant
-        with self._store.writing(self.key) as commit:
+        async with self._store.renewing(self.key) as commit:
             try:
                 if self._client.is_machine:
                     fresh = await log_in_alone(self._url, self._client)
@@ -224,11 +225,11 @@ class Access:
                     fresh = await refreshed(old, self._client, Addresses(self._url, self._client.ca), self._clock())
             except LoginFailed as exc:
                 if exc.is_final and old is not None:  # nobody has to try that again
-                    commit(replace(old, refresh_token=None))
-                    self.reread()
+                    await commit(replace(old, refresh_token=None))
+                    await self.reread()
                 raise
-            commit(fresh)
-        self.reread()
+            await commit(fresh)
+        await self.reread()
         log.info("login_renewed", upstream=self._server)
 
 
@@ -252,13 +253,13 @@ class _AuthorizedClient:
         headers: Mapping[str, str] | Mapping[bytes, bytes] | None = None,
     ) -> AsyncIterator[httpx2.Response]:
         is_goodbye = method == "DELETE"  # for which nothing is renewed: it must not take long
-        token = self._access.newer(None) if is_goodbye else await self._access.token()
+        token = await self._access.newer(None) if is_goodbye else await self._access.token()
         replacement = None
         async with self._http.stream(method, url, content=content, headers=_with(headers, token)) as response:
             if response.status_code == 401 and not is_goodbye:
                 replacement = await self._access.replacement(token)
             elif response.status_code == 403:
-                replacement = self._access.newer(token)
+                replacement = await self._access.newer(token)
             if replacement is None:
                 yield response
                 return

@@ -1,21 +1,19 @@
 """Bounded requests of logins, to checked addresses. Every URL here comes from an untrusted server."""
 
-import socket
 import ssl
 from collections.abc import Awaitable, Callable
-from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
 import anyio
 import httpx2
 
-from mcp_hub.addresses import address_of, is_this_machine, origin_parts, refused_address, refused_place
+from mcp_hub.addresses import is_this_machine, origin_parts, refused_address, refused_place
 from mcp_hub.errors import StartFailed
 from mcp_hub.masking import hide_head
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.wire.bodies import chunks
-from mcp_hub.wire.http_client import USER_AGENT, bad_proxy, proxy, tls
+from mcp_hub.wire.http_client import USER_AGENT, bad_proxy, pinned, proxy, resolved, tls
 from mcp_hub.wire.responses import origin, reason_of
 
 _NEXT: Final = 2.0
@@ -41,30 +39,13 @@ class _Pinned(httpx2.AsyncBaseTransport):
         for address in earlier:
             with_less = {**request.extensions.get("timeout", {}), "connect": _NEXT}
             try:
-                return await self._transport.handle_async_request(_pinned(request, address, timeout=with_less))
+                return await self._transport.handle_async_request(pinned(request, address, timeout=with_less))
             except (httpx2.ConnectError, httpx2.ConnectTimeout):
                 continue
-        return await self._transport.handle_async_request(_pinned(request, last))
+        return await self._transport.handle_async_request(pinned(request, last))
 
     async def aclose(self) -> None:
         await self._transport.aclose()
-
-
-def _pinned(request: httpx2.Request, address: str, **extensions: object) -> httpx2.Request:
-    name = {} if address_of(request.url.host) is not None else {"sni_hostname": request.url.host}
-    return httpx2.Request(
-        request.method,
-        request.url.copy_with(host=address),
-        headers=request.headers,
-        stream=request.stream,
-        extensions={**request.extensions, **name, **extensions},
-    )
-
-
-async def resolved(host: str) -> list[IPv4Address | IPv6Address]:
-    """Addresses of a host in the system's order. Raises `OSError` for none."""
-    infos = await anyio.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    return [ip_address(address[0]) for *_, address in infos]
 
 
 _SECONDS: Final = 10.0

@@ -83,6 +83,14 @@ class _Login(msgspec.Struct, frozen=True):
     addresses: Addresses
 
     async def run(self) -> Grant:
+        await self.drive()
+        tokens = self.storage.tokens
+        if tokens is None or not is_usable(tokens.access_token):
+            raise LoginFailed("the authorization server gave no token that can be used")
+        return self.grant(tokens)
+
+    async def drive(self) -> None:
+        """Runs the flow. Raises `LoginFailed`, and what its handlers raise otherwise."""
         asking = TokenRequests(self.url, self.addresses)
         learn(secret for secret in (self.client.client_secret, self.client.private_key) if secret)
         is_own = _is_own.set(True)
@@ -98,7 +106,6 @@ class _Login(msgspec.Struct, frozen=True):
             raise asking.nonsense() from None
         finally:
             _is_own.reset(is_own)
-        return self._grant(self.storage.tokens)
 
     async def _drive(self, asking: TokenRequests) -> None:
         headers = {"mcp-protocol-version": eras.LATEST_HANDSHAKE}  # from 2025-06-18 on a token is for one resource
@@ -139,11 +146,12 @@ class _Login(msgspec.Struct, frozen=True):
         )
         return httpx2.Response(403 if is_more else 401, headers={"www-authenticate": said_so}, request=request)
 
-    def _grant(self, tokens: OAuthToken | None) -> Grant:
+    def grant(self, tokens: OAuthToken) -> Grant:
+        """The login with these tokens."""
         context, client = self.provider.context, self.client
         info, metadata = context.client_info, context.oauth_metadata
-        if tokens is None or info is None or not is_usable(tokens.access_token):
-            raise LoginFailed("the authorization server gave no token that can be used")
+        if info is None:
+            raise LoginFailed("the authorization server knows no client of the hub's")
         # without metadata: where servers before 2025-06-18 had it
         endpoint = metadata.token_endpoint if metadata else f"{context.get_authorization_base_url(self.url)}/token"
         now = wall_time()
@@ -192,6 +200,48 @@ async def login_in_browser(
     return await _Login(
         url=url, client=client, prior=prior, provider=provider, storage=storage, addresses=addresses
     ).run()
+
+
+class _LeftForBrowser(Exception):
+    """The authorization URL is known; the login continues by another request, perhaps in another process."""
+
+
+async def leave_for_browser(
+    url: str, client: ClientRegistration, prior: Grant | None, redirect_uri: str
+) -> tuple[str, bool, Grant]:
+    """Begins a login at `url` that `web_login` ends: the authorization URL, whose `state` and challenge are replaced,
+    whether the issuer names itself when the browser returns (RFC 9207), and the login without tokens.
+
+    Raises `LoginFailed`.
+    """
+    addresses = Addresses(url, client.ca)
+    storage = _Storage(prior, _known_client(client, prior, redirect_uri))
+    pages: list[str] = []
+
+    async def visit(authorization_url: str) -> None:
+        _check_client(provider, client, prior)
+        _check_pkce(provider)
+        await addresses.check_page(authorization_url)
+        pages.append(authorization_url)
+        raise _LeftForBrowser
+
+    async def came_back() -> AuthorizationCodeResult:
+        raise AssertionError("the browser returns to another place")
+
+    metadata = OAuthClientMetadata(
+        client_name="mcp-hub", redirect_uris=[AnyUrl(redirect_uri)], scope=" ".join(client.scopes) or None
+    )
+    provider = OAuthClientProvider(url, metadata, storage, visit, came_back, client_metadata_url=client.metadata_url)
+    login = _Login(url=url, client=client, prior=prior, provider=provider, storage=storage, addresses=addresses)
+    try:
+        await login.drive()
+    except _LeftForBrowser:
+        pass
+    issuer_says = provider.context.oauth_metadata
+    if not pages or issuer_says is None:  # an issuer that nobody names cannot be compared afterwards
+        raise LoginFailed("the authorization server does not say where to log in (RFC 8414)")
+    names_itself = bool(issuer_says.authorization_response_iss_parameter_supported)
+    return pages[0], names_itself, login.grant(OAuthToken(access_token=""))
 
 
 def _check_pkce(provider: OAuthClientProvider) -> None:

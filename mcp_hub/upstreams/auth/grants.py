@@ -6,11 +6,11 @@ A file is replaced atomically, and renewed under a lock file that is never remov
 import hashlib
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Final, Literal
+from typing import BinaryIO, Final, Literal, Protocol
 
 import anyio
 import msgspec
@@ -106,45 +106,53 @@ _TURN: Final = 0.05
 """Seconds between two looks at a lock that somebody else holds."""
 
 
-class GrantStore:
-    """Logins under `folder`, by `grant_key`."""
+class Grants(Protocol):
+    """A store of logins. All but `advice` raise `LoginFailed`."""
+
+    def advice(self, server: str) -> str:
+        """The step by which a person logs in, as the end of a sentence."""
+
+    async def read(self, key: str) -> Grant | None:
+        """The login, None without one."""
+
+    def locked(self, key: str, seconds: float) -> AbstractAsyncContextManager[None]:
+        """Locks a login against other processes, for which it waits `seconds` at most."""
+
+    def renewing(self, key: str) -> AbstractAsyncContextManager[Callable[[Grant], Awaitable[None]]]:
+        """Checks that a login can be stored, and yields a function that does; hold `locked`."""
+
+
+class LoginFiles:
+    """Private files under `folder` with a lock beside each. All but `read` raise `LoginFailed`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def path(self, key: str) -> Path:
-        return self.folder / f"{key}.json"
+    def path(self, name: str) -> Path:
+        return self.folder / f"{name}.json"
 
-    def load(self, key: str) -> Grant | None:
-        """The login, None without one. Raises `LoginFailed` for an unreadable file."""
-        path = self.path(key)
+    def read(self, name: str) -> bytes | None:
+        """The content; None without a file. Raises `OSError`."""
         try:
-            with open(open_plain(path, os.O_RDONLY), "rb") as file:
-                grant = msgspec.json.decode(file.read(_LARGEST + 1), type=Grant)
+            with open(open_plain(self.path(name), os.O_RDONLY), "rb") as file:
+                return file.read(_LARGEST + 1)
         except FileNotFoundError:
             return None
-        except OSError as exc:
-            raise LoginFailed(f"the stored login {path} cannot be read: {exc.strerror or exc}") from None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise LoginFailed(f"the stored login {path} is damaged") from None
-        learn(grant.secrets())
-        return grant
 
     @contextmanager
-    def writing(self, key: str) -> Iterator[Callable[[Grant], None]]:
-        """Reserves disk space and yields a function that stores a login. Both raise `LoginFailed`; hold `locked`."""
-        path = self.path(key)
-        fresh = self.folder / f".{key}.{secrets.token_hex(8)}.new"
+    def writing(self, name: str) -> Iterator[Callable[[bytes], None]]:
+        """Reserves disk space and yields a function that stores a content; hold `locked`."""
+        path = self.path(name)
+        fresh = self.folder / f".{name}.{secrets.token_hex(8)}.new"
         with _writable(path):
             make_folder(self.folder)
-            for leftover in self.folder.glob(f".{key}.*.new"):  # by a process that was killed
+            for leftover in self.folder.glob(f".{name}.*.new"):  # by a process that was killed
                 leftover.unlink()
             file = os.fdopen(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "r+b")
 
-        def commit(grant: Grant) -> None:
-            learn(grant.secrets())
+        def commit(content: bytes) -> None:
             with _writable(path):
-                _write(file, msgspec.json.encode(grant))
+                _write(file, content)
                 file.close()  # before it is moved: Windows moves no open file
                 fresh.replace(path)
 
@@ -158,23 +166,18 @@ class GrantStore:
             with suppress(OSError):
                 fresh.unlink()
 
-    def save(self, key: str, grant: Grant) -> None:
-        """Stores a login; hold `locked`. Raises `LoginFailed`."""
-        with self.writing(key) as commit:
-            commit(grant)
-
-    def remove(self, key: str) -> bool:
-        """Removes a login; whether there was one. Raises `LoginFailed`."""
-        path = self.path(key)
+    def remove(self, name: str) -> bool:
+        """Removes a file; whether there was one. Hold `locked`."""
+        path = self.path(name)
         with _writable(path):
             was_there = path.exists()
             path.unlink(missing_ok=True)
         return was_there
 
     @asynccontextmanager
-    async def locked(self, key: str, seconds: float) -> AsyncIterator[None]:
-        """Locks a login against other processes. Raises `LoginFailed` after `seconds`."""
-        path = self.folder / f"{key}.lock"
+    async def locked(self, name: str, seconds: float) -> AsyncIterator[None]:
+        """Locks a file against other processes. Fails after `seconds`."""
+        path = self.folder / f"{name}.lock"
         with _writable(path):
             make_folder(self.folder)
             file = lock_file(path)
@@ -188,6 +191,61 @@ class GrantStore:
             yield
         finally:
             os.close(file)
+
+
+class GrantStore:
+    """Logins under `folder`, by `grant_key`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._files = LoginFiles(folder)
+        self.path = self._files.path
+        self.locked = self._files.locked
+        self.remove = self._files.remove
+
+    def load(self, key: str) -> Grant | None:
+        """The login, None without one. Raises `LoginFailed` for an unreadable file."""
+        path = self.path(key)
+        try:
+            content = self._files.read(key)
+            grant = None if content is None else msgspec.json.decode(content, type=Grant)
+        except OSError as exc:
+            raise LoginFailed(f"the stored login {path} cannot be read: {exc.strerror or exc}") from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise LoginFailed(f"the stored login {path} is damaged") from None
+        learn(() if grant is None else grant.secrets())
+        return grant
+
+    def advice(self, server: str) -> str:
+        return f'run "mcp-hub login {server}"'
+
+    async def read(self, key: str) -> Grant | None:
+        return self.load(key)
+
+    @contextmanager
+    def writing(self, key: str) -> Iterator[Callable[[Grant], None]]:
+        """Reserves disk space and yields a function that stores a login. Both raise `LoginFailed`; hold `locked`."""
+        with self._files.writing(key) as write:
+
+            def commit(grant: Grant) -> None:
+                learn(grant.secrets())
+                write(msgspec.json.encode(grant))
+
+            yield commit
+
+    @asynccontextmanager
+    async def renewing(self, key: str) -> AsyncIterator[Callable[[Grant], Awaitable[None]]]:
+        with self.writing(key) as commit:
+
+            async def store(grant: Grant) -> None:
+                commit(grant)
+
+            yield store
+
+    def save(self, key: str, grant: Grant) -> None:
+        """Stores a login; hold `locked`. Raises `LoginFailed`."""
+        with self.writing(key) as commit:
+            commit(grant)
 
 
 @contextmanager

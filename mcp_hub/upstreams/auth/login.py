@@ -37,7 +37,7 @@ async def log_in(url: str, client: ClientRegistration, store: GrantStore, show: 
 
 async def log_in_alone(url: str, client: ClientRegistration) -> Grant:
     """A login without a person, not stored. Raises `LoginFailed`."""
-    flows = await _flows()
+    flows = await sdk_flows()
     try:
         with anyio.fail_after(_ALONE):
             grant: Grant = await flows.login_alone(url, client)
@@ -47,7 +47,7 @@ async def log_in_alone(url: str, client: ClientRegistration) -> Grant:
 
 
 async def _in_browser(url: str, client: ClientRegistration, prior: Grant | None, show: Show, seconds: float) -> Grant:
-    flows, port = await _flows(), client.redirect_port
+    flows, port = await sdk_flows(), client.redirect_port
     if port is None and prior is not None and prior.is_registered and prior.redirect_uris:
         port = urlsplit(prior.redirect_uris[0]).port
     async with listening(port, or_any=client.redirect_port is None) as redirect:
@@ -55,7 +55,8 @@ async def _in_browser(url: str, client: ClientRegistration, prior: Grant | None,
     return grant
 
 
-async def _flows() -> Any:
+async def sdk_flows() -> Any:
+    """The module of flows, which imports the SDK at its first use."""
     return await anyio.to_thread.run_sync(import_module, _FLOWS)
 
 

@@ -7,7 +7,7 @@ import base64
 import re
 from dataclasses import replace
 from typing import Final, TypeVar
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import httpx2
 import msgspec
@@ -36,6 +36,8 @@ _LISTS: Final = frozenset(("authorization_servers", "redirect_uris", "grant_type
 _T = TypeVar("_T", bound=msgspec.Struct)
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _LONGEST_CHALLENGE: Final = 8192
+_LARGEST_ID: Final = 64 << 10
+"""Characters of an ID token that are read."""
 _SCHEME: Final = re.compile(r"(?:^|,)\s*bearer(?:\s+|$)", re.IGNORECASE)
 _PARAMETER: Final = re.compile(r'\s*,?\s*([A-Za-z0-9_-]{1,64})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",]+))')
 _UNFIT: Final = re.compile(r'[^ -~]|["\\]')
@@ -54,6 +56,19 @@ class _Answer(msgspec.Struct):
     expires_in: msgspec.Raw = msgspec.Raw(b"null")
     refresh_token: str | None = None
     scope: str | list[str] | None = None
+
+
+class _Person(msgspec.Struct):
+    """Claims of an ID token, by which a person knows an account (OpenID Connect Core 1.0 §5.1)."""
+
+    preferred_username: str | None = None
+    email: str | None = None
+    name: str | None = None
+    sub: str | None = None
+
+
+class _WithIdToken(msgspec.Struct):
+    id_token: str = ""
 
 
 class _Refusal(msgspec.Struct):
@@ -94,6 +109,20 @@ def issued(response: httpx2.Response, action: str) -> _Issued:
     learn(text for text in (answer.access_token, answer.refresh_token) if text)
     seconds = _seconds(bytes(answer.expires_in))
     return _Issued(answer.access_token, seconds, answer.refresh_token or None, _joined(answer.scope))
+
+
+def account_name(response: httpx2.Response) -> str | None:
+    """The account's name, masked and cut, of an ID token. It only tells a person: its signature is not checked, since
+    the token endpoint itself gave it (OpenID Connect Core 1.0 §3.1.3.7).
+    """
+    _, _, payload = _decoded(response, _WithIdToken).id_token[:_LARGEST_ID].partition(".")
+    body = payload.partition(".")[0]
+    try:
+        person = msgspec.json.decode(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)), type=_Person)
+    except (ValueError, RecursionError):
+        return None
+    named = person.preferred_username or person.email or person.name or person.sub
+    return foreign_text(named) or None if named else None
 
 
 def repaired(response: httpx2.Response) -> httpx2.Response:
@@ -183,19 +212,27 @@ async def refreshed(grant: Grant, client: ClientRegistration, addresses: Address
     form = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token}
     if grant.resource is not None:
         form["resource"] = grant.resource
+    return (await granted(grant, client, addresses, form, "renew the login", now))[0]
+
+
+async def granted(
+    grant: Grant, client: ClientRegistration, addresses: Addresses, form: dict[str, str], action: str, time: float
+) -> tuple[Grant, str | None]:
+    """The login with the tokens for `form`, and the account's name if the server says it. Raises `LoginFailed`."""
     headers = {"accept": "application/json"}
     _identify(grant, client, form, headers)
     request = httpx2.Request("POST", grant.token_endpoint, data=form, headers=headers)
     response = await addresses.send(request, "token endpoint")
-    answer = issued(response, "renew the login")
-    return replace(
+    answer = issued(response, action)
+    fresh = replace(
         grant,
         access_token=answer.access_token,
         refresh_token=answer.refresh_token or grant.refresh_token,
         scope=answer.scope or grant.scope,
-        obtained_at=now,
-        expires_at=expiry(answer.expires_in, now),
+        obtained_at=time,
+        expires_at=expiry(answer.expires_in, time),
     )
+    return fresh, account_name(response)
 
 
 def expiry(expires_in: int | None, now: float) -> float | None:
@@ -212,6 +249,41 @@ def _identify(grant: Grant, client: ClientRegistration, form: dict[str, str], he
     form["client_id"] = grant.client_id
     if grant.token_auth == "post" and secret:
         form["client_secret"] = secret
+
+
+class _Metadata(msgspec.Struct):
+    """Of an authorization server (RFC 8414 §2)."""
+
+    issuer: str = ""
+    revocation_endpoint: str = ""
+
+
+async def revoked(grant: Grant, client: ClientRegistration, addresses: Addresses) -> None:
+    """Revokes refresh and access token at the issuer (RFC 7009). Raises `LoginFailed`."""
+    endpoint = await _revocation_endpoint(grant, addresses)
+    for token, hint in ((grant.refresh_token, "refresh_token"), (grant.access_token, "access_token")):
+        if not token:
+            continue
+        form, headers = {"token": token, "token_type_hint": hint}, {"accept": "application/json"}
+        _identify(grant, client, form, headers)
+        request = httpx2.Request("POST", endpoint, data=form, headers=headers)
+        response = await addresses.send(request, "revocation endpoint")
+        if response.status_code not in GIVEN and _refusal(response).error != "unsupported_token_type":
+            raise refusal(response, "revoke the login")
+
+
+async def _revocation_endpoint(grant: Grant, addresses: Addresses) -> str:
+    if not grant.issuer:
+        raise LoginFailed("its authorization server did not name itself")
+    parts = urlsplit(grant.issuer)
+    path, base = parts.path.rstrip("/"), f"{parts.scheme}://{parts.netloc}"
+    places = (f"{base}/.well-known/oauth-authorization-server{path}", f"{base}{path}/.well-known/openid-configuration")
+    for place in places:
+        response = await addresses.send(httpx2.Request("GET", place, headers={"accept": "application/json"}))
+        metadata = _decoded(response, _Metadata) if response.status_code == 200 else _Metadata()
+        if metadata.issuer.rstrip("/") == grant.issuer.rstrip("/") and metadata.revocation_endpoint:
+            return metadata.revocation_endpoint
+    raise LoginFailed(f"{origin(grant.issuer)} does not say where logins are revoked (RFC 7009)")
 
 
 class TokenRequests:

@@ -18,6 +18,10 @@ import msgspec
 
 from mcp_hub.attach.system import set_blocking
 from mcp_hub.clock import Clock, SystemClock
+from mcp_hub.config.findings import DataPath, path_text, quoted
+from mcp_hub.config.load.secrets import secrets_of_server
+from mcp_hub.config.schema.remote import problems_of
+from mcp_hub.config.schema.servers import CommandLookup, Lookup, ServerSettings
 from mcp_hub.errors import LookupFailed, StartFailed
 from mcp_hub.masking import Mask, hide_tail, learn
 from mcp_hub.upstreams.process import commands
@@ -229,3 +233,26 @@ async def outputs_once(argvs: Collection[Argv], env: Mapping[str, str], folder: 
             for argv in argvs:
                 tasks.start_soon(read, argv)
     return outputs
+
+
+def commands_of(name: str, server: ServerSettings) -> dict[CommandLookup, DataPath]:
+    """A server's commands with the path of their first use."""
+    paths: dict[CommandLookup, DataPath] = {}
+    for key, parts in server.command_texts.items():
+        for part in parts:
+            if isinstance(part, CommandLookup):
+                paths.setdefault(part, ("servers", name, *key))
+    return paths
+
+
+def with_outputs(name: str, server: ServerSettings, outputs: Mapping[Lookup, str]) -> ServerSettings:
+    """The server with outputs, masked from now on. Raises `LookupFailed` for unsendable ones."""
+    filled = server.filled(outputs)
+    learn({*outputs.values(), *secrets_of_server(filled)})
+    headers = {header: value.get_secret_value() for header, value in filled.headers.items()}
+    bearer = filled.bearer.get_secret_value() if filled.bearer is not None else None
+    for flaw in problems_of(filled.url, headers, bearer) if filled.url is not None else ():
+        programs = {lookup.argv[0]: None for lookup, path in commands_of(name, server).items() if path[2] == flaw.key}
+        message = f"the output of program {', '.join(map(quoted, programs))} cannot be sent: {flaw.message}"
+        raise LookupFailed("lookup_failed", f"{path_text(('servers', name, flaw.key))}: {message}")
+    return filled

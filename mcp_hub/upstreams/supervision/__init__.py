@@ -4,7 +4,7 @@
 * `supervisor`: the owner task of connections
 * `lifecycle`: the table of transitions
 * `server`: state that outlives a connection, and the check of a doubtful server
-* `both_eras`, `scoped`: servers with several connections
+* `both_eras`, `scoped`, `principals`: servers with several connections
 * `side_connections`: their callers
 * `turns`: sessions take turns
 * `state_log`: logs changes of state

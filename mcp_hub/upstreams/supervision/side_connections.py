@@ -2,22 +2,28 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from typing import Final
 
 import anyio
 import anyio.abc
 import msgspec
 from msgspec.structs import replace
 
-from mcp_hub.call import Call, CallerConnection
+from mcp_hub.call import Call, CallerConnection, CallHandler
 from mcp_hub.clock import Clock
-from mcp_hub.errors import SessionElsewhere, StoreError, UpstreamUnavailable
+from mcp_hub.errors import AccountNeeded, Busy, SessionElsewhere, StoreError, UpstreamUnavailable
 from mcp_hub.notices import Notices, Origin
 from mcp_hub.stores.base import Holdings
-from mcp_hub.types import Snapshot
+from mcp_hub.types import Cause, Snapshot, UpstreamState
 from mcp_hub.upstreams.lists.list_union import ListUnion
 from mcp_hub.upstreams.peer.wanted import WantedResources
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
-from mcp_hub.upstreams.supervision.server import Handover
+from mcp_hub.upstreams.supervision.server import Handover, OwnedUpstream, SupervisorRules
+
+_SWEEP: Final = 30.0
+"""Seconds between two looks for idle connections of principals, at most."""
+_REFUSED: Final = frozenset({"login_needed", "not_admitted"})
+"""Codes of a server that does not accept an account."""
 
 
 class _PartNotices(Notices):
@@ -54,10 +60,11 @@ class SideConnection(msgspec.Struct, eq=False):
 
 
 def side_notices(name: str, changes: Notices, key: str) -> Notices:
-    return _PartNotices(changes, _topic(name, key))
+    return _PartNotices(changes, topic_of(name, key))
 
 
-def _topic(name: str, key: str) -> str:
+def topic_of(name: str, key: str) -> str:
+    """The topic of resource updates of one of a server's connections."""
     return f"{name}\0{key}"
 
 
@@ -109,7 +116,7 @@ class SideConnections:
         if key is None:
             return None
         side = self._sides.get(key)
-        return CallerConnection(_topic(self._listed.name, key), None if side is None else self._lists_of(side))
+        return CallerConnection(topic_of(self._listed.name, key), None if side is None else self._lists_of(side))
 
     async def subscribe(self, uri: str, call: Call) -> None:
         key = self._key(call)
@@ -231,3 +238,101 @@ class ScopedProcesses(dict[str, SideConnection]):
         for key, process in list(self.items()):
             if not process.busy and process.idle_since < limit and not process.resources.reference_counts:
                 self.stop(key)
+
+
+class PrincipalConnection(msgspec.Struct, eq=False):
+    """A principal's upstream; it has `busy` calls, or none since `idle_since`."""
+
+    upstream: OwnedUpstream
+    changes: Notices
+    idle_since: float
+    busy: int = 0
+    scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
+    lists: tuple[Snapshot, Snapshot] | None = None
+
+    @property
+    def is_starting(self) -> bool:
+        status = self.upstream.status()
+        return self.upstream.snapshot() is None and status.state is UpstreamState.STARTING and not status.failures
+
+    def refusal(self, principal: str) -> AccountNeeded | None:
+        """The error for an account that the server does not accept."""
+        status = self.upstream.status()
+        if status.state is not UpstreamState.FAILED or status.code not in _REFUSED:
+            return None
+        return AccountNeeded(status.server, principal, why=f"your login is not accepted: {status.reason}")
+
+
+class PrincipalConnections(dict[str, PrincipalConnection]):
+    """Connections by principal, at most `limit`. `restarts` are of ended ones."""
+
+    def __init__(self, server: str, limit: int, rules: SupervisorRules, clock: Clock, changes: Notices) -> None:
+        super().__init__()
+        self.rules = rules
+        self.clock = clock
+        self.changes = changes
+        self.log_level: str | None = None
+        self.restarts = 0
+        self.tasks: anyio.abc.TaskGroup | None = None
+        self.successor: CallHandler | None = None
+        self._server = server
+        self._limit = limit
+        self._emptied = anyio.Event()
+
+    async def run(self, resources: WantedResources) -> None:
+        async with anyio.create_task_group() as self.tasks:
+            self.changes.bump()
+            try:
+                while True:
+                    await anyio.sleep(min(_SWEEP, self.rules.part_idle / 4))
+                    limit = self.clock.now() - self.rules.part_idle
+                    watching = {call.principal for _, call in resources.references}
+                    for principal, member in list(self.items()):
+                        if not member.busy and member.idle_since < limit and principal not in watching:
+                            self.stop(principal)
+            finally:
+                self.tasks = None
+
+    def begin(self, principal: str, upstream: OwnedUpstream, changes: Notices) -> PrincipalConnection:
+        """Adds a connection that has not begun. Raises `Busy`, `UpstreamUnavailable`."""
+        if self.tasks is None:
+            raise UpstreamUnavailable(f'server "{self._server}" is stopped.')
+        if len(self) >= self._limit:
+            idle = [(member.idle_since, name) for name, member in self.items() if not member.busy]
+            if not idle:
+                subject = f'server "{self._server}" has {self._limit} connections of principals in use'
+                raise Busy.at(subject, "hub.accounts.connections", self._limit)
+            self.stop(min(idle)[1])
+        member = self[principal] = PrincipalConnection(upstream, changes, self.clock.now())
+        return member
+
+    def stop(self, principal: str, cause: Cause | None = None) -> None:
+        """Ends a connection; with a `cause`, its calls at once."""
+        if (member := self.pop(principal, None)) is None:
+            return
+        if cause is not None:
+            for peer in member.upstream.lifecycle.peers or ():
+                peer.ending.explain(cause)
+                peer.wire.close(cause.reason, cause.code)
+        self.restarts += member.upstream.status().restarts
+        member.scope.cancel()
+
+    @contextmanager
+    def call(self, member: PrincipalConnection) -> Iterator[None]:
+        member.busy += 1
+        try:
+            yield
+        finally:
+            member.busy -= 1
+            member.idle_since = self.clock.now()
+            self._emptied.set()
+
+    async def idle(self) -> None:
+        while any(member.busy for member in self.values()):
+            self._emptied = anyio.Event()
+            await self._emptied.wait()
+
+
+def member_rules(rules: SupervisorRules) -> SupervisorRules:
+    """The rules of one principal's connection, which somebody waits for."""
+    return replace(rules, ready_wait=rules.start_timeout, lazy=False, idle_stop=None)

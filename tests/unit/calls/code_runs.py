@@ -22,7 +22,7 @@ from mcp_hub.calls.streams.port import StreamPort
 from mcp_hub.code.engine import CodeEngine, CodeSession
 from mcp_hub.code.steps import CodeCall, CodeError, CodeLimits, CodeRaise, CodeStep
 from mcp_hub.errors import InvalidParams
-from mcp_hub.events import Completed, Ending
+from mcp_hub.events import Completed, Ending, Progressed
 from mcp_hub.types import OWN, CallId, CodeMode, Era, RawJson
 from tests.unit.calls.call_scripts import LONG
 from tests.unit.calls.durable_hub import DurableHub
@@ -250,10 +250,10 @@ class CodeHub(DurableHub):
         self.records.append(record)
         return record
 
-    async def _continues(self, row: StreamInfo) -> None:
+    async def _continues(self, row: StreamInfo, progressed: Progressed | None) -> None:
         left = _Continuation.of(row)
         upstream = self.server if row.server == "git" else self.code_runs
-        record = left.started(upstream, self.registry, self.code_runs.limits, left.plan(row))
+        record = left.started(upstream, self.registry, self.code_runs.limits, left.plan(row, progressed))
         self.streams.take_up(record, row).orphan(3600)
         (self.sent if row.server == "git" else self.records).append(record)
 

@@ -8,7 +8,6 @@ import msgspec
 
 from mcp_hub.call import Call, CallChannel, Question, StreamInfo
 from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan, StreamLimits, TimeLimits
-from mcp_hub.calls.reading.stored import last_progress
 from mcp_hub.calls.reading.stream import Stream, StreamReader
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.runner import CallRecord
@@ -16,7 +15,7 @@ from mcp_hub.calls.starter import _Continuation
 from mcp_hub.calls.streams.owners import GoOn
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.errors import RpcError
-from mcp_hub.events import CallEvent, Completed, Delta
+from mcp_hub.events import CallEvent, Completed, Delta, Progressed
 from mcp_hub.protocol.shape.stream_events import decoded
 from mcp_hub.stores.base import EventStore
 from mcp_hub.types import RawJson
@@ -57,12 +56,12 @@ class DurableHub:
         self.calls.append(call)
         return call
 
-    async def _takes_up(self, row: StreamInfo) -> None:
-        await self.go_on(row)
+    async def _takes_up(self, row: StreamInfo, progressed: Progressed | None) -> None:
+        await self.go_on(row, progressed)
 
-    async def _go_on(self, row: StreamInfo) -> None:
+    async def _go_on(self, row: StreamInfo, progressed: Progressed | None) -> None:
         left = _Continuation.of(row)
-        call = DurableCall(self, left.call, LONG, left.plan(row, await last_progress(self.store.log, row)))
+        call = DurableCall(self, left.call, LONG, left.plan(row, progressed))
         self.streams.take_up(call.record, row)
         self.taken_up.append(call)
 

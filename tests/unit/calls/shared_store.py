@@ -35,7 +35,8 @@ class HubStore(MemoryLog, MemoryInbox, _MemoryLeases):
 
     Without a `delay` it answers in the same call; else it acts after one, answers after two.
 
-    `refusals` are what the next appends get instead of being written; `broken` fails everything that is asked for.
+    `refusals` are what the next appends get instead of being written; `broken` fails everything that is asked for,
+    `fetch_error` events alone.
     """
 
     is_durable = True
@@ -49,6 +50,7 @@ class HubStore(MemoryLog, MemoryInbox, _MemoryLeases):
         self.delay = delay
         self.refusals: list[StoreError | None] = []
         self.broken: StoreError | None = None
+        self.fetch_error: StoreError | None = None
         self.appends: list[Chunk] = []
         self.changes: list[Change] = []
         self.fetches = self.looks = 0
@@ -140,7 +142,7 @@ class HubStore(MemoryLog, MemoryInbox, _MemoryLeases):
         self, stream: CallId, after: int, limit: int, callback: Callable[[EventPage | StoreError | None], None]
     ) -> None:
         self.fetches += 1
-        self._ask(lambda: self.shared.core.streams.page(stream, after, limit), callback)
+        self._ask(lambda: self.fetch_error or self.shared.core.streams.page(stream, after, limit), callback)
 
     async def find(self, stream: CallId) -> StreamInfo | None:
         found: StreamInfo | None = await self._told(lambda: self.shared.core.streams.row(stream))

@@ -2,6 +2,7 @@
 cancel.
 """
 
+import asyncio
 from collections import Counter
 from functools import partial
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.code import sending
 from mcp_hub.calls.runner import CallRecord
+from mcp_hub.errors import StoreError
 from mcp_hub.events import InputReceived
+from mcp_hub.stores.base import Message
 from tests.unit.calls.code_runs import CodeHub, CodeStore, Recorder, Server, output, script
 from tests.unit.calls.durable_hub import settle, written
 from tests.unit.calls.shared_store import Shared
@@ -235,3 +238,113 @@ async def test_write_waits_for_a_commit_in_a_script_that_commits_rarely() -> Non
         known = b"" if row is None or row.continuation is None else row.continuation
         for key in (key for key in after if key.startswith(("write", "destroy"))):
             assert row is not None and (row.has_ended or b'"write"' in known or b'"destroy"' in known), key
+
+
+@virtual
+async def test_run_that_returns_to_a_hub_that_had_lost_it_is_continued() -> None:
+    hub, record = await left(Server(), script([("read", {"x": 1, "seconds": 20})], [("write", {"x": 1})]), "read 1")
+    hub.runs()
+    follower = await hub.follow(record.call.id)  # which keeps the stream there
+    await sleep(2)
+    shared = shared_of(hub)
+    shared.alive.discard(hub.store.log.instance)  # it was paused, and another one has taken it over
+    other = another(hub).runs()
+    await settle(lambda: bool(other.records))
+    await sleep(2)
+    shared.core.streams.messages.append(Message(record.call.id, "lost", b""))
+    hub.streams._take(shared.core.streams.messages.pop())
+    await ended(record)
+    shared.alive.add(hub.store.log.instance)
+    await other.dies()
+    await settle(lambda: follower.at_end)
+    assert output(written(hub, record.call.id)[-1]) == ["read 1", "write 1"]  # type: ignore[arg-type]
+
+
+@virtual
+async def test_run_that_returns_to_a_hub_that_never_knew_of_its_loss_is_continued() -> None:
+    hub, record = await left(Server(), script([("read", {"x": 1, "seconds": 20})], [("write", {"x": 1})]), "read 1")
+    follower = await hub.follow(record.call.id)
+    await sleep(2)
+    shared = shared_of(hub)
+    shared.alive.discard(hub.store.log.instance)
+    other = another(hub).runs()
+    await settle(lambda: bool(other.records))
+    await other.dies()
+    shared.alive.add(hub.store.log.instance)
+    hub.runs()
+    await settle(lambda: follower.at_end)
+    assert output(written(hub, record.call.id)[-1]) == ["read 1", "write 1"]  # type: ignore[arg-type]
+    assert hub.server.counts["write 1"] == 1
+
+
+@pytest.mark.parametrize("seconds", [0.5, 30.0])
+@virtual
+async def test_run_is_continued_when_the_store_fails_in_the_middle_of_its_takeover(seconds: float) -> None:
+    hub, record = await left(Server(), script([("read", {"x": 1, "seconds": 20})], [("write", {"x": 1})]), "read 1")
+    await sleep(2)
+    await hub.dies()
+    other = another(hub)
+    store = other.store
+    assert isinstance(store, CodeStore)
+    claim = store.claim
+
+    async def claimed(*given: Any) -> StreamInfo | None:
+        row = await claim(*given)
+        store.fetch_error = StoreError("the server was killed")
+        asyncio.get_running_loop().call_later(seconds, partial(setattr, store, "fetch_error", None))
+        return row
+
+    store.claim = claimed  # type: ignore[method-assign,assignment]
+    assert await taken_up(other, record) == ["read 1", "write 1"]
+
+
+@virtual
+async def test_word_of_a_loss_that_comes_while_the_run_is_taken_over_anew_is_of_the_owner_before() -> None:
+    hub, record = await left(Server(), script([("read", {"x": 1, "seconds": 20})], [("write", {"x": 1})]), "read 1")
+    await sleep(2)
+    await hub.dies()
+    other = another(hub)
+    store = other.store
+    assert isinstance(store, CodeStore)
+    claim = store.claim
+    words = [Message(record.call.id, "lost", b"")]
+
+    async def claimed(*given: Any) -> StreamInfo | None:
+        row = await claim(*given)
+        other.streams._take(words.pop())
+        return row
+
+    store.claim = claimed  # type: ignore[method-assign,assignment]
+    assert await taken_up(other, record) == ["read 1", "write 1"]
+    assert not words
+
+
+@virtual
+async def test_run_of_a_lost_hub_waits_for_its_turn_at_a_hub_with_no_room() -> None:
+    hub, record = await left(Server(), script([("read", {"x": 1, "seconds": 20})], [("write", {"x": 1})]), "read 1")
+    await sleep(2)
+    await hub.dies()
+    other = another(hub)
+    other.registry.limit(1, 0)
+    busy = other.call()
+    asyncio.get_running_loop().call_later(30, busy.ends)
+    assert await taken_up(other, record) == ["read 1", "write 1"]
+
+
+@pytest.mark.parametrize("was_stored", [True, False])
+@virtual
+async def test_run_of_a_hub_that_stops_on_a_full_disk_is_left_if_the_store_has_a_state(was_stored: bool) -> None:
+    hub = asking("all")
+    hub.runs()
+    store = hub.store
+    assert isinstance(store, CodeStore)
+    if not was_stored:
+        store.is_durable, store.is_away = False, True
+    record = hub.runs_script(script([("read", {"x": 1, "seconds": 20})], [("write", {"x": 1})]))
+    await sleep(2)
+    store.is_durable, store.is_away = False, True
+    await hub.stops()
+    await hub.dies()
+    assert is_over(store.shared, record.call.id) is not was_stored
+    if was_stored:
+        assert await taken_up(another(hub), record) == ["read 1", "write 1"]

@@ -77,7 +77,7 @@ def goes_on(hub: DurableHub, far: Far, row: StreamInfo) -> CallRecord:
 async def left_to(pair: Pair, far: Far, *, cancel: str | None) -> str:
     """A call whose hub dies as soon as its cancellation was acknowledged; its id. The other hub goes on with it."""
 
-    async def go_on(row: StreamInfo) -> None:
+    async def go_on(row: StreamInfo, progressed: object) -> None:
         goes_on(pair.two, far, row)
 
     pair.two.go_on = go_on
@@ -116,7 +116,7 @@ async def test_a_hub_that_dies_as_well_leaves_it_cancelled() -> None:
     pair, far = Pair(takes_up=True, delay=0.3), Far()
     rows = []
 
-    async def goes_down(row: StreamInfo) -> None:
+    async def goes_down(row: StreamInfo, progressed: object) -> None:
         rows.append(row)
         goes_on(pair.two, far, row).continuable(msgspec.Raw(b'{"task":"t1","seen":1}'))
 
@@ -133,7 +133,7 @@ async def test_a_hub_that_dies_as_well_leaves_it_cancelled() -> None:
     await pair.two.dies()
     third, taken = pair.beside(), []
 
-    async def takes(row: StreamInfo) -> None:
+    async def takes(row: StreamInfo, progressed: object) -> None:
         taken.append(_Continuation.of(row))
         raise HubRestarted("seen enough")
 

@@ -148,7 +148,7 @@ async def test_a_continued_call_keeps_the_same_numbers(delay: float | None, is_a
 async def test_a_call_that_cannot_be_gone_on_with_after_all_gets_its_ending(trouble: str) -> None:
     pair = Pair(takes_up=True)
 
-    async def go_on(row: object) -> None:
+    async def go_on(*_: object) -> None:
         if trouble == "busy":
             raise Busy("busy: half \ud800")
         if trouble == "unknown":
@@ -179,7 +179,7 @@ async def test_an_ending_that_waits_for_the_store_does_not_keep_the_hub_from_bri
     store, waiting = store_of(pair.two), list[Callable[[], None]]()
     append, orphans = store.append, store.orphans
 
-    async def go_on(row: object) -> None:
+    async def go_on(*_: object) -> None:
         monkeypatch.setattr(store, "append", lambda *write: waiting.append(lambda: append(*write)))
         raise Busy("busy")
 
@@ -226,9 +226,9 @@ async def test_what_is_wanted_of_a_call_while_it_is_taken_up_is_done_then(is_her
     await sleep(1)
     going_on, is_ready = pair.two.go_on, anyio.Event()
 
-    async def late(row: StreamInfo) -> None:
+    async def late(row: StreamInfo, progressed: Progressed | None) -> None:
         await is_ready.wait()
-        await going_on(row)
+        await going_on(row, progressed)
 
     pair.two.go_on = late
     await pair.one.dies()

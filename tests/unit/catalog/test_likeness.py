@@ -2,8 +2,7 @@
 
 import pytest
 
-from mcp_hub.catalog.search.likeness import PLACE, like, load
-from mcp_hub.catalog.search.words import words
+from mcp_hub.catalog.search.words import PLACE, like, load, words
 from tests.unit.catalog.search_tools import ASKED, TOOLS, found, index, tool
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_hub.catalog.search.values import kinds, without_statements, without_values
+from mcp_hub.catalog.search.phrases import kinds, without_statements, without_values
 from mcp_hub.catalog.search.words import words
 from tests.unit.catalog.search_tools import found, index, properties, tool
 

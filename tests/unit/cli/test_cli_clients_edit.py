@@ -7,7 +7,7 @@ import pytest
 
 from mcp_hub.edit.entries import held_at, put, read_data, remove
 from mcp_hub.edit.splices import CannotEdit
-from mcp_hub.onboarding.changes.hub_entry import with_hub, without_hub
+from mcp_hub.onboarding.changes.written import with_hub, without_hub
 from mcp_hub.onboarding.clients.entries import HUB, Command, filled
 from mcp_hub.onboarding.clients.model import SYSTEMS, Client, Layout, System, Where
 from mcp_hub.onboarding.clients.reading import hub_files, layout_of

@@ -17,8 +17,7 @@ from mcp_hub.cli import main
 from mcp_hub.cli.access.running import recorded
 from mcp_hub.cli.commands.doctor import _Diagnosis, diagnose, told_apart
 from mcp_hub.cli.commands.repairs import found_repairs, missing_parts
-from mcp_hub.cli.render.notices import notices
-from mcp_hub.cli.render.servers import status_of
+from mcp_hub.cli.render.servers import notices, status_of
 from mcp_hub.codes.tables import CODES, COMMANDS, SERVERS
 from mcp_hub.errors import ConfigError, StartFailed
 from mcp_hub.onboarding.changes.written import ClientRecords, WrittenEntry

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.cli.questions.answering import elicited
-from mcp_hub.cli.questions.form import Unfit, fields_of
+from mcp_hub.cli.access.answering import elicited
+from mcp_hub.cli.access.form import Unfit, fields_of
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.cli.access import background
+from mcp_hub.cli.access import running
 from mcp_hub.cli.access.running import recorded
 from mcp_hub.cli.commands.clients import install as install_command
 from mcp_hub.cli.commands.clients import leave as leave_command
@@ -232,7 +232,7 @@ def test_purge_leaves_folders_and_files_of_others_in_a_shared_state_folder(
 
 
 def test_purge_goes_on_when_a_hub_does_not_end(moved: Moved, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "_PATIENCE", 0.1)
+    monkeypatch.setattr(running, "_PATIENCE", 0.1)
     config = moved.folder / "work/servers.yaml"
     config.parent.mkdir()
     config.write_text("servers: {time: {command: uvx}}\n")

@@ -16,7 +16,7 @@ from mcp_hub.addresses import HostRule
 from mcp_hub.app.start_folders import StartFolders
 from mcp_hub.cli import main, trials
 from mcp_hub.cli.commands.repairs import found_repairs
-from mcp_hub.cli.commands.servers import remove
+from mcp_hub.cli.commands.servers import edit
 from mcp_hub.cli.commands.servers import sandbox as sandbox_command
 from mcp_hub.cli.commands.servers.edit import note_added
 from mcp_hub.cli.trials import OFF, ON, boxed, in_sandbox, tried, why_not_tried
@@ -295,7 +295,7 @@ def test_values_that_are_kept_are_there_for_a_start_and_escaped_text_stays(tmp_p
 def test_a_removed_server_leaves_its_private_home_which_purge_removes(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remove, "PATIENCE", 0.2)
+    monkeypatch.setattr(edit, "PATIENCE", 0.2)
     for name in ("a", "b b"):
         run("add", "--no-sandbox", "--", name, "prog")
     starts = StartFolders.of(home.parent / "hub" / "servers.yaml", home.parent / "state")

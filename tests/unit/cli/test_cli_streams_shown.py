@@ -21,15 +21,15 @@ from mcp_hub.cli.access.local_streams import LocalStreams
 from mcp_hub.cli.commands.running.history import _lines, _notes
 from mcp_hub.cli.commands.serve import _stop_when
 from mcp_hub.cli.commands.streams import rest_text, stream_table, waiting_text
-from mcp_hub.cli.http_server import http_server
 from mcp_hub.cli.render.renderers import renderer
 from mcp_hub.cli.render.tables import age, print_table
+from mcp_hub.cli.serving import http_server
 from mcp_hub.client import HubStream
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import HubRestarted, StoreError
 from mcp_hub.events import CallEvent, Cancelled, Completed, Failed, InputRequired, Progressed, Started
+from mcp_hub.protocol.rest.calls import StreamList, StreamStatus
 from mcp_hub.protocol.rest.history import HistoryCall, HistoryLoss, HistoryPage
-from mcp_hub.protocol.rest.streams import StreamList, StreamStatus
 from mcp_hub.protocol.shape.stream_events import encoded
 from mcp_hub.stores.base import Change, Chunk, EventStore, StoreLimits
 from mcp_hub.stores.history.base import LostCalls

@@ -13,8 +13,7 @@ from mcp_hub.cli.access import waiting
 from mcp_hub.cli.access.following import exit_code
 from mcp_hub.cli.access.waiting import starting_text
 from mcp_hub.cli.commands.clients.import_dialog import saving
-from mcp_hub.cli.render.notices import notices
-from mcp_hub.cli.render.servers import server_data, server_table, status_of
+from mcp_hub.cli.render.servers import notices, server_data, server_table, status_of
 from mcp_hub.cli.render.tables import print_outcome, protocol, reason, reasons
 from mcp_hub.cli.trials import MeasuredCosts
 from mcp_hub.masking import learn

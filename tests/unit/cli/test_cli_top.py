@@ -12,12 +12,12 @@ from textual.pilot import Pilot
 from textual.widgets import ContentSwitcher, DataTable, RichLog, Static
 
 from mcp_hub.cli import main
-from mcp_hub.cli.commands.running import watch
+from mcp_hub.cli.commands.running import operate
 from mcp_hub.cli.top import TopApp, call_row, needs, server_row
 from mcp_hub.client.hub_client import HubClient
 from mcp_hub.client.hub_feed import HubFeed
 from mcp_hub.client.in_process import AsgiTransport
-from mcp_hub.client.transport import Answer
+from mcp_hub.client.rest import Answer
 from mcp_hub.errors import ConfigError
 from mcp_hub.protocol.eras import LATEST_HANDSHAKE
 from mcp_hub.protocol.rest.overview import CallSummary
@@ -134,7 +134,7 @@ def test_where_it_cannot_run_it_says_why(
 ) -> None:
     (tmp_path / "servers.yaml").write_text(json.dumps({"servers": {}}))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(watch, "find_spec", lambda name: object() if has else None)
+    monkeypatch.setattr(operate, "find_spec", lambda name: object() if has else None)
     done = CliRunner().invoke(main, ["top", *arguments], env=command_env(tmp_path))
     assert done.exit_code in (2, 3) and f"[{code}]" in done.output
 

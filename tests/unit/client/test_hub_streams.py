@@ -19,9 +19,9 @@ from mcp_hub import errors
 from mcp_hub.client import StreamInterrupted
 from mcp_hub.client.http import HttpTransport, connect
 from mcp_hub.client.in_process import AsgiTransport
-from mcp_hub.client.transport import ConnectionLost, NotConnected
+from mcp_hub.client.rest import ConnectionLost, NotConnected
 from mcp_hub.events import Started
-from mcp_hub.protocol.rest.streams import ErrorBody, InputBody
+from mcp_hub.protocol.rest.calls import ErrorBody, InputBody
 from tests.unit.client.scripted_peer import SECONDS, STREAM, connected, events_answer, json_answer, lines, problem, sse
 
 pytestmark = pytest.mark.anyio

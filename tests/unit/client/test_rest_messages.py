@@ -7,11 +7,10 @@ from hypothesis import strategies as st
 
 from mcp_hub import errors
 from mcp_hub.client.http import connect, endpoint
-from mcp_hub.client.rest import decoded
-from mcp_hub.client.rest_messages import error_for, rest_url
+from mcp_hub.client.rest import decoded, error_for, rest_url
 from mcp_hub.client.stream_reader import EventDecoder, Patience
 from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Progressed, Started
-from mcp_hub.protocol.rest.streams import StreamStatus
+from mcp_hub.protocol.rest.calls import StreamStatus
 from tests.unit.client.scripted_peer import CLOSED, STREAM, lines, sse
 
 URL = "http://hub/v1/x"

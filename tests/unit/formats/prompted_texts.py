@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from mcp_hub.formats.events import (
+from mcp_hub.formats.prompted import FORMATS, PromptedParser
+from mcp_hub.formats.records import (
     ModelEvent,
     OutputEnd,
     OutputError,
@@ -13,7 +14,6 @@ from mcp_hub.formats.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from mcp_hub.formats.prompted import FORMATS, PromptedParser
 from tests.unit.formats.prompted_families import FAMILIES, NOW, WEATHER, plain
 
 TOOLS: Final[list[dict[str, Any]]] = [

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mcp_hub.formats.calls import read_calls, write_calls, write_results
-from mcp_hub.formats.events import ModelEvent, OutputEnd, OutputError, ToolCallChunk, ToolCallEnd, ToolCallStart
 from mcp_hub.formats.providers import PROVIDERS, Format, output_reader
 from mcp_hub.formats.reader import OutputReader
+from mcp_hub.formats.records import ModelEvent, OutputEnd, OutputError, ToolCallChunk, ToolCallEnd, ToolCallStart
 from mcp_hub.formats.tools import read_search
 from tests.unit.formats.call_streams import ANTHROPIC, CASES, GEMINI, INTERACTIONS, RESPONSES, SEARCH, Case
 from tests.unit.formats.chat_call_streams import CHAT, DOOR, LIGHT

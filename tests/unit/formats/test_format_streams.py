@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from mcp_hub.formats.calls import write_calls
-from mcp_hub.formats.events import (
+from mcp_hub.formats.providers import PROVIDERS, Format, output_reader
+from mcp_hub.formats.reader import OutputReader
+from mcp_hub.formats.records import (
     ModelEvent,
     OutputEnd,
     OutputError,
@@ -21,8 +23,6 @@ from mcp_hub.formats.events import (
     ToolCallStart,
     as_json,
 )
-from mcp_hub.formats.providers import PROVIDERS, Format, output_reader
-from mcp_hub.formats.reader import OutputReader
 from mcp_hub.protocol.sse import Event, EventParser
 from tests.unit.formats import sdk_types
 from tests.unit.formats.prompted_texts import merged, whole

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.formats.events import OutputEnd, OutputStart, TextDelta, ThinkingDelta, ToolCallChunk, ToolCallStart
 from mcp_hub.formats.prompted import FORMATS, PromptedParser, error_text, result_text, tool_section
 from mcp_hub.formats.prompted.characters import escaped_json, escaped_text
 from mcp_hub.formats.prompted.prompt import signature
+from mcp_hub.formats.records import OutputEnd, OutputStart, TextDelta, ThinkingDelta, ToolCallChunk, ToolCallStart
 from tests.captured import captured, needs_lists
 from tests.unit.formats.prompted_texts import CASES, TOOLS, characters, parsed, short
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.formats.events import OutputError, ToolCallChunk
 from mcp_hub.formats.prompted import FORMATS, PromptedParser
 from mcp_hub.formats.prompted.output import MAX_ARGUMENTS, MAX_DEPTH
+from mcp_hub.formats.records import OutputError, ToolCallChunk
 from tests.unit.formats.prompted_texts import TOOLS, Split, characters, parsed, short, whole
 
 BIG = "é" * (MAX_ARGUMENTS // 2)

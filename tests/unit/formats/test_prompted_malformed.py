@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.formats.events import ModelEvent, OutputError, TextDelta, ToolCallEnd, ToolCallStart
 from mcp_hub.formats.prompted import FORMATS, PromptedParser
 from mcp_hub.formats.prompted.characters import MalformedCall, TruncatedCall
 from mcp_hub.formats.prompted.loose_json import read_value
+from mcp_hub.formats.records import ModelEvent, OutputError, TextDelta, ToolCallEnd, ToolCallStart
 from tests.unit.formats.malformed_families import CALLS
 from tests.unit.formats.malformed_texts import CLOCK, EURO, JSON, NOW, TOOLS, Call, note, tag
 from tests.unit.formats.prompted_texts import characters, parsed

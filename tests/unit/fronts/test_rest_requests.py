@@ -13,7 +13,7 @@ import pytest
 from mcp_hub.errors import Busy, HubError, InvalidParams, RpcError
 from mcp_hub.fronts.rest.problem import ended_in, problem_for
 from mcp_hub.fronts.rest.routes import ROUTES
-from mcp_hub.protocol.rest.problems import FailedCall
+from mcp_hub.protocol.rest.calls import FailedCall
 from mcp_hub.protocol.shape.stream_events import decoded, error_data
 from tests.unit.fronts.rest_peer import RestPeer, problem, rest_hub
 

@@ -8,8 +8,7 @@ import pytest
 from mcp_hub.call import Call
 from mcp_hub.errors import Busy, RpcError
 from mcp_hub.notices import Notices
-from mcp_hub.sessions.session import LOCAL, Session
-from mcp_hub.sessions.subscriptions import MOST_SUBSCRIPTIONS, SessionSubscriptions
+from mcp_hub.sessions.session import LOCAL, MOST_SUBSCRIPTIONS, Session, SessionSubscriptions
 from mcp_hub.types import Era
 from tests.unit.fakes import IdleUpstream
 

@@ -15,7 +15,7 @@ from mcp_hub.upstreams.auth.grants import ClientRegistration, GrantStore
 
 async def main(folder: str, url: str) -> None:
     access = Access("far", url, ClientRegistration(), GrantStore(Path(folder)))
-    access.reread()
+    await access.reread()
     print("ready", flush=True)
     sys.stdin.readline()
     print(await access.token(), flush=True)

@@ -77,7 +77,7 @@ async def held(
         store = GrantStore(folder)
         access = Access("far", server.url, ClientRegistration(), store, lambda: now)
         store.save(access.key, a_grant(server.url.removesuffix("/mcp"), **fields))
-        access.reread()
+        await access.reread()
         with anyio.fail_after(WAIT):
             yield Held(guard, server, store, access)
 
@@ -207,7 +207,7 @@ async def test_a_refusal_that_lasts_is_not_asked_for_again(tmp_path: Path) -> No
         assert await it.access.token() == "a-1"  # it has not ended yet
         assert await it.access.replacement("a-1") is None
         again = Access("far", it.server.url, ClientRegistration(), it.store, lambda: NOW)
-        again.reread()
+        await again.reread()
         assert await again.token() == "a-1"
         denial = await it.denied()
     assert denial.ends and not denial.can_retry and denial.code == "login_needed"
@@ -233,11 +233,11 @@ async def test_a_damaged_file_is_no_login_and_the_reason_names_it(tmp_path: Path
         whole = path.read_bytes()
         for content in (b"", b"{", b'{"access_token": 1}', b"[]", b"\xff", b"x" * (300 << 10)):
             path.write_bytes(content)
-            assert it.access.reread() and not it.access.is_granted and not it.access.reread()
+            assert await it.access.reread() and not it.access.is_granted and not await it.access.reread()
             denial = await it.denied()
             assert denial.code == "login_needed" and str(path) in denial.reason and "mcp-hub login far" in denial.reason
             path.write_bytes(whole)
-            assert it.access.reread() and it.access.is_granted
+            assert await it.access.reread() and it.access.is_granted
 
 
 async def test_nothing_is_asked_for_that_could_not_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,7 +276,7 @@ async def test_a_scope_that_is_missing_is_kept_for_the_next_login(tmp_path: Path
         assert denial.code == "rights_missing" and not denial.ends and it.stored.missing == "write"
         assert "'write'" in denial.reason and "mcp-hub login far" in denial.reason
         it.store.save(it.access.key, replace(it.stored, requested="read write"))
-        it.access.reread()
+        await it.access.reread()
         assert "may not have them" in (await it.lacks("write")).reason
         assert await it.access.denied(403, "") is None
 

@@ -11,7 +11,6 @@ import anyio
 import click
 
 from mcp_hub.app.limits import state_dir
-from mcp_hub.app.upstream_factory import commands_of
 from mcp_hub.cli import completion
 from mcp_hub.cli.commands.clients.steps import running_refusal
 from mcp_hub.cli.render.output import put, say
@@ -20,7 +19,7 @@ from mcp_hub.cli.setup import EXIT_TOOL, config_option, fail, fail_with, load_co
 from mcp_hub.config.findings import nearest
 from mcp_hub.config.load.interpolate import Unresolved, expand_home, resolve
 from mcp_hub.config.load.load import Loaded
-from mcp_hub.config.schema.servers import CommandLookup
+from mcp_hub.config.schema.servers import CommandLookup, Lookup
 from mcp_hub.config.trust import problem_of_secret
 from mcp_hub.edit import entries, yaml_text
 from mcp_hub.edit.entries import held_at, read_data
@@ -36,7 +35,7 @@ from mcp_hub.onboarding.clients.table import CLIENTS, find_client
 from mcp_hub.onboarding.files import FileRefused, content_of, target_of
 from mcp_hub.onboarding.servers_file.servers_file import ServersFile
 from mcp_hub.types import JsonObject
-from mcp_hub.upstreams.process.lookups import outputs_once
+from mcp_hub.upstreams.process.lookups import commands_of, outputs_once
 
 _WRITTEN: Final = [client.name for client in CLIENTS.values() if client.is_written]
 
@@ -99,7 +98,7 @@ def _placed(server: Mapping[str, object], folder: Path) -> Mapping[str, object]:
     return server
 
 
-def _outputs(loaded: Loaded, names: Mapping[str, str]) -> dict[CommandLookup, str]:
+def _outputs(loaded: Loaded, names: Mapping[str, str]) -> dict[Lookup, str]:
     servers = {name: server for name, server in loaded.settings.servers.items() if name in names}
     lookups = {lookup for name, server in servers.items() for lookup in commands_of(name, server)}
     folder = str(loaded.path.absolute().parent)
@@ -110,7 +109,7 @@ def _outputs(loaded: Loaded, names: Mapping[str, str]) -> dict[CommandLookup, st
     return {CommandLookup(argv): outcome for argv, outcome in outcomes.items() if isinstance(outcome, str)}
 
 
-def _secret(folder: Path, values: set[str], outputs: Mapping[CommandLookup, str], reference: str) -> str | None:
+def _secret(folder: Path, values: set[str], outputs: Mapping[Lookup, str], reference: str) -> str | None:
     try:
         resolved = resolve(reference, {}, folder, refusal=None)
         text = "".join(part if isinstance(part, str) else outputs[part] for part in resolved.parts) or resolved.text

@@ -32,9 +32,8 @@ from mcp_hub.extras import lasting_install
 from mcp_hub.masking import hide
 from mcp_hub.onboarding.changes.acts import FileChange
 from mcp_hub.onboarding.changes.entry_options import PROFILE_PATH, EntryRules
-from mcp_hub.onboarding.changes.hub_entry import snippet
 from mcp_hub.onboarding.changes.plan import KeyPath, Source, Step, plan_install, plan_move
-from mcp_hub.onboarding.changes.written import ClientRecords, ImportedServer
+from mcp_hub.onboarding.changes.written import ClientRecords, ImportedServer, snippet
 from mcp_hub.onboarding.clients.entries import Command, hub_command, serve_args
 from mcp_hub.onboarding.clients.model import Client, Where
 from mcp_hub.onboarding.clients.reading import ClientFile, client_files, clients_of, hub_files

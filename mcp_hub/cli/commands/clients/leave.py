@@ -14,8 +14,7 @@ import platformdirs
 from mcp_hub.app.limits import state_dir
 from mcp_hub.attach.folder import is_alive, take_start
 from mcp_hub.attach.system import user
-from mcp_hub.cli.access.background import end_folders
-from mcp_hub.cli.access.running import HubRecord, running_hubs
+from mcp_hub.cli.access.running import HubRecord, end_folders, running_hubs
 from mcp_hub.cli.commands.clients import steps as common
 from mcp_hub.cli.commands.clients.uninstall import carry_out, planned
 from mcp_hub.cli.commands.running.paths import HubPath, hub_paths, socket_paths

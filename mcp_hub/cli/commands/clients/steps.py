@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.app.limits import state_dir
-from mcp_hub.cli.access.background import end_hubs_of
+from mcp_hub.cli.access.running import end_hubs_of
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import EXIT_TOOL, fail
@@ -17,10 +17,9 @@ from mcp_hub.config.findings import nearest
 from mcp_hub.masking import hide, visible
 from mcp_hub.onboarding.changes.acts import Acts, FileChange, Outcomes
 from mcp_hub.onboarding.changes.entry_options import has_variables, profile_of
-from mcp_hub.onboarding.changes.hub_entry import difference
 from mcp_hub.onboarding.changes.plan import Step
 from mcp_hub.onboarding.changes.restore import Restored
-from mcp_hub.onboarding.changes.written import ClientRecords, WrittenEntry, has_hub
+from mcp_hub.onboarding.changes.written import ClientRecords, WrittenEntry, difference, has_hub
 from mcp_hub.onboarding.clients import programs
 from mcp_hub.onboarding.clients.model import Client, Where
 from mcp_hub.onboarding.clients.reading import client_files, clients_of, is_present

@@ -1,10 +1,9 @@
 """The commands around a running hub.
 
 * `status`: finds the hub, or ends it (`stop`)
-* `logs`: logs of servers
-* `history`: past calls
+* `history`: what servers wrote, and past calls
 * `service`: starts with the session
-* `watch`: opens the dashboard or `mcp-hub top`
+* `operate`: opens the dashboard or `mcp-hub top`; reloads, restarts
 * `paths`: the files of the hub
 * `editors`: schema and completion
 * `attached`: runs the background hub

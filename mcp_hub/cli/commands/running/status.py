@@ -15,14 +15,13 @@ from mcp_hub import __version__
 from mcp_hub.attach.folder import different_variables, variables_of
 from mcp_hub.attach.hello import is_newer
 from mcp_hub.attach.serve import why_alone
-from mcp_hub.cli.access.background import end_hub, hubs_of, use_of
 from mcp_hub.cli.access.hub import Reach, run_with_client
-from mcp_hub.cli.access.running import HubRecord
+from mcp_hub.cli.access.running import HubRecord, end_hub, hubs_of, use_of
 from mcp_hub.cli.commands.running.paths import HubPath, path_lines, shown_paths
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.notices import project_warnings, waiting_edits
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.results import with_code
+from mcp_hub.cli.render.servers import project_warnings, waiting_edits
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, fail, fail_with
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import ConfigError, ConfigFinding, RpcError

@@ -5,7 +5,6 @@ In: a command line, a URL, a `server.json`, or names.
 Out: the file; every other byte stays.
 
 * `add`: adds a server
-* `remove`: removes, enables or disables servers
-* `edit`: opens an editor; the common end
+* `edit`: removes, enables or disables servers; opens an editor; the common end
 * `sandbox`: shows, switches or learns a sandbox
 """

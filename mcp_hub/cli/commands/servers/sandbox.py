@@ -19,12 +19,11 @@ from mcp_hub.app.upstream_factory import find_program
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.hub import Reach, run_with_client
 from mcp_hub.cli.access.running import running_hub
-from mcp_hub.cli.commands.servers.edit import confirm, end_with, make, report
-from mcp_hub.cli.commands.servers.remove import switch_sandbox
+from mcp_hub.cli.commands.servers.edit import confirm, end_with, make, report, switch_sandbox
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.notices import refused_text
 from mcp_hub.cli.render.output import agrees, put, say
 from mcp_hub.cli.render.results import with_code
+from mcp_hub.cli.render.servers import refused_text
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.setup import (
     EXIT_TOOL,

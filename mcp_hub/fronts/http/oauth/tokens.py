@@ -5,7 +5,7 @@ Source: specification 2025-11-25 and 2026-07-28, basic/authorization; RFC 6750, 
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -102,7 +102,10 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class TokenVerifier:
-    """Checks access tokens. `leeway` in seconds; `clock` returns Unix seconds. `profile` is the default."""
+    """Checks access tokens. `leeway` in seconds; `clock` returns Unix seconds. `profile` is the default.
+
+    Callers get the `kept` claims.
+    """
 
     def __init__(
         self,
@@ -113,8 +116,10 @@ class TokenVerifier:
         clock: Callable[[], float],
         profiles: Iterable[str] = (),
         profile: str | None = None,
+        kept: Collection[str] = (),
     ) -> None:
         self.resource = resource
+        self._kept = kept
         self._issuers = {issuer.name: issuer for issuer in issuers}
         self._leeway = leeway
         self._clock = clock
@@ -218,7 +223,8 @@ class TokenVerifier:
             return self._insufficient("the token gives no profile", [*required, *issuer.scope_profiles])
         if profile is not None and profile not in self._profiles:
             return self._insufficient("the token names a profile that does not exist", required)
-        return Caller(caller.principal, profile)
+        claims = {name: claims[name] for name in sorted(self._kept) if name in claims}
+        return Caller(caller.principal, profile, claims=json.dumps(claims) if claims else "")
 
     def _insufficient(self, reason: str, scopes: Iterable[str]) -> Refusal:
         code = "insufficient_scope"

@@ -14,10 +14,18 @@ from starlette.responses import Response
 
 from mcp_hub.errors import HubStopping, Rejected
 from mcp_hub.formats.calls import MAX_CALLS
-from mcp_hub.formats.events import ModelEvent, OutputError, ToolCallEnd, ToolCallStart, as_json
 from mcp_hub.formats.prompted import FORMATS, PromptedParser, PromptFormat, result_text, tool_section
 from mcp_hub.formats.providers import Format
-from mcp_hub.formats.records import CallFault, McpResult, ModelCall
+from mcp_hub.formats.records import (
+    CallFault,
+    McpResult,
+    ModelCall,
+    ModelEvent,
+    OutputError,
+    ToolCallEnd,
+    ToolCallStart,
+    as_json,
+)
 from mcp_hub.fronts.http.response import ClientGone, HttpResponse
 from mcp_hub.fronts.rest.calls import Accepted, preferred_wait
 from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, RestRequest, answer
@@ -97,7 +105,7 @@ class PromptedTools:
             followed.close()
 
     async def _tools(self, session: Session, chosen: ToolSelection) -> list[JsonObject]:
-        await self._hub.catalog.settled()
+        await self._hub.views.settled_for(session.caller)
         listed = self._hub.views.of(session).entries(Kind.TOOL)
         chosen.check([tool.exported for tool in listed], self._hub.catalog.rules(session.caller.profile).servers)
         decoder = msgspec.json.Decoder(JsonObject)

@@ -22,6 +22,7 @@ from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.calls import FoundTool, FoundTools, SearchBody
+from mcp_hub.sessions.session import Caller
 from mcp_hub.types import Era, JsonObject, Kind
 
 _HITS: Final = 8
@@ -92,31 +93,30 @@ class ToolSearch:
         is_grouped = wants_groups(request, into is not None and FORMATS[into].has_groups)
         is_inline = flag(request, "inline") if into is None else wants_inline(request, into)
         profile, catalog = request.caller.profile, self._hub.catalog
-        await catalog.settled()
-        servers, call = catalog.rules(profile).servers, search.call
-        search.selection.check([entry.exported for entry in catalog.view(profile).entries(Kind.TOOL)], servers)
+        await self._hub.views.settled_for(request.caller)
+        servers, call, view = catalog.rules(profile).servers, search.call, self._hub.views.whole(request.caller)
+        search.selection.check([entry.exported for entry in view.entries(Kind.TOOL)], servers)
         if into is not None and call is not None and search.server not in (None, *servers):
             fault = CallFault("unknown_server", "There is no server of this name. Search without server.")
             refused = msgspec.structs.replace(call, fault=fault)
             return answer(write_found([], into, refused, is_inline=is_inline))
-        hits = await self._hits(profile, search, with_definitions=search.is_full or into is not None)
+        hits = await self._hits(request.caller, search, with_definitions=search.is_full or into is not None)
         if into is None:
             return answer(hits)
         tools = [msgspec.json.decode(hit.definition, type=JsonObject) for hit in hits.hits if hit.definition]
         groups = None
         if is_grouped:
-            owners = {tool.exported: tool.server for tool in catalog.view(profile).entries(Kind.TOOL)}
+            owners = {tool.exported: tool.server for tool in view.entries(Kind.TOOL)}
             by_tool = tool_groups(owners, {name: settings.description for name, settings in servers.items()})
             groups = {hit.name: by_tool[hit.name] for hit in hits.hits if hit.name in by_tool}
         return answer(write_found(tools, into, call, is_strict=is_strict, groups=groups, is_inline=is_inline))
 
-    async def _hits(self, profile: str | None, search: _Search, *, with_definitions: bool) -> FoundTools:
+    async def _hits(self, caller: Caller, search: _Search, *, with_definitions: bool) -> FoundTools:
         """An unselected hit gives way to similar tools."""
-        catalog, chosen = self._hub.catalog, search.selection
-        view = catalog.view(profile)
-        ranking = await catalog.search(
-            profile, search.query, search.limit if chosen.tools is None else _ALL, search.server
-        )
+        catalog, chosen, profile = self._hub.catalog, search.selection, caller.profile
+        view, lists = self._hub.views.whole(caller), self._hub.views.lists(caller)
+        limit = search.limit if chosen.tools is None else _ALL
+        ranking = await catalog.search(profile, search.query, limit, search.server, lists)
         hits: list[FoundTool] = []
         weak: list[bool] = []
         for hit in ranking:

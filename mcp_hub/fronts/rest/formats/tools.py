@@ -53,7 +53,7 @@ async def connector_entries(hub: HubPort, public_url: str | None, request: RestR
     url = endpoint(request.query_params.get("url", public_url), caller.profile)
     is_deferred = flag(request, "defer")
     session = Session("", caller, Era.HANDSHAKE, eras.LATEST_HANDSHAKE, client_info={"name": kind.value})
-    await hub.catalog.settled(hub.views.client_kind(session))
+    await hub.views.settled(session)
     listed = hub.views.of(session).entries(Kind.TOOL)
     chosen.check([tool.exported for tool in listed], hub.catalog.rules(caller.profile).servers)
     selected = {tool.exported for tool in listed if chosen.has(tool.exported, tool.server)}
@@ -139,12 +139,15 @@ class ToolExports:
         if options.is_deferred and client.expose != "full":
             raise Problem(400, "invalid_parameter", "defer=1 lists every tool: leave out expose=")
         starting = await self._starting(request, options.selection.server)
-        view = self._hub.catalog.exposed(profile, client, None)
+        await self._hub.views.arrived(request.caller)
+        view = self._hub.catalog.exposed(profile, client, None, self._hub.views.lists(request.caller))
         if not any(options.selection.has(tool.exported, tool.server) for tool in view.entries(Kind.TOOL)):
             if starting:
                 raise still_starting(starting, "No tools yet")
             if options.selection.tools is None:
                 check_up(self._hub, profile, options.selection.server)
+
+        whole = self._hub.views.whole(request.caller)
 
         def make() -> bytes:
             listed, servers = view.entries(Kind.TOOL), self._hub.catalog.rules(profile).servers
@@ -153,7 +156,7 @@ class ToolExports:
             search = self._hub.catalog.search_tool(Counter(tool.server for tool in chosen))
             groups: dict[str, ToolGroup] = {}
             if options.is_grouped:
-                owners = {tool.exported: tool.server for tool in self._hub.catalog.view(profile).entries(Kind.TOOL)}
+                owners = {tool.exported: tool.server for tool in whole.entries(Kind.TOOL)}
                 groups = tool_groups(owners, {name: settings.description for name, settings in servers.items()})
             read_only = frozenset(tool.exported for tool in chosen if tool.is_read_only)
             definitions = [tool.definition(Era.MODERN, explains_hints=options.explains_hints) for tool in chosen]

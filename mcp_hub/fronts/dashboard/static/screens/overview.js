@@ -3,7 +3,7 @@ import { html, useEffect, useState } from '../lib/ui.js';
 import { get } from '../lib/api.js';
 import { link } from '../lib/router.js';
 import { count, cut, duration, plain, plural, saying } from '../lib/format.js';
-import { hubNow, loadInstalls, operates, useStore } from '../lib/store.js';
+import { askToNotify, hubNow, loadInstalls, mayAskToNotify, operates, useStore } from '../lib/store.js';
 import { Badge, Bar, CallBadge, Empty, Docs, isBad, isLogin, Panel } from '../lib/parts.js';
 import { Table } from '../lib/table.js';
 import { COLUMNS } from './servers.js';
@@ -11,9 +11,11 @@ import { withSandbox } from './sandbox.js';
 
 // Open questions, changed tools, logins, servers with a problem: each with where to go.
 export function needs(store) {
+  const asks = store.asks.filter((ask) => ask.may_answer).map((ask) => ({ key: `y ${ask.id}`, kind: 'warn', tag: 'your yes', text: `${plain(ask.tool)} of ${plain(ask.server)} waits for a yes`, href: link('stream', ask.id) }));
   const found = store.live.filter((call) => call.questions).map((call) => ({
     key: call.id, kind: 'warn', tag: 'question', text: `${plain(call.name)} asks${call.question ? `: ${plain(call.question)}` : ` ${plural(call.questions, 'question')}`}`, href: link('stream', call.id),
   }));
+  found.unshift(...asks);
   if (store.approvals.length) {
     found.push({ key: 'approvals', kind: 'warn', tag: 'changed texts', text: `${plural(store.approvals.length, 'text')} changed since they were approved`, href: link('tools', '', { show: 'changed' }) });
   }
@@ -48,7 +50,8 @@ export function Overview() {
     <div class="two">
       <${Panel} title="Needs you" end=${todo.length ? html`<${Badge} kind="warn">${todo.length}<//>` : null}>
         ${todo.length ? html`<ul class="list">${todo.slice(0, 20).map((one) => html`<li key=${one.key}><${Badge} kind=${one.kind}>${one.tag}<//><a class="what" href=${one.href}>${one.text}</a></li>`)}</ul>`
-          : html`<${Empty}>Nothing needs you.<//>`}<//>
+          : html`<${Empty}>Nothing needs you.<//>`}
+        ${store.asks.length && mayAskToNotify() ? html`<div class="body"><button type="button" onClick=${askToNotify}>Notify me when a call waits for a yes</button></div>` : null}<//>
       <${Panel} title="Running now" end=${html`<a href=${link('calls')}>all calls</a>`}>
         ${running.length ? html`<ul class="list live">${running.slice(0, 8).map((call) => html`<${Live} key=${call.id} call=${call} />`)}</ul>`
           : html`<${Empty}>No call runs longer than a moment.<//>`}<//>

@@ -1,8 +1,8 @@
 // A question of a tool, with a form for its answer.
 import { html, useState } from '../lib/ui.js';
-import { ask, segment } from '../lib/api.js';
+import { ask as send, segment } from '../lib/api.js';
 import { plain } from '../lib/format.js';
-import { attempt, mayChange } from '../lib/store.js';
+import { attempt, loadAsks, mayChange } from '../lib/store.js';
 import { SchemaForm } from '../lib/form.js';
 import { Text } from '../lib/content.js';
 
@@ -10,12 +10,28 @@ export function Question({ id, question }) {
   const [busy, setBusy] = useState(false);
   const answer = async (body) => {
     setBusy(true);
-    if (!(await attempt(() => ask('POST', `v1/streams/${segment(id)}/input`, { key: question.key, ...body }), 'The answer is passed on.'))) setBusy(false);
+    if (!(await attempt(() => send('POST', `v1/streams/${segment(id)}/input`, { key: question.key, ...body }), 'The answer is passed on.'))) setBusy(false);
   };
   const params = question.params ?? {};
   const Form = question.method === 'elicitation/create' ? Elicitation : question.method === 'sampling/createMessage' ? Sampling : Other;
   return html`<section class="panel" aria-label="Question of the tool"><header><span class="badge warn">the tool asks</span><span class="dim small">${plain(question.method)}</span></header>
     <div class="body">${mayChange() ? html`<${Form} ...${{ params, answer, busy, id: question.key }} />` : html`<p>${plain(params.message ?? '')}</p><p class="dim">This page is read-only.</p>`}</div></section>`;
+}
+
+// A call that waits for a yes, with what would be sent.
+export function Asked({ ask }) {
+  const [busy, setBusy] = useState(false);
+  const give = async (answer) => {
+    setBusy(true);
+    if (!(await attempt(() => send('POST', 'asks', { id: ask.id, answer }), answer === 'no' ? 'The call was refused.' : 'The call goes to its server.'))) setBusy(false);
+    loadAsks();
+  };
+  const may = ask.may_answer && mayChange();
+  return html`<section class="panel" aria-label="A call waits for a yes"><header><span class="badge warn">waits for a yes</span><span class="dim small">${plain(ask.rule)}</span></header>
+    <div class="body"><p>${plain(ask.tool)} of ${plain(ask.server)}, for ${plain(ask.principal)}${ask.client ? ` by ${plain(ask.client)}` : ''}. No answer until ${new Date(ask.expires * 1000).toLocaleTimeString()} is no.</p>
+      <${Text} text=${ask.arguments} label="Arguments" />
+      ${may ? html`<div class="head">${Object.entries(ask.choices).map(([answer, text]) => html`<button key=${answer} type="button" class=${answer === 'no' ? 'bad' : 'go'} disabled=${busy} onClick=${() => give(answer)}>${text[0].toUpperCase() + text.slice(1)}</button>`)}</div>`
+        : html`<p class="dim">${ask.may_answer ? 'This page is read-only.' : 'It waits for somebody else: an operator, or who has got its link.'}</p>`}</div></section>`;
 }
 
 const others = (answer, busy) => html`<button type="button" disabled=${busy} onClick=${() => answer({ action: 'decline' })}>Decline</button>

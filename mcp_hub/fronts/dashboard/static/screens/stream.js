@@ -7,7 +7,7 @@ import { hubNow, mayChange, useStore } from '../lib/store.js';
 import { useEvents } from '../lib/events.js';
 import { Result, Text } from '../lib/content.js';
 import { Bar, CallBadge, Command, Confirm, Copy, Docs, Empty, Panel } from '../lib/parts.js';
-import { Question } from './question.js';
+import { Asked, Question } from './question.js';
 import { Kept, Past } from './call.js';
 import { Log } from './log.js';
 import { Script } from './script.js';
@@ -33,6 +33,7 @@ function Quick({ call }) {
 }
 
 function Followed({ id, call, after }) {
+  const store = useStore();
   const [info, setInfo] = useState(null);
   const [problem, setProblem] = useState('');
   const found = useEvents(id, after);
@@ -58,6 +59,7 @@ function Followed({ id, call, after }) {
     <div class="small dim">${info || call ? html`at <a href=${link('server', info?.server ?? call.server)}>${plain((info?.server ?? call.server) || 'the hub')}</a>${call?.client ? html` for ${plain(call.client)}` : null}${started ? `, started ${clock(started)}` : ''}, ` : null}<code>${id}</code>${info?.durable === false ? ', in memory only' : ''}</div>
     ${problem ? html`<p role="alert">The state of the call is not known now: ${plain(problem)}</p>` : null}
     ${over || found.questions.size ? null : html`<div class="head" aria-live="off">${call?.waits_for ? null : html`<${Bar} progress=${found.progress?.progress} total=${found.progress?.total} label="Progress" />`}<span class="dim small num">${call?.waits_for ? plain(saying(call, hubNow())) : found.progress ? `${found.progress.total ? `${Math.round((100 * found.progress.progress) / found.progress.total)} %${found.progress.message ? ', ' : ''}` : ''}${plain(found.progress.message ?? '')}` : 'no progress yet'}</span></div>`}
+    ${store.asks.filter((ask) => ask.id === id).map((ask) => html`<${Asked} key=${ask.id} ask=${ask} />`)}
     ${[...found.questions.values()].map((one) => html`<${Question} key=${one.key} id=${id} question=${one} />`)}
     ${found.gone ? html`<p class="note">${plural(found.gone, 'earlier event')} no longer kept.</p>` : null}
     <${Script} ...${{ name, calls: found.calls, text: info?.script ?? '', now: hubNow(), over, started }} />

@@ -1,4 +1,4 @@
-"""A hub inside a Starlette application: `python -m mcp_hub.examples.embedded [port]`.
+"""A hub inside a Starlette application: `python examples/library_embedded.py [port]`.
 
 MCP is at http://127.0.0.1:8000/hub/mcp, REST at http://127.0.0.1:8000/hub/v1.
 """

@@ -15,12 +15,12 @@ import anyio
 import msgspec
 from msgspec import UNSET, Raw
 
-from mcp_hub.cli.questions.form import Field, Unfit, fields_of
+from mcp_hub.cli.access.form import Field, Unfit, fields_of
 from mcp_hub.cli.render.output import say
 from mcp_hub.errors import InvalidParams, RpcError
 from mcp_hub.events import InputRequired
 from mcp_hub.masking import visible
-from mcp_hub.protocol.rest.streams import ErrorBody, InputBody
+from mcp_hub.protocol.rest.calls import ErrorBody, InputBody
 from mcp_hub.types import JsonObject
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""List, search, call, stream and resume: `python -m mcp_hub.examples.calls [servers.yaml]`.
+"""List, search, call, stream and resume: `python examples/library_calls.py [servers.yaml]`.
 
 By default it needs `uvx`.
 """

@@ -1,6 +1,6 @@
 """A hub under an agent: `hub.connect()` is a client of the official SDK, which agent frameworks take.
 
-    python -m mcp_hub.examples.agent
+    python examples/library_agent.py
 
 A script stands for the model.
 """

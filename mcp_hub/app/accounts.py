@@ -1,0 +1,201 @@
+"""Accounts of principals: their store, and a server's entry with the values of one account."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final, TypeVar
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from mcp_hub.app.limits import state_dir
+from mcp_hub.app.logins import client_of
+from mcp_hub.app.upstream_factory import UpstreamFactory, supervisor_rules
+from mcp_hub.clock import wall_time
+from mcp_hub.config.schema.servers import AccountLookup, Lookup, ServerSettings
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.errors import AccountNeeded, StoreUnavailable, UpstreamUnavailable
+from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide
+from mcp_hub.notices import Notices
+from mcp_hub.protocol.rest.servers import AccountInfo, AccountRemoved
+from mcp_hub.protocol.shape.stream_events import timestamp
+from mcp_hub.stores.base import EventStore
+from mcp_hub.types import Cause
+from mcp_hub.upstreams.accounts.accounts import Accounts
+from mcp_hub.upstreams.accounts.desk import LoginDesk
+from mcp_hub.upstreams.accounts.rows import Account, RowFiles, Seal
+from mcp_hub.upstreams.accounts.waiting import wait_for_login
+from mcp_hub.upstreams.auth.access import Access
+from mcp_hub.upstreams.auth.addresses import Addresses
+from mcp_hub.upstreams.auth.grants import ClientRegistration, LoginFailed, grant_key
+from mcp_hub.upstreams.auth.token_requests import revoked
+from mcp_hub.upstreams.functions.upstream import function_upstream
+from mcp_hub.upstreams.process.lookups import with_outputs
+from mcp_hub.upstreams.supervision.principals import PerPrincipal
+from mcp_hub.upstreams.supervision.server import OwnedUpstream
+from mcp_hub.upstreams.supervision.side_connections import member_rules
+
+log = get_logger(__name__)
+
+_T = TypeVar("_T")
+_LONGEST: Final = 512
+"""Characters of a principal that a process gets."""
+
+
+def open_accounts(settings: Settings, env: Mapping[str, str], store: EventStore | None) -> Accounts:
+    """The accounts, in the shared store if there is one. `hub.accounts.key` is needed."""
+    replicas = None if store is None else store.replicas
+    rows = RowFiles(state_dir(env) / "oauth" / "accounts") if replicas is None else replicas.accounts(wall_time)
+    accounts = Accounts(rows, Seal(settings.hub.accounts.keys()))
+    accounts.revoke = partial(_revoked, settings)
+    return accounts
+
+
+async def _revoked(settings: Settings, account: Account) -> str:
+    if account.grant is None:
+        return ""
+    server = settings.servers.get(account.server)
+    login = None if server is None else login_target(server)
+    client = ClientRegistration() if login is None else login[1]
+    url = account.grant.resource or account.grant.issuer or "" if login is None else login[0]
+    try:
+        await revoked(account.grant, client, Addresses(url, client.ca))
+    except LoginFailed as problem:
+        log.warning("account_not_revoked", upstream=account.server, reason=str(problem))
+        return hide(str(problem))
+    return ""
+
+
+class AccountRecords:
+    """The stored accounts for operators and callers, without secrets. Methods raise `StoreUnavailable`."""
+
+    def __init__(self, accounts: Accounts, settings: Callable[[], Settings]) -> None:
+        self._accounts = accounts
+        self._settings = settings
+
+    async def listed(self, principal: str | None) -> list[AccountInfo]:
+        pairs = await _answered(self._accounts.listed())
+        return [self._info(account, used) for account, used in pairs if principal in (None, account.principal)]
+
+    async def remove(self, server: str, principal: str) -> AccountRemoved:
+        was_there, problem = await _answered(self._accounts.remove(server, principal))
+        return AccountRemoved(server, principal, was_there, problem)
+
+    async def put_value(self, server: str, principal: str, name: str, value: str) -> None:
+        await _answered(self._accounts.put_value(server, principal, name, value))
+
+    def _info(self, account: Account, used: float) -> AccountInfo:
+        hub = self._settings().hub
+        is_gone = hub.http.oauth is None and account.principal not in {token.principal for token in hub.tokens}
+        return AccountInfo(
+            server=account.server,
+            principal=account.principal,
+            since=timestamp(account.since),
+            used=timestamp(used),
+            account=account.label or UNSET,
+            values=sorted(account.values),
+            gone=is_gone,
+        )
+
+
+def account_fields(settings: Callable[[], Settings], name: str) -> tuple[str, ...] | None:
+    """The names of an account's values at a server; None for one without own accounts."""
+    server = settings().servers.get(name)
+    return None if server is None or server.account != "own" else tuple(server.account_values)
+
+
+async def _answered(answer: Awaitable[_T]) -> _T:
+    try:
+        return await answer
+    except LoginFailed as problem:
+        raise StoreUnavailable(f"The accounts cannot be read or written: {problem}") from None
+
+
+def open_desk(settings: Settings, env: Mapping[str, str], store: EventStore, accounts: Accounts) -> LoginDesk:
+    """The desk where people log in; from now on it takes the calls of those without an account."""
+    replicas, seal = store.replicas, Seal(settings.hub.accounts.keys())
+    folder = state_dir(env) / "oauth" / "pending"
+    rows = RowFiles(folder) if replicas is None else replicas.accounts(wall_time, is_pending=True)
+    desk = LoginDesk(accounts, rows, seal)
+    accounts.needed = partial(wait_for_login, desk)
+    accounts.ended.append(desk.ended)
+    return desk
+
+
+def login_target(server: ServerSettings) -> tuple[str, ClientRegistration] | None:
+    """URL and client of the login of each principal; None where accounts are values alone."""
+    client = client_of(server)
+    return None if server.url is None or client is None or server.account_values else (server.url, client)
+
+
+def principals_upstream(factory: UpstreamFactory, settings: Settings, name: str) -> OwnedUpstream:
+    """The upstream of a server with `account: own`."""
+    server, accounts = settings.servers[name], factory.accounts
+    if accounts is None:
+        return function_upstream(name, Cause("start_failed", "hub.accounts.key holds from the hub's next start on"))
+    rules, eras = supervisor_rules(settings, name), factory.eras(server)
+
+    def make(principal: str, account: Account | None, changes: Notices) -> OwnedUpstream:
+        entry = personal(name, server, principal, account)
+        starts = factory.starts.of_principal(principal)
+        own_factory = replace(factory, changes=changes, starts=starts, sandboxes={}, clients=None)
+        if entry.url is None:
+            connect = own_factory.by_pipe(name, own_factory.specs(settings, name, entry, None), None, eras)
+            factory.sandboxes.update(own_factory.sandboxes)
+        else:
+            access = access_of(name, server, principal, accounts)
+            connect = own_factory.remote(name, settings, entry, entry.url, eras, access)
+        return own_factory.connected(name, entry, connect, member_rules(rules), eras)
+
+    return PerPrincipal(
+        name, make, check_of(name, server), accounts, rules, limit=settings.hub.accounts.connections,
+        clock=factory.clock, changes=factory.changes, listed=factory.listed,
+    )  # fmt: skip
+
+
+def access_of(name: str, server: ServerSettings, principal: str, accounts: Accounts) -> Access | None:
+    """The principal's login in use; None without logins."""
+    if (target := login_target(server)) is None:
+        return None
+    return Access(name, *target, accounts.grants(name, principal))
+
+
+def check_of(name: str, server: ServerSettings) -> Callable[[str, Account | None], None]:
+    """A function that raises `AccountNeeded` for an account that is not enough for the server."""
+    values, login = server.account_values, login_target(server)
+    target = None if login is None else grant_key(*login)
+
+    def check(principal: str, account: Account | None) -> None:
+        missing = [value for value in values if account is None or value not in account.values]
+        if missing:
+            raise AccountNeeded(name, principal, missing)
+        if login is None:
+            return
+        is_there = account is not None and account.grant is not None and account.target == target
+        issuer = login[1].issuer
+        if not is_there or (issuer is not None and account is not None and account.issuer != issuer):
+            raise AccountNeeded(name, principal)
+
+    return check
+
+
+def personal(name: str, server: ServerSettings, principal: str, account: Account | None) -> ServerSettings:
+    """The server's entry with the values of an account. Raises `UpstreamUnavailable` for one that cannot be passed."""
+    lookups = {part for parts in server.command_texts.values() for part in parts if isinstance(part, AccountLookup)}
+    values: dict[Lookup, str] = {}
+    for lookup in lookups:
+        if lookup.name is None:
+            values[lookup] = _passed(name, principal)
+        elif account is not None:
+            values[lookup] = account.values[lookup.name]
+    return with_outputs(name, server, values) if values else server
+
+
+def _passed(name: str, principal: str) -> str:
+    """The principal, as an argument or variable of a process."""
+    if principal.startswith("-") or not principal.isprintable() or not 0 < len(principal) <= _LONGEST:
+        text = (
+            f'server "{name}" cannot be told who you are: the name of your principal begins with - or is not printable.'
+        )
+        raise UpstreamUnavailable(text, data={"upstream": {"server": name, "code": "account_needed"}})
+    return principal

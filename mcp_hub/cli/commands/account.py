@@ -1,0 +1,193 @@
+"""`mcp-hub account`: accounts that callers have at servers with `account: own`."""
+
+import os
+import secrets
+import sys
+from base64 import urlsafe_b64encode
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+import click
+
+from mcp_hub.cli import completion
+from mcp_hub.cli.access.hub import Reach, run_with_client, running_place, url_options
+from mcp_hub.cli.render import tables
+from mcp_hub.cli.render.output import put, say
+from mcp_hub.cli.setup import EXIT_TOOL, EXIT_UNAVAILABLE, fail, load_config, run
+from mcp_hub.errors import StoreError, StoreUnavailable
+from mcp_hub.masking import visible
+
+if TYPE_CHECKING:
+    from mcp_hub.client import HubClient
+    from mcp_hub.config.load.load import Loaded
+    from mcp_hub.protocol.rest.servers import AccountInfo, AccountRemoved
+
+_KEY: Final = 32
+"""Bytes of a key."""
+_principal = click.option(
+    "--principal", metavar="P", help="Whose account: a principal of hub.tokens, or ISSUER|SUBJECT of an OAuth token."
+)
+
+
+class _Accounts(Protocol):
+    """The accounts, at a running hub or in the store."""
+
+    async def listed(self, principal: str | None) -> "list[AccountInfo]": ...
+    async def remove(self, server: str, principal: str) -> "AccountRemoved": ...
+    async def put_value(self, server: str, principal: str, name: str, value: str) -> None: ...
+
+
+class _AtHub:
+    def __init__(self, client: "HubClient") -> None:
+        self._client = client
+
+    async def listed(self, principal: str | None) -> "list[AccountInfo]":
+        return (await self._client.lists.accounts(principal)).accounts
+
+    async def remove(self, server: str, principal: str) -> "AccountRemoved":
+        return await self._client.lists.remove_account(server, principal or None)
+
+    async def put_value(self, server: str, principal: str, name: str, value: str) -> None:
+        await self._client.lists.put_account_value(server, name, value, principal or None)
+
+
+@click.group()
+def account() -> None:
+    """List, remove and set the accounts that callers have at servers.
+
+    For servers with `account: own`, at which each caller has an account.
+    """
+
+
+@account.command("list")
+@_principal
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@url_options
+def list_accounts(principal: str | None, as_json: bool, reach: Reach) -> None:
+    """List accounts by server and principal, without their secrets.
+
+    Those of principals that no token has any more are marked as gone.
+    """
+    _run(reach, lambda accounts: _list(accounts, principal, as_json))
+
+
+async def _list(accounts: _Accounts, principal: str | None, as_json: bool) -> int:
+    listed = await accounts.listed(principal)
+    if as_json:
+        tables.print_json({"accounts": listed})
+        return 0
+    for info in listed:
+        named = f" as {info.account}" if info.account else ""
+        values = f", values {', '.join(info.values)}" if info.values else ""
+        gone = ", gone" if info.gone else ""
+        put(visible(f"{info.server}  {info.principal}{named}  since {info.since}, used {info.used}{values}{gone}"))
+    if not listed:
+        say("There are no accounts.")
+    return 0
+
+
+@account.command()
+@click.argument("server", required=False, shell_complete=completion.servers)
+@_principal
+@url_options
+def remove(server: str | None, principal: str | None, reach: Reach) -> None:
+    """Remove the account at SERVER, or at all servers.
+
+    The login is revoked at its server. Its connections, processes and calls end within a second, and a login that
+    finishes afterwards is thrown away. With neither SERVER nor --principal nothing is removed.
+    """
+    if server is None and principal is None:
+        raise click.UsageError("Name a SERVER, a --principal, or both.")
+    _run(reach, lambda accounts: _remove(accounts, server, principal))
+
+
+async def _remove(accounts: _Accounts, server: str | None, principal: str | None) -> int:
+    if server is not None and principal is not None:
+        targets = [(server, principal)]
+    else:
+        listed = await accounts.listed(principal)
+        targets = [(info.server, info.principal) for info in listed if server in (None, info.server)]
+    code = 0
+    for at_server, whose in targets:
+        removed = await accounts.remove(at_server, whose)
+        what = f"the account of {removed.principal} at {removed.server}"
+        say(visible(f"Removed {what}." if removed.was else f"There was no account of {whose} at {at_server}."))
+        if removed.problem:
+            say(visible(f"It is not revoked there: {removed.problem}. Revoke it at the server's own page."))
+            code = EXIT_TOOL
+    if not targets:
+        say("There are no such accounts.")
+    return code
+
+
+@account.command("set")
+@click.argument("server", shell_complete=completion.servers)
+@click.argument("name")
+@_principal
+@url_options
+def set_value(server: str, name: str, principal: str | None, reach: Reach) -> None:
+    """Set the value NAME of an account at SERVER, for ${account:NAME}.
+
+    Asks for the value, or reads it from stdin if that is no terminal. It is encrypted, and never shown again. Without
+    --principal it is the account of --token.
+    """
+    if principal is None and reach.url is None:
+        raise click.UsageError("Whose account is it? Give --principal, or --url with your token.")
+    is_person = sys.stdin.isatty()
+    value = click.prompt(f"{name} at {server}", hide_input=True) if is_person else sys.stdin.readline().rstrip("\r\n")
+    if not value or not value.isprintable():
+        fail("invalid_value", "The value is empty, or has characters that cannot be printed.")
+    _run(reach, lambda accounts: _set(accounts, server, name, value, principal or ""))
+
+
+async def _set(accounts: _Accounts, server: str, name: str, value: str, principal: str) -> int:
+    await accounts.put_value(server, principal, name, value)
+    say(visible(f"Set {name} of {principal or 'your account'} at {server}."))
+    return 0
+
+
+@account.command()
+def key() -> None:
+    """Print a new key for hub.accounts.key.
+
+    Write it to a file that only you can read, and refer to it: key: ${file:accounts.key}. To change the key, put the
+    new one before the old one: key: ["${file:new.key}", "${file:old.key}"].
+    """
+    put(urlsafe_b64encode(secrets.token_bytes(_KEY)).decode())
+
+
+def _run(reach: Reach, main: Callable[[_Accounts], Awaitable[int]]) -> None:
+    if reach.url is not None or running_place(reach) is not None:
+        run_with_client(reach, lambda client: main(_AtHub(client)), operates=reach.url is None)
+    loaded = load_config(reach.config)
+    if not loaded.settings.hub.accounts.key:
+        fail("missing_key", f"{loaded.path}: there are no accounts of callers: hub.accounts.key is not set.")
+    raise SystemExit(run(partial(_in_store, loaded, main)))
+
+
+async def _in_store(loaded: "Loaded", main: Callable[[_Accounts], Awaitable[int]]) -> int:
+    code = EXIT_UNAVAILABLE
+    try:
+        async with _stored(loaded) as accounts:
+            code = await main(accounts)
+    except (StoreError, StoreUnavailable) as problem:
+        fail("store_unavailable", str(problem), EXIT_UNAVAILABLE)
+    return code
+
+
+@asynccontextmanager
+async def _stored(loaded: "Loaded") -> AsyncIterator[_Accounts]:
+    from mcp_hub.app.accounts import AccountRecords, open_accounts
+    from mcp_hub.app.limits import open_store
+
+    settings = loaded.settings
+    store = open_store(settings, os.environ) if settings.hub.store.type == "redis" else None
+    if store is not None:
+        await store.open()
+    try:
+        yield AccountRecords(open_accounts(settings, os.environ, store), lambda: settings)
+    finally:
+        if store is not None:
+            await store.close()

@@ -11,6 +11,7 @@ import platformdirs
 
 from mcp_hub.app.catalog_rules import ProjectView, executor_server
 from mcp_hub.call import Call, Upstream
+from mcp_hub.calls.gates.steps import Gates
 from mcp_hub.calls.plan import CallRules, StreamLimits, TimeLimits
 from mcp_hub.calls.reading.stored import exported_name
 from mcp_hub.catalog.catalog import caller_lists
@@ -38,11 +39,12 @@ from mcp_hub.stores.recovery.failsafe import failsafe_on_file
 from mcp_hub.stores.sqlite.store import FILE
 from mcp_hub.types import Kind
 from mcp_hub.upstreams.process.descriptors import HUB, PER_SERVER
+from mcp_hub.upstreams.supervision.side_connections import topic_of
 
 if TYPE_CHECKING:
     from mcp_hub.app.gates import HubGates
     from mcp_hub.calls.gates.asking import Asking
-    from mcp_hub.calls.gates.rate import LimitRule
+    from mcp_hub.calls.gates.turns import LimitRule
     from mcp_hub.hub import HubPort
 
 PER_CLIENT: Final = 4
@@ -310,9 +312,9 @@ def _follow_limits(kind: _LimitKind, hub: HubPort, current: Current, store: Even
     maker = gates.makers.get(kind)
     if maker is None and not any(_amount(kind, entry) for entry in _entries(current.settings)):
         return
-    from mcp_hub.calls.gates.rate import CallLimits, LimitRule
+    from mcp_hub.calls.gates.rate import CallLimits
 
-    def rules(server: str, tool: str) -> tuple[LimitRule | None, LimitRule | None]:
+    def rules(server: str, tool: str) -> "tuple[LimitRule | None, LimitRule | None]":
         settings, key = current.settings, f"servers.{server}"
         entry, tool_rules = settings.servers.get(server), settings.tool_rules(server, tool)
         whole = None if entry is None else _amount(kind, entry)
@@ -320,7 +322,9 @@ def _follow_limits(kind: _LimitKind, hub: HubPort, current: Current, store: Even
 
     if not isinstance(maker, CallLimits):
         shared = None if store.replicas is None else store.replicas.counts()
-        maker = CallLimits(rules, current.limits, SystemClock(), shared)
+        maker = CallLimits(
+            rules, current.limits, SystemClock(), shared, lambda call, rule: gates.note(call, kind, "busy", rule)
+        )
     gates.install(kind, maker)
     maker.look()
 
@@ -330,7 +334,7 @@ def _amount(kind: _LimitKind, entry: ServerSettings | ToolSettings | ToolRules) 
 
 
 def _rule(key: str, amount: str | int | None) -> "LimitRule | None":
-    from mcp_hub.calls.gates.rate import LimitRule
+    from mcp_hub.calls.gates.turns import LimitRule
 
     if not amount:
         return None
@@ -359,6 +363,16 @@ def _follow_cache(hub: HubPort, current: Current) -> None:
     else:
         maker = ResultCache(lifetime, hub.upstreams, reads_only, SystemClock(), gates, room)
     gates.install("cache", maker)
+
+
+def drop_kept(gates: Gates, server: str, principal: str) -> None:
+    """Forgets the results that a principal's account has got: it was removed or replaced."""
+    maker = gates.makers.get("cache")
+    if maker is not None:
+        from mcp_hub.calls.gates.cache import ResultCache
+
+        if isinstance(maker, ResultCache):
+            maker.drop(server, topic_of(server, principal))
 
 
 def _entries(settings: Settings) -> list[ServerSettings | ToolSettings]:

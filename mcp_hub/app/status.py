@@ -28,6 +28,7 @@ from mcp_hub.catalog.trust.scan import Inspector, inspected
 from mcp_hub.catalog.views.unmatched import Unmatched, has_patterns, unmatched
 from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.clock import wall_time
+from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.fronts.rest.problem import Problem, unknown_server
 from mcp_hub.hub import Figures, HubPort
@@ -46,6 +47,7 @@ from mcp_hub.protocol.rest.servers import (
 )
 from mcp_hub.protocol.shape.stream_events import timestamp
 from mcp_hub.types import LAST_OUTPUT, JsonObject, Kind, SandboxState, StoreState, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.process.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from mcp_hub.sandbox.server import ServerSandbox
@@ -370,3 +372,13 @@ class Admin(msgspec.Struct, frozen=True):
             settings=list(change.at_once),
             next_start=list(change.next_start),
         )
+
+
+def operations(loaded: Loaded, applier: Applier, watchdog: Watchdog) -> Admin:
+    """An operator's commands on a hub that is built."""
+    reloader = Reloader(loaded, applier.sources.read, applier)
+    status = HubStatus(
+        current=applier.current, hub=applier.hub, applier=applier, approvals=applier.approvals, reloader=reloader,
+        is_unguarded=lambda: watchdog.has_given_up,
+    )  # fmt: skip
+    return Admin(reloader, applier, status)

@@ -42,10 +42,11 @@ _MOST: Final = 4096
 
 
 class Decision(NamedTuple):
-    """A gate's decision about a call, such as `denied`, and the rule that made it."""
+    """A gate's decision about a call, such as `denied`, the rule that made it, and who decided."""
 
     decision: str
     rule: str = ""
+    by: str = ""
 
 
 class QuickStep:
@@ -99,13 +100,14 @@ class Gates:
 
     def note(self, call: Call, gate: GateName, decision: str, rule: str, by: str = "") -> None:
         """Logs what a person or a rule has decided, and notes each decision for the audit."""
-        if gate != "cache":
+        if gate in ("conditions", "ask"):
             log.info(
-                "call_judged", call_id=call.id, upstream=call.upstream, tool=hide_head(own_name(call), 200), gate=gate,
+                "call_judged", audit="approval" if gate == "ask" else None, call_id=call.id,
+                upstream=call.upstream, tool=hide_head(own_name(call), 200), gate=gate,
                 decision=decision, rule=rule, by=hide_head(by, 300), principal=call.principal,
             )  # fmt: skip
         if self.decisions is not None:
-            self.decisions[call.id] = Decision(decision, rule)
+            self.decisions[call.id] = Decision(decision, rule, by)
 
     async def resume(self, call: Call, channel: CallChannel, state: RawJson, handler: CallHandler) -> Completed:
         """Continues a call that waited at a gate of a lost hub. Raises `NotApproved` if no gate waits for it now."""

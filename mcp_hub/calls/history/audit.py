@@ -214,11 +214,17 @@ class AuditTrail:
         self._add("question", members)
 
     def event(self, event: Mapping[str, object]) -> None:
-        """Takes an event of the log whose member `audit` names its kind. Thread-safe, never waits."""
-        kind = event.get("audit")
+        """Takes an event of the log whose member `audit` is its kind, or that and a principal.
+
+        Thread-safe, never waits.
+        """
+        kind, principal = event.get("audit"), event.get("principal")
+        if isinstance(kind, tuple):
+            kind, principal = kind
         if isinstance(kind, str):
             members = {"what": event.get("event"), "server": event.get("upstream")}
             members |= {name: event.get(name) for name in _OF_CALLS}
+            members["principal"] = shown_principal(principal) if isinstance(principal, str) else None
             named = {name: plain(value) for name, value in members.items() if value is not None}
             data = {name: plain(value) for name, value in event.items() if name not in _NOT_DATA}
             self._add(kind, {**named, "data": data} if data else named)

@@ -36,8 +36,9 @@ def decided(decision: Decision | None) -> bytes:
     """The members about what the gates have decided."""
     if decision is None:
         return b'"decision":"allowed"'
-    rule = b',"rule":%b' % quote(hide_head(decision.rule, NAME)) if decision.rule else b""
-    return b'"decision":%b%b' % (quote(decision.decision), rule)
+    more = (("rule", decision.rule), ("by", decision.by))
+    members = {"decision": decision.decision, **{name: hide_head(text, NAME) for name, text in more if text}}
+    return quote(members)[1:-1]
 
 
 class LineRules:

@@ -62,7 +62,7 @@ def _configured(config: str | None) -> Path:
     loaded = load_config(config, partly=True)
     if loaded.settings.hub.audit is None or loaded.settings.hub.audit.path is None:
         fail("no_audit_file", "hub.audit has no path in this configuration. Name the file.", EXIT_CONFIG)
-    return audit_path(loaded.settings, loaded.path.absolute().parent)
+    return audit_path(loaded)
 
 
 def _print(file: Path, report: AuditReport) -> None:

@@ -35,7 +35,6 @@ from mcp_hub.app.limits import (
     Current,
     RuleGates,
     call_limits,
-    drop_kept,
     follow_gates,
     open_documents,
     open_files,
@@ -386,11 +385,8 @@ def build(
         current=current, sources=sources, upstream_set=servers, hub=hub, registry=registry,
         kinds=kinds, approvals=approvals, executor_name=None if executors is None else executors.name, store=store,
     )  # fmt: skip
-    if audit is not None:
-        hub.starter.gates.decisions, hub.starter.gates.taken_up = audit.decisions, audit.watch
-    if sources.accounts is not None:
-        sources.accounts.ended.append(partial(drop_kept, hub.starter.gates))
-    follow_gates(hub, current, store)
+    hub.starter.gates.trails.extend([] if audit is None else [audit])
+    follow_gates(hub, current, store, [] if sources.accounts is None else sources.accounts.ended)
     return App(
         current=current, hub=hub, binding=_binding(hub, current, servers.upstreams), upstreams=servers.upstreams,
         registry=registry, changes=changes, streams=streams, documents=documents, watchdog=watchdog,

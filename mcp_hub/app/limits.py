@@ -300,8 +300,15 @@ def _time_limits(
 _LimitKind = Literal["rate", "concurrency"]
 
 
-def follow_gates(hub: HubPort, current: Current, store: EventStore) -> None:
-    """Puts the gates in place for the present settings; those that are there keep their counts and results."""
+def follow_gates(
+    hub: HubPort, current: Current, store: EventStore, ended: list[Callable[[str, str], None]] | None = None
+) -> None:
+    """Puts the gates in place for the present settings; those that are there keep their counts and results.
+
+    `ended` is called when a principal's account was removed or replaced: its results are forgotten.
+    """
+    if ended is not None:
+        ended.append(partial(_drop_kept, hub.starter.gates))
     _follow_limits("rate", hub, current, store)
     _follow_limits("concurrency", hub, current, store)
     _follow_cache(hub, current)
@@ -323,7 +330,11 @@ def _follow_limits(kind: _LimitKind, hub: HubPort, current: Current, store: Even
     if not isinstance(maker, CallLimits):
         shared = None if store.replicas is None else store.replicas.counts()
         maker = CallLimits(
-            rules, current.limits, SystemClock(), shared, lambda call, rule: gates.note(call, kind, "busy", rule)
+            rules,
+            current.limits,
+            SystemClock(),
+            shared,
+            note=lambda call, rule: gates.note(call, kind, "busy", rule),
         )
     gates.install(kind, maker)
     maker.look()
@@ -359,14 +370,13 @@ def _follow_cache(hub: HubPort, current: Current) -> None:
         return entry is not None and entry.is_read_only and entry.server == call.upstream
 
     if isinstance(maker, ResultCache):
-        maker.room = room
+        maker.resize(room)
     else:
-        maker = ResultCache(lifetime, hub.upstreams, reads_only, SystemClock(), gates, room)
+        maker = ResultCache(lifetime, hub.upstreams, reads_only, SystemClock(), gates=gates, room=room)
     gates.install("cache", maker)
 
 
-def drop_kept(gates: Gates, server: str, principal: str) -> None:
-    """Forgets the results that a principal's account has got: it was removed or replaced."""
+def _drop_kept(gates: Gates, server: str, principal: str) -> None:
     maker = gates.makers.get("cache")
     if maker is not None:
         from mcp_hub.calls.gates.cache import ResultCache

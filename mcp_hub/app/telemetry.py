@@ -60,9 +60,9 @@ def audit_of(
     chosen = settings.hub.audit
     if chosen is None:
         return None
-    from mcp_hub.calls.history.audit import AuditTrail, LinePlace, to_collector, to_stderr
+    from mcp_hub.calls.history.audit import AuditTrail
     from mcp_hub.calls.history.audit_lines import LineRules
-    from mcp_hub.stores.audit_file import AuditFile
+    from mcp_hub.stores.audit_file import AuditFile, LinePlace, to_collector, to_stderr
 
     if chosen.path is not None:
         place: AuditPlace = AuditFile(audit_path(loaded), chosen.size, chosen.files, state_dir(env))

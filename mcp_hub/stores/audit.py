@@ -64,7 +64,16 @@ class Chain:
         self.head = linked(self.head, body)
         return b'%b,"chain":"%b"}\n' % (body, self.head.encode())
 
+    def go_to(self, seq: int, head: str = "") -> None:
+        """Continues behind a line with this number, and this hash or the present one."""
+        self.seq, self.head = seq, head or self.head
+
+    def lose(self, records: int) -> None:
+        """So many records come before the next line."""
+        self.lost += records
+
     def copy(self) -> "Chain":
+        """A chain with the same end."""
         chain = Chain(self.seq, self.head)
         chain.lost = self.lost
         return chain
@@ -83,25 +92,22 @@ def parsed_line(line: bytes) -> tuple[AuditLine, str] | None:
 
 
 class AuditReport(msgspec.Struct):
-    """What the lines of one chain say. `lost` records were never written, `missing` lines were.
+    """The facts about the lines of one chain, which are numbered `first` to `last`, and from `times` in UTC.
 
-    `unfinished`: the last line has no end. `unwritten` records were counted after the last line.
+    `lost` records were never written, `missing` lines were. `kills`: starts without an end before. `problems` are the
+    first 20 of the `breaks`, each with file and line.
     """
 
     lines: int = 0
     first: int = 0
     last: int = 0
     head: str = START
-    since: str = ""
-    until: str = ""
+    times: tuple[str, str] = ("", "")
     lost: int = 0
     missing: int = 0
     kills: int = 0
-    unfinished: bool = False
-    unwritten: int = 0
     breaks: int = 0
     problems: list[str] = []
-    """The first 20 of the breaks, each with file and line."""
 
     @property
     def is_whole(self) -> bool:
@@ -128,8 +134,6 @@ class _Verifier:
                 self._head = None
                 while line and not line.endswith(b"\n"):
                     line = file.readline(LONGEST)
-            else:
-                self.report.unfinished = True
 
     def _line(self, line: bytes, place: str) -> None:
         parsed = parsed_line(line)
@@ -140,7 +144,7 @@ class _Verifier:
         record, declared = parsed
         report = self.report
         if not report.lines:
-            report.first, report.since = record.seq, record.time
+            report.first, report.times = record.seq, (record.time, record.time)
             self._head = record.prev or None
             if not record.prev:
                 self._break(place, "lines before it are missing: it does not begin a file")
@@ -152,7 +156,7 @@ class _Verifier:
         report.kills += record.event == "start" and self._event != "end"
         report.lines += 1
         report.lost += record.lost
-        report.last, report.until, report.head = record.seq, record.time, declared
+        report.last, report.times, report.head = record.seq, (report.times[0], record.time), declared
         self._head, self._event = declared, record.event
 
     def _follow(self, record: AuditLine, place: str) -> None:
@@ -190,19 +194,21 @@ def linked(head: str, body: bytes) -> str:
     return hashlib.sha256(head.encode() + body).hexdigest()
 
 
-def verify(files: Sequence[Path], heads: set[str], state: Path | None = None) -> AuditReport:
+def verify(files: Sequence[Path], heads: set[str]) -> AuditReport:
     """Verifies one chain in its files, oldest first; removes the `heads` that it has. Raises `OSError`.
 
-    `state`: the folder with the counts of the hub that wrote it.
+    A last line without its end is left out: a killed hub leaves one behind.
     """
     verifier = _Verifier(heads)
     with ExitStack() as opened:  # all of them first: a hub may rename them meanwhile
         for path, file in [(path, opened.enter_context(open(open_plain(path, os.O_RDONLY), "rb"))) for path in files]:
             verifier.file(path, file)
-    report = verifier.report
-    if state is not None and files and (total := counted(state_file(state, files[-1]))) is not None:
-        report.unwritten = max(total - report.last, 0)
-    return report
+    return verifier.report
+
+
+def unwritten(report: AuditReport, path: Path, state: Path) -> int:
+    """Records that the hub of this file has counted behind the last line; `state` is its state folder."""
+    return max((counted(state_file(state, path)) or 0) - report.last, 0)
 
 
 def chains(path: Path) -> Iterator[list[Path]]:

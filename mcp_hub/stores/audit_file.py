@@ -1,4 +1,4 @@
-"""The audit file, which one hub at a time writes. Calls block.
+"""The audit file, which one hub at a time writes, and other places of lines. Calls block.
 
 A file beside it is locked while a hub writes. The counts of records are in memory that is mapped from a file of the
 state folder: a killed process leaves them behind.
@@ -6,16 +6,29 @@ state folder: a killed process leaves them behind.
 
 import mmap
 import os
+import sys
 from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from itertools import islice
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
 
 from mcp_hub.attach.folder import make_folder
+from mcp_hub.clock import wall_time
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.audit import COUNTS, LONGEST, MOST_HUBS, Chain, numbered, parsed_line, rotated, state_file
 from mcp_hub.stores.locks import aside_of, is_at, lock_file, open_plain, take
 
+_PATIENCE: Final = 5.0
+"""Seconds for a collector to answer."""
+_SENT: Final = 512
+"""Lines that a collector gets at once."""
 _PORTION: Final = 256 << 10
 """Bytes that are written at once."""
 CALLS, EVENTS, _NOTES, _CORRECTION, _WRITTEN = range(5)
@@ -96,6 +109,18 @@ class AuditFile:
     @property
     def location(self) -> str:
         return str(self.path)
+
+    @property
+    def end(self) -> tuple[int, str]:
+        return self.chain.seq, self.chain.head
+
+    def count(self, *, is_call: bool) -> None:
+        """Counts a record that is to be written."""
+        self.counts.slots[CALLS if is_call else EVENTS] += 1
+
+    def lose(self, records: int) -> None:
+        """So many counted records get no line."""
+        self.chain.lose(records)
 
     def claim(self) -> None:
         """Takes the first file that no other hub writes, before the first call. Idempotent."""
@@ -181,13 +206,13 @@ class AuditFile:
             self._file, self._end = file, os.fstat(file).st_size
             last, self._end = _last_line(file, self._end)
             if last is not None:
-                self.chain.seq, self.chain.head = last
+                self.chain.go_to(*last)
             elif self._end:
                 self._set_aside()
             os.ftruncate(self._file, self._end)  # a line that a killed hub has not finished
             gone = self.counts.written if last is None else 0
-            self.chain.seq = gone or self.chain.seq
-            self.chain.lost += self.counts.begin(self.chain.seq)
+            self.chain.go_to(gone or self.chain.seq)
+            self.chain.lose(self.counts.begin(self.chain.seq))
             self._note("start" if last else "begin", about, gone=gone)
         except OSError:
             self._close()
@@ -280,3 +305,79 @@ def _last_line(file: int, size: int) -> tuple[tuple[int, str] | None, int]:
     line = tail[tail.rfind(b"\n", 0, end - 1) + 1 : end - 1]
     parsed = parsed_line(line)
     return (None, size) if parsed is None else ((parsed[0].seq, parsed[1]), size - len(tail) + end)
+
+
+class LinePlace:
+    """A place that takes lines by `send`: stderr, or a collector. The chain begins with the process."""
+
+    def __init__(self, location: str, send: Callable[[Sequence[bytes]], object]) -> None:
+        self.location = location
+        self._send = send
+        self._chain = Chain()
+
+    @property
+    def end(self) -> tuple[int, str]:
+        return self._chain.seq, self._chain.head
+
+    def count(self, *, is_call: bool) -> None:
+        """Does nothing: the counts end with the process."""
+
+    def lose(self, records: int) -> None:
+        """So many records get no line."""
+        self._chain.lose(records)
+
+    def claim(self) -> None:
+        """Does nothing."""
+
+    def write(self, records: deque[bytes], about: bytes) -> None:
+        if not self._chain.seq:
+            self._put([b'"event":"begin","prev":"%b",%b' % (self._chain.head.encode(), about)])
+        while records:
+            portion = [*islice(records, _SENT)]
+            self._put(portion)
+            for _ in portion:
+                records.popleft()
+
+    def _put(self, records: Sequence[bytes]) -> None:
+        chain = self._chain.copy()
+        self._send([chain.line(record) for record in records])
+        self._chain = chain
+
+    def sync(self) -> None:
+        """Does nothing."""
+
+    def close(self, about: bytes) -> None:
+        if self._chain.seq:
+            self._put([b'"event":"end",%b' % about])
+
+
+def to_stderr(lines: Sequence[bytes]) -> None:
+    """Writes whole lines past the text layer, which another thread may be using."""
+    view = memoryview(b"".join(lines))
+    while view:
+        view = view[os.write(sys.stderr.fileno(), view) :]
+
+
+def to_collector(url: str, headers: Mapping[str, str], service: str) -> Callable[[Sequence[bytes]], None]:
+    """A sender of lines as OTLP log records, in JSON over HTTP; it raises `OSError`. Redirects are not followed."""
+    parts = urlsplit(url)
+    connect = partial(HTTPSConnection if parts.scheme == "https" else HTTPConnection, parts.hostname or "", parts.port)
+    resource = {"attributes": [{"key": "service.name", "value": {"stringValue": service}}]}
+
+    def send(lines: Sequence[bytes]) -> None:
+        records = [{"severityNumber": 9, "body": {"stringValue": line.decode().rstrip()}} for line in lines]
+        now = str(int(wall_time() * 1e9))
+        scope = {"scope": {"name": "mcp_hub.audit"}, "logRecords": [{"timeUnixNano": now, **each} for each in records]}
+        body = msgspec.json.encode({"resourceLogs": [{"resource": resource, "scopeLogs": [scope]}]})
+        connection = connect(timeout=_PATIENCE)
+        try:
+            connection.request("POST", parts.path or "/", body, {"content-type": "application/json", **headers})
+            status = connection.getresponse().status
+        except HTTPException as problem:
+            raise OSError(f"the collector does not answer as one: {type(problem).__name__}") from None
+        finally:
+            connection.close()
+        if not 200 <= status < 300:
+            raise OSError(f"the collector answered with HTTP {status}")
+
+    return send

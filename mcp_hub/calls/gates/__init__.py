@@ -5,4 +5,6 @@ In: a routed call, and the handler that sends it.
 Out: the handler's result, a kept one, or a refusal.
 
 - `steps`: the gates in their order; each is there where it is configured
+- `conditions`, `asking`: `allow_if` and `deny_if`; a person's yes
+- `cache`: kept results; `rate`, `turns`: limits, and whose turn it is
 """

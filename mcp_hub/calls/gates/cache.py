@@ -1,6 +1,6 @@
 """Kept results of tools that only read, by server, tool, arguments and account.
 
-A result is kept if it is complete and no error, and nobody was asked on its way. It is used for the time in the tool's
+A result is kept if it is complete, not an error, and nobody was asked on its way. It is used for the time in the tool's
 settings, until the server restarts, its lists change, or a login to it changes. 10,000 results at most; the
 one used longest ago goes first. `_meta` of a call is not part of the key.
 """
@@ -39,14 +39,6 @@ _ARGUMENTS: Final = 64 << 10
 """Bytes of arguments; results for longer ones are not kept."""
 _SERVERS: Final = 4096
 """Servers, or accounts at them, that are watched."""
-
-
-class CacheUse(msgspec.Struct):
-    """What the cache did: results from it, results from servers, and kept ones that were dropped."""
-
-    hits: int = 0
-    misses: int = 0
-    dropped: int = 0
 
 
 class _Run(msgspec.Struct, eq=False):
@@ -95,7 +87,15 @@ class ResultCache:
         self._warned: set[tuple[str, str]] = set()
         self.room = room
         self.size = 0
-        self.use = CacheUse()
+
+    def resize(self, room: int) -> None:
+        """Takes so many bytes from now on."""
+        self.room = room
+        self._fit()
+
+    def _fit(self) -> None:
+        while self.size > self.room or len(self._kept) > _MOST:
+            self._remove(next(iter(self._kept)))
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -129,11 +129,12 @@ class ResultCache:
                 self._forget(run)
             elif len(self._runs) >= _SERVERS:
                 self._forget(self._runs.pop(next(iter(self._runs))))
-            run = self._runs[key] = _Run(upstream, snapshot, lists, status.restarts, status.pid)
+            run = self._runs[key] = _Run(upstream, snapshot, lists, restarts=status.restarts, pid=status.pid)
         run.pid = status.pid or run.pid  # one that rests has not been started anew
         return run
 
     def may_keep(self, call: Call) -> bool:
+        """Whether the tool only reads; warns once of one that does more."""
         if self._reads_only(call):
             return True
         tool = call.upstream, own_name(call)
@@ -159,14 +160,12 @@ class ResultCache:
         self._remove(key)
         self._kept[key] = _Kept(*parts, era=completed.era, at=self._clock.now(), run=run)
         self.size += _size(self._kept[key])
-        while self.size > self.room or len(self._kept) > _MOST:
-            self._remove(next(iter(self._kept)))
+        self._fit()
 
     def _remove(self, key: bytes) -> None:
         kept = self._kept.pop(key, None)
         if kept is not None:
             self.size -= _size(kept)
-            self.use.dropped += 1
 
     @property
     def now(self) -> float:
@@ -197,10 +196,8 @@ class _CacheStep:
             return await handler(call, channel)
         kept = cache.find(key, run, oldest)
         if kept is not None:
-            cache.use.hits += 1
             cache.note(call)
             return kept
-        cache.use.misses += 1
         completed = await handler(call, channel)
         if not channel.questions.count and _is_complete(completed) and cache.run(call) is run:
             cache.keep(key, run, completed)
@@ -234,7 +231,7 @@ def _are_same(before: Snapshot | None, after: Snapshot | None) -> bool:
 
 
 def _is_complete(completed: Completed) -> bool:
-    """Whether a result has all of an answer, and is no error."""
+    """Whether a result has all of an answer, and not an error."""
     if is_tool_error(completed.result):
         return False
     members = raw_object(completed.result)

@@ -10,15 +10,15 @@ from typing import Final
 
 import anyio
 
-from mcp_hub.call import Call, CallChannel, CallHandler, Sender, SentCall
+from mcp_hub.call import Call, CallChannel, CallHandler, SentCall
 from mcp_hub.calls.gates.steps import QuickStep, Step
 from mcp_hub.calls.gates.turns import Limit, LimitRule, TurnQueue, busy, busy_at
-from mcp_hub.calls.plan import TimeLimits
+from mcp_hub.calls.plan import Sender, TimeLimits
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, StoreError
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
-from mcp_hub.stores.base import SharedCounts, SharedLimit
+from mcp_hub.stores.counts import SharedCounts, SharedLimit
 
 log = get_logger(__name__)
 
@@ -65,7 +65,7 @@ class CallLimits:
         queue = self._queues.get(server)
         if queue is None:
             queue = self._queues[server] = TurnQueue(self._clock)
-        step = _LimitStep(queue, tuple(limits), tool, self._patience(server), self._note)
+        step = _LimitStep(queue, tuple(limits), tool, self._patience(server), note=self._note)
         return step if self._shared is None else _SharedStep(step, self._shared, server, self._clock)
 
     def _limit(self, key: tuple[str, str], rule: LimitRule) -> Limit:
@@ -219,17 +219,17 @@ class _SharedStep:
         self._server = server
         self._clock = clock
         turn = LimitRule(local.limits[-1].rule.key, running=1)
-        self._turn = _LimitStep(TurnQueue(clock), (Limit(turn),), local.tool, local.patience, local.note)
+        self._turn = _LimitStep(TurnQueue(clock), (Limit(turn),), local.tool, local.patience, note=local.note)
 
     async def __call__(self, call: Call, channel: CallChannel, handler: CallHandler) -> Completed:
         turn, until = self._turn, self._clock.now() + self._local.patience
         if not turn.queue.enter_at_once(turn.limits):
             await turn.wait_noted(call, channel)
         try:
-            is_shared = await self._take(call, channel, until)
+            is_taken = await self._take(call, channel, until)
         finally:
             turn.queue.leave(turn.limits)
-        if not is_shared:
+        if not is_taken:
             return await self._local(call, channel, handler)
         try:
             return await handler(call, channel)

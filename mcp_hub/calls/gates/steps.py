@@ -14,9 +14,10 @@ first one outermost. Inner calls of scripts pass the same gates.
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, Protocol
 
-from mcp_hub.call import Call, CallChannel, CallHandler, People, Sender
+from mcp_hub.call import Call, CallChannel, CallHandler, People
+from mcp_hub.calls.plan import Sender
 from mcp_hub.calls.reading.stored import own_name
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.errors import NotApproved
@@ -49,6 +50,15 @@ class Decision(NamedTuple):
     by: str = ""
 
 
+class Trail(Protocol):
+    """Takes what is decided about calls that have not ended, and calls of lost hubs that are continued."""
+
+    decisions: dict[CallId, Decision]
+
+    def watch(self, record: CallRecord) -> None:
+        """A call that may ask."""
+
+
 class QuickStep:
     """A step that can also pass a call in place, without a task."""
 
@@ -71,10 +81,8 @@ class Gates:
         self.makers: dict[GateName, StepMaker] = {}
         self.left: dict[CallId, RawJson] = {}
         """States of calls that waited at a gate of another hub, until its step takes them."""
-        self.decisions: dict[CallId, Decision] | None = None
-        """What gates have decided about calls that have not ended, for the audit; None without one."""
-        self.taken_up: Callable[[CallRecord], object] = lambda record: None
-        """Gets each call of a lost hub that is continued."""
+        self.trails: list[Trail] = []
+        """The audit, if there is one."""
         self._steps: dict[tuple[str, str, str | None], tuple[Step, ...]] = {}
 
     def install(self, name: GateName, maker: StepMaker | None) -> None:
@@ -106,8 +114,8 @@ class Gates:
                 upstream=call.upstream, tool=hide_head(own_name(call), 200), gate=gate,
                 decision=decision, rule=rule, by=hide_head(by, 300), principal=call.principal,
             )  # fmt: skip
-        if self.decisions is not None:
-            self.decisions[call.id] = Decision(decision, rule, by)
+        for trail in self.trails:
+            trail.decisions[call.id] = Decision(decision, rule, by)
 
     async def resume(self, call: Call, channel: CallChannel, state: RawJson, handler: CallHandler) -> Completed:
         """Continues a call that waited at a gate of a lost hub. Raises `NotApproved` if no gate waits for it now."""

@@ -120,7 +120,7 @@ class TurnQueue:
         """A call that waits; None: it is counted already. Raises `Busy` if too many wait."""
         self._make_room(limits, principal)
         self._number += 1
-        waiter = _Waiter(limits, principal, tool, self._number, anyio.Event())
+        waiter = _Waiter(limits, principal, tool, number=self._number, ready=anyio.Event())
         self._waiting.setdefault(principal, {}).setdefault(tool, deque()).append(waiter)
         self._count += 1
         self.dispatch()

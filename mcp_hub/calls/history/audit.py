@@ -5,17 +5,12 @@ It takes the portions of ended calls that the journal takes, and events of the l
 lines delays no call and no history.
 """
 
-import os
 import re
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from itertools import islice
 from typing import Final, Protocol
-from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
@@ -28,15 +23,13 @@ from mcp_hub.calls.history.recent import shown_principal
 from mcp_hub.calls.history.waiting import MOST, Portion
 from mcp_hub.calls.metering import CallObserver, Outcome
 from mcp_hub.calls.reading.stored import own_name
-from mcp_hub.calls.runner import CallRecord
+from mcp_hub.calls.runner import CallRecord, put_questions
 from mcp_hub.calls.timeouts import OpenQuestions
 from mcp_hub.clock import wall_time
 from mcp_hub.events import Failed
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.shape.stream_events import code_of
-from mcp_hub.stores.audit import Chain
-from mcp_hub.stores.audit_file import CALLS, EVENTS, RecordCount
 from mcp_hub.types import CallId
 
 log = get_logger(__name__)
@@ -49,13 +42,11 @@ _FEW: Final = 64
 _PACE: Final = 0.5
 """Seconds between two looks for events."""
 _PATIENCE: Final = 5.0
-"""Seconds between attempts to write, and for a collector to answer."""
+"""Seconds between attempts to write."""
 _HEADS: Final = 60.0
 """Seconds between two lines of the log with the end of the chain."""
 _HUGE: Final = 1 << 15
 """Decisions that wait for the end of their calls; the oldest goes first."""
-_SENT: Final = 512
-"""Lines that a collector gets at once."""
 _OF_CALLS: Final = ("principal", "client", "tool", "decision", "rule", "outcome")
 """Members of an event that a line of a call has, too."""
 _NOT_DATA: Final = frozenset({"event", "level", "timestamp", "upstream", "audit", *_OF_CALLS})
@@ -64,17 +55,24 @@ _TRACE: Final = re.compile(rb'"00-([0-9a-f]{32})-')
 
 
 class AuditPlace(Protocol):
-    """Where lines go. All methods block, and raise `OSError`."""
-
-    counts: RecordCount
-    chain: Chain
+    """The place of lines. All methods but the first three block, and raise `OSError`."""
 
     @property
     def location(self) -> str:
         """Path or name, for people."""
 
+    @property
+    def end(self) -> tuple[int, str]:
+        """Number and hash of the last line."""
+
+    def count(self, *, is_call: bool) -> None:
+        """Counts a record that is to be written. Quick; not thread-safe for other records than calls."""
+
     def claim(self) -> None:
         """Finds the place, before the first call. Idempotent."""
+
+    def lose(self, records: int) -> None:
+        """So many counted records come before the next line, and get none."""
 
     def write(self, records: deque[bytes], about: bytes) -> None:
         """Writes lines of these members, and takes those that are written; `about` are those of its own lines."""
@@ -84,72 +82,6 @@ class AuditPlace(Protocol):
 
     def close(self, about: bytes) -> None:
         """Writes the last line. Idempotent."""
-
-
-class LinePlace:
-    """A place that takes lines by `send`: stderr, or a collector. The chain begins with the process."""
-
-    def __init__(self, location: str, send: Callable[[Sequence[bytes]], object]) -> None:
-        self.location = location
-        self._send = send
-        self.counts = RecordCount(None)
-        self.chain = Chain()
-
-    def claim(self) -> None:
-        """Does nothing."""
-
-    def write(self, records: deque[bytes], about: bytes) -> None:
-        if not self.chain.seq:
-            self._put([b'"event":"begin","prev":"%b",%b' % (self.chain.head.encode(), about)])
-        while records:
-            portion = [*islice(records, _SENT)]
-            self._put(portion)
-            for _ in portion:
-                records.popleft()
-
-    def _put(self, records: Sequence[bytes]) -> None:
-        chain = self.chain.copy()
-        self._send([chain.line(record) for record in records])
-        self.chain = chain
-
-    def sync(self) -> None:
-        """Does nothing."""
-
-    def close(self, about: bytes) -> None:
-        if self.chain.seq:
-            self._put([b'"event":"end",%b' % about])
-
-
-def to_stderr(lines: Sequence[bytes]) -> None:
-    """Writes whole lines past the text layer, which another thread may be using."""
-    view = memoryview(b"".join(lines))
-    while view:
-        view = view[os.write(sys.stderr.fileno(), view) :]
-
-
-def to_collector(url: str, headers: Mapping[str, str], service: str) -> Callable[[Sequence[bytes]], None]:
-    """A sender of lines as OTLP log records, in JSON over HTTP; it raises `OSError`. Redirects are not followed."""
-    parts = urlsplit(url)
-    connect = partial(HTTPSConnection if parts.scheme == "https" else HTTPConnection, parts.hostname or "", parts.port)
-    resource = {"attributes": [{"key": "service.name", "value": {"stringValue": service}}]}
-
-    def send(lines: Sequence[bytes]) -> None:
-        records = [{"severityNumber": 9, "body": {"stringValue": line.decode().rstrip()}} for line in lines]
-        now = str(int(wall_time() * 1e9))
-        scope = {"scope": {"name": "mcp_hub.audit"}, "logRecords": [{"timeUnixNano": now, **each} for each in records]}
-        body = quote({"resourceLogs": [{"resource": resource, "scopeLogs": [scope]}]})
-        connection = connect(timeout=_PATIENCE)
-        try:
-            connection.request("POST", parts.path or "/", body, {"content-type": "application/json", **headers})
-            status = connection.getresponse().status
-        except HTTPException as problem:
-            raise OSError(f"the collector does not answer as one: {type(problem).__name__}") from None
-        finally:
-            connection.close()
-        if not 200 <= status < 300:
-            raise OSError(f"the collector answered with HTTP {status}")
-
-    return send
 
 
 class AuditTrail:
@@ -186,7 +118,7 @@ class AuditTrail:
 
         def observed(record: CallRecord, outcome: Outcome, now: float) -> None:
             call = record.call
-            place.counts.slots[CALLS] += 1  # which `claim` replaces
+            place.count(is_call=True)
             trace = call.meta.get("traceparent") if call.meta else None
             if trace is not None:
                 traces[call.id] = bytes(trace)
@@ -200,10 +132,11 @@ class AuditTrail:
         """Takes the questions of a call that may ask."""
         questions = record.questions
         if type(questions) is OpenQuestions:
-            record.questions = AuditedQuestions(
+            audited = AuditedQuestions(
                 log=questions.log, times=questions.times, count=questions.count, open=questions.open,
                 audit=partial(self._note_question, record.call),
             )  # fmt: skip
+            put_questions(record, audited)
 
     def _note_question(self, call: Call, question: Question, outcome: str, seconds: float) -> None:
         members = {
@@ -231,7 +164,7 @@ class AuditTrail:
 
     def _add(self, kind: str, members: Mapping[str, object]) -> None:
         line = b'"time":"%b","event":%b,%b' % (timestamp(wall_time()), quote(kind), quote(members)[1:-1])
-        self._waiting.add_event(line, self.place.counts)
+        self._waiting.add_event(line, self.place)
 
     # -- off it -------------------------------------------------------------------------------------------------------
 
@@ -251,9 +184,9 @@ class AuditTrail:
             if self._waiting.is_any:
                 await self._try(self._write)
             if anyio.current_time() >= noted + _HEADS:
-                noted, before, seq = anyio.current_time(), seq, self.place.chain.seq
+                noted, before, (seq, head) = anyio.current_time(), seq, self.place.end
                 if seq != before:
-                    log.info("audit_head", place=self.place.location, seq=seq, head=self.place.chain.head)
+                    log.info("audit_head", place=self.place.location, seq=seq, head=head)
                     await self._try(self.place.sync)
 
     async def _try(self, job: Callable[[], object]) -> None:
@@ -277,7 +210,7 @@ class AuditTrail:
             raise OSError("an earlier write does not come back")
         try:
             lines, lost = self._waiting.lines(self._lines_of)
-            self.place.chain.lost += lost
+            self.place.lose(lost)
             self.place.write(lines, self._about % timestamp(wall_time()))
         finally:
             self._turn.release()
@@ -344,9 +277,9 @@ class _Waiting:
             while len(self._portions) > 1 and sum(len(portion) for portion, _ in self._portions) > MOST:
                 self._lost += len(self._portions.popleft()[0])
 
-    def add_event(self, line: bytes, counts: RecordCount) -> None:
+    def add_event(self, line: bytes, place: AuditPlace) -> None:
         with self._lock:
-            counts.slots[EVENTS] += 1
+            place.count(is_call=False)
             self._events.append(line)
             if len(self._events) > _MOST_EVENTS:
                 self._events.popleft()

@@ -15,8 +15,6 @@ from mcp_hub.calls.gates.steps import Gates
 from mcp_hub.calls.plan import CallRules, StreamLimits, TimeLimits
 from mcp_hub.calls.reading.stored import exported_name
 from mcp_hub.catalog.catalog import caller_lists
-from mcp_hub.catalog.views.unmatched import Unmatched
-from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.code.steps import CodeLimits
 from mcp_hub.config.schema.clients import ClientRules
@@ -26,7 +24,6 @@ from mcp_hub.config.schema.hub import StoreSettings
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.tools import OverlaySettings, ToolRules, ToolSettings
-from mcp_hub.globs import first_match
 from mcp_hub.hub import HubPort
 from mcp_hub.stores.base import EventStore, Holdings, StoreLimits
 from mcp_hub.stores.documents import DocumentLimits, Documents
@@ -388,18 +385,3 @@ def _drop_kept(gates: Gates, server: str, principal: str) -> None:
 def _entries(settings: Settings) -> list[ServerSettings | ToolSettings]:
     servers = settings.servers.values()
     return [*servers, *(tool for server in servers for tool in server.per_tool.values())]
-
-
-def idle_caches(settings: Settings, view: CatalogView) -> list[Unmatched]:
-    """Tools with a `cache` whose results are not kept, since they do not only read."""
-    findings = []
-    for entry in view.entries(Kind.TOOL):
-        server = settings.servers.get(entry.server)
-        pattern = None if server is None or entry.is_read_only else first_match(entry.key, server.per_tool)
-        if server is not None and pattern is not None and server.per_tool[pattern].cache:
-            why = (
-                f'"{entry.key}" does not only read (it has no readOnlyHint), so its results are not kept. Remove cache.'
-            )
-            path = ("servers", entry.server, "per_tool", pattern, "cache")
-            findings.append(Unmatched(path, entry.key, why=why))
-    return findings

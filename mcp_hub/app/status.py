@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from mcp_hub.app.apply import Applier
 from mcp_hub.app.catalog_rules import executor_server, view_rules
-from mcp_hub.app.limits import STORES, Current, idle_caches
+from mcp_hub.app.limits import STORES, Current
 from mcp_hub.app.reload import Reloader
 from mcp_hub.call import Upstream
 from mcp_hub.catalog.flags import Flag, decoded
@@ -31,6 +31,7 @@ from mcp_hub.clock import wall_time
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.fronts.rest.problem import Problem, unknown_server
+from mcp_hub.globs import first_match
 from mcp_hub.hub import Figures, HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide, hide_head
@@ -136,7 +137,7 @@ class HubStatus(msgspec.Struct):
                 ]
                 look = partial(unmatched, listed, view_rules(settings), [*absent, executor_server(settings)])
                 patterns = await anyio.to_thread.run_sync(look, abandon_on_cancel=True)
-                self._unmatched = settings, view, [*patterns, *idle_caches(settings, view)][:_MOST]
+                self._unmatched = settings, view, [*patterns, *_idle_caches(settings, view)][:_MOST]
             return self._unmatched[2]
 
     def last_reload(self, profile: str | None) -> LastReload | None:
@@ -302,6 +303,20 @@ async def warn_of_unmatched(status: HubStatus) -> None:
                     log.warning("pattern_unmatched", path=".".join(map(str, pattern.path)), pattern=pattern.pattern)
                 logged.add(pattern)
         await hub.changes.wait(version)
+
+
+def _idle_caches(settings: Settings, view: CatalogView) -> list[Unmatched]:
+    findings = []
+    for entry in view.entries(Kind.TOOL):
+        server = settings.servers.get(entry.server)
+        pattern = None if server is None or entry.is_read_only else first_match(entry.key, server.per_tool)
+        if server is not None and pattern is not None and server.per_tool[pattern].cache:
+            why = (
+                f'"{entry.key}" does not only read (it has no readOnlyHint), so its results are not kept. Remove cache.'
+            )
+            path = ("servers", entry.server, "per_tool", pattern, "cache")
+            findings.append(Unmatched(path, entry.key, why=why))
+    return findings
 
 
 def _flag(flag: Flag) -> FlagInfo:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mcp_hub.calls.history.audit import AuditPlace, AuditTrail
 
 _COLLECTOR: Final = "http://localhost:4318"
-"""Where OpenTelemetry looks for a collector."""
+"""The collector that OpenTelemetry assumes."""
 _HEADERS: Final = [f"OTEL_EXPORTER_OTLP_{kind}HEADERS" for kind in ("", "TRACES_", "METRICS_")]
 _SHORTEST: Final = 6
 """Characters of a header that may be secret."""
@@ -65,20 +65,20 @@ def audit_of(
     from mcp_hub.stores.audit_file import AuditFile, LinePlace, to_collector, to_stderr
 
     if chosen.path is not None:
-        place: AuditPlace = AuditFile(audit_path(loaded), chosen.size, chosen.files, state_dir(env))
+        output: AuditPlace = AuditFile(audit_path(loaded), chosen.size, chosen.files, state_dir(env))
     elif chosen.stderr:
-        place = LinePlace("stderr", to_stderr)
+        output = LinePlace("stderr", to_stderr)
     else:
         headers = {name: value.get_secret_value() for name, value in settings.hub.telemetry.headers.items()}
         url = _logs_url(settings, env)
         learn(_sent_by_environment(env))
-        place = LinePlace(url, to_collector(url, headers or _environment_headers(env), settings.hub.name))
+        output = LinePlace(url, to_collector(url, headers or _environment_headers(env), settings.hub.name))
 
     def keeping(server: str, tool: str) -> ToolKeeping:
         return keeping_of(current.settings, server, tool)
 
     rules = LineRules(chosen.arguments, keeping, history_key(env, store))
-    return AuditTrail(place, rules, store.log.instance, trace_of if settings.hub.telemetry.is_on else None)
+    return AuditTrail(output, rules, store.log.instance, trace_of if settings.hub.telemetry.is_on else None)
 
 
 def audit_path(loaded: Loaded) -> Path:
@@ -97,7 +97,7 @@ def recording(audit: "AuditTrail | None") -> AbstractContextManager[None]:
 
 
 def call_observer(journal: CallJournal, seen: Seen, audit: "AuditTrail | None", *, is_watched: bool) -> CallObserver:
-    """What sees each ended call: the history, the audit, and the dashboard where there is one."""
+    """An observer of ended calls for the history, the audit, and the dashboard if there is one."""
     keep, show = journal.ended if audit is None else audit.observing(journal.ended), seen.recent.ended
 
     def both(record: CallRecord, outcome: Outcome, now: float) -> None:

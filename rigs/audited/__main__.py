@@ -98,11 +98,11 @@ def run(folder: Path, calls: int, kills: int) -> AuditReport:
     files = generations(folder / "audit.jsonl")
     report = verify(files, set())
     lines = sum(file.read_bytes().count(b'"event":"call"') for file in files)
-    print(f"{answered} calls answered in {seconds:.0f} s, {kills} kills: {lines} lines of calls, {report.lost} lost")
+    print(f"{answered} calls answered in {seconds:.0f} s, {kills} kills: {lines} lines of calls, {report.losses} lost")
     if not report.is_whole or unwritten(report, files[-1], folder / "state") or report.kills > kills:
         raise SystemExit(f"the chain does not hold: {report}")
-    if lines + report.lost < answered:
-        raise SystemExit(f"{answered - lines - report.lost} answered calls have no line, and are not counted")
+    if lines + report.losses < answered:
+        raise SystemExit(f"{answered - lines - report.losses} answered calls have no line, and are not counted")
     _change(files, report)
     return report
 

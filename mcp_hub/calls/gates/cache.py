@@ -82,7 +82,7 @@ class ResultCache:
         self._reads_only = reads_only
         self._clock = clock
         self._gates = gates
-        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._entries: OrderedDict[bytes, _Kept] = OrderedDict()
         self._runs: dict[tuple[str, str], _Run] = {}
         self._warned: set[tuple[str, str]] = set()
         self.room = room
@@ -94,11 +94,11 @@ class ResultCache:
         self._fit()
 
     def _fit(self) -> None:
-        while self.size > self.room or len(self._kept) > _MOST:
-            self._remove(next(iter(self._kept)))
+        while self.size > self.room or len(self._entries) > _MOST:
+            self._remove(next(iter(self._entries)))
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
     def __call__(self, server: str, tool: str, profile: str | None) -> "_CacheStep | None":
         seconds = self._lifetime(server, tool)
@@ -110,7 +110,7 @@ class ResultCache:
             self._forget(self._runs.pop(key))
 
     def _forget(self, run: _Run) -> None:
-        for key in [key for key, kept in self._kept.items() if kept.run is run]:
+        for key in [key for key, entry in self._entries.items() if entry.run is run]:
             self._remove(key)
 
     def run(self, call: Call) -> _Run | None:
@@ -145,12 +145,12 @@ class ResultCache:
 
     def find(self, key: bytes, run: _Run, oldest: float) -> Completed | None:
         """The kept result, if it is of this run and not from before `oldest`."""
-        kept = self._kept.get(key)
-        if kept is None or kept.run is not run or kept.at < oldest:
+        entry = self._entries.get(key)
+        if entry is None or entry.run is not run or entry.at < oldest:
             return None
-        self._kept.move_to_end(key)
-        age = b"%d" % max(self._clock.now() - kept.at, 0)
-        return Completed(kept.head + age + kept.tail, kept.era)
+        self._entries.move_to_end(key)
+        age = b"%d" % max(self._clock.now() - entry.at, 0)
+        return Completed(entry.head + age + entry.tail, entry.era)
 
     def keep(self, key: bytes, run: _Run, completed: Completed) -> None:
         """Keeps a result, if there is room and its server is still the same."""
@@ -158,14 +158,14 @@ class ResultCache:
         if parts is None or sum(map(len, parts)) + _EACH > self.room // _SHARE:
             return
         self._remove(key)
-        self._kept[key] = _Kept(*parts, era=completed.era, at=self._clock.now(), run=run)
-        self.size += _size(self._kept[key])
+        self._entries[key] = _Kept(*parts, era=completed.era, at=self._clock.now(), run=run)
+        self.size += _size(self._entries[key])
         self._fit()
 
     def _remove(self, key: bytes) -> None:
-        kept = self._kept.pop(key, None)
-        if kept is not None:
-            self.size -= _size(kept)
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self.size -= _size(entry)
 
     @property
     def now(self) -> float:
@@ -194,10 +194,10 @@ class _CacheStep:
         key = None if run is None else _key(call, run)
         if run is None or key is None:
             return await handler(call, channel)
-        kept = cache.find(key, run, oldest)
-        if kept is not None:
+        entry = cache.find(key, run, oldest)
+        if entry is not None:
             cache.note(call)
-            return kept
+            return entry
         completed = await handler(call, channel)
         if not channel.questions.count and _is_complete(completed) and cache.run(call) is run:
             cache.keep(key, run, completed)
@@ -274,5 +274,5 @@ def _split(completed: Completed) -> tuple[bytes, bytes] | None:
     return b"{" + mark, b"}%b}%b}" % (more, texts)
 
 
-def _size(kept: _Kept) -> int:
-    return len(kept.head) + len(kept.tail) + _EACH
+def _size(entry: _Kept) -> int:
+    return len(entry.head) + len(entry.tail) + _EACH

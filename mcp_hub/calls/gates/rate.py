@@ -1,4 +1,4 @@
-"""How many calls of a server or a tool begin in a time, and run at once. Others wait, and then are refused.
+"""Limits on calls of a server or a tool: so many begin in a time, so many run. Others wait, and then are refused.
 
 A call waits until its deadline, and is `busy` then. `count` calls in `period` seconds is exact: no time of that length
 has more.
@@ -253,8 +253,8 @@ class _SharedStep:
                 if now >= until:
                     is_full = pause == math.inf
                     rule = next((rule for rule in self._rules if bool(rule.running) is is_full), self._rules[-1])
-                    what = f"a call has waited {self._local.patience:.0f} s for"
-                    refusal = busy(rule, what, pause, is_full=is_full)
+                    subject = f"a call has waited {self._local.patience:.0f} s for"
+                    refusal = busy(rule, subject, pause, is_full=is_full)
                     self._local.note(call, f"{rule.key}.{'concurrency' if is_full else 'rate'}")
                     raise refusal
                 channel.times.begin_wait(f"its turn at {self._rules[-1].key}")

@@ -46,19 +46,19 @@ class Limit:
         if rule != self.rule:
             self.rule, self.begun = rule, deque(self.begun, maxlen=rule.count)
 
-    def pause(self, now: float) -> float:
+    def pause(self, time: float) -> float:
         """Seconds until the next call may begin; infinite if another one has to end."""
         rule, begun = self.rule, self.begun
         if rule.running and self.running >= rule.running:
             return math.inf
         if not rule.count or len(begun) < rule.count:
             return 0.0
-        return max(begun[0] + rule.period - now, 0.0)
+        return max(begun[0] + rule.period - time, 0.0)
 
-    def take(self, now: float) -> None:
+    def take(self, time: float) -> None:
         rule = self.rule
         if rule.count:
-            self.begun.append(now)
+            self.begun.append(time)
         if rule.running:
             self.running += 1
 
@@ -92,14 +92,14 @@ class TurnQueue:
 
     def enter_at_once(self, limits: tuple[Limit, ...]) -> bool:
         """Counts a call that may begin now."""
-        now = self._clock.now()
+        time = self._clock.now()
         if self._count:
             return False
         for limit in limits:
-            if limit.pause(now):
+            if limit.pause(time):
                 return False
         for limit in limits:
-            limit.take(now)
+            limit.take(time)
         return True
 
     def leave(self, limits: tuple[Limit, ...]) -> None:
@@ -156,16 +156,16 @@ class TurnQueue:
 
     def dispatch(self) -> None:
         """Lets calls begin, as many as may."""
-        now, blocked = self._clock.now(), 0
+        time, blocked = self._clock.now(), 0
         while self._count and blocked < len(self._waiting):
             principal = next(iter(self._waiting))
             tools = self._waiting[principal]
-            heads = [line[0] for line in tools.values() if not any(limit.pause(now) for limit in line[0].limits)]
+            heads = [line[0] for line in tools.values() if not any(limit.pause(time) for limit in line[0].limits)]
             if heads:
                 blocked = 0
                 waiter = min(heads, key=lambda head: head.number)
                 for limit in waiter.limits:
-                    limit.take(now)
+                    limit.take(time)
                 self.remove(waiter)
                 waiter.is_admitted = True
                 waiter.ready.set()
@@ -173,14 +173,14 @@ class TurnQueue:
                 blocked += 1
             if principal in self._waiting:  # the next one's turn
                 self._waiting[principal] = self._waiting.pop(principal)
-        self._wake_later(now)
+        self._wake_later(time)
 
-    def _wake_later(self, now: float) -> None:
+    def _wake_later(self, time: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         pauses = [
-            max(limit.pause(now) for limit in line[0].limits)
+            max(limit.pause(time) for limit in line[0].limits)
             for tools in self._waiting.values()
             for line in tools.values()
         ]
@@ -193,15 +193,15 @@ class TurnQueue:
         self.dispatch()
 
 
-def busy_at(limits: tuple[Limit, ...], now: float, what: str) -> Busy:
+def busy_at(limits: tuple[Limit, ...], time: float, subject: str) -> Busy:
     """The refusal, which names the limit that holds the call up longest."""
-    limit = max(limits, key=lambda limit: limit.pause(now))
-    rule, pause = limit.rule, limit.pause(now)
-    return busy(rule, what, pause, is_full=bool(rule.running) and pause == math.inf)
+    limit = max(limits, key=lambda limit: limit.pause(time))
+    rule, pause = limit.rule, limit.pause(time)
+    return busy(rule, subject, pause, is_full=bool(rule.running) and pause == math.inf)
 
 
-def busy(rule: LimitRule, what: str, pause: float, *, is_full: bool) -> Busy:
+def busy(rule: LimitRule, subject: str, pause: float, *, is_full: bool) -> Busy:
     """The refusal of a call that `what` says of; `pause` seconds until the next one may begin."""
     key, value = (f"{rule.key}.concurrency", rule.running) if is_full else (f"{rule.key}.rate", rule.count)
     after = math.ceil(pause) if 0 < pause < math.inf else _AGAIN
-    return Busy.at(f"{what} their turn at {rule.key}", key, value, retry_after=max(after, 1))
+    return Busy.at(f"{subject} their turn at {rule.key}", key, value, retry_after=max(after, 1))

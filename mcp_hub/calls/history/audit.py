@@ -74,13 +74,13 @@ class AuditPlace(Protocol):
     def lose(self, records: int) -> None:
         """So many counted records come before the next line, and get none."""
 
-    def write(self, records: deque[bytes], about: bytes) -> None:
+    def write(self, records: deque[bytes], header: bytes) -> None:
         """Writes lines of these members, and takes those that are written; `about` are those of its own lines."""
 
     def sync(self) -> None:
         """Waits until the lines are safe."""
 
-    def close(self, about: bytes) -> None:
+    def close(self, header: bytes) -> None:
         """Writes the last line. Idempotent."""
 
 
@@ -88,15 +88,15 @@ class AuditTrail:
     """The audit of one hub. `trace_of`: the trace that the hub itself has begun for a running call."""
 
     def __init__(
-        self, place: AuditPlace, rules: LineRules, hub: str, trace_of: Callable[[CallId], str | None] | None = None
+        self, output: AuditPlace, rules: LineRules, hub: str, trace_of: Callable[[CallId], str | None] | None = None
     ) -> None:
-        self.place = place
+        self.output = output
         self.failing = ""
         """Why writing fails now, or empty."""
         self.decisions: dict[CallId, Decision] = {}
-        """Those of gates, taken with their calls."""
+        """Decisions of gates, taken with their calls."""
         self._rules = rules
-        self._about = b'"time":"%%b","hub":%b,"version":%b' % (quote(hub), quote(__version__))
+        self._header = b'"time":"%%b","hub":%b,"version":%b' % (quote(hub), quote(__version__))
         self._trace_of = trace_of
         self._traces: dict[CallId, bytes] = {}
         self._waiting = _Waiting()
@@ -106,7 +106,7 @@ class AuditTrail:
     def claim(self) -> None:
         """Finds the place before the first call. Without it calls are counted until there is one."""
         try:
-            self.place.claim()
+            self.output.claim()
         except OSError as problem:
             self._has_failed(problem)
 
@@ -114,17 +114,17 @@ class AuditTrail:
 
     def observing(self, keep: CallObserver) -> CallObserver:
         """An observer that counts calls, and notes their traces."""
-        traces, place, trace_of = self._traces, self.place, self._trace_of
+        traces, output, trace_of = self._traces, self.output, self._trace_of
 
-        def observed(record: CallRecord, outcome: Outcome, now: float) -> None:
+        def observed(record: CallRecord, outcome: Outcome, time: float) -> None:
             call = record.call
-            place.count(is_call=True)
+            output.count(is_call=True)
             trace = call.meta.get("traceparent") if call.meta else None
             if trace is not None:
                 traces[call.id] = bytes(trace)
             elif trace_of is not None and (own_trace := trace_of(call.id)) is not None:
                 traces[call.id] = b'"00-%b-"' % own_trace.encode()
-            keep(record, outcome, now)
+            keep(record, outcome, time)
 
         return observed
 
@@ -164,7 +164,7 @@ class AuditTrail:
 
     def _add(self, kind: str, members: Mapping[str, object]) -> None:
         line = b'"time":"%b","event":%b,%b' % (timestamp(wall_time()), quote(kind), quote(members)[1:-1])
-        self._waiting.add_event(line, self.place)
+        self._waiting.add_event(line, self.output)
 
     # -- off it -------------------------------------------------------------------------------------------------------
 
@@ -184,10 +184,10 @@ class AuditTrail:
             if self._waiting.is_any:
                 await self._try(self._write)
             if anyio.current_time() >= noted + _HEADS:
-                noted, before, (seq, head) = anyio.current_time(), seq, self.place.end
+                noted, before, (seq, head) = anyio.current_time(), seq, self.output.end
                 if seq != before:
-                    log.info("audit_head", place=self.place.location, seq=seq, head=head)
-                    await self._try(self.place.sync)
+                    log.info("audit_head", output=self.output.location, seq=seq, head=head)
+                    await self._try(self.output.sync)
 
     async def _try(self, job: Callable[[], object]) -> None:
         try:
@@ -196,22 +196,22 @@ class AuditTrail:
             self._has_failed(problem)
         else:
             if self.failing:
-                log.warning("audit_written_again", place=self.place.location)
+                log.warning("audit_written_again", output=self.output.location)
             self.failing = ""
 
     def _has_failed(self, problem: OSError) -> None:
         reason = problem.strerror or str(problem)
         if not self.failing:
-            log.error("audit_not_written", place=self.place.location, reason=reason)
+            log.error("audit_not_written", output=self.output.location, reason=reason)
         self.failing = reason
 
     def _write(self) -> None:
         if not self._turn.acquire(timeout=_PATIENCE):  # a thread that was abandoned still writes
             raise OSError("an earlier write does not come back")
         try:
-            lines, lost = self._waiting.lines(self._lines_of)
-            self.place.lose(lost)
-            self.place.write(lines, self._about % timestamp(wall_time()))
+            lines, losses = self._waiting.lines(self._lines_of)
+            self.output.lose(losses)
+            self.output.write(lines, self._header % timestamp(wall_time()))
         finally:
             self._turn.release()
 
@@ -247,7 +247,7 @@ class AuditTrail:
         """Writes the last lines within so many seconds. Never raises."""
         with anyio.move_on_after(seconds, shield=True):
             await self._try(self._write)
-            await self._try(partial(self.place.close, self._about % timestamp(wall_time())))
+            await self._try(partial(self.output.close, self._header % timestamp(wall_time())))
 
 
 def _shorten(waiting: dict[CallId, Decision] | dict[CallId, bytes]) -> None:
@@ -257,14 +257,14 @@ def _shorten(waiting: dict[CallId, Decision] | dict[CallId, bytes]) -> None:
 
 
 class _Waiting:
-    """What is not written yet. Portions and events come from other threads."""
+    """Portions, events and lines that are not written yet. The first two come from other threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._portions: deque[tuple[Portion, float]] = deque()
         self._events: deque[bytes] = deque()
         self._lines: deque[bytes] = deque()
-        self._lost = 0
+        self._losses = 0
 
     @property
     def is_any(self) -> bool:
@@ -272,35 +272,35 @@ class _Waiting:
 
     def add(self, portions: Sequence[Portion], dropped: int, wall: float) -> None:
         with self._lock:
-            self._lost += dropped
+            self._losses += dropped
             self._portions.extend((portion, wall) for portion in portions)
             while len(self._portions) > 1 and sum(len(portion) for portion, _ in self._portions) > MOST:
-                self._lost += len(self._portions.popleft()[0])
+                self._losses += len(self._portions.popleft()[0])
 
-    def add_event(self, line: bytes, place: AuditPlace) -> None:
+    def add_event(self, line: bytes, output: AuditPlace) -> None:
         with self._lock:
-            place.count(is_call=False)
+            output.count(is_call=False)
             self._events.append(line)
             if len(self._events) > _MOST_EVENTS:
                 self._events.popleft()
-                self._lost += 1
+                self._losses += 1
 
     def lines(self, make: Callable[[Portion, float], list[bytes]]) -> tuple[deque[bytes], int]:
         """All lines that wait, to be taken as they are written; and how many are lost before the first of them."""
         with self._lock:
             portions, self._portions = self._portions, deque()
             events, self._events = self._events, deque()
-            lost, self._lost = self._lost, 0
+            losses, self._losses = self._losses, 0
         lines = self._lines
         for portion, wall in portions:
             try:
                 lines.extend(make(portion, wall))
             except Exception:  # a call that nobody expected does not end the audit
                 log.exception("audit_lines_failed", calls=len(portion))
-                lost += len(portion)
+                losses += len(portion)
         lines.extend(events)
         size = sum(map(len, lines)) if len(lines) > _FEW else 0
         while len(lines) > MOST + _MOST_EVENTS or size > _MOST_BYTES:
             size -= len(lines.popleft())
-            lost += 1
-        return lines, lost
+            losses += 1
+        return lines, losses

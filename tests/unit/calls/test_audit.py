@@ -39,9 +39,9 @@ class Audited:
     def __init__(self, folder: Path, arguments: str = "hash", keeping: str = "off", **tools: ToolKeeping) -> None:
         self.folder = folder
         of_tool = lambda server, tool: tools.get(tool, ToolKeeping())  # noqa: E731
-        self.place = AuditFile(folder / "audit.jsonl", 1 << 20, 3, folder / "state")
+        self.output = AuditFile(folder / "audit.jsonl", 1 << 20, 3, folder / "state")
         rules = LineRules(cast("Any", arguments), of_tool, lambda: b"k" * 32)
-        self.trail = AuditTrail(self.place, rules, "in_a", lambda call: None)
+        self.trail = AuditTrail(self.output, rules, "in_a", lambda call: None)
         self.store = history_file(folder)
         journal_rules = JournalRules(cast("Any", keeping), EVERYTHING, of_tool)
         self.journal = CallJournal(
@@ -205,14 +205,14 @@ async def test_calls_that_were_too_many_are_counted_in_the_next_line(
     lines = await hub.lines(*(past_call() for _ in range(95)))
     report = hub.report()
     assert 0 < len(lines) < 95
-    assert (report.lost, hub.waiting(), report.breaks) == (95 - len(lines), 0, 0)
+    assert (report.losses, hub.waiting(), report.breaks) == (95 - len(lines), 0, 0)
 
 
 class Stuck:
     """A place that takes nothing until it is told to."""
 
-    def __init__(self, place: AuditFile) -> None:
-        self._place = place
+    def __init__(self, output: AuditFile) -> None:
+        self._place = output
         self.fails = True
 
     def __getattr__(self, name: str) -> Any:
@@ -230,27 +230,27 @@ async def test_place_that_takes_nothing_loses_the_oldest_and_says_how_many(
     monkeypatch.setattr(audit_module, "MOST", 30)
     monkeypatch.setattr(audit_module, "_MOST_EVENTS", 0)
     hub = Audited(tmp_path)
-    hub.trail.place = place = cast("Any", Stuck(hub.place))
+    hub.trail.output = output = cast("Any", Stuck(hub.output))
     for _ in range(6):
         hub.end(*(past_call() for _ in range(20)))
         await hub.journal.flush()
         await hub.trail._try(hub.trail._write)
     assert hub.trail.failing == "No space left on device"
-    place.fails = False
+    output.fails = False
     lines = await hub.lines()
     assert hub.trail.failing == ""
-    assert (len(lines), hub.report().lost, hub.waiting()) == (30, 90, 0)
+    assert (len(lines), hub.report().losses, hub.waiting()) == (30, 90, 0)
 
 
 async def test_place_that_never_comes_back_holds_up_neither_history_nor_the_end(tmp_path: Path) -> None:
     hub, blocked = Audited(tmp_path, keeping="full"), threading.Event()
 
     class Hung:
-        count, lose, location = hub.place.count, hub.place.lose, "hung"
+        count, lose, location = hub.output.count, hub.output.lose, "hung"
         write = staticmethod(lambda records, about: blocked.wait(30))
         close = staticmethod(lambda about: blocked.wait(30))
 
-    hub.trail.place = cast("Any", Hung())
+    hub.trail.output = cast("Any", Hung())
     try:
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
@@ -284,13 +284,13 @@ async def test_collector_gets_lines_and_one_that_refuses_them_loses_none(tmp_pat
     thread.start()
     try:
         send = to_collector(f"http://127.0.0.1:{server.server_port}/v1/logs", {"authorization": "Bearer x"}, "hub")
-        place, records = LinePlace("collector", send), deque([b'"n":1', b'"n":2'])
+        output, records = LinePlace("collector", send), deque([b'"n":1', b'"n":2'])
         for answer in (500, 302):
             status[0] = answer
             with pytest.raises(OSError, match=f"HTTP {answer}"):
-                await anyio.to_thread.run_sync(place.write, records, b'"time":""')
+                await anyio.to_thread.run_sync(output.write, records, b'"time":""')
         status[0] = 200
-        await anyio.to_thread.run_sync(place.write, records, b'"time":""')
+        await anyio.to_thread.run_sync(output.write, records, b'"time":""')
     finally:
         server.shutdown()
         thread.join()

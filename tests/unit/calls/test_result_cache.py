@@ -244,7 +244,7 @@ async def test_room_is_bounded_and_the_result_used_longest_ago_goes(monkeypatch:
     assert await hub.number(b'{"n":0}') == 1
     hub.result = b'{"content":[{"type":"text","text":"%d"}],"x":"' + b"y" * 9000 + b'"}'
     assert [await hub.number(b'{"n":99}'), await hub.number(b'{"n":99}')] == [31, 32]
-    assert hub.cache.size == sum(map(cache_module._size, hub.cache._kept.values()))
+    assert hub.cache.size == sum(map(cache_module._size, hub.cache._entries.values()))
 
 
 async def test_kept_answer_is_noted_for_the_audit() -> None:

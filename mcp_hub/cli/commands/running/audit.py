@@ -37,23 +37,23 @@ def verify_command(path: Path | None, heads: tuple[str, ...], as_json: bool, con
     files = [generations(path)] if path is not None else [*chains(_configured(config))]
     if not any(files):
         fail("audit_not_found", f"there is no file {path or _configured(config)}", EXIT_UNAVAILABLE)
-    wanted, reports = set(heads), list[tuple[Path, AuditReport, int]]()
+    unseen, reports = set(heads), list[tuple[Path, AuditReport, int]]()
     for chain in files:
         try:
-            report = verify(chain, wanted)
+            report = verify(chain, unseen)
             reports.append((chain[-1], report, unwritten(report, chain[-1], state_dir(os.environ))))
         except OSError as problem:
             fail("audit_unreadable", f"{chain[-1]} cannot be read: {problem.strerror}", EXIT_UNAVAILABLE)
-    is_whole = all(report.is_whole for _, report, _ in reports) and not wanted
+    is_whole = all(report.is_whole for _, report, _ in reports) and not unseen
     if as_json:
         chain_reports = [
             {"file": str(file), **to_builtins(report), "unwritten": count} for file, report, count in reports
         ]
-        tables.print_json({"ok": is_whole, "chains": chain_reports, "missing_heads": sorted(wanted)})
+        tables.print_json({"ok": is_whole, "chains": chain_reports, "missing_heads": sorted(unseen)})
     else:
         for file, report, count in reports:
             _print(file, report, count)
-        for head in sorted(wanted):
+        for head in sorted(unseen):
             say(f"No line has the hash {head}: the lines up to it were replaced or removed.", "red")
     if not is_whole:
         raise SystemExit(EXIT_TOOL)
@@ -87,8 +87,8 @@ def _notes(report: AuditReport, unwritten_count: int) -> Sequence[str]:
     notes = []
     if report.first > 1:
         notes.append(f"Lines before {report.first} are in older files, which are not here.")
-    if report.lost:
-        notes.append(f"{plural(report.lost, 'record')} got no line {_LOST}.")
+    if report.losses:
+        notes.append(f"{plural(report.losses, 'record')} got no line {_LOST}.")
     if report.kills:
         notes.append(f"The hub ended {plural(report.kills, 'time')} without its last line: it was killed.")
     if unwritten_count:

@@ -266,7 +266,28 @@ def history(look: Lookup) -> Iterator[Goal]:
         yield Goal("first", f"filters over {variant}, the slowest", slowest, 50, " ms")
 
 
-PARTS = (cpu, throughput, latency, streams, start_and_memory, durable, provider_formats, attached, sandboxed, history)
+def gates(look: Lookup) -> Iterator[Goal]:
+    """Limits of calls, and the audit."""
+    plain = look("gates-calls", ONE, "no gates", "cpu_us")
+    for side, bound in (("rate", 5), ("audit hash", 20)):
+        gated = look("gates-calls", ONE, side, "cpu_us")
+        more = None if gated is None or plain is None else gated - plain
+        yield Goal("first", f"CPU that {side} adds to a call, {ONE}", more, bound, " µs")
+
+
+PARTS = (
+    cpu,
+    throughput,
+    latency,
+    streams,
+    start_and_memory,
+    durable,
+    provider_formats,
+    attached,
+    sandboxed,
+    history,
+    gates,
+)
 
 
 def goals(results: Iterable[Result]) -> list[Goal]:

@@ -1,8 +1,11 @@
-"""The measurements of the history of calls: what it adds to a call, to each kB that is kept, and reading it."""
+"""The measurements of the history of calls: what it adds to a call, to each kB that is kept, and reading it.
+
+What the audit and the limits of calls add is measured in the same way.
+"""
 
 import time
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,14 +14,14 @@ import anyio
 
 from bench.cases import Figures, Result, Run, echoes, merged, share, timed, warm
 from bench.ledger import Call, Stats
-from bench.relays import HISTORIES, Setup, Side
+from bench.relays import GATES, HISTORIES, Setup, Side
 from mcp_hub.clock import SystemClock
 from mcp_hub.stores.history.base import Batch, CallGroup, HistoryLimits, group_line
 from mcp_hub.stores.history.file import HistoryFile
 from mcp_hub.stores.history.reading import CallFilter, newest
 
-CALLS, TEXTS, READ = "history-calls", "history-texts", "history-read"
-CASES = (CALLS, TEXTS, READ)
+CALLS, TEXTS, READ, GATED = "history-calls", "history-texts", "history-read", "gates-calls"
+CASES = (CALLS, TEXTS, READ, GATED)
 KEPT = 3500
 """Bytes of the text of a call, which its result repeats: all of both is kept."""
 LAUNCHES = 9
@@ -29,10 +32,10 @@ _SERVERS, _TOOLS = 10, 20
 _STARTED = 1_700_000_000.0
 
 
-def calls(run: Run, sides: list[Side]) -> None:
+def calls(run: Run, case: str, sides: list[Side]) -> None:
     """Echo calls of 100 bytes, one in flight."""
     warm(sides, 1)
-    run.alternate(CALLS, "1 in flight", sides, lambda side: timed(side, echoes(side, run.options.seconds), 1))
+    run.alternate(case, "1 in flight", sides, lambda side: timed(side, echoes(side, run.options.seconds), 1))
 
 
 def texts(run: Run, sides: list[Side]) -> None:
@@ -107,11 +110,11 @@ async def _reads(rounds: int, most: int) -> dict[str, list[Figures]]:
     return samples
 
 
-def _of_many_hubs(run: Run) -> list[Result]:
+def _of_many_hubs(run: Run, case: str, names: Sequence[str]) -> list[Result]:
     """The medians over hubs that are started anew: one differs from the next by more than the history costs."""
     launches = [Run(run.options, run.say) for _ in range(LAUNCHES)]
     for launch in launches:
-        share(launch, Setup("stdio"), {CALLS: partial(calls, launch)}, tuple(HISTORIES))
+        share(launch, Setup("stdio"), {case: partial(calls, launch, case)}, names)
     first, *others = ({result.side: result for result in launch.results} for launch in launches)
     for side, result in first.items():
         every = [result, *(results[side] for results in others if side in results)]
@@ -124,7 +127,9 @@ def _of_many_hubs(run: Run) -> list[Result]:
 def measure_history(run: Run) -> None:
     """The wanted ones of these cases."""
     if run.wants(CALLS):
-        run.results += _of_many_hubs(run)
+        run.results += _of_many_hubs(run, CALLS, tuple(HISTORIES))
+    if run.wants(GATED):
+        run.results += _of_many_hubs(run, GATED, tuple(GATES))
     share(run, Setup("stdio"), {TEXTS: partial(texts, run)}, tuple(HISTORIES))
     if run.wants(READ):
         for most in (100, 1000):

@@ -35,7 +35,15 @@ HISTORIES: dict[str, object] = {
     "arguments none": {"arguments": "none"},
     "arguments full": {"arguments": "full"},
 }
-HUBS = ("hub", "before", ATTACHED, SANDBOXED, *STORES, *HISTORIES)
+# the hub with a limit, an audit or kept results, where that is what is compared: keys of `hub`, and of each server
+GATES: dict[str, tuple[dict[str, object], dict[str, object]]] = {
+    "no gates": ({}, {}),
+    "rate": ({}, {"rate": "10000/s"}),
+    "concurrency": ({}, {"concurrency": 1000}),
+    "audit hash": ({"audit": {"path": "audit.jsonl"}}, {}),
+    "audit full": ({"audit": {"path": "audit.jsonl", "arguments": "full"}}, {}),
+}
+HUBS = ("hub", "before", ATTACHED, SANDBOXED, *STORES, *HISTORIES, *GATES)
 # the hub's state folder inside a side's own, and its configuration
 STATE, CONFIG = "state", "servers.json"
 # seconds: until a relay listens, until its list is complete, until it has stopped at each stage of asking
@@ -206,7 +214,9 @@ def write_config(folder: Path, setup: Setup, hub: dict[str, object], relay: str 
     """One file for every side; only the hub reads the parts `hub` and `defaults`."""
     config = folder / CONFIG
     defaults = {"defaults": {"sandbox": "on"}} if relay == SANDBOXED else {}
-    config.write_text(json.dumps({"hub": hub, **defaults, "mcpServers": setup.servers()}))
+    more, of_servers = GATES.get(relay, ({}, {}))
+    servers = {name: {**server, **of_servers} for name, server in setup.servers().items()}
+    config.write_text(json.dumps({"hub": {**hub, **more}, **defaults, "mcpServers": servers}))
     return config
 
 

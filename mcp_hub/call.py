@@ -240,16 +240,6 @@ class SentCall(Protocol):
         """Completes the call. Raises as `Upstream.call`."""
 
 
-class Sender(Protocol):
-    """Sends calls: an `Upstream`, or what stands before one."""
-
-    def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
-        """Writes the request in place if possible; None: use `call`. Raises `RpcError`."""
-
-    async def call(self, call: Call, channel: CallChannel) -> Completed:
-        """A `CallHandler`."""
-
-
 class CallerConnection(msgspec.Struct, frozen=True):
     """A caller's own connection to a server.
 
@@ -261,10 +251,16 @@ class CallerConnection(msgspec.Struct, frozen=True):
     arrival: Callable[[], Awaitable[None]] | None = None
 
 
-class Upstream(Sender, Protocol):
+class Upstream(Protocol):
     """A tool source: a child process, a remote server, Python functions."""
 
     name: str
+
+    def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
+        """Writes the request in place if possible; None: use `call`. Raises `RpcError`."""
+
+    async def call(self, call: Call, channel: CallChannel) -> Completed:
+        """A `CallHandler`."""
 
     async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
         """Continues a call from `state`. Raises as `call`, and `HubRestarted` if it cannot."""

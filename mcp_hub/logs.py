@@ -132,6 +132,7 @@ def _tee(
 ) -> structlog.typing.EventDict:
     for take in _owner.takes:
         take(event)
+    event.pop("audit", None)  # for the audit alone: its kind, or that and a principal
     return event
 
 
@@ -158,6 +159,7 @@ def _as_text(
     logger: structlog.typing.WrappedLogger, name: str, event: structlog.typing.EventDict
 ) -> tuple[tuple[str, str], dict[str, object]]:
     """Arguments for a standard logger; a traceback comes last."""
+    event.pop("audit", None)
     trace = event.pop("exception", None)
     text = " ".join([str(event.pop("event", "")), *(f"{key}={value!r}" for key, value in event.items())])
     # without exc_info, which `exception` of the standard library would add, and which would be shown unmasked

@@ -6,7 +6,7 @@ together.
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -29,7 +29,7 @@ from mcp_hub.app.catalog_rules import (
     view_rules,
 )
 from mcp_hub.app.code_runs import code_runs, deployment_key, script_upstreams
-from mcp_hub.app.dashboard.past_calls import PastCalls, history_key, journal_of, keeping_of
+from mcp_hub.app.dashboard.past_calls import PastCalls, journal_of
 from mcp_hub.app.dashboard.seen import Seen
 from mcp_hub.app.limits import (
     Current,
@@ -47,15 +47,13 @@ from mcp_hub.app.logins import Logins, grant_store
 from mcp_hub.app.readiness import log_sources, log_start
 from mcp_hub.app.reload import Reloader
 from mcp_hub.app.start_folders import StartFolders, project_of
-from mcp_hub.app.status import Admin, HubStatus, warn_of_unmatched
-from mcp_hub.app.telemetry import audit_of, tracing_of
+from mcp_hub.app.status import Admin, operations, warn_of_unmatched
+from mcp_hub.app.telemetry import audit_of, call_observer, recording, tracing_of
 from mcp_hub.app.upstream_factory import UpstreamFactory
 from mcp_hub.call import Gate, Upstream
 from mcp_hub.calls.code.runs import CodeRuns
-from mcp_hub.calls.history.batches import ToolKeeping
 from mcp_hub.calls.history.journal import CallJournal
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
-from mcp_hub.calls.metering import CallObserver, Outcome
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.plan import SessionRules
 from mcp_hub.calls.registry import CallRegistry
@@ -76,7 +74,7 @@ from mcp_hub.config.schema.tools import OverlaySettings
 from mcp_hub.errors import ConfigError
 from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.hub import HubPort, LongResults
-from mcp_hub.logs import get_logger, teed
+from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.notices import Notices
 from mcp_hub.sessions.clients import ClientKinds
@@ -207,16 +205,9 @@ async def open_app(
         learning=learning,
     )  # fmt: skip
     log_sources(loaded)
-    with named_loop(), nullcontext() if app.server_logs is None else app.server_logs.recording(), _audited(app):
+    with named_loop(), nullcontext() if app.server_logs is None else app.server_logs.recording(), recording(app.audit):
         async with _running(app):
             yield app
-
-
-def _audited(app: App) -> AbstractContextManager[None]:
-    if app.audit is None:
-        return nullcontext()
-    app.audit.claim()
-    return teed(app.audit.event)
 
 
 @asynccontextmanager
@@ -342,7 +333,7 @@ def _registry(
     *,
     is_http: bool,
 ) -> CallRegistry:
-    clock, observer = SystemClock(), _observer(journal, seen, audit, is_watched=is_http)
+    clock, observer = SystemClock(), call_observer(journal, seen, audit, is_watched=is_http)
     tracer = tracing_of(settings, env, clock, lambda server: servers.upstreams[server].status(), is_http=is_http)
 
     def lasts(record: CallRecord) -> None:
@@ -352,38 +343,9 @@ def _registry(
     return CallRegistry(clock, *call_limits(settings), on_durable=lasts, turn=turn, tracer=tracer, observer=observer)
 
 
-def _observer(journal: CallJournal, seen: Seen, audit: "AuditTrail | None", *, is_watched: bool) -> CallObserver:
-    keep, show = journal.ended if audit is None else audit.observing(journal.ended), seen.recent.ended
-
-    def both(record: CallRecord, outcome: Outcome, now: float) -> None:
-        keep(record, outcome, now)
-        show(record, outcome, now)
-
-    return both if is_watched else keep
-
-
-def _audit(
-    loaded: Loaded, env: Mapping[str, str], store: EventStore, current: Current, trace_of: Callable[[str], str | None]
-) -> "AuditTrail | None":
-    def keeping(server: str, tool: str) -> ToolKeeping:
-        return keeping_of(current.settings, server, tool)
-
-    folder, key = loaded.path.absolute().parent, history_key(env, store)
-    return audit_of(loaded.settings, env, folder, store.log.instance, keeping, key, trace_of)
-
-
 def _binding(hub: HubPort, current: Current, upstreams: Mapping[str, Upstream]) -> Binding:
     info = {"name": current.settings.hub.name, "version": __version__}
     return Binding(hub, info, partial(instructions, hub.catalog, upstreams))
-
-
-def _operations(loaded: Loaded, applier: Applier, watchdog: Watchdog) -> Admin:
-    reloader = Reloader(loaded, applier.sources.read, applier)
-    status = HubStatus(
-        current=applier.current, hub=applier.hub, applier=applier, approvals=applier.approvals, reloader=reloader,
-        is_unguarded=lambda: watchdog.has_given_up,
-    )  # fmt: skip
-    return Admin(reloader, applier, status)
 
 
 def build(
@@ -407,7 +369,7 @@ def build(
     streams = StreamTable(store, clock, stream_limits(settings), lambda row, last: hub.starter.take_up(row, last))
     documents = open_documents(settings, env, store)
     seen = Seen.of(kinds, loaded.path, records, lambda: registry.under_way, sources.client.meet)
-    audit = _audit(loaded, env, store, current, lambda call: registry.trace_of(call))
+    audit = audit_of(loaded, env, store, current, lambda call: registry.trace_of(call))
     journal = journal_of(env, store, current, servers.upstreams, audit, is_embedded=not owns_process)
     registry = _registry(settings, env, servers, streams, turn, journal, seen, audit, is_http=has_executors)
     hub = HubPort(
@@ -421,13 +383,12 @@ def build(
         current=current, sources=sources, upstream_set=servers, hub=hub, registry=registry,
         kinds=kinds, approvals=approvals, executor_name=None if executors is None else executors.name, store=store,
     )  # fmt: skip
-    if audit is not None:
-        hub.starter.gates.decisions, hub.starter.gates.taken_up = audit.decisions, audit.watch
-    follow_gates(hub, current, store)
+    hub.starter.gates.trails.extend([] if audit is None else [audit])
+    follow_gates(hub, current, store, [] if sources.accounts is None else sources.accounts.ended)
     return App(
         current=current, hub=hub, binding=_binding(hub, current, servers.upstreams), upstreams=servers.upstreams,
         registry=registry, changes=changes, streams=streams, documents=documents, watchdog=watchdog, seen=seen,
-        approvals=approvals, upstream_set=servers, operations=_operations(loaded, applier, watchdog), logins=logins,
+        approvals=approvals, upstream_set=servers, operations=operations(loaded, applier, watchdog), logins=logins,
         journal=journal, executors=executors, server_logs=sources.logs, code=code, gates=RuleGates(applier),
         audit=audit,
     )  # fmt: skip

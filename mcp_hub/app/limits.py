@@ -1,6 +1,7 @@
 """Settings in the shapes that a hub's parts take."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -9,11 +10,10 @@ import platformdirs
 
 from mcp_hub.app.catalog_rules import ProjectView, executor_server
 from mcp_hub.call import Call
+from mcp_hub.calls.gates.steps import Gates
 from mcp_hub.calls.plan import CallRules, StreamLimits, TimeLimits
 from mcp_hub.calls.reading.stored import exported_name
 from mcp_hub.catalog.catalog import caller_lists
-from mcp_hub.catalog.views.unmatched import Unmatched
-from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.code.steps import CodeLimits
 from mcp_hub.config.schema.clients import ClientRules
@@ -23,7 +23,6 @@ from mcp_hub.config.schema.hub import StoreSettings
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings, claims_at
 from mcp_hub.config.schema.tools import OverlaySettings, ToolRules, ToolSettings
-from mcp_hub.globs import first_match
 from mcp_hub.hub import HubPort
 from mcp_hub.stores.base import EventStore, Holdings, StoreLimits
 from mcp_hub.stores.documents import DocumentLimits, Documents
@@ -36,9 +35,10 @@ from mcp_hub.stores.recovery.failsafe import failsafe_on_file
 from mcp_hub.stores.sqlite.store import FILE
 from mcp_hub.types import Kind
 from mcp_hub.upstreams.process.descriptors import HUB, PER_SERVER
+from mcp_hub.upstreams.supervision.side_connections import topic_of
 
 if TYPE_CHECKING:
-    from mcp_hub.calls.gates.rate import LimitRule
+    from mcp_hub.calls.gates.turns import LimitRule
 
 PER_CLIENT: Final = 4
 """Descriptors per client of a background hub, or over HTTP."""
@@ -253,8 +253,15 @@ def _time_limits(
 _LimitKind = Literal["rate", "concurrency"]
 
 
-def follow_gates(hub: HubPort, current: Current, store: EventStore) -> None:
-    """Puts the gates in place for the present settings; those that are there keep their counts and results."""
+def follow_gates(
+    hub: HubPort, current: Current, store: EventStore, ended: list[Callable[[str, str], None]] | None = None
+) -> None:
+    """Puts the gates in place for the present settings; those that are there keep their counts and results.
+
+    `ended` is called when a principal's account was removed or replaced: its results are forgotten.
+    """
+    if ended is not None:
+        ended.append(partial(_drop_kept, hub.starter.gates))
     _follow_limits("rate", hub, current, store)
     _follow_limits("concurrency", hub, current, store)
     _follow_cache(hub, current)
@@ -265,9 +272,9 @@ def _follow_limits(kind: _LimitKind, hub: HubPort, current: Current, store: Even
     maker = gates.makers.get(kind)
     if maker is None and not any(_amount(kind, entry) for entry in _entries(current.settings)):
         return
-    from mcp_hub.calls.gates.rate import CallLimits, LimitRule
+    from mcp_hub.calls.gates.rate import CallLimits
 
-    def rules(server: str, tool: str) -> tuple[LimitRule | None, LimitRule | None]:
+    def rules(server: str, tool: str) -> "tuple[LimitRule | None, LimitRule | None]":
         settings, key = current.settings, f"servers.{server}"
         entry, tool_rules = settings.servers.get(server), settings.tool_rules(server, tool)
         whole = None if entry is None else _amount(kind, entry)
@@ -275,7 +282,13 @@ def _follow_limits(kind: _LimitKind, hub: HubPort, current: Current, store: Even
 
     if not isinstance(maker, CallLimits):
         shared = None if store.replicas is None else store.replicas.counts()
-        maker = CallLimits(rules, current.limits, SystemClock(), shared)
+        maker = CallLimits(
+            rules,
+            current.limits,
+            SystemClock(),
+            shared,
+            note=lambda call, rule: gates.note(call, kind, "busy", rule),
+        )
     gates.install(kind, maker)
     maker.look()
 
@@ -285,7 +298,7 @@ def _amount(kind: _LimitKind, entry: ServerSettings | ToolSettings | ToolRules) 
 
 
 def _rule(key: str, amount: str | int | None) -> "LimitRule | None":
-    from mcp_hub.calls.gates.rate import LimitRule
+    from mcp_hub.calls.gates.turns import LimitRule
 
     if not amount:
         return None
@@ -310,27 +323,21 @@ def _follow_cache(hub: HubPort, current: Current) -> None:
         return entry is not None and entry.is_read_only and entry.server == call.upstream
 
     if isinstance(maker, ResultCache):
-        maker.room = room
+        maker.resize(room)
     else:
-        maker = ResultCache(lifetime, hub.upstreams, reads_only, lambda call: "", SystemClock(), gates, room)
+        maker = ResultCache(lifetime, hub.upstreams, reads_only, SystemClock(), gates=gates, room=room)
     gates.install("cache", maker)
+
+
+def _drop_kept(gates: Gates, server: str, principal: str) -> None:
+    maker = gates.makers.get("cache")
+    if maker is not None:
+        from mcp_hub.calls.gates.cache import ResultCache
+
+        if isinstance(maker, ResultCache):
+            maker.drop(server, topic_of(server, principal))
 
 
 def _entries(settings: Settings) -> list[ServerSettings | ToolSettings]:
     servers = settings.servers.values()
     return [*servers, *(tool for server in servers for tool in server.per_tool.values())]
-
-
-def idle_caches(settings: Settings, view: CatalogView) -> list[Unmatched]:
-    """Tools with a `cache` whose results are not kept, since they do not only read."""
-    findings = []
-    for entry in view.entries(Kind.TOOL):
-        server = settings.servers.get(entry.server)
-        pattern = None if server is None or entry.is_read_only else first_match(entry.key, server.per_tool)
-        if server is not None and pattern is not None and server.per_tool[pattern].cache:
-            why = (
-                f'"{entry.key}" does not only read (it has no readOnlyHint), so its results are not kept. Remove cache.'
-            )
-            path = ("servers", entry.server, "per_tool", pattern, "cache")
-            findings.append(Unmatched(path, entry.key, why=why))
-    return findings

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from mcp_hub.app.apply import Applier
 from mcp_hub.app.catalog_rules import executor_server, view_rules
-from mcp_hub.app.limits import STORES, Current, idle_caches
+from mcp_hub.app.limits import STORES, Current
 from mcp_hub.app.reload import Reloader
 from mcp_hub.call import Upstream
 from mcp_hub.catalog.flags import Flag, decoded
@@ -28,8 +28,10 @@ from mcp_hub.catalog.trust.scan import Inspector, inspected
 from mcp_hub.catalog.views.unmatched import Unmatched, has_patterns, unmatched
 from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.clock import wall_time
+from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.fronts.rest.problem import Problem, unknown_server
+from mcp_hub.globs import first_match
 from mcp_hub.hub import Figures, HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide, hide_head
@@ -46,6 +48,7 @@ from mcp_hub.protocol.rest.servers import (
 )
 from mcp_hub.protocol.shape.stream_events import timestamp
 from mcp_hub.types import LAST_OUTPUT, JsonObject, Kind, SandboxState, StoreState, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.process.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from mcp_hub.sandbox.server import ServerSandbox
@@ -134,7 +137,7 @@ class HubStatus(msgspec.Struct):
                 ]
                 look = partial(unmatched, listed, view_rules(settings), [*absent, executor_server(settings)])
                 patterns = await anyio.to_thread.run_sync(look, abandon_on_cancel=True)
-                self._unmatched = settings, view, [*patterns, *idle_caches(settings, view)][:_MOST]
+                self._unmatched = settings, view, [*patterns, *_idle_caches(settings, view)][:_MOST]
             return self._unmatched[2]
 
     def last_reload(self, profile: str | None) -> LastReload | None:
@@ -302,6 +305,20 @@ async def warn_of_unmatched(status: HubStatus) -> None:
         await hub.changes.wait(version)
 
 
+def _idle_caches(settings: Settings, view: CatalogView) -> list[Unmatched]:
+    findings = []
+    for entry in view.entries(Kind.TOOL):
+        server = settings.servers.get(entry.server)
+        pattern = None if server is None or entry.is_read_only else first_match(entry.key, server.per_tool)
+        if server is not None and pattern is not None and server.per_tool[pattern].cache:
+            why = (
+                f'"{entry.key}" does not only read (it has no readOnlyHint), so its results are not kept. Remove cache.'
+            )
+            path = ("servers", entry.server, "per_tool", pattern, "cache")
+            findings.append(Unmatched(path, entry.key, why=why))
+    return findings
+
+
 def _flag(flag: Flag) -> FlagInfo:
     return FlagInfo(
         tool=_safe(flag.tool), kind=flag.kind, where=_safe(flag.where), why=_safe(flag.why), text=_safe(flag.text)
@@ -370,3 +387,13 @@ class Admin(msgspec.Struct, frozen=True):
             settings=list(change.at_once),
             next_start=list(change.next_start),
         )
+
+
+def operations(loaded: Loaded, applier: Applier, watchdog: Watchdog) -> Admin:
+    """An operator's commands on a hub that is built."""
+    reloader = Reloader(loaded, applier.sources.read, applier)
+    status = HubStatus(
+        current=applier.current, hub=applier.hub, applier=applier, approvals=applier.approvals, reloader=reloader,
+        is_unguarded=lambda: watchdog.has_given_up,
+    )  # fmt: skip
+    return Admin(reloader, applier, status)

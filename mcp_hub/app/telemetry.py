@@ -1,24 +1,33 @@
-"""The hub's OpenTelemetry tracer; imports `tracing` only if configured."""
+"""The hub's OpenTelemetry tracer, its audit, and what sees each ended call; each is loaded only if configured."""
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from mcp_hub.app.limits import state_dir
+from mcp_hub.app.dashboard.past_calls import history_key, keeping_of
+from mcp_hub.app.dashboard.seen import Seen
+from mcp_hub.app.limits import Current, state_dir
+from mcp_hub.calls.history.batches import ToolKeeping
+from mcp_hub.calls.history.journal import CallJournal
+from mcp_hub.calls.metering import CallObserver, Outcome
+from mcp_hub.calls.runner import CallRecord
 from mcp_hub.clock import Clock
+from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.logs import teed
 from mcp_hub.masking import learn
+from mcp_hub.stores.base import EventStore
 from mcp_hub.types import CallId, UpstreamStatus
 
 if TYPE_CHECKING:
     from mcp_hub.app.tracing import Tracing
     from mcp_hub.calls.history.audit import AuditPlace, AuditTrail
-    from mcp_hub.calls.history.batches import ToolKeeping
 
 _COLLECTOR: Final = "http://localhost:4318"
-"""Where OpenTelemetry looks for a collector."""
+"""The collector that OpenTelemetry assumes."""
 _HEADERS: Final = [f"OTEL_EXPORTER_OTLP_{kind}HEADERS" for kind in ("", "TRACES_", "METRICS_")]
 _SHORTEST: Final = 6
 """Characters of a header that may be secret."""
@@ -40,39 +49,62 @@ def tracing_of(
 
 
 def audit_of(
-    settings: Settings,
+    loaded: Loaded,
     env: Mapping[str, str],
-    folder: Path,
-    hub: str,
-    keeping: Callable[[str, str], "ToolKeeping"],
-    key: Callable[[], bytes],
+    store: EventStore,
+    current: Current,
     trace_of: Callable[[CallId], str | None],
 ) -> "AuditTrail | None":
-    """The audit, if configured. A relative path is one below `folder`, that of the configuration."""
+    """The audit, if configured. A relative path is one below the folder of the configuration."""
+    settings = loaded.settings
     chosen = settings.hub.audit
     if chosen is None:
         return None
-    from mcp_hub.calls.history.audit import AuditTrail, LinePlace, to_collector, to_stderr
+    from mcp_hub.calls.history.audit import AuditTrail
     from mcp_hub.calls.history.audit_lines import LineRules
-    from mcp_hub.stores.audit_file import AuditFile
+    from mcp_hub.stores.audit_file import AuditFile, LinePlace, to_collector, to_stderr
 
     if chosen.path is not None:
-        place: AuditPlace = AuditFile(audit_path(settings, folder), chosen.size, chosen.files, state_dir(env))
+        output: AuditPlace = AuditFile(audit_path(loaded), chosen.size, chosen.files, state_dir(env))
     elif chosen.stderr:
-        place = LinePlace("stderr", to_stderr)
+        output = LinePlace("stderr", to_stderr)
     else:
         headers = {name: value.get_secret_value() for name, value in settings.hub.telemetry.headers.items()}
         url = _logs_url(settings, env)
         learn(_sent_by_environment(env))
-        place = LinePlace(url, to_collector(url, headers or _environment_headers(env), settings.hub.name))
-    rules = LineRules(chosen.arguments, keeping, key)
-    return AuditTrail(place, rules, hub, trace_of if settings.hub.telemetry.is_on else None)
+        output = LinePlace(url, to_collector(url, headers or _environment_headers(env), settings.hub.name))
+
+    def keeping(server: str, tool: str) -> ToolKeeping:
+        return keeping_of(current.settings, server, tool)
+
+    rules = LineRules(chosen.arguments, keeping, history_key(env, store))
+    return AuditTrail(output, rules, store.log.instance, trace_of if settings.hub.telemetry.is_on else None)
 
 
-def audit_path(settings: Settings, folder: Path) -> Path:
+def audit_path(loaded: Loaded) -> Path:
     """The file of the audit that the settings name."""
-    assert settings.hub.audit is not None
-    return folder / os.path.expanduser(settings.hub.audit.path or "")
+    chosen = loaded.settings.hub.audit
+    assert chosen is not None
+    return loaded.path.absolute().parent / os.path.expanduser(chosen.path or "")
+
+
+def recording(audit: "AuditTrail | None") -> AbstractContextManager[None]:
+    """Takes events of the log into the audit."""
+    if audit is None:
+        return nullcontext()
+    audit.claim()
+    return teed(audit.event)
+
+
+def call_observer(journal: CallJournal, seen: Seen, audit: "AuditTrail | None", *, is_watched: bool) -> CallObserver:
+    """An observer of ended calls for the history, the audit, and the dashboard if there is one."""
+    keep, show = journal.ended if audit is None else audit.observing(journal.ended), seen.recent.ended
+
+    def both(record: CallRecord, outcome: Outcome, now: float) -> None:
+        keep(record, outcome, now)
+        show(record, outcome, now)
+
+    return both if is_watched else keep
 
 
 def _logs_url(settings: Settings, env: Mapping[str, str]) -> str:

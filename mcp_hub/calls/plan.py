@@ -7,7 +7,7 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from mcp_hub.call import Call, CallHandler, MakeInfo, People, Sender
+from mcp_hub.call import Call, CallChannel, CallHandler, MakeInfo, People, SentCall
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed, Progressed
 from mcp_hub.types import RawJson
@@ -116,6 +116,16 @@ class _Retries(Protocol):
 
     def covers(self, call: Call, error: RpcError) -> bool: ...
     def pause(self, call: Call, error: RpcError, attempt: int, due: float, end: float) -> float | None: ...
+
+
+class Sender(Protocol):
+    """Sends calls: an `Upstream`, or what stands before one."""
+
+    def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
+        """Writes the request in place if possible; None: use `call`. Raises `RpcError`."""
+
+    async def call(self, call: Call, channel: CallChannel) -> Completed:
+        """A `CallHandler`."""
 
 
 class CallPlan(msgspec.Struct, frozen=True):

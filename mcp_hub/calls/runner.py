@@ -330,3 +330,8 @@ def new_record(
 
 def newest_progress(record: CallRecord) -> Progressed | None:
     return None if record._made_progress is None else record._made_progress.newest
+
+
+def put_questions(record: CallRecord, questions: OpenQuestions) -> None:
+    """Puts others in place of a call's questions, with the same that are open."""
+    record.questions = questions

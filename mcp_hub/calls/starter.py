@@ -7,10 +7,10 @@ from typing import Final, Protocol, Self
 import msgspec
 
 from mcp_hub import aio
-from mcp_hub.call import Call, CallChannel, CallHandler, MakeInfo, Sender, StreamInfo, Upstream
+from mcp_hub.call import Call, CallChannel, CallHandler, MakeInfo, StreamInfo, Upstream
 from mcp_hub.calls.gates.steps import Gates, guarded, in_place_of, waits
 from mcp_hub.calls.metering import is_tool_error
-from mcp_hub.calls.plan import CallPlan, CallRules, ResumePoint, TimeLimits, Truncate
+from mcp_hub.calls.plan import CallPlan, CallRules, ResumePoint, Sender, TimeLimits, Truncate
 from mcp_hub.calls.reading.stored import own_name
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.long_results import LongResults
@@ -220,7 +220,8 @@ class CallStarter:
         if waits(continuation.state) and server in self._upstreams:
             upstream = _AtGate(self.gates, self._upstreams[server].call)
         record = continuation.started(upstream, self._registry, limits, plan)
-        self.gates.taken_up(record)
+        for trail in self.gates.trails:
+            trail.watch(record)
         self._streams.take_up(record, row).orphan(DETACHED)
 
 

@@ -32,12 +32,12 @@ _END_SIZE: Final = 10 + 64 + 2
 
 
 class AuditLine(msgspec.Struct, frozen=True):
-    """What the chain needs of a line. `lost` records before it have no line; `gone` lines were removed by others."""
+    """The members of a line that the chain needs. `losses` records before it have none, `gone` ones were removed."""
 
     seq: int
     event: str = ""
     time: str = ""
-    lost: int = 0
+    losses: int = msgspec.field(name="lost", default=0)
     gone: int = 0
     prev: str = ""
 
@@ -46,27 +46,37 @@ _decode: Final = msgspec.json.Decoder(AuditLine).decode
 
 
 class Chain:
-    """The end of a chain: number and hash of the last line. `lost` records come before the next one."""
+    """The end of a chain: number and hash of the last line. `losses` come before the next one."""
 
-    __slots__ = ("head", "lost", "seq")
+    __slots__ = ("head", "losses", "seq")
 
     def __init__(self, seq: int = 0, head: str = START) -> None:
         self.seq = seq
         self.head = head
-        self.lost = 0
+        self.losses = 0
 
     def line(self, members: bytes) -> bytes:
         """The next line; `members` are those of a JSON object, without braces."""
-        lost = self.lost
-        self.seq += lost + 1
-        self.lost = 0
-        body = b'{"seq":%d,"lost":%d,%b' % (self.seq, lost, members) if lost else b'{"seq":%d,%b' % (self.seq, members)
+        losses = self.losses
+        self.seq += losses + 1
+        self.losses = 0
+        more = b'"lost":%d,' % losses if losses else b""
+        body = b'{"seq":%d,%b%b' % (self.seq, more, members)
         self.head = linked(self.head, body)
         return b'%b,"chain":"%b"}\n' % (body, self.head.encode())
 
+    def go_to(self, seq: int, head: str = "") -> None:
+        """Continues behind a line with this number, and this hash or the present one."""
+        self.seq, self.head = seq, head or self.head
+
+    def lose(self, records: int) -> None:
+        """So many records come before the next line."""
+        self.losses += records
+
     def copy(self) -> "Chain":
+        """A chain with the same end."""
         chain = Chain(self.seq, self.head)
-        chain.lost = self.lost
+        chain.losses = self.losses
         return chain
 
 
@@ -83,25 +93,22 @@ def parsed_line(line: bytes) -> tuple[AuditLine, str] | None:
 
 
 class AuditReport(msgspec.Struct):
-    """What the lines of one chain say. `lost` records were never written, `missing` lines were.
+    """The facts about the lines of one chain, which are numbered `first` to `last`, and from `times` in UTC.
 
-    `unfinished`: the last line has no end. `unwritten` records were counted after the last line.
+    `losses` were never written, `missing` lines were. `kills`: starts without an end before. `problems` are the
+    first 20 of the `breaks`, each with file and line.
     """
 
     lines: int = 0
     first: int = 0
     last: int = 0
     head: str = START
-    since: str = ""
-    until: str = ""
-    lost: int = 0
+    times: tuple[str, str] = ("", "")
+    losses: int = 0
     missing: int = 0
     kills: int = 0
-    unfinished: bool = False
-    unwritten: int = 0
     breaks: int = 0
     problems: list[str] = []
-    """The first 20 of the breaks, each with file and line."""
 
     @property
     def is_whole(self) -> bool:
@@ -128,48 +135,46 @@ class _Verifier:
                 self._head = None
                 while line and not line.endswith(b"\n"):
                     line = file.readline(LONGEST)
-            else:
-                self.report.unfinished = True
 
-    def _line(self, line: bytes, place: str) -> None:
+    def _line(self, line: bytes, position: str) -> None:
         parsed = parsed_line(line)
         if parsed is None:
-            self._break(place, "is not a line of the audit")
+            self._break(position, "is not a line of the audit")
             self._head = None
             return
         record, declared = parsed
         report = self.report
         if not report.lines:
-            report.first, report.since = record.seq, record.time
+            report.first, report.times = record.seq, (record.time, record.time)
             self._head = record.prev or None
             if not record.prev:
-                self._break(place, "lines before it are missing: it does not begin a file")
+                self._break(position, "lines before it are missing: it does not begin a file")
         else:
-            self._follow(record, place)
+            self._follow(record, position)
         if self._head is not None and linked(self._head, line[:-_END_SIZE]) != declared:
-            self._break(place, _changed(record, report))
+            self._break(position, _changed(record, report))
         self.heads.discard(declared)
         report.kills += record.event == "start" and self._event != "end"
         report.lines += 1
-        report.lost += record.lost
-        report.last, report.until, report.head = record.seq, record.time, declared
+        report.losses += record.losses
+        report.last, report.times, report.head = record.seq, (report.times[0], record.time), declared
         self._head, self._event = declared, record.event
 
-    def _follow(self, record: AuditLine, place: str) -> None:
+    def _follow(self, record: AuditLine, position: str) -> None:
         """Looks whether a line follows the one before, by its numbers and the hash that it repeats."""
-        report, expected = self.report, self.report.last + record.lost + 1
+        report, expected = self.report, self.report.last + record.losses + 1
         if record.prev and self._head is not None and record.prev != self._head:
             missing = max(record.seq - expected, 0)
             report.missing += missing
-            self._break(place, f"{_lines(report.last + 1, missing)} missing before it")
+            self._break(position, f"{_lines(report.last + 1, missing)} missing before it")
             self._head = record.prev
         elif record.seq != expected and (record.prev or self._head is None):
-            self._break(place, f"has the number {record.seq}, not {expected}")
+            self._break(position, f"has the number {record.seq}, not {expected}")
 
-    def _break(self, place: str, problem: str) -> None:
+    def _break(self, position: str, problem: str) -> None:
         self.report.breaks += 1
         if len(self.report.problems) < _MOST_PROBLEMS:
-            self.report.problems.append(f"{place}: {problem}")
+            self.report.problems.append(f"{position}: {problem}")
 
 
 def _lines(first: int, count: int) -> str:
@@ -179,7 +184,7 @@ def _lines(first: int, count: int) -> str:
 
 
 def _changed(record: AuditLine, report: AuditReport) -> str:
-    expected = report.last + record.lost + 1
+    expected = report.last + record.losses + 1
     if report.lines and record.seq > expected:
         return f"{_lines(report.last + 1, record.seq - expected)} missing before it"
     return f"line {record.seq} was changed"
@@ -190,19 +195,21 @@ def linked(head: str, body: bytes) -> str:
     return hashlib.sha256(head.encode() + body).hexdigest()
 
 
-def verify(files: Sequence[Path], heads: set[str], state: Path | None = None) -> AuditReport:
+def verify(files: Sequence[Path], heads: set[str]) -> AuditReport:
     """Verifies one chain in its files, oldest first; removes the `heads` that it has. Raises `OSError`.
 
-    `state`: the folder with the counts of the hub that wrote it.
+    A last line without its end is left out: a killed hub leaves one behind.
     """
     verifier = _Verifier(heads)
     with ExitStack() as opened:  # all of them first: a hub may rename them meanwhile
         for path, file in [(path, opened.enter_context(open(open_plain(path, os.O_RDONLY), "rb"))) for path in files]:
             verifier.file(path, file)
-    report = verifier.report
-    if state is not None and files and (total := counted(state_file(state, files[-1]))) is not None:
-        report.unwritten = max(total - report.last, 0)
-    return report
+    return verifier.report
+
+
+def unwritten(report: AuditReport, path: Path, state: Path) -> int:
+    """Records that the hub of this file has counted behind the last line; `state` is its state folder."""
+    return max((counted(state_file(state, path)) or 0) - report.last, 0)
 
 
 def chains(path: Path) -> Iterator[list[Path]]:
@@ -224,7 +231,7 @@ def rotated(path: Path, age: int) -> Path:
 
 def generations(path: Path) -> list[Path]:
     """The files of one hub that are there, oldest first."""
-    suffixes = [other.name[len(path.name) + 1 :] for other in path.parent.glob(f"{glob.escape(path.name)}.*")]
+    suffixes = [sibling.name[len(path.name) + 1 :] for sibling in path.parent.glob(f"{glob.escape(path.name)}.*")]
     ages = sorted((int(suffix) for suffix in suffixes if suffix.isdigit()), reverse=True)
     files = [*(rotated(path, age) for age in ages), path]
     return [file for file in files if file.is_file()]

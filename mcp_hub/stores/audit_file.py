@@ -1,4 +1,4 @@
-"""The audit file, which one hub at a time writes. Calls block.
+"""The audit file, which one hub at a time writes, and other places of lines. Calls block.
 
 A file beside it is locked while a hub writes. The counts of records are in memory that is mapped from a file of the
 state folder: a killed process leaves them behind.
@@ -6,16 +6,29 @@ state folder: a killed process leaves them behind.
 
 import mmap
 import os
+import sys
 from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from itertools import islice
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
 
 from mcp_hub.attach.folder import make_folder
+from mcp_hub.clock import wall_time
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.audit import COUNTS, LONGEST, MOST_HUBS, Chain, numbered, parsed_line, rotated, state_file
 from mcp_hub.stores.locks import aside_of, is_at, lock_file, open_plain, take
 
+_PATIENCE: Final = 5.0
+"""Seconds for a collector to answer."""
+_SENT: Final = 512
+"""Lines that a collector gets at once."""
 _PORTION: Final = 256 << 10
 """Bytes that are written at once."""
 CALLS, EVENTS, _NOTES, _CORRECTION, _WRITTEN = range(5)
@@ -47,11 +60,11 @@ class RecordCount:
 
     def begin(self, last: int) -> int:
         """The number of records that earlier processes counted and did not write, after line `last`."""
-        lost = self._before - last
-        if lost < 0:
-            self.slots[_CORRECTION] -= lost
+        losses = self._before - last
+        if losses < 0:
+            self.slots[_CORRECTION] -= losses
         self._before = last
-        return max(lost, 0)
+        return max(losses, 0)
 
     def close(self) -> None:
         if self._map is not None:
@@ -81,7 +94,7 @@ class AuditFile:
     """
 
     def __init__(self, path: Path, size: int, count: int, state: Path) -> None:
-        self._wanted = path
+        self._base = path
         self._state = state
         self._size = size
         self._count = count
@@ -97,13 +110,25 @@ class AuditFile:
     def location(self) -> str:
         return str(self.path)
 
+    @property
+    def end(self) -> tuple[int, str]:
+        return self.chain.seq, self.chain.head
+
+    def count(self, *, is_call: bool) -> None:
+        """Counts a record that is to be written."""
+        self.counts.slots[CALLS if is_call else EVENTS] += 1
+
+    def lose(self, records: int) -> None:
+        """So many counted records get no line."""
+        self.chain.lose(records)
+
     def claim(self) -> None:
         """Takes the first file that no other hub writes, before the first call. Idempotent."""
         if self._lock is not None:
             return
-        make_folder(self._wanted.parent)
+        make_folder(self._base.parent)
         for number in range(1, MOST_HUBS + 1):
-            path = self._wanted if number == 1 else numbered(self._wanted, number)
+            path = self._base if number == 1 else numbered(self._base, number)
             lock = lock_file(path.with_name(f"{path.name}.lock"))
             try:
                 is_free = take(lock, shared=False)
@@ -115,22 +140,22 @@ class AuditFile:
                 break
             os.close(lock)
         else:
-            raise OSError(f"{MOST_HUBS} hubs write to {self._wanted}")
+            raise OSError(f"{MOST_HUBS} hubs write to {self._base}")
         counts, self.counts = self.counts, RecordCount(state_file(self._state, self.path))
         for slot, records in enumerate(counts.slots):  # of the time before the folder could be written
             self.counts.slots[slot] += records
 
-    def write(self, records: deque[bytes], about: bytes) -> None:
+    def write(self, records: deque[bytes], header: bytes) -> None:
         """Writes lines of these members, and takes those that are written; `about` are members of the file's own."""
         if self._lock is None:
             self.claim()
         if self._file is None:
-            self._open(about)
+            self._open(header)
         else:
-            self._look(about)
+            self._look(header)
         while records:
             if self._end >= self._size:
-                self._rotate(about)
+                self._rotate(header)
             self._append(records)
 
     def _append(self, records: deque[bytes]) -> None:
@@ -158,12 +183,12 @@ class AuditFile:
             raise
         self._end += len(text)
 
-    def _note(self, event: str, about: bytes, **members: int) -> None:
+    def _note(self, event: str, header: bytes, **members: int) -> None:
         """Writes a line of the file itself, which repeats the hash before it."""
         more = b"".join(b',"%b":%d' % (name.encode(), value) for name, value in members.items() if value)
         chain = self.chain.copy()
         self.counts.slots[_NOTES] += 1
-        line = chain.line(b'"event":"%b","prev":"%b"%b,%b' % (event.encode(), self.chain.head.encode(), more, about))
+        line = chain.line(b'"event":"%b","prev":"%b"%b,%b' % (event.encode(), self.chain.head.encode(), more, header))
         try:
             self._put(line)
         except OSError:
@@ -175,20 +200,20 @@ class AuditFile:
         self.chain = chain
         self.counts.slots[_WRITTEN] = chain.seq
 
-    def _open(self, about: bytes) -> None:
+    def _open(self, header: bytes) -> None:
         file = _opened(self.path)
         try:
             self._file, self._end = file, os.fstat(file).st_size
             last, self._end = _last_line(file, self._end)
             if last is not None:
-                self.chain.seq, self.chain.head = last
+                self.chain.go_to(*last)
             elif self._end:
                 self._set_aside()
             os.ftruncate(self._file, self._end)  # a line that a killed hub has not finished
             gone = self.counts.written if last is None else 0
-            self.chain.seq = gone or self.chain.seq
-            self.chain.lost += self.counts.begin(self.chain.seq)
-            self._note("start" if last else "begin", about, gone=gone)
+            self.chain.go_to(gone or self.chain.seq)
+            self.chain.lose(self.counts.begin(self.chain.seq))
+            self._note("start" if last else "begin", header, gone=gone)
         except OSError:
             self._close()
             raise
@@ -202,7 +227,7 @@ class AuditFile:
         os.close(self._file)
         self._file, self._end = _opened(self.path), 0
 
-    def _look(self, about: bytes) -> None:
+    def _look(self, header: bytes) -> None:
         """Notices that others have moved or cut the file."""
         assert self._file is not None
         if not is_at(self._file, self.path):
@@ -210,7 +235,7 @@ class AuditFile:
             self._file, self._end = _opened(self.path), 0
             last, self._end = _last_line(self._file, os.fstat(self._file).st_size)
             log.warning("audit_file_moved", file=str(self.path))
-            self._note("moved", about)
+            self._note("moved", header)
             return
         if os.fstat(self._file).st_size >= self._end:
             return
@@ -218,9 +243,9 @@ class AuditFile:
         os.ftruncate(self._file, self._end)
         gone = self.chain.seq - (0 if last is None else last[0])
         log.warning("audit_file_cut", file=str(self.path), lines=gone)
-        self._note("cut", about, gone=gone)
+        self._note("cut", header, gone=gone)
 
-    def _rotate(self, about: bytes) -> None:
+    def _rotate(self, header: bytes) -> None:
         assert self._file is not None
         os.fsync(self._file)
         older = [rotated(self.path, age) for age in range(self._count, 0, -1)]
@@ -229,18 +254,18 @@ class AuditFile:
                 of.replace(to)
         os.close(self._file)
         self._file, self._end = _opened(self.path), 0
-        self._note("rotated", about)
+        self._note("rotated", header)
 
     def sync(self) -> None:
         """Waits until the disk has all lines."""
         if self._file is not None:
             os.fsync(self._file)
 
-    def close(self, about: bytes) -> None:
+    def close(self, header: bytes) -> None:
         """Writes the last line. Idempotent."""
         try:
             if self._file is not None:
-                self._note("end", about)
+                self._note("end", header)
                 self.sync()
         finally:
             self._close()
@@ -280,3 +305,79 @@ def _last_line(file: int, size: int) -> tuple[tuple[int, str] | None, int]:
     line = tail[tail.rfind(b"\n", 0, end - 1) + 1 : end - 1]
     parsed = parsed_line(line)
     return (None, size) if parsed is None else ((parsed[0].seq, parsed[1]), size - len(tail) + end)
+
+
+class LinePlace:
+    """A place that takes lines by `send`: stderr, or a collector. The chain begins with the process."""
+
+    def __init__(self, location: str, send: Callable[[Sequence[bytes]], object]) -> None:
+        self.location = location
+        self._send = send
+        self._chain = Chain()
+
+    @property
+    def end(self) -> tuple[int, str]:
+        return self._chain.seq, self._chain.head
+
+    def count(self, *, is_call: bool) -> None:
+        """Does nothing: the counts end with the process."""
+
+    def lose(self, records: int) -> None:
+        """So many records get no line."""
+        self._chain.lose(records)
+
+    def claim(self) -> None:
+        """Does nothing."""
+
+    def write(self, records: deque[bytes], header: bytes) -> None:
+        if not self._chain.seq:
+            self._put([b'"event":"begin","prev":"%b",%b' % (self._chain.head.encode(), header)])
+        while records:
+            portion = [*islice(records, _SENT)]
+            self._put(portion)
+            for _ in portion:
+                records.popleft()
+
+    def _put(self, records: Sequence[bytes]) -> None:
+        chain = self._chain.copy()
+        self._send([chain.line(record) for record in records])
+        self._chain = chain
+
+    def sync(self) -> None:
+        """Does nothing."""
+
+    def close(self, header: bytes) -> None:
+        if self._chain.seq:
+            self._put([b'"event":"end",%b' % header])
+
+
+def to_stderr(lines: Sequence[bytes]) -> None:
+    """Writes whole lines past the text layer, which another thread may be using."""
+    view = memoryview(b"".join(lines))
+    while view:
+        view = view[os.write(sys.stderr.fileno(), view) :]
+
+
+def to_collector(url: str, headers: Mapping[str, str], service: str) -> Callable[[Sequence[bytes]], None]:
+    """A sender of lines as OTLP log records, in JSON over HTTP; it raises `OSError`. Redirects are not followed."""
+    parts = urlsplit(url)
+    connect = partial(HTTPSConnection if parts.scheme == "https" else HTTPConnection, parts.hostname or "", parts.port)
+    resource = {"attributes": [{"key": "service.name", "value": {"stringValue": service}}]}
+
+    def send(lines: Sequence[bytes]) -> None:
+        records = [{"severityNumber": 9, "body": {"stringValue": line.decode().rstrip()}} for line in lines]
+        time = str(int(wall_time() * 1e9))
+        scope = {"scope": {"name": "mcp_hub.audit"}, "logRecords": [{"timeUnixNano": time, **each} for each in records]}
+        body = msgspec.json.encode({"resourceLogs": [{"resource": resource, "scopeLogs": [scope]}]})
+        connection = connect(timeout=_PATIENCE)
+        try:
+            connection.request("POST", parts.path or "/", body, {"content-type": "application/json", **headers})
+            status = connection.getresponse().status
+        except HTTPException as problem:
+            raise OSError(f"the collector does not answer as one: {type(problem).__name__}") from None
+        finally:
+            connection.close()
+        if not 200 <= status < 300:
+            raise OSError(f"the collector answered with HTTP {status}")
+
+    return send

@@ -6,13 +6,14 @@ A stream has one owner, the process that appends to it. A new owner raises the e
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, StoreError
 from mcp_hub.notices import SharedLists
+from mcp_hub.stores.counts import SharedCounts
 from mcp_hub.stores.documents import DocumentLimits, Documents, Record, Rows
 from mcp_hub.stores.history.base import HistoryStore
 from mcp_hub.types import CallId, Status
@@ -116,28 +117,6 @@ class Holdings(Protocol):
         """Takes the lock if it is free; whether this replica has it. Raises `StoreError`."""
 
     def release(self, name: str) -> None: ...
-
-
-class SharedLimit(NamedTuple):
-    """At most `calls` in `period` seconds, and `running` at once, under a name; 0: any number."""
-
-    name: str
-    calls: int
-    period: float
-    running: int
-
-
-class SharedCounts(Protocol):
-    """Counts that replicas share, by group."""
-
-    async def take(self, group: str, limits: Sequence[SharedLimit], holder: str) -> float:
-        """Counts `holder` under all limits and returns 0; else seconds to wait, infinite for the end of another one.
-
-        Raises `StoreError`.
-        """
-
-    def leave(self, group: str, limits: Sequence[SharedLimit], holder: str) -> None:
-        """`holder` does not run any more. What a replica leaves behind ends with it. Never waits."""
 
 
 class Replicas(Protocol):

@@ -196,7 +196,7 @@ _PACE: Final = 0.25
 """Seconds between two writes."""
 _LAST: Final = 0.5
 """Seconds for the last lines when the hub ends."""
-_NOT_DATA: Final = frozenset({"event", "level", "timestamp", "upstream", "exc_info", "exception", "stack"})
+_NOT_DATA: Final = frozenset({"event", "level", "timestamp", "upstream", "exc_info", "exception", "stack", "audit"})
 _PLAIN: Final = (bool, int, float, type(None))
 
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from mcp_hub.stores.audit import AuditReport, generations, verify
+from mcp_hub.stores.audit import AuditReport, generations, unwritten, verify
 
 _WINDOW: Final = 64
 """Requests that wait for their answer."""
@@ -96,13 +96,13 @@ def run(folder: Path, calls: int, kills: int) -> AuditReport:
             hub.end()
     seconds = time.perf_counter() - began
     files = generations(folder / "audit.jsonl")
-    report = verify(files, set(), folder / "state")
+    report = verify(files, set())
     lines = sum(file.read_bytes().count(b'"event":"call"') for file in files)
-    print(f"{answered} calls answered in {seconds:.0f} s, {kills} kills: {lines} lines of calls, {report.lost} lost")
-    if not report.is_whole or report.unwritten or report.kills > kills:
+    print(f"{answered} calls answered in {seconds:.0f} s, {kills} kills: {lines} lines of calls, {report.losses} lost")
+    if not report.is_whole or unwritten(report, files[-1], folder / "state") or report.kills > kills:
         raise SystemExit(f"the chain does not hold: {report}")
-    if lines + report.lost < answered:
-        raise SystemExit(f"{answered - lines - report.lost} answered calls have no line, and are not counted")
+    if lines + report.losses < answered:
+        raise SystemExit(f"{answered - lines - report.losses} answered calls have no line, and are not counted")
     _change(files, report)
     return report
 

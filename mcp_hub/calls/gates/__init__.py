@@ -6,4 +6,5 @@ Out: the handler's result, a kept one, or a refusal.
 
 - `steps`: the gates in their order; each is there where it is configured
 - `conditions`: globs on arguments and identity; `asking`: a person's yes
+- `cache`: kept results; `rate`, `turns`: limits, and whose turn it is
 """

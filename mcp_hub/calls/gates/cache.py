@@ -1,6 +1,6 @@
 """Kept results of tools that only read, by server, tool, arguments and account.
 
-A result is kept if it is complete and no error, and nobody was asked on its way. It is used for the time in the tool's
+A result is kept if it is complete, not an error, and nobody was asked on its way. It is used for the time in the tool's
 settings, until the server restarts, its lists change, or a login to it changes. 10,000 results at most; the
 one used longest ago goes first. `_meta` of a call is not part of the key.
 """
@@ -41,14 +41,6 @@ _SERVERS: Final = 4096
 """Servers, or accounts at them, that are watched."""
 
 
-class CacheUse(msgspec.Struct):
-    """What the cache did: results from it, results from servers, and kept ones that were dropped."""
-
-    hits: int = 0
-    misses: int = 0
-    dropped: int = 0
-
-
 class _Run(msgspec.Struct, eq=False):
     """One state of a server for one account: results of another one do not count."""
 
@@ -72,8 +64,8 @@ class _Kept(msgspec.Struct, frozen=True):
 class ResultCache:
     """The kept results of one hub, `room` bytes at most; makes the step of a tool (`StepMaker`).
 
-    `lifetime` is by server and tool, in seconds; 0: nothing is kept. `account` names whose login a call uses, where it
-    is not the shared one. `reads_only`: whether the tool only reads.
+    `lifetime` is by server and tool, in seconds; 0: nothing is kept. `reads_only`: whether the tool only reads. Callers
+    with a connection of their own, such as one of their account, have results of their own.
     """
 
     def __init__(
@@ -81,7 +73,6 @@ class ResultCache:
         lifetime: Callable[[str, str], float],
         upstreams: Mapping[str, Upstream],
         reads_only: Callable[[Call], bool],
-        account: Callable[[Call], str],
         clock: Clock,
         gates: Gates,
         room: int,
@@ -89,30 +80,37 @@ class ResultCache:
         self._lifetime = lifetime
         self._upstreams = upstreams
         self._reads_only = reads_only
-        self._account = account
         self._clock = clock
         self._gates = gates
-        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._entries: OrderedDict[bytes, _Kept] = OrderedDict()
         self._runs: dict[tuple[str, str], _Run] = {}
         self._warned: set[tuple[str, str]] = set()
         self.room = room
         self.size = 0
-        self.use = CacheUse()
+
+    def resize(self, room: int) -> None:
+        """Takes so many bytes from now on."""
+        self.room = room
+        self._fit()
+
+    def _fit(self) -> None:
+        while self.size > self.room or len(self._entries) > _MOST:
+            self._remove(next(iter(self._entries)))
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
     def __call__(self, server: str, tool: str, profile: str | None) -> "_CacheStep | None":
         seconds = self._lifetime(server, tool)
         return _CacheStep(self, seconds) if seconds else None
 
     def drop(self, server: str, account: str | None = None) -> None:
-        """Forgets what a server has answered, to one account or to all."""
+        """Forgets what a server has answered: to all, or over the connection with this topic."""
         for key in [key for key in self._runs if key[0] == server and account in (None, key[1])]:
             self._forget(self._runs.pop(key))
 
     def _forget(self, run: _Run) -> None:
-        for key in [key for key, kept in self._kept.items() if kept.run is run]:
+        for key in [key for key, entry in self._entries.items() if entry.run is run]:
             self._remove(key)
 
     def run(self, call: Call) -> _Run | None:
@@ -121,7 +119,7 @@ class ResultCache:
         if upstream is None:
             return None
         apart = upstream.apart(call)
-        account = self._account(call) or ("" if apart is None else f"\n{apart.topic}\n{call.session}")
+        account = "" if apart is None else apart.topic
         status, snapshot = upstream.status(), upstream.snapshot()
         lists = None if apart is None else apart.lists
         key = call.upstream, account
@@ -131,11 +129,12 @@ class ResultCache:
                 self._forget(run)
             elif len(self._runs) >= _SERVERS:
                 self._forget(self._runs.pop(next(iter(self._runs))))
-            run = self._runs[key] = _Run(upstream, snapshot, lists, status.restarts, status.pid)
+            run = self._runs[key] = _Run(upstream, snapshot, lists, restarts=status.restarts, pid=status.pid)
         run.pid = status.pid or run.pid  # one that rests has not been started anew
         return run
 
     def may_keep(self, call: Call) -> bool:
+        """Whether the tool only reads; warns once of one that does more."""
         if self._reads_only(call):
             return True
         tool = call.upstream, own_name(call)
@@ -146,12 +145,12 @@ class ResultCache:
 
     def find(self, key: bytes, run: _Run, oldest: float) -> Completed | None:
         """The kept result, if it is of this run and not from before `oldest`."""
-        kept = self._kept.get(key)
-        if kept is None or kept.run is not run or kept.at < oldest:
+        entry = self._entries.get(key)
+        if entry is None or entry.run is not run or entry.at < oldest:
             return None
-        self._kept.move_to_end(key)
-        age = b"%d" % max(self._clock.now() - kept.at, 0)
-        return Completed(kept.head + age + kept.tail, kept.era)
+        self._entries.move_to_end(key)
+        age = b"%d" % max(self._clock.now() - entry.at, 0)
+        return Completed(entry.head + age + entry.tail, entry.era)
 
     def keep(self, key: bytes, run: _Run, completed: Completed) -> None:
         """Keeps a result, if there is room and its server is still the same."""
@@ -159,16 +158,14 @@ class ResultCache:
         if parts is None or sum(map(len, parts)) + _EACH > self.room // _SHARE:
             return
         self._remove(key)
-        self._kept[key] = _Kept(*parts, era=completed.era, at=self._clock.now(), run=run)
-        self.size += _size(self._kept[key])
-        while self.size > self.room or len(self._kept) > _MOST:
-            self._remove(next(iter(self._kept)))
+        self._entries[key] = _Kept(*parts, era=completed.era, at=self._clock.now(), run=run)
+        self.size += _size(self._entries[key])
+        self._fit()
 
     def _remove(self, key: bytes) -> None:
-        kept = self._kept.pop(key, None)
-        if kept is not None:
-            self.size -= _size(kept)
-            self.use.dropped += 1
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self.size -= _size(entry)
 
     @property
     def now(self) -> float:
@@ -197,12 +194,10 @@ class _CacheStep:
         key = None if run is None else _key(call, run)
         if run is None or key is None:
             return await handler(call, channel)
-        kept = cache.find(key, run, oldest)
-        if kept is not None:
-            cache.use.hits += 1
+        entry = cache.find(key, run, oldest)
+        if entry is not None:
             cache.note(call)
-            return kept
-        cache.use.misses += 1
+            return entry
         completed = await handler(call, channel)
         if not channel.questions.count and _is_complete(completed) and cache.run(call) is run:
             cache.keep(key, run, completed)
@@ -236,7 +231,7 @@ def _are_same(before: Snapshot | None, after: Snapshot | None) -> bool:
 
 
 def _is_complete(completed: Completed) -> bool:
-    """Whether a result has all of an answer, and is no error."""
+    """Whether a result has all of an answer, and not an error."""
     if is_tool_error(completed.result):
         return False
     members = raw_object(completed.result)
@@ -279,5 +274,5 @@ def _split(completed: Completed) -> tuple[bytes, bytes] | None:
     return b"{" + mark, b"}%b}%b}" % (more, texts)
 
 
-def _size(kept: _Kept) -> int:
-    return len(kept.head) + len(kept.tail) + _EACH
+def _size(entry: _Kept) -> int:
+    return len(entry.head) + len(entry.tail) + _EACH

@@ -14,9 +14,10 @@ first one outermost. Inner calls of scripts pass the same gates.
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, Protocol
 
-from mcp_hub.call import Call, CallChannel, CallHandler, People, Sender
+from mcp_hub.call import Call, CallChannel, CallHandler, People
+from mcp_hub.calls.plan import Sender
 from mcp_hub.calls.reading.stored import own_name
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.errors import NotApproved
@@ -42,10 +43,20 @@ _MOST: Final = 4096
 
 
 class Decision(NamedTuple):
-    """A gate's decision about a call, such as `denied`, and the rule that made it."""
+    """A gate's decision about a call, such as `denied`, the rule that made it, and who decided."""
 
     decision: str
     rule: str = ""
+    by: str = ""
+
+
+class Trail(Protocol):
+    """Takes what is decided about calls that have not ended, and calls of lost hubs that are continued."""
+
+    decisions: dict[CallId, Decision]
+
+    def watch(self, record: CallRecord) -> None:
+        """A call that may ask."""
 
 
 class QuickStep:
@@ -70,10 +81,8 @@ class Gates:
         self.makers: dict[GateName, StepMaker] = {}
         self.states: dict[CallId, RawJson] = {}
         """States of calls that waited at a gate of another hub, until its step takes them."""
-        self.decisions: dict[CallId, Decision] | None = None
-        """What gates have decided about calls that have not ended, for the audit; None without one."""
-        self.taken_up: Callable[[CallRecord], object] = lambda record: None
-        """Gets each call of a lost hub that is continued."""
+        self.trails: list[Trail] = []
+        """The audit, if there is one."""
         self._steps: dict[tuple[str, str, str | None], tuple[Step, ...]] = {}
 
     def install(self, name: GateName, maker: StepMaker | None) -> None:
@@ -99,13 +108,14 @@ class Gates:
 
     def note(self, call: Call, gate: GateName, decision: str, rule: str, by: str = "") -> None:
         """Logs what a person or a rule has decided, and notes each decision for the audit."""
-        if gate != "cache":
+        if gate in ("conditions", "ask"):
             log.info(
-                "call_judged", call_id=call.id, upstream=call.upstream, tool=hide_head(own_name(call), 200), gate=gate,
+                "call_judged", audit="approval" if gate == "ask" else None, call_id=call.id,
+                upstream=call.upstream, tool=hide_head(own_name(call), 200), gate=gate,
                 decision=decision, rule=rule, by=hide_head(by, 300), principal=call.principal,
             )  # fmt: skip
-        if self.decisions is not None:
-            self.decisions[call.id] = Decision(decision, rule)
+        for trail in self.trails:
+            trail.decisions[call.id] = Decision(decision, rule, by)
 
     async def resume(self, call: Call, channel: CallChannel, state: RawJson, handler: CallHandler) -> Completed:
         """Continues a call that waited at a gate of a lost hub. Raises `NotApproved` if no gate waits for it now."""

@@ -5,17 +5,12 @@ It takes the portions of ended calls that the journal takes, and events of the l
 lines delays no call and no history.
 """
 
-import os
 import re
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from itertools import islice
 from typing import Final, Protocol
-from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
@@ -28,15 +23,13 @@ from mcp_hub.calls.history.recent import shown_principal
 from mcp_hub.calls.history.waiting import MOST, Portion
 from mcp_hub.calls.metering import CallObserver, Outcome
 from mcp_hub.calls.reading.stored import own_name
-from mcp_hub.calls.runner import CallRecord
+from mcp_hub.calls.runner import CallRecord, put_questions
 from mcp_hub.calls.timeouts import OpenQuestions
 from mcp_hub.clock import wall_time
 from mcp_hub.events import Failed
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.shape.stream_events import code_of
-from mcp_hub.stores.audit import Chain
-from mcp_hub.stores.audit_file import CALLS, EVENTS, RecordCount
 from mcp_hub.types import CallId
 
 log = get_logger(__name__)
@@ -49,13 +42,11 @@ _FEW: Final = 64
 _PACE: Final = 0.5
 """Seconds between two looks for events."""
 _PATIENCE: Final = 5.0
-"""Seconds between attempts to write, and for a collector to answer."""
+"""Seconds between attempts to write."""
 _HEADS: Final = 60.0
 """Seconds between two lines of the log with the end of the chain."""
 _HUGE: Final = 1 << 15
 """Decisions that wait for the end of their calls; the oldest goes first."""
-_SENT: Final = 512
-"""Lines that a collector gets at once."""
 _OF_CALLS: Final = ("principal", "client", "tool", "decision", "rule", "outcome")
 """Members of an event that a line of a call has, too."""
 _NOT_DATA: Final = frozenset({"event", "level", "timestamp", "upstream", "audit", *_OF_CALLS})
@@ -64,107 +55,48 @@ _TRACE: Final = re.compile(rb'"00-([0-9a-f]{32})-')
 
 
 class AuditPlace(Protocol):
-    """Where lines go. All methods block, and raise `OSError`."""
-
-    counts: RecordCount
-    chain: Chain
+    """The place of lines. All methods but the first three block, and raise `OSError`."""
 
     @property
     def location(self) -> str:
         """Path or name, for people."""
 
+    @property
+    def end(self) -> tuple[int, str]:
+        """Number and hash of the last line."""
+
+    def count(self, *, is_call: bool) -> None:
+        """Counts a record that is to be written. Quick; not thread-safe for other records than calls."""
+
     def claim(self) -> None:
         """Finds the place, before the first call. Idempotent."""
 
-    def write(self, records: deque[bytes], about: bytes) -> None:
+    def lose(self, records: int) -> None:
+        """So many counted records come before the next line, and get none."""
+
+    def write(self, records: deque[bytes], header: bytes) -> None:
         """Writes lines of these members, and takes those that are written; `about` are those of its own lines."""
 
     def sync(self) -> None:
         """Waits until the lines are safe."""
 
-    def close(self, about: bytes) -> None:
+    def close(self, header: bytes) -> None:
         """Writes the last line. Idempotent."""
-
-
-class LinePlace:
-    """A place that takes lines by `send`: stderr, or a collector. The chain begins with the process."""
-
-    def __init__(self, location: str, send: Callable[[Sequence[bytes]], object]) -> None:
-        self.location = location
-        self._send = send
-        self.counts = RecordCount(None)
-        self.chain = Chain()
-
-    def claim(self) -> None:
-        """Does nothing."""
-
-    def write(self, records: deque[bytes], about: bytes) -> None:
-        if not self.chain.seq:
-            self._put([b'"event":"begin","prev":"%b",%b' % (self.chain.head.encode(), about)])
-        while records:
-            portion = [*islice(records, _SENT)]
-            self._put(portion)
-            for _ in portion:
-                records.popleft()
-
-    def _put(self, records: Sequence[bytes]) -> None:
-        chain = self.chain.copy()
-        self._send([chain.line(record) for record in records])
-        self.chain = chain
-
-    def sync(self) -> None:
-        """Does nothing."""
-
-    def close(self, about: bytes) -> None:
-        if self.chain.seq:
-            self._put([b'"event":"end",%b' % about])
-
-
-def to_stderr(lines: Sequence[bytes]) -> None:
-    """Writes whole lines past the text layer, which another thread may be using."""
-    view = memoryview(b"".join(lines))
-    while view:
-        view = view[os.write(sys.stderr.fileno(), view) :]
-
-
-def to_collector(url: str, headers: Mapping[str, str], service: str) -> Callable[[Sequence[bytes]], None]:
-    """A sender of lines as OTLP log records, in JSON over HTTP; it raises `OSError`. Redirects are not followed."""
-    parts = urlsplit(url)
-    connect = partial(HTTPSConnection if parts.scheme == "https" else HTTPConnection, parts.hostname or "", parts.port)
-    resource = {"attributes": [{"key": "service.name", "value": {"stringValue": service}}]}
-
-    def send(lines: Sequence[bytes]) -> None:
-        records = [{"severityNumber": 9, "body": {"stringValue": line.decode().rstrip()}} for line in lines]
-        now = str(int(wall_time() * 1e9))
-        scope = {"scope": {"name": "mcp_hub.audit"}, "logRecords": [{"timeUnixNano": now, **each} for each in records]}
-        body = quote({"resourceLogs": [{"resource": resource, "scopeLogs": [scope]}]})
-        connection = connect(timeout=_PATIENCE)
-        try:
-            connection.request("POST", parts.path or "/", body, {"content-type": "application/json", **headers})
-            status = connection.getresponse().status
-        except HTTPException as problem:
-            raise OSError(f"the collector does not answer as one: {type(problem).__name__}") from None
-        finally:
-            connection.close()
-        if not 200 <= status < 300:
-            raise OSError(f"the collector answered with HTTP {status}")
-
-    return send
 
 
 class AuditTrail:
     """The audit of one hub. `trace_of`: the trace that the hub itself has begun for a running call."""
 
     def __init__(
-        self, place: AuditPlace, rules: LineRules, hub: str, trace_of: Callable[[CallId], str | None] | None = None
+        self, output: AuditPlace, rules: LineRules, hub: str, trace_of: Callable[[CallId], str | None] | None = None
     ) -> None:
-        self.place = place
+        self.output = output
         self.failing = ""
         """Why writing fails now, or empty."""
         self.decisions: dict[CallId, Decision] = {}
-        """Those of gates, taken with their calls."""
+        """Decisions of gates, taken with their calls."""
         self._rules = rules
-        self._about = b'"time":"%%b","hub":%b,"version":%b' % (quote(hub), quote(__version__))
+        self._header = b'"time":"%%b","hub":%b,"version":%b' % (quote(hub), quote(__version__))
         self._trace_of = trace_of
         self._traces: dict[CallId, bytes] = {}
         self._waiting = _Waiting()
@@ -174,7 +106,7 @@ class AuditTrail:
     def claim(self) -> None:
         """Finds the place before the first call. Without it calls are counted until there is one."""
         try:
-            self.place.claim()
+            self.output.claim()
         except OSError as problem:
             self._has_failed(problem)
 
@@ -182,17 +114,17 @@ class AuditTrail:
 
     def observing(self, keep: CallObserver) -> CallObserver:
         """An observer that counts calls, and notes their traces."""
-        traces, place, trace_of = self._traces, self.place, self._trace_of
+        traces, output, trace_of = self._traces, self.output, self._trace_of
 
-        def observed(record: CallRecord, outcome: Outcome, now: float) -> None:
+        def observed(record: CallRecord, outcome: Outcome, time: float) -> None:
             call = record.call
-            place.counts.slots[CALLS] += 1  # which `claim` replaces
+            output.count(is_call=True)
             trace = call.meta.get("traceparent") if call.meta else None
             if trace is not None:
                 traces[call.id] = bytes(trace)
             elif trace_of is not None and (own_trace := trace_of(call.id)) is not None:
                 traces[call.id] = b'"00-%b-"' % own_trace.encode()
-            keep(record, outcome, now)
+            keep(record, outcome, time)
 
         return observed
 
@@ -200,10 +132,11 @@ class AuditTrail:
         """Takes the questions of a call that may ask."""
         questions = record.questions
         if type(questions) is OpenQuestions:
-            record.questions = AuditedQuestions(
+            audited = AuditedQuestions(
                 log=questions.log, times=questions.times, count=questions.count, open=questions.open,
                 audit=partial(self._note_question, record.call),
             )  # fmt: skip
+            put_questions(record, audited)
 
     def _note_question(self, call: Call, question: Question, outcome: str, seconds: float) -> None:
         members = {
@@ -214,18 +147,24 @@ class AuditTrail:
         self._add("question", members)
 
     def event(self, event: Mapping[str, object]) -> None:
-        """Takes an event of the log whose member `audit` names its kind. Thread-safe, never waits."""
-        kind = event.get("audit")
+        """Takes an event of the log whose member `audit` is its kind, or that and a principal.
+
+        Thread-safe, never waits.
+        """
+        kind, principal = event.get("audit"), event.get("principal")
+        if isinstance(kind, tuple):
+            kind, principal = kind
         if isinstance(kind, str):
             members = {"what": event.get("event"), "server": event.get("upstream")}
             members |= {name: event.get(name) for name in _OF_CALLS}
+            members["principal"] = shown_principal(principal) if isinstance(principal, str) else None
             named = {name: plain(value) for name, value in members.items() if value is not None}
             data = {name: plain(value) for name, value in event.items() if name not in _NOT_DATA}
             self._add(kind, {**named, "data": data} if data else named)
 
     def _add(self, kind: str, members: Mapping[str, object]) -> None:
         line = b'"time":"%b","event":%b,%b' % (timestamp(wall_time()), quote(kind), quote(members)[1:-1])
-        self._waiting.add_event(line, self.place.counts)
+        self._waiting.add_event(line, self.output)
 
     # -- off it -------------------------------------------------------------------------------------------------------
 
@@ -245,10 +184,10 @@ class AuditTrail:
             if self._waiting.is_any:
                 await self._try(self._write)
             if anyio.current_time() >= noted + _HEADS:
-                noted, before, seq = anyio.current_time(), seq, self.place.chain.seq
+                noted, before, (seq, head) = anyio.current_time(), seq, self.output.end
                 if seq != before:
-                    log.info("audit_head", place=self.place.location, seq=seq, head=self.place.chain.head)
-                    await self._try(self.place.sync)
+                    log.info("audit_head", output=self.output.location, seq=seq, head=head)
+                    await self._try(self.output.sync)
 
     async def _try(self, job: Callable[[], object]) -> None:
         try:
@@ -257,22 +196,22 @@ class AuditTrail:
             self._has_failed(problem)
         else:
             if self.failing:
-                log.warning("audit_written_again", place=self.place.location)
+                log.warning("audit_written_again", output=self.output.location)
             self.failing = ""
 
     def _has_failed(self, problem: OSError) -> None:
         reason = problem.strerror or str(problem)
         if not self.failing:
-            log.error("audit_not_written", place=self.place.location, reason=reason)
+            log.error("audit_not_written", output=self.output.location, reason=reason)
         self.failing = reason
 
     def _write(self) -> None:
         if not self._turn.acquire(timeout=_PATIENCE):  # a thread that was abandoned still writes
             raise OSError("an earlier write does not come back")
         try:
-            lines, lost = self._waiting.lines(self._lines_of)
-            self.place.chain.lost += lost
-            self.place.write(lines, self._about % timestamp(wall_time()))
+            lines, losses = self._waiting.lines(self._lines_of)
+            self.output.lose(losses)
+            self.output.write(lines, self._header % timestamp(wall_time()))
         finally:
             self._turn.release()
 
@@ -308,7 +247,7 @@ class AuditTrail:
         """Writes the last lines within so many seconds. Never raises."""
         with anyio.move_on_after(seconds, shield=True):
             await self._try(self._write)
-            await self._try(partial(self.place.close, self._about % timestamp(wall_time())))
+            await self._try(partial(self.output.close, self._header % timestamp(wall_time())))
 
 
 def _shorten(waiting: dict[CallId, Decision] | dict[CallId, bytes]) -> None:
@@ -318,14 +257,14 @@ def _shorten(waiting: dict[CallId, Decision] | dict[CallId, bytes]) -> None:
 
 
 class _Waiting:
-    """What is not written yet. Portions and events come from other threads."""
+    """Portions, events and lines that are not written yet. The first two come from other threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._portions: deque[tuple[Portion, float]] = deque()
         self._events: deque[bytes] = deque()
         self._lines: deque[bytes] = deque()
-        self._lost = 0
+        self._losses = 0
 
     @property
     def is_any(self) -> bool:
@@ -333,35 +272,35 @@ class _Waiting:
 
     def add(self, portions: Sequence[Portion], dropped: int, wall: float) -> None:
         with self._lock:
-            self._lost += dropped
+            self._losses += dropped
             self._portions.extend((portion, wall) for portion in portions)
             while len(self._portions) > 1 and sum(len(portion) for portion, _ in self._portions) > MOST:
-                self._lost += len(self._portions.popleft()[0])
+                self._losses += len(self._portions.popleft()[0])
 
-    def add_event(self, line: bytes, counts: RecordCount) -> None:
+    def add_event(self, line: bytes, output: AuditPlace) -> None:
         with self._lock:
-            counts.slots[EVENTS] += 1
+            output.count(is_call=False)
             self._events.append(line)
             if len(self._events) > _MOST_EVENTS:
                 self._events.popleft()
-                self._lost += 1
+                self._losses += 1
 
     def lines(self, make: Callable[[Portion, float], list[bytes]]) -> tuple[deque[bytes], int]:
         """All lines that wait, to be taken as they are written; and how many are lost before the first of them."""
         with self._lock:
             portions, self._portions = self._portions, deque()
             events, self._events = self._events, deque()
-            lost, self._lost = self._lost, 0
+            losses, self._losses = self._losses, 0
         lines = self._lines
         for portion, wall in portions:
             try:
                 lines.extend(make(portion, wall))
             except Exception:  # a call that nobody expected does not end the audit
                 log.exception("audit_lines_failed", calls=len(portion))
-                lost += len(portion)
+                losses += len(portion)
         lines.extend(events)
         size = sum(map(len, lines)) if len(lines) > _FEW else 0
         while len(lines) > MOST + _MOST_EVENTS or size > _MOST_BYTES:
             size -= len(lines.popleft())
-            lost += 1
-        return lines, lost
+            losses += 1
+        return lines, losses

@@ -36,12 +36,13 @@ def decided(decision: Decision | None) -> bytes:
     """The members about what the gates have decided."""
     if decision is None:
         return b'"decision":"allowed"'
-    rule = b',"rule":%b' % quote(hide_head(decision.rule, NAME)) if decision.rule else b""
-    return b'"decision":%b%b' % (quote(decision.decision), rule)
+    more = (("rule", decision.rule), ("by", decision.by))
+    members = {"decision": decision.decision, **{name: hide_head(text, NAME) for name, text in more if text}}
+    return quote(members)[1:-1]
 
 
 class LineRules:
-    """What lines have of a call; `key` is for hashes of arguments, and may block."""
+    """The members that lines have of a call; `key` is for hashes of arguments, and may block."""
 
     def __init__(
         self, arguments: ArgumentRule, keeping: Callable[[str, str], ToolKeeping], key: Callable[[], bytes]
@@ -91,26 +92,26 @@ class AuditedQuestions(OpenQuestions):
     """Questions of a call; `audit` gets the outcome of each for people, and the seconds it took."""
 
     audit: Callable[[Question, str, float], None] = lambda question, outcome, seconds: None
-    asked: dict[str, float] = msgspec.field(default_factory=dict)
+    begun: dict[str, float] = msgspec.field(default_factory=dict)
 
     def ask(self, question: Question) -> str:
         key = super().ask(question)
         if question.method in _FOR_PEOPLE and key in self.open:
-            self.asked[key] = self.times.clock.now()
+            self.begun[key] = self.times.clock.now()
         return key
 
     def answer(self, key: str, outcome: RawJson | RpcError) -> bool:
-        question, asked = self.open.get(key), self.asked.pop(key, None)
+        question, begun = self.open.get(key), self.begun.pop(key, None)
         is_open = super().answer(key, outcome)
-        if question is not None and asked is not None:
+        if question is not None and begun is not None:
             action = "failed" if isinstance(outcome, RpcError) else action_of(question.method, outcome) or "answered"
-            self.audit(question, action, self.times.clock.now() - asked)
+            self.audit(question, action, self.times.clock.now() - begun)
         return is_open
 
     def close(self) -> None:
-        for key, asked in self.asked.items():
+        for key, begun in self.begun.items():
             if key in self.open:
-                self.audit(self.open[key], "unanswered", self.times.clock.now() - asked)
+                self.audit(self.open[key], "unanswered", self.times.clock.now() - begun)
         super().close()
 
 

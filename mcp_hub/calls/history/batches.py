@@ -168,7 +168,7 @@ class BatchMaker:
         batch = Batch(
             hub=self.hub, base=base, groups="\n".join(lines), marks=array("H", _at(marks, places)).tobytes(),
             ids=" ".join(_at(ids, places)), ended=ended, took=took, waited=waited,
-            sizes=b"" if rules.keeping == "none" else _sizes(portion, places),
+            sizes=_sizes(portion, places, rules.keeping),
             flags=bytes(_at(flags, places)), notes=_notes(portion.endings, places, rules.keeping),
         )  # fmt: skip
         return [(batch, texts)]
@@ -272,9 +272,9 @@ def _at(column: Sequence[_T], places: Sequence[int]) -> Sequence[_T]:
     return column if len(column) == len(places) else [column[index] for index in places]
 
 
-def _sizes(portion: Portion, places: Sequence[int]) -> bytes:
+def _sizes(portion: Portion, places: Sequence[int], keeping: Keeping) -> bytes:
     """The column `sizes`."""
-    if portion.texts is None:
+    if portion.texts is None or keeping == "none":
         return b""
     sizes: Iterable[int] = portion.texts.sizes
     if len(places) < len(portion):

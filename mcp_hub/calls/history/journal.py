@@ -16,6 +16,7 @@ import msgspec
 
 from mcp_hub.calls.history.batches import BatchMaker, DefinitionSource, JournalRules, JournalTerms
 from mcp_hub.calls.history.waiting import MOST, CallQueue, Portion
+from mcp_hub.calls.metering import CallObserver
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import StoreError
@@ -78,7 +79,11 @@ class CallJournal:
         """The batches of running calls are those of earlier rules."""
         self._lock = anyio.Lock()
         self._audit = audit
-        self.ended = self._queue.ended
+
+    @property
+    def ended(self) -> CallObserver:
+        """Takes ended calls."""
+        return self._queue.ended
 
     @property
     def store(self) -> HistoryStore:

@@ -219,15 +219,11 @@ class Approvals:
         """Applies approvals that were written elsewhere."""
         for server in list(self._servers.values()):
             if self._is_followed(server) and self._is_stale(server):
-                before = {name for name, finding in server.findings.items() if name not in server.confirmed}
-                confirmed = server.confirmed
+                before, confirmed = server.findings.keys() - server.confirmed, server.confirmed
                 self._judge_again(server)
                 names = sorted((before - server.findings.keys()) | (server.confirmed - confirmed))
-                if names:
-                    log.info(
-                        "definitions_approved", audit="approval", upstream=server.name, count=len(names),
-                        names=[decoded(name) for name in names[:_MOST_LOGGED]],
-                    )  # fmt: skip
+                if names := [decoded(name) for name in names[:_MOST_LOGGED]]:
+                    log.info("definitions_approved", audit="approval", upstream=server.name, names=names)
 
     def close(self) -> None:
         for server in self._unsaved():

@@ -3,7 +3,7 @@
 * `settings`: the whole file
 * `fields`: the base of all sections, and types of single values
 * `hub`, `servers`, `defaults`: the main sections
-* `tools`, `clients`: smaller ones
+* `tools`, `clients`, `records`: smaller ones
 * `issuers`: tokens of clients
 * `remote`: checks URLs and headers
 * `json_schema`: the JSON Schema

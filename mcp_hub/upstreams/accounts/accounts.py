@@ -93,7 +93,10 @@ class Accounts:
                 return None
             return replace(before, grant=grant, target=target, issuer=grant.issuer, label=label, since=self._clock())
 
-        return await self._changed(server, principal, change)
+        is_kept = await self._changed(server, principal, change)
+        if is_kept:
+            log.info("account_stored", audit=("login", principal), upstream=server)
+        return is_kept
 
     async def put_value(self, server: str, principal: str, name: str, value: str) -> None:
         """Stores the value for `${account:NAME}`."""
@@ -117,7 +120,7 @@ class Accounts:
         self._end(server, principal)  # what has begun in between
         if before is None or not before.is_there:
             return False, ""
-        log.info("account_removed", upstream=server)
+        log.info("account_removed", audit=("login", principal), upstream=server)
         return True, await self._revoke(before) if before.grant is not None else ""
 
     async def listed(self) -> list[tuple[Account, float]]:

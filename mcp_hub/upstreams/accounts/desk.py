@@ -116,13 +116,13 @@ class LoginDesk:
 
         outcome = await self._change(self._row_of(principal), change)
         if isinstance(outcome, Rejected):
-            log.warning("login_code_wrong", upstream=server, reason=outcome.code)
+            log.warning("login_code_wrong", audit=("login", principal), upstream=server, reason=outcome.code)
             raise outcome
         if not await self._keep(outcome):
             raise Rejected(
                 "login_unknown", f'the account at "{server}" was removed since the login began. Begin again.'
             )
-        log.info("account_confirmed", upstream=server)
+        log.info("account_confirmed", audit=("login", principal), upstream=server)
         self._wake()
         return outcome
 
@@ -225,7 +225,7 @@ class LoginDesk:
             reason = f"the authorization server took longer than {_SECONDS:g} s"
         except LoginFailed as problem:
             reason = hide(str(problem))
-        log.warning("login_failed", upstream=entry.server, reason=reason)
+        log.warning("login_failed", audit=("login", entry.principal), upstream=entry.server, reason=reason)
         await self._drop(entry)
         raise Rejected("login_failed", f"{reason[:1].upper()}{reason[1:]}.")
 

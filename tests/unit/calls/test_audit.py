@@ -16,7 +16,7 @@ from mcp_hub.call import Question
 from mcp_hub.calls.gates.steps import Decision
 from mcp_hub.calls.history import audit as audit_module
 from mcp_hub.calls.history import waiting
-from mcp_hub.calls.history.audit import AuditTrail, LinePlace, to_collector
+from mcp_hub.calls.history.audit import AuditTrail
 from mcp_hub.calls.history.audit_lines import LineRules
 from mcp_hub.calls.history.batches import JournalRules, ToolKeeping
 from mcp_hub.calls.history.journal import CallJournal
@@ -25,8 +25,8 @@ from mcp_hub.calls.runner import CallRecord
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed, Failed
-from mcp_hub.stores.audit import generations, verify
-from mcp_hub.stores.audit_file import AuditFile
+from mcp_hub.stores.audit import generations, unwritten, verify
+from mcp_hub.stores.audit_file import AuditFile, LinePlace, to_collector
 from mcp_hub.types import CallId
 from tests.unit.calls.past import EVERYTHING, Lists, history_file, past_call
 
@@ -39,9 +39,9 @@ class Audited:
     def __init__(self, folder: Path, arguments: str = "hash", keeping: str = "off", **tools: ToolKeeping) -> None:
         self.folder = folder
         of_tool = lambda server, tool: tools.get(tool, ToolKeeping())  # noqa: E731
-        self.place = AuditFile(folder / "audit.jsonl", 1 << 20, 3, folder / "state")
+        self.output = AuditFile(folder / "audit.jsonl", 1 << 20, 3, folder / "state")
         rules = LineRules(cast("Any", arguments), of_tool, lambda: b"k" * 32)
-        self.trail = AuditTrail(self.place, rules, "in_a", lambda call: None)
+        self.trail = AuditTrail(self.output, rules, "in_a", lambda call: None)
         self.store = history_file(folder)
         journal_rules = JournalRules(cast("Any", keeping), EVERYTHING, of_tool)
         self.journal = CallJournal(
@@ -64,7 +64,11 @@ class Audited:
         return [json.loads(line) for line in path.read_bytes().splitlines()[1:]]
 
     def report(self) -> Any:
-        return verify(generations(self.folder / "audit.jsonl"), set(), self.folder / "state")
+        return verify(generations(self.folder / "audit.jsonl"), set())
+
+    def waiting(self) -> int:
+        """Records that were counted and have no line yet."""
+        return unwritten(self.report(), self.folder / "audit.jsonl", self.folder / "state")
 
 
 async def test_line_has_who_called_what_and_how_it_ended(tmp_path: Path) -> None:
@@ -201,14 +205,14 @@ async def test_calls_that_were_too_many_are_counted_in_the_next_line(
     lines = await hub.lines(*(past_call() for _ in range(95)))
     report = hub.report()
     assert 0 < len(lines) < 95
-    assert (report.lost, report.unwritten, report.breaks) == (95 - len(lines), 0, 0)
+    assert (report.losses, hub.waiting(), report.breaks) == (95 - len(lines), 0, 0)
 
 
 class Stuck:
     """A place that takes nothing until it is told to."""
 
-    def __init__(self, place: AuditFile) -> None:
-        self._place = place
+    def __init__(self, output: AuditFile) -> None:
+        self._place = output
         self.fails = True
 
     def __getattr__(self, name: str) -> Any:
@@ -226,27 +230,27 @@ async def test_place_that_takes_nothing_loses_the_oldest_and_says_how_many(
     monkeypatch.setattr(audit_module, "MOST", 30)
     monkeypatch.setattr(audit_module, "_MOST_EVENTS", 0)
     hub = Audited(tmp_path)
-    hub.trail.place = place = cast("Any", Stuck(hub.place))
+    hub.trail.output = output = cast("Any", Stuck(hub.output))
     for _ in range(6):
         hub.end(*(past_call() for _ in range(20)))
         await hub.journal.flush()
         await hub.trail._try(hub.trail._write)
     assert hub.trail.failing == "No space left on device"
-    place.fails = False
+    output.fails = False
     lines = await hub.lines()
     assert hub.trail.failing == ""
-    assert (len(lines), hub.report().lost, hub.report().unwritten) == (30, 90, 0)
+    assert (len(lines), hub.report().losses, hub.waiting()) == (30, 90, 0)
 
 
 async def test_place_that_never_comes_back_holds_up_neither_history_nor_the_end(tmp_path: Path) -> None:
     hub, blocked = Audited(tmp_path, keeping="full"), threading.Event()
 
     class Hung:
-        counts, chain, location = hub.place.counts, hub.place.chain, "hung"
+        count, lose, location = hub.output.count, hub.output.lose, "hung"
         write = staticmethod(lambda records, about: blocked.wait(30))
         close = staticmethod(lambda about: blocked.wait(30))
 
-    hub.trail.place = cast("Any", Hung())
+    hub.trail.output = cast("Any", Hung())
     try:
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
@@ -280,13 +284,13 @@ async def test_collector_gets_lines_and_one_that_refuses_them_loses_none(tmp_pat
     thread.start()
     try:
         send = to_collector(f"http://127.0.0.1:{server.server_port}/v1/logs", {"authorization": "Bearer x"}, "hub")
-        place, records = LinePlace("collector", send), deque([b'"n":1', b'"n":2'])
+        output, records = LinePlace("collector", send), deque([b'"n":1', b'"n":2'])
         for answer in (500, 302):
             status[0] = answer
             with pytest.raises(OSError, match=f"HTTP {answer}"):
-                await anyio.to_thread.run_sync(place.write, records, b'"time":""')
+                await anyio.to_thread.run_sync(output.write, records, b'"time":""')
         status[0] = 200
-        await anyio.to_thread.run_sync(place.write, records, b'"time":""')
+        await anyio.to_thread.run_sync(output.write, records, b'"time":""')
     finally:
         server.shutdown()
         thread.join()

@@ -9,14 +9,15 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Call, CallChannel
-from mcp_hub.calls.gates import rate
-from mcp_hub.calls.gates.rate import CallLimits, LimitRule
+from mcp_hub.calls.gates import rate, turns
+from mcp_hub.calls.gates.rate import CallLimits
 from mcp_hub.calls.gates.steps import in_place_of
+from mcp_hub.calls.gates.turns import LimitRule
 from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.errors import Busy, StoreError
 from mcp_hub.events import Completed
 from mcp_hub.ids import new_call_id
-from mcp_hub.stores.base import SharedCounts, SharedLimit
+from mcp_hub.stores.counts import SharedCounts, SharedLimit
 from mcp_hub.types import Era
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
 from tests.unit.fakes import Channel
@@ -116,7 +117,7 @@ async def test_call_that_has_waited_until_its_deadline_is_busy_and_says_when_to_
 
 @virtual
 async def test_crowd_of_one_principal_is_refused_and_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate, "_MOST", 4)
+    monkeypatch.setattr(turns, "_MOST", 4)
     server, refused = Server(LimitRule("servers.s", running=1), seconds=1), list[str]()
 
     async def call(principal: str) -> None:
@@ -134,7 +135,7 @@ async def test_crowd_of_one_principal_is_refused_and_leaves_room_for_others(monk
 
 @virtual
 async def test_one_principal_cannot_fill_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate, "_MOST_OF_ONE", 2)
+    monkeypatch.setattr(turns, "_MOST_OF_ONE", 2)
     server = Server(LimitRule("servers.s", running=1), seconds=1)
     with pytest.RaisesGroup(pytest.RaisesExc(Busy, match="2 calls of this client wait")):
         await server.all(*[("t", "p")] * 4)

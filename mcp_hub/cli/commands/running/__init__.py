@@ -5,6 +5,7 @@
 * `service`: starts with the session
 * `operate`: opens the dashboard or `mcp-hub top`; reloads, restarts
 * `paths`: the files of the hub
+* `audit`: verifies the lines of the audit
 * `editors`: schema and completion
 * `attached`: runs the background hub
 """

@@ -13,7 +13,7 @@ from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.setup import EXIT_CONFIG, EXIT_TOOL, EXIT_UNAVAILABLE, config_option, fail, load_config
-from mcp_hub.stores.audit import AuditReport, chains, generations, verify
+from mcp_hub.stores.audit import AuditReport, chains, generations, unwritten, verify
 
 _LOST: Final = "(overload, a full disk, or a killed hub)"
 
@@ -37,20 +37,23 @@ def verify_command(path: Path | None, heads: tuple[str, ...], as_json: bool, con
     files = [generations(path)] if path is not None else [*chains(_configured(config))]
     if not any(files):
         fail("audit_not_found", f"there is no file {path or _configured(config)}", EXIT_UNAVAILABLE)
-    wanted, reports = set(heads), list[tuple[Path, AuditReport]]()
+    unseen, reports = set(heads), list[tuple[Path, AuditReport, int]]()
     for chain in files:
         try:
-            reports.append((chain[-1], verify(chain, wanted, state_dir(os.environ))))
+            report = verify(chain, unseen)
+            reports.append((chain[-1], report, unwritten(report, chain[-1], state_dir(os.environ))))
         except OSError as problem:
             fail("audit_unreadable", f"{chain[-1]} cannot be read: {problem.strerror}", EXIT_UNAVAILABLE)
-    is_whole = all(report.is_whole for _, report in reports) and not wanted
+    is_whole = all(report.is_whole for _, report, _ in reports) and not unseen
     if as_json:
-        chain_reports = [{"file": str(file), **to_builtins(report)} for file, report in reports]
-        tables.print_json({"ok": is_whole, "chains": chain_reports, "missing_heads": sorted(wanted)})
+        chain_reports = [
+            {"file": str(file), **to_builtins(report), "unwritten": count} for file, report, count in reports
+        ]
+        tables.print_json({"ok": is_whole, "chains": chain_reports, "missing_heads": sorted(unseen)})
     else:
-        for file, report in reports:
-            _print(file, report)
-        for head in sorted(wanted):
+        for file, report, count in reports:
+            _print(file, report, count)
+        for head in sorted(unseen):
             say(f"No line has the hash {head}: the lines up to it were replaced or removed.", "red")
     if not is_whole:
         raise SystemExit(EXIT_TOOL)
@@ -62,11 +65,11 @@ def _configured(config: str | None) -> Path:
     loaded = load_config(config, partly=True)
     if loaded.settings.hub.audit is None or loaded.settings.hub.audit.path is None:
         fail("no_audit_file", "hub.audit has no path in this configuration. Name the file.", EXIT_CONFIG)
-    return audit_path(loaded.settings, loaded.path.absolute().parent)
+    return audit_path(loaded)
 
 
-def _print(file: Path, report: AuditReport) -> None:
-    put(f"{file}: {plural(report.lines, 'line')}, {report.first} to {report.last}, {report.since} to {report.until}")
+def _print(file: Path, report: AuditReport, unwritten_count: int) -> None:
+    put(f"{file}: {plural(report.lines, 'line')}, {report.first} to {report.last}, {' to '.join(report.times)}")
     for problem in report.problems:
         say(problem, "red")
     if report.breaks > len(report.problems):
@@ -75,21 +78,19 @@ def _print(file: Path, report: AuditReport) -> None:
         say(f"{plural(report.missing, 'line')} that were written are missing.", "red")
     if report.is_whole:
         put("The chain holds.")
-    for note in _notes(report):
+    for note in _notes(report, unwritten_count):
         say(note, "yellow")
     put(f"Its end is {report.head}.")
 
 
-def _notes(report: AuditReport) -> Sequence[str]:
+def _notes(report: AuditReport, unwritten_count: int) -> Sequence[str]:
     notes = []
     if report.first > 1:
         notes.append(f"Lines before {report.first} are in older files, which are not here.")
-    if report.lost:
-        notes.append(f"{plural(report.lost, 'record')} got no line {_LOST}.")
+    if report.losses:
+        notes.append(f"{plural(report.losses, 'record')} got no line {_LOST}.")
     if report.kills:
         notes.append(f"The hub ended {plural(report.kills, 'time')} without its last line: it was killed.")
-    if report.unfinished:
-        notes.append("The last line is not finished.")
-    if report.unwritten:
-        notes.append(f"{plural(report.unwritten, 'record')} got no line yet: a hub is running, or was killed.")
+    if unwritten_count:
+        notes.append(f"{plural(unwritten_count, 'record')} got no line yet: a hub is running, or was killed.")
     return notes

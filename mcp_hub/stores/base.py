@@ -13,7 +13,7 @@ import msgspec
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, StoreError
 from mcp_hub.notices import SharedLists
-from mcp_hub.stores.documents import DocumentLimits, Documents, Record
+from mcp_hub.stores.documents import DocumentLimits, Documents, SharedRecord
 from mcp_hub.stores.history.base import HistoryStore
 from mcp_hub.types import CallId, Status
 
@@ -131,7 +131,7 @@ class Replicas(Protocol):
 
     def holdings(self, kind: str) -> Holdings: ...
 
-    def record(self, name: str) -> Record: ...
+    def record(self, name: str) -> SharedRecord: ...
 
     def documents(self, limits: DocumentLimits, now: Callable[[], float]) -> Documents:
         """The shared store of long results; `now` returns Unix seconds, as below."""

@@ -254,7 +254,7 @@ def check_rules(settings: Settings, report: Findings) -> None:
         if ask is None:
             continue
         conditions |= {(*path, "only_if", index): each for index, each in enumerate(ask.only_if or ())}
-        if ask.by == "person" and hub.ask_webhook is None and hub.http.dashboard in ("off", "read"):
+        if ask.by == "person" and hub.ask_webhook is None and hub.http.dashboard.mode in ("off", "read"):
             message = (
                 "nobody can answer: there is no hub.ask_webhook, and the dashboard answers nothing. Set one of them."
             )

@@ -4,6 +4,7 @@
 `api`: its routes
 `feed`: news
 `shell`: the page, and callers of `/api`
+`people`: logins at an OpenID provider
 
 `static` has ES modules without a build step. Text of servers and clients is never HTML.
 """

@@ -12,4 +12,5 @@
 `resume`: outlives connections
 `replay`: calls elsewhere
 `oauth`: access tokens
+`authorization`: the hub gives them
 """

@@ -50,6 +50,7 @@ _GROUPS: Final = {
         "disable": ("servers.remove:disable", "Disable servers in the configuration."),
         "login": ("login:login", "Log in to the remote SERVER in a browser (OAuth)."),
         "logout": ("login:logout", "Remove the login to the remote SERVER."),
+        "access": ("login:access", "List or remove the clients that people let in to the hub."),
         "approve": ("approve:approve", "Review and approve changed or new tools."),
     },
     "Tools and calls": {

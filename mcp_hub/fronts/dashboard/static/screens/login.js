@@ -14,7 +14,7 @@ export function Login({ problem, provider }) {
     run();
   };
   return html`<main class="login panel"><header><h1>mcp-hub</h1></header><div class="body">
-    ${provider ? html`<p>This page is for people of your organisation.</p><div><a class="go" href="dashboard/login">Log in</a></div>
+    ${provider ? html`<p>This page is for people of your organisation.</p><div><a class="button go" href="dashboard/login">Log in</a></div>
       <p class="dim small">Without an account there, use a token:</p>` : null}
     <p>${provider ? null : 'This page needs a token. '}The easiest way to get one, on the machine of the hub:</p>
     <${Command}>mcp-hub open<//>

@@ -30,6 +30,7 @@ from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.fronts.dashboard import asked
 from mcp_hub.fronts.dashboard.api import DashboardApi
+from mcp_hub.fronts.dashboard.shell import FindPeople
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.auth import HttpAuth, is_loopback
 from mcp_hub.fronts.http.connections import ConnectionLimits, affordable
@@ -46,7 +47,7 @@ from mcp_hub.protocol.rest.overview import ClientInstall, DashboardMode
 from mcp_hub.sessions.session import Caller
 
 if TYPE_CHECKING:
-    from mcp_hub.fronts.http.authorization.principals import GrantVerifier
+    from mcp_hub.fronts.http.authorization.principals import Principals
     from mcp_hub.fronts.http.oauth.keys import KeyRing
     from mcp_hub.fronts.http.oauth.tokens import Issuer, Resource, TokenVerifier
 
@@ -93,13 +94,14 @@ class HttpFront:
             accounts=rest_accounts,
         )  # fmt: skip
         self.operator = secrets.token_urlsafe(32)
+        access = ClientAccess(app.logins.store.folder.parent, app.streams.store)
         self.auth = HttpAuthFactory(
-            profile, is_private=is_private, is_local=is_local, operator=self.operator, note=note,
-            clients=ClientAccess(app.logins.store.folder.parent, app.streams.store),
+            profile, access, is_private=is_private, is_local=is_local, operator=self.operator, note=note
         )  # fmt: skip
-        self._current = app.current
         self.dashboard_mode = mode_of(app, dashboard)
-        self.dashboard = dashboard_of(app, watch, self.rest, self.dashboard_mode, installs, open_editor, is_local)
+        self.dashboard = dashboard_of(
+            app, watch, self.rest, self.dashboard_mode, installs, open_editor, is_local, lambda: access.people
+        )  # fmt: skip
         self.health, self.metrics = monitoring_of(app, self.mcp, self.legacy, admission)
         public = partial(_public, login_pages, self.auth)
         self.endpoints = self._endpoints(app, admission, public)
@@ -116,7 +118,7 @@ class HttpFront:
             mount=self.rest,
             pages={**self.health.routes, **pages.routes(), **link_routes(app)},
             public=public(settings),
-            follows_all=bool(self.auth.routes),
+            follows_all=settings.hub.http.authorization is not None,
             admission=admission,
             refusals=self.metrics.refusals,
             guarded=self.dashboard,
@@ -137,14 +139,14 @@ class HttpFront:
             front.close()
 
     def _look_again(self) -> None:
-        self._prepared(self._current.settings)()
+        self._prepared(self.auth.settings)()
 
 
 def _prepared(
     endpoints: Endpoints, auth: "HttpAuthFactory", public: Callable[[Settings], Mapping[str, Route]], settings: Settings
 ) -> Callable[[], None]:
     checked = auth.for_settings(settings)
-    return partial(endpoints.use, checked, public(settings), follows_all=bool(auth.routes))
+    return partial(endpoints.use, checked, public(settings), follows_all=settings.hub.http.authorization is not None)
 
 
 def _public(login_pages: LoginPages | None, auth: "HttpAuthFactory", settings: Settings) -> Mapping[str, Route]:
@@ -196,9 +198,9 @@ class HttpAuthFactory:
     """Makes `HttpAuth` for changing settings; keeps issuers' keys between."""
 
     def __init__(
-        self, profile: str | None, *, is_private: bool = False,
+        self, profile: str | None, clients: ClientAccess | None = None, *, is_private: bool = False,
         is_local: Callable[[Settings], bool] = lambda settings: False, operator: str | None = None,
-        clients: ClientAccess | None = None, note: Note | None = None,
+        note: Note | None = None,
     ) -> None:  # fmt: skip
         """`profile`: for tokens without one. `is_private`: no tokens. `is_local`: callers without token operate the
         hub. `clients`: let in by people; their `routes` are those of the latest settings.
@@ -209,6 +211,7 @@ class HttpAuthFactory:
         self._is_local = is_local
         self._operator = None if operator is None else (operator, Caller(profile=profile, is_operator=True))
         self.clients = clients
+        self.settings = Settings()
         self.routes: Mapping[str, Route] = {}
         self._ring: KeyRing | None = None
         self._has_ring = anyio.Event()
@@ -219,7 +222,8 @@ class HttpAuthFactory:
             await self._ring.run()
 
     def for_settings(self, settings: Settings) -> HttpAuth:
-        """The authentication for these settings."""
+        """The authentication for these settings; then `routes` are theirs, too."""
+        self.settings, self.routes = settings, {}
         default = Caller(profile=self._profile, is_operator=self._is_private or self._is_local(settings))
         if self._is_private:
             return HttpAuth({}, default=default, profiles=settings.profiles, operator=self._operator)
@@ -232,10 +236,12 @@ class HttpAuthFactory:
         if http.oauth is not None:
             of_issuers = _verifier(settings, http.oauth, self._profile, self._keys(), note=self._note)
             hosts.append(urlsplit(http.oauth.resource).hostname or "")
-        verifier: TokenVerifier | GrantVerifier | None = of_issuers
-        self.routes = {}
+        verifier: TokenVerifier | Principals | None = of_issuers
+        if self.clients is not None:
+            self.routes = self.clients.people_routes(settings)
         if http.authorization is not None and self.clients is not None:
-            verifier, self.routes = self.clients.for_settings(settings, tokens, resource_of(settings), of_issuers)
+            verifier, routes = self.clients.for_settings(settings, tokens, resource_of(settings), of_issuers)
+            self.routes = {**self.routes, **routes}
         return HttpAuth(
             tokens=tokens,
             hosts=hosts,
@@ -390,6 +396,7 @@ def dashboard_of(
     installs: Callable[[], list[ClientInstall]],
     open_editor: Callable[[], ServerEditor] | None,
     is_local: Callable[[Settings], bool],
+    people: FindPeople,
 ) -> DashboardApi:
     """The dashboard. `mode` returns the current one; `installs` and `open_editor` block."""
 
@@ -403,16 +410,10 @@ def dashboard_of(
     edits = HubEdits(app.current, open_editor, is_near, app.operations.reload)
     curation = HubCuration(
         current=app.current,
-        hub=app.hub,
-        approvals=approvals,
-        file=file,
-        logins=app.logins,
+        hub=app.hub, approvals=approvals, file=file, logins=app.logins, edits=edits, seen=seen.clients, raw=raw,
         clients=cached_installs(installs, SystemClock()),
-        edits=edits,
-        seen=seen.clients,
-        raw=raw,
         logs=None if app.server_logs is None else app.server_logs.folder,
-    )
+    )  # fmt: skip
     return DashboardApi(
         watched=watch,
         curated=curation,
@@ -421,6 +422,7 @@ def dashboard_of(
         mode=mode,
         max_body=app.settings.hub.http.max_body,
         desk=lambda: app.gates.asking,
+        people=people,
     )
 
 
@@ -430,4 +432,4 @@ def link_routes(app: App) -> Mapping[str, Route]:
 
 
 def mode_of(app: App, default: DashboardMode) -> Callable[[], DashboardMode]:
-    return lambda: app.settings.hub.http.dashboard or default
+    return lambda: app.settings.hub.http.dashboard.mode or default

@@ -1,37 +1,46 @@
 """Logins to remote servers, and of clients to the hub; a running hub notices new and ended ones."""
 
-from collections.abc import Callable, Mapping
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
 from mcp_hub.addresses import is_cleartext
-from mcp_hub.clock import wall_time
+from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.config.schema.tools import ConditionSettings
 from mcp_hub.errors import StartFailed, StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.keyed_files import file_record
-from mcp_hub.types import UpstreamState
+from mcp_hub.types import JsonObject, UpstreamState
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, GrantStore, LoginFailed, grant_key
 from mcp_hub.upstreams.supervision.server import OwnedUpstream
 
 if TYPE_CHECKING:
     from starlette.routing import Route
 
+    from mcp_hub.config.schema.issuers import LoginRules
     from mcp_hub.config.schema.settings import Settings
+    from mcp_hub.fronts.dashboard.people import People, Role
     from mcp_hub.fronts.http.authorization.grants import Grants
-    from mcp_hub.fronts.http.authorization.principals import GrantVerifier
+    from mcp_hub.fronts.http.authorization.principals import Principals
     from mcp_hub.fronts.http.oauth.tokens import Resource, TokenVerifier
     from mcp_hub.sessions.session import Caller
     from mcp_hub.stores.base import EventStore
+    from mcp_hub.stores.documents import SharedRecord
     from mcp_hub.upstreams.auth.access import Access
 
 log = get_logger(__name__)
 
 _LOOK: Final = 1.0
 """Seconds between checks for new logins."""
+_RECORDS: Final = 0.4
+"""Seconds between checks for ended grants."""
 _SHORT: Final = ". The login cannot be renewed: log in again when it expires"
 _LOGGED_IN: Final = "there is a new login to it"
 _LOGGED_OUT: Final = "its login was removed"
@@ -180,28 +189,67 @@ def open_grants(settings: "Settings", state: Path, store: "EventStore") -> "Gran
     http = settings.hub.http
     assert http.public_url is not None and http.authorization is not None, "the settings refuse it"
     idle, name = http.authorization.idle, f"grants-{hashed(http.public_url.rstrip('/'))[:16]}"
+    return Grants(_record(state, store, name), wall_time, idle)
+
+
+def _record(state: Path, store: "EventStore", name: str) -> "SharedRecord":
     replicas = store.replicas
-    record = file_record(state / "access", name) if replicas is None else replicas.record(name)
-    return Grants(record, wall_time, idle)
+    return file_record(state / "access", name) if replicas is None else replicas.record(name)
+
+
+def _role(login: "LoginRules", principal: str, claims: JsonObject) -> "Role | None":
+    """The role of a person on the dashboard, by conditions."""
+    from mcp_hub.calls.gates.conditions import compiled, facts_of
+
+    facts = facts_of(b"{}", principal, "", json.dumps(claims), lambda: None)
+
+    def fits(conditions: Iterable[ConditionSettings]) -> bool:
+        return any(compiled(condition.patterns)(facts) is True for condition in conditions)
+
+    if not fits(login.allow_if):
+        return None
+    return "full" if login.full_if is None or fits(login.full_if) else "read"
+
+
+async def _send_to_provider(
+    method: str, url: str, form: Mapping[str, str] | None, headers: Mapping[str, str]
+) -> tuple[int, bytes]:
+    """The answer of an OpenID provider. Raises `StartFailed`."""
+    import httpx2
+
+    from mcp_hub.upstreams.auth.addresses import Addresses
+
+    try:
+        response = await Addresses(url).send(httpx2.Request(method, url, data=form, headers=headers), "provider")
+    except (LoginFailed, httpx2.InvalidURL) as problem:
+        raise StartFailed("provider", str(problem)) from None
+    return response.status_code, response.content
 
 
 class ClientAccess:
-    """Clients that people let in to the hub, for changing settings; `state` is the state folder."""
+    """Clients that people let in to the hub, and people of an OpenID provider, for changing settings; `state` is the
+    state folder.
+    """
 
     def __init__(self, state: Path, store: "EventStore") -> None:
         self._state = state
         self._store = store
+        self.people: People | None = None
+        self._people_for: object = None
         self._grants: Grants | None = None
         self._opened_for: object = None
         self._is_wanted = anyio.Event()
 
     def for_settings(
-        self, settings: "Settings", tokens: Mapping[str, "Caller"], resource: "Resource", other: "TokenVerifier | None"
-    ) -> "tuple[GrantVerifier, Mapping[str, Route]]":
-        """What checks tokens of grants, and the routes by which they are given."""
-        from mcp_hub.fronts.http.authorization.clients import Clients
-        from mcp_hub.fronts.http.authorization.principals import GrantVerifier, Principals
-        from mcp_hub.fronts.http.authorization.server import AuthorizationServer
+        self,
+        settings: "Settings",
+        tokens: Mapping[str, "Caller"],
+        resource: "Resource",
+        issuers: "TokenVerifier | None",
+    ) -> "tuple[Principals, Mapping[str, Route]]":
+        """The check of tokens of grants, and the routes by which they are given."""
+        from mcp_hub.fronts.http.authorization.principals import Principals
+        from mcp_hub.fronts.http.authorization.server import authorization_routes
 
         http = settings.hub.http
         assert http.public_url is not None and http.authorization is not None, "the settings refuse it"
@@ -209,18 +257,41 @@ class ClientAccess:
             self._grants = open_grants(settings, self._state, self._store)
             self._opened_for = http.public_url, http.authorization
             self._is_wanted.set()
-        grants = self._grants
-        principals = Principals(grants, tokens, settings.profiles)
-        server = AuthorizationServer(
-            http.public_url, grants, Clients(grants.sealed, fetch_document, wall_time), principals,
-            resources=(resource.url,), registers=http.authorization.registration, clock=wall_time,
+        principals = Principals(
+            self._grants, tokens, settings.profiles, challenge=resource.challenge, issuers=issuers
         )  # fmt: skip
-        return GrantVerifier(grants, principals, resource.challenge, other), server.routes()
+        routes = authorization_routes(
+            http.public_url, self._grants, principals, resources=(resource.url,),
+            registers=http.authorization.registration, fetch=fetch_document, clock=wall_time,
+        )  # fmt: skip
+        return principals, routes
+
+    def people_routes(self, settings: "Settings") -> "Mapping[str, Route]":
+        """The routes of logins on the dashboard."""
+        http = settings.hub.http
+        login = http.dashboard.login
+        if login is None or http.public_url is None:
+            self.people = self._people_for = None
+            return {}
+        from mcp_hub.fronts.dashboard.people import People, Provider
+        from mcp_hub.fronts.http.oauth.keys import KeyRing
+
+        if self.people is None or self._people_for != (login, http.public_url):
+            secret = login.client_secret
+            rules = (*login.allow_if, *(login.full_if or ()))
+            provider = Provider(
+                issuer=login.issuer, client_id=login.client_id, scopes=tuple(login.scopes), public_url=http.public_url,
+                client_secret=None if secret is None else secret.get_secret_value(),
+                claims=frozenset(name for rule in rules for name in rule.claims or ()), role=partial(_role, login),
+            )  # fmt: skip
+            name = f"people-{hashlib.sha256(http.public_url.encode()).hexdigest()[:16]}"
+            record, ring = _record(self._state, self._store, name), KeyRing(SystemClock())
+            self.people = People(provider, record, _send_to_provider, ring, wall_time)
+            self._people_for = login, http.public_url
+        return self.people.routes()
 
     async def run(self, ended: Callable[[], None]) -> None:
         """Follows the record, and calls `ended` when a grant has ended, until cancelled."""
-        from mcp_hub.fronts.http.authorization.grants import LOOK
-
         problem: str | None = None
         await self._is_wanted.wait()
         while True:
@@ -232,4 +303,4 @@ class ClientAccess:
                 if problem is None:
                     log.warning("grants_unreadable", reason=str(failed))
                 problem = str(failed)
-            await anyio.sleep(LOOK)
+            await anyio.sleep(_RECORDS)

@@ -51,6 +51,7 @@ _GROUPS: Final = {
         "login": ("login:login", "Log in to the remote SERVER in a browser (OAuth)."),
         "logout": ("login:logout", "Remove the login to the remote SERVER."),
         "account": ("account:account", "List, remove and set the accounts that callers have at servers."),
+        "access": ("login:access", "List or remove the clients that people let in to the hub."),
         "approve": ("approve:approve", "Review and approve changed or new tools."),
     },
     "Tools and calls": {

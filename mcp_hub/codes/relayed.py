@@ -332,6 +332,10 @@ HTTP: Final = table(
     not_kept=("The post was not stored in time.", "Post again under the same number."),
     read_only=("The dashboard is read-only.", "Set `hub.http.dashboard: full`."),
     changed_meanwhile=("The tool is not waiting with the definition that was approved.", "Review it again."),
+    login_required=(
+        "The dashboard wants a login at the OpenID provider, or a token.",
+        "Log in on the page, or open it with `mcp-hub open`.",
+    ),
     login_running=("Somebody is logging in to the server already.", "Finish or end that login first."),
     overrides_unwritable=("The file of overrides cannot be written.", "Check the permissions of its folder."),
     store_unavailable=("The store of streams cannot be used.", "Try again; check the disk of the hub."),

@@ -14,7 +14,7 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, StoreError
 from mcp_hub.notices import SharedLists
 from mcp_hub.stores.counts import SharedCounts
-from mcp_hub.stores.documents import DocumentLimits, Documents, Record, Rows
+from mcp_hub.stores.documents import DocumentLimits, Documents, Rows, SharedRecord
 from mcp_hub.stores.history.base import HistoryStore
 from mcp_hub.types import CallId, Status
 
@@ -134,7 +134,7 @@ class Replicas(Protocol):
 
     def counts(self) -> SharedCounts: ...
 
-    def record(self, name: str) -> Record: ...
+    def record(self, name: str) -> SharedRecord: ...
 
     def documents(self, limits: DocumentLimits, now: Callable[[], float]) -> Documents:
         """The shared store of long results; `now` returns Unix seconds, as below."""

@@ -44,7 +44,7 @@ class Documents(Protocol):
         """Up to `size` bytes from `offset`, and the document's size; None if unknown, foreign, expired or damaged."""
 
 
-class Record(Protocol):
+class SharedRecord(Protocol):
     """One text that hubs share, replaced as a whole. All raise `StoreError`."""
 
     async def read(self) -> bytes | None: ...

@@ -19,7 +19,7 @@ from mcp_hub.attach.folder import make_folder
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
-from mcp_hub.stores.documents import Record
+from mcp_hub.stores.documents import SharedRecord
 from mcp_hub.stores.locks import lock_file, open_plain, remove, take
 
 log = get_logger(__name__)
@@ -118,7 +118,7 @@ def _new_key(text: bytes | None) -> bytes | None:
     return None if _KEPT.fullmatch(text or b"") else b'"%s"' % secrets.token_hex(_SIZE).encode()
 
 
-def file_record(folder: Path, key: str) -> Record:
+def file_record(folder: Path, key: str) -> SharedRecord:
     """A record in a private file."""
     return _FileRecord(KeyedFiles(folder), key)
 

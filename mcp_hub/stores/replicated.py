@@ -137,7 +137,7 @@ class _RedisCounts:
 
 
 class _RedisRecord:
-    """`Record` on a store's links."""
+    """`SharedRecord` on a store's links."""
 
     def __init__(self, links: StoreLinks, name: str) -> None:
         self._key = links.keys.record(name)

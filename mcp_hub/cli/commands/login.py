@@ -1,20 +1,24 @@
-"""`mcp-hub login` and `logout`."""
+"""`mcp-hub login` and `logout` at servers; `access`: the clients that people let in to the hub."""
 
 import os
 import threading
 import webbrowser
-from contextlib import nullcontext, suppress
-from typing import Any, Final, NoReturn
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+from urllib.parse import urlsplit
 
 import anyio
 import click
 
-from mcp_hub.app.limits import state_dir
-from mcp_hub.app.logins import grant_store, login_of, outcome, why_no_login
+from mcp_hub.app.limits import open_store, state_dir
+from mcp_hub.app.logins import grant_store, login_of, open_grants, outcome, why_no_login
 from mcp_hub.cli import completion
+from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import (
     EXIT_TOOL,
+    EXIT_UNAVAILABLE,
     Seconds,
     config_option,
     fail,
@@ -24,9 +28,15 @@ from mcp_hub.cli.setup import (
     run_with,
     verbose_option,
 )
+from mcp_hub.clock import wall_time
 from mcp_hub.config.findings import nearest
-from mcp_hub.masking import hide
+from mcp_hub.errors import StoreError
+from mcp_hub.masking import hide, visible
+from mcp_hub.types import plural
 from mcp_hub.upstreams.auth.grants import ClientRegistration, LoginFailed
+
+if TYPE_CHECKING:
+    from mcp_hub.fronts.http.authorization.grants import Grants
 
 _PATIENCE: Final = 300.0
 """Seconds for a person to log in."""
@@ -125,3 +135,114 @@ def logout(server: str, config: str | None) -> None:
     except LoginFailed as exc:
         fail("logout_failed", f"Cannot log out of {server}: {exc}", EXIT_TOOL)
     say(f"Logged out of {server}." if was_there else f"There was no login to {server}.")
+
+
+@click.group()
+def access() -> None:
+    """List or remove the clients that people let in to the hub.
+
+    People let clients such as claude.ai in on a page of the hub (hub.http.authorization).
+    """
+
+
+@access.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@config_option
+def access_list(as_json: bool, config: str | None) -> None:
+    """List the clients that people let in, the last used first."""
+    _run_with_grants(config, lambda grants: _list(grants, as_json))
+
+
+@access.command("remove")
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--principal", metavar="NAME", help="Remove all clients of this principal.")
+@click.option("--all", "everybody", is_flag=True, help="Remove all clients.")
+@config_option
+def access_remove(ids: tuple[str, ...], principal: str | None, everybody: bool, config: str | None) -> None:
+    """Remove clients by the ID of `access list`.
+
+    Their tokens and open streams end within a second, at every replica. Exit code 1 if there is no such client.
+    """
+    if [bool(ids), principal is not None, everybody].count(True) != 1:
+        raise click.UsageError("Name clients by the IDs of mcp-hub access list, or use --principal NAME or --all.")
+    _run_with_grants(config, lambda grants: _remove(grants, ids, principal))
+
+
+def _run_with_grants(config: str | None, main: Callable[["Grants"], Awaitable[int]]) -> NoReturn:
+    """Runs `main` with the grants of the configuration; exits with its code."""
+    settings = load_config(config, reports_failures=False).settings
+    if settings.hub.http.authorization is None:
+        fail("missing_key", "The hub lets no clients in: hub.http.authorization is not set.")
+    quiet_logs(0)
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Grants]:
+        store = open_store(settings, os.environ)
+        if store.replicas is None:  # then the grants are in a file
+            yield open_grants(settings, state_dir(os.environ), store)
+            return
+        await store.open()
+        try:
+            yield open_grants(settings, state_dir(os.environ), store)
+        finally:
+            await store.close()
+
+    async def run_main(grants: Grants) -> int:
+        try:
+            await grants.look()
+            return await main(grants)
+        except StoreError as problem:
+            say(f"The grants cannot be used: {problem} [store_unavailable]")
+            return EXIT_UNAVAILABLE
+
+    run_with(opened, run_main)
+
+
+async def _list(grants: "Grants", as_json: bool) -> int:
+    from mcp_hub.fronts.http.authorization.grants import shown_id
+
+    rows = [
+        {
+            "id": shown_id(family), "client": grant.name, "principal": grant.principal, "profile": grant.profile,
+            "redirect": grant.redirect, "created": grant.created, "used": grant.used,
+        }
+        for family, grant in sorted(grants.families.items(), key=lambda row: -row[1].used)
+    ]  # fmt: skip
+    if as_json:
+        tables.print_json({"clients": rows})
+        return 0
+    if not rows:
+        put("No client was let in.")
+        return 0
+    time, content = wall_time(), tables.table("id", "client", "principal", "profile", "goes to", "used", whole=["id"])
+    for row in rows:
+        texts = (
+            row["id"],
+            row["client"],
+            row["principal"],
+            row["profile"] or "-",
+            urlsplit(str(row["redirect"])).netloc,
+        )
+        content.add_row(
+            *(tables.cell(visible(str(text))) for text in texts), tables.cell(tables.age(float(str(row["used"])), time))
+        )
+    tables.print_table(content)
+    return 0
+
+
+async def _remove(grants: "Grants", ids: tuple[str, ...], principal: str | None) -> int:
+    from mcp_hub.fronts.http.authorization.grants import shown_id
+
+    by_id = {shown_id(family): family for family in grants.families}
+    if missing := [id_ for id_ in ids if id_ not in by_id]:
+        say(f"There is no client {', '.join(map(visible, missing))}. mcp-hub access list has them.")
+        return EXIT_TOOL
+    families = [by_id[id_] for id_ in ids]
+    if not ids:
+        families = [key for key, grant in grants.families.items() if principal in (None, grant.principal)]
+    if not families:
+        say("No client was let in" + ("." if principal is None else f" by {visible(principal)}."))
+        return EXIT_TOOL if principal is not None else 0
+    await grants.remove(families)
+    say(f"Removed {plural(len(families), 'client')}.")
+    return 0

@@ -58,6 +58,8 @@ def secret_texts(settings: Settings, from_outside: Iterable[str] = ()) -> set[st
     texts = {token.token.get_secret_value() for token in hub.tokens}
     texts |= {issuer.shared_key.get_secret_value() for issuer in issuers if issuer.shared_key is not None}
     texts |= hub.store.secrets() | set(hub.accounts.keys())
+    if (login := hub.http.dashboard.login) is not None and login.client_secret is not None:
+        texts.add(login.client_secret.get_secret_value())
     sent = [*hub.telemetry.headers.items(), *(() if hub.ask_webhook is None else hub.ask_webhook.headers.items())]
     for name, value in sent:
         texts.update(_value(name, value.get_secret_value()))

@@ -302,7 +302,6 @@ Approval = Annotated[Literal["off", "warn", "block"], BeforeValidator(_off)]
 HintRule = Literal["trust", "approved", "ignore"]
 CodeRule = Annotated[CodeMode, BeforeValidator(_off)]
 HistoryRule = Annotated[Literal["off"], BeforeValidator(_off)]
-DashboardRule = Annotated[Literal["off", "read", "full"], BeforeValidator(_off)]
 Orphan = Annotated[Literal["cancel", "finish"] | float, BeforeValidator(_word_or_duration("cancel", "finish"))]
 SoftDeadline = Annotated[Literal["never"] | float, BeforeValidator(_word_or_duration("never"))]
 IdleStop = Annotated[

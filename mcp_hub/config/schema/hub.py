@@ -18,7 +18,6 @@ from mcp_hub.config.schema.fields import (
     AtOnce,
     CodeRule,
     Count,
-    DashboardRule,
     Duration,
     Expose,
     Globs,
@@ -34,7 +33,14 @@ from mcp_hub.config.schema.fields import (
     finding,
     findings,
 )
-from mcp_hub.config.schema.issuers import AuthorizationRule, BaseUrl, PublicUrl, ResourceServerSettings
+from mcp_hub.config.schema.issuers import (
+    DEFAULT_DASHBOARD,
+    AuthorizationRule,
+    BaseUrl,
+    DashboardRule,
+    PublicUrl,
+    ResourceServerSettings,
+)  # fmt: skip
 from mcp_hub.config.schema.records import AuditSettings, HistorySettings
 from mcp_hub.config.schema.remote import problems_of, problems_of_headers
 from mcp_hub.config.schema.tools import AskSettings
@@ -131,13 +137,16 @@ class HttpSettings(Section):
     close_streams_after: Annotated[Duration, Field(ge=30)] | None = None
     oauth: AtOnce[ResourceServerSettings | None] = None
     authorization: AtOnce[AuthorizationRule] = None
-    dashboard: AtOnce[DashboardRule | None] = None
+    dashboard: AtOnce[DashboardRule] = DEFAULT_DASHBOARD
 
     @model_validator(mode="after")
-    def _has_an_address_for_clients(self) -> Self:
+    def _has_an_address_for_others(self) -> Self:
         if self.authorization is not None and self.public_url is None:
             message = 'needs the https address under which clients reach the hub. Set "public_url", too.'
             raise finding("missing_key", message, "authorization")
+        if self.dashboard.login is not None and self.public_url is None:
+            message = 'needs the https address to which the provider sends people back. Set "public_url", too.'
+            raise finding("missing_key", message, ("dashboard", "login"))
         return self
 
 

@@ -1,11 +1,12 @@
-"""The `hub.http.oauth` and `hub.http.authorization` sections: access tokens for the HTTP front (OAuth 2.1)."""
+"""Sections of `hub.http` about access: `oauth` (access tokens), `authorization` (the hub gives them), `dashboard`."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, StringConstraints, model_validator
 
 from mcp_hub.addresses import refused_place
-from mcp_hub.config.schema.fields import Duration, PositiveDuration, Section, Text, finding
+from mcp_hub.config.schema.fields import Duration, PositiveDuration, Section, Text, TextLine, finding
+from mcp_hub.config.schema.tools import ConditionSettings
 
 _Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "HS256", "HS384", "HS512"
@@ -107,7 +108,7 @@ def _access(value: object) -> object:
     return None if value is False or value == "off" else value
 
 
-class AuthorizationSettings(Section):
+class _AuthorizationSettings(Section):
     """The hub as the authorization server of its own principals. A grant ends after `idle` seconds without use.
 
     `registration`: clients may register themselves.
@@ -117,7 +118,47 @@ class AuthorizationSettings(Section):
     registration: bool = True
 
 
-AuthorizationRule = Annotated[AuthorizationSettings | None, BeforeValidator(_access)]
+AuthorizationRule = Annotated[_AuthorizationSettings | None, BeforeValidator(_access)]
+
+
+def _read_mode(value: object) -> object:
+    """A word is the mode alone; YAML reads a bare `off` as a flag."""
+    if value is False:
+        return {"mode": "off"}
+    return {"mode": value} if isinstance(value, str) else value
+
+
+class LoginRules(Section):
+    """People of an OpenID provider on the dashboard: those that meet one of `allow_if`; with `full_if`, all but those
+    that meet one of it only read. `scopes` are asked for besides `openid`.
+    """
+
+    issuer: _Identifier
+    client_id: TextLine
+    client_secret: Annotated[SecretStr, Field(min_length=1)] | None = None
+    scopes: _Scopes = ["profile", "email"]
+    allow_if: Annotated[list[ConditionSettings], Field(min_length=1, max_length=100)]
+    full_if: Annotated[list[ConditionSettings], Field(max_length=100)] | None = None
+
+    @model_validator(mode="after")
+    def _is_about_people(self) -> Self:
+        for key in ("allow_if", "full_if"):
+            for index, condition in enumerate(getattr(self, key) or ()):
+                if others := condition.patterns.keys() - {"claims", "principal"}:
+                    message = f"is about a person: write claims or principal, not {min(others)}"
+                    raise finding("misplaced_key", message, (key, index))
+        return self
+
+
+class _DashboardSettings(Section):
+    """The dashboard. Without `mode`, the hub's start decides."""
+
+    mode: Annotated[Literal["off", "read", "full"], BeforeValidator(lambda value: value or "off")] | None = None
+    login: LoginRules | None = None
+
+
+DEFAULT_DASHBOARD: Final = _DashboardSettings()
+DashboardRule = Annotated[_DashboardSettings, BeforeValidator(_read_mode)]
 
 
 class ResourceServerSettings(Section):

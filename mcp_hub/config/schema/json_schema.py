@@ -54,7 +54,7 @@ def json_schema() -> JsonObject:
     for shorthand in (sections["StoreSettings"], sections["SelectorSettings"], sections["ToolSelector"]):
         shorthand.update({"anyOf": [{"type": "object"}, {"type": "string", "minLength": 1}]})
         shorthand.pop("type")
-    condition, ask = sections["_ConditionSettings"]["properties"], sections["AskSettings"]
+    condition, ask = sections["ConditionSettings"]["properties"], sections["AskSettings"]
     for key in ("principal", "client"):
         condition[key]["anyOf"].append({"type": "string", "minLength": 1})
     ask["anyOf"] = [{"type": "object"}, {"type": "array"}, {"enum": ["always", "once"]}]

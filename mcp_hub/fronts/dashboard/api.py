@@ -17,7 +17,6 @@ from mcp_hub.errors import HubError, RpcError
 from mcp_hub.fronts.dashboard import asked, shell
 from mcp_hub.fronts.dashboard.feed import Feed, OpenFeeds, send_login
 from mcp_hub.fronts.dashboard.ports import HubOperator, HubView
-from mcp_hub.fronts.dashboard.shell import caller_of
 from mcp_hub.fronts.http.auth import HttpAuth, Refusal
 from mcp_hub.fronts.http.response import LAST, ClientGone, HttpExchange, Message, Scope, Send
 from mcp_hub.fronts.rest.api import RestApi, refusal_of
@@ -112,12 +111,14 @@ class DashboardApi:
         *,
         max_body: int,
         desk: asked.Desk = lambda: None,
+        people: shell.FindPeople = lambda: None,
     ) -> None:
         self._desk = desk
         self._watched = watched
         self._curated = curated
         self._rest_api = rest_api
-        self._public_url = public_url
+        self._people = people
+        self._caller_of = partial(shell.caller_of, public_url=public_url, people=people)
         self._mode = mode
         self._request = partial(RestRequest, max_body=max_body)
         self._closing = Closing()
@@ -152,7 +153,7 @@ class DashboardApi:
     ) -> Caller | Refusal:
         if self._mode() == "off":
             return Refusal(404, "not_found", "The dashboard is off (hub.http.dashboard).")
-        return await caller_of(headers, auth, identify, self._public_url())
+        return await self._caller_of(headers, auth, identify)
 
     async def serve(self, http: HttpExchange) -> None:
         send = _PrivateSend(http.send)
@@ -173,19 +174,28 @@ class DashboardApi:
 
     async def _answered(self, http: HttpExchange) -> Response | None:
         method, path = http.scope["method"], http.scope["path"].removeprefix(self.prefix)
-        if method not in ("GET", "HEAD") and self._mode() != "full":
+        mode = self._mode_for(http)
+        if method not in ("GET", "HEAD") and mode != "full":
             if (nothing := self.missing(http.scope)) is not None:
                 return self.refused(nothing)
-            raise Problem(403, "read_only", "The dashboard is read-only (hub.http.dashboard: read).")
+            reason = "(hub.http.dashboard: read)" if self._mode() == "read" else "for you (full_if)"
+            raise Problem(403, "read_only", f"The dashboard is read-only {reason}.")
         if path.startswith(_REST):
             await self._passed_on(http, path)
             return None
-        scope = {**http.scope, "caller": http.caller}
+        scope = {**http.scope, "caller": http.caller, "mode": mode}
         request = self._request(scope, http.receive, http.send)
         handler = self._handler(method, path)
         if method == "POST":
             request.check_header()
         return await handler(request)
+
+    def _mode_for(self, http: HttpExchange) -> DashboardMode:
+        mode, desk = self._mode(), self._people()
+        person = (
+            None if desk is None or mode != "full" or b"authorization" in http.headers else desk.found(http.headers)
+        )
+        return mode if person is None else person[1]
 
     @property
     def routes(self) -> Mapping[str, Mapping[str, Handler]]:
@@ -234,15 +244,27 @@ class DashboardApi:
         return {**scope, "path": path, "raw_path": raw.removeprefix(self.prefix.encode())}
 
     async def _state(self, request: RestRequest) -> Response:
-        return answer(await self._watched.state(request.caller, self._mode()))
+        return answer(await self._watched.state(request.caller, request.scope["mode"]))
 
     async def _feed(self, request: RestRequest) -> None:
-        feed = Feed(self._watched, request.caller, request.query_params.get("after", ""))
+        feed = Feed(self._watched, request.caller, request.query_params.get("after", ""), self._still_in(request))
         # the page shows questions with a form, other programs only watch
         is_page = request.query_params.get("answers") == "1"
         with self._feeds.opened(request.caller):
-            with self._watched.watched(request.caller, self._mode()) if is_page else nullcontext():
+            with self._watched.watched(request.caller, request.scope["mode"]) if is_page else nullcontext():
                 await self._closing.connected(request, feed.send(request.streamed()))
+
+    def _still_in(self, request: RestRequest) -> Callable[[], Awaitable[bool]] | None:
+        """Whether the session of a person lasts."""
+        headers, desk = dict(request.scope["headers"]), self._people()
+        if desk is None or b"authorization" in headers:
+            return None
+
+        async def lasts() -> bool:
+            current = self._people()
+            return current is not None and await current.find(headers) is not None
+
+        return lasts
 
     async def _clients(self, request: RestRequest) -> Response:
         return answer(self._watched.clients(request.caller))

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -73,13 +73,16 @@ def _busy(reason: str) -> Problem:
 
 
 class Feed:
-    """News for a caller. Raises `Problem` 400 for a malformed cursor."""
+    """News for a caller, as long as it `lasts`. Raises `Problem` 400 for a malformed cursor."""
 
-    def __init__(self, watched: HubView, caller: Caller, cursor: str) -> None:
+    def __init__(
+        self, watched: HubView, caller: Caller, cursor: str, lasts: Callable[[], Awaitable[bool]] | None = None
+    ) -> None:
         match = _CURSOR.fullmatch(cursor)
         if match is None:
             raise Problem(400, "invalid_cursor", f"a cursor is an epoch and a number, not {hide_head(cursor, 50)!r}")
         self._watched = watched
+        self._lasts = lasts
         self._caller = caller
         self._epoch, self._seq = match[1], int(match[2])
         self._live: list[CallSummary] | None = None  # the client's are not known: the first batch has them
@@ -105,6 +108,8 @@ class Feed:
             await anyio.sleep(_BATCH)
 
     async def _next(self) -> DashboardBatch | None:
+        if self._lasts is not None and self._rounds % _SERVERS == 0 and not await self._lasts():
+            return None
         ended = self._watched.ended(self._caller, self._epoch, self._seq)
         if ended is None:
             return None

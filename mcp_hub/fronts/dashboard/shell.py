@@ -8,18 +8,23 @@ import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Final
+from typing import Final, Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from mcp_hub.errors import StoreError
 from mcp_hub.fronts.http.auth import HttpAuth, Refusal, challenged, is_own_page
 from mcp_hub.fronts.rest import pages
+from mcp_hub.logs import get_logger
 from mcp_hub.protocol.rest.overview import DashboardMode
 from mcp_hub.sessions.session import Caller
 
+log = get_logger(__name__)
+
 _REQUIRED: Final = "The dashboard needs a token, on this machine too. Open it with: mcp-hub open"
+_LOG_IN: Final = "The dashboard needs a login."
 PREFIX: Final = "/dashboard/"
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
@@ -43,19 +48,42 @@ _TYPES: Final = {
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
+class People(Protocol):
+    """People who have logged in at an OpenID provider."""
+
+    async def find(self, headers: Mapping[bytes, bytes]) -> tuple[Caller, DashboardMode] | None:
+        """The person of a request, and what it may do. Raises `StoreError`."""
+
+    def found(self, headers: Mapping[bytes, bytes]) -> tuple[Caller, DashboardMode] | None:
+        """A person who was found a moment ago."""
+
+
+FindPeople = Callable[[], People | None]
+
+
 async def caller_of(
     headers: Mapping[bytes, bytes],
     auth: HttpAuth,
     identify: Callable[[], Awaitable[Caller | Refusal]],
-    public_url: str | None,
+    *,
+    public_url: Callable[[], str | None],
+    people: FindPeople,
 ) -> Caller | Refusal:
     """The caller of `/api`; `identify` checks tokens of the hub."""
-    if not is_own_page(headers, public_url):
+    if not is_own_page(headers, public_url()):
         return Refusal(403, "origin_not_allowed", "only the page of the hub itself may ask here")
     if (operator := auth.operator(headers)) is not None:
         return operator
-    has_token = headers.get(b"authorization", b"").lower().startswith(b"bearer ")
-    return await identify() if has_token and auth.needs_token else challenged(b"Bearer", "unauthorized", _REQUIRED)
+    if headers.get(b"authorization", b"").lower().startswith(b"bearer ") and auth.needs_token:
+        return await identify()
+    if (desk := people()) is None:
+        return challenged(b"Bearer", "unauthorized", _REQUIRED)
+    try:
+        person = await desk.find(headers)
+    except StoreError as problem:
+        log.warning("dashboard_sessions_unreadable", reason=str(problem))
+        return Refusal(503, "store_unavailable", "The hub cannot read its sessions. Try again later.")
+    return challenged(b"Bearer", "login_required", _LOG_IN) if person is None else person[0]
 
 
 def static_files() -> Mapping[str, bytes]:

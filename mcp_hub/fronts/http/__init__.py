@@ -13,4 +13,5 @@
 `replay`: calls elsewhere
 `login_pages`: where people log in to their accounts
 `oauth`: access tokens
+`authorization`: the hub gives them
 """

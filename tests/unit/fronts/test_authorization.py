@@ -14,10 +14,8 @@ import pytest
 
 from mcp_hub.fronts.http.authorization import clients, grants, server
 from mcp_hub.fronts.http.authorization.grants import Grants, hashed
-from mcp_hub.fronts.http.authorization.principals import Principals
 from tests.e2e.consents import ALICE, BOB, CALLBACK, NARROW, PUBLIC, TOKENS, Flow, fields_of, form_of
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
-from tests.upstreams.child import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -493,18 +491,18 @@ def serving(monkeypatch: pytest.MonkeyPatch, peer: DashboardPeer, document: Any)
     """Documents come from here; the URLs that were fetched."""
     fetched: list[str] = []
 
-    async def fetch(self: clients.Clients, url: str) -> bytes:
+    async def fetch(self: clients.OAuthClients, url: str) -> bytes:
         fetched.append(url)
         return document if isinstance(document, bytes) else json.dumps(document).encode()
 
-    monkeypatch.setattr(clients.Clients, "_fetch", fetch, raising=False)
-    original = clients.Clients.__init__
+    monkeypatch.setattr(clients.OAuthClients, "_fetch", fetch, raising=False)
+    original = clients.OAuthClients.__init__
 
-    def init(self: clients.Clients, *args: Any) -> None:
+    def init(self: clients.OAuthClients, *args: Any) -> None:
         original(self, *args)
         del self._fetch
 
-    monkeypatch.setattr(clients.Clients, "__init__", init)
+    monkeypatch.setattr(clients.OAuthClients, "__init__", init)
     peer.front._look_again()
     return fetched
 
@@ -558,18 +556,3 @@ async def test_document_at_a_private_address_is_not_fetched(url: str, flow: Flow
 )  # fmt: skip
 async def test_malformed_address_of_a_document_is_refused_before_any_login(url: str, flow: Flow) -> None:
     assert (await flow.http.get(flow.address(client_id=url))).status_code == 401
-
-
-async def test_marks_differ_between_hubs(tmp_path: Path) -> None:
-    """What is stored of a token tells nothing without the key of the record."""
-    marks = []
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        async with hub(tmp_path / name) as peer:
-            await grants_of(peer).look()
-            person = Principals(
-                grants_of(peer), {ALICE: peer.front.auth._callers(peer.app.settings)[ALICE]}, ()
-            ).log_in(ALICE)
-            assert person is not None
-            marks.append(person.mark)
-    assert marks[0] != marks[1] and WAIT

@@ -1,6 +1,6 @@
 // The frame around all screens: navigation, the state of the connection, keys.
 import { html, render, useEffect, useRef, useState } from './lib/ui.js';
-import { takeToken } from './lib/api.js';
+import { hasToken, logOut, takeToken } from './lib/api.js';
 import { parse, useRoute, link } from './lib/router.js';
 import { hubNow, run, useStore } from './lib/store.js';
 import { duration, member, plain } from './lib/format.js';
@@ -62,6 +62,7 @@ function Status({ store }) {
     ${hub.mode === 'read' ? html`<div>read-only</div>` : null}
     ${hub.operator ? null : html`<div>your calls only</div>`}
     ${hub.profile != null ? html`<div>profile ${plain(hub.profile)}</div>` : null}
+    ${hasToken() ? null : html`<div><button type="button" class="plain" onClick=${logOut}>Log out</button></div>`}
     <div><${Docs} page="README.md">Documentation<//></div>`;
 }
 
@@ -71,7 +72,7 @@ function App() {
   useEffect(() => { run(); }, []);
   const [parent, title, Screen] = member(INNER, route.screen) ?? [route.screen, ...(member(SCREENS, route.screen) ?? ['Not found', Missing])];
   useEffect(() => { document.title = `${plain(route.name || title)} · mcp-hub`; }, [title, route.name]);
-  if (store.phase === 'login') return html`<${Login} problem=${store.problem} />`;
+  if (store.phase === 'login') return html`<${Login} problem=${store.problem} provider=${store.provider} />`;
   if (!store.hub) return html`<p class="first" role="status">${store.problem || 'Loading…'}</p>`;
   return html`<a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.getElementById('main').focus(); }}>Skip to the content</a>
     <div class="frame"><${Side} current=${parent} place=${`${route.screen}/${route.name}`} store=${store} />

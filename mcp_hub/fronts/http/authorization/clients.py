@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from mcp_hub.errors import HubError
-from mcp_hub.fronts.http.authorization.grants import OAuthError
+from mcp_hub.errors import HubError, Rejected
 from mcp_hub.masking import hide_head, shown
 
 _PREFIX: Final = "mcphub-client."
@@ -48,7 +47,7 @@ Fetch = Callable[[str], Awaitable[bytes]]
 """Fetches a document from a public address. Raises `HubError`."""
 
 
-class Client(msgspec.Struct, frozen=True):
+class OAuthClient(msgspec.Struct, frozen=True):
     """A client with its redirect addresses; `name` is what it says itself."""
 
     id: str
@@ -66,7 +65,7 @@ class Client(msgspec.Struct, frozen=True):
             return True
         is_near = why_no_redirect(redirect) is None and _is_loopback(redirect)
         return is_near and any(
-            _is_loopback(known) and _without_port(known) == _without_port(redirect) for known in self.redirects
+            _is_loopback(uri) and _without_port(uri) == _without_port(redirect) for uri in self.redirects
         )
 
 
@@ -76,7 +75,7 @@ class _Sealed(msgspec.Struct, array_like=True):
 
 
 class _Metadata(msgspec.Struct):
-    """What counts of a registration or a document."""
+    """The members of a registration or a document that count."""
 
     redirect_uris: tuple[str, ...]
     client_id: str = ""
@@ -85,42 +84,42 @@ class _Metadata(msgspec.Struct):
     response_types: tuple[str, ...] = ("code",)
 
 
-class Clients:
+class OAuthClients:
     """Finds clients by their ids. `seal` makes a digest, `clock` returns seconds."""
 
     def __init__(self, seal: Callable[..., str], fetch: Fetch, clock: Callable[[], float]) -> None:
         self._seal = seal
         self._fetch = fetch
         self._clock = clock
-        self._documents: OrderedDict[str, tuple[float, Client]] = OrderedDict()
+        self._documents: OrderedDict[str, tuple[float, OAuthClient]] = OrderedDict()
 
-    def register(self, body: bytes) -> Client:
-        """Raises `OAuthError`."""
+    def register(self, body: bytes) -> OAuthClient:
+        """Raises `Rejected`."""
         metadata = _decoded(body, "invalid_client_metadata")
         redirects = _checked(metadata, "invalid_redirect_uri")
         sealed = urlsafe_b64encode(msgspec.json.encode(_Sealed(_name(metadata, ""), redirects))).rstrip(b"=").decode()
         id_ = f"{_PREFIX}{sealed}.{self._seal('client', sealed)}"
         if len(id_) > _LONGEST_ID:
-            raise OAuthError("invalid_client_metadata", "the registration is too long")
-        return Client(id_, _name(metadata, "A client"), redirects)
+            raise Rejected("invalid_client_metadata", "the registration is too long")
+        return OAuthClient(id_, _name(metadata, "A client"), redirects)
 
-    def registered(self, id_: str) -> Client | None:
-        """The client of a registration; None for the URL of a document. Raises `OAuthError` for any other id."""
+    def registered(self, id_: str) -> OAuthClient | None:
+        """The client of a registration; None for the URL of a document. Raises `Rejected` for any other id."""
         if not 0 < len(id_) <= _LONGEST_ID:
-            raise OAuthError("invalid_client", "client_id is missing or too long")
+            raise Rejected("invalid_client", "client_id is missing or too long")
         if not id_.startswith(_PREFIX):
             if (problem := _why_no_document(id_)) is not None:
-                raise OAuthError("invalid_client", f"client_id is not of this hub, and {problem}")
+                raise Rejected("invalid_client", f"client_id is not of this hub, and {problem}")
             return None
         sealed, _, seal = id_.removeprefix(_PREFIX).partition(".")
         # the digest is over the text as it is: nothing is decoded that this hub did not make
         if not sealed.isascii() or self._seal("client", sealed) != seal:
-            raise OAuthError("invalid_client", "client_id is not of this hub. Register again.")
+            raise Rejected("invalid_client", "client_id is not of this hub. Register again.")
         content = msgspec.json.decode(urlsafe_b64decode(sealed + "=" * (-len(sealed) % 4)), type=_Sealed)
-        return Client(id_, content.name or "A client", content.redirects)
+        return OAuthClient(id_, content.name or "A client", content.redirects)
 
-    async def find(self, id_: str) -> Client:
-        """The client, for a person who has logged in. Raises `OAuthError`."""
+    async def find(self, id_: str) -> OAuthClient:
+        """The client, for a person who has logged in. Raises `Rejected`."""
         client = self.registered(id_)
         if client is not None:
             return client
@@ -130,11 +129,11 @@ class Clients:
         try:
             body = await self._fetch(id_)
         except HubError as problem:
-            raise OAuthError("invalid_client", f"its document cannot be fetched: {problem}") from None
+            raise Rejected("invalid_client", f"its document cannot be fetched: {problem}") from None
         metadata = _decoded(body, "invalid_client")
         if metadata.client_id != id_:
-            raise OAuthError("invalid_client", "its document is about another client_id")
-        client = Client(id_, _name(metadata, urlsplit(id_).hostname or ""), _checked(metadata, "invalid_client"))
+            raise Rejected("invalid_client", "its document is about another client_id")
+        client = OAuthClient(id_, _name(metadata, urlsplit(id_).hostname or ""), _checked(metadata, "invalid_client"))
         self._documents.pop(id_, None)
         self._documents[id_] = self._clock() + _FRESH, client
         while len(self._documents) > _MOST_DOCUMENTS:
@@ -170,7 +169,7 @@ def source_of(redirect: str) -> str:
 
 
 def place_of(redirect: str) -> str:
-    """Where an address leads, for people."""
+    """The place that an address leads to, for people."""
     parts = urlsplit(redirect)
     if parts.scheme not in ("https", "http"):
         return f"the program on this device that opens {parts.scheme}: addresses"
@@ -194,17 +193,17 @@ def _decoded(body: bytes, code: str) -> _Metadata:
     try:
         return msgspec.json.decode(body, type=_Metadata)
     except (ValueError, RecursionError) as problem:
-        raise OAuthError(code, f"not the metadata of a client: {shown(hide_head(str(problem), 200))}") from None
+        raise Rejected(code, f"not the metadata of a client: {shown(hide_head(str(problem), 200))}") from None
 
 
 def _checked(metadata: _Metadata, code: str) -> tuple[str, ...]:
     uris = metadata.redirect_uris
     if not 0 < len(uris) <= _MOST_URIS:
-        raise OAuthError(code, f"a client has 1 to {_MOST_URIS} redirect_uris")
+        raise Rejected(code, f"a client has 1 to {_MOST_URIS} redirect_uris")
     if (problem := next(filter(None, map(why_no_redirect, uris)), None)) is not None:
-        raise OAuthError(code, f"one of redirect_uris {problem}")
+        raise Rejected(code, f"one of redirect_uris {problem}")
     if "authorization_code" not in metadata.grant_types or "code" not in metadata.response_types:
-        raise OAuthError("invalid_client_metadata", "the hub has authorization_code and refresh_token only")
+        raise Rejected("invalid_client_metadata", "the hub has authorization_code and refresh_token only")
     return uris
 
 

@@ -14,8 +14,11 @@ from typing import Final, Protocol
 
 import msgspec
 
-from mcp_hub.errors import HubError, StoreError
+from mcp_hub.errors import Rejected, StoreError
+from mcp_hub.fronts.http.authorization.clients import OAuthClient
 from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
+from mcp_hub.sessions.session import Caller
 
 log = get_logger(__name__)
 
@@ -37,7 +40,7 @@ EACH_GRANTS: Final = 50
 _MOST_TOKENS: Final = 4
 """Access tokens of a grant."""
 _MOST_ENDED: Final = 4096
-LOOK: Final = 0.4
+_LOOK: Final = 0.4
 """Seconds between two looks at the record, which others may have changed."""
 
 
@@ -51,19 +54,28 @@ class _Record(Protocol):
     async def update(self, change: Callable[[bytes | None], bytes | None]) -> None: ...
 
 
-class OAuthError(HubError):
-    """An error of OAuth, with its code and status (RFC 6749 §5.2)."""
+class _Code(msgspec.Struct, omit_defaults=True):
+    """The code of a grant as a hash, until when it is good (0: it was used), and the client's challenge."""
 
-    def __init__(self, code: str, reason: str, status: int | None = None) -> None:
-        super().__init__(reason)
-        self.code = code
-        self.status = status or (401 if code == "invalid_client" else 400)
+    hash: str
+    challenge: str
+    ends: float = 0.0
 
 
-class Grant(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """`mark`: by which token of the hub, or login, a person consented. Times are Unix seconds.
+class _Renewal(msgspec.Struct, omit_defaults=True):
+    """Hashes of refresh tokens: the next one, and the last one with the time of its use; of access tokens with their
+    ends.
+    """
 
-    `client` and `name` are the client's; `code_ends` is 0 once the code was used.
+    refresh: str = ""
+    previous: str = ""
+    rotated: float = 0.0
+    access: dict[str, float] = {}
+
+
+class _Grant(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """`mark`: the token of the hub by which a person consented. Times are Unix seconds. `client` and `name` are the
+    client's.
     """
 
     principal: str
@@ -72,31 +84,35 @@ class Grant(msgspec.Struct, kw_only=True, omit_defaults=True):
     client: str
     name: str
     redirect: str
-    resource: str
     created: float
     used: float
-    challenge: str
-    code: str
-    code_ends: float = 0.0
-    refresh: str = ""
-    previous: str = ""
-    rotated: float = 0.0
-    access: dict[str, float] = {}
+    code: _Code
+    tokens: _Renewal = msgspec.field(default_factory=_Renewal)
 
 
 class _Book(msgspec.Struct):
-    """All grants by the hash of their family. `key` seals what is not stored."""
+    """All grants by the hash of their family. `key` seals texts that are not stored."""
 
     key: str
-    grants: dict[str, Grant] = {}
+    grants: dict[str, _Grant] = {}
 
 
-class Tokens(msgspec.Struct, frozen=True):
-    """What a client is given. `seconds`: until `access` ends."""
+class _TokenPair(msgspec.Struct, frozen=True):
+    """`seconds`: until `access` ends."""
 
     access: str
     refresh: str
     seconds: int
+
+    def answer(self, scope: str) -> dict[str, object]:
+        """The answer to a client (RFC 6749 §5.1)."""
+        return {
+            "access_token": self.access,
+            "token_type": "Bearer",
+            "expires_in": self.seconds,
+            "refresh_token": self.refresh,
+            "scope": scope,
+        }
 
 
 def hashed(text: str) -> str:
@@ -125,7 +141,7 @@ class Grants:
         self._looked = float("-inf")
 
     @property
-    def families(self) -> Mapping[str, Grant]:
+    def families(self) -> Mapping[str, _Grant]:
         return self._book.grants
 
     def sealed(self, *parts: str) -> str:
@@ -135,11 +151,13 @@ class Grants:
         text = msgspec.json.encode(parts)
         return _text(hmac.new(bytes.fromhex(self._book.key), text, hashlib.sha256).digest())
 
-    def of_access(self, digest: bytes) -> Grant | None:
-        """The grant of a valid access token, by the SHA-256 of the token."""
+    def of_access(self, digest: bytes) -> tuple[Caller, str] | None:
+        """The caller and the mark of a valid access token, by the SHA-256 of the token."""
         family = self._by_token.get(digest)
         grant = None if family is None else self._book.grants.get(family)
-        return grant if grant is not None and grant.access.get(digest.hex(), 0.0) > self._clock() else None
+        if grant is None or grant.tokens.access.get(digest.hex(), 0.0) <= self._clock():
+            return None
+        return Caller(grant.principal, grant.profile), grant.mark
 
     def may_know(self, token: str) -> bool:
         """Whether it can be a token of a grant; False once that has ended."""
@@ -156,102 +174,108 @@ class Grants:
         if not self._book.key:
             await self._open()
             return False
-        now = self._clock()
-        if not at_once and abs(now - self._looked) < LOOK:
+        time = self._clock()
+        if not at_once and abs(time - self._looked) < _LOOK:
             return False
-        self._looked = now
+        self._looked = time
         if await self._record.stamp() == self._stamp:
             return False
         return await self._read()
 
-    async def consent(self, grant: Grant) -> str:
-        """Adds a grant of now; its code. Raises `OAuthError` over the limit."""
-        family = _text(secrets.token_bytes(_FAMILY))
+    async def consent(self, person: Caller, mark: str, client: OAuthClient, redirect: str, challenge: str) -> str:
+        """Adds a grant; its code. Raises `Rejected` over the limit."""
+        family, time = _text(secrets.token_bytes(_FAMILY)), self._clock()
         code = family + _text(secrets.token_bytes(_RANDOM))
-        grant.code, grant.code_ends = hashed(code), self._clock() + _CODE_SECONDS
+        grant = _Grant(
+            principal=person.principal, profile=person.profile, mark=mark, client=client.id, name=client.name,
+            redirect=redirect, created=time, used=time, code=_Code(hashed(code), challenge, time + _CODE_SECONDS),
+        )  # fmt: skip
 
         def change(book: _Book) -> None:
-            mine = sorted((each.used, key) for key, each in book.grants.items() if each.principal == grant.principal)
-            for _, key in mine[: max(len(mine) + 1 - EACH_GRANTS, 0)]:
+            oldest = sorted((each.used, key) for key, each in book.grants.items() if each.principal == grant.principal)
+            for _, key in oldest[: max(len(oldest) + 1 - EACH_GRANTS, 0)]:
                 del book.grants[key]
             if len(book.grants) >= MOST_GRANTS:
-                raise OAuthError("temporarily_unavailable", f"the hub has {MOST_GRANTS} grants. Remove some.", 503)
+                raise Rejected("temporarily_unavailable", f"the hub has {MOST_GRANTS} grants. Remove some.")
             book.grants[hashed(family)] = grant
 
         await self._change(change)
         return code
 
-    async def redeem(self, code: str, client: str, verifier: str, redirect: str | None) -> tuple[Tokens, Grant]:
-        """The first tokens of a code. Raises `OAuthError`; one that came before ends the grant."""
+    async def redeem(self, code: str, client: str, verifier: str, redirect: str | None) -> _TokenPair:
+        """The first tokens of a code. Raises `Rejected`; one that came before ends the grant."""
         family = await self._known(code)
         tokens = self._fresh(code)
-        problem: list[OAuthError] = []
+        problem: list[Rejected] = []
 
         def change(book: _Book) -> None:
             grant = book.grants.get(family)
-            if grant is None or grant.code != hashed(code):
+            if grant is None or grant.code.hash != hashed(code):
                 raise _invalid("the code is not known")
             wrong = self._wrong_with_code(grant, client, verifier, redirect)
             if wrong is not None:
                 problem.append(wrong)
                 del book.grants[family]
                 return
-            grant.code_ends = 0.0
+            grant.code.ends = 0.0
             self._give(grant, tokens)
 
         await self._change(change)
         if problem:
             log.warning("code_refused", grant=shown_id(family), reason=str(problem[0]))
             raise problem[0]
-        return tokens, self._book.grants[family]
+        grant = self._book.grants[family]
+        log.info("grant_begun", grant=shown_id(family), principal=grant.principal, client=grant.name)
+        return tokens
 
-    def _wrong_with_code(self, grant: Grant, client: str, verifier: str, redirect: str | None) -> OAuthError | None:
-        if not grant.code_ends:
+    def _wrong_with_code(self, grant: _Grant, client: str, verifier: str, redirect: str | None) -> Rejected | None:
+        if not grant.code.ends:
             return _invalid("the code was used before, so its grant has ended")
-        if grant.code_ends <= self._clock():
+        if grant.code.ends <= self._clock():
             return _invalid("the code has expired")
         if grant.client != client:
             return _invalid("the code is another client's")
         if redirect not in (None, grant.redirect):
             return _invalid("redirect_uri is not that of the authorization")
         proof = _text(hashlib.sha256(verifier.encode("ascii", "replace")).digest())
-        if not hmac.compare_digest(proof, grant.challenge):
+        if not hmac.compare_digest(proof, grant.code.challenge):
             return _invalid("code_verifier does not fit")
         return None
 
-    async def refresh(self, token: str, client: str) -> Tokens:
-        """The next tokens. Raises `OAuthError`; one that was used before ends the grant."""
+    async def refresh(self, token: str, client: str) -> _TokenPair:
+        """The next tokens. Raises `Rejected`; one that was used before ends the grant."""
         family = await self._known(token)
-        presented, now = hashed(token), self._clock()
+        presented, time = hashed(token), self._clock()
         # the same for each request with this token, on any replica
         head = token[: len(PREFIX) + _FAMILY_CHARS]
-        tokens = Tokens(head + self.sealed("access", token), head + self.sealed("refresh", token), ACCESS_SECONDS)
-        problem: list[OAuthError] = []
-        given: list[Tokens] = []
+        tokens = _TokenPair(head + self.sealed("access", token), head + self.sealed("refresh", token), ACCESS_SECONDS)
+        problem: list[Rejected] = []
+        answers: list[_TokenPair] = []
 
         def change(book: _Book) -> None:
             problem.clear()
-            given.clear()
+            answers.clear()
             grant = book.grants.get(family)
-            if grant is None or not grant.refresh:
+            if grant is None or not grant.tokens.refresh:
                 raise _invalid("the refresh token is not known")
             if grant.client != client:
                 raise _invalid("the refresh token is another client's")
-            if presented == grant.previous and now - grant.rotated <= _AGAIN:
-                given.append(msgspec.structs.replace(tokens, seconds=int(grant.rotated + ACCESS_SECONDS - now)))
-            elif presented == grant.refresh:
-                grant.previous, grant.rotated = presented, now
+            renewal = grant.tokens
+            if presented == renewal.previous and time - renewal.rotated <= _AGAIN:
+                answers.append(msgspec.structs.replace(tokens, seconds=int(renewal.rotated + ACCESS_SECONDS - time)))
+            elif presented == renewal.refresh:
+                renewal.previous, renewal.rotated = presented, time
                 self._give(grant, tokens)
-                given.append(tokens)
+                answers.append(tokens)
             else:
                 problem.append(_invalid("the refresh token was used before, so its grant has ended"))
                 del book.grants[family]
 
         await self._change(change)
         if problem:
-            log.warning("refresh_token_used_again", grant=shown_id(family), client=client[:100])
+            log.warning("refresh_token_used_again", grant=shown_id(family), client=hide_head(client, 100))
             raise problem[0]
-        return given[0]
+        return answers[0]
 
     async def revoke(self, token: str, client: str) -> None:
         """Ends the grant of a token of this client; nothing for others (RFC 7009)."""
@@ -274,7 +298,7 @@ class Grants:
             log.info("grant_removed", grant=shown_id(family))
 
     async def _known(self, token: str) -> str:
-        """The family of a code or refresh token, for which nothing is written else. Raises `OAuthError`."""
+        """The family of a code or refresh token, for which nothing is written else. Raises `Rejected`."""
         family = _family(token)
         if family is not None and family not in self._book.grants:
             await self.look()
@@ -282,16 +306,16 @@ class Grants:
             raise _invalid("the code or token is not known, or its grant has ended")
         return family
 
-    def _fresh(self, code: str) -> Tokens:
+    def _fresh(self, code: str) -> _TokenPair:
         head = PREFIX + code[:_FAMILY_CHARS]
         access, refresh = (head + _text(secrets.token_bytes(_RANDOM)) for _ in range(2))
-        return Tokens(access, refresh, ACCESS_SECONDS)
+        return _TokenPair(access, refresh, ACCESS_SECONDS)
 
-    def _give(self, grant: Grant, tokens: Tokens) -> None:
-        now = self._clock()
-        grant.used, grant.refresh = now, hashed(tokens.refresh)
-        latest = list(grant.access.items())[-(_MOST_TOKENS - 1) :]
-        grant.access = {**dict(latest), hashed(tokens.access): now + tokens.seconds}
+    def _give(self, grant: _Grant, tokens: _TokenPair) -> None:
+        time, renewal = self._clock(), grant.tokens
+        grant.used, renewal.refresh = time, hashed(tokens.refresh)
+        latest = list(renewal.access.items())[-(_MOST_TOKENS - 1) :]
+        renewal.access = {**dict(latest), hashed(tokens.access): time + tokens.seconds}
 
     async def _change(self, change: Callable[[_Book], None]) -> None:
         def changed(text: bytes | None) -> bytes | None:
@@ -308,10 +332,10 @@ class Grants:
 
     def _sweep(self, book: _Book) -> None:
         """Removes what has ended by time."""
-        now, idle = self._clock(), self._idle
+        time, idle = self._clock(), self._idle
         for family, grant in list(book.grants.items()):
-            is_unused = grant.code_ends and grant.code_ends <= now
-            if is_unused or grant.used + idle <= now:
+            is_unused = grant.code.ends and grant.code.ends <= time
+            if is_unused or grant.used + idle <= time:
                 del book.grants[family]
 
     async def _read(self) -> bool:
@@ -323,7 +347,7 @@ class Grants:
         gone = self._book.grants.keys() - book.grants.keys()
         self._book, self._stamp = book, stamp
         self._by_token = {
-            bytes.fromhex(token): family for family, grant in book.grants.items() for token in grant.access
+            bytes.fromhex(token): family for family, grant in book.grants.items() for token in grant.tokens.access
         }
         for family in gone:
             self._ended[family] = None
@@ -350,5 +374,5 @@ def _text(data: bytes) -> str:
     return urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def _invalid(reason: str) -> OAuthError:
-    return OAuthError("invalid_grant", reason)
+def _invalid(reason: str) -> Rejected:
+    return Rejected("invalid_grant", reason)

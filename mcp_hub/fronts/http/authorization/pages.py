@@ -11,7 +11,7 @@ from typing import Final
 
 from starlette.responses import HTMLResponse
 
-from mcp_hub.fronts.http.authorization.clients import Client, place_of
+from mcp_hub.fronts.http.authorization.clients import OAuthClient, place_of
 from mcp_hub.masking import shown
 
 _STYLE: Final = """
@@ -52,8 +52,6 @@ _HEADERS: Final = {
     "cache-control": "no-store",
     "x-robots-tag": "noindex",
 }
-EVERYTHING: Final = ""
-"""The choice of no profile."""
 
 
 def page(title: str, content: str, status: int = 200, *, leads_to: str = "") -> HTMLResponse:
@@ -74,15 +72,14 @@ def refusal_page(title: str, reason: str, status: int = 400) -> HTMLResponse:
     return page(title, f"<h1>{text(title)}</h1><p>{text(reason)}</p>", status)
 
 
-def login_page(action: str, asker: str, problem: str = "", *, elsewhere: str = "", status: int = 200) -> HTMLResponse:
-    """Asks for a token. `asker`: who wants in; `elsewhere`: where one can log in without a token."""
+def login_page(action: str, asker: str, problem: str = "", *, status: int = 200) -> HTMLResponse:
+    """Asks for a token. `asker`: who wants in."""
     wants = f"<bdi>{text(asker)}</bdi> wants to use this hub." if asker else "A client wants to use this hub."
-    other = f'<a class="go" href="{escape(elsewhere)}">Log in with your organisation</a>' if elsewhere else ""
     alert = f'<p class="note" role="alert">{text(problem)}</p>' if problem else ""
     return page(
         "Log in",
         f"<h1>Log in to the hub</h1><p>{wants} Show first who you are; the next page asks whether you allow it.</p>"
-        f'{other}{alert}<form method="post" action="{escape(action)}">'
+        f'{alert}<form method="post" action="{escape(action)}">'
         '<label for="token">Your token</label><input id="token" name="token" type="password" '
         'autocomplete="current-password" required maxlength="1024" autofocus>'
         '<button name="step" value="login">Continue</button></form>'
@@ -92,11 +89,11 @@ def login_page(action: str, asker: str, problem: str = "", *, elsewhere: str = "
 
 
 def consent_page(
-    action: str, client: Client, redirect: str, source: str, principal: str, choices: Sequence[str], proof: str
+    action: str, client: OAuthClient, redirect: str, source: str, principal: str, choices: Sequence[str], proof: str
 ) -> HTMLResponse:
     """Asks whether a client may act as a principal, and with which profile."""
-    name, place = text(client.name), text(place_of(redirect))
-    known = f"<dt>Vouched by</dt><dd><code>{text(client.host)}</code></dd>" if client.host else ""
+    name, target = text(client.name), text(place_of(redirect))
+    voucher = f"<dt>Vouched by</dt><dd><code>{text(client.host)}</code></dd>" if client.host else ""
     warning = (
         "Did you start this yourself, in the client? If somebody sent you here, refuse: "
         "whoever is behind it would use the hub as you."
@@ -104,8 +101,8 @@ def consent_page(
     return page(
         f"Allow {client.name}?",
         f"<h1>Let <bdi>{name}</bdi> use this hub?</h1>"
-        f"<dl><dt>Client</dt><dd><bdi>{name}</bdi> <span class=dim>(its own word)</span></dd>{known}"
-        f"<dt>Answer goes to</dt><dd><code>{place}</code></dd>"
+        f"<dl><dt>Client</dt><dd><bdi>{name}</bdi> <span class=dim>(its own word)</span></dd>{voucher}"
+        f"<dt>Answer goes to</dt><dd><code>{target}</code></dd>"
         f"<dt>It acts as</dt><dd><bdi>{text(principal)}</bdi></dd></dl>"
         f'<form method="post" action="{escape(action)}"><input type="hidden" name="proof" value="{escape(proof)}">'
         f"{_profiles(choices)}"

@@ -21,16 +21,17 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from mcp_hub.errors import StoreError
+from mcp_hub.errors import Rejected, StoreError
 from mcp_hub.fronts.http.auth import is_own_page
-from mcp_hub.fronts.http.authorization.clients import Client, Clients, source_of, why_no_redirect
-from mcp_hub.fronts.http.authorization.grants import Grant, Grants, OAuthError, Tokens
+from mcp_hub.fronts.http.authorization.clients import Fetch, OAuthClient, OAuthClients, source_of, why_no_redirect
+from mcp_hub.fronts.http.authorization.grants import Grants
 from mcp_hub.fronts.http.authorization.pages import consent_page, login_page, refusal_page
 from mcp_hub.fronts.http.authorization.principals import Person, Principals
 from mcp_hub.fronts.http.body import discard, media_type, read_body
 from mcp_hub.fronts.http.response import ClientGone
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head, shown
+from mcp_hub.sessions.session import Caller
 
 log = get_logger(__name__)
 
@@ -52,62 +53,74 @@ _CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _VERIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 _FORM: Final = b"application/x-www-form-urlencoded"
 _NO_STORE: Final = {"cache-control": "no-store", "pragma": "no-cache"}
+_STATUS: Final = {"invalid_client": 401, "temporarily_unavailable": 503}
+"""By the code of a `Rejected`; any other is 400."""
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-class _Asked(msgspec.Struct, frozen=True):
-    """A request for authorization that can be granted. `profile`: that of its resource, if it names one."""
+class _Authorization(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that can be granted. `profile`: that of its resource, if it names one."""
 
-    client: Client
+    client: OAuthClient
     redirect: str
     state: str | None
     challenge: str
-    resource: str
     profile: str | None
 
 
-class AuthorizationServer:
-    """`issuer` is the hub's public address, `resources` what else clients call it. `clock` returns Unix seconds."""
+def authorization_routes(
+    issuer: str, grants: Grants, principals: Principals, *,
+    resources: Collection[str], registers: bool, fetch: Fetch, clock: Callable[[], float],
+) -> Mapping[str, Route]:  # fmt: skip
+    """Routes by path. `issuer` is the hub's public address, `resources` what else clients call it; `clock` returns Unix
+    seconds.
+    """
+    clients = OAuthClients(grants.sealed, fetch, clock)
+    server = _Server(issuer, grants, clients, principals, resources=resources, registers=registers, clock=clock)
+    return server.routes()
 
+
+class _Server:
     def __init__(
-        self, issuer: str, grants: Grants, clients: Clients, principals: Principals, *,
-        resources: Collection[str] = (), registers: bool = True, clock: Callable[[], float],
+        self, issuer: str, grants: Grants, clients: OAuthClients, principals: Principals, *,
+        resources: Collection[str], registers: bool, clock: Callable[[], float],
     ) -> None:  # fmt: skip
-        self.issuer = issuer.rstrip("/")
+        self._issuer = issuer.rstrip("/")
         self._grants = grants
         self._clients = clients
         self._principals = principals
-        self._resources = {_plain(url) for url in (*resources, self.issuer, f"{self.issuer}/mcp", f"{self.issuer}/sse")}
+        self._resources = {
+            _plain(url) for url in (*resources, self._issuer, f"{self._issuer}/mcp", f"{self._issuer}/sse")
+        }
         self._registers = registers
         self._clock = clock
         self._slots = anyio.Semaphore(_AT_ONCE)
         self._wrong: deque[float] = deque(maxlen=_WRONG_TOKENS)
 
     def routes(self) -> Mapping[str, Route]:
-        """By path."""
-        each: list[tuple[str, list[str], _Endpoint]] = [
+        endpoints: list[tuple[str, list[str], _Endpoint]] = [
             ("/oauth/authorize", ["GET", "POST"], self._authorize),
             ("/oauth/token", ["POST"], self._token),
             ("/oauth/revoke", ["POST"], self._revoke),
         ]
         if self._registers:
-            each.append(("/oauth/register", ["POST"], self._register))
-        routes = {path: Route(path, self._guarded(answer), methods=methods) for path, methods, answer in each}
-        body, path = self._metadata(), METADATA + urlsplit(self.issuer).path
+            endpoints.append(("/oauth/register", ["POST"], self._register))
+        routes = {path: Route(path, self._guarded(answer), methods=methods) for path, methods, answer in endpoints}
+        body, path = self._metadata(), METADATA + urlsplit(self._issuer).path
 
         async def metadata(request: Request) -> Response:
             return Response(body, headers={"cache-control": "max-age=300"}, media_type="application/json")
 
-        return {**routes, **{place: Route(place, metadata, methods=["GET"]) for place in {METADATA, path}}}
+        return {**routes, **{each: Route(each, metadata, methods=["GET"]) for each in {METADATA, path}}}
 
     def _metadata(self) -> bytes:
-        places = {"authorization": "authorize", "token": "token", "revocation": "revoke"}
+        paths = {"authorization": "authorize", "token": "token", "revocation": "revoke"}
         if self._registers:
-            places["registration"] = "register"
+            paths["registration"] = "register"
         return json.dumps(
             {
-                "issuer": self.issuer,
-                **{f"{name}_endpoint": f"{self.issuer}/oauth/{place}" for name, place in places.items()},
+                "issuer": self._issuer,
+                **{f"{name}_endpoint": f"{self._issuer}/oauth/{path}" for name, path in paths.items()},
                 "response_types_supported": ["code"],
                 "response_modes_supported": ["query"],
                 "grant_types_supported": ["authorization_code", "refresh_token"],
@@ -117,7 +130,7 @@ class AuthorizationServer:
                 "authorization_response_iss_parameter_supported": True,
                 "client_id_metadata_document_supported": True,
                 "scopes_supported": [SCOPE],
-                "protected_resources": [f"{self.issuer}/mcp"],
+                "protected_resources": [f"{self._issuer}/mcp"],
             }
         ).encode()
 
@@ -127,16 +140,16 @@ class AuthorizationServer:
             try:
                 self._slots.acquire_nowait()
             except anyio.WouldBlock:
-                return _failed(OAuthError("temporarily_unavailable", "the hub is busy", 503), is_page=is_page)
+                return _failed(Rejected("temporarily_unavailable", "the hub is busy", status=503), is_page=is_page)
             try:
                 await self._grants.look()
                 return await answer(request)
-            except OAuthError as refused:
+            except Rejected as refused:
                 return _failed(refused, is_page=is_page)
             except StoreError as problem:
                 log.warning("grants_unusable", reason=str(problem))
                 reason = "the hub cannot use its grants now. Its log has the reason."
-                return _failed(OAuthError("temporarily_unavailable", reason, 503), is_page=is_page)
+                return _failed(Rejected("temporarily_unavailable", reason, status=503), is_page=is_page)
             except ClientGone:
                 return Response(status_code=400)
             finally:
@@ -149,101 +162,100 @@ class AuthorizationServer:
     async def _authorize(self, request: Request) -> Response:
         query = request.scope["query_string"].decode("latin-1")
         if len(query) > _LONGEST_QUERY:
-            raise OAuthError("invalid_request", "the address is too long")
-        asked = _fields(query, "the address")
-        client = self._clients.registered(asked.get("client_id", ""))
+            raise Rejected("invalid_request", "the address is too long")
+        parameters = _fields(query, "the address")
+        client = self._clients.registered(parameters.get("client_id", ""))
         if client is not None:
-            self._redirect_of(client, asked)
-        asker = urlsplit(asked["client_id"]).hostname or "" if client is None else client.name
+            self._redirect_of(client, parameters)
+        asker = urlsplit(parameters["client_id"]).hostname or "" if client is None else client.name
         if request.method == "GET" or request.method == "HEAD":
             return login_page(self._action(query), asker)
         form = await self._form(request)
         if form.get("step") == "login":
-            return await self._logged_in(form, query, asked, asker)
+            return await self._logged_in(form, query, parameters, asker)
         person, cookie = self._person(request)
         if person is None or not secrets.compare_digest(form.get("proof", ""), self._proof(cookie, query)):
             reason = "Your login has ended, or this page was not the last one. Log in again."
             return login_page(self._action(query), asker, reason, status=403)
-        return await self._answered(form, person, await self._grantable(asked), asked)
+        return await self._answered(form, person, await self._grantable(parameters))
 
-    async def _logged_in(self, form: Mapping[str, str], query: str, asked: Mapping[str, str], asker: str) -> Response:
-        now = self._clock()
-        if len(self._wrong) == _WRONG_TOKENS and 0 <= now - self._wrong[0] < _MINUTE:
+    async def _logged_in(
+        self, form: Mapping[str, str], query: str, parameters: Mapping[str, str], asker: str
+    ) -> Response:
+        time = self._clock()
+        if len(self._wrong) == _WRONG_TOKENS and 0 <= time - self._wrong[0] < _MINUTE:
             reason = "There were too many wrong tokens. Wait a minute."
             return login_page(self._action(query), asker, reason, status=429)
         person = self._principals.log_in(form.get("token", "").strip())
         if person is None:
-            self._wrong.append(now)
+            self._wrong.append(time)
             log.warning("consent_login_refused")
             return login_page(self._action(query), asker, "The hub does not have this token.", status=403)
-        grantable = await self._grantable(asked)
-        choices = person.choices if grantable.profile is None else (grantable.profile,)
+        pending = await self._grantable(parameters)
+        choices = person.choices if pending.profile is None else (pending.profile,)
         if not set(choices) <= set(person.choices):
-            raise OAuthError("invalid_target", "the address of the hub names a profile that is not for you")
+            raise Rejected("invalid_target", "the address of the hub names a profile that is not for you")
         cookie = self._sealed_cookie(person)
-        source = source_of(grantable.redirect)
+        source = source_of(pending.redirect)
         response = consent_page(
-            self._action(query), grantable.client, grantable.redirect, source, person.principal, choices,
+            self._action(query), pending.client, pending.redirect, source, person.principal, choices,
             self._proof(cookie, query),
         )  # fmt: skip
         response.set_cookie(COOKIE, cookie, max_age=_SECONDS, path="/", secure=True, httponly=True, samesite="strict")
         return response
 
-    async def _answered(
-        self, form: Mapping[str, str], person: Person, asked: _Asked, sent: Mapping[str, str]
-    ) -> Response:
-        profile = form.get("profile", "") if asked.profile is None else asked.profile
+    async def _answered(self, form: Mapping[str, str], person: Person, pending: _Authorization) -> Response:
+        profile = form.get("profile", "") if pending.profile is None else pending.profile
         if form.get("step") != "allow":
             answer = {"error": "access_denied", "error_description": "the person refused"}
-        elif profile not in person.choices or ("profile" not in form and asked.profile is None):
-            raise OAuthError("access_denied", "this profile is not for you", 403)
+        elif profile not in person.choices or ("profile" not in form and pending.profile is None):
+            raise Rejected("access_denied", "this profile is not for you", status=403)
         else:
-            now = self._clock()
-            grant = Grant(
-                principal=person.principal, profile=profile or None, mark=person.mark, client=asked.client.id,
-                name=asked.client.name, redirect=asked.redirect, resource=asked.resource, created=now, used=now,
-                challenge=asked.challenge, code="",
-            )  # fmt: skip
-            answer = {"code": await self._grants.consent(grant)}
-            log.info("client_allowed", principal=person.principal, client=asked.client.name, profile=profile or None)
-        if asked.state is not None:
-            answer["state"] = asked.state
-        url = _with_query(asked.redirect, {**answer, "iss": self.issuer})
+            caller = Caller(person.principal, profile or None)
+            code = await self._grants.consent(caller, person.mark, pending.client, pending.redirect, pending.challenge)
+            answer = {"code": code}
+            log.info("client_allowed", principal=person.principal, client=pending.client.name, profile=profile or None)
+        if pending.state is not None:
+            answer["state"] = pending.state
+        url = _with_query(pending.redirect, {**answer, "iss": self._issuer})
         response = RedirectResponse(url, 303, headers={**_NO_STORE, "referrer-policy": "no-referrer"})
         response.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="strict")
         return response
 
-    async def _grantable(self, asked: Mapping[str, str]) -> _Asked:
-        """Raises `OAuthError`, for the person: nobody is sent on by a request that is wrong."""
-        client = await self._clients.find(asked.get("client_id", ""))
-        redirect = self._redirect_of(client, asked)
-        if asked.get("response_type") != "code":
-            raise OAuthError("unsupported_response_type", "response_type has to be code")
-        if asked.get("response_mode", "query") != "query" or {"request", "request_uri"} & asked.keys():
-            raise OAuthError("invalid_request", "the hub has response_mode=query, and no request objects")
-        if asked.get("code_challenge_method") != "S256" or not _CHALLENGE.fullmatch(asked.get("code_challenge", "")):
-            raise OAuthError("invalid_request", "a client has to use PKCE with code_challenge_method=S256")
-        state = asked.get("state")
+    async def _grantable(self, parameters: Mapping[str, str]) -> _Authorization:
+        """Raises `Rejected`, for the person: nobody is sent on by a request that is wrong."""
+        client = await self._clients.find(parameters.get("client_id", ""))
+        redirect = self._redirect_of(client, parameters)
+        if parameters.get("response_type") != "code":
+            raise Rejected("unsupported_response_type", "response_type has to be code")
+        if parameters.get("response_mode", "query") != "query" or {"request", "request_uri"} & parameters.keys():
+            raise Rejected("invalid_request", "the hub has response_mode=query, and no request objects")
+        challenge = parameters.get("code_challenge", "")
+        if parameters.get("code_challenge_method") != "S256" or not _CHALLENGE.fullmatch(challenge):
+            raise Rejected("invalid_request", "a client has to use PKCE with code_challenge_method=S256")
+        state = parameters.get("state")
         if state is not None and len(state) > _LONGEST_STATE:
-            raise OAuthError("invalid_request", "state is too long")
-        resource, profile = self._resource_of(asked)
-        return _Asked(client, redirect, state, asked["code_challenge"], resource, profile)
+            raise Rejected("invalid_request", "state is too long")
+        return _Authorization(
+            client=client, redirect=redirect, state=state, challenge=challenge,
+            profile=self._profile_of(parameters),
+        )  # fmt: skip
 
-    def _redirect_of(self, client: Client, asked: Mapping[str, str]) -> str:
-        redirect = asked.get("redirect_uri")
+    def _redirect_of(self, client: OAuthClient, parameters: Mapping[str, str]) -> str:
+        redirect = parameters.get("redirect_uri")
         if redirect is None and len(client.redirects) == 1:
             redirect = client.redirects[0]
         if redirect is None or why_no_redirect(redirect) is not None or not client.allows(redirect):
-            raise OAuthError("invalid_redirect_uri", "redirect_uri is missing, or is not one of the client's")
+            raise Rejected("invalid_redirect_uri", "redirect_uri is missing, or is not one of the client's")
         return redirect
 
-    def _resource_of(self, asked: Mapping[str, str]) -> tuple[str, str | None]:
-        """What the client calls the hub, and the profile in it (RFC 8707)."""
-        resource = _plain(asked.get("resource", f"{self.issuer}/mcp"))
+    def _profile_of(self, parameters: Mapping[str, str]) -> str | None:
+        """The profile of a resource, which has to be this hub (RFC 8707). Raises `Rejected`."""
+        resource = _plain(parameters.get("resource", f"{self._issuer}/mcp"))
         endpoint, slash, profile = resource.partition("/mcp/p/")
         if resource not in self._resources and not (slash and profile and f"{endpoint}/mcp" in self._resources):
-            raise OAuthError("invalid_target", f"resource is not this hub, which is {self.issuer}/mcp")
-        return resource, profile or None
+            raise Rejected("invalid_target", f"resource is not this hub, which is {self._issuer}/mcp")
+        return profile or None
 
     # -- the login between the steps
 
@@ -262,15 +274,15 @@ class AuthorizationServer:
         return (self._principals.of_mark(parts[0]) if self._clock() < int(parts[1]) else None), cookie
 
     def _proof(self, cookie: str, query: str) -> str:
-        """Of the page that was shown for this login and this request."""
+        """The proof of the page that was shown for this login and this request."""
         return self._grants.sealed("form", cookie, query)
 
     def _action(self, query: str) -> str:
-        return f"{urlsplit(self.issuer).path}/oauth/authorize?{query}"
+        return f"{urlsplit(self._issuer).path}/oauth/authorize?{query}"
 
     async def _form(self, request: Request) -> dict[str, str]:
-        if not is_own_page(dict(request.scope["headers"]), self.issuer):
-            raise OAuthError("access_denied", "another site has sent this form", 403)
+        if not is_own_page(dict(request.scope["headers"]), self._issuer):
+            raise Rejected("access_denied", "another site has sent this form", status=403)
         return await _posted(request)
 
     # -- tokens
@@ -279,20 +291,18 @@ class AuthorizationServer:
         form = await _posted(request)
         client = self._client_of(form)
         if "resource" in form:
-            self._resource_of(form)
+            self._profile_of(form)
         grant_type = form.get("grant_type")
         if grant_type == "authorization_code":
             verifier = form.get("code_verifier", "")
             if not _VERIFIER.fullmatch(verifier):
-                raise OAuthError("invalid_grant", "code_verifier is missing or malformed")
-            tokens, grant = await self._grants.redeem(
-                form.get("code", ""), client, verifier, form.get("redirect_uri"),
-            )  # fmt: skip
-            log.info("grant_begun", principal=grant.principal, client=grant.name)
-            return _tokens(tokens)
+                raise Rejected("invalid_grant", "code_verifier is missing or malformed")
+            tokens = await self._grants.redeem(form.get("code", ""), client, verifier, form.get("redirect_uri"))
+            return _json(tokens.answer(SCOPE))
         if grant_type == "refresh_token":
-            return _tokens(await self._grants.refresh(form.get("refresh_token", ""), client))
-        raise OAuthError("unsupported_grant_type", "the hub has authorization_code and refresh_token")
+            tokens = await self._grants.refresh(form.get("refresh_token", ""), client)
+            return _json(tokens.answer(SCOPE))
+        raise Rejected("unsupported_grant_type", "the hub has authorization_code and refresh_token")
 
     def _client_of(self, form: Mapping[str, str]) -> str:
         self._clients.registered(form.get("client_id", ""))
@@ -302,13 +312,13 @@ class AuthorizationServer:
         form = await _posted(request)
         client = self._client_of(form)
         if "token" not in form:
-            raise OAuthError("invalid_request", "token is missing")
+            raise Rejected("invalid_request", "token is missing")
         await self._grants.revoke(form["token"], client)
         return Response(headers=_NO_STORE)
 
     async def _register(self, request: Request) -> Response:
         if media_type(dict(request.scope["headers"])) != b"application/json":
-            raise OAuthError("invalid_client_metadata", "Content-Type has to be application/json", 415)
+            raise Rejected("invalid_client_metadata", "Content-Type has to be application/json", status=415)
         client = self._clients.register(await _body(request))
         answer = {
             "client_id": client.id,
@@ -323,23 +333,15 @@ class AuthorizationServer:
         return _json(answer, 201)
 
 
-def _tokens(tokens: Tokens) -> Response:
-    return _json(
-        {
-            "access_token": tokens.access,
-            "token_type": "Bearer",
-            "expires_in": tokens.seconds,
-            "refresh_token": tokens.refresh,
-            "scope": SCOPE,
-        }
-    )
-
-
-def _failed(error: OAuthError, *, is_page: bool) -> Response:
+def _failed(error: Rejected, *, is_page: bool) -> Response:
+    status = error.members.get("status")
+    if not isinstance(status, int):
+        status = _STATUS.get(error.code, 400)
+    reason = shown(hide_head(str(error), 300))
     if is_page:
-        reason = f"{str(error)[:1].upper()}{str(error)[1:]}".rstrip(".")
-        return refusal_page("This cannot be allowed", f"{reason} ({error.code}). Go back to the client.", error.status)
-    return _json({"error": error.code, "error_description": shown(hide_head(str(error), 300))}, error.status)
+        title = "This cannot be allowed"
+        return refusal_page(title, f"The request cannot be used: {reason.rstrip('.')} ({error.code}).", status)
+    return _json({"error": error.code, "error_description": reason}, status)
 
 
 def _json(content: Mapping[str, object], status: int = 200) -> Response:
@@ -347,9 +349,9 @@ def _json(content: Mapping[str, object], status: int = 200) -> Response:
 
 
 async def _posted(request: Request) -> dict[str, str]:
-    """The fields of a form, each once. Raises `OAuthError`."""
+    """The fields of a form, each once. Raises `Rejected`."""
     if media_type(dict(request.scope["headers"])) != _FORM:
-        raise OAuthError("invalid_request", f"Content-Type has to be {_FORM.decode()}", 415)
+        raise Rejected("invalid_request", f"Content-Type has to be {_FORM.decode()}", status=415)
     return _fields((await _body(request)).decode("utf-8", "replace"), "the form")
 
 
@@ -357,19 +359,19 @@ async def _body(request: Request) -> bytes:
     body = await read_body(request.receive, _LARGEST)
     if body is None:
         await discard(request.receive)
-        raise OAuthError("invalid_request", f"the body has more than {_LARGEST} bytes", 413)
+        raise Rejected("invalid_request", f"the body has more than {_LARGEST} bytes", status=413)
     return body
 
 
 def _fields(text: str, source: str) -> dict[str, str]:
-    """Raises `OAuthError` for a name that comes twice: nobody knows which one is meant (RFC 6749 §3.1)."""
+    """Raises `Rejected` for a name that comes twice: nobody knows which one is meant (RFC 6749 §3.1)."""
     try:
         pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=64)
     except ValueError:
-        raise OAuthError("invalid_request", f"{source} cannot be read") from None
+        raise Rejected("invalid_request", f"{source} cannot be read") from None
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise OAuthError("invalid_request", f"{source} names a parameter twice")
+        raise Rejected("invalid_request", f"{source} names a parameter twice")
     return fields
 
 

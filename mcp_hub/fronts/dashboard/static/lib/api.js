@@ -27,8 +27,17 @@ export function setToken(token) {
   else sessionStorage.removeItem(KEY);
 }
 
+export const hasToken = () => sessionStorage.getItem(KEY) !== null;
+
+export async function logOut() {
+  await fetch(new URL('dashboard/logout', root), { method: 'POST', headers: { 'x-mcp-hub': 'dashboard' }, cache: 'no-store' });
+  location.reload();
+}
+
 async function send(method, path, body, options = {}) {
-  const headers = { authorization: `Bearer ${sessionStorage.getItem(KEY) ?? ''}`, 'x-mcp-hub': 'dashboard', ...options.headers };
+  const headers = { 'x-mcp-hub': 'dashboard', ...options.headers };
+  // without a token the cookie of a login at the provider counts
+  if (hasToken()) headers.authorization = `Bearer ${sessionStorage.getItem(KEY)}`;
   if (body !== undefined) headers['content-type'] = 'application/json';
   const response = await fetch(new URL(path, api), {
     method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal: options.signal, cache: 'no-store',

@@ -1,5 +1,5 @@
 // The state of the hub in this tab: a snapshot, and the feed that continues behind it.
-import { events, get, pause, takeToken } from './api.js';
+import { events, get, pause, setToken, takeToken } from './api.js';
 import { useEffect, useState } from './ui.js';
 
 const MOST = 10000; // calls
@@ -7,6 +7,7 @@ export const store = {
   phase: 'loading', // login, loading, ready
   online: false,
   problem: '',
+  provider: false, // whether people log in at an OpenID provider
   hub: null, // the snapshot without its lists
   servers: [],
   calls: [], // the newest first
@@ -193,7 +194,7 @@ export async function run() {
   isRunning = true;
   let wait = 300;
   for (;;) {
-    if (!takeToken()) { store.phase = 'login'; break; }
+    const token = takeToken();
     try {
       place ??= await snapshot();
       wait = 300;
@@ -202,7 +203,12 @@ export async function run() {
       store.online = false;
       if (error.status === 401) {
         place = null;
-        Object.assign(store, { phase: 'login', problem: 'The hub does not accept this token. It is mistyped, or of an earlier start of the hub.' });
+        if (token) {
+          store.problem = 'The hub does not accept this token. It is mistyped, or of an earlier start of the hub.';
+          setToken('');
+          continue; // without it the hub says how else one can log in
+        }
+        Object.assign(store, { phase: 'login', provider: error.code === 'login_required' });
         break;
       }
       store.problem = error.status ? error.message : 'The hub does not answer.';

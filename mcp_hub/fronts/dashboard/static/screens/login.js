@@ -4,7 +4,7 @@ import { setToken } from '../lib/api.js';
 import { Command } from '../lib/parts.js';
 import { run, store, changed } from '../lib/store.js';
 
-export function Login({ problem }) {
+export function Login({ problem, provider }) {
   const [token, set] = useState('');
   const enter = (event) => {
     event.preventDefault();
@@ -14,7 +14,9 @@ export function Login({ problem }) {
     run();
   };
   return html`<main class="login panel"><header><h1>mcp-hub</h1></header><div class="body">
-    <p>This page needs a token. The easiest way to get one, on the machine of the hub:</p>
+    ${provider ? html`<p>This page is for people of your organisation.</p><div><a class="button go" href="dashboard/login">Log in</a></div>
+      <p class="dim small">Without an account there, use a token:</p>` : null}
+    <p>${provider ? null : 'This page needs a token. '}The easiest way to get one, on the machine of the hub:</p>
     <${Command}>mcp-hub open<//>
     <p class="dim small">It opens this page with the operator token of the hub. If the hub was started again since, run it again.</p>
     <form class="form" onSubmit=${enter}>

@@ -36,6 +36,7 @@ class Inbox:
         self._store = store
         self._is_behind = False
         self._messages: list[Message] = []
+        self._turn = anyio.Lock()  # a message that two take at once is done twice
 
     async def has_news(self) -> bool:
         """Whether something is not taken in yet. Raises `StoreError`."""
@@ -45,9 +46,10 @@ class Inbox:
 
     async def messages(self) -> list[Message]:
         """Takes messages, each once. Raises `StoreError`."""
-        self._messages += await self._store.take()
-        messages, self._messages = self._messages, []
-        return messages
+        async with self._turn:
+            taken = await self._store.take()
+            messages, self._messages = [*self._messages, *taken], []
+            return messages
 
     def put_back(self, message: Message) -> None:
         self._messages.append(message)

@@ -104,11 +104,11 @@ def answer_in(message: Message) -> _InputAnswer:
 def pass_answer(message: Message, answer: Callable[[str, RawJson | RpcError], object]) -> None:
     """Calls `answer` with what the message says, if it can be read."""
     try:
-        given = answer_in(message)
+        parsed = answer_in(message)
     except ValueError as problem:
         log.warning("message_dropped", stream=message.stream, reason=str(problem))
     else:
-        answer(given.key, given.outcome)
+        answer(parsed.key, parsed.outcome)
 
 
 async def until_heard(store: StreamLog, row: StreamInfo) -> None:

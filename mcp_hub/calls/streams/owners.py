@@ -36,6 +36,7 @@ class Inbox:
         self._store = store
         self._is_behind = False
         self._messages: list[Message] = []
+        self._turn = anyio.Lock()  # a message that two take at once is done twice
 
     async def has_news(self) -> bool:
         """Whether something is not taken in yet. Raises `StoreError`."""
@@ -45,9 +46,10 @@ class Inbox:
 
     async def messages(self) -> list[Message]:
         """Takes messages, each once. Raises `StoreError`."""
-        self._messages += await self._store.take()
-        messages, self._messages = self._messages, []
-        return messages
+        async with self._turn:
+            taken = await self._store.take()
+            messages, self._messages = [*self._messages, *taken], []
+            return messages
 
     def put_back(self, message: Message) -> None:
         self._messages.append(message)
@@ -102,11 +104,11 @@ def answer_in(message: Message) -> _InputAnswer:
 def pass_answer(message: Message, answer: Callable[[str, RawJson | RpcError], object]) -> None:
     """Calls `answer` with what the message says, if it can be read."""
     try:
-        given = answer_in(message)
+        parsed = answer_in(message)
     except ValueError as problem:
         log.warning("message_dropped", stream=message.stream, reason=str(problem))
     else:
-        answer(given.key, given.outcome)
+        answer(parsed.key, parsed.outcome)
 
 
 async def until_heard(store: StreamLog, row: StreamInfo) -> None:

@@ -346,7 +346,10 @@ class StreamTable:
     async def _deliver(self) -> None:
         for message in await self._inbox.messages():
             if not self._take(message):
-                await self.store.inbox.post(message)
+                try:
+                    await self.store.inbox.post(message)
+                except StoreError:
+                    self._inbox.put_back(message)
 
     def _take(self, message: Message) -> bool:
         """Whether it was for this hub. A cancel of a call that is left is for the next owner."""

@@ -42,7 +42,7 @@ BEAT: Final = 10.0
 _CANCEL: Final = 1.0
 """Seconds for another hub to hear that the script has ended."""
 _COPIES: Final = 4
-"""Times that a result is in memory. Fewer calls are in flight if results as long as the longest so far would fill it."""
+"""Times that a result is in memory. Fewer calls are in flight if ones as long as the longest so far would fill it."""
 _MEDIA: Final = 16 << 20
 """Bytes of results with media that are kept for the result of the script."""
 

@@ -329,7 +329,9 @@ async def test_media_of_many_results_are_kept_up_to_a_limit_of_bytes(monkeypatch
     server.ends = {f"read {x}": Completed(msgspec.json.encode(picture)) for x in range(9)}
     record = asking("all", server).runs_script(script([("read", {"x": x}) for x in range(9)]))
     values = await ended(record)
-    assert [block["type"] for block in msgspec.json.decode(values.result)["content"]] == ["image", "image"]
+    text, *blocks = msgspec.json.decode(values.result)["content"]
+    assert [block["type"] for block in blocks] == ["image", "image"]
+    assert text["text"].count('"missing":"not kept') == 7
 
 
 @virtual

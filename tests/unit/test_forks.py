@@ -33,7 +33,7 @@ FILES = {
         """,
     **{
         f"c/test_c{number}.py": "def test_fine(once, capfd):\n    print(1)\n    assert capfd.readouterr().out"
-        for number in range(6)
+        for number in range(30)
     },
 }
 
@@ -59,7 +59,7 @@ def test_every_outcome_is_reported_and_a_session_s_fixture_is_made_once_in_a_pro
         check=False,
     )
     assert run.returncode == 1, run.stderr
-    assert "2 failed, 7 passed, 1 skipped" in run.stdout
+    assert "2 failed, 31 passed, 1 skipped" in run.stdout
     assert "test_a.py::test_end - its process has ended: 3" in run.stdout
     assert "test_b.py::test_wrong - assert 1 == 2" in run.stdout and "words of a test" in run.stdout
     assert "for a reason" in run.stdout

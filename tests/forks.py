@@ -8,8 +8,8 @@ import atexit
 import os
 import signal
 from collections import Counter, deque
-from collections.abc import Sequence
 from contextlib import suppress
+from itertools import pairwise
 from multiprocessing.connection import Connection, Pipe, wait
 from types import SimpleNamespace
 from typing import Final, NoReturn
@@ -162,20 +162,14 @@ def _work(session: pytest.Session, files: Files, connection: Connection, name: s
         _own_places(session.config, name)
         session.config.pluginmanager.register(_Relay(session.config, connection))
         while file := connection.recv():
-            other = next((items[0] for each, items in files.items() if each != file), None)
-            _run_file(files[file], other)
+            for item, following in pairwise([*files[file], session]):  # whose fixtures stay for the next file
+                session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             connection.send(None)
         session._setupstate.teardown_exact(None)
         atexit._run_exitfuncs()
         code = 0
     finally:
         os._exit(code)
-
-
-def _run_file(items: Sequence[pytest.Item], other: pytest.Item | None) -> None:
-    """`other`: a test of another file, for which the fixtures of the session stay."""
-    for item, following in zip(items, [*items[1:], other], strict=True):
-        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
 
 
 def _own_places(config: pytest.Config, name: str) -> None:

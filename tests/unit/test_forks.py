@@ -18,13 +18,13 @@ FILES = {
             yield os.getpid()
             place.rename(place.with_name(f"ended-{os.getpid()}"))
         """,
-    "test_a.py": """
+    "a/test_a.py": """
         import os
         def test_before(once): assert once == os.getpid()
         def test_end(): os._exit(3)
         def test_behind(): pass
         """,
-    "test_b.py": """
+    "a/test_b.py": """
         import pytest
         def test_wrong(once):
             print("words of a test")
@@ -32,8 +32,8 @@ FILES = {
         def test_skipped(): pytest.skip("for a reason")
         """,
     **{
-        f"test_c{number}.py": "def test_fine(once, capfd):\n    print(1)\n    assert capfd.readouterr().out"
-        for number in range(6)
+        f"c/test_c{number}.py": "def test_fine(once, capfd):\n    print(1)\n    assert capfd.readouterr().out"
+        for number in range(30)
     },
 }
 
@@ -44,6 +44,7 @@ def test_every_outcome_is_reported_and_a_session_s_fixture_is_made_once_in_a_pro
     for name, text in FILES.items():
         lines = text.strip("\n").splitlines()
         indent = len(lines[0]) - len(lines[0].lstrip())
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("\n".join(line[indent:] for line in lines) + "\n")
     command = [sys.executable, "-m", "pytest", "-p", "tests.forks", "--forks=3", "-ra", "-c", "/dev/null"]
     command += ["--rootdir", str(tmp_path), "--basetemp", str(tmp_path / "made" / "base"), str(tmp_path)]
@@ -58,7 +59,7 @@ def test_every_outcome_is_reported_and_a_session_s_fixture_is_made_once_in_a_pro
         check=False,
     )
     assert run.returncode == 1, run.stderr
-    assert "2 failed, 7 passed, 1 skipped" in run.stdout
+    assert "2 failed, 31 passed, 1 skipped" in run.stdout
     assert "test_a.py::test_end - its process has ended: 3" in run.stdout
     assert "test_b.py::test_wrong - assert 1 == 2" in run.stdout and "words of a test" in run.stdout
     assert "for a reason" in run.stdout

@@ -345,14 +345,18 @@ class LoginDesk:
         if (time := self._clock()) - self._swept < _SWEEP:
             return
         self._swept = time
-        for name, used in (await self._rows.names()).items():
-            if time - used > _REUSED:
-                async with self._rows.locked(name, _LOCK):
-                    await self._rows.remove(name)
+        await _without_old(self._rows, time)
 
     def _wake(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
+
+
+async def _without_old(rows: Rows, time: float) -> None:
+    for name, used in (await rows.names()).items():
+        if time - used > _REUSED:
+            async with rows.locked(name, _LOCK):
+                await rows.remove(name)
 
 
 def _row(ticket: str) -> str:

@@ -8,6 +8,7 @@ import pytest
 from cryptography.fernet import Fernet
 
 from tests.e2e.rest_client import RestClient
+from tests.e2e.test_accounts import arrived
 from tests.e2e.test_own_logins import ANN, BOB, a_hub, config, log_in
 from tests.interaction.fronts import http_hub
 from tests.interaction.replicas import replicas
@@ -70,6 +71,5 @@ async def test_each_step_may_reach_another_replica(tmp_path: Path) -> None:
                 code = await anyio.to_thread.run_sync(log_in, url.replace(one, two), "alice")
                 answer = await first.ask("POST", "/accounts/own/confirm", {"code": code})
                 assert answer.json()["account"] == "alice@example.com", answer.text
-                with anyio.fail_after(60):
-                    while "you are alice" not in (await second.call("whoami")).text:
-                        await anyio.sleep(0.2)
+                await arrived(second, "/tools", "only_alice")
+                assert "you are alice" in (await second.call("whoami")).text

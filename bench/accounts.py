@@ -67,21 +67,21 @@ async def _memory(root: Path, url: str) -> tuple[float, float, int]:
 
     Idle accounts: groups of principals come and go, and the memory of the first group's connections is used again.
     """
-    _store(root, url, PRINCIPALS)
+    _store(root, url, 2 * PRINCIPALS)
     people = [f"person-{number}" for number in range(PRINCIPALS)]
     async with open_app(load(_config(root, url), {}), _env(root), owns_process=False) as app:
-        before = 0
+        before = resident = 0
         for start in range(0, PRINCIPALS, _GROUP):
             for principal in people[start : start + _GROUP]:
                 await _use(app, principal)
             await _ended(app)
-            before = before or _resident()
-        idle = (_resident() - before) / ((PRINCIPALS - _GROUP) * SERVERS)
-        before = _resident()
-        for principal in people:
-            await _use(app, principal)
+            resident = _resident()
+            before = before or resident
+        idle = (resident - before) / ((PRINCIPALS - _GROUP) * SERVERS)
+        for number in range(PRINCIPALS, 2 * PRINCIPALS):  # further ones, whose lists are not known
+            await _use(app, f"person-{number}")
         connections = sum(status.connections or 0 for status in app.hub.statuses())
-        return (_resident() - before) / max(connections, 1), idle, connections
+        return (_resident() - resident) / max(connections, 1), idle, connections
 
 
 async def _ended(app: App) -> None:

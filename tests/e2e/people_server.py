@@ -41,7 +41,7 @@ class People:
         self.requests.append((account, method))
         match method:
             case "initialize":
-                offers = {"tools": {}, "resources": {}, "prompts": {}}
+                offers: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}}
                 info = {"name": f"people for {account}", "version": "1"}
                 return {"protocolVersion": "2025-11-25", "capabilities": offers, "serverInfo": info}
             case "tools/list":
@@ -151,7 +151,7 @@ async def log_in(people: People, state: Path, principal: str, name: str | None =
 
 
 def settings(people: People, *principals: str, **hub: Any) -> str:
-    tokens = [{"token": hub_token(name), "principal": name} for name in principals]
+    tokens: list[dict[str, Any]] = [{"token": hub_token(name), "principal": name} for name in principals]
     tokens.append({"token": hub_token("boss"), "principal": "boss", "operator": True})
     whole = {"tokens": tokens, "accounts": {"key": KEY}, "prefix": "never", "expose": "full", **hub}
     return json.dumps({"hub": whole, "servers": {"people": {"url": people.url, "account": "own"}}})

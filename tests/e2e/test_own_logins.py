@@ -67,7 +67,7 @@ def log_in(link: str, person: str) -> str:
         back = web.get(html.unescape(way_out)).headers["location"]
         page = web.get(back)
         assert page.status_code == 200, page.text
-        return re.findall(r'class="code">(\d{6})<', page.text)[0]
+        return str(re.findall(r'class="code">(\d{6})<', page.text)[0])
 
 
 class Person:

@@ -192,6 +192,9 @@ class LoneReplicas:
     def holdings(self, kind: str) -> Any:
         raise NotImplementedError
 
+    def accounts(self, now: Any, *, is_pending: bool = False) -> Any:
+        raise NotImplementedError
+
     def documents(self, limits: Any, now: Any) -> Any:
         raise NotImplementedError
 

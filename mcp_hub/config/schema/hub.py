@@ -7,7 +7,15 @@ from importlib.util import find_spec
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from pydantic import AfterValidator, Field, JsonValue, SecretStr, StringConstraints, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    JsonValue,
+    SecretStr,
+    StringConstraints,
+    model_validator,
+)
 
 from mcp_hub.addresses import is_this_machine, normal_host, refused_webhook
 from mcp_hub.config.findings import Flaw, quoted
@@ -53,6 +61,7 @@ _NEEDED: Final = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 _ROOT_PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~-]{1,64}){0,8}")
 _KEY: Final = 32
 """Bytes of a key for accounts."""
+_PLACEHOLDER: Final = re.compile(r"\$\{[^{}]+\}")
 _SERVERS: Final = ("redis", "rediss", "unix")
 """Schemes of a server's URL: plain, TLS, Unix socket."""
 _OF_TYPE: Final = {
@@ -289,13 +298,25 @@ class _CodeLimitSettings(Section):
 
 
 def _fernet_key(key: SecretStr) -> SecretStr:
+    text = key.get_secret_value()
     try:
-        size = len(base64.urlsafe_b64decode(key.get_secret_value()))
+        size = _KEY if _PLACEHOLDER.fullmatch(text) else len(base64.urlsafe_b64decode(text))
     except ValueError:
         size = 0
     if size != _KEY:
         raise ValueError("is not such a key. Make one with: mcp-hub account key > FILE, and write ${file:FILE}")
     return key
+
+
+def _listed(keys: object) -> object:
+    return [keys] if isinstance(keys, str) else keys
+
+
+_AccountKeys = Annotated[
+    list[Annotated[SecretStr, AfterValidator(_fernet_key)]],
+    Field(max_length=4),
+    BeforeValidator(_listed, json_schema_input_type=str | Annotated[list[str], Field(max_length=4)]),
+]
 
 
 class _AccountSettings(Section):
@@ -304,16 +325,12 @@ class _AccountSettings(Section):
     `connections`: of one server at a time.
     """
 
-    key: Annotated[list[Annotated[SecretStr, AfterValidator(_fernet_key)]], Field(max_length=4)] = []
+    key: _AccountKeys = []
     idle: PositiveDuration = 90 * 86400.0
     connections: Count = 256
 
-    @field_validator("key", mode="before")
-    @classmethod
-    def _read_one(cls, data: object) -> object:
-        return [data] if isinstance(data, str) else data
-
     def keys(self) -> list[str]:
+        """All keys, the one that encrypts first."""
         return [key.get_secret_value() for key in self.key]
 
 

@@ -161,7 +161,7 @@ class LoginDesk:
         page, login = await self._asked(entry, begin)
         if login.grant.is_registered and (prior is None or prior.client_id != login.grant.client_id):
             await self._remember(url, server, login.grant)
-        await self._advance(entry, msgspec.structs.replace(entry, login=login))
+        await self._advance(entry, msgspec.structs.replace(entry, login=login, target=grant_key(url, client)))
         return entry, cookie, page
 
     async def came_back(self, server: str, cookie: str, returned: Mapping[str, str]) -> PendingLogin:
@@ -174,8 +174,8 @@ class LoginDesk:
             return entry
         if (login := entry.login) is None:
             raise Rejected("login_unknown", "This login was ended by another request. Look at its page.")
+        url, client = self._login(server, entry.target)
         await self._advance(entry, spent := msgspec.structs.replace(entry, login=None))
-        url, client = self._login(server)
         end = partial(web_login.end, login, url, client, returned, self._clock())
         grant, label = await self._asked(spent, end)
         return await self._prove(spent, msgspec.structs.replace(spent, grant=grant, label=label or ""))
@@ -206,8 +206,11 @@ class LoginDesk:
         """An address for each server: the answer of one is not taken for another's."""
         return self._place(server, "login-callback")
 
-    def _login(self, server: str) -> tuple[str, ClientRegistration]:
+    def _login(self, server: str, target: str | None = None) -> tuple[str, ClientRegistration]:
+        """URL and client of the login; one that began for another URL or client (`target`) is refused."""
         login = self._target(server)
+        if login is not None and target not in (None, grant_key(*login)):
+            raise Rejected("login_unknown", f'The entry of server "{server}" has changed since the login began.')
         if login is None or self.base is None:
             raise Rejected("login_unavailable", f'The hub has no login to server "{server}" now.')
         return login
@@ -291,8 +294,7 @@ class LoginDesk:
 
     async def _keep(self, entry: PendingLogin) -> bool:
         if entry.grant is not None:
-            url, client = self._login(entry.server)
-            target = grant_key(url, client)
+            target = grant_key(*self._login(entry.server, entry.target))
             return await _known(
                 self.accounts.keep(
                     entry.server,
@@ -343,14 +345,18 @@ class LoginDesk:
         if (time := self._clock()) - self._swept < _SWEEP:
             return
         self._swept = time
-        for name, used in (await self._rows.names()).items():
-            if time - used > _REUSED:
-                async with self._rows.locked(name, _LOCK):
-                    await self._rows.remove(name)
+        await _without_old(self._rows, time)
 
     def _wake(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
+
+
+async def _without_old(rows: Rows, time: float) -> None:
+    for name, used in (await rows.names()).items():
+        if time - used > _REUSED:
+            async with rows.locked(name, _LOCK):
+                await rows.remove(name)
 
 
 def _row(ticket: str) -> str:

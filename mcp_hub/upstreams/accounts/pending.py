@@ -45,7 +45,8 @@ class PendingLogin(msgspec.Struct, frozen=True, kw_only=True):
     """One of them. `fields` names the values of a form, empty: a login in the web. Times are Unix seconds.
 
     `secret` is the ticket's while it is offered, `state` later also the proof of a form, `cookie` a digest. `label`
-    is the account's name at the server, `generation` that of the account at the begin.
+    is the account's name at the server, `target` what the login is for (`grant_key`), `generation` that of the account
+    at the begin.
     """
 
     server: str
@@ -56,6 +57,7 @@ class PendingLogin(msgspec.Struct, frozen=True, kw_only=True):
     stage: Stage = Stage.OFFERED
     state: str = ""
     cookie: bytes = b""
+    target: str = ""
     login: WebLogin | None = None
     grant: Grant | None = None
     values: Mapping[str, str] = {}

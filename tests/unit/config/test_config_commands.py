@@ -28,7 +28,7 @@ def only(loaded: Loaded) -> ServerSettings:
 
 def commands(server: ServerSettings) -> dict[tuple[str | int, ...], list[tuple[str, ...]]]:
     lookups = {
-        key: [part for part in parts if not isinstance(part, str)] for key, parts in server.command_texts.items()
+        key: [part for part in parts if isinstance(part, CommandLookup)] for key, parts in server.command_texts.items()
     }
     return {key: [part.argv for part in parts] for key, parts in lookups.items()}
 

@@ -43,10 +43,10 @@ class Desk:
         seal = Seal([key])
         self.clock = clock
         self.accounts = Accounts(RowFiles(root / "accounts"), seal, clock)
-        url = upstream.resource
+        self.url = upstream.resource
         self.desk = LoginDesk(
             self.accounts, RowFiles(root / "pending"), seal, clock=clock, address=lambda: base,
-            target=lambda server: (url, ClientRegistration()),
+            target=lambda server: (self.url, ClientRegistration()),
         )  # fmt: skip
         self._pages = login_pages(self.desk)
 

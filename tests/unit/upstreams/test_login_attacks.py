@@ -292,3 +292,58 @@ async def test_a_code_is_over_after_ten_minutes(scene: Scene) -> None:
         await alice.log_in(await scene.desk.link())
         scene.desk.clock.now += 601
         assert (await scene.refused(alice.code)).code == "login_unknown"
+
+
+# -- revocation
+
+
+async def test_an_account_that_is_removed_ends_links_and_logins(scene: Scene) -> None:
+    async with scene.browser("alice") as alice:
+        link = await scene.desk.link()
+        await alice.get(link)
+        await scene.desk.accounts.remove("own", "ann")
+        assert (await alice.send_form()).status_code == 410
+        await alice.get(await scene.desk.link())
+        await alice.send_form()
+        back = await alice.to_authorization()
+        await scene.desk.accounts.remove("own", "ann")
+        assert (await alice.get(back)).status_code == 410
+        assert scene.upstream.places("/token") == []
+
+
+async def test_a_login_that_is_confirmed_after_a_removal_is_thrown_away(scene: Scene) -> None:
+    async with scene.browser("alice") as alice:
+        await alice.log_in(await scene.desk.link())
+        await scene.desk.accounts.remove("own", "ann")
+        assert (await scene.refused(alice.code)).code == "login_unknown"
+    assert await scene.desk.person() is None
+
+
+async def test_a_removal_while_the_tokens_are_fetched_wins(scene: Scene) -> None:
+    async with scene.browser("alice") as alice:
+        await alice.get(await scene.desk.link())
+        await alice.send_form()
+        back = await alice.to_authorization()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(alice.get, back)
+            tasks.start_soon(scene.desk.accounts.remove, "own", "ann")
+            tasks.start_soon(scene.desk.desk.withdraw, "own", "ann")
+        if "code" in alice.page.text and alice.page.status_code == 200:
+            await scene.refused(alice.code)
+    assert await scene.desk.person() is None
+
+
+async def test_a_login_that_began_for_another_url_of_the_server_gives_it_no_token(scene: Scene) -> None:
+    with own_accounts() as other:
+        async with scene.browser("alice") as alice:
+            await alice.get(await scene.desk.link())
+            await alice.send_form()
+            back = await alice.to_authorization()
+            scene.desk.url = other.resource
+            assert (await alice.get(back)).status_code == 403
+            assert scene.upstream.places("/token") == []
+            scene.desk.url = scene.upstream.resource
+            await alice.get(back)
+            scene.desk.url = other.resource
+            assert (await scene.refused(alice.code)).code == "login_unknown"
+        assert other.asked == [] and await scene.desk.person() is None

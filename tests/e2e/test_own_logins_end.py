@@ -1,0 +1,75 @@
+"""Logins to own accounts that do not end in an account: at a running hub."""
+
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+from cryptography.fernet import Fernet
+
+from tests.e2e.rest_client import RestClient
+from tests.e2e.test_accounts import arrived
+from tests.e2e.test_own_logins import ANN, BOB, a_hub, config, log_in
+from tests.interaction.fronts import http_hub
+from tests.interaction.replicas import replicas
+from tests.redis_server import NO_SERVER, binary
+from tests.upstreams.launch import argv, servers_yaml
+from tests.upstreams.own_accounts import own_accounts
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_call_that_waits_ends_with_the_removal_and_so_does_its_link(tmp_path: Path) -> None:
+    with own_accounts() as upstream:
+        async with (
+            a_hub(upstream, tmp_path, Fernet.generate_key().decode()) as hub,
+            RestClient(hub, ANN) as ann,
+            RestClient(hub, BOB) as bob,
+        ):
+            stream = await ann.started("log_in")
+            (question,) = (await ann.until(stream, "input_required"))["questions"]
+            assert (await bob.ask("GET", f"/streams/{stream}")).status_code == 404
+            assert (await bob.ask("DELETE", "/accounts/own?principal=ann")).status_code == 403
+            assert (await ann.ask("DELETE", "/accounts/own")).status_code == 200
+            with anyio.fail_after(30):
+                ended = await ann.until(stream, "completed", "tool_error", "failed")
+            assert "not finished" in str(ended)
+            async with httpx2.AsyncClient(trust_env=False, verify=False) as web:
+                assert (await web.get(question["params"]["url"])).status_code == 410
+        assert upstream.asked == []
+
+
+async def test_a_token_for_another_audience_opens_nothing(tmp_path: Path) -> None:
+    with own_accounts() as upstream:
+        upstream.faults["audience"] = "https://other.example/mcp"
+        async with a_hub(upstream, tmp_path, Fernet.generate_key().decode()) as hub, RestClient(hub, ANN) as ann:
+            url = (await ann.ask("POST", "/accounts/own/login")).json()["url"]
+            code = await anyio.to_thread.run_sync(log_in, url, "alice")
+            assert (await ann.ask("POST", "/accounts/own/confirm", {"code": code})).status_code == 200
+            listed = [tool["name"] for tool in (await ann.ask("GET", "/tools", prefer="wait=20")).json()["tools"]]
+            assert "whoami" not in listed and "only_alice" not in listed
+        assert upstream.calls == []
+
+
+async def test_a_hub_without_own_accounts_has_no_pages_of_logins(tmp_path: Path) -> None:
+    async with http_hub(servers_yaml({"a": argv(name="a")}), tmp_path) as hub, RestClient(hub) as rest:
+        origin = hub.url.removesuffix("/mcp")
+        async with httpx2.AsyncClient(trust_env=False, verify=False) as web:
+            for path in ("/login/a", "/login-callback/a", "/login-form/a", "/login-cancel/a", "/login/", "/login"):
+                assert (await web.get(origin + path)).status_code == 404
+        assert (await rest.ask("POST", "/accounts/a/login")).status_code == 404
+        assert (await rest.ask("POST", "/accounts/a/confirm", {"code": "123456"})).status_code == 404
+
+
+@pytest.mark.skipif(binary() is None, reason=NO_SERVER)
+async def test_each_step_may_reach_another_replica(tmp_path: Path) -> None:
+    with own_accounts() as upstream:
+        async with replicas(config(upstream, Fernet.generate_key().decode()), tmp_path, lease=1.0) as running:
+            one, two = (hub.url.removesuffix("/mcp") for hub in running.hubs[:2])
+            async with RestClient(running.hubs[0], ANN) as first, RestClient(running.hubs[1], ANN) as second:
+                url = (await first.ask("POST", "/accounts/own/login")).json()["url"]
+                code = await anyio.to_thread.run_sync(log_in, url.replace(one, two), "alice")
+                answer = await first.ask("POST", "/accounts/own/confirm", {"code": code})
+                assert answer.json()["account"] == "alice@example.com", answer.text
+                await arrived(second, "/tools", "only_alice")
+                assert "you are alice" in (await second.call("whoami")).text

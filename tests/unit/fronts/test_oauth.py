@@ -308,3 +308,10 @@ def test_a_request_without_a_token_learns_where_to_get_one() -> None:
     assert asked_for == (
         'Bearer scope="mcp", resource_metadata="https://hub.example.com/.well-known/oauth-protected-resource/mcp"'
     )
+
+
+async def test_claims_that_rules_name_are_the_callers_and_no_others() -> None:
+    shown = token(claims(groups=["dev", "admin"], email="alice@example.com"))
+    caller = await asked(verifier(claim_names=("groups", "tenant")), shown)
+    assert isinstance(caller, Caller) and json.loads(caller.claims) == {"groups": ["dev", "admin"]}
+    assert await asked(verifier(claim_names=("tenant",)), shown) == Caller(f"{ISSUER}#alice")

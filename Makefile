@@ -24,7 +24,7 @@ SIDE_BY_SIDE := $(if $(filter Linux,$(shell uname)),-p tests.forks --forks=$(WOR
 PYTEST := $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 .PHONY: run check lint types test test-fast proof fmt bench likeness picture dashboard-pictures long conformance clients model chaos followers \
-	attach orphans hostile attacks sandbox sandboxed poison soak fuzz scale replicas busy docs audit dist clean
+	attach orphans hostile attacks sandbox sandboxed poison audited soak fuzz scale replicas busy docs audit dist clean
 
 run: $(HUB)
 	$(BIN)/mcp-hub serve --http --config servers.yaml
@@ -160,6 +160,10 @@ sandboxed: $(STAMP)
 # the tests with processes, 20 times beside a load of 8; BUSY='--runs 3 tests/e2e/test_rest.py': fewer runs of some
 busy: $(STAMP)
 	$(BIN)/python -m rigs.busy $(BUSY)
+
+# a hub with an audit is killed again and again; the chain has to hold, and changed bytes are found
+audited: $(STAMP)
+	$(BIN)/python -m rigs.audited $(AUDITED)
 
 soak: $(STAMP)
 	$(BIN)/python -m rigs.soak $(SOAK)

@@ -278,7 +278,7 @@ def _follow_limits(kind: _LimitKind, hub: HubPort, current: Current, store: Even
         settings, key = current.settings, f"servers.{server}"
         entry, tool_rules = settings.servers.get(server), settings.tool_rules(server, tool)
         whole = None if entry is None else _amount(kind, entry)
-        return _rule(key, whole), _rule(f'{key}.per_tool."{tool_rules.pattern}"', _amount(kind, tool_rules))
+        return _rule(key, whole), _rule(f"{key}.per_tool.{tool_rules.pattern}", _amount(kind, tool_rules))
 
     if not isinstance(maker, CallLimits):
         shared = None if store.replicas is None else store.replicas.counts()

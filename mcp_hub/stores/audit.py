@@ -147,6 +147,11 @@ class _Verifier:
         if not report.lines:
             report.first, report.times = record.seq, (record.time, record.time)
             self._head = record.prev or None
+            if record.event == "cut" and record.gone:
+                report.missing = record.gone
+                self._break(
+                    position, f"{_lines(record.seq - record.gone, record.gone)} missing before it: others cut the file"
+                )
             if not record.prev:
                 self._break(position, "lines before it are missing: it does not begin a file")
         else:

@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from rigs.audited.__main__ import run as audited
 from rigs.busy import main, process_tests, run, runs_in
 from rigs.chaos.chaos import chaos
 from rigs.chaos.hubs import Life
@@ -28,6 +29,11 @@ from tests.unit.sandbox.confined import needs_sandbox
 ROOT = Path(__file__).parents[2]
 LOST = '{"upstream": "git", "code": "start_crashed", "event": "upstream_state", "level": "warning"}'
 FAULT = '{"method": "ping", "event": "request_crashed", "level": "error"}'
+
+
+def test_audit_of_a_killed_hub_holds_and_counts_what_is_missing(tmp_path: Path) -> None:
+    report = audited(tmp_path, calls=300, kills=2)
+    assert report.is_whole and report.lines + report.losses >= 300
 
 
 @pytest.mark.anyio

@@ -143,7 +143,7 @@ class _LimitStep(QuickStep):
         if waiter.refusal is not None:
             raise waiter.refusal
         if not waiter.is_admitted:
-            raise busy_at(self.limits, self.queue.now, f"a call has waited {self.patience:.0f} s for")
+            raise busy_at(self.limits, self.queue.now, f"a call has waited {self.patience:.0f} s for its turn")
         channel.times.touch()
 
     def before(self, sender: Sender) -> Sender:
@@ -253,7 +253,7 @@ class _SharedStep:
                 if now >= until:
                     is_full = pause == math.inf
                     rule = next((rule for rule in self._rules if bool(rule.running) is is_full), self._rules[-1])
-                    subject = f"a call has waited {self._local.patience:.0f} s for"
+                    subject = f"a call has waited {self._local.patience:.0f} s for its turn"
                     refusal = busy(rule, subject, pause, is_full=is_full)
                     self._local.note(call, f"{rule.key}.{'concurrency' if is_full else 'rate'}")
                     raise refusal

@@ -131,13 +131,13 @@ class TurnQueue:
         sizes = {name: sum(map(len, tools.values())) for name, tools in self._waiting.items()} if self._count else {}
         number = sizes.get(principal, 0)
         if number >= _MOST_OF_ONE:
-            raise busy_at(limits, self._clock.now(), f"{number} calls of this client wait for")
+            raise busy_at(limits, self._clock.now(), f"{number} calls of this client wait for their turn")
         if self._count >= _MOST:
             crowd = max(sizes, key=lambda name: sizes[name])
             if number + 1 >= sizes[crowd]:
-                raise busy_at(limits, self._clock.now(), f"{self._count} calls wait for")
+                raise busy_at(limits, self._clock.now(), f"{self._count} calls wait for their turn")
             newest = max((line[-1] for line in self._waiting[crowd].values()), key=lambda waiter: waiter.number)
-            newest.refusal = busy_at(newest.limits, self._clock.now(), f"{self._count} calls wait for")
+            newest.refusal = busy_at(newest.limits, self._clock.now(), f"{self._count} calls wait for their turn")
             self.remove(newest)
             newest.ready.set()
 
@@ -204,4 +204,4 @@ def busy(rule: LimitRule, subject: str, pause: float, *, is_full: bool) -> Busy:
     """The refusal of a call that `what` says of; `pause` seconds until the next one may begin."""
     key, value = (f"{rule.key}.concurrency", rule.running) if is_full else (f"{rule.key}.rate", rule.count)
     after = math.ceil(pause) if 0 < pause < math.inf else _AGAIN
-    return Busy.at(f"{subject} their turn at {rule.key}", key, value, retry_after=max(after, 1))
+    return Busy.at(f"{subject} at {rule.key}", key, value, retry_after=max(after, 1))

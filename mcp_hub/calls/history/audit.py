@@ -186,7 +186,7 @@ class AuditTrail:
             if anyio.current_time() >= noted + _HEADS:
                 noted, before, (seq, head) = anyio.current_time(), seq, self.output.end
                 if seq != before:
-                    log.info("audit_head", output=self.output.location, seq=seq, head=head)
+                    log.info("audit_head", location=self.output.location, seq=seq, head=head)
                     await self._try(self.output.sync)
 
     async def _try(self, job: Callable[[], object]) -> None:
@@ -196,13 +196,13 @@ class AuditTrail:
             self._has_failed(problem)
         else:
             if self.failing:
-                log.warning("audit_written_again", output=self.output.location)
+                log.warning("audit_written_again", location=self.output.location)
             self.failing = ""
 
     def _has_failed(self, problem: OSError) -> None:
         reason = problem.strerror or str(problem)
         if not self.failing:
-            log.error("audit_not_written", output=self.output.location, reason=reason)
+            log.error("audit_not_written", location=self.output.location, reason=reason)
         self.failing = reason
 
     def _write(self) -> None:

@@ -146,8 +146,7 @@ class BatchMaker:
         lines, rules = dict[str, int](), terms[1].rules
         if rules.keeping == "off":
             return []
-        groups = [self._group(*first, terms, lines) for first in portion.groups.firsts]
-        if not any(groups):
+        if not any(groups := [self._group(*first, terms, lines) for first in portion.groups.firsts]):
             return []
         of_groups: Sequence[int] = ()
         if begun or None in groups:

@@ -61,6 +61,7 @@ class _Code(msgspec.Struct):
 class _Patience(msgspec.Struct):
     class Data(msgspec.Struct):
         retryAfter: int
+        limit: str = ""
 
     data: Data
 
@@ -110,8 +111,9 @@ def ended_in(stream: str, failed: FailedCall) -> Problem:
     if failed.code == "tool_error":
         status = _RELAYED.get(_code(failed.jsonrpc), status)
     patience = _PATIENCE
-    if (seconds := _retry_after(failed)) is not None:
-        status, patience = 429 if failed.group == "rate_limit" else 503, seconds
+    if (refusal := _retry_after(failed)) is not None:
+        patience = refusal.retryAfter
+        status = 429 if failed.group == "rate_limit" or refusal.limit == "rate" else 503
     members: dict[str, object] = {"class": failed.group, "retryable": failed.retryable}
     if failed.outcome is not None:
         members["outcome"] = failed.outcome
@@ -128,11 +130,11 @@ def _code(error: msgspec.Raw) -> int:
         return 0
 
 
-def _retry_after(failed: FailedCall) -> int | None:
-    if failed.code != "upstream_refused":
+def _retry_after(failed: FailedCall) -> _Patience.Data | None:
+    if failed.code not in ("upstream_refused", "busy"):
         return None
     try:
-        return msgspec.json.decode(failed.jsonrpc, type=_Patience).data.retryAfter
+        return msgspec.json.decode(failed.jsonrpc, type=_Patience).data
     except msgspec.DecodeError:
         return None
 

@@ -55,7 +55,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     for a modern server. `result_tokens` bounds the result; 0: no bound. `path` projects it. `must_read`: only read-only
     tools are allowed. `roots_changes` counts changes of the client's roots. `shows_paths`: errors may name local files.
     `client` outlives the session. `parent`: the call of a script that makes this one. `profile` is the caller's.
-    `claims`: those of its token that rules name, as JSON. `shown`: the hash of the definition that a person allowed.
+    `claims`: those of its token that rules name, as JSON. `seen_hash`: that of the definition that a person allowed.
     `people_only`: the capabilities are those of people who answer for the client.
     """
 
@@ -89,7 +89,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     parent: CallId | None = None
     profile: str | None = None
     claims: str = ""
-    shown: str | None = None
+    seen_hash: str | None = None
     people_only: bool = False
 
     @property

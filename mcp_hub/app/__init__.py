@@ -6,6 +6,7 @@
 * `code_runs`: the tools of a session for scripts; folders of scripts
 * `start_folders`: where servers start
 * `reload`, `apply`: changed settings
+* `gates`: rules for calls
 * `status`: the hub's state, and an operator's commands
 * `readiness`: waits for servers
 * `telemetry`, `tracing`: OpenTelemetry

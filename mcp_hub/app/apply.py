@@ -5,7 +5,7 @@ A new one starts while the old one finishes its calls; unsent calls move.
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.abc
@@ -13,8 +13,9 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.app.catalog_rules import confirmed_servers, executor_server, policies, view_rules
-from mcp_hub.app.limits import Current, call_limits, time_limits
+from mcp_hub.app.limits import Current, call_limits, has_asks, has_conditions, time_limits
 from mcp_hub.app.upstream_factory import UpstreamFactory, supervisor_rules
+from mcp_hub.call import Upstream
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.catalog.trust.approvals import Approvals
 from mcp_hub.config.plan import Plan
@@ -26,6 +27,10 @@ from mcp_hub.notices import Notices
 from mcp_hub.sessions.clients import ClientKinds
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.supervision.server import OwnedUpstream, SupervisorRules
+
+if TYPE_CHECKING:
+    from mcp_hub.app.gates import HubGates
+    from mcp_hub.calls.gates.asking import Asking
 
 log = get_logger(__name__)
 
@@ -214,3 +219,39 @@ class Applier(msgspec.Struct, frozen=True):
         order = (*settings.servers, *([self.executor_name] if self.executor_name else ()))
         wait = settings.hub.drain_timeout if seconds is None else seconds
         self.upstream_set.put(fresh, order, wait, why, stays=stays)
+
+
+class RuleGates:
+    """The gates that settings ask for, loaded with the first one."""
+
+    def __init__(self, applier: Applier) -> None:
+        self._make = partial(_hub_gates, applier.hub, applier.current, applier.upstream_set.upstreams)
+        self._gates: HubGates | None = None
+        self._begun = anyio.Event()
+        self.use(applier.current.settings)
+
+    @property
+    def asking(self) -> "Asking | None":
+        """The calls that wait for a yes; None where nothing asks."""
+        return None if self._gates is None else self._gates.asking
+
+    def use(self, settings: Settings) -> None:
+        """Applies these settings from the next call on."""
+        if self._gates is None:
+            if not (has_conditions(settings) or has_asks(settings)):
+                return
+            self._gates = self._make()
+            self._begun.set()
+        self._gates.use(settings)
+
+    async def run(self) -> None:
+        """Sends links until cancelled."""
+        await self._begun.wait()
+        if self._gates is not None:
+            await self._gates.run()
+
+
+def _hub_gates(hub: HubPort, current: Current, upstreams: Mapping[str, Upstream]) -> "HubGates":
+    from mcp_hub.app.gates import HubGates
+
+    return HubGates(hub, current, upstreams)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from mcp_hub import __version__
 from mcp_hub.aio import Turn, named_loop
-from mcp_hub.app.apply import Applier, UpstreamSet
+from mcp_hub.app.apply import Applier, RuleGates, UpstreamSet
 from mcp_hub.app.catalog_rules import (
     ProjectView,
     confirmed_servers,
@@ -33,7 +33,6 @@ from mcp_hub.app.dashboard.past_calls import PastCalls, journal_of
 from mcp_hub.app.dashboard.seen import Seen
 from mcp_hub.app.limits import (
     Current,
-    RuleGates,
     call_limits,
     open_documents,
     open_files,
@@ -386,8 +385,7 @@ def build(
     )  # fmt: skip
     return App(
         current=current, hub=hub, binding=_binding(hub, current, servers.upstreams), upstreams=servers.upstreams,
-        registry=registry, changes=changes, streams=streams, documents=documents, watchdog=watchdog,
+        registry=registry, changes=changes, streams=streams, documents=documents, watchdog=watchdog, seen=seen,
         approvals=approvals, upstream_set=servers, operations=_operations(loaded, applier, watchdog), logins=logins,
-        seen=seen, journal=journal, executors=executors, server_logs=sources.logs, code=code,
-        gates=RuleGates(hub, current, servers.upstreams),
+        journal=journal, executors=executors, server_logs=sources.logs, code=code, gates=RuleGates(applier),
     )  # fmt: skip

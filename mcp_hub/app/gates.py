@@ -18,7 +18,7 @@ from mcp_hub.aio import Bell
 from mcp_hub.app.limits import Current, has_asks, has_conditions
 from mcp_hub.call import Call, CallChannel, CallHandler, Upstream
 from mcp_hub.calls.gates.asking import Asking, AskRule, PendingAsk, strictest
-from mcp_hub.calls.gates.conditions import CallFacts, CallPolicy, Ruling, compiled, ruling
+from mcp_hub.calls.gates.conditions import Facts, Judge, allowing, compiled, denying, facts_of, ruling
 from mcp_hub.calls.gates.steps import Step
 from mcp_hub.calls.reading.stored import exported_name, own_name
 from mcp_hub.catalog.catalog import caller_lists
@@ -53,45 +53,42 @@ def entries_for(settings: Settings, server: str, tool: str) -> Iterator[tuple[st
             yield f'servers.{server}.per_tool["{pattern}"]', each
 
 
-def policies_of(settings: Settings, server: str, tool: str) -> tuple[CallPolicy, ...]:
-    """The conditions of a tool, of each entry that fits."""
-    return tuple(
-        CallPolicy(
-            place=place,
-            deny=tuple(compiled(each.patterns) for each in entry.deny_if),
-            allow=None if entry.allow_if is None else tuple(compiled(each.patterns) for each in entry.allow_if),
-            reason=entry.reason or _REFUSED,
-        )
-        for place, entry in entries_for(settings, server, tool)
-        if entry.deny_if or entry.allow_if is not None
-    )
+def judges_of(settings: Settings, server: str, tool: str) -> list[Judge]:
+    """The conditions of each entry that fits a tool: all that deny, then all that allow."""
+    entries = list(entries_for(settings, server, tool))
+    judges = [
+        denying(path, [compiled(each.patterns) for each in entry.deny_if], entry.reason or _REFUSED)
+        for path, entry in entries
+        if entry.deny_if
+    ]
+    return judges + [
+        allowing(path, [compiled(each.patterns) for each in entry.allow_if], entry.reason or _REFUSED)
+        for path, entry in entries
+        if entry.allow_if is not None
+    ]
 
 
 def ask_rules_of(settings: Settings, server: str, tool: str, profiles: Iterable[str]) -> tuple[AskRule, ...]:
     """All rules that may ask before a call of a tool: of the tool, of the hub, and of the caller's profiles."""
-    chosen = [(f"{place}.ask", entry.ask, False) for place, entry in entries_for(settings, server, tool)]
+    chosen = [(f"{path}.ask", entry.ask, False) for path, entry in entries_for(settings, server, tool)]
     chosen.append(("hub.ask", settings.hub.ask, True))
     chosen += [
         (f"profiles.{name}.ask", settings.profiles[name].ask, True) for name in profiles if name in settings.profiles
     ]
-    return tuple(_ask_rule(place, ask, unread) for place, ask, unread in chosen if ask is not None)
+    return tuple(_ask_rule(path, ask, unread) for path, ask, unread in chosen if ask is not None)
 
 
-def _ask_rule(place: str, ask: AskSettings, unread: bool) -> AskRule:
+def _ask_rule(path: str, ask: AskSettings, unread: bool) -> AskRule:
     tests = tuple(compiled(each.patterns) for each in ask.only_if or ())
-    return AskRule(place, ask.when == "always", ask.by == "person", unread, tests)
+    is_always, by_person = ask.when == "always", ask.by == "person"
+    return AskRule(path, always=is_always, by_person=by_person, unread_only=unread, tests=tests)
 
 
 def hints_of(entry: Entry) -> dict[str, bool]:
     """The hints that count, by their MCP names."""
     hints = entry.hints.claims.hints()
-    found = {"read_only": entry.is_read_only, "destructive": hints.destructive, "idempotent": hints.idempotent}
-    return {HINTS[name]: value for name, value in {**found, "open_world": hints.open_world}.items()}
-
-
-def refused_text(tool: str, ruled: Ruling) -> str:
-    """The text of the result of a refused call."""
-    return f"{tool} was not called: {ruled.reason}"
+    values = {"read_only": entry.is_read_only, "destructive": hints.destructive, "idempotent": hints.idempotent}
+    return {HINTS[name]: value for name, value in {**values, "open_world": hints.open_world}.items()}
 
 
 class HubGates:
@@ -103,40 +100,45 @@ class HubGates:
         self._upstreams = upstreams
         self._gates = hub.starter.gates
         self._settings = current.settings
-        self.asking = Asking(self._gates, lambda: current.settings.hub.limits.question_timeout, self._definition)
-        self.links = AskLinks()
+        self._links = _AskLinks()
+        self.asking = Asking(
+            self._gates, lambda: current.settings.hub.limits.question_timeout, self._definition, self._links.notify
+        )
 
     def use(self, settings: Settings) -> None:
         """Applies these settings from the next call on."""
         self._settings = settings
         self._gates.install("conditions", self._conditions if has_conditions(settings) else None)
         self._gates.install("ask", self._ask if has_asks(settings) else None)
-        webhook, url = settings.hub.ask_webhook, settings.hub.http.public_url
-        self.links.use(webhook, url or "")
-        self.asking.use(None if webhook is None else self.links.notify)
+        self._links.use(settings.hub.ask_webhook, settings.hub.http.public_url or "")
+
+    async def run(self) -> None:
+        """Sends links until cancelled."""
+        await self._links.run()
 
     def _conditions(self, server: str, tool: str, profile: str | None) -> Step | None:
-        policies = policies_of(self._settings, server, tool)
-        if not policies:
+        judges = judges_of(self._settings, server, tool)
+        if not judges:
             return None
 
         async def step(call: Call, channel: CallChannel, proceed: CallHandler) -> Completed:
-            ruled = ruling(policies, self._facts(call))
-            if ruled is None:
+            refusal = ruling(judges, self._facts(call))
+            if refusal is None:
                 return await proceed(call, channel)
-            self._gates.note(call, "conditions", "denied", ruled.rule)
-            return Completed.of(refused_text(exported_name(call), ruled), is_error=True)
+            rule, reason = refusal
+            self._gates.note(call, "conditions", "denied", rule)
+            return Completed.of(f"{exported_name(call)} was not called: {reason}", is_error=True)
 
         return step
 
     def _ask(self, server: str, tool: str, profile: str | None) -> Step | None:
         rules = ask_rules_of(self._settings, server, tool, self._profiles(profile))
 
-        def wanted(call: Call) -> AskRule | None:
+        def rule_for(call: Call) -> AskRule | None:
             entry = self._entry(call) if any(rule.unread_only for rule in rules) else None
             return strictest(rules, self._facts(call), is_read_only=entry is not None and entry.is_read_only)
 
-        return self.asking.step(wanted) if rules else None
+        return self.asking.step(rule_for) if rules else None
 
     def _profiles(self, profile: str | None) -> list[str]:
         """The profiles that hold for a caller: in a project its own, and that of the project."""
@@ -144,12 +146,14 @@ class HubGates:
         names = [profile] if view is None else [view.profile, view.overlay.profile]
         return [name for name in names if name is not None]
 
-    def _facts(self, call: Call) -> CallFacts:
+    def _facts(self, call: Call) -> Facts:
         def hints() -> Mapping[str, bool] | None:
             entry = self._entry(call)
             return None if entry is None else hints_of(entry)
 
-        return CallFacts(call.params.get("arguments", b"{}"), call.principal, call.client_name, call.claims, hints)
+        return facts_of(
+            call.params.get("arguments", b"{}"), call.principal, call.client_name, claims=call.claims, hints=hints
+        )
 
     def _entry(self, call: Call) -> Entry | None:
         try:
@@ -191,7 +195,7 @@ class _Message(msgspec.Struct):
     failures: int = 0
 
 
-class AskLinks:
+class _AskLinks:
     """Sends links to open questions to the webhook, one message for each; failed ones again."""
 
     def __init__(self) -> None:
@@ -206,27 +210,25 @@ class AskLinks:
         if webhook is None:
             self._messages.clear()
 
-    def notify(self, pending: PendingAsk) -> None:
-        """Sends the link of a call, soon. Idempotent."""
-        if pending.call.id in self._messages:
-            return
-        if len(self._messages) >= _MOST:
-            log.warning("ask_not_sent", call_id=pending.call.id, reason=f"{_MOST} messages wait already")
-            return
-        self._messages[pending.call.id] = _Message(pending, wall_time())
-        self._bell.ring()
+    def notify(self, pending: PendingAsk) -> bool:
+        if self._webhook is None:
+            return False
+        if pending.call.id not in self._messages and len(self._messages) < _MOST:
+            self._messages[pending.call.id] = _Message(pending, wall_time())
+            self._bell.ring()
+        return True
 
     async def run(self) -> None:
         """Sends until cancelled."""
         async with anyio.create_task_group() as tasks:
             limiter = anyio.CapacityLimiter(_AT_ONCE)
             while True:
-                now = wall_time()
+                time = wall_time()
                 for id_, message in list(self._messages.items()):
-                    if message.pending.answered.is_set() or message.pending.expires <= now:
+                    if message.pending.answered.is_set() or message.pending.expires <= time:
                         del self._messages[id_]
-                    elif message.due <= now:
-                        message.due = now + _SECONDS * 2 + _PAUSES[-1]  # until the outcome says
+                    elif message.due <= time:
+                        message.due = time + _SECONDS * 2 + _PAUSES[-1]  # until the outcome says
                         tasks.start_soon(self._sent, message, limiter)
                 soonest = min((message.due for message in self._messages.values()), default=None)
                 await self._bell.wait(None if soonest is None else max(soonest - wall_time(), 0.05))
@@ -237,13 +239,13 @@ class AskLinks:
             return
         async with limiter:
             problem = await _post(webhook, pending, f"{self._public_url.rstrip('/')}/ask#{pending.ticket}")
-        place = origin(webhook.url.get_secret_value())
+        receiver = origin(webhook.url.get_secret_value())
         if problem is None:
             self._messages.pop(pending.call.id, None)
-            log.info("ask_sent", call_id=pending.call.id, to=place)
+            log.info("ask_sent", call_id=pending.call.id, to=receiver)
             pending.told()
             return
-        log.warning("ask_not_sent", call_id=pending.call.id, to=place, reason=problem, failures=message.failures + 1)
+        log.warning("ask_not_sent", call_id=pending.call.id, to=receiver, reason=problem, failures=message.failures + 1)
         message.due = wall_time() + _PAUSES[min(message.failures, len(_PAUSES) - 1)]
         message.failures += 1
         self._bell.ring()

@@ -28,9 +28,9 @@ from mcp_hub.config.schema.issuers import IssuerSettings, ResourceServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.fronts.dashboard import asked
 from mcp_hub.fronts.dashboard.api import DashboardApi
-from mcp_hub.fronts.dashboard.asked import AskPage
-from mcp_hub.fronts.dashboard.shell import FindPeople
+from mcp_hub.fronts.dashboard.shell import PageAccess
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.auth import HttpAuth, is_loopback
 from mcp_hub.fronts.http.connections import ConnectionLimits, affordable
@@ -68,7 +68,7 @@ class HttpFront:
         dashboard: DashboardMode = "off", installs: Callable[[], list[ClientInstall]] = list, is_private: bool = False,
         open_editor: Callable[[], ServerEditor] | None = None,
     ) -> None:  # fmt: skip
-        settings, http = app.settings, app.settings.hub.http
+        http = app.settings.hub.http
         admission = admission_of(http)
         sessions, each, body = http.max_sessions, http.sessions_per_principal, http.max_body
         self.mcp = StreamableHttp(
@@ -92,21 +92,25 @@ class HttpFront:
         self.auth = HttpAuthFactory(profile, access, is_private=is_private, is_local=is_local, operator=self.operator)
         self.dashboard_mode = mode_of(app, dashboard)
         self.dashboard = dashboard_of(
-            app, watch, self.rest, self.dashboard_mode, installs, open_editor, is_local, lambda: access.people
+            app, watch, self.rest, self.dashboard_mode, installs, open_editor, is_local, access
         )  # fmt: skip
         self.health, self.metrics = monitoring_of(app, self.mcp, self.legacy, admission)
-        self.endpoints = Endpoints(
+        self.endpoints = self._endpoints(app, admission)
+        app.reloader.prepares.append(self._prepared)
+
+    def _endpoints(self, app: App, admission: Admission) -> Endpoints:
+        settings = app.settings
+        return Endpoints(
             auth=self.auth.for_settings(settings),  # before its routes
             routes={**self.mcp.routes, **self.legacy.routes, **self.metrics.routes},
             mount=self.rest,
-            pages={**self.health.routes, **pages.routes(), **ask_page(app).routes},
+            pages={**self.health.routes, **pages.routes(), **link_routes(app)},
             public={**metadata_routes(settings), **self.auth.routes},
             follows_all=settings.hub.http.authorization is not None,
             admission=admission,
             refusals=self.metrics.refusals,
             guarded=self.dashboard,
         )
-        app.reloader.prepares.append(self._prepared)
 
     async def run(self) -> None:
         """Ends idle sessions and refreshes issuers' keys, until cancelled."""
@@ -262,7 +266,7 @@ def _verifier(
         clock=wall_time,
         profiles=settings.profiles,
         profile=profile,
-        kept=claims_named(settings),
+        claim_names=claims_named(settings),
     )
 
 
@@ -271,10 +275,10 @@ def resource_of(settings: Settings) -> "Resource":
     from mcp_hub.fronts.http.oauth.tokens import Resource
 
     http, oauth = settings.hub.http, settings.hub.http.oauth
-    own = (http.public_url or "").rstrip("/")
-    issuers = [own] if http.authorization is not None else []
+    public_url = (http.public_url or "").rstrip("/")
+    issuers = [public_url] if http.authorization is not None else []
     if oauth is None:
-        return Resource(f"{own}/mcp", tuple(issuers))
+        return Resource(f"{public_url}/mcp", tuple(issuers))
     return Resource(oauth.resource, (*issuers, *(issuer.issuer for issuer in oauth.issuers)), tuple(oauth.scopes))
 
 
@@ -355,7 +359,7 @@ def dashboard_of(
     installs: Callable[[], list[ClientInstall]],
     open_editor: Callable[[], ServerEditor] | None,
     is_local: Callable[[Settings], bool],
-    people: FindPeople,
+    clients: ClientAccess,
 ) -> DashboardApi:
     """The dashboard. `mode` returns the current one; `installs` and `open_editor` block."""
 
@@ -365,28 +369,28 @@ def dashboard_of(
     seen = app.seen
     file = OverridesFile(seen.config.absolute(), app.operations.reload)
     approvals = ToolApprovals(app.approvals, seen.records, str(file.config))
-    logs = None if app.server_logs is None else app.server_logs.folder
     raw = RawMessages(app.current, app.upstream_set, SystemClock())
     edits = HubEdits(app.current, open_editor, is_near, app.operations.reload)
     curation = HubCuration(
         current=app.current,
         hub=app.hub, approvals=approvals, file=file, logins=app.logins, edits=edits, seen=seen.clients, raw=raw,
-        clients=cached_installs(installs, SystemClock()), logs=logs,
+        clients=cached_installs(installs, SystemClock()),
+        logs=None if app.server_logs is None else app.server_logs.folder,
     )  # fmt: skip
     return DashboardApi(
         watched=watch,
         curated=curation,
         rest_api=api,
-        public_url=lambda: app.settings.hub.http.public_url,
+        access=PageAccess(lambda: app.settings.hub.http.public_url, lambda: clients.people),
         mode=mode,
         max_body=app.settings.hub.http.max_body,
         desk=lambda: app.gates.asking,
-        people=people,
     )
 
 
-def ask_page(app: App) -> AskPage:
-    return AskPage(lambda: app.gates.asking, lambda: app.settings.hub.http.public_url)
+def link_routes(app: App) -> Mapping[str, Route]:
+    """The page of links to calls that wait for a yes."""
+    return asked.routes(lambda: app.gates.asking, lambda: app.settings.hub.http.public_url)
 
 
 def mode_of(app: App, default: DashboardMode) -> Callable[[], DashboardMode]:

@@ -1,23 +1,20 @@
 """Settings in the shapes that a hub's parts take."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-import anyio
 import msgspec
 import platformdirs
 
 from mcp_hub.app.catalog_rules import ProjectView, executor_server
-from mcp_hub.call import Upstream
 from mcp_hub.calls.plan import CallRules, StreamLimits, TimeLimits
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.code.steps import CodeLimits
 from mcp_hub.config.schema.clients import ClientRules
 from mcp_hub.config.schema.defaults import Defaults, RetrySettings
 from mcp_hub.config.schema.hub import StoreSettings
-from mcp_hub.config.schema.settings import Settings
+from mcp_hub.config.schema.settings import Settings, claims_at
 from mcp_hub.config.schema.tools import OverlaySettings
 from mcp_hub.stores.base import EventStore, Holdings, StoreLimits
 from mcp_hub.stores.documents import DocumentLimits, Documents
@@ -29,11 +26,6 @@ from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.stores.recovery.failsafe import failsafe_on_file
 from mcp_hub.stores.sqlite.store import FILE
 from mcp_hub.upstreams.process.descriptors import HUB, PER_SERVER
-
-if TYPE_CHECKING:
-    from mcp_hub.app.gates import HubGates
-    from mcp_hub.calls.gates.asking import Asking
-    from mcp_hub.hub import HubPort
 
 PER_CLIENT: Final = 4
 """Descriptors per client of a background hub, or over HTTP."""
@@ -100,11 +92,7 @@ def has_conditions(settings: Settings) -> bool:
 
 def claims_named(settings: Settings) -> frozenset[str]:
     """The claims of tokens that any condition looks at."""
-    tools = [tool for server in settings.servers.values() for tool in server.per_tool.values()]
-    asks = (settings.hub.ask, *(profile.ask for profile in settings.profiles.values()), *(tool.ask for tool in tools))
-    conditions = [each for tool in tools for each in (*tool.deny_if, *(tool.allow_if or ()))]
-    conditions += [each for ask in asks if ask is not None for each in ask.only_if or ()]
-    return frozenset(name for each in conditions for name in each.claims or ())
+    return frozenset(name for names in claims_at(settings).values() for name in names)
 
 
 def has_asks(settings: Settings) -> bool:
@@ -112,42 +100,6 @@ def has_asks(settings: Settings) -> bool:
     tools = (tool for server in settings.servers.values() for tool in server.per_tool.values())
     asks = (settings.hub.ask, *(profile.ask for profile in settings.profiles.values()), *(tool.ask for tool in tools))
     return any(ask is not None for ask in asks)
-
-
-class RuleGates:
-    """The gates that settings ask for, loaded with the first one."""
-
-    def __init__(self, hub: "HubPort", current: Current, upstreams: Mapping[str, Upstream]) -> None:
-        self._make = partial(_hub_gates, hub, current, upstreams)
-        self._gates: HubGates | None = None
-        self._begun = anyio.Event()
-        self.use(current.settings)
-
-    @property
-    def asking(self) -> "Asking | None":
-        """The calls that wait for a yes; None where nothing asks."""
-        return None if self._gates is None else self._gates.asking
-
-    def use(self, settings: Settings) -> None:
-        """Applies these settings from the next call on."""
-        if self._gates is None:
-            if not (has_conditions(settings) or has_asks(settings)):
-                return
-            self._gates = self._make()
-            self._begun.set()
-        self._gates.use(settings)
-
-    async def run(self) -> None:
-        """Sends links until cancelled."""
-        await self._begun.wait()
-        if self._gates is not None:
-            await self._gates.links.run()
-
-
-def _hub_gates(hub: "HubPort", current: Current, upstreams: Mapping[str, Upstream]) -> "HubGates":
-    from mcp_hub.app.gates import HubGates
-
-    return HubGates(hub, current, upstreams)
 
 
 def state_dir(env: Mapping[str, str]) -> Path:

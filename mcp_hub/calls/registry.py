@@ -104,7 +104,7 @@ class CallRegistry(CallOwner):
             lane.running += not is_inner
         elif len(lane.waiting) < most_waiting:
             lane.waiting.append(record)
-            record.times.wait()
+            record.times.begin(later=True)
         else:
             load = f"{plural(most_running, 'call')} running and {most_waiting} waiting for this client"
             raise Busy.at(load, "hub.limits.waiting_calls", most_waiting)

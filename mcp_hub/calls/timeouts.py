@@ -95,11 +95,10 @@ class CallTimes(msgspec.Struct):
     def end_wait(self) -> None:
         self.waits = None
 
-    def wait(self) -> None:
-        self.began = None
-
-    def begin(self) -> None:
-        self.began = self.heard = self.clock.now()
+    def begin(self, *, later: bool = False) -> None:
+        """Begins the call; `later`: once its turn has come."""
+        self.heard = self.clock.now()
+        self.began = None if later else self.heard
 
     def hear(self) -> float:
         """Notes a sign of the upstream; returns the time."""

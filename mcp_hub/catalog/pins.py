@@ -193,13 +193,13 @@ def tool_hash(snapshot: Snapshot | None, tool: str) -> str:
     if snapshot is None:
         return ""
     usable, _ = parse(Kind.TOOL, snapshot.lists.get(Kind.TOOL, ()), snapshot.server)
-    found = [pinned(Kind.TOOL, definition.as_sent) for definition in usable if definition.key == tool]
-    return "+".join(fingerprint(fields).digest for fields in found)
+    definitions = [pinned(Kind.TOOL, definition.as_sent) for definition in usable if definition.key == tool]
+    return "+".join(fingerprint(fields).digest for fields in definitions)
 
 
-def check_shown(snapshot: Snapshot, tool: str, shown: str) -> None:
+def check_shown(snapshot: Snapshot, tool: str, digest: str) -> None:
     """Raises `NotApproved` unless the list has the tool as a person has seen it."""
-    if tool_hash(snapshot, tool) != shown:
+    if tool_hash(snapshot, tool) != digest:
         reason = "its process lists it in another way than a person was shown. Nothing was sent. Call it again."
         raise NotApproved(f"{hide_head(tool, 200)} was not called: {reason}")
 

@@ -99,6 +99,14 @@ CONFIGURATION: Final = table(
         "Scripts of `run_code` cannot run: the extra `code` is not installed.",
         "Install it with the command of the message, or set `hub.code: off`.",
     ),
+    nobody_to_ask=(
+        "A rule asks people, and none of them can answer.",
+        "Set `hub.ask_webhook`, or `hub.http.dashboard: full` (docs/call-approvals.md).",
+    ),
+    no_claims=(
+        "A condition looks at claims, and no caller has any.",
+        "Set `hub.http.oauth`, or take `principal` or `client` in the condition.",
+    ),
     duplicate_name=("Two things have the same name.", "Rename one of them."),
     duplicate_token=("Two tokens are the same.", "Generate another one."),
     name_taken=("The name is taken.", "Choose another name, or restart the hub."),
@@ -276,6 +284,11 @@ HTTP: Final = table(
     unknown_question=("The question is not open.", "Read the stream's open questions."),
     unknown_executor_or_call=("The executor or the call is not known.", "Register again."),
     no_executors=("The hub takes no executors.", "Configure tools that clients execute."),
+    not_waiting=(
+        "No such call waits for a yes: it was answered, has ended, or is of somebody else.",
+        "Nothing, or call again.",
+    ),
+    not_yours=("The call waits for a yes of somebody else.", "Log in as its principal by the link, or as an operator."),
     code_off=(
         "The caller may not run scripts.",
         "Switch scripts on, for everybody or for the profile of the caller (docs/code.md).",

@@ -173,6 +173,7 @@ COMMANDS: Final = table(
     usage=("Options or arguments do not fit together.", "See `--help` of the command."),
     unknown_server=("There is no server of this name.", "Use a configured name: `mcp-hub list`."),
     unknown_tool=("There is no tool of this name.", "Use a listed name: `mcp-hub tools`."),
+    invalid_call=("The file of `policy test` does not describe a call.", "Correct what the message names."),
     unknown_profile=("There is no profile of this name, or you may not use it.", "Correct the name."),
     unknown_client=("There is no client of this name.", "Use a known one, or add it to `hub.clients`."),
     invalid_hub_url=("The value is not the URL of a hub.", "Write it as http://127.0.0.1:8765."),

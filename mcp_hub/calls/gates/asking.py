@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from mcp_hub.call import LOCAL_PRINCIPAL, Call, CallChannel, CallEnded, CallHandler, Question
 from mcp_hub.calls.code.consent import NO, chosen, elicitation, shown_arguments
-from mcp_hub.calls.gates.conditions import CallFacts, Test, is_met
+from mcp_hub.calls.gates.conditions import Facts, Test, is_met
 from mcp_hub.calls.gates.steps import Gates, Step
 from mcp_hub.calls.reading.stored import exported_name
 from mcp_hub.clock import wall_time
@@ -32,7 +32,7 @@ from mcp_hub.types import CallId, Era, RawJson, plural
 _MOST: Final = 1024
 """Calls that wait for people at once."""
 _EACH: Final = 64
-"""The same of one principal."""
+"""Calls of one principal among them."""
 _GRANTS: Final = 4096
 """Answers for a session that are remembered."""
 _BACK: Final = 20.0
@@ -45,7 +45,7 @@ _EARLY: Final = 0.2
 """Seconds by which this wait ends before the deadline of a question, which would leave the outcome open."""
 YES: Final = "yes"
 ANY: Final = "any"
-_NO_ANSWER: Final = "nobody answered in time (hub.limits.question_timeout), and no answer is no"
+_NO_ANSWER: Final = "nobody answered in time (hub.limits.question_timeout), which counts as no"
 _NOBODY: Final = "nobody can be asked: no page of the hub is open, and there is no hub.ask_webhook"
 _ALWAYS: Final = {YES: "yes, this call", NO: NO}
 _ONCE: Final = {YES: "yes, these arguments in this session", ANY: "yes, any arguments in this session", NO: NO}
@@ -53,26 +53,26 @@ _Key = tuple[str, ...]
 
 
 class AskRule(msgspec.Struct, frozen=True):
-    """A rule at `place` of the configuration. `always`: each call, else all arguments once in a session.
+    """A rule at `path` of the configuration. `always`: each call, else all arguments once in a session.
 
     `by_person` leaves the caller out. Without `tests` it holds for every call; with `unread_only` not for read-only
     tools.
     """
 
-    place: str
+    path: str
     always: bool = True
     by_person: bool = False
     unread_only: bool = False
     tests: tuple[Test, ...] = ()
 
 
-def strictest(rules: Sequence[AskRule], facts: CallFacts, *, is_read_only: bool) -> AskRule | None:
+def strictest(rules: Sequence[AskRule], facts: Facts, *, is_read_only: bool) -> AskRule | None:
     """All rules that hold for a call, as one; None: nobody is asked."""
-    found = [rule for rule in rules if not (rule.unread_only and is_read_only) and is_met(rule.tests, facts)]
-    if not found:
+    applicable = [rule for rule in rules if not (rule.unread_only and is_read_only) and is_met(rule.tests, facts)]
+    if not applicable:
         return None
-    place = next((rule.place for rule in found if rule.always), found[0].place)
-    return AskRule(place, any(rule.always for rule in found), any(rule.by_person for rule in found))
+    path = next((rule.path for rule in applicable if rule.always), applicable[0].path)
+    return AskRule(path, any(rule.always for rule in applicable), any(rule.by_person for rule in applicable))
 
 
 class _Wait(msgspec.Struct, frozen=True, tag="ask", tag_field="gate"):
@@ -98,7 +98,7 @@ class PendingAsk:
 
     def __init__(self, call: Call, wait: _Wait, ticket: str, note_told: Callable[[], None]) -> None:
         self.call = call
-        self.asked = wall_time()
+        self.since = wall_time()
         self.ticket = ticket
         self.answered = anyio.Event()
         self.answer = NO
@@ -156,38 +156,40 @@ class PendingAsk:
         return True
 
 
+Notify = Callable[[PendingAsk], bool]
+"""Sends the link of a call soon, once; False: there is nowhere to send it."""
+
+
 class Asking:
     """The gate `ask` of one hub. `seconds`: for an answer. `definition`: the hash of a tool's present definition.
 
-    `notify` sends a link; None: there is nowhere to send it.
+    `notify` sends links.
     """
 
-    def __init__(self, gates: Gates, seconds: Callable[[], float], definition: Callable[[Call], str]) -> None:
+    def __init__(
+        self, gates: Gates, seconds: Callable[[], float], definition: Callable[[Call], str], notify: Notify
+    ) -> None:
         self._gates = gates
         self._seconds = seconds
         self._definition = definition
-        self._notify: Callable[[PendingAsk], None] | None = None
+        self._notify = notify
         self.pending: dict[CallId, PendingAsk] = {}
         """Oldest first."""
         self._grants: OrderedDict[_Key, None] = OrderedDict()
         self._going: OrderedDict[_Key, None] = OrderedDict()
         """Calls that a modern server has answered with a question of its own."""
 
-    def use(self, notify: Callable[[PendingAsk], None] | None) -> None:
-        """Sends links so from now on."""
-        self._notify = notify
-
-    def step(self, wanted: Callable[[Call], AskRule | None]) -> Step:
+    def step(self, rule_for: Callable[[Call], AskRule | None]) -> Step:
         """The step of a tool with these rules."""
 
         async def step(call: Call, channel: CallChannel, proceed: CallHandler) -> Completed:
-            state, rule = self._gates.left.pop(call.id, None), wanted(call)
+            state, rule = self._gates.states.pop(call.id, None), rule_for(call)
             if state is None:
                 return await proceed(call, channel) if rule is None else await self._asked(call, channel, proceed, rule)
             wait = _wait_of(state)
             if rule is not None:  # rules of today may be stricter
                 wait = replace(
-                    wait, always=wait.always or rule.always, by_person=wait.by_person or rule.by_person, rule=rule.place
+                    wait, always=wait.always or rule.always, by_person=wait.by_person or rule.by_person, rule=rule.path
                 )
             return await self._waited(call, channel, proceed, wait)
 
@@ -199,7 +201,8 @@ class Asking:
         goes_on = call.request_state is not None and self._going.pop(exact, exact) is None
         if goes_on or (not rule.always and (exact in self._grants or any_ in self._grants)):
             return await self._sent(call, channel, proceed, definition)
-        wait = _Wait(wall_time() + self._seconds(), rule.place, definition, rule.always, rule.by_person)
+        until = wall_time() + self._seconds()
+        wait = _Wait(until=until, rule=rule.path, definition=definition, always=rule.always, by_person=rule.by_person)
         return await self._waited(call, channel, proceed, wait)
 
     async def _waited(self, call: Call, channel: CallChannel, proceed: CallHandler, wait: _Wait) -> Completed:
@@ -224,7 +227,7 @@ class Asking:
     async def _sent(self, call: Call, channel: CallChannel, proceed: CallHandler, definition: str) -> Completed:
         if self._definition(call) != definition:
             raise changed(call)
-        completed = await proceed(replace(call, shown=definition), channel)
+        completed = await proceed(replace(call, seen_hash=definition), channel)
         if completed.era is Era.MODERN and may_ask(completed.result):
             self._remember(self._going, _keys(call, definition)[0])
         return completed
@@ -238,16 +241,16 @@ class Asking:
 
     async def _by_caller(self, call: Call, channel: CallChannel, wait: _Wait) -> tuple[str, str]:
         params = elicitation(f"Call {exported_name(call)} with {_arguments(call)}?", _choices(wait))
-        done, outcomes = anyio.Event(), list[RawJson | RpcError]()
+        answered_event, outcomes = anyio.Event(), list[RawJson | RpcError]()
 
         def answered(outcome: RawJson | RpcError) -> None:
             outcomes.append(outcome)
-            done.set()
+            answered_event.set()
 
         channel.continuable(msgspec.json.encode(wait))
         key = channel.ask(Question(ELICIT, params, answered))
         with anyio.move_on_after(max(wait.until - wall_time(), 0.0)):
-            await done.wait()
+            await answered_event.wait()
         if not outcomes:
             channel.questions.withdraw(key)
             return NO, _NO_ANSWER
@@ -257,9 +260,9 @@ class Asking:
     # -- people
 
     async def _by_people(self, call: Call, channel: CallChannel, wait: _Wait) -> tuple[str, str]:
-        own = Counter(each.call.principal for each in self.pending.values())
-        if len(self.pending) >= _MOST or own[call.principal] >= _EACH:
-            return NO, f"{plural(own[call.principal], 'call')} of this client wait for a yes already"
+        principals = Counter(each.call.principal for each in self.pending.values())
+        if len(self.pending) >= _MOST or principals[call.principal] >= _EACH:
+            return NO, f"{plural(principals[call.principal], 'call')} of this client wait for a yes already"
         is_back, secret = wait.ticket != "", ""
         if not wait.told:
             secret = secrets.token_urlsafe(24)
@@ -278,14 +281,14 @@ class Asking:
 
     async def _awaited(self, pending: PendingAsk, patience: float) -> tuple[str, str]:
         """The answer, and who gave it; `patience` in seconds with people who may be on their way."""
-        while (left := pending.expires - wall_time()) > 0:
-            people, since = self._gates.people, wall_time() - pending.asked
+        while (seconds := pending.expires - wall_time()) > 0:
+            people, since = self._gates.people, wall_time() - pending.since
             is_alone = people is None or not people.are_there
-            if self._notify is None and is_alone and since >= patience:
-                return NO, _NOBODY
-            if self._notify is not None and not pending.is_told and (is_alone or since >= _FORGOTTEN):
-                self._notify(pending)
-            with anyio.move_on_after(min(left, _LOOK)):
+            if not pending.is_told and (is_alone or since >= _FORGOTTEN):
+                has_place = self._notify(pending)
+                if not has_place and is_alone and since >= patience:
+                    return NO, _NOBODY
+            with anyio.move_on_after(min(seconds, _LOOK)):
                 await pending.answered.wait()
             if pending.answered.is_set():
                 return pending.answer, f"{pending.by} did not allow it" if pending.answer == NO else pending.by

@@ -6,105 +6,68 @@ A condition is true, false, or unknown (None), where the value is missing, of an
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Final
-
-import msgspec
 
 from mcp_hub.globs import any_matches
 from mcp_hub.types import RawJson
 
-Test = Callable[["CallFacts"], bool | None]
+Facts = Mapping[str, Callable[[], object]]
+"""Values of a call that conditions test, by name; each is read when a condition needs it."""
+Test = Callable[[Facts], bool | None]
 """A compiled condition."""
+Judge = Callable[[Facts], tuple[str, str] | None]
+"""A rule that may refuse a call: its path in the configuration and its reason, or None."""
 Hints = Callable[[], Mapping[str, bool] | None]
-"""The hints of a tool by their MCP names."""
+"""The hints of a tool by their MCP names; None: the tool is not known."""
 _Check = Callable[[object], bool | None]
 _MISSING: Final = object()
 _TWICE: Final = object()
 """An object with two members of one name: servers differ in which one they take."""
 
 
-class CallFacts:
-    """The values of one call that conditions test. `claims` are JSON. Without hints the tool is not known."""
-
-    def __init__(
-        self,
-        arguments: RawJson,
-        principal: str,
-        client: str,
-        claims: str,
-        hints: Callable[[], Mapping[str, bool] | None],
-    ) -> None:
-        self._raw = arguments
-        self.principal = principal
-        self.client = client or _MISSING
-        self._claims = claims
-        self._hints = hints
-        self._read: object = _MISSING
-
-    @property
-    def arguments(self) -> object:
-        if self._read is _MISSING:
-            self._read = _decoded(self._raw)
-        return self._read
-
-    @property
-    def claims(self) -> object:
-        return json.loads(self._claims) if self._claims else {}
-
-    @property
-    def hints(self) -> object:
-        hints = self._hints()
-        return _MISSING if hints is None else dict(hints)
+def facts_of(arguments: RawJson, principal: str, client: str, claims: str, hints: Hints) -> Facts:
+    """The facts of one call; `claims` are JSON."""
+    return {
+        "arguments": cache(lambda: _decoded(arguments)),
+        "principal": lambda: principal,
+        "client": lambda: client or _MISSING,
+        "claims": cache(lambda: json.loads(claims) if claims else {}),
+        "hints": lambda: _MISSING if (values := hints()) is None else dict(values),
+    }
 
 
-_VALUES: Final[Mapping[str, Callable[[CallFacts], object]]] = {
-    "arguments": lambda facts: facts.arguments,
-    "principal": lambda facts: facts.principal,
-    "claims": lambda facts: facts.claims,
-    "client": lambda facts: facts.client,
-    "hints": lambda facts: facts.hints,
-}
+def denying(path: str, tests: Sequence[Test], reason: str) -> Judge:
+    """Refuses a call that one of `tests` may fit."""
+
+    def judge(facts: Facts) -> tuple[str, str] | None:
+        index = next((number for number, test in enumerate(tests) if test(facts) is not False), None)
+        return None if index is None else (f"{path}.deny_if[{index}]", reason)
+
+    return judge
 
 
-class CallPolicy(msgspec.Struct, frozen=True):
-    """Conditions of one entry of `per_tool`, at `place` of the configuration. `allow` None: no `allow_if`."""
-
-    place: str
-    deny: tuple[Test, ...] = ()
-    allow: tuple[Test, ...] | None = None
-    reason: str = ""
+def allowing(path: str, tests: Sequence[Test], reason: str) -> Judge:
+    """Refuses a call that surely fits none of `tests`, or of which nobody can say."""
+    return lambda facts: None if any(test(facts) for test in tests) else (f"{path}.allow_if", reason)
 
 
-class Ruling(msgspec.Struct, frozen=True):
-    """The rule that refuses a call, by its place in the configuration, and its reason."""
-
-    rule: str
-    reason: str
+def ruling(judges: Sequence[Judge], facts: Facts) -> tuple[str, str] | None:
+    """The first refusal; None lets the call pass."""
+    return next(filter(None, (judge(facts) for judge in judges)), None)
 
 
-def ruling(policies: Sequence[CallPolicy], facts: CallFacts) -> Ruling | None:
-    """The first `deny_if` that is met, else the first `allow_if` that is not; None lets the call pass."""
-    for policy in policies:
-        for index, test in enumerate(policy.deny):
-            if test(facts) is not False:
-                return Ruling(f"{policy.place}.deny_if[{index}]", policy.reason)
-    for policy in policies:
-        if policy.allow is not None and not any(test(facts) for test in policy.allow):
-            return Ruling(f"{policy.place}.allow_if", policy.reason)
-    return None
-
-
-def is_met(tests: Sequence[Test], facts: CallFacts) -> bool:
+def is_met(tests: Sequence[Test], facts: Facts) -> bool:
     """Whether a condition may hold; without conditions it does."""
     return not tests or any(test(facts) is not False for test in tests)
 
 
 def compiled(condition: Mapping[str, object]) -> Test:
-    """The test of a record with members of `CallFacts`."""
-    checks = [(_VALUES[name], _check(pattern, is_set=name == "claims")) for name, pattern in condition.items()]
+    """The test of a record with members of `Facts`."""
+    checks = [(name, _check(pattern, is_set=name == "claims")) for name, pattern in condition.items()]
 
-    def test(facts: CallFacts) -> bool | None:
-        return _both(check(value(facts)) for value, check in checks)
+    def test(facts: Facts) -> bool | None:
+        return _both(check(facts[name]()) for name, check in checks)
 
     return test
 

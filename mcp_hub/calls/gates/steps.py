@@ -48,7 +48,7 @@ class Gates:
         self.people = people
         self.makers: dict[GateName, StepMaker] = {}
         self.observers: list[Observer] = []
-        self.left: dict[CallId, RawJson] = {}
+        self.states: dict[CallId, RawJson] = {}
         """States of calls that waited at a gate of another hub, until its step takes them."""
         self._steps: dict[tuple[str, str, str | None], tuple[Step, ...]] = {}
 
@@ -86,15 +86,15 @@ class Gates:
         """Continues a call that waited at a gate of a lost hub. Raises `NotApproved` if no gate waits for it now."""
 
         async def send(call: Call, channel: CallChannel) -> Completed:
-            if call.id in self.left:
+            if call.id in self.states:
                 raise NotApproved("The call was not sent: the rule for which it waited has changed. Call again.")
             return await handler(call, channel)
 
-        self.left[call.id] = state
+        self.states[call.id] = state
         try:
             return await guarded(self.steps(call), send)(call, channel)
         finally:
-            self.left.pop(call.id, None)
+            self.states.pop(call.id, None)
 
 
 def waits(state: RawJson) -> bool:

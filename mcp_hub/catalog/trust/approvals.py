@@ -274,8 +274,8 @@ class _Gate:
 
     def __call__(self, call: Call, compared: Snapshot, listed: Snapshot) -> None:
         self._approvals.check(call, compared)
-        if call.shown is not None:
-            check_shown(listed, msgspec.json.decode(call.params["name"], type=str), call.shown)
+        if call.seen_hash is not None:
+            check_shown(listed, msgspec.json.decode(call.params["name"], type=str), call.seen_hash)
         if call.must_read:
             self._reads(call, listed)
 

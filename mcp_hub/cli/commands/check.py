@@ -1,10 +1,11 @@
 """`mcp-hub check`: finds mistakes in a configuration. `policy test`: which of its rules decides about a call."""
 
 import os
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import BinaryIO, Final
+from typing import Final
 
 import anyio
 import click
@@ -107,7 +108,7 @@ class _Sample(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Judged(msgspec.Struct):
-    """What one gate says: `passes`, `denied`, `asks`, or that it depends on something else."""
+    """The verdict of one gate: `passes`, `denied`, `asks`, or that it depends on something else."""
 
     gate: str
     verdict: str
@@ -121,10 +122,10 @@ def policy() -> None:
 
 
 @policy.command()
-@click.argument("file", metavar="CALL.json", type=click.File("rb"))
+@click.argument("file", metavar="CALL.json")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @config_option
-def test(file: BinaryIO, as_json: bool, config: str | None) -> None:
+def test(file: str, as_json: bool, config: str | None) -> None:
     """Judge the call in CALL.json (`-`: stdin) by the rules of the configuration; nothing is called or started.
 
     \b
@@ -136,7 +137,10 @@ def test(file: BinaryIO, as_json: bool, config: str | None) -> None:
     """
     settings = load_config(config).settings
     try:
-        sample = msgspec.json.decode(file.read(LARGEST_OWN), type=_Sample)
+        text = sys.stdin.read(LARGEST_OWN) if file == "-" else Path(file).read_text("utf-8")
+        sample = msgspec.json.decode(text, type=_Sample)
+    except OSError as problem:
+        fail("invalid_call", f"CALL.json cannot be read: {problem.strerror}")
     except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
         fail("invalid_call", f"CALL.json does not fit: {hide(str(problem))}")
     if sample.server not in settings.servers:
@@ -158,9 +162,9 @@ def test(file: BinaryIO, as_json: bool, config: str | None) -> None:
 
 def _judged(settings: Settings, sample: _Sample) -> Iterator[_Judged]:
     """The verdicts in the order of the gates; the last one decides."""
-    from mcp_hub.app.gates import ask_rules_of, policies_of
+    from mcp_hub.app.gates import ask_rules_of, judges_of
     from mcp_hub.calls.gates.asking import strictest
-    from mcp_hub.calls.gates.conditions import CallFacts, ruling
+    from mcp_hub.calls.gates.conditions import facts_of, ruling
 
     traits = _traits(settings, sample)
     if (hidden := _hidden_by(settings, sample, traits)) is not None:
@@ -170,10 +174,10 @@ def _judged(settings: Settings, sample: _Sample) -> Iterator[_Judged]:
     yield _Judged("approval", "not judged here", None, "see mcp-hub approve --list")
     values = {HINTS[name]: getattr(traits.hints, name) for name in HINTS}
     claims = msgspec.json.encode(sample.claims).decode() if sample.claims else ""
-    facts = CallFacts(sample.arguments, sample.principal, sample.client, claims, lambda: values)
-    ruled = ruling(policies_of(settings, sample.server, sample.tool), facts)
-    if ruled is not None:
-        yield _Judged("conditions", "denied", ruled.rule, ruled.reason)
+    facts = facts_of(sample.arguments, sample.principal, sample.client, claims=claims, hints=lambda: values)
+    refusal = ruling(judges_of(settings, sample.server, sample.tool), facts)
+    if refusal is not None:
+        yield _Judged("conditions", "denied", *refusal)
         return
     yield _Judged("conditions", "passes")
     profiles = [] if sample.profile is None else [sample.profile]
@@ -182,9 +186,9 @@ def _judged(settings: Settings, sample: _Sample) -> Iterator[_Judged]:
     if asks is None:
         yield _Judged("ask", "passes")
         return
-    how = "always" if asks.always else "once for these arguments in a session"
+    frequency = "always" if asks.always else "once for these arguments in a session"
     whom = "people, and not the caller" if asks.by_person else "the caller, else people"
-    yield _Judged("ask", "asks", asks.place, f"{how}, {whom}")
+    yield _Judged("ask", "asks", asks.path, f"{frequency}, {whom}")
 
 
 def _traits(settings: Settings, sample: _Sample) -> Traits:

@@ -14,8 +14,8 @@ from mcp_hub.config.schema.fields import server_name
 from mcp_hub.config.schema.hub import HubSettings
 from mcp_hub.config.schema.remote import problems_of_headers
 from mcp_hub.config.schema.servers import ServerSettings
-from mcp_hub.config.schema.settings import Settings
-from mcp_hub.config.schema.tools import AskSettings, ConditionSettings
+from mcp_hub.config.schema.settings import Settings, claims_at
+from mcp_hub.config.schema.tools import AskSettings
 from mcp_hub.extras import is_installed, with_extra
 from mcp_hub.globs import late
 from mcp_hub.types import Cause, JsonObject
@@ -243,26 +243,16 @@ def check_rules(settings: Settings, report: Findings) -> None:
     hub = settings.hub
     asks: dict[DataPath, AskSettings | None] = {("hub", "ask"): hub.ask}
     asks |= {("profiles", name, "ask"): profile.ask for name, profile in settings.profiles.items()}
-    conditions: dict[DataPath, ConditionSettings] = {}
     for server, entry in settings.servers.items():
-        for pattern, tool in entry.per_tool.items():
-            place: DataPath = ("servers", server, "per_tool", pattern)
-            asks[*place, "ask"] = tool.ask
-            for key, listed in (("allow_if", tool.allow_if or ()), ("deny_if", tool.deny_if)):
-                conditions |= {(*place, key, index): each for index, each in enumerate(listed)}
+        asks |= {("servers", server, "per_tool", name, "ask"): tool.ask for name, tool in entry.per_tool.items()}
     for path, ask in asks.items():
-        if ask is None:
-            continue
-        conditions |= {(*path, "only_if", index): each for index, each in enumerate(ask.only_if or ())}
-        if ask.by == "person" and hub.ask_webhook is None and hub.http.dashboard.mode in ("off", "read"):
-            message = (
-                "nobody can answer: there is no hub.ask_webhook, and the dashboard answers nothing. Set one of them."
-            )
+        is_read_only = hub.http.dashboard.mode in ("off", "read")
+        if ask is not None and ask.by == "person" and hub.ask_webhook is None and is_read_only:
+            message = "nobody can answer: there is no hub.ask_webhook, and hub.http.dashboard is not full. Set one."
             report.warn(path, "nobody_to_ask", message)
-    for path, condition in conditions.items():
-        if condition.claims is not None and hub.http.oauth is None:
-            message = "no caller has claims without hub.http.oauth: an allow is never met, a deny always."
-            report.warn((*path, "claims"), "no_claims", message)
+    for path in () if hub.http.oauth is not None else claims_at(settings):
+        message = "no caller has claims without hub.http.oauth: an allow is never met, a deny always."
+        report.warn(path, "no_claims", message)
 
 
 def check_code(settings: Settings, report: Findings) -> None:

@@ -315,7 +315,7 @@ def webhook_key(secret: str) -> bytes:
 
 
 class AskWebhookSettings(Section):
-    """Where links to open questions are sent by a signed POST.
+    """The receiver of links to calls that wait for a yes, by a signed POST.
 
     `body`: a text, or a mapping that is sent as JSON, with `{{link}}` and others filled in; None: all of them.
     `private`: hosts and addresses of inner networks that it may reach. `arguments: full` puts them into the message.

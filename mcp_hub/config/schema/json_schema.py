@@ -16,7 +16,14 @@ _DIALECT: Final = "http://json-schema.org/draft-07/schema#"
 _DURATION: Final = r"^\s*([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+\s*$|^\s*[0-9]+(\.[0-9]+)?\s*$"
 _SIZE: Final = r"^\s*[0-9]+(\.[0-9]+)?\s*([KkMmGg][Ii]?[Bb]|[Bb])?\s*$"
 _PLACEHOLDER: Final[JsonObject] = {"type": "string", "pattern": r"\$\{"}
-_FILLED: Final = ("ServerSettings", "HttpSettings", "TokenSettings", "StoreSettings", "TelemetrySettings")
+_FILLED: Final = (
+    "ServerSettings",
+    "HttpSettings",
+    "TokenSettings",
+    "StoreSettings",
+    "TelemetrySettings",
+    "AskWebhookSettings",
+)
 """The sections in which `${…}` is filled in, with all below them."""
 _KINDS: Final[dict[str, list[JsonObject]]] = {
     "number": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": _DURATION}],
@@ -47,6 +54,11 @@ def json_schema() -> JsonObject:
     for shorthand in (sections["StoreSettings"], sections["SelectorSettings"], sections["ToolSelector"]):
         shorthand.update({"anyOf": [{"type": "object"}, {"type": "string", "minLength": 1}]})
         shorthand.pop("type")
+    condition, ask = sections["_ConditionSettings"]["properties"], sections["AskSettings"]
+    for key in ("principal", "client"):
+        condition[key]["anyOf"].append({"type": "string", "minLength": 1})
+    ask["anyOf"] = [{"type": "object"}, {"type": "array"}, {"enum": ["always", "once"]}]
+    del ask["type"]
     sections["HistorySettings"]["anyOf"] = [{"type": "object"}, {"enum": ["off", False]}]
     del sections["HistorySettings"]["type"]
     rule = sections["SandboxSettings"]

@@ -6,12 +6,21 @@ from typing import Self
 
 from pydantic import PrivateAttr
 
+from mcp_hub.config.findings import DataPath
 from mcp_hub.config.schema.clients import ClientTable
 from mcp_hub.config.schema.defaults import Defaults
 from mcp_hub.config.schema.fields import Amount, CodeRule, Expose, Globs, Section, ServerName, Text
 from mcp_hub.config.schema.hub import HubSettings
 from mcp_hub.config.schema.servers import ServerSettings
-from mcp_hub.config.schema.tools import AskSettings, FilterSettings, ToolFilterSettings, ToolRules, rules_of
+from mcp_hub.config.schema.tools import (
+    AskSettings,
+    ClaimPlaces,
+    FilterSettings,
+    ToolFilterSettings,
+    ToolRules,
+    claims_of,
+    rules_of,
+)
 from mcp_hub.types import Cause
 
 
@@ -76,3 +85,16 @@ class Settings(Section):
         for derived in ("tool_rules", "client_table"):
             copied.__dict__.pop(derived, None)
         return copied
+
+
+def claims_at(settings: Settings) -> ClaimPlaces:
+    """The claims of tokens that conditions look at, by place."""
+    sections: dict[DataPath, AskSettings | None] = {("hub",): settings.hub.ask}
+    sections |= {("profiles", name): profile.ask for name, profile in settings.profiles.items()}
+    places: ClaimPlaces = {}
+    for path, ask in sections.items():
+        places |= claims_of((*path, "ask"), "only_if", None if ask is None else ask.only_if)
+    for server, entry in settings.servers.items():
+        for pattern, tool in entry.per_tool.items():
+            places |= tool.claims(("servers", server, "per_tool", pattern))
+    return places

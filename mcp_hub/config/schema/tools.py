@@ -2,13 +2,13 @@
 and called; the dashboard's file of overrides, and a project's overlay.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, ClassVar, Final, Literal, Self
 
 import msgspec
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, model_validator
 
-from mcp_hub.config.findings import quoted
+from mcp_hub.config.findings import DataPath, quoted
 from mcp_hub.config.schema.defaults import Defaults, RetrySettings
 from mcp_hub.config.schema.fields import (
     Arguments,
@@ -120,7 +120,7 @@ _Patterns = Annotated[dict[Text, JsonValue], Field(max_length=_MOST), AfterValid
 _OneOrMore = Annotated[list[Text], Field(min_length=1, max_length=_MOST), BeforeValidator(_as_list)]
 
 
-class ConditionSettings(Section):
+class _ConditionSettings(Section):
     """A condition over a call: all members must hold. A list among patterns is *or*."""
 
     arguments: _Patterns | None = None
@@ -140,12 +140,12 @@ class ConditionSettings(Section):
     @property
     def patterns(self) -> dict[str, object]:
         """Patterns by member."""
-        found = {name: getattr(self, name) for name in type(self).model_fields if name != "hints"}
+        members = {name: getattr(self, name) for name in type(self).model_fields if name != "hints"}
         hints = {} if self.hints is None else self.hints.model_dump(exclude_none=True)
-        return {name: each for name, each in {**found, "hints": hints or None}.items() if each is not None}
+        return {name: each for name, each in {**members, "hints": hints or None}.items() if each is not None}
 
 
-_Conditions = Annotated[list[ConditionSettings], Field(max_length=100)]
+Conditions = Annotated[list[_ConditionSettings], Field(max_length=100)]
 _ASK: Final = "expected always, once, a list of conditions, or keys such as {when: once, by: person}"
 
 
@@ -156,7 +156,7 @@ class AskSettings(Section):
     """
 
     when: Literal["always", "once"] = "always"
-    only_if: _Conditions | None = None
+    only_if: Conditions | None = None
     by: Literal["caller", "person"] = "caller"
 
     @model_validator(mode="before")
@@ -175,6 +175,16 @@ class AskSettings(Section):
         if self.only_if == []:
             raise finding("out_of_range", "is empty, so that nothing would be asked. Leave it out to ask always")
         return self
+
+
+ClaimPlaces = dict[DataPath, Collection[str]]
+"""Claims that conditions look at, by place."""
+
+
+def claims_of(path: DataPath, key: str, conditions: list[_ConditionSettings] | None) -> ClaimPlaces:
+    """The claims that a list of conditions looks at."""
+    listed = enumerate(conditions or ())
+    return {(*path, key, index, "claims"): each.claims for index, each in listed if each.claims is not None}
 
 
 class ToolSettings(Section):
@@ -200,8 +210,8 @@ class ToolSettings(Section):
     path: JsonPath | None = None
     annotations: HintSettings = HintSettings()
     ask: AskSettings | None = None
-    allow_if: _Conditions | None = None
-    deny_if: _Conditions = []
+    allow_if: Conditions | None = None
+    deny_if: Conditions = []
     reason: Text | None = None
 
     @model_validator(mode="after")
@@ -221,6 +231,11 @@ class ToolSettings(Section):
                 message = f"{quoted(argument)} is also among the arguments. Keep one of them."
                 raise finding("conflicting_keys", message, "fixed")
         return self
+
+    def claims(self, path: DataPath) -> ClaimPlaces:
+        """The claims that the rules at `path` look at."""
+        asks = claims_of((*path, "ask"), "only_if", None if self.ask is None else self.ask.only_if)
+        return asks | claims_of(path, "allow_if", self.allow_if) | claims_of(path, "deny_if", self.deny_if)
 
     def changed(self) -> tuple[str, ...]:
         """The keys that change lists or arguments."""

@@ -3,6 +3,7 @@
 `ports`: the hub's side
 `api`: its routes
 `feed`: news
+`asked`: calls that wait for a yes, and the page of a link
 `shell`: the page, and callers of `/api`
 `people`: logins at an OpenID provider
 

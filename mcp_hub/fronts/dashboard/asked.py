@@ -16,6 +16,7 @@ from mcp_hub.call import Call
 from mcp_hub.errors import HubError
 from mcp_hub.fronts.dashboard.shell import page_of, static_files
 from mcp_hub.fronts.http.auth import Refusal, is_own_page
+from mcp_hub.fronts.http.response import Message
 from mcp_hub.fronts.rest.exchange import RestRequest, answer, refusal
 from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.masking import hide_head, shown
@@ -28,11 +29,11 @@ _LARGEST: Final = 4096
 _FILES: Final = {"/ask": "ask.html", "/ask/ask.js": "ask.js", "/ask/style.css": "style.css"}
 
 
-class Ask(Protocol):
+class _Ask(Protocol):
     """A call that waits."""
 
     call: Call
-    asked: float
+    since: float
 
     @property
     def expires(self) -> float: ...
@@ -51,22 +52,22 @@ class Ask(Protocol):
         """Takes an answer; False if it has one."""
 
 
-class AskDesk(Protocol):
+class _AskDesk(Protocol):
     """All calls that wait."""
 
     @property
-    def pending(self) -> Mapping[CallId, Ask]: ...
+    def pending(self) -> Mapping[CallId, _Ask]: ...
 
-    def opened(self, ticket: str) -> Ask | None:
+    def opened(self, ticket: str) -> _Ask | None:
         """The call that a ticket is for."""
 
 
-Desk = Callable[[], AskDesk | None]
+Desk = Callable[[], _AskDesk | None]
 """None where nothing asks."""
 
 
-class _AskSummary(Struct):
-    """A call that waits. `at` and `expires` in Unix seconds; `may_answer`: who looks at it."""
+class _AskSummary(Struct, frozen=True):
+    """A call that waits. `at` and `expires` in Unix seconds; `may_answer`: the one who looks at it."""
 
     id: CallId
     server: str
@@ -81,13 +82,13 @@ class _AskSummary(Struct):
     may_answer: bool
 
 
-class AskList(Struct):
+class _AskList(Struct):
     """Calls that wait, oldest first."""
 
     asks: list[_AskSummary]
 
 
-class AskAnswer(Struct, forbid_unknown_fields=True):
+class _AskAnswer(Struct, forbid_unknown_fields=True):
     """An answer from the dashboard."""
 
     id: CallId
@@ -99,23 +100,25 @@ class _Ticket(Struct, forbid_unknown_fields=True):
     answer: str | None = None
 
 
-def listed(desk: AskDesk | None, caller: Caller) -> AskList:
-    """What a caller may see: an operator everything, others what is theirs."""
+def waiting_for(caller: Caller, desk: _AskDesk | None) -> _AskList:
+    """The calls that a caller may see: an operator all, others their own."""
     pending = [] if desk is None else list(desk.pending.values())
-    return AskList(
+    return _AskList(
         [_summary(ask, caller) for ask in pending if caller.operates or ask.call.principal == caller.principal]
     )
 
 
-def settle(desk: AskDesk | None, caller: Caller, body: AskAnswer) -> None:
-    """Answers on the dashboard. Raises `Problem`."""
+async def settle(desk: _AskDesk | None, request: RestRequest) -> Response:
+    """Takes an answer of the dashboard. Raises `Problem`."""
+    caller, body = request.caller, await request.shaped(_AskAnswer)
     ask = None if desk is None else desk.pending.get(body.id)
     if ask is None or not (caller.operates or ask.call.principal == caller.principal):
         raise _over()
     _settle(ask, caller, body.answer, has_ticket=False)
+    return Response(status_code=204)
 
 
-def _settle(ask: Ask, caller: Caller, chosen: str, *, has_ticket: bool) -> None:
+def _settle(ask: _Ask, caller: Caller, chosen: str, *, has_ticket: bool) -> None:
     if chosen not in ask.choices:
         raise Problem(400, "invalid_body", f"answer has to be one of {', '.join(ask.choices)}")
     if not ask.may_answer(caller.principal, operates=caller.operates, has_ticket=has_ticket):
@@ -136,63 +139,64 @@ def _over() -> Problem:
     return Problem(404, "not_waiting", "No such call waits: it was answered, has ended, or is of somebody else.")
 
 
-def _summary(ask: Ask, caller: Caller, *, has_ticket: bool = False) -> _AskSummary:
+def _summary(ask: _Ask, caller: Caller, *, has_ticket: bool = False) -> _AskSummary:
     call = ask.call
     return _AskSummary(
         id=call.id, server=call.upstream, tool=hide_head(ask.tool, _TEXT), arguments=ask.arguments,
         principal=hide_head(call.principal, _TEXT), client=hide_head(call.client_name, _TEXT), rule=ask.rule,
-        at=ask.asked, expires=ask.expires, choices=dict(ask.choices),
+        at=ask.since, expires=ask.expires, choices=dict(ask.choices),
         may_answer=ask.may_answer(caller.principal, operates=caller.operates, has_ticket=has_ticket),
     )  # fmt: skip
 
 
-class AskPage:
-    """The page of links, and its two requests; nothing is there while nothing asks."""
+def routes(desk: Desk, public_url: Callable[[], str | None]) -> Mapping[str, Route]:
+    """The page of links and its request, by path; nothing is there while nothing asks."""
+    contents = static_files()
 
-    def __init__(self, desk: Desk, public_url: Callable[[], str | None]) -> None:
-        self._desk = desk
-        self._public_url = public_url
-        contents = static_files()
+    def mode() -> str:
+        return "off" if desk() is None else "full"
 
-        def mode() -> str:
-            return "off" if desk() is None else "full"
-
-        pages = {
-            path: Route(path, page_of(contents[name], name.rpartition(".")[2], mode, _nothing), methods=["GET"])
-            for path, name in _FILES.items()
-        }
-        self.routes: Mapping[str, Route] = {
-            **pages, "/ask/question": Route("/ask/question", self._question, methods=["POST"])
-        }  # fmt: skip
-
-    async def _question(self, request: Request) -> Response:
+    async def question(request: Request) -> Response:
         """Shows the question of a ticket, or takes its answer."""
         try:
-            response = await self._answered(RestRequest(request.scope, request.receive, request._send, _LARGEST))
+            response = await _answered(
+                RestRequest(request.scope, request.receive, _unsent, _LARGEST), desk(), public_url()
+            )
         except HubError as error:
             response = refusal(problem_for(error))
         response.headers["cache-control"] = "no-store"
         return response
 
-    async def _answered(self, request: RestRequest) -> Response:
-        headers = {name.lower(): value for name, value in request.scope["headers"]}
-        if not is_own_page(headers, self._public_url()):
-            raise Problem(403, "origin_not_allowed", "only the page of the hub itself may ask here")
-        request.check_header()
-        caller = await request.scope["who"]()
-        if isinstance(caller, Refusal):
-            raise Problem(caller.status, caller.code, caller.reason)
-        body, desk = await request.shaped(_Ticket), self._desk()
-        ask = None if desk is None else desk.opened(body.ticket)
-        if ask is None:
-            raise _over()
-        if not ask.may_answer(caller.principal, operates=caller.operates, has_ticket=True):
-            name = shown(hide_head(caller.principal, _TEXT))
-            raise Problem(403, "not_yours", f"You are logged in as {name}, and the call is of somebody else.")
-        if body.answer is None:
-            return answer(_summary(ask, caller, has_ticket=True))
-        _settle(ask, caller, body.answer, has_ticket=True)
-        return Response(status_code=204)
+    pages = {
+        path: Route(path, page_of(contents[name], name.rpartition(".")[2], mode, _nothing), methods=["GET"])
+        for path, name in _FILES.items()
+    }
+    return {**pages, "/ask/question": Route("/ask/question", question, methods=["POST"])}
+
+
+async def _unsent(message: Message) -> None:
+    """Nothing is sent in parts."""
+
+
+async def _answered(request: RestRequest, desk: _AskDesk | None, public_url: str | None) -> Response:
+    headers = {name.lower(): value for name, value in request.scope["headers"]}
+    if not is_own_page(headers, public_url):
+        raise Problem(403, "origin_not_allowed", "only the page of the hub itself may ask here")
+    request.check_header()
+    caller = await request.scope["who"]()
+    if isinstance(caller, Refusal):
+        raise Problem(caller.status, caller.code, caller.reason)
+    body = await request.shaped(_Ticket)
+    ask = None if desk is None else desk.opened(body.ticket)
+    if ask is None:
+        raise _over()
+    if not ask.may_answer(caller.principal, operates=caller.operates, has_ticket=True):
+        name = shown(hide_head(caller.principal, _TEXT))
+        raise Problem(403, "not_yours", f"You are logged in as {name}, and the call is of somebody else.")
+    if body.answer is None:
+        return answer(_summary(ask, caller, has_ticket=True))
+    _settle(ask, caller, body.answer, has_ticket=True)
+    return Response(status_code=204)
 
 
 async def _nothing(request: Request) -> Response:

@@ -37,6 +37,8 @@ class OpenFeeds:
 
     def __init__(self) -> None:
         self._operators = 0
+        self.logins: dict[str, anyio.Event] = {}
+        """Logins that wait, by server."""
         self._by_principal: Counter[str] = Counter()
 
     @contextmanager

@@ -59,7 +59,7 @@ function facts(ask) {
 function question(ask) {
   const buttons = element('div', '', { className: 'choices' });
   for (const [answer, text] of Object.entries(ask.choices)) {
-    const button = element('button', text[0].toUpperCase() + text.slice(1), { type: 'button', className: answer === 'no' ? 'bad' : 'go' });
+    const button = element('button', text[0].toUpperCase() + text.slice(1), { type: 'button', className: { no: 'bad', yes: 'go' }[answer] ?? '' });
     button.addEventListener('click', () => give(answer, buttons));
     buttons.append(button);
   }

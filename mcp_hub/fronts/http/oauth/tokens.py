@@ -104,7 +104,7 @@ class _Known(msgspec.Struct, frozen=True):
 class TokenVerifier:
     """Checks access tokens. `leeway` in seconds; `clock` returns Unix seconds. `profile` is the default.
 
-    Callers get the `kept` claims.
+    Callers get the claims of `claim_names`.
     """
 
     def __init__(
@@ -116,10 +116,10 @@ class TokenVerifier:
         clock: Callable[[], float],
         profiles: Iterable[str] = (),
         profile: str | None = None,
-        kept: Collection[str] = (),
+        claim_names: Collection[str] = (),
     ) -> None:
         self.resource = resource
-        self._kept = kept
+        self._claim_names = claim_names
         self._issuers = {issuer.name: issuer for issuer in issuers}
         self._leeway = leeway
         self._clock = clock
@@ -226,7 +226,7 @@ class TokenVerifier:
             return self._insufficient("the token gives no profile", [*required, *issuer.scope_profiles])
         if profile is not None and profile not in self._profiles:
             return self._insufficient("the token names a profile that does not exist", required)
-        claims = {name: claims[name] for name in sorted(self._kept) if name in claims}
+        claims = {name: claims[name] for name in sorted(self._claim_names) if name in claims}
         return Caller(caller.principal, profile, claims=json.dumps(claims) if claims else "")
 
     def _insufficient(self, reason: str, scopes: Iterable[str]) -> Refusal:

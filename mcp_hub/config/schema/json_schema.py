@@ -61,6 +61,9 @@ def json_schema() -> JsonObject:
     del ask["type"]
     sections["HistorySettings"]["anyOf"] = [{"type": "object"}, {"enum": ["off", False]}]
     del sections["HistorySettings"]["type"]
+    for key, words in (("_AuthorizationSettings", ["on", "off"]), ("_DashboardSettings", ["off", "read", "full"])):
+        sections[key]["anyOf"] = [{"type": "object"}, {"enum": words}, {"type": "boolean"}]
+        del sections[key]["type"]
     rule = sections["SandboxSettings"]
     rule["anyOf"] = [{"type": "object"}, {"enum": ["off", "on", "prefer"]}, {"type": "boolean"}]
     rule.pop("type")

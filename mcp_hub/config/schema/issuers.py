@@ -144,8 +144,8 @@ class _LoginSettings(Section):
     def _is_about_people(self) -> Self:
         for key in ("allow_if", "full_if"):
             for index, condition in enumerate(getattr(self, key) or ()):
-                if others := condition.patterns.keys() - {"claims", "principal"}:
-                    message = f"is about a person: write claims or principal, not {min(others)}"
+                if misplaced := condition.patterns.keys() - {"claims", "principal"}:
+                    message = f"is about a person: write claims or principal, not {min(misplaced)}"
                     raise finding("misplaced_key", message, (key, index))
         return self
 

@@ -276,10 +276,13 @@ class PeopleLogins:
         session = _Session(provider.issuer, subject, named, ends)
 
         def change(book: _Book) -> None:
-            held = [
+            session_keys = [
                 key for key, each in book.sessions.items() if (each.issuer, each.subject) == (session.issuer, subject)
             ]
-            for key in [*held[: max(len(held) + 1 - EACH_SESSIONS, 0)], *list(book.sessions)[: -(MOST_SESSIONS - 1)]]:
+            for key in [
+                *session_keys[: max(len(session_keys) + 1 - EACH_SESSIONS, 0)],
+                *list(book.sessions)[: -(MOST_SESSIONS - 1)],
+            ]:
                 book.sessions.pop(key, None)
             book.sessions[_hashed(cookie)] = session
 

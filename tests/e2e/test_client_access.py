@@ -157,3 +157,18 @@ async def test_access_lists_and_removes_clients_of_a_running_hub(tmp_path: Path)
             while await flow.status(tokens["access_token"]) != 401:
                 pass
         assert "No client was let in." in (await command("list"))[1]
+
+
+@pytest.mark.slow
+async def test_what_one_replica_gives_and_takes_counts_at_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPLICAS", "2")
+    async with http_hub(settings(), tmp_path) as hub, web(hub.url) as http:
+        flow = Flow(http)
+        tokens = await flow.tokens(profile="narrow")
+        assert [await flow.status(tokens["access_token"]) for _ in range(4)] == [200] * 4
+        renewed = (await flow.refresh(tokens["refresh_token"])).json()
+        assert [await flow.status(renewed["access_token"]) for _ in range(4)] == [200] * 4
+        await http.post("/oauth/revoke", data={"token": renewed["refresh_token"], "client_id": flow.client})
+        with anyio.fail_after(2):
+            while [await flow.status(renewed["access_token"]) for _ in range(4)] != [401] * 4:
+                pass

@@ -89,7 +89,7 @@ class Principals:
         if not token.startswith(PREFIX.encode()) and self._issuers is not None:
             return await self._issuers.verify(token, digest)
         try:
-            await self._grants.look()  # another replica may have given it a moment ago
+            await self._grants.look_for_news()
         except StoreError as problem:
             log.warning("grants_unreadable", reason=str(problem))
             reason = "the hub cannot read its grants. Try again later."

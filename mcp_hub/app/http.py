@@ -30,7 +30,7 @@ from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.fronts.dashboard import asked
 from mcp_hub.fronts.dashboard.api import DashboardApi
-from mcp_hub.fronts.dashboard.shell import FindPeople
+from mcp_hub.fronts.dashboard.shell import PageAccess
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.auth import HttpAuth, is_loopback
 from mcp_hub.fronts.http.connections import ConnectionLimits, affordable
@@ -100,7 +100,7 @@ class HttpFront:
         )  # fmt: skip
         self.dashboard_mode = mode_of(app, dashboard)
         self.dashboard = dashboard_of(
-            app, watch, self.rest, self.dashboard_mode, installs, open_editor, is_local, lambda: access.people
+            app, watch, self.rest, self.dashboard_mode, installs, open_editor, is_local, access
         )  # fmt: skip
         self.health, self.metrics = monitoring_of(app, self.mcp, self.legacy, admission)
         public = partial(_public, login_pages, self.auth)
@@ -312,10 +312,10 @@ def resource_of(settings: Settings) -> "Resource":
     from mcp_hub.fronts.http.oauth.tokens import Resource
 
     http, oauth = settings.hub.http, settings.hub.http.oauth
-    own = (http.public_url or "").rstrip("/")
-    issuers = [own] if http.authorization is not None else []
+    public_url = (http.public_url or "").rstrip("/")
+    issuers = [public_url] if http.authorization is not None else []
     if oauth is None:
-        return Resource(f"{own}/mcp", tuple(issuers))
+        return Resource(f"{public_url}/mcp", tuple(issuers))
     return Resource(oauth.resource, (*issuers, *(issuer.issuer for issuer in oauth.issuers)), tuple(oauth.scopes))
 
 
@@ -396,7 +396,7 @@ def dashboard_of(
     installs: Callable[[], list[ClientInstall]],
     open_editor: Callable[[], ServerEditor] | None,
     is_local: Callable[[Settings], bool],
-    people: FindPeople,
+    clients: ClientAccess,
 ) -> DashboardApi:
     """The dashboard. `mode` returns the current one; `installs` and `open_editor` block."""
 
@@ -418,11 +418,10 @@ def dashboard_of(
         watched=watch,
         curated=curation,
         rest_api=api,
-        public_url=lambda: app.settings.hub.http.public_url,
+        access=PageAccess(lambda: app.settings.hub.http.public_url, lambda: clients.people),
         mode=mode,
         max_body=app.settings.hub.http.max_body,
         desk=lambda: app.gates.asking,
-        people=people,
     )
 
 

@@ -1,10 +1,8 @@
 """Logins to remote servers, and of clients to the hub; a running hub notices new and ended ones."""
 
 import hashlib
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +11,6 @@ import anyio
 from mcp_hub.addresses import is_cleartext
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.servers import ServerSettings
-from mcp_hub.config.schema.tools import ConditionSettings
 from mcp_hub.errors import StartFailed, StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.keyed_files import file_record
@@ -24,9 +21,9 @@ from mcp_hub.upstreams.supervision.server import OwnedUpstream
 if TYPE_CHECKING:
     from starlette.routing import Route
 
-    from mcp_hub.config.schema.issuers import LoginRules
+    from mcp_hub.calls.gates.conditions import Test
     from mcp_hub.config.schema.settings import Settings
-    from mcp_hub.fronts.dashboard.people import People, Role
+    from mcp_hub.fronts.dashboard.people import PeopleLogins, Role
     from mcp_hub.fronts.http.authorization.grants import Grants
     from mcp_hub.fronts.http.authorization.principals import Principals
     from mcp_hub.fronts.http.oauth.tokens import Resource, TokenVerifier
@@ -197,18 +194,18 @@ def _record(state: Path, store: "EventStore", name: str) -> "SharedRecord":
     return file_record(state / "access", name) if replicas is None else replicas.record(name)
 
 
-def _role(login: "LoginRules", principal: str, claims: JsonObject) -> "Role | None":
-    """The role of a person on the dashboard, by conditions."""
-    from mcp_hub.calls.gates.conditions import compiled, facts_of
+def _role_by(
+    allow_if: Sequence["Test"], full_if: Sequence["Test"] | None
+) -> "Callable[[str, JsonObject], Role | None]":
+    """The role of a person on the dashboard, by conditions about its principal and claims."""
 
-    facts = facts_of(b"{}", principal, "", json.dumps(claims), lambda: None)
+    def role(principal: str, claims: JsonObject) -> "Role | None":
+        facts = {"principal": lambda: principal, "claims": lambda: claims}
+        if not any(test(facts) for test in allow_if):
+            return None
+        return "full" if full_if is None or any(test(facts) for test in full_if) else "read"
 
-    def fits(conditions: Iterable[ConditionSettings]) -> bool:
-        return any(compiled(condition.patterns)(facts) is True for condition in conditions)
-
-    if not fits(login.allow_if):
-        return None
-    return "full" if login.full_if is None or fits(login.full_if) else "read"
+    return role
 
 
 async def _send_to_provider(
@@ -234,7 +231,7 @@ class ClientAccess:
     def __init__(self, state: Path, store: "EventStore") -> None:
         self._state = state
         self._store = store
-        self.people: People | None = None
+        self.people: PeopleLogins | None = None
         self._people_for: object = None
         self._grants: Grants | None = None
         self._opened_for: object = None
@@ -273,20 +270,21 @@ class ClientAccess:
         if login is None or http.public_url is None:
             self.people = self._people_for = None
             return {}
-        from mcp_hub.fronts.dashboard.people import People, Provider
+        from mcp_hub.calls.gates.conditions import compiled
+        from mcp_hub.fronts.dashboard.people import people_of
         from mcp_hub.fronts.http.oauth.keys import KeyRing
 
         if self.people is None or self._people_for != (login, http.public_url):
-            secret = login.client_secret
-            rules = (*login.allow_if, *(login.full_if or ()))
-            provider = Provider(
-                issuer=login.issuer, client_id=login.client_id, scopes=tuple(login.scopes), public_url=http.public_url,
-                client_secret=None if secret is None else secret.get_secret_value(),
-                claims=frozenset(name for rule in rules for name in rule.claims or ()), role=partial(_role, login),
-            )  # fmt: skip
+            secret, rules = login.client_secret, (*login.allow_if, *(login.full_if or ()))
+            full_if = None if login.full_if is None else [compiled(rule.patterns) for rule in login.full_if]
             name = f"people-{hashlib.sha256(http.public_url.encode()).hexdigest()[:16]}"
-            record, ring = _record(self._state, self._store, name), KeyRing(SystemClock())
-            self.people = People(provider, record, _send_to_provider, ring, wall_time)
+            self.people = people_of(
+                _record(self._state, self._store, name), send=_send_to_provider, ring=KeyRing(SystemClock()),
+                clock=wall_time, issuer=login.issuer, client_id=login.client_id, scopes=tuple(login.scopes),
+                client_secret=None if secret is None else secret.get_secret_value(), public_url=http.public_url,
+                claims=frozenset(name for rule in rules for name in rule.claims or ()),
+                role=_role_by([compiled(rule.patterns) for rule in login.allow_if], full_if),
+            )  # fmt: skip
             self._people_for = login, http.public_url
         return self.people.routes()
 

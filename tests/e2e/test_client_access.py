@@ -19,6 +19,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAu
 
 from rigs.clients.install import NotInstalled, node, node_package
 from tests.e2e.consents import ALICE, PUBLIC, TOKENS, Flow, Proxied, fields_of, web
+from tests.fork_server import forked_command
 from tests.interaction.fronts import http_hub
 from tests.upstreams.child import WAIT
 
@@ -131,3 +132,43 @@ async def test_typescript_sdk_logs_in_and_renews(tmp_path: Path) -> None:
     outcome = json.loads(done.stdout)
     assert "jobs_run_job" in outcome["tools"] and outcome["renewed"] is True
     assert (outcome["state"], outcome["iss"]) == ("state-of-sdk", PUBLIC)
+
+
+async def test_access_lists_and_removes_clients_of_a_running_hub(tmp_path: Path) -> None:
+    async def command(*words: str) -> tuple[int, str, str]:
+        env = {**os.environ, "MCP_HUB_STATE_DIR": str(tmp_path / "state")}
+        run = [*forked_command(), "access", *words, "--config", str(tmp_path / "servers.yaml")]
+        done = await anyio.run_process(run, env=env, check=False)
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    async with http_hub(settings(), tmp_path) as hub, web(hub.url) as http:
+        flow = Flow(http)
+        tokens = await flow.tokens(profile="narrow")
+        code, text, _ = await command("list", "--json")
+        [row] = json.loads(text)["clients"]
+        assert code == 0 and (row["client"], row["principal"], row["profile"]) == ("Claude", "alice", "narrow")
+        assert row["id"] in (await command("list"))[1]
+        assert (await command("remove", "g_nobody"))[0] == 1 and (await command("remove"))[0] == 2
+        assert (await command("remove", "--principal", "bob"))[0] == 1
+        assert await flow.status(tokens["access_token"]) == 200
+        code, _, said = await command("remove", row["id"])
+        assert code == 0 and "Removed 1 client." in said
+        with anyio.fail_after(2):
+            while await flow.status(tokens["access_token"]) != 401:
+                pass
+        assert "No client was let in." in (await command("list"))[1]
+
+
+@pytest.mark.slow
+async def test_what_one_replica_gives_and_takes_counts_at_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPLICAS", "2")
+    async with http_hub(settings(), tmp_path) as hub, web(hub.url) as http:
+        flow = Flow(http)
+        tokens = await flow.tokens(profile="narrow")
+        assert [await flow.status(tokens["access_token"]) for _ in range(4)] == [200] * 4
+        renewed = (await flow.refresh(tokens["refresh_token"])).json()
+        assert [await flow.status(renewed["access_token"]) for _ in range(4)] == [200] * 4
+        await http.post("/oauth/revoke", data={"token": renewed["refresh_token"], "client_id": flow.client})
+        with anyio.fail_after(2):
+            while [await flow.status(renewed["access_token"]) for _ in range(4)] != [401] * 4:
+                pass

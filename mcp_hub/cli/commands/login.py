@@ -176,7 +176,7 @@ def _run_with_grants(config: str | None, main: Callable[["Grants"], Awaitable[in
     quiet_logs(0)
 
     @asynccontextmanager
-    async def opened() -> AsyncIterator[Grants]:
+    async def opened() -> "AsyncIterator[Grants]":
         store = open_store(settings, os.environ)
         if store.replicas is None:  # then the grants are in a file
             yield open_grants(settings, state_dir(os.environ), store)
@@ -187,7 +187,7 @@ def _run_with_grants(config: str | None, main: Callable[["Grants"], Awaitable[in
         finally:
             await store.close()
 
-    async def run_main(grants: Grants) -> int:
+    async def run_main(grants: "Grants") -> int:
         try:
             await grants.look()
             return await main(grants)

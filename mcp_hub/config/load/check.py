@@ -301,9 +301,8 @@ def check_rules(settings: Settings, report: Findings) -> None:
     for server, entry in settings.servers.items():
         asks |= {("servers", server, "per_tool", name, "ask"): tool.ask for name, tool in entry.per_tool.items()}
     for path, ask in asks.items():
-        if ask is None or ask.by != "person" or hub.ask_webhook is not None:
-            continue
-        if hub.http.dashboard.mode in ("off", "read"):
+        is_read_only = hub.http.dashboard.mode in ("off", "read")
+        if ask is not None and ask.by == "person" and hub.ask_webhook is None and is_read_only:
             message = "nobody can answer: there is no hub.ask_webhook, and hub.http.dashboard is not full. Set one."
             report.warn(path, "nobody_to_ask", message)
     for path in () if hub.http.oauth is not None else claims_at(settings):

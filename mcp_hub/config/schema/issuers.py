@@ -6,7 +6,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, StringCo
 
 from mcp_hub.addresses import refused_place
 from mcp_hub.config.schema.fields import Duration, PositiveDuration, Section, Text, TextLine, finding
-from mcp_hub.config.schema.tools import ConditionSettings
+from mcp_hub.config.schema.tools import Conditions
 
 _Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "HS256", "HS384", "HS512"
@@ -128,7 +128,7 @@ def _read_mode(value: object) -> object:
     return {"mode": value} if isinstance(value, str) else value
 
 
-class LoginRules(Section):
+class _LoginSettings(Section):
     """People of an OpenID provider on the dashboard: those that meet one of `allow_if`; with `full_if`, all but those
     that meet one of it only read. `scopes` are asked for besides `openid`.
     """
@@ -137,15 +137,15 @@ class LoginRules(Section):
     client_id: TextLine
     client_secret: Annotated[SecretStr, Field(min_length=1)] | None = None
     scopes: _Scopes = ["profile", "email"]
-    allow_if: Annotated[list[ConditionSettings], Field(min_length=1, max_length=100)]
-    full_if: Annotated[list[ConditionSettings], Field(max_length=100)] | None = None
+    allow_if: Annotated[Conditions, Field(min_length=1)]
+    full_if: Conditions | None = None
 
     @model_validator(mode="after")
     def _is_about_people(self) -> Self:
         for key in ("allow_if", "full_if"):
             for index, condition in enumerate(getattr(self, key) or ()):
-                if others := condition.patterns.keys() - {"claims", "principal"}:
-                    message = f"is about a person: write claims or principal, not {min(others)}"
+                if misplaced := condition.patterns.keys() - {"claims", "principal"}:
+                    message = f"is about a person: write claims or principal, not {min(misplaced)}"
                     raise finding("misplaced_key", message, (key, index))
         return self
 
@@ -154,7 +154,7 @@ class _DashboardSettings(Section):
     """The dashboard. Without `mode`, the hub's start decides."""
 
     mode: Annotated[Literal["off", "read", "full"], BeforeValidator(lambda value: value or "off")] | None = None
-    login: LoginRules | None = None
+    login: _LoginSettings | None = None
 
 
 DEFAULT_DASHBOARD: Final = _DashboardSettings()

@@ -54,7 +54,7 @@ def json_schema() -> JsonObject:
     for shorthand in (sections["StoreSettings"], sections["SelectorSettings"], sections["ToolSelector"]):
         shorthand.update({"anyOf": [{"type": "object"}, {"type": "string", "minLength": 1}]})
         shorthand.pop("type")
-    condition, ask = sections["ConditionSettings"]["properties"], sections["AskSettings"]
+    condition, ask = sections["_ConditionSettings"]["properties"], sections["AskSettings"]
     for key in ("principal", "client"):
         condition[key]["anyOf"].append({"type": "string", "minLength": 1})
     ask["anyOf"] = [{"type": "object"}, {"type": "array"}, {"enum": ["always", "once"]}]
@@ -63,6 +63,9 @@ def json_schema() -> JsonObject:
     del sections["HistorySettings"]["type"]
     sections["AuditSettings"]["anyOf"] = [{"type": "object"}, {"enum": ["stderr", "otlp"]}]
     del sections["AuditSettings"]["type"]
+    for key, words in (("_AuthorizationSettings", ["on", "off"]), ("_DashboardSettings", ["off", "read", "full"])):
+        sections[key]["anyOf"] = [{"type": "object"}, {"enum": words}, {"type": "boolean"}]
+        del sections[key]["type"]
     rule = sections["SandboxSettings"]
     rule["anyOf"] = [{"type": "object"}, {"enum": ["off", "on", "prefer"]}, {"type": "boolean"}]
     rule.pop("type")

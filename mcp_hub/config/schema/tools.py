@@ -123,7 +123,7 @@ _Patterns = Annotated[dict[Text, JsonValue], Field(max_length=_MOST), AfterValid
 _OneOrMore = Annotated[list[Text], Field(min_length=1, max_length=_MOST), BeforeValidator(_as_list)]
 
 
-class ConditionSettings(Section):
+class _ConditionSettings(Section):
     """A condition over a call: all members must hold. A list among patterns is *or*."""
 
     arguments: _Patterns | None = None
@@ -148,7 +148,7 @@ class ConditionSettings(Section):
         return {name: each for name, each in {**members, "hints": hints or None}.items() if each is not None}
 
 
-_Conditions = Annotated[list[ConditionSettings], Field(max_length=100)]
+Conditions = Annotated[list[_ConditionSettings], Field(max_length=100)]
 _ASK: Final = "expected always, once, a list of conditions, or keys such as {when: once, by: person}"
 
 
@@ -159,7 +159,7 @@ class AskSettings(Section):
     """
 
     when: Literal["always", "once"] = "always"
-    only_if: _Conditions | None = None
+    only_if: Conditions | None = None
     by: Literal["caller", "person"] = "caller"
 
     @model_validator(mode="before")
@@ -184,7 +184,7 @@ ClaimPlaces = dict[DataPath, Collection[str]]
 """Claims that conditions look at, by place."""
 
 
-def claims_of(path: DataPath, key: str, conditions: list[ConditionSettings] | None) -> ClaimPlaces:
+def claims_of(path: DataPath, key: str, conditions: list[_ConditionSettings] | None) -> ClaimPlaces:
     """The claims that a list of conditions looks at."""
     listed = enumerate(conditions or ())
     return {(*path, key, index, "claims"): each.claims for index, each in listed if each.claims is not None}
@@ -217,8 +217,8 @@ class ToolSettings(Section):
     cache: Duration = 0.0
     annotations: HintSettings = HintSettings()
     ask: AskSettings | None = None
-    allow_if: _Conditions | None = None
-    deny_if: _Conditions = []
+    allow_if: Conditions | None = None
+    deny_if: Conditions = []
     reason: Text | None = None
 
     @model_validator(mode="after")

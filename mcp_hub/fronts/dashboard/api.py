@@ -106,19 +106,17 @@ class DashboardApi:
         watched: HubView,
         curated: HubOperator,
         rest_api: RestApi,
-        public_url: Callable[[], str | None],
+        access: shell.PageAccess,
         mode: Callable[[], DashboardMode],
         *,
         max_body: int,
         desk: asked.Desk = lambda: None,
-        people: shell.FindPeople = lambda: None,
     ) -> None:
         self._desk = desk
         self._watched = watched
         self._curated = curated
         self._rest_api = rest_api
-        self._people = people
-        self._caller_of = partial(shell.caller_of, public_url=public_url, people=people)
+        self._access = access
         self._mode = mode
         self._request = partial(RestRequest, max_body=max_body)
         self._closing = Closing()
@@ -153,7 +151,7 @@ class DashboardApi:
     ) -> Caller | Refusal:
         if self._mode() == "off":
             return Refusal(404, "not_found", "The dashboard is off (hub.http.dashboard).")
-        return await self._caller_of(headers, auth, identify)
+        return await self._access.caller(headers, auth, identify)
 
     async def serve(self, http: HttpExchange) -> None:
         send = _PrivateSend(http.send)
@@ -174,7 +172,7 @@ class DashboardApi:
 
     async def _answered(self, http: HttpExchange) -> Response | None:
         method, path = http.scope["method"], http.scope["path"].removeprefix(self.prefix)
-        mode = self._mode_for(http)
+        mode = self._access.mode(http.headers, self._mode())
         if method not in ("GET", "HEAD") and mode != "full":
             if (nothing := self.missing(http.scope)) is not None:
                 return self.refused(nothing)
@@ -189,13 +187,6 @@ class DashboardApi:
         if method == "POST":
             request.check_header()
         return await handler(request)
-
-    def _mode_for(self, http: HttpExchange) -> DashboardMode:
-        mode, desk = self._mode(), self._people()
-        person = (
-            None if desk is None or mode != "full" or b"authorization" in http.headers else desk.found(http.headers)
-        )
-        return mode if person is None else person[1]
 
     @property
     def routes(self) -> Mapping[str, Mapping[str, Handler]]:
@@ -247,24 +238,13 @@ class DashboardApi:
         return answer(await self._watched.state(request.caller, request.scope["mode"]))
 
     async def _feed(self, request: RestRequest) -> None:
-        feed = Feed(self._watched, request.caller, request.query_params.get("after", ""), self._still_in(request))
+        lasts = partial(self._access.lasts, dict(request.scope["headers"]))
+        feed = Feed(self._watched, request.caller, request.query_params.get("after", ""), lasts)
         # the page shows questions with a form, other programs only watch
         is_page = request.query_params.get("answers") == "1"
         with self._feeds.opened(request.caller):
             with self._watched.watched(request.caller, request.scope["mode"]) if is_page else nullcontext():
                 await self._closing.connected(request, feed.send(request.streamed()))
-
-    def _still_in(self, request: RestRequest) -> Callable[[], Awaitable[bool]] | None:
-        """Whether the session of a person lasts."""
-        headers, desk = dict(request.scope["headers"]), self._people()
-        if desk is None or b"authorization" in headers:
-            return None
-
-        async def lasts() -> bool:
-            current = self._people()
-            return current is not None and await current.find(headers) is not None
-
-        return lasts
 
     async def _clients(self, request: RestRequest) -> Response:
         return answer(self._watched.clients(request.caller))

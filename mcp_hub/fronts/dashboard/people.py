@@ -79,7 +79,7 @@ class _Book(msgspec.Struct):
     sessions: dict[str, _Session] = {}
 
 
-class Provider(msgspec.Struct, frozen=True, kw_only=True):
+class _Provider(msgspec.Struct, frozen=True, kw_only=True):
     """The OpenID provider, and the hub as its client. `public_url` is the hub's. `role`: of a person's principal and
     claims; None for nobody. `claims`: names of those that it asks for.
     """
@@ -97,11 +97,24 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.public_url.rstrip('/')}/dashboard/callback"
 
 
-class People:
+def people_of(
+    record: _Record, *, send: Send, ring: KeyRing, clock: Callable[[], float], issuer: str, client_id: str,
+    client_secret: str | None, scopes: tuple[str, ...], public_url: str, claims: frozenset[str],
+    role: Callable[[str, JsonObject], Role | None],
+) -> "PeopleLogins":  # fmt: skip
+    """The people of a provider. `role`: of a principal and its claims; `claims`: names of those that it asks for."""
+    provider = _Provider(
+        issuer=issuer, client_id=client_id, client_secret=client_secret, scopes=scopes, public_url=public_url,
+        claims=claims, role=role,
+    )  # fmt: skip
+    return PeopleLogins(provider, record, send=send, ring=ring, clock=clock)
+
+
+class PeopleLogins:
     """People who have logged in. `clock` returns Unix seconds."""
 
     def __init__(
-        self, provider: Provider, record: _Record, send: Send, ring: KeyRing, clock: Callable[[], float]
+        self, provider: _Provider, record: _Record, *, send: Send, ring: KeyRing, clock: Callable[[], float]
     ) -> None:
         self._provider = provider
         self._record = record
@@ -131,7 +144,7 @@ class People:
         return self.found(headers)
 
     def found(self, headers: Mapping[bytes, bytes]) -> tuple[Caller, Role] | None:
-        """The same, by the sessions as they were last read."""
+        """The person and its role by the sessions as they were last read."""
         session = self._book.sessions.get(_hashed(_cookie(headers, SESSION)))
         if session is None or session.ends <= self._clock() or session.issuer != self._provider.issuer:
             return None
@@ -263,10 +276,13 @@ class People:
         session = _Session(provider.issuer, subject, named, ends)
 
         def change(book: _Book) -> None:
-            held = [
+            session_keys = [
                 key for key, each in book.sessions.items() if (each.issuer, each.subject) == (session.issuer, subject)
             ]
-            for key in [*held[: max(len(held) + 1 - EACH_SESSIONS, 0)], *list(book.sessions)[: -(MOST_SESSIONS - 1)]]:
+            for key in [
+                *session_keys[: max(len(session_keys) + 1 - EACH_SESSIONS, 0)],
+                *list(book.sessions)[: -(MOST_SESSIONS - 1)],
+            ]:
                 book.sessions.pop(key, None)
             book.sessions[_hashed(cookie)] = session
 

@@ -48,7 +48,7 @@ _TYPES: Final = {
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-class People(Protocol):
+class _People(Protocol):
     """People who have logged in at an OpenID provider."""
 
     async def find(self, headers: Mapping[bytes, bytes]) -> tuple[Caller, DashboardMode] | None:
@@ -58,32 +58,48 @@ class People(Protocol):
         """A person who was found a moment ago."""
 
 
-FindPeople = Callable[[], People | None]
+class PageAccess:
+    """Callers of `/api`: by a token, or by a session of `people`."""
+
+    def __init__(self, public_url: Callable[[], str | None], people: Callable[[], _People | None]) -> None:
+        self._public_url = public_url
+        self._people = people
+
+    async def caller(
+        self, headers: Mapping[bytes, bytes], auth: HttpAuth, identify: Callable[[], Awaitable[Caller | Refusal]]
+    ) -> Caller | Refusal:
+        """The caller; `identify` checks tokens of the hub."""
+        if not is_own_page(headers, self._public_url()):
+            return Refusal(403, "origin_not_allowed", "only the page of the hub itself may ask here")
+        if (operator := auth.operator(headers)) is not None:
+            return operator
+        if _has_token(headers) and auth.needs_token:
+            return await identify()
+        if (people := self._people()) is None:
+            return challenged(b"Bearer", "unauthorized", _REQUIRED)
+        try:
+            person = await people.find(headers)
+        except StoreError as problem:
+            log.warning("dashboard_sessions_unreadable", reason=str(problem))
+            return Refusal(503, "store_unavailable", "The hub cannot read its sessions. Try again later.")
+        return challenged(b"Bearer", "login_required", _LOG_IN) if person is None else person[0]
+
+    def mode(self, headers: Mapping[bytes, bytes], mode: DashboardMode) -> DashboardMode:
+        """The mode for a caller: a person may only read."""
+        people = self._people()
+        person = None if people is None or mode != "full" or _has_token(headers) else people.found(headers)
+        return mode if person is None else person[1]
+
+    async def lasts(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether a session has not ended; a token does. Raises `StoreError`."""
+        if _has_token(headers):
+            return True
+        people = self._people()
+        return people is not None and await people.find(headers) is not None
 
 
-async def caller_of(
-    headers: Mapping[bytes, bytes],
-    auth: HttpAuth,
-    identify: Callable[[], Awaitable[Caller | Refusal]],
-    *,
-    public_url: Callable[[], str | None],
-    people: FindPeople,
-) -> Caller | Refusal:
-    """The caller of `/api`; `identify` checks tokens of the hub."""
-    if not is_own_page(headers, public_url()):
-        return Refusal(403, "origin_not_allowed", "only the page of the hub itself may ask here")
-    if (operator := auth.operator(headers)) is not None:
-        return operator
-    if headers.get(b"authorization", b"").lower().startswith(b"bearer ") and auth.needs_token:
-        return await identify()
-    if (desk := people()) is None:
-        return challenged(b"Bearer", "unauthorized", _REQUIRED)
-    try:
-        person = await desk.find(headers)
-    except StoreError as problem:
-        log.warning("dashboard_sessions_unreadable", reason=str(problem))
-        return Refusal(503, "store_unavailable", "The hub cannot read its sessions. Try again later.")
-    return challenged(b"Bearer", "login_required", _LOG_IN) if person is None else person[0]
+def _has_token(headers: Mapping[bytes, bytes]) -> bool:
+    return headers.get(b"authorization", b"").lower().startswith(b"bearer ")
 
 
 def static_files() -> Mapping[str, bytes]:

@@ -174,7 +174,7 @@ def test_flag_is_no_number(path: DataPath) -> None:
 TEXT = (Path(__file__).parents[3] / "docs" / "limits.md").read_text("utf-8")
 NO_LIMITS = {
     *("host", "port", "allowed_hosts", "allowed_origins", "cors", "allow_public", "public_url", "root_path"),
-    *("close_streams_after", "oauth", "dashboard"),
+    *("close_streams_after", "oauth", "authorization", "dashboard"),
 }
 """Keys of `hub.http` that bound nothing."""
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "s": 1, "min": 60, "d": 86400}

@@ -12,6 +12,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
+import anyio
 import msgspec
 
 from mcp_hub.errors import Rejected, StoreError
@@ -41,7 +42,8 @@ _MOST_TOKENS: Final = 4
 """Access tokens of a grant."""
 _MOST_ENDED: Final = 4096
 _LOOK: Final = 0.4
-"""Seconds between two looks at the record, which others may have changed."""
+_NEWS: Final = 0.05
+"""Seconds between two looks at the record, which others may have changed; if something is missing in it."""
 
 
 class _Record(Protocol):
@@ -139,6 +141,7 @@ class Grants:
         self._by_token: dict[bytes, str] = {}
         self._ended: dict[str, None] = {}
         self._looked = float("-inf")
+        self._turn = anyio.Lock()
 
     @property
     def families(self) -> Mapping[str, _Grant]:
@@ -181,6 +184,17 @@ class Grants:
         if await self._record.stamp() == self._stamp:
             return False
         return await self._read()
+
+    async def look_for_news(self) -> None:
+        """Reads the record as it is now: another hub may have given a token a moment ago. At most each 50 ms, for all
+        who wait together.
+        """
+        began = self._clock()
+        async with self._turn:
+            if self._looked > began:
+                return
+            await anyio.sleep(max(0.0, min(_NEWS, self._looked + _NEWS - began)))
+            await self.look(at_once=True)
 
     async def consent(self, person: Caller, mark: str, client: OAuthClient, redirect: str, challenge: str) -> str:
         """Adds a grant; its code. Raises `Rejected` over the limit."""
@@ -301,7 +315,7 @@ class Grants:
         """The family of a code or refresh token, for which nothing is written else. Raises `Rejected`."""
         family = _family(token)
         if family is not None and family not in self._book.grants:
-            await self.look()
+            await self.look_for_news()
         if family is None or family not in self._book.grants:
             raise _invalid("the code or token is not known, or its grant has ended")
         return family

@@ -20,7 +20,7 @@ log = get_logger(__name__)
 _UNKNOWN: Final = "the token is not known, has expired, or its grant has ended"
 
 
-class Person(msgspec.Struct, frozen=True):
+class _Person(msgspec.Struct, frozen=True):
     """A person who has logged in. `mark` stands for the token; `choices`: profiles, "" for none."""
 
     principal: str
@@ -52,14 +52,14 @@ class Principals:
         self._profiles = tuple(profiles)
         self._challenge = challenge
         self._issuers = issuers
-        self._people: dict[str, Person] | None = None
+        self._people: dict[str, _Person] | None = None
 
-    def log_in(self, token: str) -> Person | None:
+    def log_in(self, token: str) -> _Person | None:
         """The person of a token. Raises `StoreError`."""
         # looked up by its mark, so that the time taken says nothing about the token
         return self.of_mark(self._mark(token))
 
-    def of_mark(self, mark: str) -> Person | None:
+    def of_mark(self, mark: str) -> _Person | None:
         """Raises `StoreError`."""
         if self._people is None:
             people = (self._person(self._mark(token), caller) for token, caller in self._tokens.items())
@@ -89,7 +89,7 @@ class Principals:
         if not token.startswith(PREFIX.encode()) and self._issuers is not None:
             return await self._issuers.verify(token, digest)
         try:
-            await self._grants.look()  # another replica may have given it a moment ago
+            await self._grants.look_for_news()
         except StoreError as problem:
             log.warning("grants_unreadable", reason=str(problem))
             reason = "the hub cannot read its grants. Try again later."
@@ -99,6 +99,6 @@ class Principals:
     def _mark(self, token: str) -> str:
         return self._grants.sealed("token", token)[:22]
 
-    def _person(self, mark: str, caller: Caller) -> Person:
+    def _person(self, mark: str, caller: Caller) -> _Person:
         choices = ("", *self._profiles) if caller.profile is None else (caller.profile,)
-        return Person(caller.principal, choices, mark)
+        return _Person(caller.principal, choices, mark)

@@ -26,7 +26,7 @@ from mcp_hub.fronts.http.auth import is_own_page
 from mcp_hub.fronts.http.authorization.clients import Fetch, OAuthClient, OAuthClients, source_of, why_no_redirect
 from mcp_hub.fronts.http.authorization.grants import Grants
 from mcp_hub.fronts.http.authorization.pages import consent_page, login_page, refusal_page
-from mcp_hub.fronts.http.authorization.principals import Person, Principals
+from mcp_hub.fronts.http.authorization.principals import Principals
 from mcp_hub.fronts.http.body import discard, media_type, read_body
 from mcp_hub.fronts.http.response import ClientGone
 from mcp_hub.logs import get_logger
@@ -173,11 +173,11 @@ class _Server:
         form = await self._form(request)
         if form.get("step") == "login":
             return await self._logged_in(form, query, parameters, asker)
-        person, cookie = self._person(request)
-        if person is None or not secrets.compare_digest(form.get("proof", ""), self._proof(cookie, query)):
+        mark, cookie = self._mark_of(request)
+        if not mark or not secrets.compare_digest(form.get("proof", ""), self._proof(cookie, query)):
             reason = "Your login has ended, or this page was not the last one. Log in again."
             return login_page(self._action(query), asker, reason, status=403)
-        return await self._answered(form, person, await self._grantable(parameters))
+        return await self._answered(form, mark, await self._grantable(parameters))
 
     async def _logged_in(
         self, form: Mapping[str, str], query: str, parameters: Mapping[str, str], asker: str
@@ -195,7 +195,7 @@ class _Server:
         choices = person.choices if pending.profile is None else (pending.profile,)
         if not set(choices) <= set(person.choices):
             raise Rejected("invalid_target", "the address of the hub names a profile that is not for you")
-        cookie = self._sealed_cookie(person)
+        cookie = self._sealed_cookie(person.mark)
         source = source_of(pending.redirect)
         response = consent_page(
             self._action(query), pending.client, pending.redirect, source, person.principal, choices,
@@ -204,11 +204,12 @@ class _Server:
         response.set_cookie(COOKIE, cookie, max_age=_SECONDS, path="/", secure=True, httponly=True, samesite="strict")
         return response
 
-    async def _answered(self, form: Mapping[str, str], person: Person, pending: _Authorization) -> Response:
+    async def _answered(self, form: Mapping[str, str], mark: str, pending: _Authorization) -> Response:
         profile = form.get("profile", "") if pending.profile is None else pending.profile
+        person = self._principals.of_mark(mark)
         if form.get("step") != "allow":
             answer = {"error": "access_denied", "error_description": "the person refused"}
-        elif profile not in person.choices or ("profile" not in form and pending.profile is None):
+        elif person is None or profile not in person.choices or ("profile" not in form and pending.profile is None):
             raise Rejected("access_denied", "this profile is not for you", status=403)
         else:
             caller = Caller(person.principal, profile or None)
@@ -259,19 +260,19 @@ class _Server:
 
     # -- the login between the steps
 
-    def _sealed_cookie(self, person: Person) -> str:
-        content = f"{person.mark}.{int(self._clock()) + _SECONDS}.{secrets.token_urlsafe(16)}"
+    def _sealed_cookie(self, mark: str) -> str:
+        content = f"{mark}.{int(self._clock()) + _SECONDS}.{secrets.token_urlsafe(16)}"
         return f"{content}.{self._grants.sealed('cookie', content)}"
 
-    def _person(self, request: Request) -> tuple[Person | None, str]:
+    def _mark_of(self, request: Request) -> tuple[str, str]:
+        """The mark of the person who has logged in, or "", and the cookie."""
         cookie = request.cookies.get(COOKIE, "")
         content, _, seal = cookie.rpartition(".")
         parts = content.split(".")
-        if len(parts) != 3 or not secrets.compare_digest(
-            seal.encode(), self._grants.sealed("cookie", content).encode()
-        ):
-            return None, cookie
-        return (self._principals.of_mark(parts[0]) if self._clock() < int(parts[1]) else None), cookie
+        is_sealed = secrets.compare_digest(seal.encode(), self._grants.sealed("cookie", content).encode())
+        if len(parts) != 3 or not is_sealed or self._clock() >= int(parts[1]):
+            return "", cookie
+        return parts[0], cookie
 
     def _proof(self, cookie: str, query: str) -> str:
         """The proof of the page that was shown for this login and this request."""

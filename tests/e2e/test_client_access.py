@@ -30,7 +30,7 @@ LOCAL = {"local": "mcp_hub.examples.jobs:registry"}
 
 def settings(**http: Any) -> str:
     hub = {"tokens": TOKENS, "http": {"public_url": PUBLIC, "authorization": True, **http}}
-    profiles = {"narrow": {}, "elsewhere": {}}
+    profiles: dict[str, Any] = {"narrow": {}, "elsewhere": {}}
     return json.dumps({"servers": {"jobs": LOCAL}, "profiles": profiles, "hub": hub})
 
 

@@ -159,7 +159,7 @@ async def test_without_the_key_nothing_is_there(tmp_path: Path) -> None:
 # -- what ends a grant
 
 
-async def reloaded(peer: DashboardPeer, tmp_path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+async def reloaded(peer: DashboardPeer, tmp_path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     path = tmp_path / "servers.yaml"
     settings = json.loads(path.read_text())
     change(settings)
@@ -167,7 +167,7 @@ async def reloaded(peer: DashboardPeer, tmp_path: Path, change: Callable[[dict[s
     await peer.app.reloader.reload("request")
 
 
-CHANGES: dict[str, Callable[[dict[str, Any]], None]] = {
+CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "token removed": lambda settings: settings["hub"]["tokens"].pop(0),
     "token replaced": lambda settings: settings["hub"]["tokens"][0].update(token="another-token-0123456"),
     "another principal": lambda settings: settings["hub"]["tokens"][0].update(principal="carol"),
@@ -181,7 +181,7 @@ CHANGES: dict[str, Callable[[dict[str, Any]], None]] = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 async def test_grant_ends_with_what_it_came_of(
-    change: Callable[[dict[str, Any]], None], flow: Flow, peer: DashboardPeer, tmp_path: Path
+    change: Callable[[dict[str, Any]], object], flow: Flow, peer: DashboardPeer, tmp_path: Path
 ) -> None:
     tokens, others = await flow.tokens(profile="narrow"), await flow.tokens(BOB)
     assert await flow.status(tokens["access_token"]) == 200

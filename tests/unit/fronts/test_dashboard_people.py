@@ -95,7 +95,12 @@ async def test_reader_sees_all_and_changes_nothing(peer: DashboardPeer, provider
         await logged_in(http, provider, groups=["dev"])
         state = (await http.get("/api/state")).json()
         assert state["mode"] == "read" and state["operator"] is True
-        tries = {"/api/approvals": {}, "/api/overrides": {"servers": {}}, "/api/v1/reload": {}, "/api/asks": {}}
+        tries: dict[str, Any] = {
+            "/api/approvals": {},
+            "/api/overrides": {"servers": {}},
+            "/api/v1/reload": {},
+            "/api/asks": {},
+        }
         for path, body in tries.items():
             refused = await http.post(path, json=body)
             assert refused.status_code == 403 and refused.json()["code"] == "read_only", path

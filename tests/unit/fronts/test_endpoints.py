@@ -170,6 +170,9 @@ async def test_another_guard_holds_from_the_next_request_on() -> None:
 class Checking:
     """A verifier that knows nobody yet, and lets in whose token says so."""
 
+    def can_verify(self, token: bytes) -> bool:
+        return token.count(b".") == 2
+
     def find(self, digest: bytes) -> Caller | None:
         return None
 

@@ -205,6 +205,9 @@ def test_without_tokens_everybody_is_the_default_whatever_they_show() -> None:
 class Known:
     """A verifier that knows one token and would have to check any other."""
 
+    def can_verify(self, token: bytes) -> bool:
+        return token.count(b".") == 2
+
     def __init__(self) -> None:
         self.asked: list[bytes] = []
 

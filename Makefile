@@ -18,10 +18,7 @@ install = $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(
 
 TYPES := for system in win32 darwin; do echo "types on $$system:"; \
 	$(BIN)/mypy --platform $$system --cache-dir .mypy_cache/$$system --package mcp_hub || exit 1; done
-# forked when the tests are collected, where a fork is safe: each process of xdist collects them all
-SIDE_BY_SIDE := $(if $(filter Linux,$(shell uname)),-p tests.forks --forks=$(WORKERS),\
-	--numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder)
-PYTEST := $(BIN)/python -m pytest $(SIDE_BY_SIDE)
+PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 
 .PHONY: run check lint types test test-fast proof fmt bench likeness picture dashboard-pictures long conformance clients model chaos followers \
 	attach orphans hostile attacks sandbox sandboxed poison audited soak fuzz scale replicas busy docs audit dist clean
@@ -65,6 +62,7 @@ proof: check
 	$(MAKE) chaos
 	$(MAKE) chaos CHAOS='--redis $(CHAOS)'
 	$(MAKE) poison
+	$(MAKE) audited
 	$(MAKE) replicas
 	$(MAKE) followers
 	$(MAKE) attach

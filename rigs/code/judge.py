@@ -61,6 +61,9 @@ class Outages:
         finally:
             self._times[-1] = began, time.monotonic() + _REFILLED
 
+    def __str__(self) -> str:
+        return ", ".join(f"{began:.1f}-{ended:.1f}" for began, ended in self._times)
+
     def was_away(self, since: float, until: float) -> bool:
         """Whether it was so at some time between these."""
         return any(began <= until and ended >= since for began, ended in self._times)
@@ -91,7 +94,11 @@ def judge(sent: Sent, counted: Mapping[str, int], outages: Outages, outcome: Out
         outcome.note("lost in memory, nothing sent")  # the stream of a hub that had no file at its begin
         return
     if not job.lines:
-        faults.append(f"no event within {PATIENCE:g} s")
+        kind = "first" if sent.is_first else "once more"
+        faults.append(
+            f"no event within {PATIENCE:g} s (sent {kind}, at {sent.began:.1f}, acknowledged at {sent.begun:.1f}, "
+            f"{written(script, counted)} written; no file at {outages})"
+        )
     else:
         faults += _ended(sent, counted, outages, outcome)
     outcome.faults += [f"{job.stream or 'not begun'}: {fault}" for fault in faults]

@@ -7,6 +7,7 @@ as well, and the server is killed. Some scripts are sent a second time while the
 import math
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -16,6 +17,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, closing, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +278,10 @@ async def kills(plan: Plan, *, say: Callable[[str], None] = lambda line: None) -
             for each in done:
                 judge(each, counted, site.outages, outcome)
             outcome.faults = [*site.crashes(), *outcome.faults]
+            if outcome.faults:
+                kept = Path(tempfile.mkdtemp(prefix="faults-of-code-"))
+                await anyio.to_thread.run_sync(partial(shutil.copytree, name, kept, dirs_exist_ok=True, symlinks=True))
+                say(f"files and logs: {kept}")
     outcome.seconds = time.monotonic() - began
     return outcome
 

@@ -76,9 +76,22 @@ class Sent:
     script: Script
     job: Job
     is_first: bool = True
+    others: list["Sent"] = field(default_factory=list)
+    """The same script, sent another time."""
     began: float = field(default_factory=time.monotonic)
     begun: float = math.inf
     """When it was acknowledged."""
+
+    def account(self) -> dict[str, Any]:
+        """What it told at its end; empty without such an end."""
+        data = self.job.events[-1]["data"] if self.job.lines else {}
+        result = data.get("result") or {}
+        return {} if result.get("isError") else result.get("structuredContent") or {}
+
+    def wrote(self, counted: Mapping[str, int]) -> int:
+        """How many writes the server saw that no other run of the script accounts for."""
+        told = {key for other in self.others for name in ("ok", "unknown") for key in other.account().get(name, ())}
+        return sum(counted.get(key, 0) for key in self.script.keys if key not in told)
 
 
 def judge(sent: Sent, counted: Mapping[str, int], outages: Outages, outcome: Outcome) -> None:
@@ -89,15 +102,14 @@ def judge(sent: Sent, counted: Mapping[str, int], outages: Outages, outcome: Out
     outcome.calls += len(script.keys) + script.looks
     if script.counted is not None and (later := written(script, counted)) > script.counted:
         faults.append(f"{later - script.counted} writes after its cancel")
-    has_written = sent.is_first and bool(written(script, counted))
-    if faults == [GONE] and not has_written and _began_away(sent, outages):
+    if faults == [GONE] and not sent.wrote(counted) and _began_away(sent, outages):
         outcome.note("lost in memory, nothing sent")  # the stream of a hub that had no file at its begin
         return
     if not job.lines:
         kind = "first" if sent.is_first else "once more"
         faults.append(
             f"no event within {PATIENCE:g} s (sent {kind}, at {sent.began:.1f}, acknowledged at {sent.begun:.1f}, "
-            f"{written(script, counted)} written; no file at {outages})"
+            f"{sent.wrote(counted)} of {written(script, counted)} written by it; no file at {outages})"
         )
     else:
         faults += _ended(sent, counted, outages, outcome)
@@ -117,7 +129,7 @@ def _ended(sent: Sent, counted: Mapping[str, int], outages: Outages, outcome: Ou
     if ending == "error":
         code = str(data.get("code"))
         outcome.note(code)
-        is_unsent = not written(script, counted) and (
+        is_unsent = not sent.wrote(counted) and (
             code == "store_unavailable" or (code == "hub_stopped" and _began_away(sent, outages))
         )
         return [] if code in NAMED or is_unsent else [f"ended with {json.dumps(data)[:500]}"]
@@ -128,7 +140,7 @@ def _ended(sent: Sent, counted: Mapping[str, int], outages: Outages, outcome: Ou
         text = result["content"][0]["text"]
         code = next((named for named in (*NAMED, _AWAY) if named in text), "error")
         outcome.note(code)
-        return [] if code in NAMED or (code == _AWAY and not written(script, counted)) else [f"ended with {text[:500]}"]
+        return [] if code in NAMED or (code == _AWAY and not sent.wrote(counted)) else [f"ended with {text[:500]}"]
     account: dict[str, Any] = result["structuredContent"]
     outcome.note("with their account")
     outcome.unknown += len(account["unknown"])

@@ -321,7 +321,8 @@ async def _work(
                     outcome.cancelled += 1
                 elif rng.random() < 0.2:
                     outcome.again += 1
-                    other = Sent(each, Job(steps=0, is_task=False), is_first=False)
+                    other = Sent(each, Job(steps=0, is_task=False), is_first=False, others=[first])
+                    first.others.append(other)
                     done.append(other)
                     if await _begun(other, site, http):
                         await _followed(other, site, http, rng)

@@ -27,8 +27,8 @@ from mcp_hub.protocol.rest.servers import (
     RestartAnswer,
     ServerInfo,
     ServerList,
+    TokenAccount,
 )
-from mcp_hub.protocol.rest.tokens import TokenAccount
 from mcp_hub.types import RUN_CODE, Kind, RawJson
 
 

@@ -92,7 +92,7 @@ class HttpFront:
         )  # fmt: skip
         self.operator = secrets.token_urlsafe(32)
         access = ClientAccess(app.logins.store.folder.parent, app.streams.store)
-        self.auth = HttpAuthFactory(
+        self.auth = _HttpAuthFactory(
             profile, access, is_private=is_private, is_local=is_local, operator=self.operator, note=note
         )  # fmt: skip
         self.dashboard = dashboard_of(
@@ -139,13 +139,16 @@ class HttpFront:
 
 
 def _prepared(
-    endpoints: Endpoints, auth: "HttpAuthFactory", public: Callable[[Settings], Mapping[str, Route]], settings: Settings
+    endpoints: Endpoints,
+    auth: "_HttpAuthFactory",
+    public: Callable[[Settings], Mapping[str, Route]],
+    settings: Settings,
 ) -> Callable[[], None]:
     checked = auth.for_settings(settings)
     return partial(endpoints.use, checked, public(settings), follows_all=settings.hub.http.authorization is not None)
 
 
-def _public(login_pages: LoginPages | None, auth: "HttpAuthFactory", settings: Settings) -> Mapping[str, Route]:
+def _public(login_pages: LoginPages | None, auth: "_HttpAuthFactory", settings: Settings) -> Mapping[str, Route]:
     """Metadata, the authorization server, and the pages of logins to own accounts."""
     routes = {**metadata_routes(settings), **auth.routes}
     if login_pages is None:
@@ -190,7 +193,7 @@ def check_stays_authenticated(host: str) -> Callable[[Settings], None]:
     return check
 
 
-class HttpAuthFactory:
+class _HttpAuthFactory:
     """Makes `HttpAuth` for changing settings; keeps issuers' keys between."""
 
     def __init__(

@@ -101,7 +101,7 @@ def _parameter(value: object) -> str:
     return "1" if value is True else f"{value:.6f}" if isinstance(value, float) else str(value)
 
 
-class HubAccounts:
+class _HubAccounts:
     """Accounts at servers with one for each caller: the caller's own, for operators those of everybody."""
 
     def __init__(self, api: RestClient) -> None:
@@ -136,7 +136,7 @@ class HubClient:
         self._transport = transport
         self._api = RestClient(transport, url, program)
         self.lists = HubLists(self._api)
-        self.accounts = HubAccounts(self._api)
+        self.accounts = _HubAccounts(self._api)
         self._patience = patience
 
     async def __aenter__(self) -> Self:

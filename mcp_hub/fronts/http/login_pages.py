@@ -177,8 +177,10 @@ class _Pages:
 
     async def _clicked(self, request: Request) -> Response:
         form = await self._form(request)
-        login, cookie, page = await self._desk.click(self._server, form.get("t", ""))
-        response = page(f"Connect {self._server}", _form(login, self._action) if not page else _leaving(login, page))
+        login, cookie, target = await self._desk.click(self._server, form.get("t", ""))
+        response = page(
+            f"Connect {self._server}", _form(login, self._action) if not target else _leaving(login, target)
+        )
         is_safe = self._is_safe
         response.set_cookie(
             self._cookie, cookie, max_age=_SECONDS, path="/", secure=is_safe, httponly=True, samesite="lax"

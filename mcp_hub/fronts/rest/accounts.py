@@ -26,7 +26,7 @@ _LARGEST_VALUE: Final = 64 << 10
 """Bytes of a body with a value."""
 
 
-class AccountBook(Protocol):
+class _AccountBook(Protocol):
     """The stored accounts. Methods raise `StoreUnavailable`."""
 
     async def listed(self, principal: str | None) -> list[AccountInfo]:
@@ -44,7 +44,7 @@ class RestAccounts:
 
     def __init__(
         self, desk: "LoginCounter | None", fields: Callable[[str], tuple[str, ...] | None],
-        book: AccountBook | None = None,
+        book: _AccountBook | None = None,
     ) -> None:  # fmt: skip
         self._desk = desk
         self._fields = fields
@@ -87,7 +87,7 @@ class RestAccounts:
         if principal != request.caller.principal:
             check_operator(request.caller, "These are the accounts of others.")
 
-    def _kept(self) -> AccountBook:
+    def _kept(self) -> _AccountBook:
         """Raises `Problem` 404."""
         if self._book is None:
             raise Problem(404, "login_unavailable", "The hub has no accounts of principals: see hub.accounts.key.")

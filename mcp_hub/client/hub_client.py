@@ -21,7 +21,6 @@ from mcp_hub.protocol.rest.servers import (
     AccountAnswer,
     AccountCode,
     AccountList,
-    AccountRemoved,
     AccountValue,
     ReloadAnswer,
     RestartAnswer,
@@ -111,9 +110,9 @@ class _HubAccounts:
         """A principal's accounts."""
         return await self._api.get(AccountList, "accounts", **({} if principal is None else {"principal": principal}))
 
-    async def remove(self, server: str, principal: str | None = None) -> AccountRemoved:
+    async def remove(self, server: str, principal: str | None = None) -> AccountAnswer:
         """Removes and revokes the account of the caller, or of a principal."""
-        return await self._api.send(AccountRemoved, "DELETE", self._url(server, principal=principal))
+        return await self._api.send(AccountAnswer, "DELETE", self._url(server, principal=principal))
 
     async def put_value(self, server: str, name: str, value: str, principal: str | None = None) -> None:
         """Sets a value for `${account:NAME}`."""

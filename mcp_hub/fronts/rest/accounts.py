@@ -13,7 +13,6 @@ from mcp_hub.protocol.rest.servers import (
     AccountCode,
     AccountInfo,
     AccountList,
-    AccountRemoved,
     AccountValue,
 )
 
@@ -32,7 +31,7 @@ class _AccountBook(Protocol):
     async def listed(self, principal: str | None) -> list[AccountInfo]:
         """A principal's accounts; None: of all."""
 
-    async def remove(self, server: str, principal: str) -> AccountRemoved:
+    async def remove(self, server: str, principal: str) -> AccountAnswer:
         """Ends all that uses the account, removes it, and revokes it at its server."""
 
     async def put_value(self, server: str, principal: str, name: str, value: str) -> None:

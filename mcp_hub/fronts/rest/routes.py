@@ -386,7 +386,7 @@ ROUTES: Final = (
     _account("GET", "", "listAccounts", "Accounts at servers: the caller's, for operators those of everybody",
              servers.AccountList, 403),
     _account("DELETE", "/{server}", "removeAccount", "Remove an account: revoked at its server, all that uses it ends",
-             servers.AccountRemoved, 403),
+             servers.AccountAnswer, 403),
     _account("PUT", "/{server}/values/{name}", "putAccountValue", "Set a value of an account, never shown again",
              servers.AccountAnswer, 400, 403, 413, 415, body=servers.AccountValue),
     RestRoute(

@@ -19,12 +19,17 @@ class AccountCode(Struct):
 
 
 class AccountAnswer(Struct, omit_defaults=True):
-    """The caller's account at a server: the `url` to log in, or the name of the `account`, if the server says it."""
+    """The caller's account at a server: the `url` to log in, or the name of the `account`, if the server says it.
+
+    After it is removed, whether there `was` one. `problem`: why it could not be revoked at its server.
+    """
 
     server: str
     principal: str
     url: str | UnsetType = UNSET
     account: str | UnsetType = UNSET
+    was: bool | UnsetType = UNSET
+    problem: str = ""
 
 
 class AccountInfo(Struct, omit_defaults=True):
@@ -43,15 +48,6 @@ class AccountList(Struct):
     """Accounts by server and principal: the caller's, or for operators those of everybody."""
 
     accounts: list[AccountInfo]
-
-
-class AccountRemoved(Struct, omit_defaults=True):
-    """An account was removed, if there `was` one. `problem`: why it could not be revoked at its server."""
-
-    server: str
-    principal: str
-    was: bool
-    problem: str = ""
 
 
 class AccountValue(Struct):

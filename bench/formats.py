@@ -30,7 +30,7 @@ from mcp_hub.formats.calls import write_calls
 from mcp_hub.formats.providers import PROVIDERS, Format
 from mcp_hub.formats.records import ModelCall
 from mcp_hub.fronts.rest.formats.options import ExportOptions, ToolSelection
-from mcp_hub.fronts.rest.formats.tools import ChosenTools, exported, kept_exports
+from mcp_hub.fronts.rest.formats.tools import _ChosenTools, exported, kept_exports
 
 EXPORT, CALLS = "formats-export", "formats-calls"
 CASES = (EXPORT, CALLS)
@@ -89,7 +89,7 @@ async def _exported(tools: list[bytes], into: Format, is_strict: bool) -> Figure
     kept, most = kept_exports(), PROVIDERS[into].most_tools or len(tools)
     options = ExportOptions(into, is_strict, False, False, False, ToolSelection())
     requests = [
-        (_View(), partial(exported, ChosenTools(tools[start : start + most], b"{}", {}, frozenset()), options))
+        (_View(), partial(exported, _ChosenTools(tools[start : start + most], b"{}", {}, frozenset()), options))
         for start in range(0, len(tools), most)
     ]
     begun = time.process_time()

@@ -391,18 +391,3 @@ class EarlyOutput(msgspec.Struct, frozen=True):
     info: StreamInfo
     cursor: int = 0
     text: str | None = None
-
-
-class Post(msgspec.Struct, frozen=True):
-    """A worker's post for one call.
-
-    Without `epoch` and `seq` it is the next one; without events a sign of life. `content` is one text delta.
-    """
-
-    epoch: int | None
-    seq: int | None
-    events: Sequence[RawJson] = ()
-    content: str | None = None
-    complete: bool = False
-    result: RawJson | None = None
-    error: RawJson | None = None

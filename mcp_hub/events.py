@@ -3,7 +3,7 @@
 The last event is exactly one of `Completed`, `Failed` and `Cancelled`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Self
 
 import msgspec
@@ -156,7 +156,7 @@ class ToolResult(msgspec.Struct, frozen=True, gc=False):
 
 
 class Attempt(msgspec.Struct, frozen=True, gc=False):
-    """The failed call is retried: attempt `number`, `after` seconds. `reason` is a `calls.retries.RetryClass`."""
+    """The failed call is retried: attempt `number`, `after` seconds. `reason` is a `calls.plan.RetryClass`."""
 
     number: int
     reason: str
@@ -226,3 +226,18 @@ CallEvent = (
     | Failed
     | Cancelled
 )
+
+
+class Post(msgspec.Struct, frozen=True):
+    """A worker's post for one call.
+
+    Without `epoch` and `seq` it is the next one; without events a sign of life. `content` is one text delta.
+    """
+
+    epoch: int | None
+    seq: int | None
+    events: Sequence[RawJson] = ()
+    content: str | None = None
+    complete: bool = False
+    result: RawJson | None = None
+    error: RawJson | None = None

@@ -21,7 +21,7 @@ from mcp_hub.ids import new_call_id
 from mcp_hub.notices import Notices
 from mcp_hub.protocol import eras, extensions
 from mcp_hub.protocol.meta import RequestMeta
-from mcp_hub.protocol.rest.tokens import TokenAccount
+from mcp_hub.protocol.rest.servers import TokenAccount
 from mcp_hub.sessions.session import Caller, Session, call_of
 from mcp_hub.types import OWN, ClientKind, Era, Kind, PartialForm, RawObject
 

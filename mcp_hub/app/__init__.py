@@ -5,11 +5,10 @@
 * `limits`, `catalog_rules`, `upstream_factory`, `logins`: settings as the parts take them
 * `accounts`: accounts of principals
 * `code_runs`: the tools of a session for scripts; folders of scripts
-* `start_folders`: where servers start
 * `reload`, `apply`: changed settings
 * `gates`: rules for calls
 * `status`: the hub's state, and an operator's commands
-* `readiness`: waits for servers
+* `readiness`: where servers start, and waits for them
 * `telemetry`, `tracing`: OpenTelemetry
 * `attached`: the background hub
 * `dashboard`: shows and changes the hub

@@ -22,7 +22,7 @@ from mcp_hub.fronts.rest.accounts import RestAccounts
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide
 from mcp_hub.notices import Notices
-from mcp_hub.protocol.rest.servers import AccountInfo, AccountRemoved
+from mcp_hub.protocol.rest.servers import AccountAnswer, AccountInfo
 from mcp_hub.protocol.shape.stream_events import timestamp
 from mcp_hub.stores.base import EventStore
 from mcp_hub.types import Snapshot
@@ -80,9 +80,9 @@ class AccountRecords:
         pairs = await _answered(self._accounts.listed())
         return [self._info(account, used) for account, used in pairs if principal in (None, account.principal)]
 
-    async def remove(self, server: str, principal: str) -> AccountRemoved:
+    async def remove(self, server: str, principal: str) -> AccountAnswer:
         was_there, problem = await _answered(self._accounts.remove(server, principal))
-        return AccountRemoved(server, principal, was_there, problem)
+        return AccountAnswer(server, principal, was=was_there, problem=problem)
 
     async def put_value(self, server: str, principal: str, name: str, value: str) -> None:
         await _answered(self._accounts.put_value(server, principal, name, value))

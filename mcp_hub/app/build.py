@@ -44,9 +44,8 @@ from mcp_hub.app.limits import (
     time_limits,
 )
 from mcp_hub.app.logins import Logins, grant_store
-from mcp_hub.app.readiness import log_sources, log_start
+from mcp_hub.app.readiness import StartFolders, log_flags, log_sources, log_start, project_of
 from mcp_hub.app.reload import Reloader
-from mcp_hub.app.start_folders import StartFolders, project_of
 from mcp_hub.app.status import Admin, operations, warn_of_unmatched
 from mcp_hub.app.telemetry import audit_of, call_observer, recording, tracing_of
 from mcp_hub.app.upstream_factory import UpstreamFactory
@@ -65,7 +64,6 @@ from mcp_hub.catalog.discovery.servers import instructions
 from mcp_hub.catalog.offers.rules import ServerRules
 from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.trust.approvals import Approvals, gate
-from mcp_hub.catalog.trust.scan_log import log_flags
 from mcp_hub.clock import SystemClock, process_start, wall_time
 from mcp_hub.config.load.load import Loaded, load
 from mcp_hub.config.load.overrides import read_overlay
@@ -343,9 +341,20 @@ def _registry(
     return CallRegistry(clock, *call_limits(settings), on_durable=lasts, turn=turn, tracer=tracer, observer=observer)
 
 
-def _binding(hub: HubPort, current: Current, upstreams: Mapping[str, Upstream]) -> Binding:
-    info = {"name": current.settings.hub.name, "version": __version__}
-    return Binding(hub, info, partial(instructions, hub.catalog, upstreams))
+def _hub(
+    current: Current, catalog: Catalog, registry: CallRegistry, servers: UpstreamSet, pending: PendingInput, turn: Turn,
+    changes: Notices, streams: StreamTable, seen: Seen, results: LongResults, code: "CodeRuns",
+    audit: "AuditTrail | None",
+) -> HubPort:  # fmt: skip
+    settings = current.settings.hub
+    hub = HubPort(
+        catalog=catalog, registry=registry, upstreams=servers.upstreams, limits=current.limits,
+        session_rules=SessionRules(settings.page_size, settings.task_after, seen.operators), pending_input=pending,
+        turn=turn, changes=changes, streams=streams, rules=current.call_rules, follow_up=follow_up,
+        client_kind=seen.clients, long_results=results, code=code,
+    )  # fmt: skip
+    hub.starter.gates.trails.extend([] if audit is None else [audit])
+    return hub
 
 
 def build(
@@ -354,6 +363,7 @@ def build(
 ) -> App:  # fmt: skip
     """A hub that does not run yet; call it on its event loop."""
     settings, state, current = loaded.settings, state_dir(env), Current(loaded.settings, time_limits(loaded.settings))
+    info = {"name": settings.hub.name, "version": __version__}
     store, kinds = open_store(settings, env), ClientKinds(current.client, current.soft_deadline, OFFERED)
     clock, changes, turn = SystemClock(), Notices(None if store.replicas is None else store.replicas.lists), Turn()
     servers, watchdog = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
@@ -372,23 +382,18 @@ def build(
     audit = audit_of(loaded, env, store, current, lambda call: registry.trace_of(call))
     journal = journal_of(env, store, current, servers.upstreams, audit, is_embedded=not owns_process)
     registry = _registry(settings, env, servers, streams, turn, journal, seen, audit, is_http=has_executors)
-    hub = HubPort(
-        catalog=catalog, registry=registry, upstreams=servers.upstreams, limits=current.limits,
-        session_rules=SessionRules(settings.hub.page_size, settings.hub.task_after, seen.operators),
-        pending_input=_pending_input(settings, key := deployment_key(state, store), registry, store), turn=turn,
-        changes=changes, streams=streams, rules=current.call_rules, follow_up=follow_up, client_kind=seen.clients,
-        long_results=LongResults(documents, estimate, clock), code=(code := code_runs(lambda: hub, current, key)),
-    )  # fmt: skip
+    pending = _pending_input(settings, key := deployment_key(state, store), registry, store)
+    code, results = code_runs(lambda: hub, current, key), LongResults(documents, estimate, clock)
+    hub = _hub(current, catalog, registry, servers, pending, turn, changes, streams, seen, results, code, audit)
     applier = Applier(
         current=current, sources=sources, upstream_set=servers, hub=hub, registry=registry,
         kinds=kinds, approvals=approvals, executor_name=None if executors is None else executors.name, store=store,
     )  # fmt: skip
-    hub.starter.gates.trails.extend([] if audit is None else [audit])
     follow_gates(hub, current, store, [] if sources.accounts is None else sources.accounts.ended)
     return App(
-        current=current, hub=hub, binding=_binding(hub, current, servers.upstreams), upstreams=servers.upstreams,
-        registry=registry, changes=changes, streams=streams, documents=documents, watchdog=watchdog, seen=seen,
-        approvals=approvals, upstream_set=servers, operations=operations(loaded, applier, watchdog), logins=logins,
-        journal=journal, executors=executors, server_logs=sources.logs, code=code, gates=RuleGates(applier),
-        audit=audit,
+        binding=Binding(hub, info, partial(instructions, catalog, servers.upstreams)),
+        current=current, hub=hub, upstreams=servers.upstreams, registry=registry, changes=changes, streams=streams,
+        documents=documents, watchdog=watchdog, seen=seen, approvals=approvals, upstream_set=servers,
+        operations=operations(loaded, applier, watchdog), logins=logins, journal=journal, executors=executors,
+        server_logs=sources.logs, code=code, gates=RuleGates(applier), audit=audit,
     )  # fmt: skip

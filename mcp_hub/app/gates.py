@@ -26,7 +26,7 @@ from mcp_hub.catalog.offers.filters import HINTS
 from mcp_hub.catalog.pins import tool_hash
 from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.clock import wall_time
-from mcp_hub.config.schema.hub import AskWebhookSettings, webhook_key
+from mcp_hub.config.schema.records import AskWebhookSettings, webhook_key
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.tools import AskSettings, ToolSettings
 from mcp_hub.events import Completed

@@ -4,7 +4,6 @@ import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -20,11 +19,9 @@ from mcp_hub.app.dashboard.edits import HubEdits, ServerEditor
 from mcp_hub.app.dashboard.overrides import OverridesFile
 from mcp_hub.app.dashboard.raw import RawMessages
 from mcp_hub.app.dashboard.watch import HubWatch
-from mcp_hub.app.limits import claims_named
-from mcp_hub.app.logins import ClientAccess
-from mcp_hub.clock import SystemClock, wall_time
+from mcp_hub.app.logins import ClientAccess, resource_of, verifier_of
+from mcp_hub.clock import SystemClock
 from mcp_hub.config.schema.hub import HttpSettings
-from mcp_hub.config.schema.issuers import IssuerSettings, ResourceServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import ConfigError, ConfigFinding
@@ -49,7 +46,7 @@ from mcp_hub.sessions.session import Caller
 if TYPE_CHECKING:
     from mcp_hub.fronts.http.authorization.principals import Principals
     from mcp_hub.fronts.http.oauth.keys import KeyRing
-    from mcp_hub.fronts.http.oauth.tokens import Issuer, Resource, TokenVerifier
+    from mcp_hub.fronts.http.oauth.tokens import TokenVerifier
 
 log = get_logger(__name__)
 
@@ -95,12 +92,11 @@ class HttpFront:
         )  # fmt: skip
         self.operator = secrets.token_urlsafe(32)
         access = ClientAccess(app.logins.store.folder.parent, app.streams.store)
-        self.auth = HttpAuthFactory(
+        self.auth = _HttpAuthFactory(
             profile, access, is_private=is_private, is_local=is_local, operator=self.operator, note=note
         )  # fmt: skip
-        self.dashboard_mode = mode_of(app, dashboard)
         self.dashboard = dashboard_of(
-            app, watch, self.rest, self.dashboard_mode, installs, open_editor, is_local, access
+            app, watch, self.rest, mode_of(app, dashboard), installs, open_editor, is_local, access
         )  # fmt: skip
         self.health, self.metrics = monitoring_of(app, self.mcp, self.legacy, admission)
         public = partial(_public, login_pages, self.auth)
@@ -143,13 +139,16 @@ class HttpFront:
 
 
 def _prepared(
-    endpoints: Endpoints, auth: "HttpAuthFactory", public: Callable[[Settings], Mapping[str, Route]], settings: Settings
+    endpoints: Endpoints,
+    auth: "_HttpAuthFactory",
+    public: Callable[[Settings], Mapping[str, Route]],
+    settings: Settings,
 ) -> Callable[[], None]:
     checked = auth.for_settings(settings)
     return partial(endpoints.use, checked, public(settings), follows_all=settings.hub.http.authorization is not None)
 
 
-def _public(login_pages: LoginPages | None, auth: "HttpAuthFactory", settings: Settings) -> Mapping[str, Route]:
+def _public(login_pages: LoginPages | None, auth: "_HttpAuthFactory", settings: Settings) -> Mapping[str, Route]:
     """Metadata, the authorization server, and the pages of logins to own accounts."""
     routes = {**metadata_routes(settings), **auth.routes}
     if login_pages is None:
@@ -194,7 +193,7 @@ def check_stays_authenticated(host: str) -> Callable[[Settings], None]:
     return check
 
 
-class HttpAuthFactory:
+class _HttpAuthFactory:
     """Makes `HttpAuth` for changing settings; keeps issuers' keys between."""
 
     def __init__(
@@ -234,7 +233,7 @@ class HttpAuthFactory:
             hosts.append(urlsplit(http.public_url).hostname or "")
         of_issuers: TokenVerifier | None = None
         if http.oauth is not None:
-            of_issuers = _verifier(settings, http.oauth, self._profile, self._keys(), note=self._note)
+            of_issuers = verifier_of(settings, http.oauth, self._profile, self._keys(), note=self._note)
             hosts.append(urlsplit(http.oauth.resource).hostname or "")
         verifier: TokenVerifier | Principals | None = of_issuers
         if self.clients is not None:
@@ -288,61 +287,6 @@ def metadata_routes(settings: Settings) -> Mapping[str, Route]:
 
     paths = {WELL_KNOWN, resource.metadata_path, *(f"{WELL_KNOWN}{path}" for path in _MCP)}
     return {path: Route(path, answer, methods=["GET"]) for path in sorted(paths)}
-
-
-def _verifier(
-    settings: Settings, oauth: ResourceServerSettings, profile: str | None, ring: "KeyRing", *, note: Note | None
-) -> "TokenVerifier":
-    from mcp_hub.fronts.http.oauth.tokens import TokenVerifier
-
-    return TokenVerifier(
-        resource_of(settings),
-        _issuers(oauth, ring),
-        leeway=oauth.leeway,
-        clock=wall_time,
-        profiles=settings.profiles,
-        profile=profile,
-        claim_names=claims_named(settings),
-        note=note,
-    )
-
-
-def resource_of(settings: Settings) -> "Resource":
-    """The hub as a protected resource of its issuers, one of which may be the hub."""
-    from mcp_hub.fronts.http.oauth.tokens import Resource
-
-    http, oauth = settings.hub.http, settings.hub.http.oauth
-    public_url = (http.public_url or "").rstrip("/")
-    issuers = [public_url] if http.authorization is not None else []
-    if oauth is None:
-        return Resource(f"{public_url}/mcp", tuple(issuers))
-    return Resource(oauth.resource, (*issuers, *(issuer.issuer for issuer in oauth.issuers)), tuple(oauth.scopes))
-
-
-def _issuers(oauth: ResourceServerSettings, ring: "KeyRing") -> "list[Issuer]":
-    from mcp_hub.fronts.http.oauth.keys import Keys, shared_key
-    from mcp_hub.fronts.http.oauth.tokens import Issuer
-
-    def keys(issuer: IssuerSettings) -> Keys:
-        if issuer.shared_key is not None:
-            return shared_key(issuer.shared_key.get_secret_value().encode(), issuer.accepted_algorithms())
-        source = Path(issuer.jwks_file) if issuer.jwks_file else issuer.jwks_url or ""
-        return ring.key_set(source, frozenset(issuer.accepted_algorithms()))
-
-    return [
-        Issuer(
-            name=issuer.issuer,
-            keys=keys(issuer),
-            algorithms=frozenset(issuer.accepted_algorithms()),
-            audience=tuple(issuer.audience or [oauth.resource]),
-            scopes=frozenset(issuer.scopes),
-            principal_claim=issuer.principal_claim,
-            profile_claim=issuer.profile_claim,
-            scope_profiles=issuer.scope_profiles,
-            profile=issuer.profile,
-        )
-        for issuer in oauth.issuers
-    ]
 
 
 def admission_of(http: HttpSettings) -> Admission:

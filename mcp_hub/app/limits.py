@@ -24,8 +24,8 @@ from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings, claims_at
 from mcp_hub.config.schema.tools import OverlaySettings, ToolRules, ToolSettings
 from mcp_hub.hub import HubPort
-from mcp_hub.stores.base import EventStore, Holdings, StoreLimits
-from mcp_hub.stores.documents import DocumentLimits, Documents
+from mcp_hub.stores.base import EventStore, StoreLimits
+from mcp_hub.stores.documents import DocumentLimits, Documents, Holdings
 from mcp_hub.stores.history.base import HistoryStore
 from mcp_hub.stores.history.file import HistoryFile
 from mcp_hub.stores.locks import Instances

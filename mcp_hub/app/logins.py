@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from mcp_hub.addresses import is_cleartext
+from mcp_hub.app.limits import claims_named
 from mcp_hub.clock import SystemClock, wall_time
+from mcp_hub.config.schema.issuers import IssuerSettings, ResourceServerSettings
 from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import StartFailed, StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.keyed_files import file_record
@@ -22,11 +25,11 @@ if TYPE_CHECKING:
     from starlette.routing import Route
 
     from mcp_hub.calls.gates.conditions import Test
-    from mcp_hub.config.schema.settings import Settings
     from mcp_hub.fronts.dashboard.people import PeopleLogins, Role
-    from mcp_hub.fronts.http.authorization.grants import Grants
+    from mcp_hub.fronts.http.authorization.grants import AccessGrants
     from mcp_hub.fronts.http.authorization.principals import Principals
-    from mcp_hub.fronts.http.oauth.tokens import Resource, TokenVerifier
+    from mcp_hub.fronts.http.oauth.keys import KeyRing
+    from mcp_hub.fronts.http.oauth.tokens import Issuer, Resource, TokenVerifier
     from mcp_hub.sessions.session import Caller
     from mcp_hub.stores.base import EventStore
     from mcp_hub.stores.documents import SharedRecord
@@ -179,14 +182,14 @@ async def fetch_document(url: str) -> bytes:
     return response.content
 
 
-def open_grants(settings: "Settings", state: Path, store: "EventStore") -> "Grants":
+def open_grants(settings: Settings, state: Path, store: "EventStore") -> "AccessGrants":
     """The grants of the hub's public address, not read yet."""
-    from mcp_hub.fronts.http.authorization.grants import Grants, hashed
+    from mcp_hub.fronts.http.authorization.grants import AccessGrants, hashed
 
     http = settings.hub.http
     assert http.public_url is not None and http.authorization is not None, "the settings refuse it"
     idle, name = http.authorization.idle, f"grants-{hashed(http.public_url.rstrip('/'))[:16]}"
-    return Grants(_record(state, store, name), wall_time, idle)
+    return AccessGrants(_record(state, store, name), wall_time, idle)
 
 
 def _record(state: Path, store: "EventStore", name: str) -> "SharedRecord":
@@ -233,13 +236,13 @@ class ClientAccess:
         self._store = store
         self.people: PeopleLogins | None = None
         self._people_for: object = None
-        self._grants: Grants | None = None
+        self._grants: AccessGrants | None = None
         self._opened_for: object = None
         self._is_wanted = anyio.Event()
 
     def for_settings(
         self,
-        settings: "Settings",
+        settings: Settings,
         tokens: Mapping[str, "Caller"],
         resource: "Resource",
         issuers: "TokenVerifier | None",
@@ -263,7 +266,7 @@ class ClientAccess:
         )  # fmt: skip
         return principals, routes
 
-    def people_routes(self, settings: "Settings") -> "Mapping[str, Route]":
+    def people_routes(self, settings: Settings) -> "Mapping[str, Route]":
         """The routes of logins on the dashboard."""
         http = settings.hub.http
         login = http.dashboard.login
@@ -302,3 +305,60 @@ class ClientAccess:
                     log.warning("grants_unreadable", reason=str(failed))
                 problem = str(failed)
             await anyio.sleep(_RECORDS)
+
+
+def verifier_of(
+    settings: Settings, oauth: ResourceServerSettings, profile: str | None, ring: "KeyRing", *,
+    note: Callable[[str, str, float], None] | None,
+) -> "TokenVerifier":  # fmt: skip
+    """The check of issuers' tokens. `note` takes a principal, an accepted token and its end in Unix seconds."""
+    from mcp_hub.fronts.http.oauth.tokens import TokenVerifier
+
+    return TokenVerifier(
+        resource_of(settings),
+        _issuers(oauth, ring),
+        leeway=oauth.leeway,
+        clock=wall_time,
+        profiles=settings.profiles,
+        profile=profile,
+        claim_names=claims_named(settings),
+        note=note,
+    )
+
+
+def resource_of(settings: Settings) -> "Resource":
+    """The hub as a protected resource of its issuers, one of which may be the hub."""
+    from mcp_hub.fronts.http.oauth.tokens import Resource
+
+    http, oauth = settings.hub.http, settings.hub.http.oauth
+    public_url = (http.public_url or "").rstrip("/")
+    issuers = [public_url] if http.authorization is not None else []
+    if oauth is None:
+        return Resource(f"{public_url}/mcp", tuple(issuers))
+    return Resource(oauth.resource, (*issuers, *(issuer.issuer for issuer in oauth.issuers)), tuple(oauth.scopes))
+
+
+def _issuers(oauth: ResourceServerSettings, ring: "KeyRing") -> "list[Issuer]":
+    from mcp_hub.fronts.http.oauth.keys import Keys, shared_key
+    from mcp_hub.fronts.http.oauth.tokens import Issuer
+
+    def keys(issuer: IssuerSettings) -> Keys:
+        if issuer.shared_key is not None:
+            return shared_key(issuer.shared_key.get_secret_value().encode(), issuer.accepted_algorithms())
+        source = Path(issuer.jwks_file) if issuer.jwks_file else issuer.jwks_url or ""
+        return ring.key_set(source, frozenset(issuer.accepted_algorithms()))
+
+    return [
+        Issuer(
+            name=issuer.issuer,
+            keys=keys(issuer),
+            algorithms=frozenset(issuer.accepted_algorithms()),
+            audience=tuple(issuer.audience or [oauth.resource]),
+            scopes=frozenset(issuer.scopes),
+            principal_claim=issuer.principal_claim,
+            profile_claim=issuer.profile_claim,
+            scope_profiles=issuer.scope_profiles,
+            profile=issuer.profile,
+        )
+        for issuer in oauth.issuers
+    ]

@@ -1,15 +1,34 @@
-"""Waits until servers have settled, and logs the end of the start."""
+"""The start of servers: folder and default `scope`, where a configured one wins; waits for them, and logs the end."""
 
+import hashlib
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
+import anyio.to_thread
+import msgspec
+import platformdirs
+from msgspec.structs import replace
 
+from mcp_hub.attach.folder import make_folder
+from mcp_hub.call import Upstream
+from mcp_hub.catalog.catalog import Catalog
+from mcp_hub.catalog.flags import Flag, decoded
+from mcp_hub.catalog.pins import label_of, subject_of
+from mcp_hub.catalog.trust.scan import Inspector, inspected
+from mcp_hub.config.load.interpolate import clients_in, fill_client
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.load.secrets import target_of
+from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.config.trust import is_of_project
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
+from mcp_hub.stores.server_logs import log_file, log_folder
 from mcp_hub.types import UpstreamState, UpstreamStatus, plural
 from mcp_hub.upstreams.supervision.state_log import LONGEST, brief
 
@@ -74,3 +93,183 @@ def summary(statuses: Sequence[UpstreamStatus]) -> str:
     for status in failed[:_MOST]:
         text += hide_head(f"; {status.server} failed: {brief(status.reason)}", room, "…")
     return text + more
+
+
+_BROWSERS: Final = re.compile(
+    r"(?:^|[/@\\_-])(?:playwright|puppeteer|chrome-devtools|browser-?mcp|mcp-browser|browserbase|selenium|browser-use)",
+    re.IGNORECASE,
+)
+"""Servers that drive a browser, which two clients cannot share."""
+_RELATIVE: Final = re.compile(
+    r"\.{1,2}(?:[/\\].*)?|(?:[\w.-]+[/\\])*[\w.-]+\.(?:py|pyz|[cm]?js|[cm]?ts|sh|rb|php|pl|jar|dll)", re.DOTALL
+)
+"""Arguments relative to the working directory: with dots, or scripts."""
+_BOUND: Final = re.compile(r"(?:^|[/@\\_-])serena(?:$|[/@\\_.-])", re.IGNORECASE)
+"""Servers that work on the project of their working directory."""
+_MOST_PARENTS: Final = 64
+"""Parent folders searched for a project's root."""
+
+
+class StartFolders(msgspec.Struct, frozen=True):
+    """Start folders of one configuration's servers. `project`: its folder, if that is a project's root.
+
+    `spare` has servers' own folders, `homes` private homes of sandboxes.
+    """
+
+    project: str | None
+    spare: Path
+    homes: Path = Path(os.devnull)
+    config: Path | None = None
+
+    @classmethod
+    def of(cls, config: Path, state: Path) -> "StartFolders":
+        folder = os.path.dirname(config)
+        users = {os.path.expanduser("~"), platformdirs.user_config_dir("mcp-hub")}
+        is_project = folder not in users and os.path.lexists(os.path.join(folder, ".git"))
+        spare, homes = (log_folder(state, str(config), kind) for kind in ("folders", "sandboxes"))
+        return cls(folder if is_project else None, spare, homes, config)
+
+    def scope(self, server: ServerSettings, *, asks: bool) -> Literal["session", "call", "folder"] | None:
+        """The server's processes in a background hub; None: one shared."""
+        default = default_scope(server, asks=asks, has_folder=self.project is not None)
+        if default == "folder" and server.scope in (None, "shared"):
+            return default
+        return default if server.scope is None else None if server.scope == "shared" else server.scope
+
+    def start(self, name: str, server: ServerSettings, client: str | None) -> str:
+        """The server's start folder for a client in `client`."""
+        if client is None:
+            return filled(server.cwd, self._spare(name)) if server.cwd else self.project or self._spare(name)
+        if server.cwd is not None:
+            return filled(server.cwd, client)
+        if self.project is not None:
+            return self.project
+        if places := _named(server):
+            return client if "cwd" in places else project_of(client)
+        return client if _depends(server) else self._spare(name)
+
+    def fill(self, name: str, server: ServerSettings, client: str | None) -> tuple[list[str], dict[str, str]]:
+        """Arguments and variables for that client."""
+        folder = client or (self._spare(name) if _named(server) else "")
+        return [filled(word, folder) for word in server.args], {
+            key: filled(value, folder) for key, value in server.env.items()
+        }
+
+    def of_principal(self, principal: str) -> "StartFolders":
+        """Folders for the processes of one principal alone."""
+        digest = hashlib.blake2b(principal.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+        return replace(self, project=None, spare=self.spare / digest, homes=self.homes / digest)
+
+    def home(self, name: str) -> str:
+        return str(log_file(self.homes, name).with_suffix(""))
+
+    def is_spare(self, name: str, folder: str) -> bool:
+        return folder == str(log_file(self.spare, name).with_suffix(""))
+
+    def _spare(self, name: str) -> str:
+        """The server's own folder, else `/`; never the home folder."""
+        folder = log_file(self.spare, name).with_suffix("")
+        try:
+            make_folder(folder)
+        except OSError as problem:
+            log.warning("folder_not_made", upstream=name, folder=str(folder), reason=problem.strerror)
+            return os.path.abspath(os.sep)
+        return str(folder)
+
+
+def working_directory() -> str | None:
+    """The hub's working directory, unless removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
+def folder_key(server: ServerSettings, client: str | None) -> str:
+    """Equal for clients with equal `${client.…}` values."""
+    if client is None:
+        return ""
+    return client if "cwd" in _named(server) else project_of(client)
+
+
+def filled(text: str, client: str) -> str:
+    """The text with `${client.cwd}` and `${client.root}` filled in."""
+    return fill_client(text, lambda name: client if name == "cwd" else project_of(client))
+
+
+def project_of(folder: str) -> str:
+    """The nearest folder with `.git`, upwards but below home, else this folder.
+
+    Not cached. Another user's `.git` counts only in that user's folder.
+    """
+    home, path = os.path.expanduser("~"), folder
+    for _ in range(_MOST_PARENTS):
+        if path == home or path == os.path.dirname(path):
+            break
+        with suppress(OSError):
+            if is_of_project(os.lstat(os.path.join(path, ".git")), folder):
+                return path
+        path = os.path.dirname(path)
+    return folder
+
+
+def names_client(server: ServerSettings) -> bool:
+    return bool(_named(server))
+
+
+def _named(server: ServerSettings) -> set[str]:
+    texts = [server.cwd or "", *server.args, *server.env.values()]
+    return {name for text in texts for name in clients_in(text)}
+
+
+def default_scope(
+    server: ServerSettings, *, asks: bool, has_folder: bool = False
+) -> Literal["session", "folder"] | None:
+    """`session` for browsers, arguments that depend on the working directory, and servers that ask (in the handshake
+    era they do not say whom); `folder` with `${client.cwd}` or `${client.root}`.
+
+    `has_folder`: the configuration sets the start folder.
+    """
+    if server.command is None:
+        return None
+    if asks and server.era != "modern":
+        return "session"
+    if any(_BROWSERS.search(word) for word in [server.command, *server.args]):
+        return "session"
+    if _named(server):
+        return "folder"
+    return "session" if _depends(server) and server.cwd is None and not has_folder else None
+
+
+def _depends(server: ServerSettings) -> bool:
+    values = (word.rpartition("=")[2] for word in server.args)
+    words = [server.command or "", *server.args]
+    return any(_RELATIVE.fullmatch(value) for value in values) or any(_BOUND.search(word) for word in words)
+
+
+def is_to_separate(status: UpstreamStatus, server: ServerSettings) -> bool:
+    """Whether a shared server just asked, and now needs a process per client."""
+    return status.asks and not status.scope and server.scope is None and default_scope(server, asks=True) is not None
+
+
+_PAUSE: Final = 1.0  # seconds between two looks, however often servers change their lists
+_MOST_LOGGED: Final = 1000  # flags that one hub logs; `mcp-hub doctor` shows those of now
+
+
+async def log_flags(catalog: Catalog, upstreams: Mapping[str, Upstream]) -> None:
+    """Searches all texts after each change, in a thread, until cancelled or `_MOST_LOGGED` are logged."""
+    inspector = Inspector()
+    logged: set[Flag] = set()
+    await catalog.settled()
+    while len(logged) < _MOST_LOGGED:
+        version = catalog.version
+        texts = inspected(catalog.view(None), upstreams)
+        for flag in await anyio.to_thread.run_sync(inspector.inspect, *texts, abandon_on_cancel=True):
+            if flag not in logged and len(logged) < _MOST_LOGGED:
+                logged.add(flag)
+                is_tool = subject_of(flag.tool)[0] == "tool"
+                tool = decoded(flag.exported if is_tool else label_of(flag.tool))
+                details = {"kind": flag.kind, "where": decoded(flag.where, 200), "why": flag.why, "text": flag.text}
+                log.warning("tool_flagged", upstream=flag.server, tool=tool, **details)
+        await anyio.sleep(_PAUSE)
+        await catalog.wait_changed(version)

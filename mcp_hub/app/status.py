@@ -66,7 +66,7 @@ Grouped = Mapping[str, Sequence[_Found]]
 """By server."""
 
 
-class HubStatus(msgspec.Struct):
+class _HubStatus(msgspec.Struct):
     """The hub's current state: `Watched` by health, `Sampled` by metrics."""
 
     current: Current
@@ -287,7 +287,7 @@ def _unapproved(tools: Sequence[UnapprovedTool]) -> list[UnapprovedInfo]:
     ]
 
 
-async def warn_of_unmatched(status: HubStatus) -> None:
+async def warn_of_unmatched(status: _HubStatus) -> None:
     """Logs each pattern that matches nothing once, after changes of settings or lists, until cancelled."""
     hub, logged = status.hub, set[Unmatched]()
     judged: tuple[Settings | None, set[str]] = (None, set())
@@ -341,7 +341,7 @@ class Admin(msgspec.Struct, frozen=True):
 
     reloader: Reloader
     applier: Applier
-    watch: HubStatus
+    watch: _HubStatus
 
     async def servers(self, profile: str | None) -> list[ServerInfo]:
         return await self.watch.servers(profile)
@@ -392,7 +392,7 @@ class Admin(msgspec.Struct, frozen=True):
 def operations(loaded: Loaded, applier: Applier, watchdog: Watchdog) -> Admin:
     """An operator's commands on a hub that is built."""
     reloader = Reloader(loaded, applier.sources.read, applier)
-    status = HubStatus(
+    status = _HubStatus(
         current=applier.current, hub=applier.hub, applier=applier, approvals=applier.approvals, reloader=reloader,
         is_unguarded=lambda: watchdog.has_given_up,
     )  # fmt: skip

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from mcp_hub.aio import Turn
 from mcp_hub.app.catalog_rules import repetition
 from mcp_hub.app.logins import Logins
-from mcp_hub.app.start_folders import StartFolders, folder_key, working_directory
+from mcp_hub.app.readiness import StartFolders, folder_key, working_directory
 from mcp_hub.call import Gate
 from mcp_hub.catalog.offers.definitions import prepare
 from mcp_hub.clock import Clock
@@ -28,7 +28,7 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError, ConfigFinding, LookupFailed, StartFailed
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
-from mcp_hub.stores.base import Holdings
+from mcp_hub.stores.documents import Holdings
 from mcp_hub.stores.server_logs import ServerLogWriter
 from mcp_hub.types import Cause, Era, Snapshot
 from mcp_hub.upstreams.lists.list_cache import ListFile, list_key

@@ -4,7 +4,7 @@
 - `runner`: runs and ends one call; `machine`: its states as a table
 - `plan`, `timeouts`: settings and decisions; deadlines
 - `log`: append-only; `coalesce`: merging; `progress`: heartbeats, partial content
-- `attempts`, `retries`: retries; `pending_input`: calls that wait for input
+- `attempts`: retries; `pending_input`: calls that wait for input
 - `handle`: a call for fronts; `metering`: counts
 - `reading`, `streams`: durable calls, read and written
 - `results`: long results; `history`: past calls; `hub_tools`: the hub's own tools; `code`: runs of scripts

@@ -112,7 +112,7 @@ class ResumePoint(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Retries(Protocol):
-    """`calls.retries.Retries`."""
+    """`calls.attempts.Retries`."""
 
     def covers(self, call: Call, error: RpcError) -> bool: ...
     def pause(self, call: Call, error: RpcError, attempt: int, due: float, end: float) -> float | None: ...

@@ -8,13 +8,13 @@ import msgspec
 
 from mcp_hub import aio
 from mcp_hub.call import Call, CallChannel, CallHandler, MakeInfo, StreamInfo, Upstream
+from mcp_hub.calls.attempts import Retries
 from mcp_hub.calls.gates.steps import Gates, guarded, in_place_of, waits
 from mcp_hub.calls.metering import is_tool_error
 from mcp_hub.calls.plan import CallPlan, CallRules, ResumePoint, Sender, TimeLimits, Truncate
 from mcp_hub.calls.reading.stored import own_name
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.long_results import LongResults
-from mcp_hub.calls.retries import Retries
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.orphans import DETACHED
 from mcp_hub.calls.streams.table import StreamTable

@@ -15,8 +15,7 @@ from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from mcp_hub.catalog.flags import as_json, ends_of_members, flag_texts
-from mcp_hub.catalog.offers.apps import app_members
-from mcp_hub.catalog.offers.definitions import parse
+from mcp_hub.catalog.offers.definitions import app_members, parse
 from mcp_hub.catalog.texts import MAX_PURPOSE, OPENING, first_sentence
 from mcp_hub.errors import NotApproved
 from mcp_hub.masking import hide_head

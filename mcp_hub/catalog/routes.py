@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.catalog.flags import decoded
-from mcp_hub.catalog.offers.apps import SCHEME
+from mcp_hub.catalog.offers.definitions import SCHEME
 from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.catalog.views.view import CatalogView

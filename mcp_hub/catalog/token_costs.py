@@ -22,7 +22,7 @@ from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.views.entries import Entry, by_server
 from mcp_hub.catalog.views.exposure import decided, exposed
 from mcp_hub.catalog.views.view import CatalogView
-from mcp_hub.protocol.rest.tokens import ModeTokens, ServerTokens, TokenAccount, Tokens, ToolTokens
+from mcp_hub.protocol.rest.servers import ModeTokens, ServerTokens, TokenAccount, Tokens, ToolTokens
 from mcp_hub.types import ClientKind, Era, Expose, Kind
 
 HEAVIEST: Final = 10  # tools that are named as the heaviest unless another number is asked for

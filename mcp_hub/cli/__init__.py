@@ -72,9 +72,9 @@ _GROUPS: Final = {
         "check": ("check:check", "Validate the configuration."),
         "policy": ("check:policy", "Show which rule decides about a call: mcp-hub policy test CALL.json"),
         "sandbox": ("servers.sandbox:sandbox", "Show, switch or learn the sandbox of SERVER, or test a path."),
-        "schema": ("running.editors:schema", "Print the JSON Schema of servers.yaml."),
+        "schema": ("running.paths:schema", "Print the JSON Schema of servers.yaml."),
         "export": ("clients.export:export", "Print the servers in the form of another client."),
-        "completion": ("running.editors:completion", "Print a script that completes mcp-hub in a SHELL."),
+        "completion": ("running.paths:completion", "Print a script that completes mcp-hub in a SHELL."),
     },
     "Operate": {
         "status": ("running.status:status", "Show the running hubs of the configuration."),

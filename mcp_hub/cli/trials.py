@@ -13,7 +13,7 @@ from msgspec import structs
 from mcp_hub.app import readiness
 from mcp_hub.app.attached.sandboxes import resolved_sandbox
 from mcp_hub.app.limits import state_dir
-from mcp_hub.app.start_folders import StartFolders
+from mcp_hub.app.readiness import StartFolders
 from mcp_hub.app.upstream_factory import find_program
 from mcp_hub.cli.access.answering import can_ask
 from mcp_hub.cli.access.hub import ReachedHub, run_own_hub

@@ -21,14 +21,13 @@ from mcp_hub.protocol.rest.servers import (
     AccountAnswer,
     AccountCode,
     AccountList,
-    AccountRemoved,
     AccountValue,
     ReloadAnswer,
     RestartAnswer,
     ServerInfo,
     ServerList,
+    TokenAccount,
 )
-from mcp_hub.protocol.rest.tokens import TokenAccount
 from mcp_hub.types import RUN_CODE, Kind, RawJson
 
 
@@ -101,7 +100,7 @@ def _parameter(value: object) -> str:
     return "1" if value is True else f"{value:.6f}" if isinstance(value, float) else str(value)
 
 
-class HubAccounts:
+class _HubAccounts:
     """Accounts at servers with one for each caller: the caller's own, for operators those of everybody."""
 
     def __init__(self, api: RestClient) -> None:
@@ -111,9 +110,9 @@ class HubAccounts:
         """A principal's accounts."""
         return await self._api.get(AccountList, "accounts", **({} if principal is None else {"principal": principal}))
 
-    async def remove(self, server: str, principal: str | None = None) -> AccountRemoved:
+    async def remove(self, server: str, principal: str | None = None) -> AccountAnswer:
         """Removes and revokes the account of the caller, or of a principal."""
-        return await self._api.send(AccountRemoved, "DELETE", self._url(server, principal=principal))
+        return await self._api.send(AccountAnswer, "DELETE", self._url(server, principal=principal))
 
     async def put_value(self, server: str, name: str, value: str, principal: str | None = None) -> None:
         """Sets a value for `${account:NAME}`."""
@@ -136,7 +135,7 @@ class HubClient:
         self._transport = transport
         self._api = RestClient(transport, url, program)
         self.lists = HubLists(self._api)
-        self.accounts = HubAccounts(self._api)
+        self.accounts = _HubAccounts(self._api)
         self._patience = patience
 
     async def __aenter__(self) -> Self:

@@ -49,7 +49,7 @@ def is_available() -> bool:
     return find_spec(_PACKAGE) is not None
 
 
-class CodeSession:
+class _CodeSession:
     """One run of a script. It has a worker from its first step on; between steps another session may take it."""
 
     def __init__(self, engine: "CodeEngine") -> None:
@@ -174,16 +174,16 @@ class CodeEngine:
         self._pool: _Processes | None = None
         self._opening = anyio.Lock()
         self._freed: anyio.Event | None = None  # that somebody waits for
-        self._busy: set[CodeSession] = set()
-        self._resting: dict[CodeSession, None] = {}
+        self._busy: set[_CodeSession] = set()
+        self._resting: dict[_CodeSession, None] = {}
         self._timer: Timer | None = None
         self._stopping: Background | None = None
 
-    def session(self) -> CodeSession:
+    def session(self) -> _CodeSession:
         """A run to be started. Raises `CodeError` (`unavailable`) without the extra."""
         if not is_available():
             raise CodeError("unavailable", f"code cannot run without its extra. Install it with: {with_extra('code')}")
-        return CodeSession(self)
+        return _CodeSession(self)
 
     async def close(self) -> None:
         """Ends all sessions and workers. Idempotent."""
@@ -199,7 +199,7 @@ class CodeEngine:
     def is_running(self) -> bool:
         return self._pool is not None
 
-    async def worker_for(self, session: CodeSession) -> tuple["CodeWorker", "_Thread"]:
+    async def worker_for(self, session: _CodeSession) -> tuple["CodeWorker", "_Thread"]:
         """A worker for `session`, as soon as there is one, and its thread."""
         while len(self._busy) + len(self._resting) >= self._workers:
             if self._resting:
@@ -215,18 +215,18 @@ class CodeEngine:
             self.release(session)
             raise
 
-    def occupy(self, session: CodeSession) -> None:
+    def occupy(self, session: _CodeSession) -> None:
         """The session runs."""
         self._resting.pop(session, None)
         self._busy.add(session)
 
-    def rest(self, session: CodeSession) -> None:
+    def rest(self, session: _CodeSession) -> None:
         """The session waits, and its worker may be taken."""
         self._busy.discard(session)
         self._resting[session] = None
         self._wake()
 
-    def release(self, session: CodeSession) -> None:
+    def release(self, session: _CodeSession) -> None:
         """The session has no worker any more."""
         self._busy.discard(session)
         self._resting.pop(session, None)

@@ -12,6 +12,5 @@
 `keyed_files`             small files: secrets, numbers of executors
 `history`                 past calls
 `audit`, `audit_file`     the chain of the audit's lines, and where they go
-`counts`                  the interface of counts that replicas share
 `server_logs`             stderr of servers
 """

@@ -31,7 +31,7 @@ _END: Final = re.compile(rb',"chain":"([0-9a-f]{64})"\}')
 _END_SIZE: Final = 10 + 64 + 2
 
 
-class AuditLine(msgspec.Struct, frozen=True):
+class _AuditLine(msgspec.Struct, frozen=True):
     """The members of a line that the chain needs. `losses` records before it have none, `gone` ones were removed."""
 
     seq: int
@@ -42,7 +42,7 @@ class AuditLine(msgspec.Struct, frozen=True):
     prev: str = ""
 
 
-_decode: Final = msgspec.json.Decoder(AuditLine).decode
+_decode: Final = msgspec.json.Decoder(_AuditLine).decode
 
 
 class Chain:
@@ -80,7 +80,7 @@ class Chain:
         return chain
 
 
-def parsed_line(line: bytes) -> tuple[AuditLine, str] | None:
+def parsed_line(line: bytes) -> tuple[_AuditLine, str] | None:
     """A line without its break, and its hash; None if it is not a line of the audit."""
     end = _END.fullmatch(line, max(len(line) - _END_SIZE, 0))
     if end is None:
@@ -165,7 +165,7 @@ class _Verifier:
         report.last, report.times, report.head = record.seq, (report.times[0], record.time), declared
         self._head, self._event = declared, record.event
 
-    def _follow(self, record: AuditLine, position: str) -> None:
+    def _follow(self, record: _AuditLine, position: str) -> None:
         """Looks whether a line follows the one before, by its numbers and the hash that it repeats."""
         report, expected = self.report, self.report.last + record.losses + 1
         if record.prev and self._head is not None and record.prev != self._head:
@@ -188,7 +188,7 @@ def _lines(first: int, count: int) -> str:
     return f"line {first} is" if count == 1 else f"lines {first} to {first + count - 1} are"
 
 
-def _changed(record: AuditLine, report: AuditReport) -> str:
+def _changed(record: _AuditLine, report: AuditReport) -> str:
     expected = report.last + record.losses + 1
     if report.lines and record.seq > expected:
         return f"{_lines(report.last + 1, record.seq - expected)} missing before it"

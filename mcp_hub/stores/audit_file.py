@@ -37,7 +37,7 @@ CALLS, EVENTS, _NOTES, _CORRECTION, _WRITTEN = range(5)
 log = get_logger(__name__)
 
 
-class RecordCount:
+class _RecordCount:
     """Records of all times, in a mapped file; without one, those of this process.
 
     `slots` are calls, events, lines of the file itself, and a correction; then the number of the last line. Each has
@@ -104,7 +104,7 @@ class AuditFile:
         """Bytes of the file up to its last whole line."""
         self.path = path
         self.chain = Chain()
-        self.counts = RecordCount(None)
+        self.counts = _RecordCount(None)
 
     @property
     def location(self) -> str:
@@ -141,7 +141,7 @@ class AuditFile:
             os.close(lock)
         else:
             raise OSError(f"{MOST_HUBS} hubs write to {self._base}")
-        counts, self.counts = self.counts, RecordCount(state_file(self._state, self.path))
+        counts, self.counts = self.counts, _RecordCount(state_file(self._state, self.path))
         for slot, records in enumerate(counts.slots):  # of the time before the folder could be written
             self.counts.slots[slot] += records
 

@@ -13,8 +13,7 @@ import msgspec
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, StoreError
 from mcp_hub.notices import SharedLists
-from mcp_hub.stores.counts import SharedCounts
-from mcp_hub.stores.documents import DocumentLimits, Documents, Rows, SharedRecord
+from mcp_hub.stores.documents import DocumentLimits, Documents, Holdings, Rows, SharedCounts, SharedRecord
 from mcp_hub.stores.history.base import HistoryStore
 from mcp_hub.types import CallId, Status
 
@@ -108,15 +107,6 @@ class LiveSessions:
         """Passes a record of another replica to the session, if it is in memory."""
         if (reader := self._readers.get(id_)) is not None:
             reader(record)
-
-
-class Holdings(Protocol):
-    """Exclusive locks of one kind, held by replicas."""
-
-    async def hold(self, name: str) -> bool:
-        """Takes the lock if it is free; whether this replica has it. Raises `StoreError`."""
-
-    def release(self, name: str) -> None: ...
 
 
 class Replicas(Protocol):

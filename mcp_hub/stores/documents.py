@@ -1,4 +1,4 @@
-"""The interfaces of stores for long results, kept for their caller to read in parts, and for small rows. Pure.
+"""Interfaces of stores for long results, kept for their caller to read in parts, rows, counts and locks. Pure.
 
 Ids of long results are hashes of the content.
 """
@@ -8,7 +8,7 @@ import hashlib
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -106,3 +106,34 @@ def surplus(sizes: Sequence[int], max_bytes: int, max_count: int) -> int:
         used -= sizes[gone]
         gone += 1
     return gone
+
+
+class SharedLimit(NamedTuple):
+    """At most `calls` in `period` seconds, and `running` at once, under a name; 0: any number."""
+
+    name: str
+    calls: int
+    period: float
+    running: int
+
+
+class SharedCounts(Protocol):
+    """Counts that replicas share, by group."""
+
+    async def take(self, group: str, limits: Sequence[SharedLimit], holder: str) -> float:
+        """Counts `holder` under all limits and returns 0; else seconds to wait, infinite for the end of another one.
+
+        Raises `StoreError`.
+        """
+
+    def leave(self, group: str, limits: Sequence[SharedLimit], holder: str) -> None:
+        """`holder` does not run any more. What a replica leaves behind ends with it. Never waits."""
+
+
+class Holdings(Protocol):
+    """Exclusive locks of one kind, held by replicas."""
+
+    async def hold(self, name: str) -> bool:
+        """Takes the lock if it is free; whether this replica has it. Raises `StoreError`."""
+
+    def release(self, name: str) -> None: ...

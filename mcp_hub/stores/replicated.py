@@ -16,17 +16,15 @@ from mcp_hub.clock import Clock
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.base import StoreLimits
-from mcp_hub.stores.counts import SharedLimit
-from mcp_hub.stores.documents import DocumentLimits, check_size, document_id, is_document_id, surplus
+from mcp_hub.stores.documents import DocumentLimits, SharedLimit, check_size, document_id, is_document_id, surplus
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.history.replicas import RedisHistory
 from mcp_hub.stores.recovery.failsafe import FailsafeStore
 from mcp_hub.stores.recovery.shared import failsafe_on_server
-from mcp_hub.stores.redis.counting import COUNT
+from mcp_hub.stores.redis.counting import COUNT, HOLD, LET_GO, RENEW
 from mcp_hub.stores.redis.leases import Leases, StoreLinks
 from mcp_hub.stores.redis.link import Command, Reply, Server, script
 from mcp_hub.stores.redis.records import pairs
-from mcp_hub.stores.redis.scripts import HOLD, LET_GO, RENEW
 from mcp_hub.stores.redis.store import RedisStore
 
 log = get_logger(__name__)
@@ -133,7 +131,7 @@ class _RedisCounts:
             self._writer.submit(commands, lambda _: None)
 
     def _pair(self, group: str, limit: SharedLimit) -> tuple[str, str]:
-        return self._keys.begun(group, limit.name), self._keys.holders(group, limit.name)
+        return self._keys.counts(group, limit.name)
 
 
 class _RedisRecord:

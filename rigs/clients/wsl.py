@@ -38,8 +38,8 @@ _LAUNCH: Final = """import sys
 from pathlib import Path
 from mcp_hub.cli import main
 from mcp_hub.onboarding.clients import wsl
-root, usual = Path(sys.argv.pop(1)), wsl.Machine.here()
-wsl.Machine.here = classmethod(lambda cls: cls(root, usual.user, usual.run))
+root, usual = Path(sys.argv.pop(1)), wsl._Machine.here()
+wsl._Machine.here = classmethod(lambda cls: cls(root, usual.user, usual.run))
 sys.argv[0] = "mcp-hub"
 main()
 """

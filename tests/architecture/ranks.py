@@ -50,7 +50,7 @@ HUB_MAY_NOT = {"upstreams"}
 
 ABSTRACT = {"hub", "catalog", "calls", "sessions", "fronts"}
 CONCRETE = {"config", "stores", "upstreams"}
-SEAMS = {"upstreams.executors.posts", "stores.base", "stores.counts", "stores.documents", "stores.history.base"}
+SEAMS = {"upstreams.executors.posts", "stores.base", "stores.documents", "stores.history.base"}
 """The abstract packages import nothing of the concrete ones but these."""
 
 PURE = {

@@ -5,9 +5,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.call import Post
 from mcp_hub.errors import Rejected
-from mcp_hub.events import Progressed
+from mcp_hub.events import Post, Progressed
 from mcp_hub.upstreams.executors.posts import ExecutorLimits, Production
 
 WINDOW = 4

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +48,9 @@ class NotedTimes:
     def end_wait(self) -> None:
         self.reasons.append(None)
 
+    def put_off(self, seconds: float) -> AbstractContextManager[None]:
+        raise AssertionError("nothing is put off here")
+
     def touch(self) -> None:
         self.signs += 1
 
@@ -56,6 +60,8 @@ class NotedTimes:
 
 class NoQuestions:
     """Questions of which none is withdrawn."""
+
+    count = 0
 
     def withdraw(self, key: str) -> None:
         raise AssertionError("nothing is withdrawn here")
@@ -188,6 +194,13 @@ class LoneReplicas:
     def __init__(self) -> None:
         self.sessions = LiveSessions()
         self.lists = SharedLists()
+
+    @property
+    def counts(self) -> Any:
+        raise NotImplementedError
+
+    def record(self, name: str) -> Any:
+        raise NotImplementedError
 
     def holdings(self, kind: str) -> Any:
         raise NotImplementedError

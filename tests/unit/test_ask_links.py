@@ -15,7 +15,8 @@ from mcp_hub.app.gates import message_of, signed
 from mcp_hub.call import Call
 from mcp_hub.calls.gates.asking import PendingAsk
 from mcp_hub.calls.gates.asking import _Wait as Wait
-from mcp_hub.config.schema.hub import AskWebhookSettings, HubSettings
+from mcp_hub.config.schema.hub import HubSettings
+from mcp_hub.config.schema.records import AskWebhookSettings
 from mcp_hub.types import CallId, Era
 
 SECRET = "0123456789abcdef-secret"

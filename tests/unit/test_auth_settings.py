@@ -11,7 +11,7 @@ import pytest
 from starlette.applications import Starlette
 
 from mcp_hub.app.catalog_rules import view_rules
-from mcp_hub.app.http import HttpAuthFactory, is_authenticated, metadata_routes
+from mcp_hub.app.http import _HttpAuthFactory, is_authenticated, metadata_routes
 from mcp_hub.cli.commands import serve
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.trust import OVERRIDE
@@ -48,24 +48,24 @@ def keys(tmp_path: Path) -> Path:
 
 
 async def test_guard_follows_settings_for_local_callers_tokens_and_the_host_of_the_resource() -> None:
-    assert await who(HttpAuthFactory(None).for_settings(settings())) == Caller()
-    assert await who(HttpAuthFactory("p").for_settings(settings())) == Caller(profile="p")
-    door = HttpAuthFactory(None)
+    assert await who(_HttpAuthFactory(None).for_settings(settings())) == Caller()
+    assert await who(_HttpAuthFactory("p").for_settings(settings())) == Caller(profile="p")
+    door = _HttpAuthFactory(None)
     first = door.for_settings(settings(tokens=TOKENS))
     assert await who(first, b"s3cret-of-alice") == Caller("alice")
     second = door.for_settings(settings(tokens=[{"token": "another-secret", "principal": "bob", "profile": "p"}]))
     assert await who(second, b"s3cret-of-alice") == 401
     assert await who(second, b"another-secret") == Caller("bob", "p")
-    door = HttpAuthFactory(None)
+    door = _HttpAuthFactory(None)
     assert await who(door.for_settings(settings(Path("none"))), host=b"hub.example.com") == 401
     assert await who(door.for_settings(settings()), host=b"hub.example.com") == 421
 
 
 async def test_keys_outlive_a_change_of_the_configuration_and_a_removed_issuer_lets_nobody_in(keys: Path) -> None:
-    door = HttpAuthFactory(None)
+    door = _HttpAuthFactory(None)
     assert isinstance(await who(door.for_settings(settings(keys)), SHOWN), Caller)
     assert await who(door.for_settings(settings(tokens=TOKENS)), SHOWN) == 401
-    door = HttpAuthFactory("p")
+    door = _HttpAuthFactory("p")
     assert door.key_states() == []
     first = door.for_settings(settings(keys))
     assert await who(first, SHOWN) == Caller(f"{ISSUER}#alice", "p")
@@ -77,7 +77,7 @@ async def test_keys_outlive_a_change_of_the_configuration_and_a_removed_issuer_l
 
 
 async def test_keys_are_read_in_the_background_from_the_first_issuer_on(keys: Path) -> None:
-    door = HttpAuthFactory(None)
+    door = _HttpAuthFactory(None)
     with anyio.fail_after(240):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(door.run)
@@ -94,7 +94,7 @@ def test_authenticated_settings_know_who_comes_and_share_no_lists() -> None:
     assert view_rules(Settings())[None].shared
     oauth = settings(Path("k")).model_copy(update={"profiles": {}})
     assert not view_rules(oauth)[None].shared
-    guard = HttpAuthFactory(None).for_settings(settings(tokens=TOKENS))
+    guard = _HttpAuthFactory(None).for_settings(settings(tokens=TOKENS))
     assert "s3cret" not in repr(vars(guard)) and hashlib.sha256(b"s3cret-of-alice").digest() in guard._callers
 
 
@@ -130,8 +130,8 @@ def test_tokens_issuers_or_a_word_of_the_owner_open_a_public_address(
 
 async def test_a_file_of_keys_that_others_can_write_lets_nobody_in(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.chmod(keys, 0o666)
-    door = HttpAuthFactory(None)
+    door = _HttpAuthFactory(None)
     assert await who(door.for_settings(settings(keys)), SHOWN) == 503
     assert "others can write it" in door.key_states()[0]
     monkeypatch.setenv(OVERRIDE, "1")
-    assert isinstance(await who(HttpAuthFactory(None).for_settings(settings(keys)), SHOWN), Caller)
+    assert isinstance(await who(_HttpAuthFactory(None).for_settings(settings(keys)), SHOWN), Caller)

@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Call, CallChannel, CallHandler
-from mcp_hub.calls.gates.steps import ORDER, GateName, Gates, Step, guarded
+from mcp_hub.calls.gates.steps import ORDER, GateName, Gates, Step, StepMaker, guarded
 from mcp_hub.events import Completed
 from mcp_hub.types import CallId, Era
+from tests.unit.fakes import Channel
 
 
 def call_of(tool: str = "write", **members: object) -> Call:
@@ -26,17 +27,21 @@ def noting(seen: list[str], name: str) -> Step:
     return step
 
 
+def maker_of(seen: list[str], name: str) -> StepMaker:
+    return lambda server, tool, profile: noting(seen, name)
+
+
 @pytest.mark.parametrize("installed", list(permutations(ORDER)))
 def test_gates_stand_in_one_order_however_they_were_installed(installed: tuple[GateName, ...]) -> None:
     gates, seen = Gates(), list[str]()
     for name in installed:
-        gates.install(name, lambda server, tool, profile, name=name: noting(seen, name))
+        gates.install(name, maker_of(seen, name))
 
     async def send(call: Call, channel: CallChannel) -> Completed:
         seen.append("sent")
         return Completed(b"{}")
 
-    anyio.run(guarded(gates.steps(call_of()), send), call_of(), None)
+    anyio.run(guarded(gates.steps(call_of()), send), call_of(), Channel())
     assert seen == ["conditions", "cache", "rate", "ask", "concurrency", "sent"]
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from mcp_hub.app.attached.claim import PrivateSocket, described
 from mcp_hub.app.attached.clients import AttachedClients, Hello, answer, greeted
 from mcp_hub.app.build import App
-from mcp_hub.app.start_folders import is_to_separate
+from mcp_hub.app.readiness import is_to_separate
 from mcp_hub.attach.environment import shared_folders
 from mcp_hub.attach.folder import HTTP_SOCKET, LOG, SOCKET
 from mcp_hub.attach.hello import BUILD, encoded

@@ -8,7 +8,7 @@ from pathlib import Path
 import platformdirs
 
 from mcp_hub.app.limits import state_dir
-from mcp_hub.app.start_folders import StartFolders, working_directory
+from mcp_hub.app.readiness import StartFolders, working_directory
 from mcp_hub.attach.folder import base_folders
 from mcp_hub.config.findings import Flaw
 from mcp_hub.config.schema.settings import Settings

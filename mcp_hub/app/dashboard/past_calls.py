@@ -346,7 +346,7 @@ def journal_rules(settings: Settings, *, is_embedded: bool = False) -> JournalRu
 
 
 def keeping_of(settings: Settings, server: str, tool: str) -> ToolKeeping:
-    """What is kept of a tool's calls."""
+    """The history's rule for a tool's calls."""
     entry = settings.servers.get(server)
     pattern = first_match(tool, entry.per_tool) if entry is not None and tool else None
     tool_settings = ToolSettings() if entry is None or pattern is None else entry.per_tool[pattern]

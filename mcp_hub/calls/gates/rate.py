@@ -18,7 +18,7 @@ from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, StoreError
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
-from mcp_hub.stores.counts import SharedCounts, SharedLimit
+from mcp_hub.stores.documents import SharedCounts, SharedLimit
 
 log = get_logger(__name__)
 
@@ -249,8 +249,8 @@ class _SharedStep:
         """Counts the call as soon as it may begin; False if the store does not answer. Raises `Busy`."""
         try:
             while pause := await self._shared.take(self._server, self._shares, call.id):
-                now = self._clock.now()
-                if now >= until:
+                time = self._clock.now()
+                if time >= until:
                     is_full = pause == math.inf
                     rule = next((rule for rule in self._rules if bool(rule.running) is is_full), self._rules[-1])
                     subject = f"a call has waited {self._local.patience:.0f} s for its turn"
@@ -259,7 +259,7 @@ class _SharedStep:
                     raise refusal
                 channel.times.begin_wait(f"its turn at {self._rules[-1].key}")
                 try:
-                    await anyio.sleep(max(min(pause, _LONGEST_PAUSE, until - now), _SHORTEST_PAUSE))
+                    await anyio.sleep(max(min(pause, _LONGEST_PAUSE, until - time), _SHORTEST_PAUSE))
                 finally:
                     channel.times.end_wait()
         except StoreError as problem:

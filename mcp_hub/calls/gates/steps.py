@@ -50,7 +50,7 @@ class Decision(NamedTuple):
     by: str = ""
 
 
-class Trail(Protocol):
+class _Trail(Protocol):
     """Takes what is decided about calls that have not ended, and calls of lost hubs that are continued."""
 
     decisions: dict[CallId, Decision]
@@ -81,7 +81,7 @@ class Gates:
         self.makers: dict[GateName, StepMaker] = {}
         self.states: dict[CallId, RawJson] = {}
         """States of calls that waited at a gate of another hub, until its step takes them."""
-        self.trails: list[Trail] = []
+        self.trails: list[_Trail] = []
         """The audit, if there is one."""
         self._steps: dict[tuple[str, str, str | None], tuple[Step, ...]] = {}
 

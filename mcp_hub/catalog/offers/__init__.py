@@ -4,8 +4,7 @@ In: the raw definitions of a list, and settings.
 
 Out: `Definition`s, and `Quarantined` ones.
 
-* `apps`: user interfaces of tools
-* `definitions`: checks each definition
+* `definitions`: checks each definition; user interfaces of tools
 * `filters`: which definitions pass, and whose hints count
 * `rules`: the settings
 """

@@ -7,5 +7,4 @@ Out: findings (new, changed, held back) and flags.
 * `approvals`: compares lists with records
 * `diff`: shows changes
 * `scan`: searches for flags
-* `scan_log`: logs each flag once
 """

@@ -6,8 +6,17 @@ from typing import TypeVar
 
 import msgspec
 
-from mcp_hub.catalog.offers.apps import AppMeta, with_address, without_app
-from mcp_hub.catalog.offers.definitions import Definition, Quarantined, encode_as, in_era, parse, without
+from mcp_hub.catalog.offers.definitions import (
+    AppMeta,
+    Definition,
+    Quarantined,
+    encode_as,
+    in_era,
+    parse,
+    with_address,
+    without,
+    without_app,
+)
 from mcp_hub.catalog.offers.filters import EffectiveHints
 from mcp_hub.catalog.offers.rules import UNCHANGED, Override, Supplied, ViewRules, find_override, overridden
 from mcp_hub.catalog.pins import pin_name

@@ -9,8 +9,7 @@ import msgspec
 
 from mcp_hub.catalog import texts as discovery
 from mcp_hub.catalog.compact import compact_tool
-from mcp_hub.catalog.offers.apps import without_app
-from mcp_hub.catalog.offers.definitions import parse, without
+from mcp_hub.catalog.offers.definitions import parse, without, without_app
 from mcp_hub.catalog.offers.rules import ViewRules
 from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.views.entries import Entry, by_server

@@ -23,7 +23,7 @@ from mcp_hub.masking import visible
 if TYPE_CHECKING:
     from mcp_hub.client import HubClient
     from mcp_hub.config.load.load import Loaded
-    from mcp_hub.protocol.rest.servers import AccountInfo, AccountRemoved
+    from mcp_hub.protocol.rest.servers import AccountAnswer, AccountInfo
 
 _KEY: Final = 32
 """Bytes of a key."""
@@ -36,7 +36,7 @@ class _Accounts(Protocol):
     """The accounts, at a running hub or in the store."""
 
     async def listed(self, principal: str | None) -> "list[AccountInfo]": ...
-    async def remove(self, server: str, principal: str) -> "AccountRemoved": ...
+    async def remove(self, server: str, principal: str) -> "AccountAnswer": ...
     async def put_value(self, server: str, principal: str, name: str, value: str) -> None: ...
 
 
@@ -47,7 +47,7 @@ class _AtHub:
     async def listed(self, principal: str | None) -> "list[AccountInfo]":
         return (await self._client.accounts.listed(principal)).accounts
 
-    async def remove(self, server: str, principal: str) -> "AccountRemoved":
+    async def remove(self, server: str, principal: str) -> "AccountAnswer":
         return await self._client.accounts.remove(server, principal or None)
 
     async def put_value(self, server: str, principal: str, name: str, value: str) -> None:

@@ -16,7 +16,7 @@ from mcp_hub.app import readiness
 from mcp_hub.app.catalog_rules import view_rules
 from mcp_hub.app.http import why_not_listen
 from mcp_hub.app.limits import state_dir
-from mcp_hub.app.start_folders import StartFolders
+from mcp_hub.app.readiness import StartFolders
 from mcp_hub.app.upstream_factory import failed_lookups, find_program
 from mcp_hub.call import LOCAL_PRINCIPAL
 from mcp_hub.catalog.offers.filters import HINTS, HintClaims, Traits

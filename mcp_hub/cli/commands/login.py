@@ -36,7 +36,7 @@ from mcp_hub.types import plural
 from mcp_hub.upstreams.auth.grants import ClientRegistration, LoginFailed
 
 if TYPE_CHECKING:
-    from mcp_hub.fronts.http.authorization.grants import Grants
+    from mcp_hub.fronts.http.authorization.grants import AccessGrants
 
 _PATIENCE: Final = 300.0
 """Seconds for a person to log in."""
@@ -168,7 +168,7 @@ def access_remove(ids: tuple[str, ...], principal: str | None, everybody: bool, 
     _run_with_grants(config, lambda grants: _remove(grants, ids, principal))
 
 
-def _run_with_grants(config: str | None, main: Callable[["Grants"], Awaitable[int]]) -> NoReturn:
+def _run_with_grants(config: str | None, main: Callable[["AccessGrants"], Awaitable[int]]) -> NoReturn:
     """Runs `main` with the grants of the configuration; exits with its code."""
     settings = load_config(config, reports_failures=False).settings
     if settings.hub.http.authorization is None:
@@ -176,7 +176,7 @@ def _run_with_grants(config: str | None, main: Callable[["Grants"], Awaitable[in
     quiet_logs(0)
 
     @asynccontextmanager
-    async def opened() -> "AsyncIterator[Grants]":
+    async def opened() -> "AsyncIterator[AccessGrants]":
         store = open_store(settings, os.environ)
         if store.replicas is None:  # then the grants are in a file
             yield open_grants(settings, state_dir(os.environ), store)
@@ -187,7 +187,7 @@ def _run_with_grants(config: str | None, main: Callable[["Grants"], Awaitable[in
         finally:
             await store.close()
 
-    async def run_main(grants: "Grants") -> int:
+    async def run_main(grants: "AccessGrants") -> int:
         try:
             await grants.look()
             return await main(grants)
@@ -198,7 +198,7 @@ def _run_with_grants(config: str | None, main: Callable[["Grants"], Awaitable[in
     run_with(opened, run_main)
 
 
-async def _list(grants: "Grants", as_json: bool) -> int:
+async def _list(grants: "AccessGrants", as_json: bool) -> int:
     from mcp_hub.fronts.http.authorization.grants import shown_id
 
     rows = [
@@ -230,7 +230,7 @@ async def _list(grants: "Grants", as_json: bool) -> int:
     return 0
 
 
-async def _remove(grants: "Grants", ids: tuple[str, ...], principal: str | None) -> int:
+async def _remove(grants: "AccessGrants", ids: tuple[str, ...], principal: str | None) -> int:
     from mcp_hub.fronts.http.authorization.grants import shown_id
 
     by_id = {shown_id(family): family for family in grants.families}

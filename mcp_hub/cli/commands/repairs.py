@@ -14,7 +14,7 @@ import msgspec
 
 from mcp_hub.app.limits import own_folders, state_dir
 from mcp_hub.app.logins import grant_store, login_of
-from mcp_hub.app.start_folders import StartFolders, names_client
+from mcp_hub.app.readiness import StartFolders, names_client
 from mcp_hub.attach.system import user
 from mcp_hub.cli.access.running import dead_records
 from mcp_hub.cli.commands.clients.install import Options, install_into

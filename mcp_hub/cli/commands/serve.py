@@ -12,7 +12,7 @@ import click
 
 from mcp_hub import logs
 from mcp_hub.app.build import App, open_app
-from mcp_hub.app.start_folders import working_directory
+from mcp_hub.app.readiness import working_directory
 from mcp_hub.attach.arguments import MODES, VARIABLE, HubWanted
 from mcp_hub.attach.serve import reason, serve_attached
 from mcp_hub.cli import completion
@@ -206,7 +206,7 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
             tasks.start_soon(look_after, connections)
             tasks.start_soon(keep_reloading, app.reloader, signals)
             tasks.start_soon(_stop_when, signals.stopped, app, server, front)
-            url, has_dashboard = _url(listener), front.dashboard_mode() != "off"
+            url, has_dashboard = _url(listener), front.dashboard.mode() != "off"
             with _recorded(loaded, url, Caller(profile=profile), front.operator, has_dashboard=has_dashboard):
                 _announce(app, listener)
                 if has_dashboard and sys.stderr.isatty():  # never into a log

@@ -33,7 +33,7 @@ from mcp_hub.types import Era, Kind, UpstreamState, UpstreamStatus
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from mcp_hub.protocol.rest.tokens import TokenAccount, Tokens
+    from mcp_hub.protocol.rest.servers import TokenAccount, Tokens
 
 _ALL: Final = 100_000
 _FORMS: Final = ("full", "compact", "signature", "names")

@@ -13,7 +13,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from mcp_hub.app.catalog_rules import overlay_problems
-from mcp_hub.app.start_folders import project_of
+from mcp_hub.app.readiness import project_of
 from mcp_hub.catalog.flags import folded
 from mcp_hub.catalog.pins import UnapprovedTool, label_of
 from mcp_hub.cli.render import tables

@@ -10,9 +10,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from mcp_hub.config.findings import DataPath, Finding, Findings, nearest, path_text, quoted
-from mcp_hub.config.schema.fields import server_name
+from mcp_hub.config.schema.fields import problems_of_headers, server_name
 from mcp_hub.config.schema.hub import HubSettings
-from mcp_hub.config.schema.remote import problems_of_headers
 from mcp_hub.config.schema.servers import AccountLookup, ServerSettings
 from mcp_hub.config.schema.settings import Settings, claims_at
 from mcp_hub.config.schema.tools import AskSettings

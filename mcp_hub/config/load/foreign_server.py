@@ -13,8 +13,7 @@ from mcp_hub.config.load.foreign_limits import is_approval, is_list_of_tools, li
 from mcp_hub.config.load.foreign_sandbox import Note
 from mcp_hub.config.load.foreign_windows import words_in_wsl
 from mcp_hub.config.load.interpolate import is_variable_name
-from mcp_hub.config.schema.fields import LONGEST, as_flag, parse_duration
-from mcp_hub.config.schema.remote import TRANSPORTS, is_transport_header
+from mcp_hub.config.schema.fields import LONGEST, TRANSPORTS, as_flag, is_transport_header, parse_duration
 from mcp_hub.globs import late
 from mcp_hub.types import JsonObject
 

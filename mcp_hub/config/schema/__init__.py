@@ -1,10 +1,9 @@
 """The schema of `servers.yaml`: one frozen pydantic model per section.
 
 * `settings`: the whole file
-* `fields`: the base of all sections, and types of single values
+* `fields`: the base of all sections, types of single values, checks of URLs and headers
 * `hub`, `servers`, `defaults`: the main sections
 * `tools`, `clients`, `records`: smaller ones
 * `issuers`: tokens of clients
-* `remote`: checks URLs and headers
 * `json_schema`: the JSON Schema
 """

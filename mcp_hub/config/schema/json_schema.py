@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any, Final
 
-from mcp_hub.config.schema.remote import TRANSPORTS
+from mcp_hub.config.schema.fields import TRANSPORTS
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.types import JsonObject
 

@@ -11,6 +11,7 @@ from mcp_hub.addresses import is_cleartext, is_this_machine, origin_parts, refus
 from mcp_hub.config.findings import Flaw, quoted
 from mcp_hub.config.schema.defaults import RestartSettings, RetrySettings, SandboxSettings
 from mcp_hub.config.schema.fields import (
+    TRANSPORTS,
     Approval,
     AtOnce,
     Count,
@@ -33,8 +34,8 @@ from mcp_hub.config.schema.fields import (
     as_flag,
     finding,
     findings,
+    problems_of,
 )
-from mcp_hub.config.schema.remote import TRANSPORTS, problems_of
 from mcp_hub.config.schema.tools import FilterSettings, ToolFilterSettings, ToolSettings
 from mcp_hub.globs import is_glob
 from mcp_hub.types import LogRule

@@ -117,7 +117,7 @@ class DashboardApi:
         self._curated = curated
         self._rest_api = rest_api
         self._access = access
-        self._mode = mode
+        self.mode = mode
         self._request = partial(RestRequest, max_body=max_body)
         self._closing = Closing()
         self._feeds = OpenFeeds()
@@ -132,7 +132,7 @@ class DashboardApi:
 
     def missing(self, scope: Scope) -> Refusal | None:
         path = scope["path"].removeprefix(self.prefix)
-        if self._mode() == "off" or path in self.routes:
+        if self.mode() == "off" or path in self.routes:
             return None
         if not path.startswith(_REST):
             return refusal_of(_nothing())
@@ -149,7 +149,7 @@ class DashboardApi:
     async def caller(
         self, headers: Mapping[bytes, bytes], auth: HttpAuth, identify: Callable[[], Awaitable[Caller | Refusal]]
     ) -> Caller | Refusal:
-        if self._mode() == "off":
+        if self.mode() == "off":
             return Refusal(404, "not_found", "The dashboard is off (hub.http.dashboard).")
         return await self._access.caller(headers, auth, identify)
 
@@ -172,11 +172,11 @@ class DashboardApi:
 
     async def _answered(self, http: HttpExchange) -> Response | None:
         method, path = http.scope["method"], http.scope["path"].removeprefix(self.prefix)
-        mode = self._access.mode(http.headers, self._mode())
+        mode = self._access.mode(http.headers, self.mode())
         if method not in ("GET", "HEAD") and mode != "full":
             if (nothing := self.missing(http.scope)) is not None:
                 return self.refused(nothing)
-            reason = "(hub.http.dashboard: read)" if self._mode() == "read" else "for you (full_if)"
+            reason = "(hub.http.dashboard: read)" if self.mode() == "read" else "for you (full_if)"
             raise Problem(403, "read_only", f"The dashboard is read-only {reason}.")
         if path.startswith(_REST):
             await self._passed_on(http, path)

@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 from mcp_hub.errors import HubError, Rejected, StoreError
 from mcp_hub.fronts.http.auth import is_own_page
-from mcp_hub.fronts.http.authorization.pages import refusal_page
+from mcp_hub.fronts.http.authorization.principals import refusal_page
 from mcp_hub.fronts.http.oauth.keys import KeyRing, KeySet
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head

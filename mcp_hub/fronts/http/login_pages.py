@@ -50,21 +50,22 @@ code{font:.88em ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
 .code{display:block;font:700 2.3rem/1.2 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;letter-spacing:.16em;
 text-align:center;margin:1.1rem 0;padding:.7rem .3rem .7rem .5rem;border:1px dashed var(--line);border-radius:8px}
 .command{display:block;background:var(--bg);border:1px solid var(--line);border-radius:6px;padding:.5rem .7rem}
-button,.go{display:block;width:100%;min-height:2.9rem;margin:1.2rem 0 0;border:0;border-radius:8px;
-background:var(--accent);color:var(--on);font-size:1rem;font-weight:600;padding:.7rem 1rem;
+button,.go{display:block;width:100%;min-height:2.9rem;margin:1.2rem 0 0;border:1px solid var(--accent);
+border-radius:8px;background:var(--accent);color:var(--on);font:inherit;font-weight:600;padding:.7rem 1rem;
 text-align:center;text-decoration:none;cursor:pointer}
-button{font-family:inherit}button.plain{background:none;color:var(--dim);border:1px solid var(--line);font-weight:500}
-label{display:block;margin:1rem 0 .3rem;font-weight:600}
-input{width:100%;font:inherit;min-height:2.7rem;padding:.4rem .6rem;border:1px solid var(--dim);border-radius:7px;
-background:var(--bg);color:var(--text)}
+button.plain{background:none;color:var(--text);border-color:var(--dim);font-weight:500;margin-top:.7rem}
+label,legend{display:block;margin:1rem 0 .3rem;font-weight:600;padding:0}
+fieldset{border:0;margin:0;padding:0;min-width:0}
+input[type=password]{width:100%;font:inherit;min-height:2.7rem;padding:.4rem .6rem;border:1px solid var(--dim);
+border-radius:7px;background:var(--bg);color:var(--text)}
+.choice{display:flex;gap:.6rem;align-items:baseline;font-weight:400;margin:0;padding:.55rem .2rem;
+border-top:1px solid var(--line)}
+.choice input{accent-color:var(--accent);width:1.05rem;height:1.05rem;flex:none}
 .note{background:var(--soft);color:var(--warn);border-radius:7px;padding:.6rem .8rem;margin:1rem 0 0}
 .dim{color:var(--dim);font-size:.9rem}:focus-visible{outline:3px solid var(--accent);outline-offset:2px}
 """
 _HASH: Final = b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 _HEADERS: Final = {
-    "content-security-policy": (
-        f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-    ),
     "x-frame-options": "DENY",
     "x-content-type-options": "nosniff",
     # a form without a referrer would be sent with `Origin: null`; other origins get none
@@ -170,14 +171,16 @@ class _Pages:
         if request.method == "POST":
             return await self._clicked(request)
         ticket = request.query_params.get("t", "")
-        return _page(
+        return page(
             f"Connect {self._server}", _asked(await self._desk.look(self._server, ticket), self._action, ticket)
         )
 
     async def _clicked(self, request: Request) -> Response:
         form = await self._form(request)
-        login, cookie, page = await self._desk.click(self._server, form.get("t", ""))
-        response = _page(f"Connect {self._server}", _form(login, self._action) if not page else _leaving(login, page))
+        login, cookie, target = await self._desk.click(self._server, form.get("t", ""))
+        response = page(
+            f"Connect {self._server}", _form(login, self._action) if not target else _leaving(login, target)
+        )
         is_safe = self._is_safe
         response.set_cookie(
             self._cookie, cookie, max_age=_SECONDS, path="/", secure=is_safe, httponly=True, samesite="lax"
@@ -190,19 +193,19 @@ class _Pages:
             if returned.setdefault(name, value) != value:  # nobody knows which of the two is meant
                 raise Rejected("login_unknown", f"The address has {hide_head(name, 40)!r} twice.")
         login = await self._desk.came_back(self._server, self._cookie_of(request), returned)
-        return _page("One more step", _coded(login, self._action, self._desk.base or ""))
+        return page("One more step", _coded(login, self._action, self._desk.base or ""))
 
     async def _submit(self, request: Request) -> Response:
         form = await self._form(request)
         values = {name[2:]: value for name, value in form.items() if name.startswith("v:")}
         login = await self._desk.submit(self._server, self._cookie_of(request), form.get("proof", ""), values)
-        return _page("One more step", _coded(login, self._action, self._desk.base or ""))
+        return page("One more step", _coded(login, self._action, self._desk.base or ""))
 
     async def _cancel(self, request: Request) -> Response:
         form = await self._form(request)
         await self._desk.cancel(self._server, self._cookie_of(request), form.get("proof", ""))
         text = "<h1>Thrown away</h1><p>Nothing was connected. You can close this page.</p>"
-        response = _page("Thrown away", text)
+        response = page("Thrown away", text)
         response.delete_cookie(self._cookie, path="/", secure=self._is_safe, httponly=True, samesite="lax")
         return response
 
@@ -261,29 +264,34 @@ _AGAIN: Final = "Go back to where you began, and call the tool again: it gives y
 _Action = Callable[[str], str]
 
 
-def _page(title: str, content: str, status: int = 200) -> HTMLResponse:
+def page(title: str, content: str, status: int = 200, *, leads_to: str = "") -> HTMLResponse:
+    """A whole page. `leads_to`: a source to which its form may lead in the end."""
+    policy = (
+        f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'self' {leads_to}".rstrip()
+        + "; frame-ancestors 'none'"
+    )
     body = (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{_text(title)} · mcp-hub</title>'
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{text(title)} · mcp-hub</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>'
         f'<body><main><p class="brand">mcp-hub</p><section>{content}</section></main></body></html>'
     )
-    return HTMLResponse(body, status, headers=_HEADERS)
+    return HTMLResponse(body, status, headers={**_HEADERS, "content-security-policy": policy})
 
 
 def _refused(title: str, reason: str, status: int) -> Response:
-    return _page(title, f"<h1>{_text(title)}</h1><p>{_text(reason)}</p><p>{_AGAIN}</p>", status)
+    return page(title, f"<h1>{text(title)}</h1><p>{text(reason)}</p><p>{_AGAIN}</p>", status)
 
 
-def _text(text: str) -> str:
+def text(words: str) -> str:
     """A stranger's text: secrets masked, control characters visible, nothing of it markup."""
-    return escape(shown(text))
+    return escape(shown(words))
 
 
 def _who(login: _Login) -> str:
-    account = f"<dt>Account</dt><dd><bdi>{_text(login.label)}</bdi></dd>" if login.label else ""
+    account = f"<dt>Account</dt><dd><bdi>{text(login.label)}</bdi></dd>" if login.label else ""
     return (
-        f"<dl><dt>Server</dt><dd><bdi>{_text(login.server)}</bdi></dd>{account}"
-        f"<dt>For</dt><dd><bdi>{_text(login.principal)}</bdi></dd></dl>"
+        f"<dl><dt>Server</dt><dd><bdi>{text(login.server)}</bdi></dd>{account}"
+        f"<dt>For</dt><dd><bdi>{text(login.principal)}</bdi></dd></dl>"
     )
 
 
@@ -292,7 +300,7 @@ def _hidden(name: str, value: str) -> str:
 
 
 def _asked(login: _Login, action: _Action, ticket: str) -> str:
-    server, step = f"<bdi>{_text(login.server)}</bdi>", "enter your keys for" if login.fields else "log in to"
+    server, step = f"<bdi>{text(login.server)}</bdi>", "enter your keys for" if login.fields else "log in to"
     return (
         f"<h1>Connect {server}</h1>"
         f"<p>You are about to {step} {server}. Whoever uses this hub as the person below works with that account "
@@ -309,19 +317,19 @@ def _leaving(login: _Login, page: str) -> str:
     url = urlsplit(page)
     return (
         f'<meta http-equiv="refresh" content="0;url={escape(page)}">'
-        f"<h1>Going to <bdi>{_text(url.netloc)}</bdi></h1>{_who(login)}"
+        f"<h1>Going to <bdi>{text(url.netloc)}</bdi></h1>{_who(login)}"
         f'<a class="go" href="{escape(page)}" rel="noreferrer">Go on</a>'
     )
 
 
 def _form(login: _Login, action: _Action) -> str:
     inputs = "".join(
-        f'<label for="v{n}">{_text(name)}</label>'
+        f'<label for="v{n}">{text(name)}</label>'
         f'<input id="v{n}" name="v:{escape(name)}" type="password" autocomplete="off" required maxlength="16384">'
         for n, name in enumerate(login.fields)
     )
     return (
-        f"<h1>Your account at <bdi>{_text(login.server)}</bdi></h1>{_who(login)}"
+        f"<h1>Your account at <bdi>{text(login.server)}</bdi></h1>{_who(login)}"
         f'<form method="post" action="{escape(action("login-form"))}">{_hidden("proof", login.state)}{inputs}'
         "<button>Store</button></form>"
         '<p class="dim">What you enter is stored encrypted, and is never shown again.</p>'
@@ -335,7 +343,7 @@ def _coded(login: _Login, action: _Action, base: str) -> str:
         f"<h1>One more step</h1><p>This account will belong to the person below. Enter the code where you began:</p>"
         f'<output class="code">{escape(login.code)}</output>{_who(login)}'
         f"<p>Your client asks for it. If it cannot ask, run this with your token of the hub in MCP_HUB_TOKEN:</p>"
-        f'<code class="command">{_text(command)}</code>'
+        f'<code class="command">{text(command)}</code>'
         '<p class="note">Give the code to nobody, whoever asks. It is good for ten minutes and three tries.</p>'
         f"{_throw_away(login, action)}"
     )

@@ -61,7 +61,7 @@ def modern_sessions() -> Callable[[Caller, RequestMeta], Session]:
     return begin
 
 
-class ModernHttp:
+class _ModernHttp:
     """Serves POSTs with any other version header."""
 
     def __init__(self, hub: HubPort, binding: Binding, housekeeper: Housekeeper) -> None:
@@ -166,7 +166,7 @@ class StreamableHttp:
             session_rate=admission.sessions if admission is not None else None,
             close_streams_after=close_streams_after,
         )
-        self._modern = ModernHttp(hub, binding, self._housekeeper)
+        self._modern = _ModernHttp(hub, binding, self._housekeeper)
 
     @property
     def sessions(self) -> int:

@@ -13,7 +13,6 @@ from mcp_hub.protocol.rest.servers import (
     AccountCode,
     AccountInfo,
     AccountList,
-    AccountRemoved,
     AccountValue,
 )
 
@@ -26,13 +25,13 @@ _LARGEST_VALUE: Final = 64 << 10
 """Bytes of a body with a value."""
 
 
-class AccountBook(Protocol):
+class _AccountBook(Protocol):
     """The stored accounts. Methods raise `StoreUnavailable`."""
 
     async def listed(self, principal: str | None) -> list[AccountInfo]:
         """A principal's accounts; None: of all."""
 
-    async def remove(self, server: str, principal: str) -> AccountRemoved:
+    async def remove(self, server: str, principal: str) -> AccountAnswer:
         """Ends all that uses the account, removes it, and revokes it at its server."""
 
     async def put_value(self, server: str, principal: str, name: str, value: str) -> None:
@@ -44,7 +43,7 @@ class RestAccounts:
 
     def __init__(
         self, desk: "LoginCounter | None", fields: Callable[[str], tuple[str, ...] | None],
-        book: AccountBook | None = None,
+        book: _AccountBook | None = None,
     ) -> None:  # fmt: skip
         self._desk = desk
         self._fields = fields
@@ -87,7 +86,7 @@ class RestAccounts:
         if principal != request.caller.principal:
             check_operator(request.caller, "These are the accounts of others.")
 
-    def _kept(self) -> AccountBook:
+    def _kept(self) -> _AccountBook:
         """Raises `Problem` 404."""
         if self._book is None:
             raise Problem(404, "login_unavailable", "The hub has no accounts of principals: see hub.accounts.key.")

@@ -9,8 +9,8 @@ from msgspec import UNSET, Raw
 from msgspec.json import encode
 from starlette.responses import Response
 
-from mcp_hub.call import Post
 from mcp_hub.errors import HubError
+from mcp_hub.events import Post
 from mcp_hub.fronts.http.response import KEEP_ALIVE
 from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, RestRequest, answer, check_unbound
 from mcp_hub.fronts.rest.follow import Closing

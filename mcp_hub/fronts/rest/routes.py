@@ -9,7 +9,6 @@ from mcp_hub.formats.connectors import Connector
 from mcp_hub.formats.prompted import FORMATS
 from mcp_hub.formats.providers import Format
 from mcp_hub.protocol.rest import calls, history, servers
-from mcp_hub.protocol.rest.tokens import TokenAccount
 from mcp_hub.types import JsonObject, Mode
 
 PREFIX: Final = "/v1"
@@ -202,7 +201,7 @@ ROUTES: Final = (
     RestRoute(
         method="GET", path="/v1/tokens", operation="countTokens",
         summary="What the tools cost a model, each and in every way to list them",
-        answers=(_Success(200, "the tokens, by estimate", {_JSON: TokenAccount}),),
+        answers=(_Success(200, "the tokens, by estimate", {_JSON: servers.TokenAccount}),),
         parameters=(
             _Option("client", "the kind of client that is listed the tools (unknown)", greatest=256),
             _Option("server", "count the tools of this server only"),
@@ -387,7 +386,7 @@ ROUTES: Final = (
     _account("GET", "", "listAccounts", "Accounts at servers: the caller's, for operators those of everybody",
              servers.AccountList, 403),
     _account("DELETE", "/{server}", "removeAccount", "Remove an account: revoked at its server, all that uses it ends",
-             servers.AccountRemoved, 403),
+             servers.AccountAnswer, 403),
     _account("PUT", "/{server}/values/{name}", "putAccountValue", "Set a value of an account, never shown again",
              servers.AccountAnswer, 400, 403, 413, 415, body=servers.AccountValue),
     RestRoute(

@@ -69,7 +69,7 @@ class WindowsSide(msgspec.Struct, frozen=True):
         return f"the distribution {self.distribution}, user {self.user}"
 
 
-class Machine(msgspec.Struct, frozen=True):
+class _Machine(msgspec.Struct, frozen=True):
     """The sources of the search: files below `root`, user name, and `run`, which returns a program's output."""
 
     root: Path
@@ -77,7 +77,7 @@ class Machine(msgspec.Struct, frozen=True):
     run: Callable[[Sequence[str], Path, Mapping[str, str]], bytes]
 
     @classmethod
-    def here(cls) -> "Machine":
+    def here(cls) -> "_Machine":
         return cls(Path("/"), _user(), _printed)
 
 
@@ -88,15 +88,15 @@ def windows_side(env: Mapping[str, str]) -> WindowsSide | str | None:
     """
     names = ("WSL_DISTRO_NAME", "WSL_INTEROP", "PATH", "USERPROFILE")
     chosen = tuple((name, env[name]) for name in names if name in env)
-    return _cached(Machine.here, chosen) if sys.platform == "linux" else None
+    return _cached(_Machine.here, chosen) if sys.platform == "linux" else None
 
 
 @lru_cache(maxsize=8)
-def _cached(machine: Callable[[], Machine], env: tuple[tuple[str, str], ...]) -> WindowsSide | str | None:
+def _cached(machine: Callable[[], _Machine], env: tuple[tuple[str, str], ...]) -> WindowsSide | str | None:
     return side_of(dict(env), machine())
 
 
-def side_of(env: Mapping[str, str], machine: Machine) -> WindowsSide | str | None:
+def side_of(env: Mapping[str, str], machine: _Machine) -> WindowsSide | str | None:
     """`windows_side` of `machine`."""
     if not is_wsl(env, machine.root):
         return None
@@ -154,14 +154,14 @@ def _can_run(settings: Mapping[str, str], root: Path) -> bool:
     return not is_off and not _text(root / _INTEROP).startswith("disabled")
 
 
-def _home(env: Mapping[str, str], machine: Machine, root: Path, can_run: bool) -> Path | None:
+def _home(env: Mapping[str, str], machine: _Machine, root: Path, can_run: bool) -> Path | None:
     for answer in _answers(env, machine, root, can_run):
         if (folder := _profile(answer, root)) is not None:
             return folder
     return only_person(root / "c/Users", machine.user)
 
 
-def _answers(env: Mapping[str, str], machine: Machine, root: Path, can_run: bool) -> Iterator[bytes]:
+def _answers(env: Mapping[str, str], machine: _Machine, root: Path, can_run: bool) -> Iterator[bytes]:
     if (written := env.get("USERPROFILE")) is not None:  # by WSLENV, or of this person
         yield os.fsencode(written)
     folder = root / "c"

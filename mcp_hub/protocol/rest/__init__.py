@@ -4,5 +4,5 @@ Requests refuse unknown members, answers ignore them. `JsonObjectText` stays enc
 
     `calls`                            tools, their execution and its streams; errors
     `history`                          past calls
-    `servers`, `overview`, `tokens`    the hub's state
+    `servers`, `overview`              the hub's state; context tokens of tools
 """

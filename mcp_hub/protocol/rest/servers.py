@@ -1,11 +1,13 @@
 """Servers over REST: state, restarts, reloads."""
 
+from operator import add
 from typing import Final, Literal, Self
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
-from mcp_hub.types import LAST_LINE, LAST_OUTPUT, LogFlow, reason_for_others, without_paths
+from mcp_hub.types import LAST_LINE, LAST_OUTPUT, Expose, LogFlow, Mode, reason_for_others, without_paths
 
 _WITHHELD: Final = "Its output says why. Operators of the hub see it."
 
@@ -17,12 +19,17 @@ class AccountCode(Struct):
 
 
 class AccountAnswer(Struct, omit_defaults=True):
-    """The caller's account at a server: the `url` to log in, or the name of the `account`, if the server says it."""
+    """The caller's account at a server: the `url` to log in, or the name of the `account`, if the server says it.
+
+    After it is removed, whether there `was` one. `problem`: why it could not be revoked at its server.
+    """
 
     server: str
     principal: str
     url: str | UnsetType = UNSET
     account: str | UnsetType = UNSET
+    was: bool | UnsetType = UNSET
+    problem: str = ""
 
 
 class AccountInfo(Struct, omit_defaults=True):
@@ -41,15 +48,6 @@ class AccountList(Struct):
     """Accounts by server and principal: the caller's, or for operators those of everybody."""
 
     accounts: list[AccountInfo]
-
-
-class AccountRemoved(Struct, omit_defaults=True):
-    """An account was removed, if there `was` one. `problem`: why it could not be revoked at its server."""
-
-    server: str
-    principal: str
-    was: bool
-    problem: str = ""
 
 
 class AccountValue(Struct):
@@ -265,3 +263,64 @@ class ReloadAnswer(Struct):
     kept: list[str]
     settings: list[str]
     next_start: list[str]
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    """Tokens of whole definitions, of ones without output schemas, of one-line signatures, of names."""
+
+    full: int = 0
+    compact: int = 0
+    signature: int = 0
+    names: int = 0
+
+    def __add__(self, other: "Tokens") -> "Tokens":
+        return Tokens(*map(add, astuple(self), astuple(other)))
+
+
+class ToolTokens(msgspec.Struct, frozen=True):
+    """A tool; `tokens.names` is its share of its server's line of names."""
+
+    name: str
+    server: str
+    tokens: Tokens
+
+
+class ServerTokens(msgspec.Struct, frozen=True):
+    """All tools of a server."""
+
+    server: str
+    tools: int
+    tokens: Tokens
+
+
+class ModeTokens(msgspec.Struct, frozen=True):
+    """A list sent under `expose`, which gives `mode`; `listed` includes the hub's tools."""
+
+    expose: Expose
+    mode: Mode
+    listed: int
+    tokens: int
+
+
+class TokenAccount(msgspec.Struct, frozen=True):
+    """The estimated cost of a profile's tools for one kind of client.
+
+    `modes` are all ways to list them, `current` the one in use. `auto` uses `budget` (tokens) and `max_tools`; a client
+    that `defers` loads definitions on demand. Tools of `starting` servers are unknown. `instructions` are sent besides.
+    `apps` is `current` for clients that show apps; None if equal.
+    """
+
+    client: str
+    profile: str | None
+    current: ModeTokens
+    modes: tuple[ModeTokens, ...]
+    budget: int
+    max_tools: int | None
+    defers: bool
+    starting: tuple[str, ...]
+    total: Tokens
+    servers: tuple[ServerTokens, ...]
+    heaviest: tuple[str, ...]
+    tools: tuple[ToolTokens, ...]
+    instructions: int = 0
+    apps: ModeTokens | None = None

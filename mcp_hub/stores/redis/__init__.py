@@ -4,7 +4,7 @@
 `log`                      writing and reading events
 `records`                  encoding and checks; bad records
 `scripts`                  Lua scripts
-`counting`                 the Lua script of limits
+`counting`                 Lua scripts of limits and locks
 `keys`                     names of keys
 `index`                    lists of streams, idempotency keys
 `link`                     clients; a connection's queue

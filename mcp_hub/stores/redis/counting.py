@@ -1,4 +1,4 @@
-"""The script that counts calls under limits of all replicas."""
+"""Scripts by which replicas share: counted calls, locks, texts."""
 
 from typing import Final
 
@@ -36,3 +36,17 @@ return {'taken', 0}
 
 `taken`; `wait` for so many milliseconds; `full`: so many run under this limit.
 """
+
+HOLD: Final = """
+local held = redis.call('GET', KEYS[1])
+if held and held ~= ARGV[1] and held ~= ARGV[2] then return held end
+redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[3])
+return ''
+"""
+"""The other replica that holds it; nothing if replica ARGV[1] does from now on: nobody did, or ARGV[2], or itself."""
+
+LET_GO: Final = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end return 1"
+
+RENEW: Final = """local stamp = redis.sha1hex(redis.call('GET', KEYS[1]) or '')
+if stamp == ARGV[1] then redis.call('SET', KEYS[1], ARGV[2]) end return stamp"""
+"""The digest of a text, which becomes ARGV[2] if it is ARGV[1]."""

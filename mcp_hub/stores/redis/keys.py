@@ -159,13 +159,12 @@ class RedisKeys:
     def lock(self, name: str) -> str:
         return f"{self.prefix}{{h:{hashed(name)}}}"
 
-    def begun(self, group: str, name: str) -> str:
-        """The times at which counted calls have begun, newest first: a list."""
-        return f"{self.prefix}{{l:{hashed(group)}}}:b{hashed(name)}"
-
-    def holders(self, group: str, name: str) -> str:
-        """Counted calls that run, each with its replica: a hash."""
-        return f"{self.prefix}{{l:{hashed(group)}}}:h{hashed(name)}"
+    def counts(self, group: str, name: str) -> tuple[str, str]:
+        """Counted calls: the times at which they have begun, newest first, a list; those that run, each with its
+        replica, a hash.
+        """
+        slot = f"{self.prefix}{{l:{hashed(group)}}}"
+        return f"{slot}:b{hashed(name)}", f"{slot}:h{hashed(name)}"
 
     def record(self, name: str) -> str:
         return f"{self.prefix}{{x:{hashed(name)}}}"

@@ -3,7 +3,7 @@
 import hashlib
 from typing import Final
 
-from mcp_hub.stores.redis.counting import COUNT
+from mcp_hub.stores.redis.counting import COUNT, HOLD, LET_GO, RENEW
 
 _ASIDE: Final = """
 -- keeps a bad part of a record in the hash PLACE, which holds 64 of them for a week
@@ -241,20 +241,6 @@ redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return {}
 """
 """Gives the key ARGV[1] to stream ARGV[2], also if ARGV[3] has it; else who has it, and for how many milliseconds."""
-
-HOLD: Final = """
-local held = redis.call('GET', KEYS[1])
-if held and held ~= ARGV[1] and held ~= ARGV[2] then return held end
-redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[3])
-return ''
-"""
-"""The other replica that holds it; nothing if replica ARGV[1] does from now on: nobody did, or ARGV[2], or itself."""
-
-LET_GO: Final = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end return 1"
-
-RENEW: Final = """local stamp = redis.sha1hex(redis.call('GET', KEYS[1]) or '')
-if stamp == ARGV[1] then redis.call('SET', KEYS[1], ARGV[2]) end return stamp"""
-"""The digest of a text, which becomes ARGV[2] if it is ARGV[1]."""
 
 DELETE: Final = """
 local row = redis.call('HMGET', KEYS[1], 'status', 'principal', 'key')

@@ -22,8 +22,8 @@ from mcp_hub.upstreams.accounts import pending as steps
 from mcp_hub.upstreams.accounts.accounts import Accounts
 from mcp_hub.upstreams.accounts.pending import Pending, PendingLogin, Stage
 from mcp_hub.upstreams.accounts.rows import Seal
-from mcp_hub.upstreams.auth import web_login
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, grant_key
+from mcp_hub.upstreams.auth.login import begin_in_web, end_in_web
 
 log = get_logger(__name__)
 
@@ -157,7 +157,7 @@ class LoginDesk:
             return entry, cookie, ""
         url, client = self._login(server)
         prior = await self._prior(entry, url, client)
-        begin = partial(web_login.begin, url, client, prior, self._redirect(server), entry.state)
+        begin = partial(begin_in_web, url, client, prior, self._redirect(server), entry.state)
         page, login = await self._asked(entry, begin)
         if login.grant.is_registered and (prior is None or prior.client_id != login.grant.client_id):
             await self._remember(url, server, login.grant)
@@ -176,7 +176,7 @@ class LoginDesk:
             raise Rejected("login_unknown", "This login was ended by another request. Look at its page.")
         url, client = self._login(server, entry.target)
         await self._advance(entry, spent := msgspec.structs.replace(entry, login=None))
-        end = partial(web_login.end, login, url, client, returned, self._clock())
+        end = partial(end_in_web, login, url, client, returned, self._clock())
         grant, label = await self._asked(spent, end)
         return await self._prove(spent, msgspec.structs.replace(spent, grant=grant, label=label or ""))
 

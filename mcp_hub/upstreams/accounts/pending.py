@@ -19,7 +19,7 @@ import msgspec
 
 from mcp_hub.errors import Rejected
 from mcp_hub.upstreams.auth.grants import Grant
-from mcp_hub.upstreams.auth.web_login import WebLogin
+from mcp_hub.upstreams.auth.login import WebLogin
 
 SECONDS: Final = 600.0
 """A link is good for so long; so is each later step."""

@@ -2,10 +2,9 @@
 
 * `access`: the login of one server in use
 * `grants`: records of a login, and its file
-* `login`: logs in and out
+* `login`: logs in and out, also in the web in two requests
 * `redirect`: receives the browser
 * `flows`: runs a login through the SDK's client
-* `web_login`: a login in the web, in two requests
 * `token_exchange`: tokens in exchange for the callers' own
 * `token_requests`: renews tokens, checks the SDK's requests, reads untrusted responses
 * `addresses`: requests to checked addresses only

@@ -209,7 +209,7 @@ class _LeftForBrowser(Exception):
 async def leave_for_browser(
     url: str, client: ClientRegistration, prior: Grant | None, redirect_uri: str
 ) -> tuple[str, bool, Grant]:
-    """Begins a login at `url` that `web_login` ends: the authorization URL, whose `state` and challenge are replaced,
+    """Begins a login at `url` that `login` ends: the authorization URL, whose `state` and challenge are replaced,
     whether the issuer names itself when the browser returns (RFC 9207), and the login without tokens.
 
     Raises `LoginFailed`.

@@ -10,9 +10,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from mcp_hub.call import Post
 from mcp_hub.errors import Rejected, RpcError
-from mcp_hub.events import Completed, Delta, Failed, InputRequired
+from mcp_hub.events import Completed, Delta, Failed, InputRequired, Post
 from mcp_hub.globs import late
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import one_line

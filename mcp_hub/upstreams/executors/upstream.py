@@ -13,10 +13,10 @@ from weakref import ref
 import anyio
 import msgspec
 
-from mcp_hub.call import Call, CallChannel, Post
+from mcp_hub.call import Call, CallChannel
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, ExecutorLost, InvalidParams, Rejected, RpcError, UnknownEntry
-from mcp_hub.events import Completed, Failed, InputRequired
+from mcp_hub.events import Completed, Failed, InputRequired, Post
 from mcp_hub.ids import ids
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head

@@ -3,6 +3,5 @@
 * `list_state`: the lists of one server, read again when they change
 * `list_reader`: reads all kinds page by page, within bounds
 * `list_cache`: one file per server
-* `list_union`: joins lists by name
-* `principal_lists`: those of principals with an account each
+* `list_union`: joins lists by name; those of principals with an account each
 """

@@ -1,11 +1,14 @@
-"""Joins a server's lists with those of a caller's own connection, by name. Pure."""
+"""A server's lists joined with those of a caller's own connection, by name; those of principals with accounts. Pure."""
+
+from collections import OrderedDict
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from mcp_hub.protocol.jsonrpc.envelope import raw_object
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.kinds import KINDS
-from mcp_hub.types import Kind, Snapshot
+from mcp_hub.types import MODERN, Kind, Snapshot
 
 
 class ListUnion:
@@ -73,3 +76,67 @@ def _ordered(raw: bytes) -> bytes:
         return msgspec.json.encode(msgspec.json.decode(raw), order="deterministic")
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
         return raw
+
+
+LOG_IN: Final = "log_in"
+"""The tool of principals without an account."""
+_MOST_REMEMBERED: Final = 4096
+"""Principals whose lists are remembered."""
+_MOST_DEFINITIONS: Final = 10_000
+"""Definitions that are shared in memory, and names in the union."""
+_DISTINCT: Final = 64
+"""Different lists that are compared, so that principals with equal ones share them in memory."""
+
+
+class PrincipalLists:
+    """Lists by principal, equal ones once, and their union. `common` is empty, `login` for those without an account."""
+
+    def __init__(self, name: str) -> None:
+        self.common = Snapshot(server=name, era=MODERN, lists={}, is_apart=True)
+        self.login = replace(self.common, lists={Kind.TOOL: (_log_in(name),)}, is_own=True)
+        self._remembered: OrderedDict[str, Snapshot] = OrderedDict()
+        self._distinct: list[Snapshot] = []
+        self._raws: dict[bytes, bytes] = {}
+        self._every: dict[Kind, dict[bytes, bytes]] = {kind: {} for kind in Kind}
+
+    def of(self, principal: str) -> Snapshot | None:
+        return self._remembered.get(principal)
+
+    def put(self, principal: str, lists: Snapshot) -> Snapshot:
+        """Remembers a principal's lists, as private ones."""
+        if len(self._raws) > _MOST_DEFINITIONS:
+            self._raws.clear()
+        hints = {kind: replace(hint, public=False) for kind, hint in lists.hints.items()}
+        same = {kind: tuple(self._raws.setdefault(raw, raw) for raw in raws) for kind, raws in lists.lists.items()}
+        apart = replace(lists, lists=same, is_apart=True, announced=0, hints=hints)
+        shared = next((earlier for earlier in self._distinct if earlier == apart), None)
+        if shared is None:
+            shared = apart
+            self._distinct = [*self._distinct[1 - _DISTINCT :], apart]
+        self._remembered[principal] = shared
+        self._remembered.move_to_end(principal)
+        if len(self._remembered) > _MOST_REMEMBERED:
+            self._remembered.popitem(last=False)
+        return shared
+
+    def forget(self, principal: str) -> None:
+        self._remembered.pop(principal, None)
+
+    def union(self, lists: Snapshot) -> Snapshot | None:
+        """All definitions so far by name, the first of each, for people to approve; None if `lists` add none."""
+        is_new = False
+        for kind, raws in lists.lists.items():
+            every = self._every[kind]
+            for name, raw in by_name(kind, raws).items():
+                if name not in every and len(every) < _MOST_DEFINITIONS:
+                    every[name] = self._raws.get(raw, raw)
+                    is_new = True
+        if not is_new:
+            return None
+        present = {kind: tuple(raws.values()) for kind, raws in self._every.items() if raws}
+        return replace(lists, lists=present, is_apart=False, warnings=())
+
+
+def _log_in(server: str) -> bytes:
+    text = f"Asks for an account of your own at {server}, where you are not logged in. Its tools are listed afterwards."
+    return object_bytes({"name": LOG_IN, "description": text, "inputSchema": {"type": "object", "properties": {}}})

@@ -5,7 +5,6 @@
 * `child`: process groups
 * `descriptors`: room for open files
 * `lookups`: programs that print secret values
-* `last_output`: why a process died
 * `watchdog`, `watchdog_program`: end leftover processes
 * `reaper`: adopts and reaps orphans
 """

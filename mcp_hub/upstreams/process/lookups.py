@@ -20,7 +20,7 @@ from mcp_hub.attach.system import set_blocking
 from mcp_hub.clock import Clock, SystemClock
 from mcp_hub.config.findings import DataPath, path_text, quoted
 from mcp_hub.config.load.secrets import secrets_of_server
-from mcp_hub.config.schema.remote import problems_of
+from mcp_hub.config.schema.fields import problems_of
 from mcp_hub.config.schema.servers import CommandLookup, Lookup, ServerSettings
 from mcp_hub.errors import LookupFailed, StartFailed
 from mcp_hub.masking import Mask, hide_tail, learn

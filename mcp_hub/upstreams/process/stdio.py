@@ -1,6 +1,7 @@
 """One connection to a stdio server: the process, its pipes and the session."""
 
 import os
+import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -14,10 +15,11 @@ from msgspec.structs import replace
 
 from mcp_hub.aio import Turn
 from mcp_hub.errors import StartFailed
+from mcp_hub.globs import late
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.framing import UNREADABLE
-from mcp_hub.types import Cause, Era
+from mcp_hub.types import LAST_OUTPUT, Cause, Era
 from mcp_hub.upstreams.peer import negotiation
 from mcp_hub.upstreams.peer.negotiation import PROBE_SECONDS, AnotherProcess, FreshNeeded, Terms
 from mcp_hub.upstreams.peer.peer import Peer, PeerMessages
@@ -25,7 +27,6 @@ from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
 from mcp_hub.upstreams.peer.state import LAST_WORDS, Observer, not_settled
 from mcp_hub.upstreams.process.child import Child, describe_exit
 from mcp_hub.upstreams.process.descriptors import room_for_server
-from mcp_hub.upstreams.process.last_output import with_output
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.wire.files import unread
 from mcp_hub.wire.server_pipe import ServerPipe
@@ -304,3 +305,38 @@ async def _runs(pipe: ServerPipe, stdin: IO[bytes]) -> None:
             return
         else:
             highest = waiting
+
+
+_SHOWN: Final = 5
+"""Lines of output behind a reason."""
+_FRAME: Final = " |+-\t"
+"""Python draws these before the lines of an exception group."""
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_EXCEPTION: Final = late(
+    r"(?:Uncaught )?[a-z_][\w.$]*(?:error|exception)(?: \[\w+\])?: .+"
+    r"|(?:error|fatal|panic|Exception in thread \"[^\"]*\"|thread '[^']*' panicked at).*: .+"
+    r"|npm (?:error|ERR!) code \w+",
+    re.IGNORECASE,
+)
+
+
+def with_output(reason: str, lines: Sequence[str]) -> str:
+    """The exception, the reason and the last lines of the output."""
+    exception = exception_of(lines)
+    head = reason if exception is None else f"{exception} ({reason})"
+    return f"{head}{LAST_OUTPUT}{' | '.join(lines[-_SHOWN:])}" if lines else head
+
+
+def exception_of(lines: Sequence[str]) -> str | None:
+    """The last line that looks like an exception."""
+    exception, traceback = None, None  # the depth of the traceback whose exception is still to come
+    for line in lines:
+        drawn = line.removeprefix("stdout: ")
+        text, depth = drawn.strip(_FRAME), len(drawn) - len(drawn.lstrip(_FRAME))
+        if text.endswith(_TRACEBACK):
+            traceback = depth
+        elif traceback is not None and text and depth <= traceback:
+            exception, traceback = text, None
+        elif traceback is None and _EXCEPTION.fullmatch(text):
+            exception = text
+    return exception

@@ -26,7 +26,7 @@ from mcp_hub.upstreams.accounts.accounts import Accounts
 from mcp_hub.upstreams.accounts.rows import Account
 from mcp_hub.upstreams.accounts.waiting import WAITS
 from mcp_hub.upstreams.auth.grants import LoginFailed
-from mcp_hub.upstreams.lists.principal_lists import LOG_IN, PrincipalLists
+from mcp_hub.upstreams.lists.list_union import LOG_IN, PrincipalLists
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.wanted import WantedResources
 from mcp_hub.upstreams.supervision.server import (

@@ -20,7 +20,7 @@ from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, HubRestarted, RpcError, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.notices import Notices
-from mcp_hub.stores.base import Holdings
+from mcp_hub.stores.documents import Holdings
 from mcp_hub.types import Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.lists.list_cache import ListFile
 from mcp_hub.upstreams.lists.list_union import ListUnion

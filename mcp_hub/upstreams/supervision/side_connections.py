@@ -13,7 +13,7 @@ from mcp_hub.call import Call, CallerConnection, CallHandler
 from mcp_hub.clock import Clock
 from mcp_hub.errors import AccountNeeded, Busy, SessionElsewhere, StoreError, UpstreamUnavailable
 from mcp_hub.notices import Notices, Origin
-from mcp_hub.stores.base import Holdings
+from mcp_hub.stores.documents import Holdings
 from mcp_hub.types import Cause, Snapshot, UpstreamState
 from mcp_hub.upstreams.lists.list_union import ListUnion
 from mcp_hub.upstreams.peer.wanted import WantedResources

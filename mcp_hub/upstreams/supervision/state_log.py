@@ -7,7 +7,7 @@ from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.types import LAST_OUTPUT, UpstreamState
 from mcp_hub.upstreams.peer.state import PeerInfo
-from mcp_hub.upstreams.process.last_output import exception_of
+from mcp_hub.upstreams.process.stdio import exception_of
 from mcp_hub.upstreams.supervision.lifecycle import GAVE_UP, Life
 
 log = get_logger(__name__)

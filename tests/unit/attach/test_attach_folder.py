@@ -26,7 +26,7 @@ from mcp_hub.attach.folder import (
 )
 from mcp_hub.attach.machine import use_machine
 from mcp_hub.cli.access.running import HubRecord
-from mcp_hub.cli.commands.running.status import HubReport, report_lines
+from mcp_hub.cli.commands.running.status import _HubReport, report_lines
 
 KEY = bytes(32)
 
@@ -90,7 +90,7 @@ def test_status_names_the_variables_of_a_scope_and_those_with_another_value(env:
     assert variables_of(found, here) == {
         "HOME": True, "MCP_HUB_STATE_DIR": True, "PIP_INDEX_URL": False, "TOKEN": False, "UV_INDEX": False
     }  # fmt: skip
-    report = HubReport("/a", [HubRecord("", 1, folder=found)], variables={found: variables_of(found, here)})
+    report = _HubReport("/a", [HubRecord("", 1, folder=found)], variables={found: variables_of(found, here)})
     lines = "\n".join(text for text, _ in report_lines(report, 0))
     assert "another hub: other values of PIP_INDEX_URL, TOKEN, UV_INDEX" in lines
 

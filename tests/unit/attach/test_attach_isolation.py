@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.app.start_folders import StartFolders, default_scope, folder_key, is_to_separate, project_of
+from mcp_hub.app.readiness import StartFolders, default_scope, folder_key, is_to_separate, project_of
 from mcp_hub.config.load.load import parse
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.errors import ConfigError

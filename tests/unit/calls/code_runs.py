@@ -19,7 +19,7 @@ from mcp_hub.calls.plan import CallPlan, CallRules
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.starter import _Continuation
 from mcp_hub.calls.streams.port import StreamPort
-from mcp_hub.code.engine import CodeEngine, CodeSession
+from mcp_hub.code.engine import CodeEngine, _CodeSession
 from mcp_hub.code.steps import CodeCall, CodeError, CodeLimits, CodeRaise, CodeStep
 from mcp_hub.errors import InvalidParams
 from mcp_hub.events import Completed, Ending, Progressed
@@ -50,7 +50,7 @@ class _Made(msgspec.Struct):
     outcomes: dict[int, Any] = {}
 
 
-class MadeSession(CodeSession):
+class MadeSession(_CodeSession):
     """One run of such a script."""
 
     def __init__(self, engine: "MadeEngine") -> None:

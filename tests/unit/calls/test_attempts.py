@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_hub.call import Call, CallChannel, CallHandler, Question
+from mcp_hub.calls.attempts import Retries, _RetryBudget, class_of
 from mcp_hub.calls.plan import CallPlan, CallRules, TimeLimits
-from mcp_hub.calls.retries import Retries, _RetryBudget, class_of
 from mcp_hub.errors import (
     Busy,
     DeadlineExceeded,

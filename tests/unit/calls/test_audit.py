@@ -3,6 +3,7 @@
 import json
 import threading
 from collections import deque
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, cast
@@ -104,7 +105,7 @@ async def test_arguments_as_the_rule_says(tmp_path: Path) -> None:
         "quiet": ToolKeeping(is_kept=False),
     }
     long = {"text": "x" * 5000 + "s3cr3t-of-the-hub"}
-    calls = (
+    calls: tuple[Callable[[], CallRecord], ...] = (
         lambda: past_call("echo", {"text": "s3cr3t-of-the-hub", "a": 1}),
         lambda: past_call("fixed", {"token": 1, "page": 1, "text": "y"}),
         lambda: past_call("quiet", {"text": "private"}),
@@ -114,9 +115,9 @@ async def test_arguments_as_the_rule_says(tmp_path: Path) -> None:
     )  # fmt: skip
     for rule in ("full", "none", "hash"):
         (folder := tmp_path / rule).mkdir()
-        hub = Audited(folder, rule, **tools)
+        hub = Audited(folder, rule, "off", **tools)
         lines = await hub.lines(*(call() for call in calls))
-        texts = [line.get("arguments") for line in lines]
+        texts: list[Any] = [line.get("arguments") for line in lines]
         whole = (folder / "audit.jsonl").read_text()
         assert "s3cr3t" not in whole
         assert "private" not in whole.replace("file:///private", "" if rule == "full" else "private")

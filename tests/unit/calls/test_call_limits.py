@@ -17,7 +17,7 @@ from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.errors import Busy, StoreError
 from mcp_hub.events import Completed
 from mcp_hub.ids import new_call_id
-from mcp_hub.stores.counts import SharedCounts, SharedLimit
+from mcp_hub.stores.documents import SharedCounts, SharedLimit
 from mcp_hub.types import Era
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
 from tests.unit.fakes import Channel

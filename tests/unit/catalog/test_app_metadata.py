@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.catalog.offers.apps import AppMeta, app_meta, with_address, without_app
+from mcp_hub.catalog.offers.definitions import AppMeta, app_meta, with_address, without_app
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 
 NO_APP: list[Any] = [None, 5, [], "x", {"visibility": "app"}, {"resourceUri": "https://a"}]

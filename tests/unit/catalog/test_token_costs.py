@@ -16,7 +16,7 @@ from mcp_hub.catalog.token_costs import _CostQuery, _Measures, account
 from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.views.exposure import decided, exposed
 from mcp_hub.catalog.views.view import CatalogView, build
-from mcp_hub.protocol.rest.tokens import ModeTokens, TokenAccount, Tokens
+from mcp_hub.protocol.rest.servers import ModeTokens, TokenAccount, Tokens
 from mcp_hub.types import ClientKind, Era, Kind
 from tests.unit.catalog.offers import offer
 

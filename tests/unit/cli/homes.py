@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from mcp_hub import masking
 from mcp_hub.cli import main
-from mcp_hub.onboarding.clients.wsl import Machine, WindowsSide, side_of
+from mcp_hub.onboarding.clients.wsl import WindowsSide, _Machine, side_of
 
 DISTRIBUTION, WINDOWS_USER = "Ubuntu-24.04", "me"
 CANARIES: Final = ("ghp_CANARYcanary1234567890", "CANARY.header.9876543210", "CANARYpassw0rd!")
@@ -117,8 +117,8 @@ class WindowsDrive:
         (self.root / "c/Windows/System32/cmd.exe").touch()
         self.config.write_text("servers: {a: {command: x, enabled: false}}\n")
 
-    def machine(self) -> Machine:
-        return Machine(self.folder, WINDOWS_USER, self.run)
+    def machine(self) -> _Machine:
+        return _Machine(self.folder, WINDOWS_USER, self.run)
 
     def run(self, argv: Sequence[str], folder: Path, env: Mapping[str, str]) -> bytes:
         self.asked.append((Path(argv[0]).name, folder))

@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from mcp_hub.addresses import HostRule
-from mcp_hub.app.start_folders import StartFolders
+from mcp_hub.app.readiness import StartFolders
 from mcp_hub.cli import main, trials
 from mcp_hub.cli.commands.repairs import found_repairs
 from mcp_hub.cli.commands.servers import edit

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from mcp_hub import windows
 from mcp_hub.cli import main
 from mcp_hub.cli.commands.running import service
-from mcp_hub.cli.commands.running.service import MARK, HubService, is_ours, plan
+from mcp_hub.cli.commands.running.service import MARK, _HubService, is_ours, plan
 
 UNIT = """\
 # Written by: mcp-hub service install
@@ -47,8 +47,8 @@ TASK = (
 ODD = '/home/ann/my "50%" $HOME \\ servers; rm -rf & é.yaml'
 
 
-def own(config: str = "/home/ann/servers.yaml", home: str = "/home/ann") -> HubService:
-    return HubService(["/opt/hub/bin/python", "-m", "mcp_hub"], config, "/opt/hub/bin:/usr/bin", home)
+def own(config: str = "/home/ann/servers.yaml", home: str = "/home/ann") -> _HubService:
+    return _HubService(["/opt/hub/bin/python", "-m", "mcp_hub"], config, "/opt/hub/bin:/usr/bin", home)
 
 
 def test_linux_gets_a_unit_of_the_user_in_which_nothing_of_a_path_means_anything() -> None:
@@ -76,7 +76,7 @@ def test_macos_gets_an_agent_of_the_user() -> None:
 def test_windows_gets_a_task_of_the_user() -> None:
     config, home = "C:\\Users\\Ann Lee\\R&D <1>\\servers.yaml", "C:\\Users\\Ann Lee"
     command = ["C:\\hub\\python.exe", "-m", "mcp_hub"]
-    made = plan("win32", HubService(command, config, "unused", home, "PC\\ann", "D:\\Windows"), 0)
+    made = plan("win32", _HubService(command, config, "unused", home, "PC\\ann", "D:\\Windows"), 0)
     assert made is not None and made.text.startswith(b"\xff\xfe<\0") and is_ours(made.text)
     assert str(made.file) == f"{home}\\AppData\\Local\\mcp-hub\\mcp-hub\\mcp-hub.xml"
     space = {"": "http://schemas.microsoft.com/windows/2004/02/mit/task"}
@@ -147,7 +147,7 @@ def test_each_system_is_asked_before_it_is_told(name: str, home: Path, monkeypat
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd")
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     odd = tmp_path / Path(ODD).name
-    made = plan("linux", HubService([sys.executable, "-m", "mcp_hub"], str(odd), "/usr/bin", str(tmp_path)), 1000)
+    made = plan("linux", _HubService([sys.executable, "-m", "mcp_hub"], str(odd), "/usr/bin", str(tmp_path)), 1000)
     assert made is not None
     (tmp_path / "mcp-hub.service").write_bytes(made.text)
     line = ["systemd-analyze", "--user", "verify", str(tmp_path / "mcp-hub.service")]

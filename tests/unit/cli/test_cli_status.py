@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from mcp_hub import __version__
 from mcp_hub.cli import _GROUPS, main
 from mcp_hub.cli.access.running import HubRecord, recorded, running_hub
-from mcp_hub.cli.commands.running.status import HubReport, report_data, report_lines
+from mcp_hub.cli.commands.running.status import _HubReport, report_data, report_lines
 from mcp_hub.config.trust import OVERRIDE
 from mcp_hub.errors import ConfigError
 from mcp_hub.library.hub import Hub
@@ -55,7 +55,7 @@ def test_a_hub_over_stdio_is_shown_and_asked_by_no_other_command(place: str) -> 
 
 def test_a_background_hub_and_clients_that_do_not_join_it_are_one_truth() -> None:
     hub = HubRecord("", 1, folder="/run/mcp-hub/0123", config="/x.yaml")
-    lines = [text for text, _ in report_lines(HubReport("/x.yaml", [hub], alone="this is a container"), 0.0)]
+    lines = [text for text, _ in report_lines(_HubReport("/x.yaml", [hub], alone="this is a container"), 0.0)]
     said = (
         "clients of this shell do not join the background hub: each has a hub of its own, because this is a container"
     )
@@ -66,7 +66,7 @@ def test_report_counts_servers_and_names_those_given_up() -> None:
     servers = [ServerInfo(server=name, state="ready", restarts=0) for name in ("a", "b")]
     servers.append(ServerInfo(server="c", state="failed", restarts=5, code="crashed"))
     servers.append(ServerInfo("d", "ready", 0, sandbox=SandboxInfo("on", "hosts", 2)))
-    report = HubReport("/x.yaml", [HubRecord("http://h/mcp", 7, 1000.0, "1.2.3")], servers)
+    report = _HubReport("/x.yaml", [HubRecord("http://h/mcp", 7, 1000.0, "1.2.3")], servers)
     assert [text for text, _ in report_lines(report, 8200.0)] == [
         "running at http://h/mcp",
         "  process: 7, for 2 h, version 1.2.3",
@@ -78,7 +78,7 @@ def test_report_counts_servers_and_names_those_given_up() -> None:
     data = report_data(report, 8200.0)
     assert data["hubs"][0]["uptime"] == 7200 and data["servers"][2]["code"] == "crashed"
     assert [server.get("refused") for server in data["servers"]] == [None, None, None, 2]
-    report = HubReport("/x.yaml", [HubRecord("http://h/mcp", 7)], problem="wrong token [unauthorized]")
+    report = _HubReport("/x.yaml", [HubRecord("http://h/mcp", 7)], problem="wrong token [unauthorized]")
     assert ("servers: unknown: wrong token [unauthorized]", "yellow") in report_lines(report, 0.0)
 
 
@@ -118,7 +118,7 @@ CURSOR = PresentClient(41, "0.0.9", 940.0, "cursor", "Cur\x1bsor", "1.2", "hands
 )
 def test_a_background_hub_names_its_clients_and_its_end(version: str, use: HubUse | None, lines: list[str]) -> None:
     hub = HubRecord("", 1, 900.0, version, folder="/run/mcp-hub/0123", config="/x.yaml")
-    report = HubReport("/x.yaml", [hub], uses={hub.folder: use})
+    report = _HubReport("/x.yaml", [hub], uses={hub.folder: use})
     shown = [text for text, _ in report_lines(report, 1000.0)]
     assert shown[2 : 2 + len(lines)] == lines and shown[2 + len(lines)].startswith("config:")
     (data,) = report_data(report, 1000.0)["hubs"]
@@ -136,7 +136,7 @@ def test_a_background_hub_names_its_clients_and_its_end(version: str, use: HubUs
 def test_two_hubs_of_one_configuration_say_why_they_are_two(names: list[str], version: str, why: str) -> None:
     hubs = [HubRecord("", 7, folder="/run/a", config="/x.yaml", version=__version__),
             HubRecord("", 8, folder="/run/b", config="/x.yaml", version=version)]  # fmt: skip
-    shown = [text for text, _ in report_lines(HubReport("/x.yaml", hubs, apart={"/run/b": names}), 0.0)]
+    shown = [text for text, _ in report_lines(_HubReport("/x.yaml", hubs, apart={"/run/b": names}), 0.0)]
     assert [line for line in shown if "apart" in line] == [f"  apart:   from process 7: {why}"]
 
 
@@ -147,7 +147,7 @@ def test_the_clients_of_a_hub_over_http_are_named_but_for_those_that_have_gone()
         ClientSummary("Gone", "1", Era.HANDSHAKE, "local", 940.0, 950.0, 1, connected=False),
         ClientSummary("", "", Era.MODERN, "local", 999.0, 999.0, 1),
     ]
-    report = HubReport("/x.yaml", hubs, clients=clients)
+    report = _HubReport("/x.yaml", hubs, clients=clients)
     assert [text for text, _ in report_lines(report, 1000.0)][2:5] == [
         "  clients: Cur\\x1bsor 1.2, handshake, for 1 min, 12 calls",
         "           a client that has not said its name, modern, by request, for 1 s, 1 call",

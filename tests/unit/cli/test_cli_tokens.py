@@ -14,7 +14,7 @@ from mcp_hub.cli import main
 from mcp_hub.cli.commands.search import explanation
 from mcp_hub.cli.commands.tools import print_account
 from mcp_hub.cli.render import tables
-from mcp_hub.protocol.rest.tokens import ModeTokens, ServerTokens, TokenAccount, Tokens, ToolTokens
+from mcp_hub.protocol.rest.servers import ModeTokens, ServerTokens, TokenAccount, Tokens, ToolTokens
 from tests.unit.cli.command import JOBS, hub
 
 AUTO = ModeTokens("auto", "search", 3, 238)

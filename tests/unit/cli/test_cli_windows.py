@@ -17,7 +17,7 @@ from mcp_hub.onboarding.clients import programs
 from mcp_hub.onboarding.clients.model import Where
 from mcp_hub.onboarding.clients.reading import hub_files
 from mcp_hub.onboarding.clients.table import CLIENTS, WINDOWS_CLIENTS
-from mcp_hub.onboarding.clients.wsl import Machine
+from mcp_hub.onboarding.clients.wsl import _Machine
 from mcp_hub.upstreams.process import commands
 from rigs.clients.wsl import CURSOR, WslHome
 from tests.unit.cli.homes import CANARIES, DISTRIBUTION, WindowsDrive
@@ -31,7 +31,7 @@ STORE = "AppData/Local/Packages/Claude_pzs8sxrjxfjjc/LocalCache/Roaming/Claude/c
 @pytest.fixture
 def windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WindowsDrive:
     made = WindowsDrive(tmp_path)
-    monkeypatch.setattr(Machine, "here", made.machine)
+    monkeypatch.setattr(_Machine, "here", made.machine)
     monkeypatch.setattr(programs, "_names", lambda system: iter(()))
     monkeypatch.setattr(commands, "SYSTEM_PLACES", ())  # nothing is started, whatever is installed there
     for name in ("XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "USERPROFILE", "WSL_INTEROP"):

@@ -10,7 +10,7 @@ from mcp_hub.config.load.foreign_windows import Drives, linux_path, linux_server
 from mcp_hub.config.load.interpolate import Unresolved
 from mcp_hub.onboarding.clients import programs, wsl
 from mcp_hub.onboarding.clients.entries import Command
-from mcp_hub.onboarding.clients.wsl import Machine, WindowsSide, through_wsl, wsl_settings
+from mcp_hub.onboarding.clients.wsl import WindowsSide, _Machine, through_wsl, wsl_settings
 from mcp_hub.onboarding.files import FileRefused
 from tests.unit.cli.homes import WINDOWS_USER as USER
 from tests.unit.cli.homes import WindowsDrive
@@ -78,7 +78,7 @@ def test_profile_is_that_of_windows_else_the_only_person(windows: WindowsDrive) 
 @pytest.mark.processes
 def test_program_of_windows_that_hangs_or_floods_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wsl, "_SECONDS", 0.2)
-    run = Machine.here().run
+    run = _Machine.here().run
     assert run(("/bin/sh", "-c", "echo x; exec sleep 60"), tmp_path, {}) == b""
     assert run(("/bin/sh", "-c", "exec cat /dev/zero"), tmp_path, {}) == b""
     assert run(("/nowhere",), tmp_path, {}) == run(("/bin/sh", "-c", "echo"), Path("/nowhere"), {}) == b""

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from mcp_hub.app.attached.sandboxes import server_sandbox
-from mcp_hub.app.start_folders import StartFolders
+from mcp_hub.app.readiness import StartFolders
 from mcp_hub.config.load.load import Loaded, parse
 from mcp_hub.config.plan import plan
 from mcp_hub.config.schema.settings import Settings

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import httpx2
 
-from mcp_hub.fronts.http.authorization.grants import Grants
+from mcp_hub.fronts.http.authorization.grants import AccessGrants
 from tests.e2e.consents import PUBLIC, TOKENS
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 
@@ -27,7 +27,7 @@ def browser(peer: DashboardPeer) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=peer.front.endpoints), base_url=PUBLIC)
 
 
-def grants_of(peer: DashboardPeer) -> Grants:
+def grants_of(peer: DashboardPeer) -> AccessGrants:
     assert peer.front.auth.clients is not None
     found = peer.front.auth.clients._grants
     assert found is not None

@@ -16,7 +16,7 @@ from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.events import CallEvent, Completed, Progressed
 from mcp_hub.fronts.http.request import Housekeeper, HttpRequest
-from mcp_hub.fronts.http.streamable import ModernHttp
+from mcp_hub.fronts.http.streamable import _ModernHttp
 from mcp_hub.fronts.mcp.binding import Binding, modern_session
 from mcp_hub.fronts.mcp.bonds import ClientBond
 from mcp_hub.fronts.mcp.duplex import Duplex
@@ -175,7 +175,7 @@ class TaskHub:
         )
         self.binding = Binding(self.port, {"name": "hub", "version": "1"}, lambda profile: None)
         self._housekeeper = Housekeeper()
-        self._http = ModernHttp(self.port, self.binding, self._housekeeper)
+        self._http = _ModernHttp(self.port, self.binding, self._housekeeper)
         self._pipe = KeptWire()
         self._duplex: Duplex
         self._sent = 0

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_hub.fronts.http.authorization.grants import Grants, hashed
+from mcp_hub.fronts.http.authorization.grants import AccessGrants, hashed
 from tests.e2e.consents import ALICE, BOB, CALLBACK, NARROW, PUBLIC, Flow, fields_of, form_of
 from tests.unit.fronts.authorized_hub import browser, grants_of, hub
 from tests.unit.fronts.dashboard_peer import DashboardPeer
@@ -205,7 +205,7 @@ async def test_open_stream_and_running_call_of_a_removed_grant_end_within_a_seco
     await anyio.wait_all_tasks_blocked()
     assert listening.status == bobs.status == 200 and hub
     [family] = grants_of(peer).families
-    other_hub = Grants(grants_of(peer)._record, grants_of(peer)._clock, 1e9)
+    other_hub = AccessGrants(grants_of(peer)._record, grants_of(peer)._clock, 1e9)
     await other_hub.look()
     await other_hub.remove([family])
     with anyio.fail_after(1.0):

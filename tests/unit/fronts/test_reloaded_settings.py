@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mcp_hub.app.http import HttpAuthFactory
+from mcp_hub.app.http import _HttpAuthFactory
 from mcp_hub.sessions.session import Caller
 from tests.unit.fronts.dashboard_peer import TOKENS, DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import ALICE, OPERATOR
@@ -51,6 +51,6 @@ async def test_with_tokens_from_now_on_their_owners_execute(tmp_path: Path) -> N
 
 
 async def test_callers_without_a_token_operate_the_hub_only_while_it_is_local() -> None:
-    door = HttpAuthFactory(None, is_local=lambda now: not now.hub.http.allow_public)
+    door = _HttpAuthFactory(None, is_local=lambda now: not now.hub.http.allow_public)
     callers = [await who(door.for_settings(settings(allow_public=public))) for public in (False, True, False)]
     assert [isinstance(caller, Caller) and caller.is_operator for caller in callers] == [True, False, True]

@@ -8,7 +8,7 @@ import pytest
 
 from mcp_hub.errors import ConfigError
 from mcp_hub.fronts.rest.api import ANY_CLIENT
-from mcp_hub.protocol.rest.tokens import TokenAccount
+from mcp_hub.protocol.rest.servers import TokenAccount
 from mcp_hub.sessions.session import Caller
 from tests.unit.fronts.local_hub import TOOLS
 from tests.unit.fronts.rest_peer import NARROW, Response, RestPeer, problem, rest_hub

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.stores.counts import SharedLimit
+from mcp_hub.stores.documents import SharedLimit
 from mcp_hub.stores.redis.leases import Leases
 from mcp_hub.stores.replicated import _RedisCounts
 from tests.unit.stores.event_stores import opened

@@ -12,9 +12,9 @@ import anyio
 import msgspec
 import pytest
 
-from mcp_hub.call import Call, Post
+from mcp_hub.call import Call
 from mcp_hub.errors import Rejected, RpcError
-from mcp_hub.events import Completed
+from mcp_hub.events import Completed, Post
 from mcp_hub.notices import Notices
 from mcp_hub.types import JsonObject, Kind
 from mcp_hub.upstreams.executors.posts import ExecutorLimits

@@ -6,9 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_hub.call import Post
 from mcp_hub.errors import Rejected
-from mcp_hub.events import Completed, Delta, Failed, InputRequired, Log, Progressed, ToolCall, ToolResult
+from mcp_hub.events import Completed, Delta, Failed, InputRequired, Log, Post, Progressed, ToolCall, ToolResult
 from mcp_hub.upstreams.executors.posts import ExecutorLimits, Production, _Taken, read_tools
 from tests.unit.upstreams.executor_workers import refusing
 

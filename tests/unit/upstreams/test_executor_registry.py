@@ -6,7 +6,6 @@ import anyio
 import msgspec
 import pytest
 
-from mcp_hub.call import Post
 from mcp_hub.errors import (
     Busy,
     ExecutorLost,
@@ -17,7 +16,7 @@ from mcp_hub.errors import (
     RpcError,
     UnknownEntry,
 )
-from mcp_hub.events import Completed, Delta, Progressed
+from mcp_hub.events import Completed, Delta, Post, Progressed
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.executors.registry import CallOffer, _CancelOffer, _InputOffer
 from mcp_hub.upstreams.executors.upstream import _Posted

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from mcp_hub.app.readiness import summary
 from mcp_hub.types import Cause, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.process.last_output import exception_of, with_output
+from mcp_hub.upstreams.process.stdio import exception_of, with_output
 from mcp_hub.upstreams.supervision import lifecycle
 from mcp_hub.upstreams.supervision.lifecycle import Life, RestartRule
 from mcp_hub.upstreams.supervision.state_log import brief, log_failure

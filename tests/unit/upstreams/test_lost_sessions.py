@@ -10,7 +10,7 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
-from mcp_hub.calls.retries import class_of
+from mcp_hub.calls.attempts import class_of
 from mcp_hub.errors import RpcError, UpstreamLost
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.peer import state as peer_state

@@ -4,8 +4,7 @@
 * `history`: what servers wrote, and past calls
 * `service`: starts with the session
 * `operate`: opens the dashboard or `mcp-hub top`; reloads, restarts
-* `paths`: the files of the hub
+* `paths`: the files of the hub; schema and completion
 * `audit`: verifies the lines of the audit
-* `editors`: schema and completion
 * `attached`: runs the background hub
 """

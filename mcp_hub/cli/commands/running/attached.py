@@ -67,7 +67,7 @@ class _BackgroundHttp:
             self._started()
         front = self._front
         assert front is not None
-        if front.dashboard_mode() == "off":
+        if front.dashboard.mode() == "off":
             return {"why": "The running hub does not have a dashboard (hub.http.dashboard: off)."}
         if self._ported is None:
             listener = socket.create_server(("127.0.0.1", 0))

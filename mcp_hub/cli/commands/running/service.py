@@ -93,7 +93,7 @@ _BAD: Final = "\0\n\r"
 _SECONDS: Final = 30
 
 
-class HubService(msgspec.Struct, frozen=True):
+class _HubService(msgspec.Struct, frozen=True):
     """A hub to start, with its PATH; for Windows the account and system folder."""
 
     command: Sequence[str]
@@ -134,7 +134,7 @@ def is_ours(data: bytes) -> bool:
     return MARK.encode() in data or MARK.encode("utf-16-le") in data
 
 
-def plan(system: str, service: HubService, user: int) -> _Plan | None:
+def plan(system: str, service: _HubService, user: int) -> _Plan | None:
     """The plan for a `sys.platform`, or None. Raises `ValueError` for a line break or NUL."""
     for text in (*service.line, service.path, service.home, service.account):
         if any(char in text for char in _BAD):
@@ -146,7 +146,7 @@ def plan(system: str, service: HubService, user: int) -> _Plan | None:
     return _launchd(service, user) if system == "darwin" else None
 
 
-def _systemd(service: HubService) -> _Plan:
+def _systemd(service: _HubService) -> _Plan:
     folder = PurePosixPath(service.home) / ".config"
     unit = f"{LABEL}.service"
     text = _UNIT.format(
@@ -172,7 +172,7 @@ def _quoted(text: str, *, has_variables: bool = True) -> str:
     return f'"{word.replace("$", "$$") if has_variables else word}"'
 
 
-def _launchd(service: HubService, user: int) -> _Plan:
+def _launchd(service: _HubService, user: int) -> _Plan:
     library = PurePosixPath(service.home) / "Library"
     file = Path(library / "LaunchAgents" / f"{LABEL}.plist")
     agent = {
@@ -198,7 +198,7 @@ def _launchd(service: HubService, user: int) -> _Plan:
     )
 
 
-def _task(service: HubService) -> _Plan:
+def _task(service: _HubService) -> _Plan:
     for text in service.line:
         if "%" in text or "$(" in text:
             raise ValueError(f"{text!r} has % or $(, which the Task Scheduler would replace")
@@ -325,7 +325,7 @@ def _plan(config: str) -> _Plan:
 def _plan_here(config: str) -> _Plan | None:
     env = os.environ
     account = "\\".join(filter(None, (env.get("USERDOMAIN"), env.get("USERNAME"))))
-    service = HubService(
+    service = _HubService(
         command=[sys.executable, "-m", "mcp_hub"],
         config=config,
         path=env.get("PATH", os.defpath),

@@ -39,7 +39,7 @@ _MOST_CLIENTS = 40
 _GIVEN_UP = ("failed", "incompatible")
 
 
-class HubReport(msgspec.Struct, frozen=True):
+class _HubReport(msgspec.Struct, frozen=True):
     """The hubs of a configuration, and the servers of the one that commands ask.
 
     By folder: `variables`, `uses` (None: unknown), and `apart`, the variables that differ from the youngest hub.
@@ -79,7 +79,7 @@ def status(as_json: bool, config: str | None) -> None:
     if not as_json:
         tables.print_warnings(warnings)
     uses = {folder: use_of(folder) for folder in scopes}
-    report = HubReport(
+    report = _HubReport(
         config_place, hubs, variables=scopes, paths=paths, alone=why_alone(config_place, os.environ), uses=uses,
         apart=_apart(hubs), warnings=warnings,
     )  # fmt: skip
@@ -98,7 +98,7 @@ def _apart(hubs: Sequence[HubRecord]) -> dict[str, list[str]]:
     }
 
 
-async def _ask(client: "HubClient", report: HubReport, as_json: bool) -> int:
+async def _ask(client: "HubClient", report: _HubReport, as_json: bool) -> int:
     try:
         servers = await client.servers()
         clients = await client.lists.clients() if any(hub.url for hub in report.hubs) else []
@@ -108,7 +108,7 @@ async def _ask(client: "HubClient", report: HubReport, as_json: bool) -> int:
         return _print(msgspec.structs.replace(report, problem=message), as_json)
 
 
-def _print(report: HubReport, as_json: bool) -> int:
+def _print(report: _HubReport, as_json: bool) -> int:
     if as_json:
         tables.print_json(report_data(report, wall_time()))
     else:
@@ -116,7 +116,7 @@ def _print(report: HubReport, as_json: bool) -> int:
     return 0 if report.hubs else EXIT_UNAVAILABLE
 
 
-def report_data(report: HubReport, now: float) -> JsonObject:
+def report_data(report: _HubReport, now: float) -> JsonObject:
     """The report for `--json`."""
     hubs = [
         {
@@ -168,11 +168,11 @@ def _clients_data(use: HubUse | None) -> list[JsonObject] | None:
     ]
 
 
-def _is_asked(hub: HubRecord, report: HubReport) -> bool:
+def _is_asked(hub: HubRecord, report: _HubReport) -> bool:
     return bool(report.clients) and hub is next((candidate for candidate in report.hubs if candidate.url), None)
 
 
-def _clients_over_http(report: HubReport) -> list[JsonObject]:
+def _clients_over_http(report: _HubReport) -> list[JsonObject]:
     return [
         {
             "name": hide(client.name) or None,
@@ -187,7 +187,7 @@ def _clients_over_http(report: HubReport) -> list[JsonObject]:
     ]
 
 
-def _http_clients(hub: HubRecord, report: HubReport, now: float) -> list[tuple[str, str]]:
+def _http_clients(hub: HubRecord, report: _HubReport, now: float) -> list[tuple[str, str]]:
     if not _is_asked(hub, report):
         return []
     present = [client for client in report.clients if client.connected is not False]
@@ -214,7 +214,7 @@ def _client(client: PresentClient) -> str:
     return f"{name}{kind}{f', {client.era}' if client.era else ''}, process {client.pid}"
 
 
-def _use(hub: HubRecord, report: HubReport, now: float) -> list[tuple[str, str]]:
+def _use(hub: HubRecord, report: _HubReport, now: float) -> list[tuple[str, str]]:
     if hub.folder not in report.uses:
         return []
     use = report.uses[hub.folder]
@@ -253,7 +253,7 @@ def _span(seconds: float) -> str:
     return tables.age(0.0, seconds)
 
 
-def _differs(hub: HubRecord, report: HubReport) -> list[tuple[str, str]]:
+def _differs(hub: HubRecord, report: _HubReport) -> list[tuple[str, str]]:
     names = report.apart.get(hub.folder)
     if names is None:
         return []
@@ -279,7 +279,7 @@ def _variables(scope: Mapping[str, bool]) -> list[tuple[str, str]]:
     return lines
 
 
-def report_lines(report: HubReport, now: float) -> list[tuple[str, str]]:
+def report_lines(report: _HubReport, now: float) -> list[tuple[str, str]]:
     """The report for people, with styles."""
     if not report.hubs:
         message = "Start one with mcp-hub serve --http, or in the background with mcp-hub service install."
@@ -313,7 +313,7 @@ def report_lines(report: HubReport, now: float) -> list[tuple[str, str]]:
     return [*((visible(hide(text)), style) for text, style in lines), *_alone(report), *_paths(report)]
 
 
-def _servers(report: HubReport) -> list[tuple[str, str]]:
+def _servers(report: _HubReport) -> list[tuple[str, str]]:
     if report.problem:
         return [(f"servers: unknown: {report.problem}", "yellow")]
     if not report.servers:
@@ -335,13 +335,13 @@ def _servers(report: HubReport) -> list[tuple[str, str]]:
     ]  # fmt: skip
 
 
-def _alone(report: HubReport) -> list[tuple[str, str]]:
+def _alone(report: _HubReport) -> list[tuple[str, str]]:
     runs = any(hub.folder for hub in report.hubs)
     who = "clients of this shell do not join the background hub: each" if runs else "clients: each"
     return [(f"{who} has a hub of its own, because {report.alone}", "")] if report.alone and report.config else []
 
 
-def _paths(report: HubReport) -> list[tuple[str, str]]:
+def _paths(report: _HubReport) -> list[tuple[str, str]]:
     return path_lines([item for item in report.paths if item.name != "configuration"]) if report.paths else []
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from mcp_hub import windows
 from mcp_hub.app.limits import state_dir
-from mcp_hub.app.start_folders import StartFolders
+from mcp_hub.app.readiness import StartFolders
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.running import running_hub
 from mcp_hub.cli.render import tables

@@ -14,7 +14,7 @@ import click
 from mcp_hub.addresses import host_rule
 from mcp_hub.app.attached.sandboxes import resolved_sandbox
 from mcp_hub.app.limits import state_dir
-from mcp_hub.app.start_folders import StartFolders
+from mcp_hub.app.readiness import StartFolders
 from mcp_hub.app.upstream_factory import find_program
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.hub import Reach, run_with_client

@@ -3,9 +3,8 @@
 `grants`: what was granted, as hashes in a record that hubs share
     tokens and codes of one grant begin alike, so that a used one is known
 `clients`: registered ones, which are not stored, and documents
-`principals`: people who let clients in, and callers that come by a grant
+`principals`: people who let clients in, their pages, and callers that come by a grant
 `server`: metadata, authorization, tokens
-`pages`: login, consent, refusals
 
 Nothing that a stranger sends is stored, and no address is fetched for one.
 """

@@ -126,7 +126,7 @@ def shown_id(family: str) -> str:
     return f"g_{family[:10]}"
 
 
-class Grants:
+class AccessGrants:
     """The grants of one issuer. `clock` returns Unix seconds; `idle`: seconds after which an unused grant ends.
 
     What is awaited raises `StoreError`. Lookups are of the record as it was last read.

@@ -24,9 +24,8 @@ from starlette.routing import Route
 from mcp_hub.errors import Rejected, StoreError
 from mcp_hub.fronts.http.auth import is_own_page
 from mcp_hub.fronts.http.authorization.clients import Fetch, OAuthClient, OAuthClients, source_of, why_no_redirect
-from mcp_hub.fronts.http.authorization.grants import Grants
-from mcp_hub.fronts.http.authorization.pages import consent_page, login_page, refusal_page
-from mcp_hub.fronts.http.authorization.principals import Principals
+from mcp_hub.fronts.http.authorization.grants import AccessGrants
+from mcp_hub.fronts.http.authorization.principals import Principals, consent_page, login_page, refusal_page
 from mcp_hub.fronts.http.body import discard, media_type, read_body
 from mcp_hub.fronts.http.response import ClientGone
 from mcp_hub.logs import get_logger
@@ -69,7 +68,7 @@ class _Authorization(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def authorization_routes(
-    issuer: str, grants: Grants, principals: Principals, *,
+    issuer: str, grants: AccessGrants, principals: Principals, *,
     resources: Collection[str], registers: bool, fetch: Fetch, clock: Callable[[], float],
 ) -> Mapping[str, Route]:  # fmt: skip
     """Routes by path. `issuer` is the hub's public address, `resources` what else clients call it; `clock` returns Unix
@@ -82,7 +81,7 @@ def authorization_routes(
 
 class _Server:
     def __init__(
-        self, issuer: str, grants: Grants, clients: OAuthClients, principals: Principals, *,
+        self, issuer: str, grants: AccessGrants, clients: OAuthClients, principals: Principals, *,
         resources: Collection[str], registers: bool, clock: Callable[[], float],
     ) -> None:  # fmt: skip
         self._issuer = issuer.rstrip("/")

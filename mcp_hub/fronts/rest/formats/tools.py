@@ -82,7 +82,7 @@ def _listing(hub: HubPort, session: Session) -> list[dict[str, object]]:
             return tools
 
 
-class ChosenTools(msgspec.Struct, frozen=True):
+class _ChosenTools(msgspec.Struct, frozen=True):
     """Encoded `definitions`; by exported name, `groups` (servers) and `read_only`. `search` is the tool that finds
     deferred ones.
     """
@@ -93,7 +93,7 @@ class ChosenTools(msgspec.Struct, frozen=True):
     read_only: frozenset[str]
 
 
-_Form = Callable[[ChosenTools, ExportOptions], bytes]
+_Form = Callable[[_ChosenTools, ExportOptions], bytes]
 
 
 def kept_exports() -> Callable[[object, object, Callable[[], bytes]], Awaitable[bytes]]:
@@ -160,7 +160,7 @@ class ToolExports:
                 groups = tool_groups(owners, {name: settings.description for name, settings in servers.items()})
             read_only = frozenset(tool.exported for tool in chosen if tool.is_read_only)
             definitions = [tool.definition(Era.MODERN, explains_hints=options.explains_hints) for tool in chosen]
-            return form(ChosenTools(definitions, search, groups, read_only), options)
+            return form(_ChosenTools(definitions, search, groups, read_only), options)
 
         try:
             body = await self._export(view, (form, options), make)
@@ -181,7 +181,7 @@ class ToolExports:
         return starting if server is None else [name for name in starting if name == server]
 
 
-def exported(chosen: ChosenTools, options: ExportOptions) -> bytes:
+def exported(chosen: _ChosenTools, options: ExportOptions) -> bytes:
     """The encoded tools."""
     if options.into is Format.MCP and not options.is_grouped:  # as they are, byte for byte
         first = [chosen.search] if options.is_deferred else []
@@ -189,12 +189,12 @@ def exported(chosen: ChosenTools, options: ExportOptions) -> bytes:
     return msgspec.json.encode(_export(chosen, options).body)
 
 
-def losses(chosen: ChosenTools, options: ExportOptions) -> bytes:
+def losses(chosen: _ChosenTools, options: ExportOptions) -> bytes:
     """The encoded losses by name."""
     return msgspec.json.encode(ToolLosses(options.into, _export(chosen, options).losses))
 
 
-def _export(chosen: ChosenTools, options: ExportOptions) -> Exported:
+def _export(chosen: _ChosenTools, options: ExportOptions) -> Exported:
     return export(
         _Decoded([] if options.is_inline and options.is_deferred else chosen.definitions),
         options.into,

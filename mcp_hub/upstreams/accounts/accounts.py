@@ -116,7 +116,9 @@ class Accounts:
         async with self._locked(name):
             before = await self._row(server, principal, is_checked=False)
             generation = max(int(self._clock() * 1000), 0 if before is None else before.generation + 1)
-            await self._write(name, Account(server=server, principal=principal, generation=generation))
+            removed = Account(server=server, principal=principal, generation=generation)
+            await self._write(name, removed)
+            self._note(removed)
         self._end(server, principal)  # what has begun in between
         if before is None or not before.is_there:
             return False, ""
@@ -227,9 +229,14 @@ class Accounts:
         if watched is None or watched.seen == seen:
             return
         before, watched.seen = watched.seen, seen
-        if before is not None and before[0] != seen[0]:
+        if before is not None:
             self._end(server, principal)
         watched.wake()
+
+    def _note(self, account: Account) -> None:
+        """Remembers what this hub has written: it ends nothing at the next look."""
+        if (watched := self._watched.get((account.server, account.principal))) is not None:
+            watched.seen = _seen(account)
 
     def _end(self, server: str, principal: str) -> None:
         if (watched := self._watched.get((server, principal))) is not None:
@@ -269,6 +276,9 @@ class Accounts:
             if after is None:
                 return False
             await self._write(name, after)
+            self._note(after)
+        if before.is_there:
+            self._end(server, principal)
         if (watched := self._watched.get((server, principal))) is not None:
             watched.wake()
         for begin in self.begun:
@@ -296,16 +306,22 @@ class Accounts:
         await _stored(self._rows.used(row_name(server, principal)))
 
 
-def _seen(account: Account | None) -> tuple[int, float]:
-    return (0, 0.0) if account is None else (account.generation, account.since)
+_Seen = tuple[int, float, int]
+"""Generation, time of the login, and a hash of the values: a renewed token changes none of them."""
+
+
+def _seen(account: Account | None) -> _Seen:
+    if account is None:
+        return 0, 0.0, hash(frozenset[object]())
+    return account.generation, account.since, hash(frozenset(account.values.items()))
 
 
 class _Watched:
-    """`changed` is set once, with the account's next change. `seen`: generation and time as last read."""
+    """`changed` is set once, with the account's next change. `seen` is what was last read or written."""
 
     def __init__(self) -> None:
         self.users = 0
-        self.seen: tuple[int, float] | None = None
+        self.seen: _Seen | None = None
         self.changed = anyio.Event()
 
     def wake(self) -> None:

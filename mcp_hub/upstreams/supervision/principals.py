@@ -178,6 +178,8 @@ class PerPrincipal:
                     raise
                 if (result := await self._accounts.needed[-1](needed, call, channel)) is not None:
                     return result
+                if (refused := self._members.get(call.principal)) is not None and refused.refusal(call.principal):
+                    self._members.stop(call.principal)  # another hub has the new login, and this one has not looked yet
                 if _is_log_in(call):
                     return _logged_in(self.name)
                 continue

@@ -1,0 +1,66 @@
+"""An account that is replaced or removed, here or by another hub: what uses the old one ends, with kept results."""
+
+import json
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.e2e.people_server import People, accounts_at, hub_token, log_in, people_server, settings, token_of
+from tests.e2e.rest_client import RestClient
+from tests.e2e.test_accounts import arrived
+from tests.interaction.fronts import http_hub
+from tests.upstreams.child import until
+
+pytestmark = pytest.mark.anyio
+
+
+def cached(people: People, *principals: str) -> str:
+    config = json.loads(settings(people, *principals))
+    config["servers"]["people"]["per_tool"] = {"whoami": {"cache": 3600}}
+    return json.dumps(config)
+
+
+async def answer(client: RestClient) -> str:
+    return (await client.call("whoami")).text
+
+
+async def test_a_login_that_another_hub_replaces_is_used_within_a_second(tmp_path: Path) -> None:
+    with people_server("anna", "bert") as people:
+        await log_in(people, tmp_path / "state", "anna")
+        async with http_hub(cached(people, "anna"), tmp_path) as hub, RestClient(hub, hub_token("anna")) as anna:
+            assert "account of anna" in await answer(anna)
+            asked = len(people.requests)
+            assert "account of anna" in await answer(anna)
+            assert len(people.requests) == asked, "kept"
+            await log_in(people, tmp_path / "state", "anna", "bert")
+            await anyio.sleep(1.0)
+            assert "account of bert" in await answer(anna)
+
+
+async def test_kept_results_of_a_removed_account_are_dropped(tmp_path: Path) -> None:
+    with people_server("anna") as people:
+        await log_in(people, tmp_path / "state", "anna")
+        async with http_hub(cached(people, "anna"), tmp_path) as hub, RestClient(hub, hub_token("anna")) as anna:
+            assert "account of anna" in await answer(anna)
+            assert (await anna.ask("DELETE", "/accounts/people")).json()["was"]
+            assert "account of" not in await answer(anna)
+            people.tokens[token_of("anna")] = "anna"
+            await log_in(people, tmp_path / "state", "anna")
+            await arrived(anna, "/tools", "only_anna")
+            count = people.requests.count(("anna", "tools/call"))
+            assert "account of anna" in await answer(anna)
+            assert people.requests.count(("anna", "tools/call")) == count + 1, "not the one of before"
+
+
+async def test_calls_end_within_a_second_of_the_removal_by_a_command(tmp_path: Path) -> None:
+    with people_server("anna") as people:
+        await log_in(people, tmp_path / "state", "anna")
+        async with http_hub(settings(people, "anna"), tmp_path) as hub, RestClient(hub, hub_token("anna")) as anna:
+            stream = await anna.started("slow")
+            await until(lambda: ("anna", "tools/call") in people.requests)
+            began = time.monotonic()
+            await accounts_at(tmp_path / "state").remove("people", "anna")
+            ended = await anna.until(stream, "failed", "completed")
+            assert ended["status"] == "failed" and time.monotonic() - began < 1.5, ended

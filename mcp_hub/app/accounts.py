@@ -29,7 +29,7 @@ from mcp_hub.types import Snapshot
 from mcp_hub.upstreams.accounts.accounts import Accounts
 from mcp_hub.upstreams.accounts.desk import LoginDesk
 from mcp_hub.upstreams.accounts.rows import Account, RowFiles, Seal
-from mcp_hub.upstreams.accounts.waiting import wait_for_login
+from mcp_hub.upstreams.accounts.waiting import waits
 from mcp_hub.upstreams.auth.access import Access
 from mcp_hub.upstreams.auth.addresses import Addresses
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, grant_key
@@ -115,10 +115,14 @@ async def _answered(answer: Awaitable[_T]) -> _T:
 
 
 def fronts_of(
-    accounts: Accounts, settings: Callable[[], Settings], store: EventStore, url: str | None
+    accounts: Accounts,
+    settings: Callable[[], Settings],
+    store: EventStore,
+    url: str | None,
+    tell: Callable[[str, bytes], None],
 ) -> tuple[RestAccounts, Callable[[Iterable[str]], Mapping[str, Route]], Callable[[str, str, float], None]]:
     """REST, the pages of servers by path, and a function that keeps callers' tokens to exchange. `url` is where this
-    machine reaches the hub; None: no browser does.
+    machine reaches the hub; None: no browser does. `tell` sends a message to a session.
     """
 
     def address() -> str | None:
@@ -137,7 +141,7 @@ def fronts_of(
     folder = state_dir(os.environ) / "oauth" / "pending"
     rows = RowFiles(folder) if replicas is None else replicas.accounts(wall_time, is_pending=True)
     desk = LoginDesk(accounts, rows, seal, address=address, target=target)
-    accounts.needed.append(partial(wait_for_login, desk))
+    accounts.needed.append(waits(desk, tell))
     accounts.ended.append(desk.ended)
     rest_accounts = RestAccounts(desk, partial(account_fields, settings), AccountRecords(accounts, settings))
     return rest_accounts, login_pages(desk), note

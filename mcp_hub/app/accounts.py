@@ -14,9 +14,10 @@ from mcp_hub.app.limits import state_dir
 from mcp_hub.app.logins import client_of
 from mcp_hub.app.upstream_factory import UpstreamFactory, supervisor_rules
 from mcp_hub.clock import wall_time
+from mcp_hub.config.schema.remote import problems_of
 from mcp_hub.config.schema.servers import AccountLookup, Lookup, ServerSettings
 from mcp_hub.config.schema.settings import Settings
-from mcp_hub.errors import AccountNeeded, StoreUnavailable, UpstreamUnavailable
+from mcp_hub.errors import AccountNeeded, Rejected, StoreUnavailable, UpstreamUnavailable
 from mcp_hub.fronts.http.login_pages import login_pages
 from mcp_hub.fronts.rest.accounts import RestAccounts
 from mcp_hub.logs import get_logger
@@ -35,7 +36,6 @@ from mcp_hub.upstreams.auth.addresses import Addresses
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, grant_key
 from mcp_hub.upstreams.auth.token_exchange import SubjectTokens, exchanged, in_memory
 from mcp_hub.upstreams.auth.token_requests import revoked
-from mcp_hub.upstreams.process.lookups import with_outputs
 from mcp_hub.upstreams.supervision.principals import PerPrincipal
 from mcp_hub.upstreams.supervision.server import OwnedUpstream
 from mcp_hub.upstreams.supervision.side_connections import member_rules
@@ -85,6 +85,8 @@ class AccountRecords:
         return AccountRemoved(server, principal, was_there, problem)
 
     async def put_value(self, server: str, principal: str, name: str, value: str) -> None:
+        if problem := value_problem(self._settings, server, name, value):
+            raise Rejected("value_unfit", f"{name} cannot be sent: {problem}.")
         await _answered(self._accounts.put_value(server, principal, name, value))
 
     def _info(self, account: Account, used: float) -> AccountInfo:
@@ -140,6 +142,7 @@ def fronts_of(
     replicas, seal = store.replicas, Seal(settings().hub.accounts.keys())
     folder = state_dir(os.environ) / "oauth" / "pending"
     rows = RowFiles(folder) if replicas is None else replicas.accounts(wall_time, is_pending=True)
+    accounts.unfit = partial(value_problem, settings)
     desk = LoginDesk(accounts, rows, seal, address=address, target=target)
     accounts.needed.append(waits(desk, tell))
     accounts.ended.append(desk.ended)
@@ -233,14 +236,36 @@ def check_of(name: str, server: ServerSettings) -> Callable[[str, Account | None
 
 def personal(name: str, server: ServerSettings, principal: str, account: Account | None) -> ServerSettings:
     """The server's entry with the values of an account. Raises `UpstreamUnavailable` for one that cannot be passed."""
-    lookups = {part for parts in server.command_texts.values() for part in parts if isinstance(part, AccountLookup)}
     values: dict[Lookup, str] = {}
-    for lookup in lookups:
+    for lookup in _lookups(server):
         if lookup.name is None:
             values[lookup] = _passed(name, principal)
         elif account is not None:
             values[lookup] = account.values[lookup.name]
-    return with_outputs(name, server, values) if values else server
+    filled = server.filled(values) if values else server
+    if values and (problem := _problem(filled)):
+        text = f'server "{name}" was not called: a value of your account cannot be sent: {problem}. Set it again.'
+        raise UpstreamUnavailable(text, data={"upstream": {"server": name, "code": "account_needed"}})
+    return filled
+
+
+def value_problem(settings: Callable[[], Settings], name: str, field: str, value: str) -> str:
+    """Why a value of an account cannot be sent to the server, or ""."""
+    if (server := settings().servers.get(name)) is None:
+        return ""
+    return _problem(server.filled({lookup: value if lookup.name == field else "x" for lookup in _lookups(server)}))
+
+
+def _lookups(server: ServerSettings) -> set[AccountLookup]:
+    return {part for parts in server.command_texts.values() for part in parts if isinstance(part, AccountLookup)}
+
+
+def _problem(filled: ServerSettings) -> str:
+    if filled.url is None:
+        return ""
+    headers = {header: text.get_secret_value() for header, text in filled.headers.items()}
+    bearer = None if filled.bearer is None else filled.bearer.get_secret_value()
+    return "; ".join(flaw.message for flaw in problems_of(filled.url, headers, bearer))
 
 
 def _passed(name: str, principal: str) -> str:

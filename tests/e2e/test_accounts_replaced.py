@@ -64,3 +64,29 @@ async def test_calls_end_within_a_second_of_the_removal_by_a_command(tmp_path: P
             await accounts_at(tmp_path / "state").remove("people", "anna")
             ended = await anna.until(stream, "failed", "completed")
             assert ended["status"] == "failed" and time.monotonic() - began < 1.5, ended
+
+
+@pytest.mark.parametrize("value", ["日本", "é"])
+async def test_a_value_that_no_header_can_hold_is_refused_and_one_in_the_store_ends_no_hub(
+    tmp_path: Path, value: str
+) -> None:
+    with people_server("anna", "bert") as people:
+        config = json.loads(settings(people, "anna", "bert"))
+        config["servers"]["people"] |= {"bearer": "${account:TOKEN}"}
+        async with (
+            http_hub(json.dumps(config), tmp_path) as hub,
+            RestClient(hub, hub_token("anna")) as anna,
+            RestClient(hub, hub_token("bert")) as bert,
+        ):
+            refused = await anna.ask("PUT", "/accounts/people/values/TOKEN", {"value": value})
+            assert refused.status_code == 400 and "printable ASCII" in refused.text, refused.text
+            await accounts_at(tmp_path / "state").put_value("people", "anna", "TOKEN", value)
+            for _ in range(2):
+                listed = (await anna.ask("GET", "/tools")).json()["tools"]
+                assert listed == [] or listed[0]["name"] == "log_in"
+                await anyio.sleep(0.5)
+            body = {"value": token_of("bert")}
+            assert (await bert.ask("PUT", "/accounts/people/values/TOKEN", body)).status_code == 200
+            await arrived(bert, "/tools", "only_bert")
+            assert (await anna.ask("PUT", "/accounts/people/values/TOKEN", {"value": token_of("anna")})).is_success
+            await arrived(anna, "/tools", "only_anna")

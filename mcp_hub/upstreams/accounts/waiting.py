@@ -118,9 +118,7 @@ async def wait_for_login(
 
 
 class _Wait:
-    def __init__(
-        self, desk: LoginDesk, links: _Links, needed: AccountNeeded, call: Call, channel: CallChannel
-    ) -> None:
+    def __init__(self, desk: LoginDesk, links: _Links, needed: AccountNeeded, call: Call, channel: CallChannel) -> None:
         self._accounts = desk.accounts
         self._links = links
         self._desk = desk

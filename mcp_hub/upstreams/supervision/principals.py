@@ -16,7 +16,7 @@ import anyio.abc
 
 from mcp_hub.call import Call, CallChannel, CallerConnection, CallHandler, SentCall
 from mcp_hub.clock import Clock
-from mcp_hub.errors import AccountNeeded, HubRestarted, RpcError, UpstreamUnavailable
+from mcp_hub.errors import AccountNeeded, HubRestarted, RpcError, StartFailed, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
@@ -97,6 +97,9 @@ class PerPrincipal:
                     member = self._start(principal, account)
             except LoginFailed as problem:
                 data = {"upstream": {"server": self.name, "code": "login_failed"}}
+                raise UpstreamUnavailable(f'server "{self.name}" was not called: {problem}', data=data) from None
+            except StartFailed as problem:
+                data = {"upstream": {"server": self.name, "code": problem.code}}
                 raise UpstreamUnavailable(f'server "{self.name}" was not called: {problem}', data=data) from None
             except AccountNeeded as needed:
                 self._note_lack(principal, needed)

@@ -81,8 +81,16 @@ class AccountRecords:
         return [self._info(account, used) for account, used in pairs if principal in (None, account.principal)]
 
     async def remove(self, server: str, principal: str) -> AccountRemoved:
+        if account_fields(self._settings, server) is None and not await self._is_there(server, principal):
+            return AccountRemoved(server, principal, was=False)
         was_there, problem = await _answered(self._accounts.remove(server, principal))
         return AccountRemoved(server, principal, was_there, problem)
+
+    async def _is_there(self, server: str, principal: str) -> bool:
+        try:
+            return await self._accounts.read(server, principal) is not None
+        except LoginFailed:
+            return True
 
     async def put_value(self, server: str, principal: str, name: str, value: str) -> None:
         if problem := value_problem(self._settings, server, name, value):

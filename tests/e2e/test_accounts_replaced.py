@@ -7,6 +7,8 @@ from pathlib import Path
 import anyio
 import pytest
 
+from mcp_hub.upstreams.auth.access import Access
+from mcp_hub.upstreams.auth.grants import ClientRegistration
 from tests.e2e.people_server import People, accounts_at, hub_token, log_in, people_server, settings, token_of
 from tests.e2e.rest_client import RestClient
 from tests.e2e.test_accounts import arrived
@@ -90,3 +92,27 @@ async def test_a_value_that_no_header_can_hold_is_refused_and_one_in_the_store_e
             await arrived(bert, "/tools", "only_bert")
             assert (await anna.ask("PUT", "/accounts/people/values/TOKEN", {"value": token_of("anna")})).is_success
             await arrived(anna, "/tools", "only_anna")
+
+
+async def test_a_removal_at_servers_that_never_were_writes_nothing(tmp_path: Path) -> None:
+    with people_server("anna") as people:
+        async with http_hub(settings(people, "anna"), tmp_path) as hub, RestClient(hub, hub_token("anna")) as anna:
+            for number in range(5):
+                removed = await anna.ask("DELETE", f"/accounts/never-{number}")
+                assert removed.json() == {"server": f"never-{number}", "principal": "anna", "was": False}
+        assert [path async for path in anyio.Path(tmp_path).glob("state/oauth/accounts/*.json")] == []
+
+
+async def test_two_hubs_renew_a_login_once(tmp_path: Path) -> None:
+    with people_server("anna") as people:
+        state = tmp_path / "state"
+        await log_in(people, state, "anna", obtained_at=0.0, expires_at=1.0)
+        hubs = [
+            Access("people", people.url, ClientRegistration(), accounts_at(state).grants("people", "anna"))
+            for _ in range(4)
+        ]
+        async with anyio.create_task_group() as tasks:
+            for access in hubs:
+                tasks.start_soon(access.prepare)
+        assert people.renewed == ["anna"]
+        assert {await access.token() for access in hubs} == {"renewed-anna-0"}

@@ -147,7 +147,7 @@ class Accounts:
         """Removes accounts that were not used for `idle` seconds, and encrypts rows of an old key again; how many
         were removed. Takes its time.
         """
-        removed = 0
+        removed, in_use = 0, {row_name(*key) for key in self._watched}
         for name, used in (await _stored(self._rows.names())).items():
             await anyio.lowlevel.checkpoint()
             row, age = await _stored(self._rows.read(name)), self._clock() - used
@@ -159,6 +159,9 @@ class Accounts:
                 continue
             is_over = age > idle if account is None or account.is_there else age > _TOMBSTONE
             if is_over and account is not None and account.is_there:
+                if name in in_use:  # over a connection that is open for long, also at hubs that look later
+                    await _stored(self._rows.used(name))
+                    continue
                 await self.remove(account.server, account.principal)
                 log.info("account_idle", upstream=account.server, seconds=int(age))
                 removed += 1

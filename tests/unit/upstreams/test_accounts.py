@@ -227,3 +227,13 @@ async def test_an_account_that_is_replaced_ends_what_uses_it_here_and_at_another
             await anyio.sleep(1.0)  # two looks, of which one ends it
             assert seen == {"here": [("git", "anna")], "there": [("git", "anna")]}, "once, at the first look"
             tasks.cancel_scope.cancel()
+
+
+async def test_an_account_whose_connection_stays_open_is_in_use(tmp_path: Path) -> None:
+    now = [1_900_000_000.0]
+    accounts = Accounts(RowFiles(tmp_path), Seal([KEY]), lambda: now[0])
+    await keep(accounts, "git", "anna", "first")
+    await keep(accounts, "git", "bert", "first")
+    async with accounts.watched("git", "anna"), accounts.watched("git", "carl"):
+        assert await accounts.sweep(60.0) == 1
+    assert await accounts.read("git", "anna") is not None and await accounts.read("git", "bert") is None

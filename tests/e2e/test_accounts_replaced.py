@@ -116,3 +116,32 @@ async def test_two_hubs_renew_a_login_once(tmp_path: Path) -> None:
                 tasks.start_soon(access.prepare)
         assert people.renewed == ["anna"]
         assert {await access.token() for access in hubs} == {"renewed-anna-0"}
+
+
+async def test_scripts_and_calls_to_come_back_for_are_of_their_own_account(tmp_path: Path) -> None:
+    with people_server("anna", "bert") as people:
+        for name in ("anna", "bert"):
+            await log_in(people, tmp_path / "state", name)
+        async with http_hub(settings(people, "anna", "bert", code="all"), tmp_path) as hub:
+            async with RestClient(hub, hub_token("anna")) as anna, RestClient(hub, hub_token("bert")) as bert:
+                texts: dict[str, str] = {}
+
+                async def run(name: str, client: RestClient) -> None:
+                    await arrived(client, "/tools", f"only_{name}")
+                    script = "await whoami()"
+                    texts[name] = (await client.ask("POST", "/code", {"code": script}, prefer="wait=60")).text
+
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(run, "anna", anna)
+                    tasks.start_soon(run, "bert", bert)
+                for name, other in (("anna", "bert"), ("bert", "anna")):
+                    assert f"account of {name}" in texts[name] and other not in texts[name], texts
+                stolen = await bert.ask("POST", "/code", {"code": "await only_anna()"}, prefer="wait=60")
+                assert "account of" not in stolen.text, stolen.text
+                stream = await anna.started("slow")
+                await until(lambda: people.requests.count(("anna", "tools/call")) == 2)
+                for method, path in (("GET", ""), ("GET", "/events"), ("DELETE", ""), ("POST", "/input")):
+                    body = {"key": "q", "action": "accept"} if method == "POST" else None
+                    assert (await bert.ask(method, f"/streams/{stream}{path}", body)).status_code == 404
+                people.held.set()
+                assert "account of anna" in str(await anna.until(stream, "completed"))

@@ -14,9 +14,10 @@ from mcp_hub.app.limits import state_dir
 from mcp_hub.app.logins import client_of
 from mcp_hub.app.upstream_factory import UpstreamFactory, supervisor_rules
 from mcp_hub.clock import wall_time
+from mcp_hub.config.schema.remote import problems_of
 from mcp_hub.config.schema.servers import AccountLookup, Lookup, ServerSettings
 from mcp_hub.config.schema.settings import Settings
-from mcp_hub.errors import AccountNeeded, StoreUnavailable, UpstreamUnavailable
+from mcp_hub.errors import AccountNeeded, Rejected, StoreUnavailable, UpstreamUnavailable
 from mcp_hub.fronts.http.login_pages import login_pages
 from mcp_hub.fronts.rest.accounts import RestAccounts
 from mcp_hub.logs import get_logger
@@ -29,13 +30,12 @@ from mcp_hub.types import Snapshot
 from mcp_hub.upstreams.accounts.accounts import Accounts
 from mcp_hub.upstreams.accounts.desk import LoginDesk
 from mcp_hub.upstreams.accounts.rows import Account, RowFiles, Seal
-from mcp_hub.upstreams.accounts.waiting import wait_for_login
+from mcp_hub.upstreams.accounts.waiting import waits
 from mcp_hub.upstreams.auth.access import Access
 from mcp_hub.upstreams.auth.addresses import Addresses
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, grant_key
 from mcp_hub.upstreams.auth.token_exchange import SubjectTokens, exchanged, in_memory
 from mcp_hub.upstreams.auth.token_requests import revoked
-from mcp_hub.upstreams.process.lookups import with_outputs
 from mcp_hub.upstreams.supervision.principals import PerPrincipal
 from mcp_hub.upstreams.supervision.server import OwnedUpstream
 from mcp_hub.upstreams.supervision.side_connections import member_rules
@@ -81,10 +81,20 @@ class AccountRecords:
         return [self._info(account, used) for account, used in pairs if principal in (None, account.principal)]
 
     async def remove(self, server: str, principal: str) -> AccountAnswer:
+        if account_fields(self._settings, server) is None and not await self._is_there(server, principal):
+            return AccountAnswer(server, principal, was=False)
         was_there, problem = await _answered(self._accounts.remove(server, principal))
         return AccountAnswer(server, principal, was=was_there, problem=problem)
 
+    async def _is_there(self, server: str, principal: str) -> bool:
+        try:
+            return await self._accounts.read(server, principal) is not None
+        except LoginFailed:
+            return True
+
     async def put_value(self, server: str, principal: str, name: str, value: str) -> None:
+        if problem := value_problem(self._settings, server, name, value):
+            raise Rejected("value_unfit", f"{name} cannot be sent: {problem}.")
         await _answered(self._accounts.put_value(server, principal, name, value))
 
     def _info(self, account: Account, used: float) -> AccountInfo:
@@ -115,10 +125,14 @@ async def _answered(answer: Awaitable[_T]) -> _T:
 
 
 def fronts_of(
-    accounts: Accounts, settings: Callable[[], Settings], store: EventStore, url: str | None
+    accounts: Accounts,
+    settings: Callable[[], Settings],
+    store: EventStore,
+    url: str | None,
+    tell: Callable[[str, bytes], None],
 ) -> tuple[RestAccounts, Callable[[Iterable[str]], Mapping[str, Route]], Callable[[str, str, float], None]]:
     """REST, the pages of servers by path, and a function that keeps callers' tokens to exchange. `url` is where this
-    machine reaches the hub; None: no browser does.
+    machine reaches the hub; None: no browser does. `tell` sends a message to a session.
     """
 
     def address() -> str | None:
@@ -136,8 +150,9 @@ def fronts_of(
     replicas, seal = store.replicas, Seal(settings().hub.accounts.keys())
     folder = state_dir(os.environ) / "oauth" / "pending"
     rows = RowFiles(folder) if replicas is None else replicas.accounts(wall_time, is_pending=True)
+    accounts.unfit = partial(value_problem, settings)
     desk = LoginDesk(accounts, rows, seal, address=address, target=target)
-    accounts.needed.append(partial(wait_for_login, desk))
+    accounts.needed.append(waits(desk, tell))
     accounts.ended.append(desk.ended)
     rest_accounts = RestAccounts(desk, partial(account_fields, settings), AccountRecords(accounts, settings))
     return rest_accounts, login_pages(desk), note
@@ -229,14 +244,36 @@ def check_of(name: str, server: ServerSettings) -> Callable[[str, Account | None
 
 def personal(name: str, server: ServerSettings, principal: str, account: Account | None) -> ServerSettings:
     """The server's entry with the values of an account. Raises `UpstreamUnavailable` for one that cannot be passed."""
-    lookups = {part for parts in server.command_texts.values() for part in parts if isinstance(part, AccountLookup)}
     values: dict[Lookup, str] = {}
-    for lookup in lookups:
+    for lookup in _lookups(server):
         if lookup.name is None:
             values[lookup] = _passed(name, principal)
         elif account is not None:
             values[lookup] = account.values[lookup.name]
-    return with_outputs(name, server, values) if values else server
+    filled = server.filled(values) if values else server
+    if values and (problem := _problem(filled)):
+        text = f'server "{name}" was not called: a value of your account cannot be sent: {problem}. Set it again.'
+        raise UpstreamUnavailable(text, data={"upstream": {"server": name, "code": "account_needed"}})
+    return filled
+
+
+def value_problem(settings: Callable[[], Settings], name: str, field: str, value: str) -> str:
+    """Why a value of an account cannot be sent to the server, or ""."""
+    if (server := settings().servers.get(name)) is None:
+        return ""
+    return _problem(server.filled({lookup: value if lookup.name == field else "x" for lookup in _lookups(server)}))
+
+
+def _lookups(server: ServerSettings) -> set[AccountLookup]:
+    return {part for parts in server.command_texts.values() for part in parts if isinstance(part, AccountLookup)}
+
+
+def _problem(filled: ServerSettings) -> str:
+    if filled.url is None:
+        return ""
+    headers = {header: text.get_secret_value() for header, text in filled.headers.items()}
+    bearer = None if filled.bearer is None else filled.bearer.get_secret_value()
+    return "; ".join(flaw.message for flaw in problems_of(filled.url, headers, bearer))
 
 
 def _passed(name: str, principal: str) -> str:

@@ -165,7 +165,7 @@ def _people(
         return None, None, None
     from mcp_hub.app.accounts import fronts_of
 
-    return fronts_of(accounts, lambda: app.settings, app.streams.store, None if is_private else url)
+    return fronts_of(accounts, lambda: app.settings, app.streams.store, None if is_private else url, app.changes.tell)
 
 
 def is_authenticated(settings: Settings) -> bool:

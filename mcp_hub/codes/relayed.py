@@ -295,7 +295,7 @@ HTTP: Final = table(
         "Set `account: own` and `hub.accounts.key`, and `hub.http.public_url` unless the hub listens on this machine.",
     ),
     code_wrong=("The code is not the one that the last page of the login shows.", "Enter that one; three tries."),
-    value_unfit=("The value is empty, too long, or cannot be printed.", "Enter it on one line."),
+    value_unfit=("The value is empty, too long, or has characters that cannot be sent.", "Enter it on one line."),
     unknown_question=("The question is not open.", "Read the stream's open questions."),
     unknown_executor_or_call=("The executor or the call is not known.", "Register again."),
     no_executors=("The hub takes no executors.", "Configure tools that clients execute."),

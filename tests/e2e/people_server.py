@@ -46,7 +46,11 @@ class People:
                 return {"protocolVersion": "2025-11-25", "capabilities": offers, "serverInfo": info}
             case "tools/list":
                 named = [("whoami", "Says whose account it is."), (f"only_{account}", f"A secret tool of {account}.")]
-                tools = [{"name": name, "description": text, "inputSchema": LOOSE} for name, text in named]
+                reads = {"readOnlyHint": True}
+                tools: list[dict[str, Any]] = [
+                    {"name": name, "description": text, "inputSchema": LOOSE, "annotations": reads}
+                    for name, text in named
+                ]
                 return {
                     "tools": [*tools, {"name": "slow", "inputSchema": LOOSE}, {"name": "long", "inputSchema": LOOSE}]
                 }

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.anyio
 
 ANN, BOB = "token-of-ann-0123456789", "token-of-bob-0123456789"
 ELICIT = "elicitation/create"
+COMPLETE = "notifications/elicitation/complete"
 
 
 @pytest.fixture
@@ -167,8 +168,10 @@ async def test_a_client_that_opens_links_but_takes_no_questions_gets_the_error_w
         (elicitation,) = refusal["data"]["elicitations"]
         assert elicitation["mode"] == "url" and "/login/own?t=" in elicitation["url"] and elicitation["elicitationId"]
         code = log_in(elicitation["url"], "alice")
-        async with RestClient(hub, ANN) as rest:
+        async with wire.listen() as events, RestClient(hub, ANN) as rest:
             assert (await rest.ask("POST", "/accounts/own/confirm", {"code": code})).status_code == 200
+            told = await events.wait_for(lambda message: message.get("method") == COMPLETE)
+        assert told["params"] == {"elicitationId": elicitation["elicitationId"]}, "the client may call again"
         answer = await wire.request(
             "tools/call", {"name": "whoami", "arguments": {}}, headers={"accept": "application/json"}
         )

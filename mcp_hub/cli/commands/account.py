@@ -17,7 +17,7 @@ from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.render.servers import account_line
 from mcp_hub.cli.setup import EXIT_TOOL, EXIT_UNAVAILABLE, fail, load_config, run
-from mcp_hub.errors import StoreError, StoreUnavailable
+from mcp_hub.errors import Rejected, StoreError, StoreUnavailable
 from mcp_hub.masking import visible
 
 if TYPE_CHECKING:
@@ -212,6 +212,8 @@ async def _in_store(loaded: "Loaded", main: Callable[[_Accounts], Awaitable[int]
     try:
         async with _stored(loaded) as accounts:
             code = await main(accounts)
+    except Rejected as refused:
+        fail(refused.code, str(refused))
     except (StoreError, StoreUnavailable) as problem:
         fail("store_unavailable", str(problem), EXIT_UNAVAILABLE)
     return code

@@ -35,7 +35,7 @@ class _AccountBook(Protocol):
         """Ends all that uses the account, removes it, and revokes it at its server."""
 
     async def put_value(self, server: str, principal: str, name: str, value: str) -> None:
-        """Stores a value."""
+        """Stores a value. Raises `Rejected` for one that cannot be sent."""
 
 
 class RestAccounts:

@@ -48,7 +48,7 @@ _KINDS: Final[Mapping[type[RpcError], _Kind]] = {
     **dict.fromkeys((errors.UpstreamLost, errors.ExecutorLost), _CRASH),
     **dict.fromkeys((errors.HubStopping, errors.HubRestarted), _RESTART),
     errors.OwnerLost: _Kind("owner_lost", is_retryable=True),
-    errors.NotApproved: _Kind("auth"),
+    **dict.fromkeys((errors.NotApproved, errors.AccountNeeded), _Kind("auth")),
     errors.UpstreamUnavailable: _Kind("upstream_transport", is_retryable=True),
     errors.SessionElsewhere: _Kind("upstream_transport"),
     errors.HttpRefused: _Kind("upstream_transport"),

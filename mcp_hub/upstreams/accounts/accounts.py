@@ -54,7 +54,7 @@ class Accounts:
 
     `needed` take calls of principals without an account. `revoke` is asked for removed logins. `ended` are called,
     without waiting, with server and principal when an account was removed or replaced, here or by another hub; `begun`,
-    when one was stored.
+    when one was stored. `unfit`: why a value cannot be sent, by server and name.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class Accounts:
     ) -> None:
         self.needed: list[Needed] = []
         self.subjects = SubjectTokens(clock)
+        self.unfit: Callable[[str, str, str], str] = lambda server, name, value: ""
         self._revoke = revoke
         self.ended: list[Callable[[str, str], None]] = []
         self.begun: list[Callable[[str, str], None]] = []
@@ -116,7 +117,9 @@ class Accounts:
         async with self._locked(name):
             before = await self._row(server, principal, is_checked=False)
             generation = max(int(self._clock() * 1000), 0 if before is None else before.generation + 1)
-            await self._write(name, Account(server=server, principal=principal, generation=generation))
+            removed = Account(server=server, principal=principal, generation=generation)
+            await self._write(name, removed)
+            self._note(removed)
         self._end(server, principal)  # what has begun in between
         if before is None or not before.is_there:
             return False, ""
@@ -144,7 +147,7 @@ class Accounts:
         """Removes accounts that were not used for `idle` seconds, and encrypts rows of an old key again; how many
         were removed. Takes its time.
         """
-        removed = 0
+        removed, in_use = 0, {row_name(*key) for key in self._watched}
         for name, used in (await _stored(self._rows.names())).items():
             await anyio.lowlevel.checkpoint()
             row, age = await _stored(self._rows.read(name)), self._clock() - used
@@ -156,6 +159,9 @@ class Accounts:
                 continue
             is_over = age > idle if account is None or account.is_there else age > _TOMBSTONE
             if is_over and account is not None and account.is_there:
+                if name in in_use:  # over a connection that is open for long, also at hubs that look later
+                    await _stored(self._rows.used(name))
+                    continue
                 await self.remove(account.server, account.principal)
                 log.info("account_idle", upstream=account.server, seconds=int(age))
                 removed += 1
@@ -227,9 +233,14 @@ class Accounts:
         if watched is None or watched.seen == seen:
             return
         before, watched.seen = watched.seen, seen
-        if before is not None and before[0] != seen[0]:
+        if before is not None:
             self._end(server, principal)
         watched.wake()
+
+    def _note(self, account: Account) -> None:
+        """Remembers what this hub has written: it ends nothing at the next look."""
+        if (watched := self._watched.get((account.server, account.principal))) is not None:
+            watched.seen = _seen(account)
 
     def _end(self, server: str, principal: str) -> None:
         if (watched := self._watched.get((server, principal))) is not None:
@@ -269,6 +280,9 @@ class Accounts:
             if after is None:
                 return False
             await self._write(name, after)
+            self._note(after)
+        if before.is_there:
+            self._end(server, principal)
         if (watched := self._watched.get((server, principal))) is not None:
             watched.wake()
         for begin in self.begun:
@@ -296,16 +310,22 @@ class Accounts:
         await _stored(self._rows.used(row_name(server, principal)))
 
 
-def _seen(account: Account | None) -> tuple[int, float]:
-    return (0, 0.0) if account is None else (account.generation, account.since)
+_Seen = tuple[int, float, int]
+"""Generation, time of the login, and a hash of the values: a renewed token changes none of them."""
+
+
+def _seen(account: Account | None) -> _Seen:
+    if account is None:
+        return 0, 0.0, hash(frozenset[object]())
+    return account.generation, account.since, hash(frozenset(account.values.items()))
 
 
 class _Watched:
-    """`changed` is set once, with the account's next change. `seen`: generation and time as last read."""
+    """`changed` is set once, with the account's next change. `seen` is what was last read or written."""
 
     def __init__(self) -> None:
         self.users = 0
-        self.seen: tuple[int, float] | None = None
+        self.seen: _Seen | None = None
         self.changed = anyio.Event()
 
     def wake(self) -> None:

@@ -5,7 +5,9 @@ reads that. The wait ends with the pending login, at the latest after ten minute
 """
 
 import uuid
+from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import anyio
@@ -14,10 +16,11 @@ import msgspec
 from mcp_hub.call import Call, CallChannel, Question
 from mcp_hub.errors import AccountNeeded, Rejected, RpcError, StoreError, StoreUnavailable
 from mcp_hub.events import Completed
-from mcp_hub.protocol.jsonrpc.envelope import read_as
+from mcp_hub.protocol.jsonrpc.envelope import notification_frame, read_as
 from mcp_hub.protocol.jsonrpc.rpc_errors import URL_ELICITATION_REQUIRED
 from mcp_hub.protocol.shape.questions import ELICIT, can_answer
-from mcp_hub.types import JsonObject, RawJson
+from mcp_hub.types import HANDSHAKE, JsonObject, RawJson
+from mcp_hub.upstreams.accounts.accounts import Needed
 from mcp_hub.upstreams.accounts.desk import LoginDesk
 from mcp_hub.upstreams.accounts.pending import PendingLogin, awaiting
 from mcp_hub.upstreams.auth.grants import LoginFailed
@@ -26,6 +29,9 @@ WAITS: Final = b'{"awaits":"login"}'
 """The state of a waiting call: another hub begins the wait anew."""
 _LOOK: Final = 1.0
 """Seconds between looks for what other processes have done."""
+_COMPLETE: Final = "notifications/elicitation/complete"
+_MOST_LINKS: Final = 4096
+"""Links whose login somebody may hear of; one more removes the oldest."""
 _ONLY_FORM: Final = b'{"mode":"form"}'
 
 
@@ -67,13 +73,44 @@ class _OpenQuestion:
             self._key = None
 
 
-async def wait_for_login(desk: LoginDesk, needed: AccountNeeded, call: Call, channel: CallChannel) -> Completed | None:
+class _Links:
+    """The links that clients of a session were given, by principal and server; they hear of the login's end.
+
+    `tell` sends a message to a session.
+    """
+
+    def __init__(self, tell: Callable[[str, bytes], None]) -> None:
+        self._tell = tell
+        self._open: OrderedDict[str, tuple[str, str, str]] = OrderedDict()
+
+    def note(self, id_: str, needed: AccountNeeded, call: Call) -> None:
+        if call.era is HANDSHAKE:  # later versions have no such notification
+            self._open[id_] = needed.server, needed.principal, call.session
+            if len(self._open) > _MOST_LINKS:
+                self._open.popitem(last=False)
+
+    def finished(self, server: str, principal: str) -> None:
+        for id_ in [id_ for id_, link in self._open.items() if link[:2] == (server, principal)]:
+            params = msgspec.json.encode({"elicitationId": id_})
+            self._tell(self._open.pop(id_)[2], notification_frame(_COMPLETE, params))
+
+
+def waits(desk: LoginDesk, tell: Callable[[str, bytes], None]) -> Needed:
+    """`wait_for_login` at this desk. `tell` sends sessions the news that a login of a link is complete."""
+    links = _Links(tell)
+    desk.accounts.begun.append(links.finished)
+    return partial(wait_for_login, desk, links)
+
+
+async def wait_for_login(
+    desk: LoginDesk, links: _Links, needed: AccountNeeded, call: Call, channel: CallChannel
+) -> Completed | None:
     """Returns None when the account is there, so that the call may be tried; else the result of the call.
 
     Raises `RpcError`, -32042 for a client that opens links but cannot be asked now.
     """
     try:
-        return await _Wait(desk, needed, call, channel).result()
+        return await _Wait(desk, links, needed, call, channel).result()
     except Rejected as refused:
         return _said(needed, f"{refused}")
     except (StoreError, LoginFailed) as problem:
@@ -81,8 +118,9 @@ async def wait_for_login(desk: LoginDesk, needed: AccountNeeded, call: Call, cha
 
 
 class _Wait:
-    def __init__(self, desk: LoginDesk, needed: AccountNeeded, call: Call, channel: CallChannel) -> None:
+    def __init__(self, desk: LoginDesk, links: _Links, needed: AccountNeeded, call: Call, channel: CallChannel) -> None:
         self._accounts = desk.accounts
+        self._links = links
         self._desk = desk
         self._needed = needed
         self._call = call
@@ -103,6 +141,7 @@ class _Wait:
                 await self._news()
         finally:
             self._question.close()
+        self._links.finished(server, principal)  # another hub may have stored it
         self._channel.continuable(None)
         return None
 
@@ -131,11 +170,12 @@ class _Wait:
         needed = self._needed
         entry, url = await self._desk.offer(needed.server, needed.principal, needed.names)
         params: JsonObject = {
-            "mode": "url", "url": url, "elicitationId": str(uuid.uuid4()),
+            "mode": "url", "url": url, "elicitationId": (id_ := str(uuid.uuid4())),
             "message": f'{needed.message} Open the page to connect your account at "{needed.server}".',
         }  # fmt: skip
         if self._lacks(msgspec.json.encode(params)):
             return _said(needed, _LINK.format(url=url, way=_way(needed.server)))
+        self._links.note(id_, needed, self._call)
         self._channel.continuable(msgspec.Raw(WAITS))
         self._question.ask(params, params)
         return None

@@ -16,7 +16,7 @@ import anyio.abc
 
 from mcp_hub.call import Call, CallChannel, CallerConnection, CallHandler, SentCall
 from mcp_hub.clock import Clock
-from mcp_hub.errors import AccountNeeded, HubRestarted, RpcError, UpstreamUnavailable
+from mcp_hub.errors import AccountNeeded, HubRestarted, RpcError, StartFailed, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
@@ -98,6 +98,9 @@ class PerPrincipal:
             except LoginFailed as problem:
                 data = {"upstream": {"server": self.name, "code": "login_failed"}}
                 raise UpstreamUnavailable(f'server "{self.name}" was not called: {problem}', data=data) from None
+            except StartFailed as problem:
+                data = {"upstream": {"server": self.name, "code": problem.code}}
+                raise UpstreamUnavailable(f'server "{self.name}" was not called: {problem}', data=data) from None
             except AccountNeeded as needed:
                 self._note_lack(principal, needed)
                 self._lists.forget(principal)
@@ -178,6 +181,8 @@ class PerPrincipal:
                     raise
                 if (result := await self._accounts.needed[-1](needed, call, channel)) is not None:
                     return result
+                if (refused := self._members.get(call.principal)) is not None and refused.refusal(call.principal):
+                    self._members.stop(call.principal)  # another hub has the new login, and this one has not looked yet
                 if _is_log_in(call):
                     return _logged_in(self.name)
                 continue

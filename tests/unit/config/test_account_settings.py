@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 import yaml
 
+from mcp_hub.app.accounts import personal
 from mcp_hub.config.load.load import Loaded, parse
 from mcp_hub.config.schema.servers import AccountLookup
-from mcp_hub.errors import ConfigError
+from mcp_hub.errors import ConfigError, UpstreamUnavailable
+from mcp_hub.masking import hide
+from mcp_hub.upstreams.accounts.rows import Account
 
 KEY = "A" * 43 + "="
 HUB: dict[str, Any] = {
@@ -82,3 +85,18 @@ def test_one_wrong_server_fails_alone_where_others_are_right() -> None:
     result = parse(yaml.safe_dump({"hub": HUB, "servers": servers}), "servers.yaml", {}, Path("/"), partly=True)
     cause = result.settings.failure("mine")
     assert cause is not None and "sandbox: on" in cause.reason and result.settings.failure("right") is None
+
+
+def test_a_principal_is_no_secret_that_is_masked_in_the_texts_of_everybody() -> None:
+    settings = loaded({**LOCAL, "args": ["${client.principal}"], "env": {"WHO_TOKEN": "${client.principal}"}}).settings
+    entry = personal("mine", settings.servers["mine"], "result", Account(server="mine", principal="result"))
+    assert entry.args == ["result"] and entry.env["WHO_TOKEN"] == "result"
+    assert hide("the result of a call") == "the result of a call"
+
+
+def test_a_stored_value_that_cannot_be_sent_is_an_error_of_the_caller_alone() -> None:
+    settings = loaded({**REMOTE, "headers": {"X-Key": "${account:KEY}"}}).settings
+    account = Account(server="mine", principal="anna", values={"KEY": "schlüssel"})
+    with pytest.raises(UpstreamUnavailable, match="printable ASCII") as failure:
+        personal("mine", settings.servers["mine"], "anna", account)
+    assert "schl" not in str(failure.value)

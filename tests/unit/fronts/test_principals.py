@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import anyio
 import jwt
 import pytest
+from cryptography.fernet import Fernet
 
 from mcp_hub.calls.hub_tools import own_tools
 from mcp_hub.calls.results.long_results import READ_RESULT
@@ -30,6 +32,7 @@ CAROL: Final = "carol-token"
 KEY: Final = "a key of at least thirty-two bytes"
 ISSUER: Final = {"issuer": "https://auth.example.com", "shared_key": KEY}
 HANDSHAKE: Final = "2025-06-18"
+FORM: Final = {"content-type": "application/x-www-form-urlencoded"}
 
 
 def access_token() -> str:
@@ -43,8 +46,15 @@ SNOOPERS: Final = {"a token": BOB, "a bound token": CAROL, "an access token": ac
 @asynccontextmanager
 async def shared_hub(root: Path) -> AsyncIterator[DashboardPeer]:
     tokens = [*TOKENS, {"token": CAROL, "principal": "carol", "profile": "narrow"}]
-    http = {"oauth": {"resource": "https://hub.example.com/mcp", "issuers": [ISSUER]}}
-    async with dashboard_hub(root, tokens=True, http=http, history={"arguments": "full"}) as peer:
+    http = {
+        "public_url": "https://hub.example.com",
+        "oauth": {"resource": "https://hub.example.com/mcp", "issuers": [ISSUER]},
+    }
+    own = {"url": "http://127.0.0.1:9/mcp", "account": "own", "headers": {"X-Key": "${account:KEY}"}}
+    accounts = {"key": Fernet.generate_key().decode()}
+    async with dashboard_hub(
+        root, tokens=True, http=http, history={"arguments": "full"}, servers={"own": own}, accounts=accounts
+    ) as peer:
         path = peer.app.seen.config
         settings = json.loads(path.read_text())
         settings["hub"]["tokens"] = tokens
@@ -83,6 +93,8 @@ class Alice:
 
     async def begin(self) -> Ids:
         peer = self.peer
+        assert (await peer.ask("PUT", "/v1/accounts/own/values/KEY", {"value": CANARY})).status == 200
+        ticket, proof, code = await self.log_in()
         tool = {"name": "build", "inputSchema": {"type": "object"}}
         assert (await peer.ask("PUT", "/v1/executors/worker-1", {"tools": [tool]})).json["epoch"] == 1
         asking = await peer.detached("build", {"text": CANARY})
@@ -107,9 +119,21 @@ class Alice:
         await peer.tools.has_come(f"{CANARY} 2")
         await peer.app.journal.flush()
         self.ids = Ids(
-            running, ended, asking, "q1", result, session, f"{running}:1", old, "worker-1", offer["tool_call_id"]
-        )
+            running, ended, asking, "q1", result, session, f"{running}:1", old, "worker-1", offer["tool_call_id"],
+            code=code, ticket=ticket, proof=proof,
+        )  # fmt: skip
         return self.ids
+
+    async def log_in(self) -> tuple[str, str, str]:
+        """The used ticket, the proof and the code of a login that awaits its code."""
+        peer = self.peer
+        ticket = (await peer.ask("POST", "/v1/accounts/own/login", {})).json["url"].partition("?t=")[2]
+        page = await peer.ask("POST", "/login/own", f"t={ticket}".encode(), headers=FORM, token=None)
+        (proof,) = set(re.findall(r'name="proof" value="([^"]*)"', page.body.decode()))
+        body = urlencode({"proof": proof, "v:KEY": f"{CANARY}-2"}).encode()
+        headers = {**FORM, "cookie": page.headers["set-cookie"].partition(";")[0]}
+        page = await peer.ask("POST", "/login-form/own", body, headers=headers, token=None)
+        return ticket, proof, re.findall(r'class="code">(\d{6})<', page.body.decode())[0]
 
     async def finds_all_as_it_was(self) -> None:
         peer, ids = self.peer, self.ids
@@ -128,6 +152,10 @@ class Alice:
         done = {"tool_call_id": ids.call, "content": CANARY, "complete": True}
         sent = {"producer-epoch": "1", "producer-seq": "2"}
         assert (await peer.ask("POST", "/v1/tool-results/stream", done, headers=sent)).status == 200
+        accounts = peer.app.operations.applier.sources.accounts
+        account = None if accounts is None else await accounts.read("own", "alice")
+        assert account is not None and account.values == {"KEY": CANARY}
+        assert (await peer.ask("POST", "/v1/accounts/own/confirm", {"code": ids.code})).status == 200
         again = await peer.detached("hold", {"nonce": CANARY}, **{"idempotency-key": "k1"})
         assert again == ids.running, "the key is still hers"
 
@@ -201,7 +229,11 @@ async def test_every_route_is_walked(tmp_path: Path) -> None:
     async with shared_hub(tmp_path) as peer:
         paths = peer.front.endpoints.paths
         dashboard = {f"{method} {path}" for path, methods in peer.front.dashboard.routes.items() for method in methods}
-        assets = {path for path in paths if path.startswith(("/dashboard/", "/.well-known/", "/favicon"))}
+        assets = {
+            path
+            for path in paths
+            if path.startswith(("/dashboard/", "/.well-known/", "/favicon", "/ask/ask.", "/ask/style."))
+        }
         methods = {era: {own for own in every_method() if eras.serves(era, own)} for era in Era}
         added = set(peer.app.binding.added)
     assert all_routes() == set(walked.REST), "list each new route of REST in walked_routes"
@@ -265,7 +297,7 @@ async def walk_dashboard(snooper: Snooper) -> None:
     for route, asks in walked.DASHBOARD.items():
         for path, body, headers in asks:
             response = await snooper.ask(route.split()[0], f"/api{path}", body, headers)
-            assert response.status == (200 if route in walked.FOR_ALL else 403), route
+            assert response.status == walked.FOR_ALL.get(route, 403), route
     state = (await snooper.ask("GET", "/api/state")).json
     assert {call["principal"] for call in (*state["calls"], *state["live"])} <= {snooper_name(snooper)}
 
@@ -277,6 +309,11 @@ def snooper_name(snooper: Snooper) -> str:
 async def walk_pages(snooper: Snooper) -> None:
     for path in walked.PAGES:
         await snooper.ask("GET", path)
+    for path in walked.FORMS:
+        body = urlencode({"t": snooper.ids.ticket, "proof": snooper.ids.proof, "v:KEY": "forged"}).encode()
+        response = await snooper.peer.ask("POST", path, body, headers=FORM, token=snooper.token)
+        snooper.is_clean(response, "")
+        assert response.status in (403, 410), path
 
 
 async def walk_mcp(snooper: Snooper) -> None:

@@ -25,6 +25,10 @@ class Ids(msgspec.Struct):
     executor: str
     call: str
     mine: str = "one"
+    code: str = "000000"
+    """Of a login that awaits it."""
+    ticket: str = f"{0:032}.none"
+    proof: str = f"{0:032}.never"
 
     @property
     def all(self) -> list[str]:
@@ -110,6 +114,14 @@ REST: Final[dict[str, list[Ask]]] = {
     "POST /v1/servers/{name}/restart": [("/servers/local/restart", {}, {})],
     "POST /v1/reload": [("/reload", {}, {})],
     "GET /v1/openapi.json": [("/openapi.json", None, {})],
+    "GET /v1/accounts": [("/accounts", None, {}), ("/accounts?principal=alice", None, {})],
+    "POST /v1/accounts/{server}/confirm": [("/accounts/own/confirm", {"code": "{code}"}, {})],
+    "POST /v1/accounts/{server}/login": [("/accounts/own/login", {}, {})],
+    "PUT /v1/accounts/{server}/values/{name}": [
+        ("/accounts/own/values/KEY?principal=alice", {"value": "forged"}, {}),
+        ("/accounts/own/values/KEY", {"value": "of-another"}, {}),
+    ],
+    "DELETE /v1/accounts/{server}": [("/accounts/own?principal=alice", None, {}), ("/accounts/own", None, {})],
     "PUT /v1/executors/{id}": [("/executors/{executor}", {"tools": [_TOOL]}, {})],  # then it has one of its own
 }  # fmt: skip
 """Below `/v1`, and below `/api/v1` as far as the dashboard passes them on."""
@@ -125,6 +137,11 @@ DASHBOARD: Final[dict[str, list[Ask]]] = {
     "GET /settings": [("/settings", None, {})],
     "GET /approvals": [("/approvals", None, {})],
     "POST /approvals": [("/approvals", {"server": "local", "tool": "echo", "digest": "", "action": "reject"}, {})],
+    "GET /asks": [("/asks", None, {})],
+    "POST /asks": [
+        ("/asks", {"id": "{running}", "answer": "once"}, {}),
+        ("/asks", {"id": "{asking}", "answer": "once"}, {}),
+    ],
     "POST /overrides": [("/overrides", {"servers": {"local": {"echo": {"hide": True}}}}, {})],
     "GET /server": [("/server?server=local", None, {})],
     "POST /login": [("/login", {"server": "local"}, {})],
@@ -138,15 +155,22 @@ DASHBOARD: Final[dict[str, list[Ask]]] = {
     "GET /raw": [("/raw?server=local", None, {})],
     "POST /raw": [("/raw", {"server": "local", "action": "start"}, {})],
 }
-FOR_ALL: Final = ("GET /state", "GET /clients", "GET /tools")
-"""Everything else on the dashboard is for operators."""
+FOR_ALL: Final = {
+    **dict.fromkeys(("GET /state", "GET /clients", "GET /tools", "GET /asks"), 200),
+    "POST /asks": 404,
+}
+"""What everybody may ask, each for their own; everything else on the dashboard is for operators."""
 
 PAGES: Final = (
     *("/", "/v1", "/v1/", "/v1/docs", "/livez", "/healthz", "/readyz", "/livez?verbose", "/healthz?verbose"),
     *("/readyz?verbose", "/metrics", "/metrics/"),
+    *("/login/own?t={ticket}", "/login-callback/own?state={proof}&code=c", "/login-form/own", "/login-cancel/own"),
+    *("/ask", "/ask/question"),
 )
 FRONTS: Final = ("/mcp", "/mcp/", "/sse", "/sse/", "/messages", "/messages/")
 MOUNTS: Final = ("/v1/", "/api/")
+
+FORMS: Final = ("/login/own", "/login-form/own", "/login-cancel/own")
 
 _CALL: Final[dict[str, list[dict[str, Any]]]] = {
     "tools/call": [

@@ -130,6 +130,7 @@ ERRORS: list[tuple[errors.RpcError, str, str, bool]] = [
     (errors.EventsGone(7), "events_gone", "client", False),
     (errors.MethodNotFound("x"), "method_not_found", "client", False),
     (errors.NotApproved("x"), "not_approved", "auth", False),
+    (errors.AccountNeeded("a", "ann"), "account_needed", "auth", False),
     (errors.NotReadOnly("x"), "not_read_only", "client", False),
     (errors.UpstreamUnavailable("x"), "upstream_unavailable", "upstream_transport", True),
     (errors.SessionElsewhere("x"), "session_elsewhere", "upstream_transport", False),

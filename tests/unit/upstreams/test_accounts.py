@@ -198,3 +198,42 @@ async def test_a_damaged_row_says_so_without_its_content(tmp_path: Path) -> None
     with pytest.raises(LoginFailed, match="damaged") as failure:
         await accounts_in(tmp_path).read("git", "anna")
     assert "anna" not in str(failure.value)
+
+
+@pytest.mark.parametrize("change", ["login", "value"])
+async def test_an_account_that_is_replaced_ends_what_uses_it_here_and_at_another_hub(
+    tmp_path: Path, change: str
+) -> None:
+    here, there = accounts_in(tmp_path), accounts_in(tmp_path)
+    seen: dict[str, list[tuple[str, str]]] = {"here": [], "there": []}
+    here.ended.append(lambda server, principal: seen["here"].append((server, principal)))
+    there.ended.append(lambda server, principal: seen["there"].append((server, principal)))
+
+    async def replace(token: str) -> None:
+        if change == "login":
+            await keep(there, "git", "anna", token)
+        else:
+            await there.put_value("git", "anna", "TOKEN", token)
+
+    await replace("first")
+    with anyio.fail_after(WAIT):
+        async with here.watched("git", "anna"), there.watched("git", "anna"), anyio.create_task_group() as tasks:
+            for accounts in (here, there):
+                tasks.start_soon(accounts.follow, 1000.0)
+            await anyio.sleep(1.0)  # two looks: what is known ends nothing
+            assert seen == {"here": [], "there": []}
+            await replace("second")
+            assert seen["there"] == [("git", "anna")], "kept results of the old one are dropped"
+            await anyio.sleep(1.0)  # two looks, of which one ends it
+            assert seen == {"here": [("git", "anna")], "there": [("git", "anna")]}, "once, at the first look"
+            tasks.cancel_scope.cancel()
+
+
+async def test_an_account_whose_connection_stays_open_is_in_use(tmp_path: Path) -> None:
+    now = [1_900_000_000.0]
+    accounts = Accounts(RowFiles(tmp_path), Seal([KEY]), lambda: now[0])
+    await keep(accounts, "git", "anna", "first")
+    await keep(accounts, "git", "bert", "first")
+    async with accounts.watched("git", "anna"), accounts.watched("git", "carl"):
+        assert await accounts.sweep(60.0) == 1
+    assert await accounts.read("git", "anna") is not None and await accounts.read("git", "bert") is None

@@ -2,7 +2,8 @@
 import { html, useState } from '../lib/ui.js';
 import { ask as send, segment } from '../lib/api.js';
 import { plain } from '../lib/format.js';
-import { attempt, loadAsks, mayChange } from '../lib/store.js';
+import { loadAsks } from '../lib/asks.js';
+import { attempt, mayChange } from '../lib/store.js';
 import { SchemaForm } from '../lib/form.js';
 import { Text } from '../lib/content.js';
 

@@ -296,3 +296,31 @@ async def test_changed_definition_is_not_called_with_the_yes_to_the_old_one(tmp_
             status = (await person.send("GET", f"/v1/streams/{stream}?wait=20")).json()
             assert status["status"] == "failed" and "definition has changed" in json.dumps(status), status
     assert calls(tmp_path) == []
+
+
+async def test_conditions_of_a_reload_hold_for_a_call_that_waited_meanwhile(tmp_path: Path) -> None:
+    rule = {"ask": {"by": "person"}}
+    async with hub_process(config(tmp_path, {"echo": rule}), tmp_path) as hub:
+        ops = Browser(hub, OPS)
+        async with Page(hub), calling(hub, "echo", {"text": "x"}) as found:
+            (ask,) = await waiting(ops)
+            denied = {**rule, "deny_if": [{"arguments": {"text": "x"}}], "reason": "not any more"}
+            (tmp_path / "servers.yaml").write_text(config(tmp_path, {"echo": denied}))
+            assert (await ops.send("POST", "/v1/reload")).status_code == 200
+            assert (await ops.send("POST", "/api/asks", {"id": ask["id"], "answer": "yes"})).status_code == 204
+            await until(lambda: "answer" in found)
+        assert found["answer"].result["isError"] and "not any more" in found["answer"].text
+    assert calls(tmp_path) == []
+
+
+async def test_yes_to_one_caller_keeps_no_result_for_another(tmp_path: Path) -> None:
+    rules = {"show": {"cache": "10m"}, "s*": {"ask": {"by": "person"}}}
+    async with hub_process(config(tmp_path, rules), tmp_path) as hub:
+        ops = Browser(hub, OPS)
+        async with Page(hub):
+            for token in (ALICE, BOB):
+                async with calling(hub, "show", {}, token) as found:
+                    (ask,) = await waiting(ops)
+                    assert (await ops.send("POST", "/api/asks", {"id": ask["id"], "answer": "yes"})).status_code == 204
+                    await until(lambda found=found: "answer" in found)
+    assert len(calls(tmp_path)) == 2

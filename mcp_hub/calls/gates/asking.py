@@ -222,7 +222,7 @@ class Asking:
         channel.send(hubs_message(f"allowed by {hide_head(by, 200)}"))
         channel.continuable(None)  # what is sent now is not sent again
         await channel.until_stored(whole=False)
-        return await self._sent(call, channel, proceed, wait.definition)
+        return await self._sent(call, channel, self._gates.judged_again(call, proceed), wait.definition)
 
     async def _sent(self, call: Call, channel: CallChannel, proceed: CallHandler, definition: str) -> Completed:
         if self._definition(call) != definition:
@@ -261,8 +261,10 @@ class Asking:
 
     async def _by_people(self, call: Call, channel: CallChannel, wait: _Wait) -> tuple[str, str]:
         principals = Counter(each.call.principal for each in self.pending.values())
-        if len(self.pending) >= _MOST or principals[call.principal] >= _EACH:
-            return NO, f"{plural(principals[call.principal], 'call')} of this client wait for a yes already"
+        if principals[call.principal] >= _EACH:
+            return NO, f"{plural(principals[call.principal], 'call')} of this principal wait for a yes already"
+        if len(self.pending) >= _MOST:
+            return NO, f"{plural(len(self.pending), 'call')} of this hub wait for a yes already"
         is_back, secret = wait.ticket != "", ""
         if not wait.told:
             secret = secrets.token_urlsafe(24)

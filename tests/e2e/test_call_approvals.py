@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 from tests.e2e.answers import Answers, form
+from tests.e2e.browser import BROWSER, WHY_NOT, browsed
 from tests.e2e.client import HttpClient, Hub, Silent, threaded
 from tests.interaction.fronts import HANDSHAKE, Peer
 from tests.interaction.hub_process import hub_process
@@ -318,9 +319,29 @@ async def test_yes_to_one_caller_keeps_no_result_for_another(tmp_path: Path) -> 
     async with hub_process(config(tmp_path, rules), tmp_path) as hub:
         ops = Browser(hub, OPS)
         async with Page(hub):
-            for token in (ALICE, BOB):
+            for token in (ALICE, ALICE, BOB):  # the first one may begin the connection
                 async with calling(hub, "show", {}, token) as found:
                     (ask,) = await waiting(ops)
                     assert (await ops.send("POST", "/api/asks", {"id": ask["id"], "answer": "yes"})).status_code == 204
                     await until(lambda found=found: "answer" in found)
-    assert len(calls(tmp_path)) == 2
+    assert len(calls(tmp_path)) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason=WHY_NOT)
+async def test_operator_sees_on_the_page_what_waits_and_answers_it_there(tmp_path: Path) -> None:
+    rules = {"echo": {"ask": {"when": "once", "by": "person"}}}
+    async with hub_process(config(tmp_path, rules), tmp_path) as hub, browsed() as page:
+        await page.enter(hub, tmp_path)
+        async with calling(hub, "echo", {"text": "<b>hello</b>"}) as found:
+            await page.sees("echo of notes waits for a yes")
+            await page.click("echo of notes waits for a yes")
+            await page.sees("<b>hello</b>")
+            await page.sees("for alice")
+            await page.is_sound()
+            await page.click("Yes, these arguments in this session")
+            await until(lambda: "answer" in found)
+        await page.misses("waits for a yes")
+        await page.go("#/overview", "Nothing needs you.")
+        assert page.errors == [] and await page.js("window.violations") == []
+    assert len(calls(tmp_path)) == 1

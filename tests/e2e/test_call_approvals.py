@@ -299,18 +299,24 @@ async def test_changed_definition_is_not_called_with_the_yes_to_the_old_one(tmp_
     assert calls(tmp_path) == []
 
 
-async def test_conditions_of_a_reload_hold_for_a_call_that_waited_meanwhile(tmp_path: Path) -> None:
-    rule = {"ask": {"by": "person"}}
-    async with hub_process(config(tmp_path, {"echo": rule}), tmp_path) as hub:
+@pytest.mark.parametrize("rule", ["conditions", "filters"])
+async def test_rules_of_a_reload_hold_for_a_call_that_waited_meanwhile(tmp_path: Path, rule: str) -> None:
+    asks = {"ask": {"by": "person"}}
+    async with hub_process(config(tmp_path, {"echo": asks}), tmp_path) as hub:
         ops = Browser(hub, OPS)
         async with Page(hub), calling(hub, "echo", {"text": "x"}) as found:
             (ask,) = await waiting(ops)
-            denied = {**rule, "deny_if": [{"arguments": {"text": "x"}}], "reason": "not any more"}
-            (tmp_path / "servers.yaml").write_text(config(tmp_path, {"echo": denied}))
+            denied = (
+                {"deny_if": [{"arguments": {"text": "x"}}], "reason": "not any more"} if rule == "conditions" else {}
+            )
+            settings = json.loads(config(tmp_path, {"echo": {**asks, **denied}}))
+            if rule == "filters":
+                settings["servers"]["notes"]["tools"] = {"deny": ["echo"]}
+            (tmp_path / "servers.yaml").write_text(json.dumps(settings))
             assert (await ops.send("POST", "/v1/reload")).status_code == 200
             assert (await ops.send("POST", "/api/asks", {"id": ask["id"], "answer": "yes"})).status_code == 204
             await until(lambda: "answer" in found)
-        assert found["answer"].result["isError"] and "not any more" in found["answer"].text
+        assert ("not any more" if rule == "conditions" else "hides it now") in json.dumps(found["answer"].answer)
     assert calls(tmp_path) == []
 
 

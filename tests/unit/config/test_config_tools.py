@@ -61,7 +61,7 @@ def test_rules_are_those_of_the_tool_else_of_the_server_else_of_the_defaults() -
 @pytest.mark.parametrize(
     ("tool", "rules"),
     [
-        ("run_tests", ToolRules("never", 7200.0, True, pattern="run_tests")),  # the exact name alone; the rest is the server's
+        ("run_tests", ToolRules("never", 7200.0, True, pattern="run_tests")),  # exact; the rest is the server's
         ("run_lint_tests", ToolRules("always", "finish", False, pattern="run_*")),  # the first glob alone
         ("list_tests", ToolRules("required", "cancel", False, pattern="*_tests")),
         ("RUN_lint", ToolRules("never", "finish", False)),  # case matters

@@ -351,3 +351,28 @@ async def test_operator_sees_on_the_page_what_waits_and_answers_it_there(tmp_pat
         await page.go("#/overview", "Nothing needs you.")
         assert page.errors == [] and await page.js("window.violations") == []
     assert len(calls(tmp_path)) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason=WHY_NOT)
+async def test_link_is_opened_and_answered_in_a_browser(tmp_path: Path) -> None:
+    with receiver() as (url, got):
+        text = config(tmp_path, {"echo": {"ask": {"by": "person"}}}, ask_webhook=webhook(url))
+        async with hub_process(text, tmp_path) as hub, browsed() as page:
+            async with calling(hub, "echo", {"text": "<img src=x onerror=alert(1)>"}) as found:
+                await until(lambda: got)
+                await page.open(f"{hub.url.removesuffix('/mcp')}/ask#{ticket_of(got[0][1])}")
+                await page.sees("Your token")
+                assert await page.js("location.hash") == "", "the ticket does not stay in the address"
+                for token, text in (("wrong", "does not accept this token"), (BOB, "of somebody else")):
+                    await page.fill("#token", token)
+                    await page.click("Log in")
+                    await page.sees(text)
+                await page.fill("#token", ALICE)
+                await page.click("Log in")
+                await page.sees("<img src=x onerror=alert(1)>")
+                await page.click("Yes, this call")
+                await page.sees("The call goes to its server")
+                await until(lambda: "answer" in found)
+            assert page.errors == [] and await page.js("window.violations") == []
+    assert len(calls(tmp_path)) == 1

@@ -103,7 +103,7 @@ class HubGates:
         self._links = _AskLinks()
         self.asking = Asking(
             self._gates, lambda: current.settings.hub.limits.question_timeout, self._definition, self._links.notify,
-            lambda call: self._entry(call) is not None,
+            is_offered=lambda call: self._entry(call) is not None,
         )  # fmt: skip
 
     def use(self, settings: Settings) -> None:

@@ -94,7 +94,6 @@ class AuditFile:
     """
 
     def __init__(self, path: Path, size: int, count: int, state: Path) -> None:
-        self._base = path
         self._state = state
         self._size = size
         self._count = count
@@ -128,9 +127,10 @@ class AuditFile:
         """Takes the first file that no other hub writes, before the first call. Idempotent."""
         if self._lock is not None:
             return
-        make_folder(self._base.parent)
+        base = self.path
+        make_folder(base.parent)
         for number in range(1, MOST_HUBS + 1):
-            path = self._base if number == 1 else numbered(self._base, number)
+            path = base if number == 1 else numbered(base, number)
             lock = lock_file(path.with_name(f"{path.name}.lock"))
             try:
                 is_free = take(lock, shared=False)
@@ -142,7 +142,7 @@ class AuditFile:
                 break
             os.close(lock)
         else:
-            raise OSError(f"{MOST_HUBS} hubs write to {self._base}")
+            raise OSError(f"{MOST_HUBS} hubs write to {base}")
         counts, self.counts = self.counts, RecordCount(state_file(self._state, self.path))
         for slot, records in enumerate(counts.slots):  # of the time before the folder could be written
             self.counts.slots[slot] += records

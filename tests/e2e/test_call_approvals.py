@@ -320,6 +320,10 @@ async def test_rules_of_a_reload_hold_for_a_call_that_waited_meanwhile(tmp_path:
     assert calls(tmp_path) == []
 
 
+async def until_answered(found: Mapping[str, Any]) -> None:
+    await until(lambda: "answer" in found)
+
+
 async def test_yes_to_one_caller_keeps_no_result_for_another(tmp_path: Path) -> None:
     rules = {"show": {"cache": "10m"}, "s*": {"ask": {"by": "person"}}}
     async with hub_process(config(tmp_path, rules), tmp_path) as hub:
@@ -329,7 +333,7 @@ async def test_yes_to_one_caller_keeps_no_result_for_another(tmp_path: Path) -> 
                 async with calling(hub, "show", {}, token) as found:
                     (ask,) = await waiting(ops)
                     assert (await ops.send("POST", "/api/asks", {"id": ask["id"], "answer": "yes"})).status_code == 204
-                    await until(lambda found=found: "answer" in found)
+                    await until_answered(found)
     assert len(calls(tmp_path)) == 3
 
 

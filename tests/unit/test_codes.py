@@ -164,8 +164,9 @@ def _fields(kind: object) -> dict[str, object]:
 
 def _plain_words(kind: object) -> str:
     """The words that stand for a whole section, such as `dashboard: full`."""
-    is_section = isinstance(kind, type) and issubclass(kind, BaseModel)
-    return str(kind.model_fields["mode"].annotation) if is_section and "mode" in kind.model_fields else ""
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel) and "mode" in kind.model_fields):
+        return ""
+    return str(kind.model_fields["mode"].annotation)
 
 
 def test_advice_names_commands_settings_and_values_that_exist() -> None:

@@ -102,8 +102,9 @@ class HubGates:
         self._settings = current.settings
         self._links = _AskLinks()
         self.asking = Asking(
-            self._gates, lambda: current.settings.hub.limits.question_timeout, self._definition, self._links.notify
-        )
+            self._gates, lambda: current.settings.hub.limits.question_timeout, self._definition, self._links.notify,
+            is_offered=lambda call: self._entry(call) is not None,
+        )  # fmt: skip
 
     def use(self, settings: Settings) -> None:
         """Applies these settings from the next call on."""

@@ -23,6 +23,7 @@ from mcp_hub.config.schema.hub import StoreSettings
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings, claims_at
 from mcp_hub.config.schema.tools import OverlaySettings, ToolRules, ToolSettings
+from mcp_hub.globs import any_matches
 from mcp_hub.hub import HubPort
 from mcp_hub.stores.base import EventStore, StoreLimits
 from mcp_hub.stores.documents import DocumentLimits, Documents, Holdings
@@ -305,6 +306,13 @@ def _rule(key: str, amount: str | int | None) -> "LimitRule | None":
     return LimitRule(key, *parse_rate(amount)) if isinstance(amount, str) else LimitRule(key, running=amount)
 
 
+def _asks(settings: Settings, server: str, tool: str) -> bool:
+    """Whether a rule of the tool itself may ask a person: a kept result would reach others without a yes."""
+    entry = settings.servers.get(server)
+    asking = [] if entry is None else [name for name, rules in entry.per_tool.items() if rules.ask is not None]
+    return tool in asking or any_matches(asking, (tool,))
+
+
 def _follow_cache(hub: HubPort, current: Current) -> None:
     gates = hub.starter.gates
     maker, room = gates.makers.get("cache"), current.settings.hub.limits.cache_size
@@ -315,7 +323,8 @@ def _follow_cache(hub: HubPort, current: Current) -> None:
     from mcp_hub.calls.gates.cache import ResultCache
 
     def lifetime(server: str, tool: str) -> float:
-        return current.settings.tool_rules(server, tool).cache
+        seconds = current.settings.tool_rules(server, tool).cache
+        return 0.0 if seconds and _asks(current.settings, server, tool) else seconds
 
     def reads_only(call: Call) -> bool:
         view = hub.catalog.view(call.profile, caller_lists(hub.upstreams, call))

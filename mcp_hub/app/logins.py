@@ -176,9 +176,9 @@ async def fetch_document(url: str) -> bytes:
         request = httpx2.Request("GET", url, headers={"accept": "application/json"})
         response = await Addresses(url, is_public=True).send(request, "client document")
     except (LoginFailed, httpx2.InvalidURL) as problem:
-        raise StartFailed("client_document", str(problem)) from None
+        raise StartFailed("login_failed", str(problem)) from None
     if response.status_code != 200 or len(response.content) > _DOCUMENT:
-        raise StartFailed("client_document", f"HTTP {response.status_code}, {len(response.content)} bytes")
+        raise StartFailed("login_failed", f"HTTP {response.status_code}, {len(response.content)} bytes")
     return response.content
 
 
@@ -222,7 +222,7 @@ async def _send_to_provider(
     try:
         response = await Addresses(url).send(httpx2.Request(method, url, data=form, headers=headers), "provider")
     except (LoginFailed, httpx2.InvalidURL) as problem:
-        raise StartFailed("provider", str(problem)) from None
+        raise StartFailed("login_failed", str(problem)) from None
     return response.status_code, response.content
 
 

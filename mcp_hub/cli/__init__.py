@@ -70,7 +70,7 @@ _GROUPS: Final = {
     "Configuration": {
         "edit": ("servers.edit:edit", "Open the configuration in $VISUAL or $EDITOR, and check it."),
         "check": ("check:check", "Validate the configuration."),
-        "policy": ("check:policy", "Show which rule decides about a call: mcp-hub policy test CALL.json"),
+        "policy": ("check:policy", "Show which rule decides about a call."),
         "sandbox": ("servers.sandbox:sandbox", "Show, switch or learn the sandbox of SERVER, or test a path."),
         "schema": ("running.paths:schema", "Print the JSON Schema of servers.yaml."),
         "export": ("clients.export:export", "Print the servers in the form of another client."),

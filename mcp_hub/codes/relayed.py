@@ -336,6 +336,10 @@ HTTP: Final = table(
         "The dashboard wants a login at the OpenID provider, or a token.",
         "Log in on the page, or open it with `mcp-hub open`.",
     ),
+    login_refused=(
+        "Who has logged in at the OpenID provider is let in by no rule.",
+        "Name the person, or a group, under `allow_if` of `hub.http.dashboard.login`.",
+    ),
     login_running=("Somebody is logging in to the server already.", "Finish or end that login first."),
     overrides_unwritable=("The file of overrides cannot be written.", "Check the permissions of its folder."),
     store_unavailable=("The store of streams cannot be used.", "Try again; check the disk of the hub."),

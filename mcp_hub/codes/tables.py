@@ -299,6 +299,12 @@ COMMANDS: Final = table(
     no_dashboard=("The running hub does not have a dashboard.", "Set `hub.http.dashboard`."),
     no_display=("`mcp-hub top` needs a terminal.", "Use `mcp-hub list --json` or `mcp-hub streams --json`."),
     no_textual=("`mcp-hub top` needs Textual.", "Install the extra `top`, as the message says."),
+    no_audit_file=("The configuration has no audit in a file.", "Name the file, or set `path` under `hub.audit`."),
+    audit_not_found=(
+        "There is no file of the audit at this path.",
+        "Name the file that is to be verified. A hub makes it when it starts.",
+    ),
+    audit_unreadable=("A file of the audit cannot be read.", "Run the command as the user of the hub, or as root."),
     no_login=("The server does not take a login.", "See the message."),
     logout_failed=("The login could not be removed.", "Check the file's permissions."),
 )

@@ -94,7 +94,6 @@ class AuditFile:
     """
 
     def __init__(self, path: Path, size: int, count: int, state: Path) -> None:
-        self._base = path
         self._state = state
         self._size = size
         self._count = count
@@ -102,6 +101,8 @@ class AuditFile:
         self._lock: int | None = None
         self._end = 0
         """Bytes of the file up to its last whole line."""
+        self._due: tuple[str, int] | None = None
+        """A line of the file itself that comes first: its event, and the number of lines that are gone."""
         self.path = path
         self.chain = Chain()
         self.counts = _RecordCount(None)
@@ -126,9 +127,10 @@ class AuditFile:
         """Takes the first file that no other hub writes, before the first call. Idempotent."""
         if self._lock is not None:
             return
-        make_folder(self._base.parent)
+        base = self.path
+        make_folder(base.parent)
         for number in range(1, MOST_HUBS + 1):
-            path = self._base if number == 1 else numbered(self._base, number)
+            path = base if number == 1 else numbered(base, number)
             lock = lock_file(path.with_name(f"{path.name}.lock"))
             try:
                 is_free = take(lock, shared=False)
@@ -140,7 +142,7 @@ class AuditFile:
                 break
             os.close(lock)
         else:
-            raise OSError(f"{MOST_HUBS} hubs write to {self._base}")
+            raise OSError(f"{MOST_HUBS} hubs write to {base}")
         counts, self.counts = self.counts, _RecordCount(state_file(self._state, self.path))
         for slot, records in enumerate(counts.slots):  # of the time before the folder could be written
             self.counts.slots[slot] += records
@@ -152,7 +154,8 @@ class AuditFile:
         if self._file is None:
             self._open(header)
         else:
-            self._look(header)
+            self._look()
+            self._note_due(header)
         while records:
             if self._end >= self._size:
                 self._rotate(header)
@@ -220,22 +223,33 @@ class AuditFile:
 
     def _set_aside(self) -> None:
         """Begins a new file: the one that is there has no line at its end."""
-        assert self._file is not None
         aside = aside_of(self.path)
         log.error("audit_file_set_aside", file=str(self.path), aside=aside, reason="its end is not a line of the audit")
         os.rename(self.path, aside)
-        os.close(self._file)
-        self._file, self._end = _opened(self.path), 0
+        self._begin_anew()
 
-    def _look(self, header: bytes) -> None:
+    def _begin_anew(self) -> None:
+        """Opens the file that is at the path now. If that fails, the one before stays: the next look tries again."""
+        assert self._file is not None
+        file = _opened(self.path)
+        os.close(self._file)
+        self._file, self._end = file, 0
+
+    def _note_due(self, header: bytes) -> None:
+        """Writes the line that is due; it stays so until there is room."""
+        if self._due is not None:
+            event, gone = self._due
+            self._note(event, header, gone=gone)
+            self._due = None
+
+    def _look(self) -> None:
         """Notices that others have moved or cut the file."""
         assert self._file is not None
         if not is_at(self._file, self.path):
-            os.close(self._file)
-            self._file, self._end = _opened(self.path), 0
+            self._begin_anew()
             last, self._end = _last_line(self._file, os.fstat(self._file).st_size)
             log.warning("audit_file_moved", file=str(self.path))
-            self._note("moved", header)
+            self._due = "moved", 0
             return
         if os.fstat(self._file).st_size >= self._end:
             return
@@ -243,7 +257,7 @@ class AuditFile:
         os.ftruncate(self._file, self._end)
         gone = self.chain.seq - (0 if last is None else last[0])
         log.warning("audit_file_cut", file=str(self.path), lines=gone)
-        self._note("cut", header, gone=gone)
+        self._due = "cut", gone
 
     def _rotate(self, header: bytes) -> None:
         assert self._file is not None
@@ -252,9 +266,9 @@ class AuditFile:
         for to, of in zip(older, [*older[1:], self.path], strict=True):
             with suppress(FileNotFoundError):
                 of.replace(to)
-        os.close(self._file)
-        self._file, self._end = _opened(self.path), 0
-        self._note("rotated", header)
+        self._begin_anew()
+        self._due = "rotated", 0
+        self._note_due(header)
 
     def sync(self) -> None:
         """Waits until the disk has all lines."""
@@ -265,6 +279,7 @@ class AuditFile:
         """Writes the last line. Idempotent."""
         try:
             if self._file is not None:
+                self._note_due(header)
                 self._note("end", header)
                 self.sync()
         finally:

@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 from tests.e2e.answers import Answers, form
+from tests.e2e.browser import BROWSER, WHY_NOT, browsed
 from tests.e2e.client import HttpClient, Hub, Silent, threaded
 from tests.interaction.fronts import HANDSHAKE, Peer
 from tests.interaction.hub_process import hub_process
@@ -296,3 +297,86 @@ async def test_changed_definition_is_not_called_with_the_yes_to_the_old_one(tmp_
             status = (await person.send("GET", f"/v1/streams/{stream}?wait=20")).json()
             assert status["status"] == "failed" and "definition has changed" in json.dumps(status), status
     assert calls(tmp_path) == []
+
+
+@pytest.mark.parametrize("rule", ["conditions", "filters"])
+async def test_rules_of_a_reload_hold_for_a_call_that_waited_meanwhile(tmp_path: Path, rule: str) -> None:
+    asks = {"ask": {"by": "person"}}
+    async with hub_process(config(tmp_path, {"echo": asks}), tmp_path) as hub:
+        ops = Browser(hub, OPS)
+        async with Page(hub), calling(hub, "echo", {"text": "x"}) as found:
+            (ask,) = await waiting(ops)
+            denied = (
+                {"deny_if": [{"arguments": {"text": "x"}}], "reason": "not any more"} if rule == "conditions" else {}
+            )
+            settings = json.loads(config(tmp_path, {"echo": {**asks, **denied}}))
+            if rule == "filters":
+                settings["servers"]["notes"]["tools"] = {"deny": ["echo"]}
+            (tmp_path / "servers.yaml").write_text(json.dumps(settings))
+            assert (await ops.send("POST", "/v1/reload")).status_code == 200
+            assert (await ops.send("POST", "/api/asks", {"id": ask["id"], "answer": "yes"})).status_code == 204
+            await until(lambda: "answer" in found)
+        assert ("not any more" if rule == "conditions" else "hides it now") in json.dumps(found["answer"].answer)
+    assert calls(tmp_path) == []
+
+
+async def until_answered(found: Mapping[str, Any]) -> None:
+    await until(lambda: "answer" in found)
+
+
+async def test_yes_to_one_caller_keeps_no_result_for_another(tmp_path: Path) -> None:
+    rules = {"show": {"cache": "10m"}, "s*": {"ask": {"by": "person"}}}
+    async with hub_process(config(tmp_path, rules), tmp_path) as hub:
+        ops = Browser(hub, OPS)
+        async with Page(hub):
+            for token in (ALICE, ALICE, BOB):  # the first one may begin the connection
+                async with calling(hub, "show", {}, token) as found:
+                    (ask,) = await waiting(ops)
+                    assert (await ops.send("POST", "/api/asks", {"id": ask["id"], "answer": "yes"})).status_code == 204
+                    await until_answered(found)
+    assert len(calls(tmp_path)) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason=WHY_NOT)
+async def test_operator_sees_on_the_page_what_waits_and_answers_it_there(tmp_path: Path) -> None:
+    rules = {"echo": {"ask": {"when": "once", "by": "person"}}}
+    async with hub_process(config(tmp_path, rules), tmp_path) as hub, browsed() as page:
+        await page.enter(hub, tmp_path)
+        async with calling(hub, "echo", {"text": "<b>hello</b>"}) as found:
+            await page.sees("echo of notes waits for a yes")
+            await page.click("echo of notes waits for a yes")
+            await page.sees("<b>hello</b>")
+            await page.sees("for alice")
+            await page.is_sound()
+            await page.click("Yes, these arguments in this session")
+            await until(lambda: "answer" in found)
+        await page.misses("waits for a yes")
+        await page.go("#/overview", "Nothing needs you.")
+        assert page.errors == [] and await page.js("window.violations") == []
+    assert len(calls(tmp_path)) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason=WHY_NOT)
+async def test_link_is_opened_and_answered_in_a_browser(tmp_path: Path) -> None:
+    with receiver() as (url, got):
+        text = config(tmp_path, {"echo": {"ask": {"by": "person"}}}, ask_webhook=webhook(url))
+        async with hub_process(text, tmp_path) as hub, browsed() as page:
+            async with calling(hub, "echo", {"text": "<img src=x onerror=alert(1)>"}) as found:
+                await until(lambda: got)
+                await page.open(f"{hub.url.removesuffix('/mcp')}/ask#{ticket_of(got[0][1])}")
+                await page.sees("Your token")
+                assert await page.js("location.hash") == "", "the ticket does not stay in the address"
+                for token, text in (("wrong", "does not accept this token"), (BOB, "of somebody else")):
+                    await page.fill("#token", token)
+                    await page.click("Log in")
+                    await page.sees(text)
+                await page.fill("#token", ALICE)
+                await page.click("Log in")
+                await page.sees("<img src=x onerror=alert(1)>")
+                await page.click("Yes, this call")
+                await page.sees("The call goes to its server")
+                await until(lambda: "answer" in found)
+            assert page.errors == [] and await page.js("window.violations") == []
+    assert len(calls(tmp_path)) == 1

@@ -163,16 +163,18 @@ Notify = Callable[[PendingAsk], bool]
 class Asking:
     """The gate `ask` of one hub. `seconds`: for an answer. `definition`: the hash of a tool's present definition.
 
-    `notify` sends links.
+    `notify` sends links. `is_offered`: whether the caller gets the tool now.
     """
 
     def __init__(
-        self, gates: Gates, seconds: Callable[[], float], definition: Callable[[Call], str], notify: Notify
-    ) -> None:
+        self, gates: Gates, seconds: Callable[[], float], definition: Callable[[Call], str], notify: Notify,
+        is_offered: Callable[[Call], bool],
+    ) -> None:  # fmt: skip
         self._gates = gates
         self._seconds = seconds
         self._definition = definition
         self._notify = notify
+        self._is_offered = is_offered
         self.pending: dict[CallId, PendingAsk] = {}
         """Oldest first."""
         self._grants: OrderedDict[_Key, None] = OrderedDict()
@@ -208,6 +210,7 @@ class Asking:
     async def _waited(self, call: Call, channel: CallChannel, proceed: CallHandler, wait: _Wait) -> Completed:
         lack = can_answer(call.capabilities, call.version, ELICIT, b"{}")
         asks_caller = not (wait.by_person or call.people_only) and lack is None
+        was_offered = self._is_offered(call)
         with channel.times.put_off(max(wait.until - wall_time(), 0.0) + _EARLY):
             answer, by = await (self._by_caller if asks_caller else self._by_people)(call, channel, wait)
         if channel.survives:
@@ -217,12 +220,14 @@ class Asking:
             return Completed.of(f"{exported_name(call)} was not called: {by}.", is_error=True)
         if channel.stopping is not None:
             raise CallCancelled("The call was cancelled while it waited for a yes.")
+        if was_offered and not self._is_offered(call):
+            raise changed(call)
         if not wait.always:
             self._remember(self._grants, _keys(call, wait.definition)[answer == ANY])
         channel.send(hubs_message(f"allowed by {hide_head(by, 200)}"))
         channel.continuable(None)  # what is sent now is not sent again
         await channel.until_stored(whole=False)
-        return await self._sent(call, channel, proceed, wait.definition)
+        return await self._sent(call, channel, self._gates.judged_again(call, proceed), wait.definition)
 
     async def _sent(self, call: Call, channel: CallChannel, proceed: CallHandler, definition: str) -> Completed:
         if self._definition(call) != definition:
@@ -261,8 +266,10 @@ class Asking:
 
     async def _by_people(self, call: Call, channel: CallChannel, wait: _Wait) -> tuple[str, str]:
         principals = Counter(each.call.principal for each in self.pending.values())
-        if len(self.pending) >= _MOST or principals[call.principal] >= _EACH:
-            return NO, f"{plural(principals[call.principal], 'call')} of this client wait for a yes already"
+        if principals[call.principal] >= _EACH:
+            return NO, f"{plural(principals[call.principal], 'call')} of this principal wait for a yes already"
+        if len(self.pending) >= _MOST:
+            return NO, f"{plural(len(self.pending), 'call')} of this hub wait for a yes already"
         is_back, secret = wait.ticket != "", ""
         if not wait.told:
             secret = secrets.token_urlsafe(24)
@@ -304,7 +311,8 @@ class Asking:
 def changed(call: Call) -> NotApproved:
     """The error for a tool that is not the one that was shown any more."""
     name = exported_name(call)
-    return NotApproved(f"{name} was not called: its definition has changed since a person was asked. Call it again.")
+    reason = "its definition has changed since a person was asked, or a filter hides it now"
+    return NotApproved(f"{name} was not called: {reason}. Call it again.")
 
 
 def _choices(wait: _Wait) -> Mapping[str, str]:

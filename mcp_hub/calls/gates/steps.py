@@ -106,6 +106,12 @@ class Gates:
             steps = self._steps[key] = tuple(step for maker in makers if (step := maker(*key)) is not None)
         return steps
 
+    def judged_again(self, call: Call, handler: CallHandler) -> CallHandler:
+        """The handler behind the conditions of now, for a call that has waited: a reload may have changed them."""
+        maker = self.makers.get("conditions")
+        step = None if maker is None else maker(call.upstream, own_name(call), call.profile)
+        return handler if step is None else guarded((step,), handler)
+
     def note(self, call: Call, gate: GateName, decision: str, rule: str, by: str = "") -> None:
         """Logs what a person or a rule has decided, and notes each decision for the audit."""
         if gate in ("conditions", "ask"):

@@ -171,6 +171,9 @@ class TokenSettings(Section):
         if self.operator and self.profile is not None:
             message = "A token with a profile sees a part of the hub, and cannot operate it. Keep operator or profile."
             raise finding("conflicting_keys", message, "operator")
+        if self.operator and self.principal == "local":  # the dashboard lets `local` allow calls of its own
+            message = '"local" is everybody without a token. Give the token of an operator the name of its owner.'
+            raise finding("conflicting_keys", message, "principal")
         return self
 
 

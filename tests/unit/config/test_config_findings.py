@@ -159,6 +159,12 @@ def test_names_that_clients_would_not_get_are_warned_of() -> None:
     assert parse(f"hub: {{max_name_length: 64}}\n{text}", "servers.yaml", ENV, Path("/base")).warnings == ()
 
 
+def test_operator_is_not_everybody_without_a_token() -> None:
+    text = "hub: {tokens: [{token: abcdefghij, principal: local%s}]}\nservers: {a: {command: x}}"
+    assert findings(text % ", operator: true") == ["servers.yaml:1: hub.tokens[0].principal [conflicting_keys]"]
+    parse(text % "", "servers.yaml", ENV, Path("/base"))
+
+
 def test_findings_use_the_words_of_the_file() -> None:
     assert findings('{\n "mcpServers": {\n  "git": {"command": "", "env": {"A=": 1}}}}', "c.json") == [
         "c.json:3: mcpServers.git [missing_key]"

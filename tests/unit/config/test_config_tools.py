@@ -53,7 +53,7 @@ def test_rules_are_those_of_the_tool_else_of_the_server_else_of_the_defaults() -
     own = settings(" {a: {command: x, idempotent: false, task: auto}}", DEFAULTS)
     assert own.tool_rules("a", "t") == ToolRules("auto", 90.0, False)
     own = settings(" {a: {command: x, idempotent: true, per_tool: {t: {idempotent: false}}}}", DEFAULTS)
-    assert own.tool_rules("a", "t") == ToolRules("required", 90.0, False)
+    assert own.tool_rules("a", "t") == ToolRules("required", 90.0, False, pattern="t")
     rules = settings(SERVER, "defaults: {idempotent: true}").effective("ci")
     assert (rules.task, rules.orphan, rules.idempotent) == ("never", "finish", True)
 
@@ -61,11 +61,11 @@ def test_rules_are_those_of_the_tool_else_of_the_server_else_of_the_defaults() -
 @pytest.mark.parametrize(
     ("tool", "rules"),
     [
-        ("run_tests", ToolRules("never", 7200.0, True)),  # the exact name alone; the rest is the server's
-        ("run_lint_tests", ToolRules("always", "finish", False)),  # the first glob alone
-        ("list_tests", ToolRules("required", "cancel", False)),
+        ("run_tests", ToolRules("never", 7200.0, True, pattern="run_tests")),  # exact; the rest is the server's
+        ("run_lint_tests", ToolRules("always", "finish", False, pattern="run_*")),  # the first glob alone
+        ("list_tests", ToolRules("required", "cancel", False, pattern="*_tests")),
         ("RUN_lint", ToolRules("never", "finish", False)),  # case matters
-        ("[", ToolRules("never", "finish", True)),  # a name that only looks like a glob
+        ("[", ToolRules("never", "finish", True, pattern="[")),  # a name that only looks like a glob
         ("other", ToolRules("never", "finish", False)),
     ],
 )
@@ -91,7 +91,7 @@ def test_interpolated_texts_take_the_type_of_their_key() -> None:
     env = {"TASK": "always", "ORPHAN": "5m", "SAFE": "true"}
     body = " {a: {command: x, orphan: '${WORD:-cancel}', per_tool: {t: {orphan: '${ORPHAN}', idempotent: '${SAFE}'}}}}"
     own = settings(body, env=env)
-    assert own.tool_rules("a", "t") == ToolRules("auto", 300.0, True)
+    assert own.tool_rules("a", "t") == ToolRules("auto", 300.0, True, pattern="t")
     assert own.tool_rules("a", "u").orphan == "cancel"
 
 

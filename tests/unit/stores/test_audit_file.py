@@ -230,6 +230,48 @@ def test_full_disk_leaves_whole_lines_and_the_rest_is_written_later(tmp_path: Pa
     assert (seen.lines, seen.losses, seen.breaks, waiting(tmp_path)) == (54, 0, 0, 0)
 
 
+def test_file_that_cannot_be_opened_again_leaves_descriptors_of_others_alone(tmp_path: Path) -> None:
+    audit, path = opened(tmp_path), tmp_path / "audit.jsonl"
+    put(audit, 3)
+    path.rename(tmp_path / "audit.jsonl.1")
+    path.mkdir()
+    records = deque([b'"n":1'])
+    audit.counts.slots[CALLS] += 1
+    with pytest.raises(OSError):
+        audit.write(records, ABOUT)
+    other = os.open(tmp_path, os.O_RDONLY)
+    try:
+        with pytest.raises(OSError):
+            audit.write(records, ABOUT)
+        os.fstat(other)  # not closed by the audit
+        path.rmdir()
+        audit.write(records, ABOUT)
+    finally:
+        os.close(other)
+    assert (report(tmp_path).lines, report(tmp_path).is_whole) == (6, True)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_file_that_was_begun_on_a_full_disk_begins_with_a_line_of_its_own(tmp_path: Path, ends: bool) -> None:
+    audit, path = opened(tmp_path, size=500), tmp_path / "audit.jsonl"
+    put(audit, 1)
+    while path.stat().st_size < 500:
+        put(audit, 1)
+    records = deque([b'"n":1'])
+    audit.counts.slots[CALLS] += 1
+    with largest_file(10), pytest.raises(OSError):
+        audit.write(records, ABOUT)
+    assert path.read_bytes() == b""
+    if ends:
+        audit.close(ABOUT)
+    else:
+        audit.write(records, ABOUT)
+    assert report(tmp_path).is_whole
+    for older in generations(path)[:-1]:
+        older.unlink()
+    assert report(tmp_path).is_whole, "the oldest files go after a time"
+
+
 def test_folder_that_cannot_be_written_is_an_error_and_the_records_before_it_are_counted(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     audit = AuditFile(tmp_path / "file" / "audit.jsonl", 1 << 20, 3, tmp_path / "state")

@@ -1,5 +1,6 @@
 // The state of the hub in this tab: a snapshot, and the feed that continues behind it.
 import { events, get, pause, setToken, takeToken } from './api.js';
+import { followAsks, loadAsks } from './asks.js';
 import { useEffect, useState } from './ui.js';
 
 const MOST = 10000; // calls
@@ -69,44 +70,6 @@ export const hubNow = () => Date.now() / 1000 + (store.hub?.skew ?? 0);
 export const mayChange = () => store.hub?.mode === 'full';
 export const operates = () => mayChange() && Boolean(store.hub?.operator);
 
-const YES = "a person's yes"; // what such a call waits for
-
-// Calls that wait for a yes. A new one that is for who looks at this page makes itself heard.
-export async function loadAsks() {
-  try {
-    const known = new Set(store.asks.map((ask) => ask.id));
-    store.asks = (await get('asks')).asks;
-    const news = store.asks.filter((ask) => ask.may_answer && !known.has(ask.id));
-    if (news.length && mayChange()) call(news);
-  } catch { /* the next change tries again */ }
-  changed();
-}
-
-// A tone, and a notification where the browser lets this page show one.
-function call(asks) {
-  try {
-    const sound = new AudioContext(), tone = sound.createOscillator(), volume = sound.createGain();
-    volume.gain.setValueAtTime(0.15, sound.currentTime);
-    volume.gain.exponentialRampToValueAtTime(0.001, sound.currentTime + 0.4);
-    tone.frequency.value = 660;
-    tone.connect(volume).connect(sound.destination);
-    tone.start();
-    tone.stop(sound.currentTime + 0.4);
-    tone.onended = () => sound.close();
-  } catch { /* a page that nobody has clicked on makes no sound */ }
-  if (globalThis.Notification?.permission === 'granted' && document.hidden) {
-    const shown = new Notification('A call waits for your yes', { body: asks.map((ask) => `${ask.tool} of ${ask.server}`).join('\n'), tag: 'mcp-hub-ask' });
-    shown.onclick = () => { focus(); shown.close(); };
-  }
-}
-
-// Whether the browser can still be asked to let this page show notifications.
-export const mayAskToNotify = () => globalThis.Notification?.permission === 'default' && isSecureContext;
-export async function askToNotify() {
-  await Notification.requestPermission();
-  changed();
-}
-
 export async function loadApprovals() {
   if (!store.hub?.operator) return;
   try {
@@ -164,7 +127,7 @@ async function snapshot() {
 function take(batch) {
   if (batch.ended) store.calls = [...batch.ended.reverse(), ...store.calls].slice(0, MOST);
   if (batch.live) store.live = batch.live;
-  if (batch.live && (store.asks.length || store.live.some((one) => one.waits_for === YES))) loadAsks();
+  if (batch.live) followAsks();
   if (batch.servers) store.servers = batch.servers.servers;
   if (batch.tools !== undefined && batch.tools !== store.tools) {
     store.tools = batch.tools;

@@ -2,7 +2,8 @@
 import { html, useState } from '../lib/ui.js';
 import { ask as send, segment } from '../lib/api.js';
 import { plain } from '../lib/format.js';
-import { attempt, loadAsks, mayChange } from '../lib/store.js';
+import { loadAsks } from '../lib/asks.js';
+import { attempt, mayChange } from '../lib/store.js';
 import { SchemaForm } from '../lib/form.js';
 import { Text } from '../lib/content.js';
 
@@ -28,7 +29,7 @@ export function Asked({ ask }) {
   };
   const may = ask.may_answer && mayChange();
   return html`<section class="panel" aria-label="A call waits for a yes"><header><span class="badge warn">waits for a yes</span><span class="dim small">${plain(ask.rule)}</span></header>
-    <div class="body"><p>${plain(ask.tool)} of ${plain(ask.server)}, for ${plain(ask.principal)}${ask.client ? ` by ${plain(ask.client)}` : ''}. No answer until ${new Date(ask.expires * 1000).toLocaleTimeString()} is no.</p>
+    <div class="body"><p>${plain(ask.tool)} of ${plain(ask.server)}, for ${plain(ask.principal)}${ask.client ? ` by ${plain(ask.client)}` : ''}. No answer until ${new Date(ask.expires * 1000).toLocaleString()} is no.</p>
       <${Text} text=${ask.arguments} label="Arguments" />
       ${may ? html`<div class="head answers">${Object.entries(ask.choices).map(([answer, text]) => html`<button key=${answer} type="button" class=${{ no: 'bad', yes: 'go' }[answer] ?? ''} disabled=${busy} onClick=${() => give(answer)}>${text[0].toUpperCase() + text.slice(1)}</button>`)}</div>`
         : html`<p class="dim">${ask.may_answer ? 'This page is read-only.' : 'It waits for somebody else: an operator, or who has got its link.'}</p>`}</div></section>`;

@@ -164,6 +164,8 @@ async def test_consent_needs_the_page_that_was_shown(flow: Flow) -> None:
         form.action, data={**form.fields, "step": "allow"}, headers={"sec-fetch-site": "cross-site"}
     )
     assert forged.status_code == 403
+    for proof in ("", "x", "é", "\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16")):
+        assert (await flow.answer(page, proof=proof)).status_code == 403, proof
     flow.http.cookies.clear()
     assert (await flow.answer(page)).status_code == 403, "without the cookie the page is worth nothing"
 

@@ -184,11 +184,17 @@ async def test_grant_ends_with_what_it_came_of(
     change: Callable[[dict[str, Any]], object], flow: Flow, peer: DashboardPeer, tmp_path: Path
 ) -> None:
     tokens, others = await flow.tokens(profile="narrow"), await flow.tokens(BOB)
+    code = await flow.code(profile="narrow")
     assert await flow.status(tokens["access_token"]) == 200
     await reloaded(peer, tmp_path, change)
     assert await flow.status(tokens["access_token"]) == 401
     is_off = change is CHANGES["switched off"]
     assert await flow.status(others["access_token"]) == (401 if is_off else 200)
+    if not is_off:
+        for answer in (await flow.refresh(tokens["refresh_token"]), await flow.redeem(code)):
+            assert (answer.status_code, answer.json()["error"]) == (400, "invalid_grant"), "or the client tries forever"
+        assert {each.principal for each in grants_of(peer).families.values()} == {"bob"}
+        assert (await flow.refresh(others["refresh_token"])).status_code == 200
 
 
 async def test_open_stream_and_running_call_of_a_removed_grant_end_within_a_second(

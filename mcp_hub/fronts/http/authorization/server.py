@@ -7,6 +7,7 @@ All of a request is in the address, so nothing is kept between the steps but a s
 Source: specification 2025-11-25, basic/authorization; RFC 6749, 7009, 7591, 7636, 8252, 8707, 9207, 9700.
 """
 
+import hashlib
 import json
 import re
 import secrets
@@ -299,11 +300,15 @@ class _Server:
             if not _VERIFIER.fullmatch(verifier):
                 raise Rejected("invalid_grant", "code_verifier is missing or malformed")
             tokens = await self._grants.redeem(form.get("code", ""), client, verifier, form.get("redirect_uri"))
-            return _json(tokens.answer(SCOPE))
-        if grant_type == "refresh_token":
+        elif grant_type == "refresh_token":
             tokens = await self._grants.refresh(form.get("refresh_token", ""), client)
-            return _json(tokens.answer(SCOPE))
-        raise Rejected("unsupported_grant_type", "the hub has authorization_code and refresh_token")
+        else:
+            raise Rejected("unsupported_grant_type", "the hub has authorization_code and refresh_token")
+        if self._principals.find(hashlib.sha256(tokens.access.encode()).digest()) is None:
+            # the client would try for ever with tokens that nobody takes
+            await self._grants.revoke(tokens.access, client)
+            raise Rejected("invalid_grant", "the person's own token, or the profile, is gone. Log in again.")
+        return _json(tokens.answer(SCOPE))
 
     def _client_of(self, form: Mapping[str, str]) -> str:
         self._clients.registered(form.get("client_id", ""))

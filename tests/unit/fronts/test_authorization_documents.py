@@ -131,7 +131,7 @@ def network(monkeypatch: pytest.MonkeyPatch, reply: Reply, *answers: str) -> lis
     for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(addresses, "resolved", resolved)
-    monkeypatch.setattr(addresses.httpx2, "AsyncHTTPTransport", lambda **_: reply)
+    monkeypatch.setattr(httpx2, "AsyncHTTPTransport", lambda **_: reply)
     return looked_up
 
 

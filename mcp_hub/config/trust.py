@@ -23,7 +23,9 @@ _MOST_LINKS: Final = 40
 """Links on the way to a file, as in Linux."""
 STATE_FOLDERS: Final = (
     *(
+        "access",
         "approvals",
+        "audit",
         "clients",
         "clients/acts",
         "clients/locks",
@@ -34,7 +36,7 @@ STATE_FOLDERS: Final = (
         "keys",
         "lists",
     ),
-    *("logs", "oauth", "proposals", "results"),
+    *("logs", "oauth", "oauth/accounts", "proposals", "results"),
 )
 """The hub's folders in the state folder, and in that of the store."""
 

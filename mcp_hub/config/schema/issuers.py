@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, StringConstraints, model_validator
 
-from mcp_hub.addresses import refused_place
+from mcp_hub.addresses import THIS_MACHINE, refused_place
 from mcp_hub.config.schema.fields import Duration, PositiveDuration, Section, Text, TextLine, finding
 from mcp_hub.config.schema.tools import Conditions
 
@@ -32,7 +32,8 @@ def _identifier(text: str) -> str:
 
 def _public(text: str) -> str:
     if (problem := refused_place(text, is_near=False)) is not None:
-        raise ValueError(f"expected https:// with a host that others can reach, but {problem}")
+        reason = "it is an address of this machine" if problem == THIS_MACHINE else problem
+        raise ValueError(f"expected https:// with a host that others can reach, but {reason}")
     if "?" in text or "#" in text:
         raise ValueError("must not have a query or a fragment")
     return text

@@ -324,11 +324,11 @@ class PeopleLogins:
         if self._book.key and abs(time - self._looked) < _LOOK:
             return
         self._looked = time
-        if not self._book.key:
+        if self._book.key and await self._record.stamp() == self._stamp:
+            return
+        if not self._book.key or not await self._record.read():  # it was removed: all sessions have ended
             new = msgspec.json.encode(_Book(secrets.token_hex(_SECRET)))
             await self._record.update(lambda text: None if text else new)
-        elif await self._record.stamp() == self._stamp:
-            return
         await self._read()
 
     async def _read(self) -> None:
@@ -356,7 +356,7 @@ def _decoded(text: bytes | None) -> _Book:
             return book
     except (ValueError, RecursionError):
         pass
-    raise StoreError("store: the record of sessions is missing or damaged")
+    raise StoreError("the record of sessions (access/people-… of the state folder, or the store) is damaged. Remove it")
 
 
 def _object(body: bytes) -> JsonObject:

@@ -17,7 +17,7 @@ AT_ONCE: Final = frozenset(
     (
         "url type transport headers bearer auth enabled disabled tools resources prompts expose compact prefix rename"
         " era apps logs timeout max_duration request_timeout start_timeout restart start idle_stop task orphan"
-        " idempotent retry approval hints per_tool description"
+        " idempotent retry approval hints per_tool description rate concurrency"
     ).split()
 )
 """Server keys that run no program, read no file and get no variable, except by `${…}`."""

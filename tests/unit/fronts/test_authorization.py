@@ -1,15 +1,20 @@
 """The hub as an authorization server, in this process: what it gives, and what it refuses to whom."""
 
+import errno
 import json
+import os
 import re
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from mcp_hub.fronts.http.authorization.grants import AccessGrants, hashed
+from mcp_hub.stores import keyed_files
 from tests.e2e.consents import ALICE, BOB, CALLBACK, NARROW, PUBLIC, Flow, fields_of, form_of
 from tests.unit.fronts.authorized_hub import browser, grants_of, hub
 from tests.unit.fronts.dashboard_peer import DashboardPeer
@@ -184,11 +189,17 @@ async def test_grant_ends_with_what_it_came_of(
     change: Callable[[dict[str, Any]], object], flow: Flow, peer: DashboardPeer, tmp_path: Path
 ) -> None:
     tokens, others = await flow.tokens(profile="narrow"), await flow.tokens(BOB)
+    code = await flow.code(profile="narrow")
     assert await flow.status(tokens["access_token"]) == 200
     await reloaded(peer, tmp_path, change)
     assert await flow.status(tokens["access_token"]) == 401
     is_off = change is CHANGES["switched off"]
     assert await flow.status(others["access_token"]) == (401 if is_off else 200)
+    if not is_off:
+        for answer in (await flow.refresh(tokens["refresh_token"]), await flow.redeem(code)):
+            assert (answer.status_code, answer.json()["error"]) == (400, "invalid_grant"), "or the client tries forever"
+        assert {each.principal for each in grants_of(peer).families.values()} == {"bob"}
+        assert (await flow.refresh(others["refresh_token"])).status_code == 200
 
 
 async def test_open_stream_and_running_call_of_a_removed_grant_end_within_a_second(
@@ -211,3 +222,66 @@ async def test_open_stream_and_running_call_of_a_removed_grant_end_within_a_seco
     with anyio.fail_after(1.0):
         await listening.done.wait()
     assert not bobs.is_complete and await flow.status(access) == 401
+
+
+async def test_removed_record_ends_all_and_people_begin_anew(flow: Flow, peer: DashboardPeer, tmp_path: Path) -> None:
+    tokens = await flow.tokens()
+    [file] = (tmp_path / "state/access").glob("grants-*.json")
+    file.unlink()
+    await anyio.sleep(1.0)
+    assert await flow.status(tokens["access_token"]) == 401
+    assert (await flow.refresh(tokens["refresh_token"])).status_code in (400, 401), "its client is of the old record"
+    again = Flow(flow.http)
+    assert await again.status((await again.tokens())["access_token"]) == 200
+
+
+@pytest.mark.parametrize("damage", [b"{", b'{"key":"00","grants":{}}', b"\xff" * 99, b"[" * 9999])
+async def test_damaged_record_is_said_and_works_again_when_it_is_put_back(
+    damage: bytes, flow: Flow, tmp_path: Path
+) -> None:
+    tokens = await flow.tokens()
+    [file] = (tmp_path / "state/access").glob("grants-*.json")
+    good = file.read_bytes()
+    file.write_bytes(damage)
+    with capture_logs() as events:
+        await anyio.sleep(0.5)
+        answer = await flow.refresh(tokens["refresh_token"])
+    assert answer.status_code == 503 and "log" in answer.json()["error_description"]
+    assert any("Remove it" in str(event.get("reason")) for event in events)
+    assert file.read_bytes() == damage, "and nothing is written over it"
+    file.write_bytes(good)
+    await anyio.sleep(0.5)
+    answer = await flow.refresh(tokens["refresh_token"])
+    assert await flow.status(answer.json()["access_token"]) == 200
+
+
+async def test_full_disk_while_a_code_is_redeemed_uses_nothing_up(
+    flow: Flow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await flow.register()
+    code = await flow.code()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keyed_files, "os", SimpleNamespace(**vars(os) | {"fsync": full}))
+        refused = await flow.redeem(code)
+        assert refused.status_code == 503 and refused.json()["error"] == "temporarily_unavailable"
+    redeemed = await flow.redeem(code)
+    assert redeemed.status_code == 200 and await flow.status(redeemed.json()["access_token"]) == 200
+    assert len(list((tmp_path / "state/access").glob("grants-*"))) == 2, "the file and its lock"
+
+
+async def test_many_refreshes_at_once_have_one_answer(flow: Flow, peer: DashboardPeer) -> None:
+    tokens = await flow.tokens()
+    answers: list[dict[str, Any]] = []
+
+    async def refresh() -> None:
+        answers.append((await flow.refresh(tokens["refresh_token"])).json())
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(20):
+            tasks.start_soon(refresh)
+    assert len({(each["access_token"], each["refresh_token"]) for each in answers}) == 1 and len(answers) == 20
+    assert await flow.status(answers[0]["access_token"]) == 200

@@ -1,16 +1,16 @@
 """The hub as an authorization server, in this process: attacks on it, each refused."""
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
-from mcp_hub.fronts.http.authorization import clients, grants, server
-from tests.e2e.consents import ALICE, BOB, CALLBACK, PUBLIC, Flow, fields_of, form_of
-from tests.unit.fronts.authorized_hub import browser, hub
+from mcp_hub.clock import wall_time
+from mcp_hub.fronts.http.authorization import grants, server
+from tests.e2e.consents import ALICE, BOB, CALLBACK, PUBLIC, Flow, form_of
+from tests.unit.fronts.authorized_hub import browser, grants_of, hub
 from tests.unit.fronts.dashboard_peer import DashboardPeer
 
 pytestmark = pytest.mark.anyio
@@ -125,6 +125,16 @@ async def test_used_refresh_token_ends_the_family(flow: Flow, monkeypatch: pytes
     assert (await flow.refresh(second["refresh_token"])).json()["error"] == "invalid_grant"
 
 
+async def test_used_refresh_token_ends_the_family_with_a_clock_that_was_set_back(
+    flow: Flow, peer: DashboardPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = await flow.tokens()
+    renewed = (await flow.refresh(tokens["refresh_token"])).json()
+    monkeypatch.setattr(grants_of(peer), "_clock", lambda: wall_time() - 3600)
+    assert (await flow.refresh(tokens["refresh_token"])).json()["error"] == "invalid_grant"
+    assert await flow.status(renewed["access_token"]) == 401
+
+
 async def test_refresh_token_before_the_last_ends_the_family_at_once(flow: Flow) -> None:
     first = await flow.tokens()
     second = (await flow.refresh(first["refresh_token"])).json()
@@ -164,6 +174,8 @@ async def test_consent_needs_the_page_that_was_shown(flow: Flow) -> None:
         form.action, data={**form.fields, "step": "allow"}, headers={"sec-fetch-site": "cross-site"}
     )
     assert forged.status_code == 403
+    for proof in ("", "x", "é", "\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16")):
+        assert (await flow.answer(page, proof=proof)).status_code == 403, proof
     flow.http.cookies.clear()
     assert (await flow.answer(page)).status_code == 403, "without the cookie the page is worth nothing"
 
@@ -271,81 +283,3 @@ async def test_principal_has_so_many_grants(flow: Flow, peer: DashboardPeer, mon
     monkeypatch.setattr(grants, "EACH_GRANTS", 50)
     full = await flow.answer(await flow.login())
     assert full.status_code == 503 and "3 grants" in full.text
-
-
-# -- documents of clients
-
-
-Fetch = Callable[[str], Awaitable[bytes]]
-DOCUMENT = "https://client.example/oauth/client.json"
-
-
-def serving(monkeypatch: pytest.MonkeyPatch, peer: DashboardPeer, document: Any) -> list[str]:
-    """Documents come from here; the URLs that were fetched."""
-    fetched: list[str] = []
-
-    async def fetch(self: clients.OAuthClients, url: str) -> bytes:
-        fetched.append(url)
-        return document if isinstance(document, bytes) else json.dumps(document).encode()
-
-    monkeypatch.setattr(clients.OAuthClients, "_fetch", fetch, raising=False)
-    original = clients.OAuthClients.__init__
-
-    def init(self: clients.OAuthClients, *args: Any) -> None:
-        original(self, *args)
-        del self._fetch
-
-    monkeypatch.setattr(clients.OAuthClients, "__init__", init)
-    peer.front._look_again()
-    return fetched
-
-
-async def test_client_is_known_by_its_document(
-    flow: Flow, peer: DashboardPeer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    document = {"client_id": DOCUMENT, "client_name": "ChatGPT", "redirect_uris": [CALLBACK]}
-    fetched = serving(monkeypatch, peer, document)
-    flow.client = DOCUMENT
-    await flow.http.get(flow.address())
-    await flow.login("wrong")
-    assert fetched == [], "nothing is fetched for a stranger"
-    page = await flow.login()
-    assert "ChatGPT" in page.text and "client.example" in page.text
-    code = fields_of((await flow.answer(page)).headers["location"])["code"]
-    assert (await flow.redeem(code)).status_code == 200
-    assert fetched == [DOCUMENT], "and it is kept for a while"
-    assert (await flow.login(address=flow.address(redirect_uri="https://evil.example/cb"))).status_code == 400
-
-
-@pytest.mark.parametrize(
-    "document",
-    [{"client_id": "https://evil.example/c.json", "redirect_uris": [CALLBACK]}, {"redirect_uris": [CALLBACK]},
-     {"client_id": DOCUMENT, "redirect_uris": ["javascript:alert(1)"]}, {"client_id": DOCUMENT}, b"<html>", b""],
-)  # fmt: skip
-async def test_document_of_another_or_none_is_refused(
-    document: Any, flow: Flow, peer: DashboardPeer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    serving(monkeypatch, peer, document)
-    flow.client = DOCUMENT
-    assert (await flow.login()).status_code == 401
-
-
-@pytest.mark.parametrize(
-    "url",
-    ["https://127.0.0.1/c.json", "https://localhost/c.json", "https://10.1.2.3/c.json", "https://192.168.0.1:8443/c.json",
-     "https://169.254.169.254/c.json", "https://[::1]/c.json", "https://[fd00::1]/c.json", "https://[::ffff:10.0.0.1]/c",
-     "https://0x7f.1/c.json", "https://2130706433/c.json"],
-)  # fmt: skip
-async def test_document_at_a_private_address_is_not_fetched(url: str, flow: Flow) -> None:
-    flow.client = url
-    answer = await flow.login()
-    assert answer.status_code == 401 and "refused" in answer.text, answer.text
-
-
-@pytest.mark.parametrize(
-    "url",
-    ["http://client.example/c.json", "https://client.example/", "https://client.example", "https://u@client.example/c",
-     "https://client.example/a/../c.json", "https://client.example/c#f", "ftp://client.example/c", "https://client.example/<"],
-)  # fmt: skip
-async def test_malformed_address_of_a_document_is_refused_before_any_login(url: str, flow: Flow) -> None:
-    assert (await flow.http.get(flow.address(client_id=url))).status_code == 401

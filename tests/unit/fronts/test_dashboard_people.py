@@ -212,6 +212,19 @@ async def test_session_survives_a_restart_and_ends_with_its_rule(tmp_path: Path,
             assert (await http.get("/api/state")).status_code == status, rules
 
 
+async def test_removed_record_ends_sessions_and_people_log_in_again(
+    peer: DashboardPeer, provider: Provider, tmp_path: Path
+) -> None:
+    async with browser(peer) as http:
+        await logged_in(http, provider)
+        [file] = (tmp_path / "state/access").glob("people-*.json")
+        file.unlink()
+        await anyio.sleep(0.5)
+        assert (await http.get("/api/state")).status_code == 401
+        await logged_in(http, provider)
+        assert (await http.get("/api/state")).status_code == 200
+
+
 async def test_sessions_are_bounded_and_end(
     peer: DashboardPeer, provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,10 @@ _MOST_ENDED: Final = 4096
 _LOOK: Final = 0.4
 _NEWS: Final = 0.05
 """Seconds between two looks at the record, which others may have changed; if something is missing in it."""
+_DAMAGED: Final = (
+    "the record of grants (access/grants-… of the state folder or the shared store) is damaged. Remove it, and people "
+    "let their clients in again"
+)
 
 
 class _Record(Protocol):
@@ -167,22 +171,23 @@ class AccessGrants:
         family = _family(token)
         return family is not None and family not in self._ended
 
-    async def _open(self) -> None:
-        """Reads the record, which is made if there is none."""
+    async def _open(self) -> bool:
+        """Reads the record, which is made if there is none; whether a grant has ended."""
         await self._record.update(lambda text: None if text else msgspec.json.encode(_Book(secrets.token_hex(32))))
-        await self._read()
+        return await self._read()
 
     async def look(self, *, at_once: bool = False) -> bool:
         """Reads the record if others have changed it; whether a grant has ended. At most each 0.4 s, or `at_once`."""
         if not self._book.key:
-            await self._open()
-            return False
+            return await self._open()
         time = self._clock()
         if not at_once and abs(time - self._looked) < _LOOK:
             return False
         self._looked = time
         if await self._record.stamp() == self._stamp:
             return False
+        if not await self._record.read():  # somebody has removed it: all grants have ended
+            return await self._open()
         return await self._read()
 
     async def look_for_news(self) -> None:
@@ -191,7 +196,7 @@ class AccessGrants:
         """
         began = self._clock()
         async with self._turn:
-            if self._looked > began:
+            if began < self._looked <= self._clock():
                 return
             await anyio.sleep(max(0.0, min(_NEWS, self._looked + _NEWS - began)))
             await self.look(at_once=True)
@@ -238,8 +243,9 @@ class AccessGrants:
         if problem:
             log.warning("code_refused", grant=shown_id(family), reason=str(problem[0]))
             raise problem[0]
-        grant = self._book.grants[family]
-        log.info("grant_begun", grant=shown_id(family), principal=grant.principal, client=grant.name)
+        grant = self._book.grants.get(family)
+        if grant is not None:  # else somebody has removed it since
+            log.info("grant_begun", grant=shown_id(family), principal=grant.principal, client=grant.name)
         return tokens
 
     def _wrong_with_code(self, grant: _Grant, client: str, verifier: str, redirect: str | None) -> Rejected | None:
@@ -275,7 +281,7 @@ class AccessGrants:
             if grant.client != client:
                 raise _invalid("the refresh token is another client's")
             renewal = grant.tokens
-            if presented == renewal.previous and time - renewal.rotated <= _AGAIN:
+            if presented == renewal.previous and abs(time - renewal.rotated) <= _AGAIN:
                 answers.append(msgspec.structs.replace(tokens, seconds=int(renewal.rotated + ACCESS_SECONDS - time)))
             elif presented == renewal.refresh:
                 renewal.previous, renewal.rotated = presented, time
@@ -335,7 +341,7 @@ class AccessGrants:
         def changed(text: bytes | None) -> bytes | None:
             book = _decoded(text)
             if book is None:
-                raise StoreError("store: the record of grants is damaged")
+                raise StoreError(_DAMAGED)
             self._sweep(book)
             change(book)
             after = msgspec.json.encode(book)
@@ -357,7 +363,7 @@ class AccessGrants:
         stamp = await self._record.stamp()
         book = _decoded(await self._record.read())
         if book is None:
-            raise StoreError("store: the record of grants is missing or damaged")
+            raise StoreError(_DAMAGED)
         gone = self._book.grants.keys() - book.grants.keys()
         self._book, self._stamp = book, stamp
         self._by_token = {

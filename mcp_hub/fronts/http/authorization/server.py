@@ -7,6 +7,7 @@ All of a request is in the address, so nothing is kept between the steps but a s
 Source: specification 2025-11-25, basic/authorization; RFC 6749, 7009, 7591, 7636, 8252, 8707, 9207, 9700.
 """
 
+import hashlib
 import json
 import re
 import secrets
@@ -173,7 +174,7 @@ class _Server:
         if form.get("step") == "login":
             return await self._logged_in(form, query, parameters, asker)
         mark, cookie = self._mark_of(request)
-        if not mark or not secrets.compare_digest(form.get("proof", ""), self._proof(cookie, query)):
+        if not mark or not _is_same(form.get("proof", ""), self._proof(cookie, query)):
             reason = "Your login has ended, or this page was not the last one. Log in again."
             return login_page(self._action(query), asker, reason, status=403)
         return await self._answered(form, mark, await self._grantable(parameters))
@@ -268,7 +269,7 @@ class _Server:
         cookie = request.cookies.get(COOKIE, "")
         content, _, seal = cookie.rpartition(".")
         parts = content.split(".")
-        is_sealed = secrets.compare_digest(seal.encode(), self._grants.sealed("cookie", content).encode())
+        is_sealed = _is_same(seal, self._grants.sealed("cookie", content))
         if len(parts) != 3 or not is_sealed or self._clock() >= int(parts[1]):
             return "", cookie
         return parts[0], cookie
@@ -298,11 +299,15 @@ class _Server:
             if not _VERIFIER.fullmatch(verifier):
                 raise Rejected("invalid_grant", "code_verifier is missing or malformed")
             tokens = await self._grants.redeem(form.get("code", ""), client, verifier, form.get("redirect_uri"))
-            return _json(tokens.answer(SCOPE))
-        if grant_type == "refresh_token":
+        elif grant_type == "refresh_token":
             tokens = await self._grants.refresh(form.get("refresh_token", ""), client)
-            return _json(tokens.answer(SCOPE))
-        raise Rejected("unsupported_grant_type", "the hub has authorization_code and refresh_token")
+        else:
+            raise Rejected("unsupported_grant_type", "the hub has authorization_code and refresh_token")
+        if self._principals.find(hashlib.sha256(tokens.access.encode()).digest()) is None:
+            # the client would try for ever with tokens that nobody takes
+            await self._grants.revoke(tokens.access, client)
+            raise Rejected("invalid_grant", "the person's own token, or the profile, is gone. Log in again.")
+        return _json(tokens.answer(SCOPE))
 
     def _client_of(self, form: Mapping[str, str]) -> str:
         self._clients.registered(form.get("client_id", ""))
@@ -373,6 +378,11 @@ def _fields(text: str, source: str) -> dict[str, str]:
     if len(fields) < len(pairs):
         raise Rejected("invalid_request", f"{source} names a parameter twice")
     return fields
+
+
+def _is_same(text: str, expected: str) -> bool:
+    """In a time that says nothing about `expected`."""
+    return secrets.compare_digest(text.encode("utf-8", "replace"), expected.encode())
 
 
 def _with_query(url: str, more: Mapping[str, str]) -> str:

@@ -14,7 +14,7 @@ from mcp_hub.app.limits import state_dir
 from mcp_hub.app.logins import client_of
 from mcp_hub.app.upstream_factory import UpstreamFactory, supervisor_rules
 from mcp_hub.clock import wall_time
-from mcp_hub.config.schema.remote import problems_of
+from mcp_hub.config.schema.fields import problems_of
 from mcp_hub.config.schema.servers import AccountLookup, Lookup, ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import AccountNeeded, Rejected, StoreUnavailable, UpstreamUnavailable

@@ -96,9 +96,15 @@ def shapes(sent: Sequence[Sent]) -> list[str]:
 
     Of a result the members count, and the values of those that name an era; of a body without a message, its status.
     """
-    methods = {repr(message["id"]): message["method"] for message in _of("client", sent) if "id" in message}
-    bare = [f"status {one.status}" for one in sent if one.side == "hub" and one.status not in (0, 200)]
-    return sorted([*(_shape(message, methods) for message in _of("hub", sent)), *bare])
+    methods: dict[str, str] = {}
+    found = [f"status {one.status}" for one in sent if one.side == "hub" and one.status not in (0, 200)]
+    for one in sent:
+        for message in messages(one.line):
+            if one.side == "hub":
+                found.append(_shape(message, methods))
+            elif one.side == "client" and "id" in message:  # which a client uses again once it has begun anew
+                methods[repr(message["id"])] = message["method"]
+    return sorted(found)
 
 
 def asked(sent: Sequence[Sent]) -> list[str]:

@@ -35,7 +35,7 @@ WORDS = """Promise.all(['lib/format.js', 'screens/overview.js'].map((name) => im
     .then(([{duration, saying}, {needs, listCost}]) => [duration(1800), duration(7260), saying({question: 'Why?'}, 0),
         ...[540, 5464, 5727].map((tokens) => listCost({current: {mode: 'search', listed: 6, tokens},
             modes: [{expose: 'full', mode: 'full', tokens: 5464}]})).map(({of, text}) => `${of} ${text}`),
-        ...[true, false].map((operator) => needs({live: [], approvals: [], installs: [], hub: {operator},
+        ...[true, false].map((operator) => needs({live: [], asks: [], approvals: [], installs: [], hub: {operator},
             servers: [{server: 'a', state: 'failed'}]}).length)])"""
 WIDTHS = (("light", 1280), pytest.param("dark", 390, marks=pytest.mark.proof))
 

@@ -12,6 +12,7 @@ from mcp_hub.fronts.mcp.results import result_for
 from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.protocol.jsonrpc.envelope import result_frame
 from mcp_hub.sessions.session import Session
+from mcp_hub.types import HANDSHAKE
 
 _SOON = 1.0
 """Seconds: a call that is answered early, and sooner than that, is followed from the start."""
@@ -41,6 +42,8 @@ class QuickCall(msgspec.Struct, eq=False):
         completed = call.plain_result
         if completed is None:
             return None
+        if completed.is_plain and completed.era is self.session.era is HANDSHAKE:  # as in `result_for`, a call less
+            return result_frame(self.id, completed.result)
         shared = call.call.method == "resources/read" and self.hub.is_public(self.session, call)
         try:
             return result_frame(self.id, *result_for(self.hub, self.session, call.call, completed, shared=shared))

@@ -166,7 +166,10 @@ async def detailed(hub: HubPort, stream: StreamHandle) -> StreamStatus:
     if script := hub.script_of(row):
         more["script"] = hide(script)
     if row.status == "input_required":
-        more["questions"] = await open_questions(stream)
+        if questions := await open_questions(stream):
+            more["questions"] = questions
+        else:  # all are answered, which is about to be written
+            more["status"] = "working"
     elif row.has_ended:
         line = await stream.ending()
         if kind_of(line) == b"error":

@@ -150,7 +150,7 @@ def fronts_of(
     replicas, seal = store.replicas, Seal(settings().hub.accounts.keys())
     folder = state_dir(os.environ) / "oauth" / "pending"
     rows = RowFiles(folder) if replicas is None else replicas.accounts(wall_time, is_pending=True)
-    accounts.unfit = partial(value_problem, settings)
+    accounts.unfit.append(partial(value_problem, settings))
     desk = LoginDesk(accounts, rows, seal, address=address, target=target)
     accounts.needed.append(waits(desk, tell))
     accounts.ended.append(desk.ended)

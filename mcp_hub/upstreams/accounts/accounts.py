@@ -54,7 +54,7 @@ class Accounts:
 
     `needed` take calls of principals without an account. `revoke` is asked for removed logins. `ended` are called,
     without waiting, with server and principal when an account was removed or replaced, here or by another hub; `begun`,
-    when one was stored. `unfit`: why a value cannot be sent, by server and name.
+    when one was stored. `unfit` say why a value cannot be sent, by server and name, or "".
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Accounts:
     ) -> None:
         self.needed: list[Needed] = []
         self.subjects = SubjectTokens(clock)
-        self.unfit: Callable[[str, str, str], str] = lambda server, name, value: ""
+        self.unfit: list[Callable[[str, str, str], str]] = []
         self._revoke = revoke
         self.ended: list[Callable[[str, str], None]] = []
         self.begun: list[Callable[[str, str], None]] = []

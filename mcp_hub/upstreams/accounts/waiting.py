@@ -110,7 +110,7 @@ async def wait_for_login(
     Raises `RpcError`, -32042 for a client that opens links but cannot be asked now.
     """
     try:
-        return await _Wait(desk, links, needed, call, channel).result()
+        return await _Wait(desk, needed, call, channel, links=links).result()
     except Rejected as refused:
         return _said(needed, f"{refused}")
     except (StoreError, LoginFailed) as problem:
@@ -118,7 +118,9 @@ async def wait_for_login(
 
 
 class _Wait:
-    def __init__(self, desk: LoginDesk, links: _Links, needed: AccountNeeded, call: Call, channel: CallChannel) -> None:
+    def __init__(
+        self, desk: LoginDesk, needed: AccountNeeded, call: Call, channel: CallChannel, *, links: _Links
+    ) -> None:
         self._accounts = desk.accounts
         self._links = links
         self._desk = desk

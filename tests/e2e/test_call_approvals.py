@@ -59,7 +59,7 @@ def receiver(statuses: list[int] | None = None) -> Iterator[tuple[str, list[tupl
             body = self.rfile.read(int(self.headers["content-length"]))
             got.append(({name.lower(): value for name, value in self.headers.items()}, body))
             status = left.pop(0) if left else 204
-            self.answer(status, **({"location": "http://127.0.0.1:9/"} if 300 <= status < 400 else {}))
+            self.answer(status, b"", **({"location": "http://127.0.0.1:9/"} if 300 <= status < 400 else {}))
 
         do_GET = do_POST
 

@@ -189,9 +189,8 @@ class LoginDesk:
             if not 0 < len(value) <= _LONGEST or not value.isprintable():
                 problem = "is empty" if not value else "is too long, or has characters that cannot be printed"
                 raise Rejected("value_unfit", f"{name} {problem}.")
-            for unfit in self.accounts.unfit:
-                if problem := unfit(server, name, value):
-                    raise Rejected("value_unfit", f"{name} cannot be sent: {problem}.")
+            for problem in filter(None, (unfit(server, name, value) for unfit in self.accounts.unfit)):
+                raise Rejected("value_unfit", f"{name} cannot be sent: {problem}.")
         learn(named_values.values())
         return await self._prove(entry, msgspec.structs.replace(entry, values=named_values))
 

@@ -244,11 +244,13 @@ class CallerConnection(msgspec.Struct, frozen=True):
     """A caller's own connection to a server.
 
     Resource updates are noted under `topic`. `lists` None: the shared ones. `arrival` waits for lists on their way.
+    Unless it `is_open`, what becomes of the account at other hubs is not seen here.
     """
 
     topic: str
     lists: Snapshot | None = None
     arrival: Callable[[], Awaitable[None]] | None = None
+    is_open: bool = True
 
 
 class Upstream(Protocol):

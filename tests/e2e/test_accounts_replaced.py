@@ -56,6 +56,21 @@ async def test_kept_results_of_a_removed_account_are_dropped(tmp_path: Path) -> 
             assert people.requests.count(("anna", "tools/call")) == count + 1, "not the one of before"
 
 
+@pytest.mark.proof
+async def test_kept_results_are_not_used_without_a_connection(tmp_path: Path) -> None:
+    """Another hub may have removed the account, which only a hub with a connection of it sees."""
+    with people_server("anna") as people:
+        await log_in(people, tmp_path / "state", "anna")
+        config = json.loads(cached(people, "anna"))
+        config["servers"]["people"]["idle_stop"] = 0.5
+        async with http_hub(json.dumps(config), tmp_path) as hub, RestClient(hub, hub_token("anna")) as anna:
+            assert "account of anna" in await answer(anna)
+            await arrived(anna, "/servers", '"connections":0')
+            await accounts_at(tmp_path / "state").remove("people", "anna")
+            await anyio.sleep(1.0)  # the connection may be ending
+            assert "account of" not in await answer(anna)
+
+
 async def test_calls_end_within_a_second_of_the_removal_by_a_command(tmp_path: Path) -> None:
     with people_server("anna") as people:
         await log_in(people, tmp_path / "state", "anna")

@@ -114,11 +114,16 @@ class ResultCache:
             self._remove(key)
 
     def run(self, call: Call) -> _Run | None:
-        """The present state of the server for the call's account; None if it is unknown."""
+        """The present state of the server for the call's account; None if it is unknown.
+
+        So it is without an open connection: another hub may have removed the account.
+        """
         upstream = self._upstreams.get(call.upstream)
         if upstream is None:
             return None
         apart = upstream.apart(call)
+        if apart is not None and not apart.is_open:
+            return None
         account = "" if apart is None else apart.topic
         status, snapshot = upstream.status(), upstream.snapshot()
         lists = None if apart is None else apart.lists

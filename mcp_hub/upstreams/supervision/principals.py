@@ -228,7 +228,8 @@ class PerPrincipal:
                 self._resolve(principal)
                 is_coming = lists is None
         arrival = partial(self._arrived, principal) if is_coming else None
-        return CallerConnection(topic_of(self.name, principal), lists or self._lists.common, arrival)
+        topic = topic_of(self.name, principal)
+        return CallerConnection(topic, lists or self._lists.common, arrival, is_open=member is not None)
 
     def _resolve(self, principal: str) -> None:
         if principal in self._resolving or self._members.tasks is None:

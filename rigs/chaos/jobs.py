@@ -165,6 +165,7 @@ async def _read(url: str, http: httpx2.AsyncClient) -> str:
 
 async def _begun_as_task(job: Job, tool: str, arguments: dict[str, Any], door: Door) -> bool:
     life = door.life
+    job.refused = f"a task at {door.url}"
     try:
         result = await rpc(door, "tools/call", {"name": tool, "arguments": arguments})
     except httpx2.HTTPError:

@@ -137,6 +137,7 @@ class _Session:
 
     async def run(self) -> None:
         door = self.home = self.doors.any()
+        self.job.refused = f"a session at {door.url}"
         async with HttpClient(f"{door.url}/mcp", seconds=SILENCE) as client:
             with suppress(*_BROKEN):
                 await client.initialize(capabilities={"elicitation": {}})
@@ -175,6 +176,10 @@ class _Session:
         self.job.reconnects += 1
         with suppress(*_BROKEN):
             async with self._move(client).listen(self.last_id) as stream:
+                self.job.refused = (
+                    f"session {client.session}, {self.job.reconnects} reconnects, after {self.last_id}: "
+                    f"{stream.status} at {client.url}, is known: {self.is_known}"
+                )
                 if stream.status == 404 and not self.is_known:
                     self.is_over = True
                 elif stream.status == 200:

@@ -33,6 +33,8 @@ ASKING: JsonObject = {
 _BROKEN = (httpx2.HTTPError, PeerClosed, TimeoutError)
 _CLOSED = (404, 409)
 """Answers to who answers a question that is not open (any more)."""
+_ANSWERS = 25
+"""How often a client sends an answer that no hub has taken."""
 _DROPS = 0.05
 """Share of events after which a session drops its response."""
 
@@ -134,6 +136,8 @@ class _Session:
     is_known: bool = False
     """Whether another hub than that of its beginning has accepted it: before, the store may not have it."""
     last_id: str | None = None
+    answers: list[str] = field(default_factory=list)
+    """What became of each of its answers."""
 
     async def run(self) -> None:
         door = self.home = self.doors.any()
@@ -178,7 +182,7 @@ class _Session:
             async with self._move(client).listen(self.last_id) as stream:
                 self.job.refused = (
                     f"session {client.session}, {self.job.reconnects} reconnects, after {self.last_id}: "
-                    f"{stream.status} at {client.url}, is known: {self.is_known}"
+                    f"{stream.status} at {client.url}, is known: {self.is_known}; answers: {self.answers}"
                 )
                 if stream.status == 404 and not self.is_known:
                     self.is_over = True
@@ -210,9 +214,19 @@ class _Session:
         return message
 
     async def _answer(self, client: HttpClient, id_: object) -> None:
-        """Any hub may get the answer; if it does not take it, the client is asked again where it comes back."""
-        with suppress(*_BROKEN):
-            await client.post({"jsonrpc": "2.0", "id": id_, "result": _accepted(self.nonce)})
+        """Any hub may get the answer: the client repeats it until one says that it has it."""
+        answer = {"jsonrpc": "2.0", "id": id_, "result": _accepted(self.nonce)}
+        for _ in range(_ANSWERS):
+            try:
+                status = (await client.post(answer)).status
+            except _BROKEN as problem:
+                self.answers.append(f"{client.url}: {problem!r}")
+            else:
+                self.answers.append(f"{client.url}: {status}")
+                if status == 202:
+                    return
+            await anyio.sleep(0.2)
+            self._move(client)
 
     def _judge(self, *, asks: bool) -> None:
         message = self.response or {}

@@ -387,7 +387,8 @@ def to_collector(url: str, headers: Mapping[str, str], service: str) -> Callable
         connection = connect(timeout=_PATIENCE)
         try:
             connection.request("POST", parts.path or "/", body, {"content-type": "application/json", **headers})
-            status = connection.getresponse().status
+            with connection.getresponse() as response:  # its body is not read
+                status = response.status
         except HTTPException as problem:
             raise OSError(f"the collector does not answer as one: {type(problem).__name__}") from None
         finally:

@@ -346,7 +346,7 @@ async def _followed(sent: Sent, site: _Site, http: httpx2.AsyncClient, rng: rand
         is_lost = bool(job.faults) and any(each in job.faults[-1] for each in _LOST)
         if not (is_lost and site.outages.was_away(sent.began, time.monotonic())):
             return
-        until = min(until, time.monotonic() + _UNKNOWN)
+        until = min(math.inf if job.lines else until, time.monotonic() + _UNKNOWN)  # it was found since
         if time.monotonic() > until:
             job.faults[-1] = GONE
             return

@@ -66,6 +66,7 @@ def unbegun(parts: CodeParts, call: Call, code: str) -> msgspec.Raw:
 
 async def resumed(parts: CodeParts, call: Call, channel: CallChannel, state: RunState) -> Completed:
     """Continues a script of another hub. Raises `CodeError`, `RpcError`."""
+    state.unsend()
     return await _Run(parts, call, channel, state=state, script=_Script(parts, state)).result(None)
 
 
@@ -237,8 +238,11 @@ class _Run:
         self._flush()
         self._write(is_firm=is_firm)
         await self._safe(is_firm=is_firm)
-        if is_firm and self._state.writes == sum(inner.effect.writes for inner in sends):
+        if is_firm and not self._state.history.may_write:
             await self._parts.alone(self._call, self._channel)
+            self._state.claim()
+            self._write(is_firm=True)
+            await self._safe(is_firm=True)
         for inner in sends:
             if not self._may_send():
                 await self._safe(is_firm=is_firm)

@@ -143,6 +143,8 @@ class CodeRuns:
         self._running[alike] = call.id
         try:
             return await self._explained(call, resumed(self._parts, call, channel, run))
+        except _Rival as rival:
+            return await self._joined(call, channel, rival.id)
         finally:
             self._leave(call, channel, alike)
 
@@ -254,25 +256,26 @@ class CodeRuns:
         """Looks for equal code that began at another hub at the same time; both streams are stored by now.
 
         The later one joins the earlier one, and calls nothing. The earlier one waits for that, and ends if the later
-        one has not seen it. Raises `_Rival`, `RpcError`.
+        one has not seen it. One that may have written is joined in any case. Raises `_Rival`, `RpcError`.
         """
         mine = self._streams.table.owned(call.id)
         if mine is None or call.upstream != OWN or (arguments := _arguments(call)).again:
             return
-        row = mine.stream.row
+        row, is_first = mine.stream.row, True
         for _ in range(_LOOKS):
             rows = await self._equal(call, likeness(call, arguments.code))
-            rivals = [each for each in rows if each.owner != row.owner and _is_rival(each, row)]
+            rivals = [each for each in rows if _is_rival(each, row)]
             if not rivals:
                 return
-            rival = min(rivals, key=lambda each: (each.created, each.id))
-            if (rival.created, rival.id) < (row.created, row.id):
+            rival = min(rivals, key=lambda each: (writes_of(each.continuation) == "soon", each.created, each.id))
+            is_first = writes_of(rival.continuation) == "soon" and (row.created, row.id) < (rival.created, rival.id)
+            if not is_first:
                 break
             await anyio.sleep(_LOOK)
         log.warning("code_begun_twice", stream=call.id, other=rival.id)
         channel.continuable(unbegun(self._parts, call, arguments.code))  # nothing of it may be resumed
         await channel.until_stored(whole=False)
-        if (rival.created, rival.id) < (row.created, row.id):
+        if not is_first:
             raise _Rival(rival.id)
         reason = (
             f"The same code began at another hub at the same time, as {rival.id}. Nothing was sent here: call again"
@@ -283,7 +286,7 @@ class CodeRuns:
         if row.id in self._received:  # perhaps its ending is on its way to the store yet
             return False
         is_recent = wall_time() - row.updated < _AGAIN and row.status != "cancelled"
-        return not row.has_ended or (is_recent and writes_of(row.continuation))
+        return not row.has_ended or (is_recent and writes_of(row.continuation) == "perhaps")
 
     async def _joined(self, call: Call, channel: CallChannel, id_: CallId) -> Completed:
         """The result of that run, which is followed again once a store that fails is back. Raises its error."""
@@ -345,8 +348,14 @@ def _likeness_in(row: StreamInfo, call: Call) -> str:
 
 
 def _is_rival(row: StreamInfo, mine: StreamInfo) -> bool:
-    """Whether its run has called writing tools since mine began, or is about to."""
-    return (not row.has_ended or row.updated >= mine.created) and writes_of(row.continuation)
+    """Whether its run has called writing tools since mine began, or is about to.
+
+    Of two that began at the same hub, the later one has seen the other, or runs since its caller asked for it.
+    """
+    if row.id == mine.id or (row.owner == mine.owner and row.epoch == mine.epoch == 1):
+        return False
+    writes = writes_of(row.continuation)
+    return writes == "perhaps" and row.updated >= mine.created if row.has_ended else bool(writes)
 
 
 def _located(error: CodeError) -> str:

@@ -7,7 +7,7 @@ only trusted bytes.
 import hashlib
 import hmac
 from collections.abc import Sequence
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -127,10 +127,13 @@ class InnerCall(msgspec.Struct, omit_defaults=True):
 
 
 class _History(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Lost workers, and the begin of what was printed."""
+    """Lost workers, the begin of what was printed. `may_write`: writing calls may have been sent, since no other hub
+    runs the same code.
+    """
 
     crashes: int = 0
     printed: str = ""
+    may_write: bool = False
 
 
 class RunState(msgspec.Struct, omit_defaults=True):
@@ -164,6 +167,19 @@ class RunState(msgspec.Struct, omit_defaults=True):
     @property
     def held(self) -> list[InnerCall]:
         return [inner for inner in self.inner.values() if inner.is_held]
+
+    def claim(self) -> None:
+        """Notes that from the next commit on writing calls may be sent."""
+        self.history = replace(self.history, may_write=True)
+
+    def unsend(self) -> None:
+        """Holds writing calls again, none of which was sent before `claim`."""
+        if self.history.may_write:
+            return
+        self.writes = 0
+        for inner in self.in_flight:
+            if inner.effect.writes:
+                inner.hold(inner.stream, was_sent=False)
 
     def take(self, snapshot: bytes, calls: Sequence[CodeCall], wall: float) -> list[InnerCall]:
         """Makes a step of the engine part of the state; the new calls, which are held."""
@@ -263,13 +279,14 @@ class _Record(msgspec.Struct):
     call: msgspec.Raw = _NULL
 
 
-def writes_of(continuation: bytes | None) -> bool:
-    """Whether a run with this last record may have called writing tools; its seal is not looked at."""
+def writes_of(continuation: bytes | None) -> Literal["", "soon", "perhaps"]:
+    """Whether a run with this last record may have called writing tools, or was about to; its seal is not looked at."""
     try:
         record = msgspec.json.decode(continuation or b"", type=_Record)
-        return bool(msgspec.json.decode(record.state.run, type=RunState).writes)
+        state = msgspec.json.decode(record.state.run, type=RunState)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return True
+        return "perhaps"
+    return "perhaps" if state.history.may_write else "soon" if state.writes else ""
 
 
 def likeness_of(continuation: bytes | None) -> str:

@@ -7,7 +7,16 @@ from typing import Final
 import msgspec
 
 from mcp_hub.call import EarlyOutput, Question, Reader
-from mcp_hub.errors import CallCancelled, EventsGone, HubError, RpcError, StoreError, StoreUnavailable
+from mcp_hub.errors import (
+    CallCancelled,
+    EventsGone,
+    Fenced,
+    HubError,
+    OwnerLost,
+    RpcError,
+    StoreError,
+    StoreUnavailable,
+)
 from mcp_hub.events import (
     CallEvent,
     Cancelled,
@@ -338,10 +347,12 @@ class CallResponder:
 
 def _unreadable(problem: HubError | None, call: CallHandle) -> RpcError:
     """The error of a call whose events do not come."""
+    data: JsonObject = {"upstream": {"server": call.call.upstream}, "outcome": "unknown"}
+    if isinstance(problem, Fenced):
+        return OwnerLost("Another hub has taken this call over. Its outcome is unknown.", data=data)
     stream = call.record.stream
     if not isinstance(problem, StoreError) or stream is None or stream.failed is not None:
         return RpcError(f"the call's events cannot be read any more: {problem}")
-    data: JsonObject = {"upstream": {"server": call.call.upstream}, "outcome": "unknown"}
     reason = "The store has not confirmed the call. Its outcome is unknown."
     return RpcError(reason, code=StoreUnavailable.code, symbol=StoreUnavailable.symbol, data=data)
 

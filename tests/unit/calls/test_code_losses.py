@@ -10,6 +10,7 @@ import pytest
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.code import sending
+from mcp_hub.calls.code.state import writes_of
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.events import InputReceived
 from tests.unit.calls.code_runs import CodeHub, CodeStore, Recorder, Server, output, script
@@ -168,6 +169,53 @@ async def test_same_code_at_two_replicas_at_once_writes_once() -> None:
     endings = [await ended(record) for record in records]
     assert [output(ending) for ending in endings] == [["write 1"]] * 2
     assert hub.server.counts == Counter({"write 1": 1})
+
+
+async def nothing_for_long(principal: str | None, limit: int) -> list[StreamInfo]:
+    await sleep(1000)
+    return []
+
+
+@pytest.mark.parametrize("seconds", [0.01, 60.0])
+@virtual
+async def test_run_that_is_lost_before_it_may_write_joins_the_one_that_did(seconds: float) -> None:
+    """Its hub began first, could not store that for a while, and was killed before it had looked for others."""
+    hub = asking("all")
+    assert isinstance(hub.store, CodeStore)
+    code = script([("write", {"x": 1})], [("write", {"x": 2}), ("read", {"x": 1, "seconds": seconds})])
+    hub.runs()
+    hub.store.delay = lambda: 1.5
+    first = hub.runs_script(code)
+    await sleep(0.5)
+    other = another(hub).runs()
+    second = other.runs_script(code)
+    await settle(lambda: hub.server.counts["write 2"] == 1)
+    hub.store.rows = nothing_for_long  # type: ignore[method-assign]
+    hub.store.delay = None
+    await sleep(4)
+    row = shared_of(hub).row(first.call.id)
+    assert row is not None and writes_of(row.continuation) == "soon"
+    await hub.dies()
+    third = another(hub).runs()
+    await settle(partial(is_over, shared_of(hub), first.call.id))
+    expected = ["write 1", "write 2", "read 1"]
+    assert output(await ended(second)) == output(written(third, first.call.id)[-1]) == expected  # type: ignore[arg-type]
+    assert hub.server.counts == Counter({"write 1": 1, "write 2": 1, "read 1": 1})
+
+
+@virtual
+async def test_run_that_is_lost_before_it_may_write_has_sent_nothing_and_says_so() -> None:
+    hub = asking("all")
+    assert isinstance(hub.store, CodeStore)
+    hub.runs()
+    hub.tools_take = 1.0
+    record = hub.runs_script(script([("write", {"x": 1})], [("write", {"x": 2})]))
+    await sleep(0.5)
+    hub.store.rows = nothing_for_long  # type: ignore[method-assign]
+    await sleep(2)
+    await hub.dies()
+    assert await taken_up(another(hub), record) == ["write 1", "write 2"]
+    assert hub.server.counts == Counter({"write 1": 1, "write 2": 1})
 
 
 class _Backwards(CodeStore):

@@ -63,8 +63,9 @@ async def test_batch_with_a_writing_call_is_as_firm_as_an_ending_and_others_are_
     hub = a_hub(store)
     await ended(hub.runs_script(script([("read", {"x": 1})], [("write", {"x": 1})], [("read", {"x": 2})])))
     firm = [change.is_firm for change in store.changes if change.status == "working" and change.continuation]
-    # the first batch makes the stream; what was read goes with the next batch, what a write gave at once
-    assert firm == [True, False, False]
+    # the first batch makes the stream, the next one says that no other hub runs the same code; what was read goes with
+    # the next batch, what a write gave at once
+    assert firm == [True, True, False, False]
 
 
 @virtual

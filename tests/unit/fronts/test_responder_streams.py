@@ -9,7 +9,7 @@ from mcp_hub.call import Call, Early
 from mcp_hub.calls.plan import StreamLimits
 from mcp_hub.calls.reading import stream as stream_module
 from mcp_hub.calls.streams.table import StreamTable
-from mcp_hub.errors import UnknownStream
+from mcp_hub.errors import Fenced, UnknownStream
 from mcp_hub.events import CallEvent, Completed, Delta, Ending, Log, Progressed, Started
 from mcp_hub.fronts.mcp.responder import CallResponder, ResponderState
 from mcp_hub.hub import HubPort
@@ -239,6 +239,18 @@ async def test_a_stream_that_is_gone_altogether_ends_with_an_error() -> None:
     client.record.stream.fail(UnknownStream())
     assert client.gets() == [] and client.responder.ended and client.responder.state is not ResponderState.LOST
     assert "cannot be read any more" in json.loads(client.responder.answer or b"")["error"]["message"]
+
+
+@virtual
+async def test_a_stream_that_another_hub_has_claimed_ends_with_an_error_that_says_so() -> None:
+    client = Client(by_cursor=True)
+    await client.happens(INFO)
+    client.gets()
+    assert client.record.stream is not None
+    client.record.stream.fail(Fenced("stream st_1: another hub has claimed it"))
+    assert client.gets() == [] and client.responder.ended
+    error = json.loads(client.responder.answer or b"")["error"]
+    assert (error["data"]["code"], error["data"]["outcome"]) == ("owner_lost", "unknown")
 
 
 # -- in place of the result

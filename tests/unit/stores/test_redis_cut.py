@@ -11,6 +11,7 @@ from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Fenced, StoreError
 from mcp_hub.stores.base import Change, StoreLimits
 from mcp_hub.stores.recovery.failsafe import FailsafeStore
+from mcp_hub.stores.recovery.writes import ServerWrites
 from mcp_hub.stores.replicated import redis_store
 from rigs.chaos.lines import Cut, Line, lines
 from tests.redis_server import RedisServer
@@ -93,6 +94,28 @@ async def test_a_beginning_whose_answer_was_lost_is_fenced_if_the_stream_was_cla
         line.mend()
         assert await _settled(one, answers) == [Fenced]
         await is_back(one)
+        assert await replayed(one, row) == await replayed(two, row) == numbered(1, 3)
+        assert (await found(one, row)).status == "failed"
+
+
+async def test_a_stream_that_another_replica_has_claimed_is_read_from_the_server_as_soon_as_that_is_known(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with _pair(server) as (line, one, two):
+        assert await _settled(one, _begun(one, row := new_row(one, last=2))) == [None]
+        line.cut("closed")
+        answers: Answers = []
+        one.log.append(row.id, row.epoch, events(3, 3), Change(3.0, status="working"), answers.append)
+        while one.log.is_durable:
+            await one.inbox.wait(0.02)
+        await _claimed(two, row)
+        monkeypatch.setattr(ServerWrites, "returnable", [])  # nobody has asked yet what memory has
+        line.mend()
+        lost: list[str] = []
+        while row.id not in lost:
+            await one.inbox.has_news()
+            lost += [message.stream for message in await one.inbox.take() if message.kind == "lost"]
+            await one.inbox.wait(0.02)
         assert await replayed(one, row) == await replayed(two, row) == numbered(1, 3)
         assert (await found(one, row)).status == "failed"
 

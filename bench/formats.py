@@ -29,8 +29,7 @@ from mcp_hub.cli.serving import calm_collector
 from mcp_hub.formats.calls import write_calls
 from mcp_hub.formats.providers import PROVIDERS, Format
 from mcp_hub.formats.records import ModelCall
-from mcp_hub.fronts.rest.formats.options import ExportOptions, ToolSelection
-from mcp_hub.fronts.rest.formats.tools import _ChosenTools, exported, kept_exports
+from mcp_hub.fronts.rest.formats.tools import ExportOptions, ToolSelection, _ChosenTools, exported, kept_exports
 
 EXPORT, CALLS = "formats-export", "formats-calls"
 CASES = (EXPORT, CALLS)

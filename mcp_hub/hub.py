@@ -27,8 +27,8 @@ from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog import texts
 from mcp_hub.catalog.catalog import Catalog, caller_lists, renew, uri_settled
 from mcp_hub.catalog.discovery import meta_tools
+from mcp_hub.catalog.discovery.answers import absent, live
 from mcp_hub.catalog.discovery.meta_tools import ToolFinder, explaining, finding, refusing
-from mcp_hub.catalog.discovery.servers import absent, live
 from mcp_hub.catalog.resources.uris import mentions_uris
 from mcp_hub.catalog.routes import Route, resolve, route
 from mcp_hub.code.tool import RUN_CODE

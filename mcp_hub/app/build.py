@@ -59,8 +59,8 @@ from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
+from mcp_hub.catalog.discovery.answers import instructions
 from mcp_hub.catalog.discovery.meta_tools import check_reading
-from mcp_hub.catalog.discovery.servers import instructions
 from mcp_hub.catalog.offers.rules import ServerRules
 from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.trust.approvals import Approvals, gate

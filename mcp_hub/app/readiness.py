@@ -30,7 +30,7 @@ from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.stores.server_logs import log_file, log_folder
 from mcp_hub.types import UpstreamState, UpstreamStatus, plural
-from mcp_hub.upstreams.supervision.state_log import LONGEST, brief
+from mcp_hub.upstreams.supervision.server import LONGEST, brief
 
 if TYPE_CHECKING:
     from mcp_hub.hub import HubPort

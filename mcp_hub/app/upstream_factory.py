@@ -31,8 +31,7 @@ from mcp_hub.notices import Notices
 from mcp_hub.stores.documents import Holdings
 from mcp_hub.stores.server_logs import ServerLogWriter
 from mcp_hub.types import Cause, Era, Snapshot
-from mcp_hub.upstreams.lists.list_cache import ListFile, list_key
-from mcp_hub.upstreams.lists.list_reader import ListLimits
+from mcp_hub.upstreams.lists.list_reader import ListFile, ListLimits, list_key
 from mcp_hub.upstreams.local_source import disabled_upstream
 from mcp_hub.upstreams.peer.era_cache import EraCache, server_key, url_key
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, ClientEra, EraWish, ServerEras

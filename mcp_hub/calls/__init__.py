@@ -2,7 +2,7 @@
 
 - `registry`: admits, queues, times and cancels; `starter`: starts at upstreams
 - `runner`: runs and ends one call; `machine`: its states as a table
-- `plan`, `timeouts`: settings and decisions; deadlines
+- `plan`, `timeouts`: settings and decisions; deadlines, calls without clients
 - `log`: append-only; `coalesce`: merging; `progress`: heartbeats, partial content
 - `attempts`: retries; `pending_input`: calls that wait for input
 - `handle`: a call for fronts; `metering`: counts

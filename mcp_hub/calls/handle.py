@@ -14,9 +14,9 @@ from mcp_hub.calls.plan import ENDED, TimeLimits
 from mcp_hub.calls.reading.stream import StreamReader
 from mcp_hub.calls.reading.transcript import Transcript, still_running
 from mcp_hub.calls.runner import CallRecord, new_record
-from mcp_hub.calls.streams.orphans import end_of_wait
 from mcp_hub.calls.streams.owners import lost_call, unconfirmed_call
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
+from mcp_hub.calls.timeouts import end_of_wait
 from mcp_hub.errors import Busy, OwnerLost, RpcError, StoreError
 from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Failed, failed_by
 from mcp_hub.logs import get_logger

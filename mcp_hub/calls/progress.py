@@ -9,7 +9,7 @@ import msgspec
 from mcp_hub.events import Delta, Progressed
 from mcp_hub.globs import late
 from mcp_hub.masking import hide_head, hide_tail
-from mcp_hub.protocol.progress import ProgressGuard
+from mcp_hub.protocol.notifications import ProgressGuard
 from mcp_hub.types import PartialForm
 
 _EVERY: Final = 0.1

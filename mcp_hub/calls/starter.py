@@ -16,8 +16,8 @@ from mcp_hub.calls.reading.stored import own_name
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.long_results import LongResults
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.calls.streams.orphans import DETACHED
 from mcp_hub.calls.streams.table import StreamTable
+from mcp_hub.calls.timeouts import DETACHED
 from mcp_hub.errors import CallCancelled, HubRestarted, RpcError
 from mcp_hub.events import Completed, Progressed
 from mcp_hub.protocol.shape import questions

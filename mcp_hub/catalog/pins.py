@@ -19,8 +19,8 @@ from mcp_hub.catalog.offers.definitions import app_members, parse
 from mcp_hub.catalog.texts import MAX_PURPOSE, OPENING, first_sentence
 from mcp_hub.errors import NotApproved
 from mcp_hub.masking import hide_head
+from mcp_hub.protocol.capabilities import KINDS
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
-from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import Kind, Origin, RawObject, Snapshot
 
 Policy = Literal["off", "warn", "block"]

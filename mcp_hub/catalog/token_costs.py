@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from mcp_hub.call import Upstream
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.compact import compact_tool
-from mcp_hub.catalog.discovery.servers import instructions
+from mcp_hub.catalog.discovery.answers import instructions
 from mcp_hub.catalog.offers.definitions import in_era
 from mcp_hub.catalog.offers.rules import ViewRules
 from mcp_hub.catalog.texts import all_names, signature

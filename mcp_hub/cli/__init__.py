@@ -79,7 +79,7 @@ _GROUPS: Final = {
     "Operate": {
         "status": ("running.status:status", "Show the running hubs of the configuration."),
         "paths": ("running.paths:paths", "Show where the hub keeps its files."),
-        "audit": ("running.audit:audit", "Verify the lines that hub.audit writes."),
+        "audit": ("running.paths:audit", "Verify the lines that hub.audit writes."),
         "stop": ("running.status:stop", "Stop the background hub of the configuration."),
         "open": ("running.operate:open_dashboard", "Open the dashboard of the running hub in a browser."),
         "top": ("running.operate:top", "Watch a running hub on the terminal."),

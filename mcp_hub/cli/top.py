@@ -14,8 +14,7 @@ from textual.widgets import ContentSwitcher, DataTable, Footer, Header, RichLog,
 
 from mcp_hub.cli.render import results, tables
 from mcp_hub.cli.render.tables import plural
-from mcp_hub.client.hub_client import HubClient
-from mcp_hub.client.hub_feed import HubFeed
+from mcp_hub.client.hub_client import HubClient, HubFeed
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import ConfigError, HubError, RpcError
 from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Failed, InputReceived, InputRequired, Log, Progressed

@@ -35,7 +35,7 @@ from mcp_hub.sandbox.home import PrivateHome
 from mcp_hub.sandbox.places import is_inside, secret_of
 from mcp_hub.sandbox.rules import ResolvedRule, RuleError
 from mcp_hub.types import LAST_OUTPUT, JsonObject, UpstreamStatus
-from mcp_hub.upstreams.supervision.state_log import brief
+from mcp_hub.upstreams.supervision.server import brief
 
 ON: Final = Word("on")
 OFF: Final = Word("off")

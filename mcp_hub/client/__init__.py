@@ -1,11 +1,10 @@
 """A client of a hub: its tools, its servers, and calls that outlive a connection.
 
-* `hub_client`: the client, what a hub has
+* `hub_client`: the client, what a hub has, and what its dashboard shows
 * `http`: to a URL; alone imports the HTTP library
 * `in_process`: to a hub in this process
 * `rest`: requests and their URLs, answers and errors, over any transport
 * `streams`, `stream_reader`: one durable call, pauses
-* `hub_feed`: what a dashboard shows
 """
 
 from mcp_hub.client.hub_client import HubClient

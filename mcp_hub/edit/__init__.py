@@ -4,8 +4,7 @@
 * `json_text`: JSON with comments
 * `toml_text`: TOML
 * `yaml_text`: YAML, by the places of its nodes
-* `splices`: replacements in a text
-* `writing`: values as YAML
+* `writing`: replacements in a text, values as YAML
 
 Raises `CannotEdit` for what it cannot edit safely.
 """

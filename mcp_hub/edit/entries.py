@@ -13,15 +13,14 @@ import yaml
 from mcp_hub.config.findings import Findings
 from mcp_hub.config.load.locate import json_mapping, long_number, plain_json, read_document
 from mcp_hub.edit import json_text, toml_text, yaml_text
-from mcp_hub.edit.splices import CannotEdit, Splice, joined, spliced
-from mcp_hub.edit.writing import Manner, Word
+from mcp_hub.edit.writing import CannotEdit, Manner, Splice, Word, joined, spliced
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.types import JsonObject
 
 _MARK = "\ufeff"
 
 
-def put(text: str, file: str, path: Sequence[str], value: object, manner: Manner = Manner.CLIENT) -> str:
+def put(text: str, file: str, path: Sequence[str], value: object, manner: Manner = "client") -> str:
     """The text with this value at the path of keys; missing mappings are made. Raises `CannotEdit`."""
     present = held_at(plain_data(text, file), tuple(path))
     if present is not None and same_data(present, value, ""):
@@ -40,7 +39,7 @@ def put_all(text: str, file: str, above: Sequence[str], members: Mapping[str, ob
     return _proven(text, file, lambda plain: change(plain, above, members, manner), expected)
 
 
-def remove(text: str, file: str, path: Sequence[str | int], manner: Manner = Manner.CLIENT) -> str:
+def remove(text: str, file: str, path: Sequence[str | int], manner: Manner = "client") -> str:
     """The text without the value at the path; list indexes work in YAML only. Raises `CannotEdit`, `KeyError`."""
     expected, holder = _opened(plain_data(text, file), path[:-1])
     del holder[path[-1]]
@@ -124,7 +123,7 @@ def remove_all(text: str, file: str, paths: Sequence[Sequence[str]]) -> str:
     for entry_path in places:
         keys = [key for key in entry_path if isinstance(key, str)]
         if form == "yaml":
-            edits.append(yaml_text.remove(plain, entry_path, Manner.CLIENT))
+            edits.append(yaml_text.remove(plain, entry_path, "client"))
         elif form == "toml":
             edits.append(toml_text.remove(plain, keys))
         else:

@@ -8,8 +8,7 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.edit.splices import KEPT_TEXTS, CannotEdit, Splice, indent_of, line_start, newline_of
-from mcp_hub.edit.writing import Manner, nested
+from mcp_hub.edit.writing import KEPT_TEXTS, CannotEdit, Manner, Splice, indent_of, line_start, nested, newline_of
 from mcp_hub.masking import hide_head
 from mcp_hub.types import JsonObject
 
@@ -41,7 +40,7 @@ class _Member(msgspec.Struct):
 def put(text: str, above: Sequence[str], members: Mapping[str, object], manner: Manner) -> list[Splice]:
     """Sets one member of an object, or several new ones; makes missing objects. Raises `CannotEdit`."""
     span = _scanned(text, (*above, ""))
-    is_hubs = manner is Manner.HUB
+    is_hubs = manner == "hub"
     if span is None:
         return [_new_document(text, nested(above, members), is_hubs)]
     keys = list(above)

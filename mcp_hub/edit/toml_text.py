@@ -9,8 +9,7 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.edit.splices import KEPT_TEXTS, CannotEdit, Splice, newline_of
-from mcp_hub.edit.writing import Manner
+from mcp_hub.edit.writing import KEPT_TEXTS, CannotEdit, Manner, Splice, newline_of
 from mcp_hub.types import JsonObject
 
 _TEXT: Final = r'"(?:\\.|[^"\\\n])*+"|\'[^\'\n]*+\''

@@ -9,8 +9,7 @@ import msgspec
 import yaml
 
 from mcp_hub.edit import writing
-from mcp_hub.edit.splices import KEPT_TEXTS, CannotEdit, Splice, line_end, line_start, newline_of
-from mcp_hub.edit.writing import STEP, Manner, nested
+from mcp_hub.edit.writing import KEPT_TEXTS, STEP, CannotEdit, Manner, Splice, line_end, line_start, nested, newline_of
 from mcp_hub.types import JsonObject
 
 _ALIAS: Final = "!alias"
@@ -160,7 +159,7 @@ def remove(text: str, path: Sequence[str | int], manner: Manner) -> list[Splice]
     is_last = len(pairs_of(node)) == 1
     if is_last and above is None:
         raise CannotEdit("nothing would be left of the file")
-    if is_last and above is not None and manner is Manner.CLIENT:
+    if is_last and above is not None and manner == "client":
         colon = text.index(":", _end(above.key)) + 1
         return [Splice(begin, end), Splice(colon, colon, " {}" if isinstance(node, yaml.MappingNode) else " []")]
     if end == len(text) and not text.endswith("\n") and text[:begin].endswith("\n"):
@@ -199,9 +198,9 @@ def document(value: JsonObject, newline: str = "\n") -> str:
     lines = []
     for key, member in value.items():
         if isinstance(member, list):
-            lines += [f"{key}:", *(f"  - {writing.flow(item, Manner.CLIENT)}" for item in member)]
+            lines += [f"{key}:", *(f"  - {writing.flow(item, 'client')}" for item in member)]
         else:
-            lines.append(f"{key}: {writing.flow(member, Manner.CLIENT)}")
+            lines.append(f"{key}: {writing.flow(member, 'client')}")
     return "".join(line + newline for line in lines)
 
 
@@ -211,7 +210,7 @@ class _Page(msgspec.Struct, frozen=True):
     text: str
     newline: str = "\n"
     step: int = STEP
-    manner: Manner = Manner.HUB
+    manner: Manner = "hub"
 
     def block(self, members: Mapping[str, object], column: int) -> list[str]:
         entries = (writing.entry(key, value, column, self.step, self.manner) for key, value in members.items())
@@ -220,7 +219,7 @@ class _Page(msgspec.Struct, frozen=True):
     def with_lines(self, index: int, lines: Sequence[str], end: int | None = None) -> Splice:
         stop = index if end is None else end
         before = self.newline if index and self.text[index - 1] != "\n" else ""
-        is_open = self.manner is Manner.CLIENT and stop > 0 and self.text[stop - 1] != "\n"  # nor had the last line
+        is_open = self.manner == "client" and stop > 0 and self.text[stop - 1] != "\n"  # nor had the last line
         return Splice(index, stop, before + self.newline.join(lines) + ("" if is_open else self.newline))
 
     def inserted(self, above: _Pair | None, node: yaml.Node, members: Mapping[str, object]) -> list[Splice]:
@@ -233,7 +232,7 @@ class _Page(msgspec.Struct, frozen=True):
         blanks = next((blanks for blanks in indents if blanks is not None), None)
         if blanks is None:
             raise CannotEdit("its keys do not begin their lines")
-        if above is not None and self.manner is Manner.CLIENT:
+        if above is not None and self.manner == "client":
             return [self.with_lines(line_end(self.text, _end(above.key)), self.block(members, len(blanks)))]
         index = line_end(self.text, end_of(self.text, node))
         for line in self.text[index:].splitlines(keepends=True):  # comments of the entry before
@@ -248,7 +247,7 @@ class _Page(msgspec.Struct, frozen=True):
         begin, end = start_of(old), end_of(text, old)
         has_lines = isinstance(value, dict) and bool(value) and not is_flow(node)
         is_empty = is_empty_value(old) or isinstance(old, yaml.MappingNode) and not old.value
-        if is_block(old) or has_lines and self.manner is Manner.CLIENT and not is_empty:
+        if is_block(old) or has_lines and self.manner == "client" and not is_empty:
             lines = writing.entry(str(pair.key.value), value, self._column(pair), self.step, self.manner)
             return [self.with_lines(line_start(text, pair.start), lines, line_end(text, end))]
         if isinstance(value, dict) and has_lines and is_empty:
@@ -357,7 +356,7 @@ def _new_holder(text: str, root: yaml.Node | None, path: Sequence[str | int], li
         raise CannotEdit(f"it does not have {path[0]}")
     newline = newline_of(text)
     before = newline if text.strip() and not text.endswith("\n") else ""
-    (head,) = writing.entry(str(path[0]), None, 0, STEP, Manner.CLIENT)
+    (head,) = writing.entry(str(path[0]), None, 0, STEP, "client")
     entry = f"{head.removesuffix(' null')}{newline}{_indented(lines, STEP, newline)}"
     return [Splice(len(text), len(text), before + entry)]
 

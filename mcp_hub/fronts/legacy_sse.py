@@ -13,8 +13,7 @@ import anyio
 
 from mcp_hub.aio import Block
 from mcp_hub.errors import Busy, RpcError
-from mcp_hub.fronts.http.admission import Admission
-from mcp_hub.fronts.http.body import accepts, read_text, understood
+from mcp_hub.fronts.http.admission import Admission, accepts, read_text, understood
 from mcp_hub.fronts.http.endpoints import Serve
 from mcp_hub.fronts.http.request import HttpRequest
 from mcp_hub.fronts.http.response import KEEP_ALIVE, ClientGone, HttpError, HttpExchange, HttpResponse, respond

@@ -1,9 +1,9 @@
 """MCP without I/O: pure functions and tables. Payloads stay encoded.
 
-`eras`, `kinds`                 protocol versions; tools, resources, templates, prompts
+`eras`                          protocol versions
 `meta`, `headers`               `_meta` and HTTP headers
-`capabilities`, `extensions`    declarations of peers
-`notifications`, `progress`     messages beside results
+`capabilities`, `extensions`    declarations of peers, and the kinds of lists
+`notifications`                 messages beside results, progress too
 `sse`                           event streams, and places in them
 `skills`                        entries of `skills/list`
 `jsonrpc`                       bytes to envelopes and back

@@ -1,14 +1,15 @@
-"""Client capabilities: comparison and relay.
+"""Client capabilities: comparison and relay. The table of tools, resources, templates, prompts and skills.
 
 Source: specification 2025-11-25, basic/lifecycle "Capability Negotiation"; 2026-07-28, schema `ClientCapabilities`.
 """
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
-from mcp_hub.types import JsonObject
+from mcp_hub.types import Era, JsonObject, Kind
 
 STREAMS: Final = "dev.mcp-hub/streams"
 """The extension of docs/specification/streams.md: partial content and cursors in progress notifications."""
@@ -36,20 +37,18 @@ APP_TYPE: Final = "text/html;profile=mcp-app"
 APP_SETTINGS: Final[JsonObject] = {"mimeTypes": [APP_TYPE]}
 
 
-class HubCapabilities(msgspec.Struct, frozen=True):
-    """Capabilities declared by the hub: `hello` in handshakes, `own` for modern servers."""
-
-    hello: JsonObject
-    own: JsonObject
-
-
-WITHOUT_APPS: Final = HubCapabilities(
-    {**SUPERSET, "roots": {"listChanged": True}, "experimental": {STREAMS: {}}},
-    {"extensions": {TASKS: {}, STREAMS: {}, SKILLS: {}}},
+WITHOUT_APPS: Final[Mapping[Era, JsonObject]] = MappingProxyType(
+    {
+        Era.HANDSHAKE: {**SUPERSET, "roots": {"listChanged": True}, "experimental": {STREAMS: {}}},
+        Era.MODERN: {"extensions": {TASKS: {}, STREAMS: {}, SKILLS: {}}},
+    }
 )
-WITH_APPS: Final = HubCapabilities(
-    {**WITHOUT_APPS.hello, "extensions": {APPS: APP_SETTINGS}},
-    {"extensions": {**WITHOUT_APPS.own["extensions"], APPS: APP_SETTINGS}},
+"""Capabilities that the hub declares to servers of an era."""
+WITH_APPS: Final[Mapping[Era, JsonObject]] = MappingProxyType(
+    {
+        Era.HANDSHAKE: {**WITHOUT_APPS[Era.HANDSHAKE], "extensions": {APPS: APP_SETTINGS}},
+        Era.MODERN: {"extensions": {**WITHOUT_APPS[Era.MODERN]["extensions"], APPS: APP_SETTINGS}},
+    }
 )
 """Servers ask whether their client shows apps before they offer any, and one connection serves all clients."""
 
@@ -92,9 +91,37 @@ def relayed(declared: JsonObject) -> JsonObject:
     }
 
 
-def to_modern(declared: JsonObject, hub: HubCapabilities = WITH_APPS) -> JsonObject:
-    return {**relayed(declared), **hub.own}
+def to_modern(declared: JsonObject, hub: Mapping[Era, JsonObject] = WITH_APPS) -> JsonObject:
+    return {**relayed(declared), **hub[Era.MODERN]}
 
 
 def _understood(value: JsonObject, parts: JsonObject) -> JsonObject:
     return {part: {} for part in parts if isinstance(value.get(part), dict)}
+
+
+class _KindSpec(msgspec.Struct, frozen=True):
+    """A kind's list: method, result member, identifying member, capability, and `extension` if needed."""
+
+    list_method: str
+    result_key: str
+    id_field: str
+    capability: str
+    extension: str | None = None
+
+    def is_offered(self, capabilities: JsonObject) -> bool:
+        """Whether a server with these capabilities has the list."""
+        extensions = capabilities.get("extensions")
+        has_extension = isinstance(extensions, dict) and self.extension in extensions
+        return self.capability in capabilities and (self.extension is None or has_extension)
+
+
+KINDS: Final[Mapping[Kind, _KindSpec]] = {
+    Kind.TOOL: _KindSpec("tools/list", "tools", "name", "tools"),
+    Kind.RESOURCE: _KindSpec("resources/list", "resources", "uri", "resources"),
+    Kind.TEMPLATE: _KindSpec("resources/templates/list", "resourceTemplates", "uriTemplate", "resources"),
+    Kind.PROMPT: _KindSpec("prompts/list", "prompts", "name", "prompts"),
+    Kind.SKILL: _KindSpec(
+        list_method="skills/list", result_key="skills", id_field="uri", capability="resources", extension=SKILLS
+    ),
+}
+BY_LIST_METHOD: Final[Mapping[str, Kind]] = {spec.list_method: kind for kind, spec in KINDS.items()}

@@ -1,17 +1,20 @@
-"""Notifications outside of calls, and subscriptions to them.
+"""Notifications outside of calls, subscriptions to them, and the progress of a call, made strictly increasing.
 
 Source: specification 2026-07-28, basic/patterns/subscriptions; 2025-11-25, server/resources "Subscriptions".
 """
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Final, final
 
 import msgspec
+from msgspec.structs import replace
 
+from mcp_hub.events import Progressed
+from mcp_hub.protocol.capabilities import KINDS
 from mcp_hub.protocol.jsonrpc.envelope import read_as
-from mcp_hub.protocol.kinds import KINDS
-from mcp_hub.types import Kind, RawObject
+from mcp_hub.types import Kind, RawJson, RawObject
 
 UPDATED: Final = "notifications/resources/updated"
 ROOTS_CHANGED: Final = "notifications/roots/list_changed"
@@ -68,3 +71,108 @@ def covering(uri: str) -> Iterator[str]:
         for beginning in _PART_BEGINS.finditer(uri):
             yield uri[: beginning.start()]
             yield uri[: beginning.end()]
+
+
+CEILING: Final = 1e15
+"""Above it doubles have steps of more than 1/8, and `last + step` would soon not be larger than `last`."""
+_STEP: Final = 1e-6
+_NUMBERS: Final = ("progress", "total")
+_OPTIONAL: Final = ("message", "_meta")
+_decode_number = msgspec.json.Decoder[int | float](int | float).decode
+
+
+def progressed(params: RawObject) -> Progressed:
+    """The event of a progress notification without its token; an unreadable number is NaN."""
+    members = {name: value for name, value in params.items() if name not in _NUMBERS and not _is_unset(name, value)}
+    total = params.get("total")
+    return Progressed(_number(params["progress"]), None if total is None else _number(total), members or None)
+
+
+def _is_unset(name: str, value: RawJson) -> bool:
+    return name in _OPTIONAL and bytes(value) == b"null"
+
+
+def _number(raw: RawJson) -> float:
+    try:
+        return _decode_number(raw)
+    except (msgspec.DecodeError, ValueError, OverflowError):
+        return float("nan")
+
+
+class ProgressGuard:
+    """Guards one call's progress. `dropped` counts unusable values.
+
+    `left` is the last progress under another hub; `has_messages`: the server has sent one.
+    """
+
+    __slots__ = ("_last", "_message", "_server_value", "_total", "dropped", "has_messages")
+
+    def __init__(self, last: Progressed | None = None) -> None:
+        self._last: float | None = None
+        self._server_value: float | None = None
+        self._total: float | None = None
+        self._message: msgspec.Raw | None = None
+        self.dropped = 0
+        self.has_messages = False
+        if last is not None:
+            self._remember(last)
+
+    def admit(self, event: Progressed) -> Progressed | None:
+        """The event, with its value raised slightly if not above the last; None if unusable.
+
+        Only the text of a hub message counts.
+        """
+        if event.is_hubs:
+            return self.between(event.members.get("message") if event.members else None)
+        value = event.progress
+        if not _is_number(value) or abs(value) > CEILING:
+            self.dropped += 1
+            return None
+        server_value: float | msgspec.UnsetType = msgspec.UNSET
+        if self._last is not None and value <= self._last:
+            server_value, value = value, _above(self._last)
+            if value > CEILING:
+                self.dropped += 1
+                return None
+        total = event.total if _is_number(event.total) else None
+        if server_value is not msgspec.UNSET or total != event.total:
+            event = replace(event, progress=value, total=total, server_value=server_value)
+        self._remember(event)
+        return event
+
+    def between(self, message: msgspec.Raw | None = None) -> Progressed | None:
+        """A hub event slightly above the last value, with the last message; None at the ceiling.
+
+        A reached total is omitted, as the call still runs.
+        """
+        value = 0 if self._last is None else _above(self._last)
+        if value > CEILING:
+            return None
+        if message is not None:
+            self._message = message
+        self._last = value
+        total = self._total if self._total is not None and value < self._total else None
+        members = None if self._message is None else {"message": self._message}
+        return Progressed(value, total, members, server_value=self._server_value, is_hubs=True)
+
+    def _remember(self, event: Progressed) -> None:
+        self._last = event.progress
+        self._server_value = event.progress if event.server_value is msgspec.UNSET else event.server_value
+        if event.total is not None:
+            self._total = event.total
+        if event.members and "message" in event.members:
+            self._message = event.members["message"]
+            self.has_messages = self.has_messages or not event.is_hubs
+
+
+def _above(value: float) -> float:
+    return max(value + _STEP, math.nextafter(value, math.inf))
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False

@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from mcp_hub.catalog.offers.definitions import parse
-from mcp_hub.protocol.kinds import KINDS
+from mcp_hub.protocol.capabilities import KINDS
 from mcp_hub.types import Kind
 from rigs import report
 from rigs.clients.clients import fastmcp_python, own_python

@@ -14,7 +14,7 @@ from typing import Any
 def main() -> None:
     sys.path[0] = str(Path(__file__).parents[2])
     # only there once the path is set
-    from mcp_hub.protocol.kinds import KINDS
+    from mcp_hub.protocol.capabilities import KINDS
     from tests.upstreams import methods, server
     from tests.upstreams.wire import Raw
 

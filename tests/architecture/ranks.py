@@ -57,7 +57,7 @@ PURE = {
     *("types", "schema", "events", "errors", "call", "config.plan", "edit", "protocol", "formats"),
     *("catalog.compact", "catalog.offers", "catalog.resources", "catalog.texts", "catalog.views"),
     *("catalog.flags", "catalog.pins", "catalog.routes", "catalog.tokens"),
-    *("catalog.discovery.servers", "catalog.trust.scan"),
+    *("catalog.discovery.answers", "catalog.trust.scan"),
     *(f"catalog.search.{name}" for name in ("ranker", "documents", "queries", "words")),
     *("calls.machine", "calls.coalesce", "calls.results.truncate"),
     *("code.signatures", "code.tool"),

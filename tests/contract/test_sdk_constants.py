@@ -8,8 +8,8 @@ from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
 from mcp_types import methods, version
 
 from mcp_hub.protocol import eras, meta
+from mcp_hub.protocol.capabilities import KINDS
 from mcp_hub.protocol.jsonrpc import rpc_errors
-from mcp_hub.protocol.kinds import KINDS
 
 VERSIONS = version.KNOWN_PROTOCOL_VERSIONS
 

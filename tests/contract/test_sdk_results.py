@@ -21,8 +21,8 @@ from mcp_hub.events import Completed
 from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.hub import HubPort
 from mcp_hub.notices import Notices
+from mcp_hub.protocol.capabilities import KINDS
 from mcp_hub.protocol.eras import era_of
-from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.protocol.meta import modern_meta, take_meta
 from mcp_hub.protocol.shape.results import call_result
 from mcp_hub.sessions.session import LOCAL, Session

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from mcp_hub.catalog.offers.filters import EVERYTHING, Filter
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.views.view import CatalogView, build
-from mcp_hub.protocol.kinds import KINDS
+from mcp_hub.protocol.capabilities import KINDS
 from mcp_hub.types import CacheHint, Era, Kind, Snapshot
 
 SERVERS = ("a", "b", "git", "git_hub")

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from mcp_hub.edit.entries import held_at, put, read_data, remove
-from mcp_hub.edit.splices import CannotEdit
+from mcp_hub.edit.writing import CannotEdit
 from tests.examples import examples
 
 PATH = ("servers", "mcp-hub")

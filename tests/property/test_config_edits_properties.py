@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from mcp_hub.config.load.locate import read_document
 from mcp_hub.edit import entries as edit
-from mcp_hub.edit.splices import CannotEdit
-from mcp_hub.edit.writing import Manner
+from mcp_hub.edit.writing import CannotEdit
 from mcp_hub.errors import ConfigError
 
-put, remove = partial(edit.put, manner=Manner.HUB), partial(edit.remove, manner=Manner.HUB)
-put_all = partial(edit.put_all, manner=Manner.HUB)
+put, remove = partial(edit.put, manner="hub"), partial(edit.remove, manner="hub")
+put_all = partial(edit.put_all, manner="hub")
 
 NAME = "servers.yaml"
 names = st.text(st.sampled_from("abc-_. :#'\"&;€"), min_size=1, max_size=6)

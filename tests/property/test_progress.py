@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_hub.events import Progressed, hubs_message
-from mcp_hub.protocol.progress import CEILING, ProgressGuard
+from mcp_hub.protocol.notifications import CEILING, ProgressGuard
 
 anything: st.SearchStrategy[Any] = (
     st.floats()

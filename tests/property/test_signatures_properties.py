@@ -7,8 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.catalog.discovery.answers import answer, exact, overview
-from mcp_hub.catalog.discovery.servers import ServerAbout
+from mcp_hub.catalog.discovery.answers import ServerAbout, answer, exact, overview
 from mcp_hub.catalog.search.ranker import Hit
 from mcp_hub.catalog.texts import (
     all_names,

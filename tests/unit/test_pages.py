@@ -280,7 +280,7 @@ def _is_end_of_one(name: str, paths: list[str]) -> bool:
         ("configuration-hub", "`hub.http.oauth`", ResourceServerSettings),
         ("configuration-hub", "`hub.http.oauth`", IssuerSettings),
         ("configuration-hub", "`hub.tokens`", hub.TokenSettings),
-        ("configuration-hub", "`hub.log`", hub.LogSettings),
+        ("configuration-hub", "`hub.log`", type(hub.HubSettings().log)),
         ("configuration-hub", "`hub.store`", hub.StoreSettings),
         ("configuration-hub", "`hub.clients.NAME`", ClientSettings),
         ("configuration-hub", "`hub.telemetry`", hub.TelemetrySettings),
@@ -302,7 +302,7 @@ def test_every_key_is_described(page: str, title: str, settings: type[Section]) 
         ("configuration", "`servers.NAME.per_tool.TOOL`", ToolSettings),
         ("configuration-hub", "`hub`", hub.HubSettings),
         ("configuration-hub", "`hub.http`", hub.HttpSettings),
-        ("configuration-hub", "`hub.log`", hub.LogSettings),
+        ("configuration-hub", "`hub.log`", type(hub.HubSettings().log)),
         ("configuration-hub", "`hub.store`", hub.StoreSettings),
     ],
 )

@@ -19,7 +19,7 @@ from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.pins import Pin, Record, UnapprovedTool, approved, encoded, label_of, read, subject_of
 from mcp_hub.catalog.token_costs import list_tokens
 from mcp_hub.catalog.trust.approvals import Approvals, record_key
-from mcp_hub.catalog.trust.diff import diff_lines, flag_lines
+from mcp_hub.catalog.trust.scan import diff_lines, flag_lines
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.codes.tables import SERVERS
 from mcp_hub.config.load.overrides import MOST_TOOLS

@@ -69,11 +69,12 @@ _T = TypeVar("_T")
 
 
 class JournalRules(msgspec.Struct, frozen=True):
-    """The present rules; `of_tool` takes a server and its own tool name."""
+    """Rules and definitions of tools at one time; `of_tool` takes a server and its own tool name."""
 
     keeping: Literal["off"] | Keeping
     limits: HistoryLimits
     of_tool: Callable[[str, str], ToolKeeping]
+    definitions: object = None
 
 
 class DefinitionSource(Protocol):
@@ -84,13 +85,6 @@ class DefinitionSource(Protocol):
 
     def digest(self, definitions: object, server: str, tool: str) -> str:
         """A definition's digest, or empty. Thread-safe."""
-
-
-class JournalTerms(msgspec.Struct, frozen=True):
-    """Definitions of tools and rules at one time."""
-
-    definitions: object
-    rules: JournalRules
 
 
 class BatchMaker:
@@ -104,9 +98,9 @@ class BatchMaker:
         self._count = 0
         self._last = 0.0
 
-    def definition(self, terms: JournalTerms, server: str, tool: str) -> str:
+    def definition(self, terms: JournalRules, server: str, tool: str) -> str:
         """A digest of the tool's definition and supplied arguments; empty without a tool. May block at first."""
-        digest, keeping = self.definitions.digest(terms.definitions, server, tool), terms.rules.of_tool(server, tool)
+        digest, keeping = self.definitions.digest(terms.definitions, server, tool), terms.of_tool(server, tool)
         if not digest or not keeping.supplies:
             return digest
         text = msgspec.json.encode([digest, keeping.defaults, keeping.fixed], order="sorted")
@@ -117,7 +111,7 @@ class BatchMaker:
         return self._key
 
     def make_running(
-        self, portion: Portion, terms: tuple[JournalTerms, JournalTerms], wall: float
+        self, portion: Portion, terms: tuple[JournalRules, JournalRules], wall: float
     ) -> tuple[Batch, bytes] | None:
         """The batch of one running call, as shown once its hub is gone; None: not kept.
 
@@ -134,16 +128,16 @@ class BatchMaker:
     def make(
         self,
         portion: Portion,
-        terms: tuple[JournalTerms, JournalTerms],
+        terms: tuple[JournalRules, JournalRules],
         wall: float,
-        begun: Mapping[str, JournalTerms] = MappingProxyType({}),
+        begun: Mapping[str, JournalRules] = MappingProxyType({}),
     ) -> list[tuple[Batch, bytes]]:
         """The batch of a portion; `wall` converts its times to Unix seconds.
 
         `terms` are those at the first call's end, and the present ones; `begun` has those at a call's begin.
         """
         terms = terms if portion.texts is not None else (terms[0], _textless(terms[1]))
-        lines, rules = dict[str, int](), terms[1].rules
+        lines, rules = dict[str, int](), terms[1]
         if rules.keeping == "off":
             return []
         if not any(groups := [self._group(*first, terms, lines) for first in portion.groups.firsts]):
@@ -186,10 +180,10 @@ class BatchMaker:
         return pack(doubles, *ended), took, pack(doubles, *_at(waited, places)) if waited else b""
 
     def _group(
-        self, call: Call, outcome: Outcome, terms: tuple[JournalTerms, JournalTerms], lines: dict[str, int]
+        self, call: Call, outcome: Outcome, terms: tuple[JournalRules, JournalRules], lines: dict[str, int]
     ) -> tuple[int, ToolKeeping] | None:
         """The group's number in `lines`, and its tool's rule; None: not kept."""
-        rules = terms[1].rules
+        rules = terms[1]
         assert rules.keeping != "off"
         tool = own_name(call)
         keeping = rules.of_tool(call.upstream, tool)
@@ -260,11 +254,9 @@ def hashed_arguments(
     return b"\0".join(part for digest in hashes for part in (digest, b""))
 
 
-def _textless(terms: JournalTerms) -> JournalTerms:
+def _textless(terms: JournalRules) -> JournalRules:
     """The terms of calls that came without texts, whatever the rules are since then."""
-    if terms.rules.keeping == "off":
-        return terms
-    return JournalTerms(terms.definitions, msgspec.structs.replace(terms.rules, keeping="none"))
+    return terms if terms.keeping == "off" else msgspec.structs.replace(terms, keeping="none")
 
 
 def _at(column: Sequence[_T], places: Sequence[int]) -> Sequence[_T]:

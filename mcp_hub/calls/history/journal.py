@@ -13,8 +13,9 @@ from typing import Final, Protocol
 import anyio
 import anyio.to_thread
 import msgspec
+from msgspec.structs import replace
 
-from mcp_hub.calls.history.batches import BatchMaker, DefinitionSource, JournalRules, JournalTerms
+from mcp_hub.calls.history.batches import BatchMaker, DefinitionSource, JournalRules
 from mcp_hub.calls.history.waiting import MOST, CallQueue, Portion
 from mcp_hub.calls.metering import CallObserver
 from mcp_hub.calls.runner import CallRecord
@@ -72,7 +73,7 @@ class CallJournal:
         self._queue = CallQueue()
         self._batches = BatchMaker(hub, definitions, key)
         self._writer = _Writer(store, hub)
-        self._begun_with: JournalTerms | None = None
+        self._begun_with: JournalRules | None = None
         """The terms at the first waiting call's end."""
         self._running: dict[str, _RunningCall] = {}
         self._has_new_rules = False
@@ -113,7 +114,7 @@ class CallJournal:
         if self._queue.keeps and record.call.id not in self._running:
             terms = self._terms()
             if record.stream is not None and record.stream.row.epoch > 1:  # begun at another hub
-                terms = JournalTerms(None, terms.rules)
+                terms = replace(terms, definitions=None)
             self._running[record.call.id] = _RunningCall(record, terms)
             self._queue.begun.set()
 
@@ -121,8 +122,8 @@ class CallJournal:
         """A present digest of the tool's definition and supplied arguments."""
         return self._batches.definition(self._terms(), server, tool)
 
-    def _terms(self) -> JournalTerms:
-        return JournalTerms(self._batches.definitions.current(), self.rules())
+    def _terms(self) -> JournalRules:
+        return replace(self.rules(), definitions=self._batches.definitions.current())
 
     async def run(self) -> None:
         """Writes batches until cancelled."""
@@ -132,7 +133,7 @@ class CallJournal:
                 await self._queue.begun.wait()
             if self._queue.begun.is_set():
                 self._begun_with = self._terms()
-                await self._writer.register(self._begun_with.rules)
+                await self._writer.register(self._begun_with)
                 with anyio.move_on_after(PACE):
                     await self._queue.full.wait()
             await self.flush()
@@ -140,7 +141,7 @@ class CallJournal:
     async def flush(self, *, is_last: bool = False) -> None:
         async with self._lock:
             current = self._terms()
-            self._queue.use(current.rules.keeping, is_audited=self._audit is not None)
+            self._queue.use(current.keeping, is_audited=self._audit is not None)
             before, self._begun_with = self._begun_with or current, None
             (portions, dropped, unkept), wall = self._queue.take(), wall_time() - self._clock.now()
             if self._audit is not None:
@@ -157,10 +158,10 @@ class CallJournal:
             outdated = self._outdated()
             begun = [] if is_last else await self._begun_calls(wall, current)
             running = RunningChange(begun, [running_number(id_) for id_ in {*ended, *over, *outdated}])
-            dropped = 0 if current.rules.keeping == "off" else dropped
-            await self._writer.add(batches, dropped, current.rules.limits, running, is_last=is_last)
+            dropped = 0 if current.keeping == "off" else dropped
+            await self._writer.add(batches, dropped, current.limits, running, is_last=is_last)
 
-    def _terms_of(self, ended: Iterable[str]) -> dict[str, JournalTerms]:
+    def _terms_of(self, ended: Iterable[str]) -> dict[str, JournalRules]:
         """Known terms at the calls' begin; all while nothing is kept."""
         over = list(ended) if self._queue.keeps else list(self._running)
         calls = {id_: self._running.pop(id_, None) for id_ in over}
@@ -175,14 +176,14 @@ class CallJournal:
             call.is_taken = False
         return list(self._running)
 
-    async def _begun_calls(self, wall: float, current: JournalTerms) -> list[tuple[Batch, bytes]]:
+    async def _begun_calls(self, wall: float, current: JournalRules) -> list[tuple[Batch, bytes]]:
         """Batches of running calls without one."""
         batches = []
         for call in [call for call in self._running.values() if not call.is_taken]:
             call.is_taken = True
             if call.record.log.ended:
                 continue
-            portion = Portion(has_texts=current.rules.keeping in ("hash", "full"))
+            portion = Portion(has_texts=current.keeping in ("hash", "full"))
             portion.put_running(call.record, self._clock.now())
             make = partial(self._batches.make_running, portion, (call.terms, current), wall)
             try:
@@ -204,7 +205,7 @@ class _RunningCall(msgspec.Struct):
     """A running call, with its terms; `is_taken` once its batch is made."""
 
     record: CallRecord
-    terms: JournalTerms
+    terms: JournalRules
     is_taken: bool = False
 
 

@@ -7,5 +7,4 @@ Out: rows and events in the store, and events for readers.
 - `table`: this process's streams; `port`: those of a principal
 - `writer`: writes one call's log
 - `owners`: messages to a call's owner; adopts lost streams
-- `orphans`: calls without clients
 """

@@ -13,10 +13,10 @@ from mcp_hub.calls.plan import CallRules
 from mcp_hub.calls.reading.stored import PAGE, asked_last, exported_name, fetched, open_questions, own_name
 from mcp_hub.calls.reading.stream import Stream, StreamReader
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.calls.streams.orphans import patience
 from mcp_hub.calls.streams.owners import unconfirmed_call
 from mcp_hub.calls.streams.table import BEGUN, StreamTable
 from mcp_hub.calls.streams.writer import StreamWriter
+from mcp_hub.calls.timeouts import patience
 from mcp_hub.code.tool import RUN_CODE
 from mcp_hub.errors import Busy, KeyTaken, Rejected, RpcError, StoreError, UnknownStream
 from mcp_hub.events import InputRequired, cancelled_by_client

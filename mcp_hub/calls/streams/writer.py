@@ -34,7 +34,7 @@ from mcp_hub.calls.plan import ResumePoint
 from mcp_hub.calls.reading.stored import UNWRITABLE, unwritable
 from mcp_hub.calls.reading.stream import Committed, Stream, interrupt
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.calls.streams.orphans import Absence, end_of_wait
+from mcp_hub.calls.timeouts import Absence, end_of_wait
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import Fenced, HubStopping, KeyTaken, StoreError
 from mcp_hub.events import BY_SESSION, CallEvent, Completed, Delta, Failed, Reset, Started

@@ -5,6 +5,5 @@ In: a caller's view, a query or call.
 Out: short text, or the unwrapped call.
 
 * `meta_tools`: runs `find_tools`, unwraps the others
-* `answers`: the answers of `find_tools`
-* `servers`: descriptions, instructions
+* `answers`: the answers of `find_tools`; servers in few words
 """

@@ -14,8 +14,17 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.call import Call, CallChannel, CallHandler
-from mcp_hub.catalog.discovery.answers import Detail, answer, exact, in_script, listing, overview
-from mcp_hub.catalog.discovery.servers import ServerAbout, is_starting, why_absent
+from mcp_hub.catalog.discovery.answers import (
+    Detail,
+    ServerAbout,
+    answer,
+    exact,
+    in_script,
+    is_starting,
+    listing,
+    overview,
+    why_absent,
+)
 from mcp_hub.catalog.offers.definitions import Definition, parse
 from mcp_hub.catalog.offers.rules import ServerRules, find_override, overridden
 from mcp_hub.catalog.routes import Route, Unlisted, named

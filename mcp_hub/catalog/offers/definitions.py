@@ -15,13 +15,13 @@ from pydantic_core import Url
 
 from mcp_hub.catalog.offers.filters import UNTOLD, EffectiveHints, HintClaims, Traits
 from mcp_hub.masking import hide_head
+from mcp_hub.protocol.capabilities import KINDS
 from mcp_hub.protocol.definitions.models import CHECKS, Listed, ListedTool
 from mcp_hub.protocol.definitions.output_schemas import problem_of_schema
 from mcp_hub.protocol.definitions.repair import Dropped, repaired
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object, read_as
 from mcp_hub.protocol.jsonrpc.repair import NOT_JSON
 from mcp_hub.protocol.jsonrpc.unparsed import flat
-from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import Era, Kind, RawObject, Snapshot
 
 _UI: Final = "ui"

@@ -5,6 +5,5 @@ In: listed definitions, earlier records, approvals of a person.
 Out: findings (new, changed, held back) and flags.
 
 * `approvals`: compares lists with records
-* `diff`: shows changes
-* `scan`: searches for flags
+* `scan`: searches for flags, shows changes
 """

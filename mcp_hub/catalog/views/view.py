@@ -27,8 +27,7 @@ from mcp_hub.catalog.views.entries import Entry, Offer, entry_of, is_admitted, o
 from mcp_hub.catalog.views.listed import ListedResources, held_folders
 from mcp_hub.code.tool import RUN_CODE, definition, python_names
 from mcp_hub.errors import InvalidParams
-from mcp_hub.protocol.capabilities import SKILLS
-from mcp_hub.protocol.kinds import KINDS
+from mcp_hub.protocol.capabilities import KINDS, SKILLS
 from mcp_hub.types import OWN, CacheHint, Era, JsonObject, Kind, Origin, Snapshot
 
 _TOOL: Final = Kind.TOOL

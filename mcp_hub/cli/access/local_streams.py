@@ -20,8 +20,8 @@ from mcp_hub.clock import SystemClock
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.errors import EventsGone, InvalidParams, UnknownStream, UpstreamUnavailable
 from mcp_hub.events import CallEvent, Cancelled, Completed, Failed
-from mcp_hub.fronts.rest.follow import status_of
 from mcp_hub.fronts.rest.problem import unknown_call
+from mcp_hub.fronts.rest.streams import status_of
 from mcp_hub.protocol.rest.calls import StreamList, StreamStatus
 from mcp_hub.protocol.rest.history import HistoryCall, HistoryPage, HistoryQuery
 from mcp_hub.sessions.session import LOCAL

@@ -25,7 +25,7 @@ from mcp_hub.catalog.pins import (
     unconfirmed_of,
 )
 from mcp_hub.catalog.trust.approvals import record_key
-from mcp_hub.catalog.trust.diff import diff_lines, flag_lines
+from mcp_hub.catalog.trust.scan import diff_lines, flag_lines
 from mcp_hub.cli import completion
 from mcp_hub.cli.commands.servers.edit import end_with, found_file, note_added, report
 from mcp_hub.cli.render import tables

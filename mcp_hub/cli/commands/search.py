@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from mcp_hub.catalog.discovery.answers import WEAK
+from mcp_hub.catalog.discovery.answers import FAILED, WEAK
 from mcp_hub.catalog.discovery.meta_tools import MOST_HITS
-from mcp_hub.catalog.discovery.servers import FAILED
 from mcp_hub.catalog.search.ranker import Hit
 from mcp_hub.catalog.texts import FIND
 from mcp_hub.cli import completion

@@ -24,8 +24,7 @@ from mcp_hub.cli.render.servers import (
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE
 from mcp_hub.config.schema.clients import UNKNOWN_CLIENT
 from mcp_hub.errors import ConfigError, ConfigFinding
-from mcp_hub.formats.connectors import Connector
-from mcp_hub.formats.providers import Format
+from mcp_hub.formats.providers import Connector, Format
 from mcp_hub.masking import visible
 from mcp_hub.protocol.rest.servers import ServerInfo
 from mcp_hub.types import Era, Kind, UpstreamState, UpstreamStatus

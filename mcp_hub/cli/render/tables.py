@@ -13,7 +13,7 @@ from mcp_hub.masking import hide, visible
 from mcp_hub.types import LAST_OUTPUT, RawJson, UpstreamState, UpstreamStatus, condition
 from mcp_hub.types import plural as plural
 from mcp_hub.upstreams.supervision.lifecycle import GAVE_UP
-from mcp_hub.upstreams.supervision.state_log import brief
+from mcp_hub.upstreams.supervision.server import brief
 
 if TYPE_CHECKING:
     from rich.console import Console

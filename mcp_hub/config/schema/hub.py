@@ -177,7 +177,7 @@ class TokenSettings(Section):
         return self
 
 
-class LogSettings(Section):
+class _LogSettings(Section):
     """The log on stderr; `auto`: console on a terminal, else JSON. `files`: logs of servers in files."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
@@ -266,7 +266,7 @@ class StoreSettings(Section):
         return self
 
 
-class LimitSettings(Section):
+class _LimitSettings(Section):
     """Bounds on memory and work; bytes and seconds."""
 
     line: Size = 32 * MiB
@@ -356,8 +356,8 @@ class HubSettings(Section):
     page_size: AtOnce[Count] = 1000
     http: HttpSettings = HttpSettings()
     tokens: AtOnce[list[TokenSettings]] = []
-    log: LogSettings = LogSettings()
-    limits: LimitSettings = LimitSettings()
+    log: _LogSettings = _LogSettings()
+    limits: _LimitSettings = _LimitSettings()
     store: StoreSettings = StoreSettings()
     accounts: _AccountSettings = _AccountSettings()
     history: AtOnce[HistorySettings] = HistorySettings()

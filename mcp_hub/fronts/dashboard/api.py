@@ -21,8 +21,8 @@ from mcp_hub.fronts.http.auth import HttpAuth, Refusal
 from mcp_hub.fronts.http.response import LAST, ClientGone, HttpExchange, Message, Scope, Send
 from mcp_hub.fronts.rest.api import RestApi, refusal_of
 from mcp_hub.fronts.rest.exchange import RestRequest, answer, check_operator, refusal
-from mcp_hub.fronts.rest.follow import Closing
 from mcp_hub.fronts.rest.problem import Problem, problem_for
+from mcp_hub.fronts.rest.streams import Closing
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.rest.overview import (
     ApprovalBody,

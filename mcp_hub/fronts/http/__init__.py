@@ -3,11 +3,10 @@
 `endpoints`: the ASGI application
 `auth`: Host, Origin, token
 `connections`: bounded
-`admission`: limits of a principal
+`admission`: limits of a principal; reads bodies
 `streamable`: `/mcp`
 `handshake`: with sessions
 `request`: one message, and the response of its call
-`body`: reads it
 `response`: whole or streamed
 `resume`: outlives connections
 `replay`: calls elsewhere

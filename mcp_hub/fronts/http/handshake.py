@@ -16,8 +16,7 @@ from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Busy, RpcError, StoreError
 from mcp_hub.events import BY_CLIENT
 from mcp_hub.fronts import limits
-from mcp_hub.fronts.http.admission import Rate
-from mcp_hub.fronts.http.body import accepts
+from mcp_hub.fronts.http.admission import Rate, accepts
 from mcp_hub.fronts.http.replay import Origin
 from mcp_hub.fronts.http.request import Housekeeper, HttpRequest, begin
 from mcp_hub.fronts.http.response import (

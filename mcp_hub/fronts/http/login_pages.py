@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from mcp_hub.errors import HubError, Rejected
-from mcp_hub.fronts.http.body import discard, media_type, read_body
+from mcp_hub.fronts.http.admission import discard, media_type, read_body
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head, shown
 

@@ -11,8 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.errors import RpcError
-from mcp_hub.fronts.http.admission import Admission
-from mcp_hub.fronts.http.body import accepts, read_text, understood
+from mcp_hub.fronts.http.admission import Admission, accepts, read_text, understood
 from mcp_hub.fronts.http.endpoints import Serve
 from mcp_hub.fronts.http.handshake import HandshakeHttp
 from mcp_hub.fronts.http.request import Housekeeper, HttpRequest, answer_call

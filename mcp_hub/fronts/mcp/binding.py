@@ -16,9 +16,9 @@ from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.ids import new_session_id
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol import eras, extensions
+from mcp_hub.protocol.capabilities import BY_LIST_METHOD
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, read_as
 from mcp_hub.protocol.jsonrpc.rpc_errors import UNSUPPORTED_VERSION
-from mcp_hub.protocol.kinds import BY_LIST_METHOD
 from mcp_hub.protocol.meta import SERVER_INFO, RequestMeta
 from mcp_hub.protocol.notifications import ListenFilter
 from mcp_hub.protocol.shape.results import call_result

@@ -15,7 +15,7 @@ from mcp_hub.events import CallEvent, Completed, Delta, Ending, Progressed, Star
 from mcp_hub.hub import HubPort
 from mcp_hub.protocol.extensions import STREAMS, with_mark
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
-from mcp_hub.protocol.progress import ProgressGuard
+from mcp_hub.protocol.notifications import ProgressGuard
 from mcp_hub.protocol.shape import questions, results
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import HANDSHAKE, MODERN, CallId, RawJson

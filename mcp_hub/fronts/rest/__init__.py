@@ -5,8 +5,7 @@
 `exchange`: one request
 `problem`: errors (RFC 9457)
 `calls`: calls of tools, repeated requests
-`streams`: durable streams
-`follow`: their events and status
+`streams`: durable streams, their events and status
 `executors`: for workers
 `history`: ended calls
 `accounts`: accounts at servers

@@ -13,7 +13,7 @@ from starlette.routing import Match, Route, Router
 
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import ConfigError, HubError, RpcError
-from mcp_hub.formats.connectors import Connector
+from mcp_hub.formats.providers import Connector
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.auth import Refusal
 from mcp_hub.fronts.http.response import ClientGone, HttpExchange, Message, Receive, Scope, Send
@@ -21,7 +21,6 @@ from mcp_hub.fronts.rest.accounts import RestAccounts
 from mcp_hub.fronts.rest.calls import SOON, RestCalls, preferred_wait, started_servers, starting_servers
 from mcp_hub.fronts.rest.exchange import JSON, RestRequest, answer, check_operator, check_query, refusal
 from mcp_hub.fronts.rest.executors import Executors, RestExecutors
-from mcp_hub.fronts.rest.follow import Closing
 from mcp_hub.fronts.rest.formats.calls import FormatCalls
 from mcp_hub.fronts.rest.formats.prompted import PromptedTools
 from mcp_hub.fronts.rest.formats.search import ToolSearch
@@ -30,7 +29,7 @@ from mcp_hub.fronts.rest.history import HubHistory, RestHistory
 from mcp_hub.fronts.rest.pages import openapi_document
 from mcp_hub.fronts.rest.problem import Problem, problem_for, unknown_server
 from mcp_hub.fronts.rest.routes import EXPOSE, PREFIX, ROUTES, RestRoute
-from mcp_hub.fronts.rest.streams import RestStreams, RunningView
+from mcp_hub.fronts.rest.streams import Closing, RestStreams, RunningView
 from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head

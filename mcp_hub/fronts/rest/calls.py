@@ -21,8 +21,8 @@ from mcp_hub.call import OF_REST, CallingClient, StreamInfo
 from mcp_hub.errors import EventsGone, HubStopping, InvalidParams, UnknownEntry
 from mcp_hub.fronts.following import Following
 from mcp_hub.fronts.rest.exchange import CODE_OFF, EVENT_STREAM, JSON, MOST_WAIT, RestRequest, answer, script
-from mcp_hub.fronts.rest.follow import Closing, info, outcome, send_sse
 from mcp_hub.fronts.rest.problem import Problem
+from mcp_hub.fronts.rest.streams import Closing, info, outcome, send_sse
 from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol import eras

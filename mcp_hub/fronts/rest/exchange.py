@@ -10,7 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mcp_hub.fronts.http.body import COMPRESSED, discard, is_compressed, media_ranges, read_body, takes
+from mcp_hub.fronts.http.admission import COMPRESSED, discard, is_compressed, media_ranges, read_body, takes
 from mcp_hub.fronts.http.response import SSE_HEADERS, Fields, HttpResponse, Receive, Scope, Send, until_disconnect
 from mcp_hub.fronts.limits import DEPTH
 from mcp_hub.fronts.rest.problem import Problem

@@ -13,8 +13,8 @@ from mcp_hub.errors import HubError
 from mcp_hub.events import Post
 from mcp_hub.fronts.http.response import KEEP_ALIVE
 from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, RestRequest, answer, check_unbound
-from mcp_hub.fronts.rest.follow import Closing
 from mcp_hub.fronts.rest.problem import Problem, problem_for
+from mcp_hub.fronts.rest.streams import Closing
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol import sse
 from mcp_hub.protocol.rest.calls import ExecutorBody, ExecutorEpoch, OfferPage, PostAnswer, PostBody

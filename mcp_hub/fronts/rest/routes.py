@@ -5,9 +5,8 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
-from mcp_hub.formats.connectors import Connector
 from mcp_hub.formats.prompted import FORMATS
-from mcp_hub.formats.providers import Format
+from mcp_hub.formats.providers import Connector, Format
 from mcp_hub.protocol.rest import calls, history, servers
 from mcp_hub.types import JsonObject, Mode
 

@@ -8,7 +8,7 @@ import msgspec
 
 from mcp_hub.config.load.foreign_limits import switched_off
 from mcp_hub.edit.entries import held_at, names_in, read_data, remove
-from mcp_hub.edit.splices import CannotEdit
+from mcp_hub.edit.writing import CannotEdit
 from mcp_hub.errors import ConfigError
 from mcp_hub.onboarding.changes.acts import FileChange
 from mcp_hub.onboarding.changes.entry_options import EntryRules, additions, entry_with_options, refusal

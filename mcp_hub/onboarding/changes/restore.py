@@ -26,7 +26,7 @@ from mcp_hub.edit.entries import (
     remove_all,
     same_data,
 )
-from mcp_hub.edit.splices import CannotEdit, merged
+from mcp_hub.edit.writing import CannotEdit, merged
 from mcp_hub.errors import ConfigError
 from mcp_hub.onboarding.clients.entries import HUB
 

@@ -13,8 +13,7 @@ import msgspec
 from mcp_hub.app.limits import state_dir
 from mcp_hub.edit import json_text, toml_text, writing, yaml_text
 from mcp_hub.edit.entries import form_of, held_at, plain_data, put, read_data, remove
-from mcp_hub.edit.splices import CannotEdit, newline_of
-from mcp_hub.edit.writing import STEP, Manner, nested
+from mcp_hub.edit.writing import STEP, CannotEdit, nested, newline_of
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import MASK, hide
 from mcp_hub.onboarding.clients.entries import HUB
@@ -72,7 +71,7 @@ def _lines(file: str, layout: Layout, entry: object) -> list[str]:
     if form == "toml":
         return toml_text.rendered([*layout.key, HUB], masked, "\n").splitlines()
     if form == "yaml":
-        return writing.entry(layout.key[0], nested([*layout.key[1:], HUB], masked), 0, STEP, Manner.CLIENT)
+        return writing.entry(layout.key[0], nested([*layout.key[1:], HUB], masked), 0, STEP, "client")
     return [line[2:] for line in json_text.rendered({HUB: masked}, "  ")[1:-1]]
 
 

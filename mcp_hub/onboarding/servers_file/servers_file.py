@@ -18,8 +18,7 @@ from mcp_hub.config.load.texts import BYTE_ORDER_MARK, UTF16_MARKS, decoded, rea
 from mcp_hub.config.schema.fields import as_flag
 from mcp_hub.edit import writing
 from mcp_hub.edit.entries import put, put_all, remove
-from mcp_hub.edit.splices import CannotEdit
-from mcp_hub.edit.writing import STEP, Manner, nested
+from mcp_hub.edit.writing import STEP, CannotEdit, nested
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OWN
 from mcp_hub.onboarding.files import Undo, edit_file
@@ -152,7 +151,7 @@ class ServersFile(msgspec.Struct, frozen=True):
         if puts.keys() & servers.keys():
             return None
         try:
-            return put_all(text, self._form(text), (holder,), puts, Manner.HUB)
+            return put_all(text, self._form(text), (holder,), puts, "hub")
         except CannotEdit:
             return None  # which names the server
 
@@ -180,13 +179,13 @@ class ServersFile(msgspec.Struct, frozen=True):
 
     def _put(self, text: str, file: str, path: tuple[str, ...], value: object) -> str:
         try:
-            return put(text, file, path, value, Manner.HUB)
+            return put(text, file, path, value, "hub")
         except CannotEdit as refused:
             raise self._refusal(f"{refused}. Change it by hand:", pasted(file, path, value)) from None
 
     def _removed(self, text: str, file: str, path: tuple[str, ...]) -> str:
         try:
-            return remove(text, file, path, Manner.HUB)
+            return remove(text, file, path, "hub")
         except CannotEdit as refused:
             raise self._refusal(f"{refused}. Remove it by hand.") from None
 

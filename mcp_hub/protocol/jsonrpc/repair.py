@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
+from mcp_hub.protocol.capabilities import BY_LIST_METHOD, KINDS
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, decode, without_lone_surrogates
 from mcp_hub.protocol.jsonrpc.unparsed import flat
-from mcp_hub.protocol.kinds import BY_LIST_METHOD, KINDS
 
 NOT_JSON: Final = b'"dev.mcp-hub/not-json"'
 """In place of a value that JSON does not have, or of a definition that cannot be read."""

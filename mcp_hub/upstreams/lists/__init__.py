@@ -1,7 +1,6 @@
 """The lists of a server as `Snapshot`s of raw definitions.
 
 * `list_state`: the lists of one server, read again when they change
-* `list_reader`: reads all kinds page by page, within bounds
-* `list_cache`: one file per server
+* `list_reader`: reads all kinds page by page, within bounds; keeps the last lists in one file per server
 * `list_union`: joins lists by name; those of principals with an account each
 """

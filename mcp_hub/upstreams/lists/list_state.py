@@ -16,10 +16,9 @@ from mcp_hub.clock import wall_time
 from mcp_hub.errors import StartFailed
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
-from mcp_hub.protocol.kinds import KINDS
+from mcp_hub.protocol.capabilities import KINDS
 from mcp_hub.types import CacheHint, Kind, Snapshot
-from mcp_hub.upstreams.lists.list_cache import CachedList, ListFile
-from mcp_hub.upstreams.lists.list_reader import Listed, ListLimits, list_kinds, prepared
+from mcp_hub.upstreams.lists.list_reader import CachedList, Listed, ListFile, ListLimits, list_kinds, prepared
 from mcp_hub.upstreams.lists.list_union import settled
 from mcp_hub.upstreams.peer.peer import Peer
 

@@ -6,8 +6,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from mcp_hub.protocol.capabilities import KINDS
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
-from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import MODERN, Kind, Snapshot
 
 

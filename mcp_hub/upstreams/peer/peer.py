@@ -23,8 +23,7 @@ from mcp_hub.protocol.jsonrpc import envelope, rpc_errors
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, object_bytes, raw_object
 from mcp_hub.protocol.jsonrpc.repair import Placeholder
 from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
-from mcp_hub.protocol.notifications import ACKNOWLEDGED, CANCELLED, ROOTS_CHANGED, UPDATED, list_changed
-from mcp_hub.protocol.progress import progressed
+from mcp_hub.protocol.notifications import ACKNOWLEDGED, CANCELLED, ROOTS_CHANGED, UPDATED, list_changed, progressed
 from mcp_hub.protocol.shape.produced import of_server
 from mcp_hub.protocol.shape.questions import QUESTIONS, may_ask
 from mcp_hub.protocol.shape.results import begins, is_complete
@@ -217,7 +216,7 @@ class Peer:
         """Sends a request of the hub. Raises `UpstreamLost`."""
         params = dict(params or {})
         if self.info.era is MODERN:
-            declared = self.info.declares.own if capabilities is None else capabilities
+            declared = self.info.declares[MODERN] if capabilities is None else capabilities
             params["_meta"] = msgspec.Raw(object_bytes(modern_meta(self.info.version, CLIENT_INFO, declared, None)))
         try:
             return self.wire.request(method, object_bytes(params))

@@ -1,7 +1,7 @@
 """Settled protocol, announced changes and end of a session."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 import anyio
@@ -9,7 +9,7 @@ import msgspec
 
 from mcp_hub import __version__, aio
 from mcp_hub.call import Call
-from mcp_hub.protocol.capabilities import WITH_APPS, WITHOUT_APPS, HubCapabilities
+from mcp_hub.protocol.capabilities import WITH_APPS, WITHOUT_APPS
 from mcp_hub.protocol.jsonrpc.envelope import ABSENT, Envelope
 from mcp_hub.protocol.jsonrpc.repair import Placeholder
 from mcp_hub.types import Cause, Era, JsonObject, Kind, LogFlow, LogRule, RawObject
@@ -36,7 +36,7 @@ class PeerInfo(msgspec.Struct, frozen=True):
     server_info: JsonObject = msgspec.field(default_factory=dict)
     capabilities: JsonObject = msgspec.field(default_factory=dict)
     instructions: str | None = None
-    declares: HubCapabilities = WITH_APPS
+    declares: Mapping[Era, JsonObject] = WITH_APPS
 
     def announces(self, feature: str, option: str) -> bool:
         """Whether the capabilities have `{feature: {option: true}}`."""

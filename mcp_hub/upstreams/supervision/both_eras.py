@@ -33,7 +33,7 @@ from mcp_hub.types import (
     UpstreamState,
     UpstreamStatus,
 )
-from mcp_hub.upstreams.lists.list_cache import ListFile
+from mcp_hub.upstreams.lists.list_reader import ListFile
 from mcp_hub.upstreams.peer.input_questions import may_repeat
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import EraWish, ServerEras

@@ -16,7 +16,7 @@ from mcp_hub.events import Completed, failed_by, hubs_message
 from mcp_hub.notices import Notices
 from mcp_hub.protocol.jsonrpc.rpc_errors import FAILED, HEADER_MISMATCH, LONGEST_UNKNOWN, is_unknown, is_unknown_result
 from mcp_hub.types import Kind, RawJson, Snapshot, UpstreamStatus
-from mcp_hub.upstreams.lists.list_cache import ListFile
+from mcp_hub.upstreams.lists.list_reader import ListFile
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.state import ServerLogs
 from mcp_hub.upstreams.peer.task_poll import TaskLeft, TaskPoll, TaskUnknown

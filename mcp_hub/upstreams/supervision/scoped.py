@@ -22,7 +22,7 @@ from mcp_hub.events import Completed
 from mcp_hub.notices import Notices
 from mcp_hub.stores.documents import Holdings
 from mcp_hub.types import Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.lists.list_cache import ListFile
+from mcp_hub.upstreams.lists.list_reader import ListFile
 from mcp_hub.upstreams.lists.list_union import ListUnion
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import EraWish, ServerEras, wish

@@ -18,8 +18,7 @@ from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.state import CONNECTION_LOST, Observer
 from mcp_hub.upstreams.supervision import lifecycle
 from mcp_hub.upstreams.supervision.lifecycle import Life
-from mcp_hub.upstreams.supervision.server import STOP_REQUESTED, ServerState, SupervisorRules
-from mcp_hub.upstreams.supervision.state_log import log_failure, log_ready
+from mcp_hub.upstreams.supervision.server import STOP_REQUESTED, ServerState, SupervisorRules, log_failure, log_ready
 
 log = get_logger(__name__)
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from mcp_hub.call import Upstream
 from mcp_hub.catalog.catalog import Catalog
-from mcp_hub.catalog.discovery.servers import instructions
+from mcp_hub.catalog.discovery.answers import instructions
 from mcp_hub.catalog.offers.filters import Filter
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.routes import SERVER, AppRequests

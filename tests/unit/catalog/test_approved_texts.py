@@ -10,7 +10,7 @@ import structlog
 from mcp_hub.call import Call, CallerConnection
 from mcp_hub.catalog import catalog as catalog_module
 from mcp_hub.catalog.catalog import caller_lists
-from mcp_hub.catalog.discovery.servers import instructions
+from mcp_hub.catalog.discovery.answers import instructions
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.pins import INSTRUCTIONS, Policy, pin_name, read, subject_of
 from mcp_hub.catalog.routes import route

@@ -7,9 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from mcp_hub.call import Call
-from mcp_hub.catalog.discovery.answers import answer, exact, listing
+from mcp_hub.catalog.discovery.answers import ServerAbout, answer, exact, listing
 from mcp_hub.catalog.discovery.meta_tools import ToolFinder, finding
-from mcp_hub.catalog.discovery.servers import ServerAbout
 from mcp_hub.catalog.search.ranker import Hit
 from mcp_hub.catalog.token_costs import account
 from mcp_hub.catalog.tokens import estimate

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
-from mcp_hub.catalog.discovery.answers import answer, exact, listing, overview
-from mcp_hub.catalog.discovery.servers import ServerAbout, compose
+from mcp_hub.catalog.discovery.answers import ServerAbout, answer, compose, exact, listing, overview
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.search.ranker import Hit
 from mcp_hub.catalog.texts import FIND, READ, READ_RESULT, RUN, RUN_READING, definitions

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mcp_hub.call import Upstream
 from mcp_hub.catalog.catalog import Catalog
-from mcp_hub.catalog.discovery.servers import MOST_OWN, ServerAbout, absent, compose, instructions, live
+from mcp_hub.catalog.discovery.answers import MOST_OWN, ServerAbout, absent, compose, instructions, live
 from mcp_hub.catalog.offers.filters import Filter
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.token_costs import TokenAccounts

@@ -11,9 +11,8 @@ import pytest
 from mcp_hub.call import Call
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
 from mcp_hub.catalog.catalog import _Indexes
-from mcp_hub.catalog.discovery.answers import answer, exact, listing
+from mcp_hub.catalog.discovery.answers import ServerAbout, answer, exact, listing
 from mcp_hub.catalog.discovery.meta_tools import MOST_HITS, ToolFinder, finding
-from mcp_hub.catalog.discovery.servers import ServerAbout
 from mcp_hub.catalog.offers.filters import Filter, HintClaims
 from mcp_hub.catalog.offers.rules import Override, ServerRules, ViewRules
 from mcp_hub.catalog.routes import Route

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mcp_hub.edit.entries import held_at, put, read_data, remove
-from mcp_hub.edit.splices import CannotEdit
+from mcp_hub.edit.writing import CannotEdit
 from mcp_hub.onboarding.changes.written import with_hub, without_hub
 from mcp_hub.onboarding.clients.entries import HUB, Command, filled
 from mcp_hub.onboarding.clients.model import SYSTEMS, Client, Layout, System, Where

@@ -12,7 +12,7 @@ from mcp_hub.cli import main
 from mcp_hub.cli.completion import VARIABLE
 from mcp_hub.config.load.load import load
 from mcp_hub.types import Era, Kind, Snapshot
-from mcp_hub.upstreams.lists.list_cache import CachedList
+from mcp_hub.upstreams.lists.list_reader import CachedList
 from tests.unit.cli.command import COMMAND, SECONDS, command_env, hub
 
 CONFIG = """

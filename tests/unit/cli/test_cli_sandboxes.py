@@ -21,7 +21,6 @@ from mcp_hub.cli.commands.servers import sandbox as sandbox_command
 from mcp_hub.cli.commands.servers.edit import note_added
 from mcp_hub.cli.trials import OFF, ON, boxed, in_sandbox, tried, why_not_tried
 from mcp_hub.edit.entries import put
-from mcp_hub.edit.writing import Manner
 from mcp_hub.onboarding.servers_file.kept_secrets import KeptSecrets
 from mcp_hub.onboarding.servers_file.servers_file import ServersFile
 from mcp_hub.protocol.rest.servers import RefusedInfo, SandboxInfo
@@ -218,9 +217,9 @@ def test_servers_that_a_sandbox_cannot_be_around_are_not_tried(own: dict[str, An
 
 def test_a_switch_keeps_the_rule_and_is_a_bare_word_in_yaml() -> None:
     assert in_sandbox({"command": "x", "sandbox": {"net": "none"}}, OFF)["sandbox"] == {"net": "none", "mode": "off"}
-    text = put("servers:\n  a: {command: x} # mine\n", "s.yaml", ("servers", "a", "sandbox"), ON, Manner.HUB)
+    text = put("servers:\n  a: {command: x} # mine\n", "s.yaml", ("servers", "a", "sandbox"), ON, "hub")
     assert text == "servers:\n  a: {command: x, sandbox: on} # mine\n"
-    assert put('{"servers": {"a": {"command": "x"}}}', "s.json", ("servers", "a", "sandbox"), OFF, Manner.HUB) == (
+    assert put('{"servers": {"a": {"command": "x"}}}', "s.json", ("servers", "a", "sandbox"), OFF, "hub") == (
         '{"servers": {"a": {"command": "x", "sandbox": "off"}}}'
     )
 

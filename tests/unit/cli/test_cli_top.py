@@ -14,8 +14,7 @@ from textual.widgets import ContentSwitcher, DataTable, RichLog, Static
 from mcp_hub.cli import main
 from mcp_hub.cli.commands.running import operate
 from mcp_hub.cli.top import TopApp, call_row, needs, server_row
-from mcp_hub.client.hub_client import HubClient
-from mcp_hub.client.hub_feed import HubFeed
+from mcp_hub.client.hub_client import HubClient, HubFeed
 from mcp_hub.client.in_process import AsgiTransport
 from mcp_hub.client.rest import Answer
 from mcp_hub.errors import ConfigError

@@ -8,8 +8,7 @@ import pytest
 
 from mcp_hub.config.load.load import Loaded, find_config, load, parse
 from mcp_hub.edit import entries
-from mcp_hub.edit.splices import CannotEdit
-from mcp_hub.edit.writing import Manner
+from mcp_hub.edit.writing import CannotEdit
 from mcp_hub.errors import ConfigError
 from mcp_hub.onboarding.servers_file.servers_file import pasted
 from tests.unit.config.faults import findings, shown, shown_all
@@ -168,7 +167,7 @@ def test_file_of_the_user_is_found_last(tmp_path: Path, monkeypatch: pytest.Monk
     assert find_config("@user", tmp_path, {"MCP_HUB_CONFIG": "/home/alice/b.yaml"}) == Path("/home/alice/b.yaml")
 
 
-put, remove = partial(entries.put, manner=Manner.HUB), partial(entries.remove, manner=Manner.HUB)
+put, remove = partial(entries.put, manner="hub"), partial(entries.remove, manner="hub")
 ON: dict[str, object] = {"command": "x"}
 OFF = ("servers", "a", "enabled")
 

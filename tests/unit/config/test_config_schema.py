@@ -16,7 +16,7 @@ from mcp_hub.config.findings import DataPath
 from mcp_hub.config.load.load import parse
 from mcp_hub.config.schema.defaults import RestartSettings
 from mcp_hub.config.schema.fields import LONGEST, Section, as_flag, parse_duration, parse_size
-from mcp_hub.config.schema.hub import HttpSettings, LimitSettings
+from mcp_hub.config.schema.hub import HttpSettings, HubSettings
 from mcp_hub.config.schema.json_schema import json_schema
 from mcp_hub.config.schema.settings import ProfileSettings, Settings
 from mcp_hub.errors import ConfigError
@@ -190,7 +190,7 @@ def table(title: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(("title", "settings", "others"), [
-    ("hub.limits", LimitSettings(), set()),
+    ("hub.limits", HubSettings().limits, set()),
     ("hub.http", HttpSettings(), NO_LIMITS),
 ])  # fmt: skip
 def test_every_limit_is_documented_with_its_default(title: str, settings: Section, others: set[str]) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_hub.formats.connectors import TOKEN, Connector, connect, endpoint
+from mcp_hub.formats.providers import TOKEN, Connector, connect, endpoint
 from tests.unit.formats import sdk_types
 from tests.unit.formats.sdk_types import fits
 from tests.unit.formats.tool_lists import OWN, refused

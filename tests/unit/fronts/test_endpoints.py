@@ -9,8 +9,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mcp_hub.errors import RpcError
+from mcp_hub.fronts.http.admission import accepts
 from mcp_hub.fronts.http.auth import HttpAuth, Refusal
-from mcp_hub.fronts.http.body import accepts
 from mcp_hub.fronts.http.endpoints import Endpoints
 from mcp_hub.fronts.http.response import HttpExchange, Scope, respond
 from mcp_hub.sessions.session import Caller

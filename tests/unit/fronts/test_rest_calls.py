@@ -11,7 +11,7 @@ import pytest
 
 from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.errors import UpstreamUnavailable
-from mcp_hub.fronts.rest import follow
+from mcp_hub.fronts.rest import streams
 from mcp_hub.fronts.rest.calls import digest_of
 from mcp_hub.ids import new_call_id
 from mcp_hub.stores.base import Chunk
@@ -361,7 +361,7 @@ async def test_hub_that_stops_says_of_a_waiting_call_that_nothing_was_done(tmp_p
 async def test_call_that_outlives_the_hub_is_located(
     peer: RestPeer, monkeypatch: pytest.MonkeyPatch, accept: str
 ) -> None:
-    monkeypatch.setattr(follow, "_LAST_EVENTS", 0.01)
+    monkeypatch.setattr(streams, "_LAST_EVENTS", 0.01)
     waiting = peer.call("hold", {"nonce": "a"}, headers={"accept": accept})
     await peer.tools.has_come("a")
     await anyio.wait_all_tasks_blocked()
@@ -375,7 +375,7 @@ async def test_call_that_outlives_the_hub_is_located(
 
 
 async def test_call_that_begins_after_that_is_located_too(peer: RestPeer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "_LAST_EVENTS", 0)
+    monkeypatch.setattr(streams, "_LAST_EVENTS", 0)
     peer.rest.close()
     await anyio.lowlevel.checkpoint()
     await anyio.wait_all_tasks_blocked()

@@ -110,7 +110,7 @@ async def test_posts_that_cannot_be_read_are_refused(peer: RestPeer) -> None:
 
 
 async def test_post_over_a_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_hub.fronts.http.body._DISCARD", 0.01)
+    monkeypatch.setattr("mcp_hub.fronts.http.admission._DISCARD", 0.01)
     async with rest_hub(tmp_path, max_body=1_000_000) as peer:
         id_, _ = await given(peer)
         event = ExecutorLimits().event

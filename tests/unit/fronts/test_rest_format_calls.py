@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from mcp_hub.formats.providers import Format
-from mcp_hub.fronts.rest import follow
+from mcp_hub.fronts.rest import streams
 from tests.unit.fronts.format_calls import ModelCalls, call, fits_sdk, outcomes, start
 from tests.unit.fronts.rest_peer import BOTH, NARROW, SSE, RestPeer, rest_hub
 from tests.upstreams.child import WAIT
@@ -70,7 +70,7 @@ async def test_calls_that_are_not_done_in_time_are_answered_by_their_streams(pee
 
 
 async def test_ended_calls_are_answered_by_a_hub_that_stops(peer: RestPeer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "_LAST_EVENTS", 0)
+    monkeypatch.setattr(streams, "_LAST_EVENTS", 0)
     waiting = start(peer, ("c1", "hold", {"nonce": "a"}), ("c2", "echo", {"text": "x"}))
     await peer.tools.has_come("a")
     rows = (await peer.ask("GET", "/v1/streams")).json["streams"]

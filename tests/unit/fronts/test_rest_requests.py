@@ -145,7 +145,7 @@ async def test_body_may_have_a_charset_line_breaks_or_not_be_there_at_all(peer: 
 
 
 async def test_body_over_the_limit_is_refused(peer: RestPeer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_hub.fronts.http.body._DISCARD", 0.01)
+    monkeypatch.setattr("mcp_hub.fronts.http.admission._DISCARD", 0.01)
     response = await peer.ask("POST", ECHO, {"arguments": {"text": "x" * 100_000}})
     problem(response, 413, "body_too_large")
     assert response.headers["connection"] == "close"

@@ -15,8 +15,8 @@ from mcp_hub.calls.reading import stream
 from mcp_hub.errors import StoreError
 from mcp_hub.fronts import following
 from mcp_hub.fronts.mcp.tasks import task_of
-from mcp_hub.fronts.rest import follow
-from mcp_hub.fronts.rest.follow import status_of
+from mcp_hub.fronts.rest import streams
+from mcp_hub.fronts.rest.streams import status_of
 from mcp_hub.protocol.meta import take_meta
 from mcp_hub.protocol.shape.tasks import created
 from mcp_hub.sessions.session import Caller, Session
@@ -244,7 +244,7 @@ async def test_cancelling_ends_the_call_and_again_does_nothing(peer: RestPeer) -
 
 
 async def test_hub_that_stops_ends_followers_of_running_calls(peer: RestPeer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "_LAST_EVENTS", 0.01)
+    monkeypatch.setattr(streams, "_LAST_EVENTS", 0.01)
     id_ = await peer.detached("hold", {"nonce": "a"})
     following = peer.start("GET", f"/v1/streams/{id_}/events", headers=SSE)
     await following.has(b"event: start")

@@ -315,7 +315,7 @@ async def test_post_that_is_no_message_is_refused_and_the_next_is_served(site: S
 
 
 async def test_post_is_checked_as_http_first(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_hub.fronts.http.body._DISCARD", 0.01)
+    monkeypatch.setattr("mcp_hub.fronts.http.admission._DISCARD", 0.01)
     async with site.session() as reader:
         ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
         assert (await site.request("POST", reader.endpoint, ping, content_type="text/plain")).status == 415

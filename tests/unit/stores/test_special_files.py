@@ -15,7 +15,7 @@ from mcp_hub.stores.long_results import _FileDocuments
 from mcp_hub.stores.sqlite.store import FILE
 from mcp_hub.types import Era
 from mcp_hub.upstreams.auth.grants import GrantStore
-from mcp_hub.upstreams.lists.list_cache import ListFile
+from mcp_hub.upstreams.lists.list_reader import ListFile
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from tests.unit.stores.event_stores import new_failsafe, opened, works
 

@@ -11,7 +11,7 @@ from mcp_hub.types import Cause, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.process.stdio import exception_of, with_output
 from mcp_hub.upstreams.supervision import lifecycle
 from mcp_hub.upstreams.supervision.lifecycle import Life, RestartRule
-from mcp_hub.upstreams.supervision.state_log import brief, log_failure
+from mcp_hub.upstreams.supervision.server import brief, log_failure
 
 PYTHON = """INFO starting
 Traceback (most recent call last):

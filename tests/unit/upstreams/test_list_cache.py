@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mcp_hub.types import CacheHint, Era, Kind, Snapshot
-from mcp_hub.upstreams.lists.list_cache import CachedList, ListFile, list_key
+from mcp_hub.upstreams.lists.list_reader import CachedList, ListFile, list_key
 
 TOOLS = (b'{"name":"a",  "inputSchema":{"type":"object"}, "x":1e400}', b'{ "name" : "\\u0062" }')
 

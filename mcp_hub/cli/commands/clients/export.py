@@ -23,7 +23,7 @@ from mcp_hub.config.schema.servers import CommandLookup, Lookup
 from mcp_hub.config.trust import problem_of_secret
 from mcp_hub.edit import entries, yaml_text
 from mcp_hub.edit.entries import held_at, read_data
-from mcp_hub.edit.splices import CannotEdit
+from mcp_hub.edit.writing import CannotEdit
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import hide, learn, visible
 from mcp_hub.onboarding.changes.acts import Acts, FileChange

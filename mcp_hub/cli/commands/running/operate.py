@@ -88,8 +88,7 @@ def top(url: str | None, token: str | None, config: str | None) -> None:
         fail("no_display", "mcp-hub top needs a terminal. For programs: mcp-hub list --json, mcp-hub streams --json")
     from mcp_hub.cli.top import TopApp
     from mcp_hub.client.http import HttpTransport
-    from mcp_hub.client.hub_client import HubClient
-    from mcp_hub.client.hub_feed import HubFeed
+    from mcp_hub.client.hub_client import HubClient, HubFeed
 
     try:
         transport = HttpTransport(page, key)

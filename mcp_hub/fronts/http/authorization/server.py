@@ -23,11 +23,11 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from mcp_hub.errors import Rejected, StoreError
+from mcp_hub.fronts.http.admission import discard, media_type, read_body
 from mcp_hub.fronts.http.auth import is_own_page
 from mcp_hub.fronts.http.authorization.clients import Fetch, OAuthClient, OAuthClients, source_of, why_no_redirect
 from mcp_hub.fronts.http.authorization.grants import AccessGrants
 from mcp_hub.fronts.http.authorization.principals import Principals, consent_page, login_page, refusal_page
-from mcp_hub.fronts.http.body import discard, media_type, read_body
 from mcp_hub.fronts.http.response import ClientGone
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head, shown

@@ -1,7 +1,6 @@
 """Lists of tools, and calls, in the formats of model providers.
 
-`options`: of a query
-`tools`: lists, and entries for providers that connect to the hub
+`tools`: options of a query; lists, and entries for providers that connect to the hub
 `search`: tools for a query
 `calls`: a model's calls and their streams
 `prompted`: calls as text

@@ -22,9 +22,9 @@ from mcp_hub.fronts.following import Following
 from mcp_hub.fronts.http.response import KEEP_ALIVE, HttpResponse
 from mcp_hub.fronts.rest.calls import CALL, QUICK, Accepted, RestCalls, digest_of, key_of, preferred_wait, tool_call
 from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, MOST_WAIT, RestRequest, answer
-from mcp_hub.fronts.rest.follow import Closing, kind_of, outcome
-from mcp_hub.fronts.rest.formats.options import ToolSelection, selection, wanted_format
+from mcp_hub.fronts.rest.formats.tools import ToolSelection, selection, wanted_format
 from mcp_hub.fronts.rest.problem import Problem, problem_for, unknown_server
+from mcp_hub.fronts.rest.streams import Closing, kind_of, outcome
 from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol import sse

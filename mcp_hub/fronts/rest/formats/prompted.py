@@ -29,10 +29,10 @@ from mcp_hub.formats.records import (
 from mcp_hub.fronts.http.response import ClientGone, HttpResponse
 from mcp_hub.fronts.rest.calls import Accepted, preferred_wait
 from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, RestRequest, answer
-from mcp_hub.fronts.rest.follow import Closing
 from mcp_hub.fronts.rest.formats.calls import CallsRequest, FollowedCall, FollowedCalls, FormatCalls
-from mcp_hub.fronts.rest.formats.options import ToolSelection, flag, selection
+from mcp_hub.fronts.rest.formats.tools import ToolSelection, flag, selection
 from mcp_hub.fronts.rest.problem import Problem
+from mcp_hub.fronts.rest.streams import Closing
 from mcp_hub.hub import HubPort
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.calls import CallsAnswer, PromptedBody, PromptedSection

@@ -10,7 +10,7 @@ from mcp_hub.formats.providers import FORMATS
 from mcp_hub.formats.records import CallFault, ModelCall
 from mcp_hub.formats.tools import read_search, search_arguments, tool_groups, write_found
 from mcp_hub.fronts.rest.exchange import RestRequest, answer
-from mcp_hub.fronts.rest.formats.options import (
+from mcp_hub.fronts.rest.formats.tools import (
     ToolSelection,
     flag,
     selection,

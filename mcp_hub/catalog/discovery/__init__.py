@@ -7,4 +7,5 @@ Out: short text, or the unwrapped call.
 * `meta_tools`: runs `find_tools`, unwraps the others
 * `answers`: the answers of `find_tools`
 * `servers`: descriptions, instructions
+* `capabilities`: what the servers have, for the hub's capabilities
 """

@@ -28,6 +28,7 @@ from mcp_hub.catalog import texts
 from mcp_hub.catalog.catalog import Catalog, caller_lists, renew, uri_settled
 from mcp_hub.catalog.discovery import meta_tools
 from mcp_hub.catalog.discovery.answers import absent, live
+from mcp_hub.catalog.discovery.capabilities import servers_have
 from mcp_hub.catalog.discovery.meta_tools import ToolFinder, explaining, finding, refusing
 from mcp_hub.catalog.resources.uris import mentions_uris
 from mcp_hub.catalog.routes import Route, resolve, route
@@ -102,6 +103,7 @@ class HubPort:
     selected = staticmethod(meta_tools.selected)
     runner_of = staticmethod(meta_tools.runner_of)
     uri_settled = staticmethod(uri_settled)
+    servers_have = staticmethod(servers_have)
     is_known = staticmethod(is_known)
     script_of = staticmethod(script_of)
 

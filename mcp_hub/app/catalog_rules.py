@@ -169,6 +169,7 @@ def _view_rules(
         instructions=hub.instructions,
         code=code,
         lists_code=code != "off" and is_installed("code"),
+        capabilities=hub.capabilities,
     )
 
 

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from mcp_hub.protocol import eras
 from mcp_hub.protocol.capabilities import APP_SETTINGS, APP_TYPE, SKILLS
 from mcp_hub.protocol.capabilities import APPS as APPS
 from mcp_hub.protocol.capabilities import STREAMS as STREAMS
@@ -14,6 +15,16 @@ from mcp_hub.types import CallId, Era, JsonObject, RawJson
 
 has_mark: Final = re.compile(rb'"dev\.mcp-hub/streams"').search
 """Finds the mark that a server which streams may have put on a result."""
+
+
+_RELAYED: Final[tuple[JsonObject, JsonObject]] = (
+    {APPS: APP_SETTINGS},
+    {APPS: APP_SETTINGS, SKILLS: {"directoryRead": True}},
+)
+"""Extensions of servers that the hub serves to handshake clients and to modern ones, with its settings."""
+_EVERYTHING: Final[JsonObject] = {
+    "resources": {"subscribe": True}, "prompts": {}, "logging": {}, "completions": {}, "extensions": _RELAYED[True],
+}  # fmt: skip
 
 
 def declares(capabilities: JsonObject, era: Era, extension: str) -> bool:
@@ -35,11 +46,27 @@ def _shows_apps(settings: JsonObject) -> bool:
     return isinstance(types, list) and APP_TYPE in types
 
 
-def offered(era: Era) -> JsonObject:
-    """Extensions in the hub's capabilities."""
-    if era is Era.MODERN:
-        return {"extensions": {STREAMS: {}, TASKS: {}, APPS: APP_SETTINGS, SKILLS: {"directoryRead": True}}}
-    return {"experimental": {STREAMS: {}}, "extensions": {STREAMS: {}, APPS: APP_SETTINGS}}
+def hub_capabilities(version: str, servers: JsonObject | None) -> JsonObject:
+    """The hub's capabilities: its own, which are tools, streams and tasks, and those that its `servers` have; None:
+    all.
+    """
+    is_modern, has = eras.era_of(version) is Era.MODERN, _EVERYTHING if servers is None else servers
+    changes: JsonObject = {"listChanged": True}
+    declared: JsonObject = {"tools": changes}
+    if (resources := has.get("resources")) is not None:
+        declared["resources"] = {**changes, "subscribe": True} if resources.get("subscribe") else changes
+    if "prompts" in has:
+        declared["prompts"] = changes
+    if "logging" in has:
+        declared["logging"] = {}
+    if "completions" in has and version != eras.HANDSHAKE_VERSIONS[0]:  # 2024-11-05 has the method only
+        declared["completions"] = {}
+    if not is_modern:
+        declared["experimental"] = {STREAMS: {}}
+    theirs = has.get("extensions", {})
+    extensions = {name: settings for name, settings in _RELAYED[is_modern].items() if name in theirs}
+    declared["extensions"] = {STREAMS: {}, **({TASKS: {}} if is_modern else {}), **extensions}
+    return declared
 
 
 def with_mark(result: RawJson, stream: CallId, cursor: int, status: str) -> RawJson:

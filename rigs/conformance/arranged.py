@@ -27,13 +27,14 @@ TASK_TOOLS = {
     **dict.fromkeys(("slow_compute", "protocol_error_job", "confirm_delete", "multi_input"), {"task": "always"}),
 }
 """Which of the server's tools make tasks; `test_tool_with_task` does when it takes long."""
+BARE = "bare-"
 TASK_AFTER = 1.5
 
 
 @asynccontextmanager
-async def http_server(pids: Path) -> AsyncIterator[str]:
+async def http_server(pids: Path, *options: str) -> AsyncIterator[str]:
     """Our server over Streamable HTTP; its URL."""
-    async with Child([sys.executable, "-m", MAIN, "--http", "0", "--pids", str(pids)], cwd=ROOT) as server:
+    async with Child([sys.executable, "-m", MAIN, "--http", "0", "--pids", str(pids), *options], cwd=ROOT) as server:
         yield (await server.wait_stderr(r"http://127\.0\.0\.1:\d+/mcp")).group()
         await server.terminate()
 
@@ -79,19 +80,20 @@ async def store_is_settled(url: str) -> None:
 
 @asynccontextmanager
 async def arranged(arrangement: str, root: Path) -> AsyncIterator[str]:
-    """Where the scenarios go in this arrangement; at its end the server's processes are gone.
+    """Where the scenarios go in this arrangement (`bare-…`: with a bare server); at its end its processes are gone.
 
     Over stdio there is one for each era of its clients, and at most two that only served to find out what it speaks.
     """
     pids = root / "pids"
-    kind, _, era = arrangement.partition("-")
+    bare = ["--bare"] if arrangement.startswith(BARE) else []
+    kind, _, era = arrangement.removeprefix(BARE).partition("-")
     if kind == "stdio":
-        options = ["-m", MAIN, "--era", era, "--pids", str(pids)]
+        options = ["-m", MAIN, "--era", era, "--pids", str(pids), *bare]
         child = {"command": sys.executable, "args": options, "cwd": str(ROOT)}
         async with hub_before(child, root) as hub:
             yield hub
     else:
-        async with http_server(pids) as server:
+        async with http_server(pids, *bare) as server:
             if kind == "direct":
                 yield server
             else:

@@ -104,6 +104,12 @@ async def run_server_scenarios(suite: Sequence[str], url: str, version: str) -> 
     return await _run([*suite, "server", "--url", url, *options])
 
 
+async def run_server_scenario(suite: Sequence[str], url: str, name: str, version: str) -> Run:
+    """One scenario of a version against the server at `url`."""
+    options = ["--scenario", name, "--spec-version", version, "--timeout", SCENARIO_PATIENCE]
+    return await _run([*suite, "server", "--url", url, *options])
+
+
 async def run_task_scenario(suite: Sequence[str], url: str, name: str) -> Run:
     """One of `TASK_SCENARIOS` against the server at `url`."""
     options = ["--scenario", f"tasks-{name}", "--timeout", TASK_PATIENCE]

@@ -15,6 +15,7 @@ from rigs.conformance.suite import (
     SERVER_SCENARIOS,
     SKILL_SCENARIOS,
     TASK_SCENARIOS,
+    run_server_scenario,
     run_server_scenarios,
     run_skill_scenario,
     run_task_scenario,
@@ -87,6 +88,24 @@ async def test_skills_pass_every_check_as_they_do_without_the_hub(
     # a server without skills would skip them all
     assert {status for _, status in checks["direct"]} == {"SUCCESS"}
     assert len(checks["direct"]) == 45
+
+
+@pytest.mark.parametrize("behind", ["bare-stdio-both", "bare-http"])
+async def test_a_bare_server_is_not_announced_with_more_than_it_has(
+    suite: Sequence[str], tmp_path_factory: pytest.TempPathFactory, behind: str
+) -> None:
+    verdicts = {}
+    for arrangement in ("bare-direct", behind):
+        async with arranged(arrangement, tmp_path_factory.mktemp(arrangement)) as url:
+            skills = await skill_checks(suite, url)
+            run = await run_server_scenario(suite, url, "server-stateless", "2026-07-28")
+            (stateless,) = run.verdicts
+            declared = {check["id"]: check["status"] for check in stateless.checks if "discover" in check["id"]}
+            verdicts[arrangement] = skills, declared
+    # with everything declared two scenarios of skills fail, for lack of any, and `server-stateless` finds no fault
+    assert verdicts[behind] == verdicts["bare-direct"]
+    assert {status for _, status in verdicts[behind][0]} == {"SUCCESS", "SKIPPED"}
+    assert verdicts[behind][1]["sep-2575-server-declares-prompts-in-discover"] == "SUCCESS"
 
 
 async def test_skills_of_fastmcp_pass_what_they_do_without_the_hub(suite: Sequence[str], tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """What the hub answers passes the SDK's own models of each version (`mcp_types.methods`)."""
 
 import json
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 import pytest
@@ -110,10 +110,13 @@ def test_empty_lists(kind: Kind, version: str) -> None:
     validate_server_result(KINDS[kind].list_method, version, json.loads(page))
 
 
-def binding(instructions: str | None) -> Binding:
+Declares = Literal["known", "all"]
+
+
+def binding(instructions: str | None, declares: Declares = "all") -> Binding:
     clock = SystemClock()
     changes = Notices()
-    catalog = Catalog({}, {None: ViewRules({})}, changes, clock, 0)
+    catalog = Catalog({}, {None: ViewRules({}, capabilities=declares)}, changes, clock, 0)
     registry = CallRegistry(clock, 1, 1)
     streams = StreamTable(MemoryStore(), clock, StreamLimits())
     hub = HubPort(
@@ -143,9 +146,10 @@ def test_the_answer_to_initialize(asked: str, instructions: str | None) -> None:
 
 
 @pytest.mark.parametrize("instructions", ["do", None])
-def test_the_answer_to_discover(instructions: str | None) -> None:
+@pytest.mark.parametrize("declares", get_args(Declares))
+def test_the_answer_to_discover(instructions: str | None, declares: Declares) -> None:
     session = Session("1", LOCAL, Era.MODERN, "2026-07-28")
-    raw = binding(instructions).handle(session, "server/discover", {}, take_meta({}))
+    raw = binding(instructions, declares).handle(session, "server/discover", {}, take_meta({}))
     assert isinstance(raw, bytes)
     validate_server_result("server/discover", "2026-07-28", json.loads(raw))
 

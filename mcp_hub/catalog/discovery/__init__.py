@@ -6,4 +6,5 @@ Out: short text, or the unwrapped call.
 
 * `meta_tools`: runs `find_tools`, unwraps the others
 * `answers`: the answers of `find_tools`; servers in few words
+* `capabilities`: what the servers have, for the hub's capabilities
 """

@@ -143,6 +143,7 @@ class ViewRules(msgspec.Struct, frozen=True):
     `tools`, `prompts` and `pinned` match exported names, `resources` both URIs. `shared`: one answer for all profiles,
     tokens and sessions. `budget` and `max_result_tokens` are in tokens; the latter 0: no limit.
     `code`: tools that scripts may call; `lists_code`: whether scripts can run here, so that `run_code` is listed.
+    `capabilities`: those of the servers are declared, or all.
     """
 
     servers: Mapping[str, ServerRules]
@@ -159,3 +160,4 @@ class ViewRules(msgspec.Struct, frozen=True):
     instructions: str | None = None
     code: CodeMode = "off"
     lists_code: bool = False
+    capabilities: Literal["known", "all"] = "known"

@@ -343,6 +343,7 @@ class HubSettings(Section):
     """
 
     name: Text = "mcp-hub"
+    capabilities: AtOnce[Literal["known", "all"]] = "known"
     expose: AtOnce[Expose] = "auto"
     budget: AtOnce[Amount] = 8000
     compact: AtOnce[bool] = False

@@ -16,7 +16,7 @@ from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.ids import new_session_id
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol import eras, extensions
-from mcp_hub.protocol.capabilities import BY_LIST_METHOD
+from mcp_hub.protocol.capabilities import BY_LIST_METHOD, KINDS
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, read_as
 from mcp_hub.protocol.jsonrpc.rpc_errors import UNSUPPORTED_VERSION
 from mcp_hub.protocol.meta import SERVER_INFO, RequestMeta
@@ -41,6 +41,7 @@ Instructions = Callable[[str | None], str | None]
 """The text for clients with this profile."""
 _T = TypeVar("_T")
 
+_MOST_PROFILES: Final = 1024  # whose discoveries are remembered; each project is one
 _DISCOVERY_TTL: Final = 60_000
 """Milliseconds: what `server/discover` says changes only with the configuration, but no client hears when it does."""
 
@@ -56,6 +57,7 @@ class Binding:
         self._hub = hub
         self._server_info = server_info
         self._instructions = instructions
+        self._listable: dict[str | None, frozenset[Kind]] = {}  # by profile, what clients may think that they can list
         self.added = {**task_methods(hub), **stream_methods(hub)}
 
     def initialize(self, caller: Caller, params: RawObject) -> tuple[Session, bytes]:
@@ -68,12 +70,18 @@ class Binding:
         """The result of `initialize`. A session may repeat it: the last one counts."""
         result: JsonObject = {
             "protocolVersion": session.version,
-            "capabilities": _capabilities(session),
+            "capabilities": self._capabilities(session),
             "serverInfo": self._server_info,
         }
         if text := self._instructions(session.caller.profile):
             result["instructions"] = text
         return object_bytes(result)
+
+    def _capabilities(self, session: Session) -> JsonObject:
+        """Declared without waiting for a server."""
+        hub, caller = self._hub, session.caller
+        servers = hub.servers_have(hub.catalog, hub.upstreams, hub.views.lists(caller), caller.profile)
+        return extensions.hub_capabilities(session.version, servers)
 
     def introduced(self, version: str) -> "Binding":
         """A copy with another version in `serverInfo`."""
@@ -123,6 +131,7 @@ class Binding:
             raise MethodNotFound(f"Method not found: {hide_head(method, 200)}")
         kind = BY_LIST_METHOD.get(method)
         if kind is not None:
+            self._check_declared(session, kind)
             return self._list(session, kind, params)
         if method in eras.SUBSCRIPTION_METHODS:
             return self._subscription(session, method, params)
@@ -186,11 +195,27 @@ class Binding:
             self._hub.unsubscribe(session, uri)
         return b"{}"
 
+    def _check_declared(self, session: Session, kind: Kind) -> None:
+        """Raises `MethodNotFound` to a modern client for a list that the hub does not declare, as 2026-07-28 has it
+        (server/prompts "Capabilities"), unless this hub declared it before: clients keep what they discovered.
+        """
+        if session.era is Era.HANDSHAKE or kind is Kind.TOOL:
+            return
+        was_declared = kind in self._listable.get(session.caller.profile, ())
+        if not (was_declared or KINDS[kind].is_offered(self._capabilities(session))):
+            method = KINDS[kind].list_method
+            raise MethodNotFound(f"Method not found: {method}. No server here has it, and the hub does not declare it.")
+
     def _discover(self, session: Session) -> bytes:
+        capabilities, profile = self._capabilities(session), session.caller.profile
+        declared = self._listable.pop(profile, frozenset())
+        if len(self._listable) >= _MOST_PROFILES:
+            self._listable.pop(next(iter(self._listable)))
+        self._listable[profile] = declared | {kind for kind in Kind if KINDS[kind].is_offered(capabilities)}
         result: JsonObject = {
             "resultType": "complete",
             "supportedVersions": list(eras.MODERN_VERSIONS),
-            "capabilities": _capabilities(session),
+            "capabilities": capabilities,
             "_meta": {SERVER_INFO: self._server_info},
             "ttlMs": _DISCOVERY_TTL,
             "cacheScope": "private",
@@ -292,16 +317,6 @@ def _level(raw: RawJson | None, member: str) -> str:
             f"{member}: unknown log level {hide_head(level, 50)!r}; known: {', '.join(eras.LOG_LEVELS)}"
         )
     return level
-
-
-def _capabilities(session: Session) -> JsonObject:
-    """The hub's own, so that no server is waited for."""
-    changes: JsonObject = {"listChanged": True}
-    resources = {**changes, "subscribe": True}
-    offered: JsonObject = {"tools": changes, "resources": resources, "prompts": changes, "logging": {}}
-    if session.version != eras.HANDSHAKE_VERSIONS[0]:  # 2024-11-05 has the method but not the capability
-        offered["completions"] = {}
-    return {**offered, **extensions.offered(session.era)}
 
 
 def _skill_result(

@@ -214,7 +214,8 @@ class _Workers:
     def _listed(self) -> Snapshot:
         ordered = sorted(self._executors.values(), key=lambda executor: executor.key[::-1])
         tools = tuple(tool for executor in ordered for tool in executor.tools.values())
-        return Snapshot(self._name, Era.HANDSHAKE, {Kind.TOOL: tools}, capabilities={"tools": {}, "logging": {}})
+        capabilities: JsonObject = {"tools": {}, "logging": {}} if tools else {"tools": {}}
+        return Snapshot(self._name, Era.HANDSHAKE, {Kind.TOOL: tools}, capabilities=capabilities)
 
     def _lose(self, work: Work, why: str) -> None:
         """A call that was not fetched has certainly not run."""

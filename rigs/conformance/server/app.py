@@ -21,14 +21,16 @@ from rigs.conformance.server.tools import PLAIN_TOOLS, Tool, tool
 Handler = Callable[[Context, Any], Awaitable[Result]]
 
 TOOLS = {each.name: each for each in (*PLAIN_TOOLS, *ASKING_TOOLS, *JOB_TOOLS)}
+BARE_TOOL = "test_simple_text"
 EXTRA_TOOL = tool("test_extra_tool", "Comes and goes.", TOOLS["test_simple_text"].run)
 
 
 class ConformanceServer(Server[Any]):
-    """Everything that the suite's server scenarios ask for."""
+    """Everything that the suite's server scenarios ask for; `bare`: one tool and nothing else."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, bare: bool = False) -> None:
         self.instance = Instance()
+        self._bare = bare
         lists: dict[Any, Callable[[], Sequence[Result]]] = {
             "tools/list": lambda: [each.definition for each in self._tools().values()],
             "prompts/list": lambda: prompts(self.instance),
@@ -40,7 +42,7 @@ class ConformanceServer(Server[Any]):
             version="1.0.0",
             cache_hints=dict.fromkeys([*lists, "resources/read"], CacheHint(ttl_ms=0, scope="private")),
             get_tool_input_schema=self._input_schema,
-            on_subscriptions_listen=ListenHandler(self.instance.bus),
+            on_subscriptions_listen=None if bare else ListenHandler(self.instance.bus),
         )
         handlers: dict[str, tuple[type[BaseModel], Handler]] = {
             "tools/call": (types.CallToolRequestParams, self._call_tool),
@@ -57,8 +59,11 @@ class ConformanceServer(Server[Any]):
             "skills/get": (types.ReadResourceRequestParams, skills.get_skill),
             "resources/directory/read": (types.ReadResourceRequestParams, skills.read_directory),
         }
-        self.extensions[skills.EXTENSION] = skills.SETTINGS
+        if not bare:
+            self.extensions[skills.EXTENSION] = skills.SETTINGS
         for method, (model, handler) in handlers.items():
+            if bare and not method.startswith("tools/"):
+                continue
             self.add_request_handler(method, model, _in_its_era(handler))
 
     def create_initialization_options(
@@ -69,6 +74,8 @@ class ConformanceServer(Server[Any]):
         return super().create_initialization_options(changes, *args, **kwargs)
 
     def _tools(self) -> dict[str, Tool]:
+        if self._bare:
+            return {BARE_TOOL: TOOLS[BARE_TOOL]}
         return {**TOOLS, EXTRA_TOOL.name: EXTRA_TOOL} if "tools" in self.instance.changed else TOOLS
 
     def _input_schema(self, name: str) -> Result | None:

@@ -1,7 +1,8 @@
 """The conformance server's command line: over stdio as one shared child, or over Streamable HTTP.
 
-`python -m rigs.conformance.server.main [--era handshake|modern|both] [--pids FILE]` or `… --http PORT`, which prints
-its URL on stderr (0 takes a free port). Without an era it serves both; a pipe is of the era of its first request.
+`python -m rigs.conformance.server.main [--era handshake|modern|both] [--bare] [--pids FILE]` or `… --http PORT`, which
+prints its URL on stderr (0 takes a free port). Without an era it serves both; a pipe is of the era of its first
+request. A bare server has one tool, and no capability besides.
 """
 
 import argparse
@@ -80,6 +81,7 @@ async def serve_http(server: ConformanceServer, port: int) -> None:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--era", choices=("handshake", "modern", "both"), default="both", help="stdio only")
+    parser.add_argument("--bare", action="store_true", help="one tool, nothing else")
     parser.add_argument("--http", type=int, metavar="PORT")
     parser.add_argument("--pids", metavar="FILE", help="append the process's id to this file")
     options = parser.parse_args()
@@ -93,7 +95,7 @@ def main() -> None:
     if options.pids is not None:
         with open(options.pids, "a", encoding="utf-8") as file:
             file.write(f"{os.getpid()}\n")
-    server = ConformanceServer()
+    server = ConformanceServer(bare=options.bare)
     if options.era == "modern":
         server.middleware.append(refuse_handshake)
     serving: tuple[Any, ...] = (serve_stdio, server, options.era)

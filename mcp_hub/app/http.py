@@ -30,6 +30,7 @@ from mcp_hub.fronts.dashboard.api import DashboardApi
 from mcp_hub.fronts.dashboard.shell import PageAccess
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.auth import HttpAuth, is_loopback
+from mcp_hub.fronts.http.cards import card_routes
 from mcp_hub.fronts.http.connections import ConnectionLimits, affordable
 from mcp_hub.fronts.http.endpoints import Endpoints
 from mcp_hub.fronts.http.streamable import StreamableHttp
@@ -149,8 +150,13 @@ def _prepared(
 
 
 def _public(login_pages: LoginPages | None, auth: "_HttpAuthFactory", settings: Settings) -> Mapping[str, Route]:
-    """Metadata, the authorization server, and the pages of logins to own accounts."""
-    routes = {**metadata_routes(settings), **auth.routes}
+    """Cards, metadata, the authorization server, and the pages of logins to own accounts."""
+    http = settings.hub.http
+    cards = card_routes(
+        http.public_url, settings.hub.name, [name for name, profile in settings.profiles.items() if profile.public],
+        asks_token=bool(settings.hub.tokens) and http.oauth is None and http.authorization is None,
+    )  # fmt: skip
+    routes = {**cards, **metadata_routes(settings), **auth.routes}
     if login_pages is None:
         return routes
     names = (name for name, server in settings.servers.items() if server.account == "own" and server.enabled)

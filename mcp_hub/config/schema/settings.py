@@ -1,15 +1,16 @@
 """All of `servers.yaml` after interpolation. `load` checks references between sections."""
 
+import re
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
-from typing import Self
+from typing import Final, Self
 
-from pydantic import PrivateAttr
+from pydantic import PrivateAttr, model_validator
 
 from mcp_hub.config.findings import DataPath
 from mcp_hub.config.schema.clients import ClientTable
 from mcp_hub.config.schema.defaults import Defaults
-from mcp_hub.config.schema.fields import Amount, CodeRule, Expose, Globs, Section, ServerName, Text
+from mcp_hub.config.schema.fields import Amount, CodeRule, Expose, Globs, Section, ServerName, Text, finding
 from mcp_hub.config.schema.hub import HubSettings
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.tools import (
@@ -23,9 +24,15 @@ from mcp_hub.config.schema.tools import (
 )
 from mcp_hub.types import Cause
 
+_PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""A name that a URL and an identifier of the AI Catalog can have."""
+
 
 class ProfileSettings(Section):
-    """A narrower view: these servers (None: all), with additional filters; other keys default to `hub`."""
+    """A narrower view: these servers (None: all), with additional filters; other keys default to `hub`.
+
+    `public`: the AI catalog names it.
+    """
 
     servers: list[Text] | None = None
     tools: ToolFilterSettings = ToolFilterSettings()
@@ -38,6 +45,7 @@ class ProfileSettings(Section):
     max_result_tokens: Amount | None = None
     code: CodeRule | None = None
     ask: AskSettings | None = None
+    public: bool = False
 
 
 class Settings(Section):
@@ -48,6 +56,17 @@ class Settings(Section):
     defaults: Defaults = Defaults()
     profiles: dict[Text, ProfileSettings] = {}
     _causes: dict[str, Cause] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _has_addresses_of_public_profiles(self) -> Self:
+        for name in (name for name, profile in self.profiles.items() if profile.public):
+            if self.hub.http.public_url is None:
+                message = "needs hub.http.public_url, the address that its card names"
+                raise finding("missing_key", message, ("profiles", name, "public"))
+            if not _PLAIN.fullmatch(name):
+                message = "needs a name of at most 64 letters, digits, _ . and -, with a letter or digit first"
+                raise finding("invalid_value", message, ("profiles", name, "public"))
+        return self
 
     def failing(self, causes: Mapping[str, Cause]) -> Self:
         """A copy in which these servers, too, cannot start."""

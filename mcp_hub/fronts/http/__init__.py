@@ -11,6 +11,7 @@
 `resume`: outlives connections
 `replay`: calls elsewhere
 `login_pages`: where people log in to their accounts
+`cards`: what anybody may know before a connection
 `oauth`: access tokens
 `authorization`: the hub gives them
 """

@@ -20,6 +20,7 @@ from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Busy, RpcError
 from mcp_hub.fronts.http.admission import Admission, TooFast
 from mcp_hub.fronts.http.auth import HttpAuth, Refusal, repeated
+from mcp_hub.fronts.http.cards import is_card
 from mcp_hub.fronts.http.response import (
     ClientGone,
     Fields,
@@ -234,7 +235,7 @@ class Endpoints:
             listener.look(auth)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers, path = dict(scope["headers"]), scope["path"]
+        headers, path = self._headers(scope), scope["path"]
         mount = self._mount_of(path)
         guarded = self._guarded if self._guarded is not None and self._guarded.owns(path) else None
         if scope["method"] == "HEAD" or b"origin" in headers:
@@ -273,6 +274,12 @@ class Endpoints:
                 await mount.failed(error)(scope, receive, send)
             else:
                 await respond_error(send, error)
+
+    def _headers(self, scope: Scope) -> Headers:
+        headers = dict(scope["headers"])
+        if scope["path"] in self.public and is_card(scope["path"]):
+            headers.pop(b"origin", None)  # for pages of every origin (SEP-2127), which get no more than others
+        return headers
 
     def _mount_of(self, path: str) -> _Mount | None:
         mounts = (self._mount, self._guarded)

@@ -49,14 +49,20 @@ class DashboardPeer(RestPeer):
 @asynccontextmanager
 async def dashboard_hub(
     root: Path, *, tokens: bool | list[Any] = False, mode: DashboardMode = "full",
-    servers: dict[str, Any] | None = None, is_local: bool = True, **hub: Any,
+    servers: dict[str, Any] | None = None, is_local: bool = True, is_public: bool = False, **hub: Any,
 ) -> AsyncIterator[DashboardPeer]:  # fmt: skip
-    """A running hub with local tools and the `servers`, whose dashboard is in that mode by default."""
+    """A running hub with local tools and the `servers`, whose dashboard is in that mode by default.
+
+    `is_public`: strangers may know of the profile `narrow`.
+    """
     local_hub.current = tools = local_hub.Tools()  # type: ignore[attr-defined]  # what `local:` below finds
     http = {"allowed_origins": ["https://friend.example"], "cors": ["https://reader.example"], **hub.pop("http", {})}
     settings = {
         "servers": {"local": {"local": f"{local_hub.__name__}:current.registry"}, **(servers or {})},
-        "profiles": {"narrow": {"tools": {"allow": ["echo", "hold"]}}, "elsewhere": {"servers": ["local"]}},
+        "profiles": {
+            "narrow": {"tools": {"allow": ["echo", "hold"]}, "public": is_public},
+            "elsewhere": {"servers": ["local"]},
+        },
         "hub": {
             "prefix": "never", "store": {"type": "memory"}, "http": http,
             "tokens": TOKENS if tokens is True else tokens or [], **hub,

@@ -23,7 +23,7 @@ from mcp_hub.hub import HubPort
 from mcp_hub.notices import Notices
 from mcp_hub.protocol.capabilities import APPS, SKILLS, STREAMS, TASKS
 from mcp_hub.protocol.extensions import hub_capabilities
-from mcp_hub.protocol.kinds import KINDS
+from mcp_hub.protocol.capabilities import KINDS
 from mcp_hub.protocol.meta import take_meta
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.stores.memory import MemoryStore

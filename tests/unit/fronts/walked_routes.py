@@ -166,6 +166,7 @@ PAGES: Final = (
     *("/readyz?verbose", "/metrics", "/metrics/"),
     *("/login/own?t={ticket}", "/login-callback/own?state={proof}&code=c", "/login-form/own", "/login-cancel/own"),
     *("/ask", "/ask/question"),
+    "/mcp/server-card",
 )
 FRONTS: Final = ("/mcp", "/mcp/", "/sse", "/sse/", "/messages", "/messages/")
 MOUNTS: Final = ("/v1/", "/api/")

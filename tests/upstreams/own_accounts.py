@@ -207,6 +207,7 @@ class _Handler(Silent):
             accounts.refreshing.pop(form.get("token", ""), None)
             return self._json(200, {})
         if self.path == "/token":
+            time.sleep(accounts.faults.get("slow_token", 0))
             if "huge" in accounts.faults:
                 return self._json(200, {"access_token": "a" * accounts.faults["huge"]})
             return self._json(*accounts.token(form))

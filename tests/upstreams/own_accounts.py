@@ -232,9 +232,9 @@ class _Handler(Silent):
 
 
 @contextmanager
-def own_accounts(**settings: Any) -> Iterator[OwnAccounts]:
+def own_accounts(kind: type[OwnAccounts] = OwnAccounts, **settings: Any) -> Iterator[OwnAccounts]:
     """Both on a free port of 127.0.0.1."""
-    accounts = OwnAccounts(**settings)
+    accounts = kind(**settings)
     handler = type("Handler", (_Handler,), {"accounts": accounts})
     with threaded(handler) as url:
         accounts.url = url

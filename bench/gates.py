@@ -1,4 +1,4 @@
-"""`python -m bench.gates`: CPU that a rate and the audit add to a call, measured without a hub around it.
+"""`python -m bench.gates`: CPU that a rate, a policy and the audit add to a call, measured without a hub around it.
 
 The audit's share is that of the loop and of the thread that writes, a line on the disk included.
 """
@@ -6,10 +6,12 @@ The audit's share is that of the loop and of the thread that writes, a line on t
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any, Final, cast
 
 import msgspec
 
+from mcp_hub.app.gates import HubGates
 from mcp_hub.call import Call
 from mcp_hub.calls.gates.rate import CallLimits
 from mcp_hub.calls.gates.steps import Gates, guarded, in_place_of
@@ -22,6 +24,7 @@ from mcp_hub.calls.metering import Outcome
 from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.calls.runner import new_record
 from mcp_hub.clock import SystemClock
+from mcp_hub.config.schema.settings import Settings
 from mcp_hub.events import Completed
 from mcp_hub.ids import new_call_id
 from mcp_hub.stores.audit_file import AuditFile
@@ -66,6 +69,28 @@ def rate() -> float:
     return _gated(gates, _call()) - plain
 
 
+_POLICY: Final = {
+    "deny_if": [
+        {"arguments": {"repo": "*/secrets"}},
+        {"arguments": {"path": ["/etc/*", "/root/*"]}, "client": "old-*"},
+    ],
+    "allow_if": [{"claims": {"groups": "admin"}}, {"arguments": {"text": "the *"}, "principal": "lo*"}],
+}
+
+
+def policy() -> float:
+    """Microseconds that two conditions of `deny_if` and two of `allow_if` add to a call that they let pass."""
+    settings = Settings.model_validate(
+        {"servers": {"s": {"url": "https://s.example", "per_tool": {"ec*": _POLICY}}}}, context={"env": {}}
+    )
+    gates = Gates()
+    call = msgspec.structs.replace(_call(), claims='{"groups":["team","staff"],"sub":"ann"}')
+    plain = _gated(gates, call)
+    current = SimpleNamespace(settings=settings)
+    HubGates(cast("Any", SimpleNamespace(starter=SimpleNamespace(gates=gates))), cast("Any", current), {}).use(settings)
+    return _gated(gates, call) - plain
+
+
 def audit(arguments: ArgumentRule) -> float:
     """Microseconds that the audit adds to a call."""
     records = [new_record(_call(), cast("Any", None), _LIMITS, SystemClock()) for _ in range(_CALLS)]
@@ -97,5 +122,6 @@ def audit(arguments: ArgumentRule) -> float:
 
 if __name__ == "__main__":
     print(f"rate: {rate():.1f} µs (goal ≤ 5 µs)")
+    print(f"policy: {policy():.1f} µs (goal ≤ 50 µs)")
     for rule_of_arguments in ("hash", "full", "none"):
         print(f"audit, arguments {rule_of_arguments}: {audit(rule_of_arguments):.1f} µs (goal ≤ 20 µs)")

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -16,10 +16,11 @@ from pydantic import JsonValue
 from mcp_hub.addresses import address_of, normal_host, refused_target
 from mcp_hub.aio import Bell
 from mcp_hub.app.limits import Current, has_asks, has_conditions
-from mcp_hub.call import Call, CallChannel, CallHandler, Upstream
+from mcp_hub.call import Call, CallChannel, CallHandler, SentCall, Upstream
 from mcp_hub.calls.gates.asking import Asking, AskRule, PendingAsk, strictest
 from mcp_hub.calls.gates.conditions import Facts, Judge, allowing, compiled, denying, facts_of, ruling
-from mcp_hub.calls.gates.steps import Step
+from mcp_hub.calls.gates.steps import Gates, QuickStep, Step
+from mcp_hub.calls.plan import Sender
 from mcp_hub.calls.reading.stored import exported_name, own_name
 from mcp_hub.catalog.catalog import caller_lists
 from mcp_hub.catalog.offers.filters import HINTS
@@ -91,6 +92,46 @@ def hints_of(entry: Entry) -> dict[str, bool]:
     return {HINTS[name]: value for name, value in {**values, "open_world": hints.open_world}.items()}
 
 
+class _Conditions(QuickStep):
+    """The conditions of one tool. A call that they let pass needs no task."""
+
+    __slots__ = ("_facts", "_gates", "_judges")
+
+    def __init__(self, judges: Sequence[Judge], facts: Callable[[Call], Facts], gates: Gates) -> None:
+        self._judges = judges
+        self._facts = facts
+        self._gates = gates
+
+    def refusal(self, call: Call) -> tuple[str, str] | None:
+        """The rule that refuses the call, and its reason."""
+        return ruling(self._judges, self._facts(call))
+
+    async def __call__(self, call: Call, channel: CallChannel, handler: CallHandler) -> Completed:
+        refusal = self.refusal(call)
+        if refusal is None:
+            return await handler(call, channel)
+        rule, reason = refusal
+        self._gates.note(call, "conditions", "denied", rule)
+        return Completed.of(f"{exported_name(call)} was not called: {reason}", is_error=True)
+
+    def before(self, sender: Sender) -> Sender:
+        return _Judged(self, sender)
+
+
+class _Judged:
+    """A sender behind conditions; those that refuse a call answer it in its task."""
+
+    def __init__(self, conditions: _Conditions, sender: Sender) -> None:
+        self._conditions = conditions
+        self._sender = sender
+
+    def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
+        return None if self._conditions.refusal(call) is not None else self._sender.begin(call, channel)
+
+    async def call(self, call: Call, channel: CallChannel) -> Completed:
+        return await self._conditions(call, channel, self._sender.call)
+
+
 class HubGates:
     """The gates of a hub, kept in line with its settings. `asking` has the calls that wait for a yes."""
 
@@ -119,18 +160,7 @@ class HubGates:
 
     def _conditions(self, server: str, tool: str, profile: str | None) -> Step | None:
         judges = judges_of(self._settings, server, tool)
-        if not judges:
-            return None
-
-        async def step(call: Call, channel: CallChannel, proceed: CallHandler) -> Completed:
-            refusal = ruling(judges, self._facts(call))
-            if refusal is None:
-                return await proceed(call, channel)
-            rule, reason = refusal
-            self._gates.note(call, "conditions", "denied", rule)
-            return Completed.of(f"{exported_name(call)} was not called: {reason}", is_error=True)
-
-        return step
+        return _Conditions(judges, self._facts, self._gates) if judges else None
 
     def _ask(self, server: str, tool: str, profile: str | None) -> Step | None:
         rules = ask_rules_of(self._settings, server, tool, self._profiles(profile))

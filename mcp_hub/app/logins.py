@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-_LOOK: Final = 1.0
+_LOOK: Final = 0.5
 """Seconds between checks for new logins."""
 _RECORDS: Final = 0.4
 """Seconds between checks for ended grants."""

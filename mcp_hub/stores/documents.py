@@ -6,7 +6,7 @@ Ids of long results are hashes of the content.
 import base64
 import hashlib
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, NamedTuple, Protocol
 
@@ -76,8 +76,11 @@ class Rows(Protocol):
     async def names(self) -> Mapping[str, float]:
         """All rows by name, with the time of their last use in Unix seconds."""
 
-    async def stamp(self) -> object:
-        """Differs after each write, whoever wrote. Cheap."""
+    async def written(self, names: Collection[str], since: object) -> tuple[object, Collection[str]]:
+        """The stamp of now, and those of `names` whose rows were written after the stamp `since`, whoever wrote.
+
+        All of them for None, or a stamp that the store does not know. Cheap if nothing was written.
+        """
 
     def locked(self, name: str, seconds: float) -> AbstractAsyncContextManager[None]:
         """Keeps others from writing a row; waits for them `seconds` at most."""

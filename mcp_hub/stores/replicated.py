@@ -5,7 +5,7 @@ Long results: limits of one principal apply, total ones do not.
 
 import hashlib
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Literal
 from weakref import WeakValueDictionary
@@ -21,7 +21,7 @@ from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.history.replicas import RedisHistory
 from mcp_hub.stores.recovery.failsafe import FailsafeStore
 from mcp_hub.stores.recovery.shared import failsafe_on_server
-from mcp_hub.stores.redis.counting import COUNT, HOLD, LET_GO, RENEW
+from mcp_hub.stores.redis.counting import COUNT, HOLD, LET_GO, PUT, RENEW
 from mcp_hub.stores.redis.leases import Leases, StoreLinks
 from mcp_hub.stores.redis.link import Command, Reply, Server, script
 from mcp_hub.stores.redis.records import pairs
@@ -253,11 +253,8 @@ class _RedisRows:
         await self._writer.ask(("INCR", keys.writes))  # whether it can be written
 
         async def commit(row: bytes) -> None:
-            await self._writer.ask(
-                ("HSET", keys.rows, name, row),
-                ("ZADD", keys.uses, self._clock(), name),
-                ("INCR", keys.writes),
-            )
+            places = [keys.writes, keys.written, keys.uses, keys.rows]
+            await self._writer.ask(script(PUT, places, name, self._clock(), row))
 
         yield commit
 
@@ -266,9 +263,8 @@ class _RedisRows:
 
     async def remove(self, name: str) -> bool:
         keys = self._keys
-        [removed, *_] = await self._writer.ask(
-            ("HDEL", keys.rows, name), ("ZREM", keys.uses, name), ("INCR", keys.writes)
-        )
+        sets = (keys.uses, keys.written)
+        [removed, *_] = await self._writer.ask(("HDEL", keys.rows, name), *(("ZREM", key, name) for key in sets))
         return bool(removed)
 
     async def names(self) -> Mapping[str, float]:
@@ -277,9 +273,15 @@ class _RedisRows:
             bytes(name).decode("ascii", "replace"): float(at) for name, at in zip(uses[::2], uses[1::2], strict=True)
         }
 
-    async def stamp(self) -> object:
-        [writes] = await self._reader.ask(("GET", self._keys.writes))
-        return writes
+    async def written(self, names: Collection[str], since: object) -> tuple[object, Collection[str]]:
+        [reply] = await self._reader.ask(("GET", self._keys.writes))
+        writes = int(reply or 0)
+        if not isinstance(since, int) or writes < since:  # the server has lost some
+            return writes, names
+        if writes == since:
+            return writes, ()
+        [changed] = await self._reader.ask(("ZRANGEBYSCORE", self._keys.written, f"({since}", "+inf"))
+        return writes, {bytes(name).decode("ascii", "replace") for name in changed}.intersection(names)
 
     @asynccontextmanager
     async def locked(self, name: str, seconds: float) -> AsyncIterator[None]:

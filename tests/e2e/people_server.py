@@ -4,6 +4,7 @@ Handshake era, JSON answers. It revokes tokens (RFC 7009), and renews those of a
 """
 
 import json
+import queue
 import threading
 import time
 from collections.abc import Iterator
@@ -36,12 +37,20 @@ class People:
     sessions: dict[str, str] = field(default_factory=dict)
     renewed: list[str] = field(default_factory=list)
     held: threading.Event = field(default_factory=threading.Event)
+    pushed: dict[str, queue.Queue[dict[str, Any] | None]] | None = None
+    """What is sent on the streams of an account; without a mapping they are refused."""
+
+    def push(self, account: str, method: str, params: dict[str, Any]) -> None:
+        assert self.pushed is not None
+        self.pushed[account].put({"jsonrpc": "2.0", "method": method, "params": params})
 
     def answer(self, account: str, method: str, params: dict[str, Any]) -> Any:
         self.requests.append((account, method))
         match method:
             case "initialize":
                 offers: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}}
+                if self.pushed is not None:
+                    offers["resources"]["subscribe"] = True
                 info = {"name": f"people for {account}", "version": "1"}
                 return {"protocolVersion": "2025-11-25", "capabilities": offers, "serverInfo": info}
             case "tools/list":
@@ -111,22 +120,34 @@ class _Handler(Silent):
             base = self.people.url.removesuffix("/mcp")
             metadata = {"issuer": base, "revocation_endpoint": f"{base}/revoke", "token_endpoint": f"{base}/token"}
             return self.answer(200, json.dumps(metadata).encode(), content_type="application/json")
-        self.answer(405)
+        account = self.people.tokens.get(self.headers.get("authorization", "").removeprefix("Bearer "))
+        if self.people.pushed is None or account is None:
+            return self.answer(405)
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.end_headers()
+        self.close_connection = True
+        while (message := self.people.pushed[account].get()) is not None:
+            self.wfile.write(b"data: " + json.dumps(message).encode() + b"\n\n")
+            self.wfile.flush()
 
     def do_DELETE(self) -> None:
         self.answer(200)
 
 
 @contextmanager
-def people_server(*names: str) -> Iterator[People]:
-    """Serves these accounts; the token of NAME is `token-of-NAME-0123456789`."""
+def people_server(*names: str, pushes: bool = False) -> Iterator[People]:
+    """Serves these accounts; the token of NAME is `token-of-NAME-0123456789`. With `pushes` it has streams."""
     people = People({token_of(name): name for name in names})
+    people.pushed = {name: queue.Queue() for name in names} if pushes else None
     with threaded(type("Handler", (_Handler,), {"people": people})) as base:
         people.url = f"{base}/mcp"
         try:
             yield people
         finally:
             people.held.set()
+            for each in (people.pushed or {}).values():
+                each.put(None)
 
 
 def token_of(name: str) -> str:

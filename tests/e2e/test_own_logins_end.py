@@ -1,5 +1,8 @@
 """Logins to own accounts that do not end in an account: at a running hub."""
 
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -7,14 +10,17 @@ import httpx2
 import pytest
 from cryptography.fernet import Fernet
 
+from tests.e2e.client import Hub
 from tests.e2e.rest_client import RestClient
 from tests.e2e.test_accounts import arrived
 from tests.e2e.test_own_logins import ANN, BOB, a_hub, config, log_in
 from tests.interaction.fronts import http_hub
+from tests.interaction.hub_process import hub_process
 from tests.interaction.replicas import replicas
 from tests.redis_server import NO_SERVER, binary
+from tests.upstreams.child import WAIT
 from tests.upstreams.launch import argv, servers_yaml
-from tests.upstreams.own_accounts import own_accounts
+from tests.upstreams.own_accounts import OwnAccounts, own_accounts
 
 pytestmark = pytest.mark.anyio
 
@@ -73,3 +79,59 @@ async def test_each_step_may_reach_another_replica(tmp_path: Path) -> None:
                 assert answer.json()["account"] == "alice@example.com", answer.text
                 await arrived(second, "/tools", "only_alice")
                 assert "you are alice" in (await second.call("whoami")).text
+
+
+@asynccontextmanager
+async def two_hubs(kind: str, text: str, root: Path) -> AsyncIterator[tuple[Hub, Hub]]:
+    """Two processes on one folder, or on one server."""
+    if kind == "folder":
+        async with hub_process(text, root) as first, hub_process(text, root) as second:
+            yield first, second
+    elif binary() is None:
+        pytest.skip(NO_SERVER)
+    else:
+        async with replicas(text, root) as running:
+            yield running.hubs[0], running.hubs[1]
+
+
+@pytest.mark.parametrize("kind", ["folder", "server"])
+async def test_two_hubs_that_renew_one_login_use_its_refresh_token_once(tmp_path: Path, kind: str) -> None:
+    """A second use would end the login (RFC 9700), and both hubs would have to ask the person."""
+    with own_accounts() as upstream:
+        async with two_hubs(kind, config(upstream, Fernet.generate_key().decode()), tmp_path) as hubs:
+            async with RestClient(hubs[0], ANN) as first, RestClient(hubs[1], ANN) as second:
+                await confirmed(hubs[0], BOB, "bella")
+                for hub in hubs:  # both have what they need to connect
+                    async with RestClient(hub, BOB) as bob:
+                        await arrived(bob, "/tools", "only_bella")
+                upstream.expires_in = 0
+                await confirmed(hubs[0], ANN, "alice")
+                assert renewals(upstream) == Counter(), "its token has expired, and nobody has used it"
+                upstream.faults["slow_token"] = 2.0  # the other hub comes in between
+                upstream.expires_in = 3600
+                texts: list[str] = []
+
+                async def call(client: RestClient) -> None:
+                    await arrived(client, "/tools", "only_alice")
+                    texts.append((await client.call("whoami")).text)
+
+                with anyio.fail_after(WAIT):
+                    async with anyio.create_task_group() as tasks:
+                        for client in (first, second, first, second):
+                            tasks.start_soon(call, client)
+                assert all("you are alice" in text for text in texts) and len(texts) == 4
+    assert list(renewals(upstream).values()) == [1] and upstream.ended == set()
+
+
+async def confirmed(hub: Hub, token: str, person: str) -> None:
+    """A login from the link to the code."""
+    async with RestClient(hub, token) as client:
+        url = (await client.ask("POST", "/accounts/own/login")).json()["url"]
+        code = await anyio.to_thread.run_sync(log_in, url, person)
+        assert (await client.ask("POST", "/accounts/own/confirm", {"code": code})).status_code == 200
+
+
+def renewals(upstream: OwnAccounts) -> Counter[str]:
+    """Uses of each refresh token at the issuer."""
+    forms = upstream.places("/token")
+    return Counter(form["refresh_token"] for form in forms if form["grant_type"] == "refresh_token")

@@ -207,6 +207,7 @@ class _Handler(Silent):
             accounts.refreshing.pop(form.get("token", ""), None)
             return self._json(200, {})
         if self.path == "/token":
+            time.sleep(accounts.faults.get("slow_token", 0))
             if "huge" in accounts.faults:
                 return self._json(200, {"access_token": "a" * accounts.faults["huge"]})
             return self._json(*accounts.token(form))
@@ -231,9 +232,9 @@ class _Handler(Silent):
 
 
 @contextmanager
-def own_accounts(**settings: Any) -> Iterator[OwnAccounts]:
+def own_accounts(kind: type[OwnAccounts] = OwnAccounts, **settings: Any) -> Iterator[OwnAccounts]:
     """Both on a free port of 127.0.0.1."""
-    accounts = OwnAccounts(**settings)
+    accounts = kind(**settings)
     handler = type("Handler", (_Handler,), {"accounts": accounts})
     with threaded(handler) as url:
         accounts.url = url

@@ -1,4 +1,4 @@
-"""Scripts by which replicas share: counted calls, locks, texts."""
+"""Scripts by which replicas share: counted calls, locks, texts, rows."""
 
 from typing import Final
 
@@ -50,3 +50,10 @@ LET_GO: Final = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL',
 RENEW: Final = """local stamp = redis.sha1hex(redis.call('GET', KEYS[1]) or '')
 if stamp == ARGV[1] then redis.call('SET', KEYS[1], ARGV[2]) end return stamp"""
 """The digest of a text, which becomes ARGV[2] if it is ARGV[1]."""
+
+PUT: Final = """local write = redis.call('INCR', KEYS[1])
+redis.call('ZADD', KEYS[2], write, ARGV[1])
+redis.call('ZADD', KEYS[3], ARGV[2], ARGV[1])
+redis.call('HSET', KEYS[4], ARGV[1], ARGV[3])
+return write"""
+"""Writes row ARGV[1] as ARGV[3], used at ARGV[2], and returns the number of this write, by which others find it."""

@@ -16,8 +16,8 @@ _TYPES: Final = {
     "h:": "string", "sessions": "hash", "sessions:x": "zset", "sessions:c": "stream",
     "st_": "hash", "st_:e": "stream", "st_:p": "hash", "st_:m": "list",
     "in_:r": "set", "in_:m": "set", "in_:w": "stream",
-    "accounts": "hash", "accounts:u": "zset",
-    "accounts:p": "hash", "accounts:p:u": "zset",
+    "accounts": "hash", "accounts:u": "zset", "accounts:n": "zset",
+    "accounts:p": "hash", "accounts:p:u": "zset", "accounts:p:n": "zset",
     "d:": "zset", "d::s": "hash", "l::b": "list", "l::h": "hash",
     "history": "hash", "history:h": "hash", "history:t": "hash", "history:r": "hash", "history:l": "list",
 }  # fmt: skip
@@ -43,7 +43,7 @@ class _DocumentKeys(NamedTuple):
 
 
 class _RowKeys(NamedTuple):
-    """A hash of encrypted rows; a sorted set of their names by last use; a number of writes."""
+    """A hash of encrypted rows; sorted sets of their names by last use and by last write; the number of writes."""
 
     tag: str
     kind: str = ""
@@ -65,6 +65,10 @@ class _RowKeys(NamedTuple):
     def writes(self) -> str:
         return f"{self.tag}{self.kind}:w"
 
+    @property
+    def written(self) -> str:
+        return f"{self.tag}{self.kind}:n"
+
 
 class _HistoryKeys(NamedTuple):
     batches: str
@@ -84,20 +88,6 @@ class _HistoryKeys(NamedTuple):
     @property
     def losses(self) -> str:
         return f"{self.batches}:l"
-
-
-class _AccountKeys(NamedTuple):
-    """A hash of encrypted accounts; a sorted set of their names by last use; a number of writes."""
-
-    rows: str
-
-    @property
-    def uses(self) -> str:
-        return f"{self.rows}:u"
-
-    @property
-    def writes(self) -> str:
-        return f"{self.rows}:w"
 
 
 class RedisKeys:

@@ -3,7 +3,7 @@
 import hashlib
 from typing import Final
 
-from mcp_hub.stores.redis.counting import COUNT, HOLD, LET_GO, RENEW
+from mcp_hub.stores.redis.counting import COUNT, HOLD, LET_GO, PUT, RENEW
 
 _ASIDE: Final = """
 -- keeps a bad part of a record in the hash PLACE, which holds 64 of them for a week
@@ -377,7 +377,7 @@ return 1
 
 ALL: Final = (
     CREATE, APPEND, CLAIM, FETCH, POST, TAKE, RELEASE, RESERVE, HOLD, LET_GO, RENEW, DELETE, BEAT, PUT_SESSION,
-    END_SESSION, SWEEP_SESSIONS, SET_ASIDE, SET_PARTS_ASIDE, KEEP_BATCH, COUNT,
+    END_SESSION, SWEEP_SESSIONS, SET_ASIDE, SET_PARTS_ASIDE, KEEP_BATCH, COUNT, PUT,
 )  # fmt: skip
 
 

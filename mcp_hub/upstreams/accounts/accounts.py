@@ -3,8 +3,10 @@
 Nothing is read before it is needed, and nothing is held in memory for an account that is not in use.
 """
 
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final, TypeVar
 
 import anyio
@@ -18,7 +20,7 @@ from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import learn
 from mcp_hub.stores.documents import Rows
-from mcp_hub.upstreams.accounts.rows import Account, Seal, row_name
+from mcp_hub.upstreams.accounts.rows import Account, Seal, one_grant, row_name
 from mcp_hub.upstreams.auth.grants import Grant, Grants, LoginFailed
 from mcp_hub.upstreams.auth.token_exchange import SubjectTokens
 
@@ -28,8 +30,8 @@ _LOCK: Final = 15.0
 """Seconds to wait while another hub renews the login."""
 _LOOK: Final = 0.4
 """Seconds between two looks for what other hubs have written."""
-_TRIES: Final = (0.1, 0.5, 2.0, 5.0)
-"""Pauses in seconds before a renewed login is stored again: its old refresh token may be spent."""
+_MOST_WATCHED: Final = 16384
+"""Accounts whose changes by other hubs are noticed; one more lets the least recently used one go."""
 _TOMBSTONE: Final = 86400.0
 """Seconds that the row of a removed account stays: no login lasts as long."""
 
@@ -69,7 +71,7 @@ class Accounts:
         self._rows = rows
         self._seal = seal
         self._clock = clock
-        self._watched: dict[tuple[str, str], _Watched] = {}
+        self._watched: OrderedDict[tuple[str, str], _Watched] = OrderedDict()
 
     async def read(self, server: str, principal: str) -> Account | None:
         """The account, None without one."""
@@ -147,7 +149,7 @@ class Accounts:
         """Removes accounts that were not used for `idle` seconds, and encrypts rows of an old key again; how many
         were removed. Takes its time.
         """
-        removed, in_use = 0, {row_name(*key) for key in self._watched}
+        removed, in_use = 0, {row_name(*key) for key, watched in self._watched.items() if watched.users}
         for name, used in (await _stored(self._rows.names())).items():
             await anyio.lowlevel.checkpoint()
             row, age = await _stored(self._rows.read(name)), self._clock() - used
@@ -176,11 +178,22 @@ class Accounts:
 
     # -- waiting and watching -------------------------------------------------------------------------------------
 
+    async def followed(self, server: str, principal: str) -> Account | None:
+        """The account, None without one. `ended` are called when another hub changes it from now on, or when it is
+        one of too many that are followed.
+        """
+        watched = self._watch(server, principal)
+        while True:
+            changed = watched.changed
+            account = await self._row(server, principal)
+            if watched.changed is changed:
+                self._take(server, principal, account)
+                return account if account is not None and account.is_there else None
+
     @asynccontextmanager
     async def watched(self, server: str, principal: str) -> AsyncIterator["_Watched"]:
-        """Follows an account, also when another hub changes it."""
-        key = server, principal
-        watched = self._watched.setdefault(key, _Watched())
+        """Follows an account that is in use."""
+        watched = self._watch(server, principal)
         watched.users += 1
         try:
             if watched.seen is None:
@@ -188,34 +201,27 @@ class Accounts:
             yield watched
         finally:
             watched.users -= 1
-            if not watched.users:
-                self._watched.pop(key, None)
 
-    async def arrival(self, server: str, principal: str, is_enough: Callable[[Account], bool]) -> Account:
-        """Waits for an account that `is_enough`, here or at another hub."""
-        async with self.watched(server, principal) as watched:
-            while True:
-                changed = watched.changed
-                account = await self.read(server, principal)
-                if account is not None and is_enough(account):
-                    return account
-                await changed.wait()
+    def _watch(self, server: str, principal: str) -> "_Watched":
+        key = server, principal
+        watched = self._watched.setdefault(key, _Watched())
+        self._watched.move_to_end(key)
+        if len(self._watched) > _MOST_WATCHED:
+            oldest = next((old for old, each in self._watched.items() if not each.users and old != key), None)
+            if oldest is not None:
+                del self._watched[oldest]
+                self._end(*oldest)
+        return watched
 
     async def follow(self, idle: float, pause: float = 3600.0) -> None:
         """Sees what other hubs write, and removes idle accounts each `pause` seconds, until cancelled."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._sweep, idle, pause)
-            last: object = None
+            stamp: object = None
             while True:
                 await anyio.sleep(_LOOK)
-                if not self._watched:
-                    continue
                 try:
-                    if (stamp := await self._rows.stamp()) == last:
-                        continue
-                    last = stamp
-                    for server, principal in list(self._watched):
-                        await self._look(server, principal)
+                    stamp = await self._look(stamp)
                 except (StoreError, LoginFailed) as problem:
                     log.warning("accounts_unread", reason=str(problem))
 
@@ -227,9 +233,17 @@ class Accounts:
             except LoginFailed as problem:
                 log.warning("accounts_unread", reason=str(problem))
 
-    async def _look(self, server: str, principal: str) -> None:
-        seen = _seen(await self._row(server, principal, is_checked=False))
-        watched = self._watched.get((server, principal))
+    async def _look(self, since: object) -> object:
+        """Reads the rows that were written after the stamp `since`, and returns that of now."""
+        names = {row_name(*key): key for key in self._watched}
+        stamp, written = await self._rows.written(names, since) if names else (None, ())
+        for server, principal in map(names.__getitem__, written):
+            self._take(server, principal, await self._row(server, principal, is_checked=False))
+        return stamp
+
+    def _take(self, server: str, principal: str, account: Account | None) -> None:
+        """Notes what the store has now, and ends what uses something else."""
+        watched, seen = self._watched.get((server, principal)), _seen(account)
         if watched is None or watched.seen == seen:
             return
         before, watched.seen = watched.seen, seen
@@ -241,6 +255,7 @@ class Accounts:
         """Remembers what this hub has written: it ends nothing at the next look."""
         if (watched := self._watched.get((account.server, account.principal))) is not None:
             watched.seen = _seen(account)
+            watched.wake()
 
     def _end(self, server: str, principal: str) -> None:
         if (watched := self._watched.get((server, principal))) is not None:
@@ -252,7 +267,8 @@ class Accounts:
 
     def grants(self, server: str, principal: str) -> Grants:
         """The store of this account's login, for `Access`."""
-        return _OneGrant(self, server, principal)
+        read = partial(self.read, server, principal)
+        return one_grant(self._rows, self._seal, row_name(server, principal), read=read, lock=self._locked)
 
     async def _row(self, server: str, principal: str, *, is_checked: bool = True) -> Account | None:
         row = await _stored(self._rows.read(row_name(server, principal)))
@@ -331,55 +347,6 @@ class _Watched:
     def wake(self) -> None:
         self.changed.set()
         self.changed = anyio.Event()
-
-
-class _OneGrant:
-    """`Grants` with one login; `key` is its `target`."""
-
-    def __init__(self, accounts: Accounts, server: str, principal: str) -> None:
-        self._accounts = accounts
-        self._server = server
-        self._principal = principal
-        self._name = row_name(server, principal)
-
-    def advice(self, server: str) -> str:
-        return "log in with your own account"
-
-    async def read(self, key: str) -> Grant | None:
-        account = await self._accounts.read(self._server, self._principal)
-        if account is None or account.grant is None or account.target != key:
-            return None
-        if account.grant.issuer != account.issuer:
-            raise LoginFailed("a stored account is of another issuer")
-        return account.grant
-
-    @asynccontextmanager
-    async def locked(self, key: str, seconds: float) -> AsyncIterator[None]:
-        async with self._accounts._locked(self._name):
-            yield
-
-    @asynccontextmanager
-    async def renewing(self, key: str) -> AsyncIterator[Callable[[Grant], Awaitable[None]]]:
-        accounts, account = self._accounts, await self._accounts.read(self._server, self._principal)
-        if account is None:
-            raise LoginFailed("the account was removed")
-        try:
-            async with accounts._rows.writing(self._name) as write:
-
-                async def store(grant: Grant) -> None:
-                    learn(grant.secrets())
-                    row = accounts._seal.closed(replace(account, grant=grant, target=key, issuer=grant.issuer))
-                    for pause in _TRIES:
-                        try:
-                            return await write(row)
-                        except StoreError as problem:
-                            log.warning("account_not_stored", upstream=self._server, reason=str(problem))
-                            await anyio.sleep(pause)
-                    await write(row)
-
-                yield store
-        except StoreError as problem:
-            raise LoginFailed(problem.public, is_final=False) from None
 
 
 async def _stored(answer: Awaitable[_T]) -> _T:

@@ -1,25 +1,40 @@
-"""One account as an encrypted row, and rows in private files.
+"""One account as an encrypted row, its login for those who use it, and rows in private files.
 
 Server and principal stand inside the row and are checked, so that a row in the place of another is refused.
 """
 
 import hashlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+import anyio
 import anyio.to_thread
 import msgspec
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from msgspec.structs import replace
 
 from mcp_hub.attach.folder import make_folder
+from mcp_hub.clock import wall_time
 from mcp_hub.errors import StoreError
-from mcp_hub.upstreams.auth.grants import Grant, LoginFailed, LoginFiles
+from mcp_hub.logs import get_logger
+from mcp_hub.masking import learn
+from mcp_hub.stores.documents import Rows
+from mcp_hub.upstreams.auth.grants import Grant, Grants, LoginFailed, LoginFiles
+
+log = get_logger(__name__)
 
 _LOCKS: Final = 4096
 """Lock files, which are never removed: rows share them."""
+_TRIES: Final = (0.1, 0.5, 2.0, 5.0)
+"""Pauses in seconds before a renewed login is stored again: its old refresh token may be spent."""
+_TICK: Final = 0.1
+"""Seconds within which two changes may have the same time, by far."""
+_AT_ONCE: Final = 256
+"""Files that are looked at on the event loop; more are in a thread."""
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -95,12 +110,70 @@ class Seal:
         return False
 
 
+def one_grant(
+    rows: Rows, seal: Seal, name: str, *, read: Callable[[], Awaitable[Account | None]],
+    lock: Callable[[str], AbstractAsyncContextManager[None]],
+) -> Grants:  # fmt: skip
+    """The login of the account in row `name`, which `read` reads."""
+    return _OneGrant(rows, seal, name, read=read, lock=lock)
+
+
+class _OneGrant:
+    """`Grants` with one login; `key` is its `target`."""
+
+    def __init__(
+        self, rows: Rows, seal: Seal, name: str, *, read: Callable[[], Awaitable[Account | None]],
+        lock: Callable[[str], AbstractAsyncContextManager[None]],
+    ) -> None:  # fmt: skip
+        self._rows = rows
+        self._seal = seal
+        self._name = name
+        self._read = read
+        self._lock = lock
+
+    def advice(self, server: str) -> str:
+        return "log in with your own account"
+
+    async def read(self, key: str) -> Grant | None:
+        account = await self._read()
+        if account is None or account.grant is None or account.target != key:
+            return None
+        if account.grant.issuer != account.issuer:
+            raise LoginFailed("a stored account is of another issuer")
+        return account.grant
+
+    def locked(self, key: str, seconds: float) -> AbstractAsyncContextManager[None]:
+        return self._lock(self._name)
+
+    @asynccontextmanager
+    async def renewing(self, key: str) -> AsyncIterator[Callable[[Grant], Awaitable[None]]]:
+        account = await self._read()
+        if account is None:
+            raise LoginFailed("the account was removed")
+        try:
+            async with self._rows.writing(self._name) as write:
+
+                async def store(grant: Grant) -> None:
+                    learn(grant.secrets())
+                    row = self._seal.closed(replace(account, grant=grant, target=key, issuer=grant.issuer))
+                    for pause in _TRIES:
+                        try:
+                            return await write(row)
+                        except StoreError as problem:
+                            log.warning("account_not_stored", upstream=account.server, reason=str(problem))
+                            await anyio.sleep(pause)
+                    await write(row)
+
+                yield store
+        except StoreError as problem:
+            raise LoginFailed(problem.public, is_final=False) from None
+
+
 class RowFiles:
     """`Rows` as files in `folder`; the time of a file is that of the row's last use."""
 
     def __init__(self, folder: Path) -> None:
         self._files = LoginFiles(folder)
-        self._writes = 0
 
     async def read(self, name: str) -> bytes | None:
         with _faults():
@@ -112,7 +185,6 @@ class RowFiles:
 
             async def commit(row: bytes) -> None:
                 write(row)
-                self._writes += 1
 
             yield commit
 
@@ -128,12 +200,18 @@ class RowFiles:
         with _faults():
             return await anyio.to_thread.run_sync(_listed, self._files.folder)
 
-    async def stamp(self) -> object:
+    async def written(self, names: Collection[str], since: object) -> tuple[object, Collection[str]]:
         with _faults():
-            try:
-                return self._files.folder.stat().st_mtime_ns, self._writes
-            except FileNotFoundError:
-                return None
+            stamp = _FolderStamp.of(self._files.folder)
+            before = since if isinstance(since, _FolderStamp) else None
+            if before is not None and before.settled is not None and before.settled == stamp.settled:
+                return before, ()
+            many = len(names) > _AT_ONCE
+            look = partial(stamp.look, self._files, names)
+            files = await anyio.to_thread.run_sync(look) if many else look()
+            if before is None:
+                return stamp, names
+            return stamp, {name for name in names if files.get(name) != before.files.get(name)}
 
     @asynccontextmanager
     async def locked(self, name: str, seconds: float) -> AsyncIterator[None]:
@@ -141,6 +219,30 @@ class RowFiles:
             make_folder(self._files.folder)
             async with self._files.locked(f"lock-{int(name, 16) % _LOCKS}", seconds):
                 yield
+
+
+class _FolderStamp(msgspec.Struct):
+    """The files of rows by name, and when the folder changed; None: so recently that it may change within the same
+    tick of the system's clock, or it is not there.
+    """
+
+    settled: int | None
+    files: dict[str, tuple[int, int]] = {}
+
+    @classmethod
+    def of(cls, folder: Path) -> "_FolderStamp":
+        try:
+            changed = folder.stat().st_mtime_ns
+        except FileNotFoundError:
+            return cls(None)
+        return cls(None if abs(wall_time() - changed / 1e9) < _TICK else changed)
+
+    def look(self, rows: LoginFiles, names: Collection[str]) -> Mapping[str, tuple[int, int]]:
+        for name in names:
+            with suppress(FileNotFoundError):
+                status = rows.path(name).stat()
+                self.files[name] = status.st_ino, status.st_mtime_ns
+        return self.files
 
 
 def _listed(folder: Path) -> dict[str, float]:

@@ -135,12 +135,13 @@ class _Wait:
         before = await self._accounts.read(server, principal)
         since = before.since if before is not None else None
         try:
-            while not await self._is_there(since):
-                pending = await self._desk.pending(server, principal)
-                if (outcome := await self._step(pending)) is not None:
-                    return outcome
-                self._channel.times.touch()
-                await self._news()
+            async with self._accounts.watched(server, principal):  # its removal by another hub is news
+                while not await self._is_there(since):
+                    pending = await self._desk.pending(server, principal)
+                    if (outcome := await self._step(pending)) is not None:
+                        return outcome
+                    self._channel.times.touch()
+                    await self._news()
         finally:
             self._question.close()
         self._links.finished(server, principal)  # another hub may have stored it

@@ -92,7 +92,7 @@ class PerPrincipal:
         """The principal's connection, begun if needed. Raises `AccountNeeded`, `UpstreamUnavailable`, `Busy`."""
         if (member := self._members.get(principal)) is None:
             try:
-                account = await self._accounts.read(self.name, principal)
+                account = await self._accounts.followed(self.name, principal)
                 if (member := self._members.get(principal)) is None:
                     member = self._start(principal, account)
             except LoginFailed as problem:

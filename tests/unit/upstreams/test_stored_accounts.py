@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import anyio
 import pytest
@@ -13,9 +14,9 @@ from mcp_hub.errors import StoreError
 from mcp_hub.upstreams.accounts.accounts import Accounts
 from mcp_hub.upstreams.accounts.rows import Account, RowFiles, Seal, row_name
 from mcp_hub.upstreams.auth.grants import Grant, LoginFailed
+from tests.unit.calls.virtual_time import sleep, virtual
 
 KEY, OLD_KEY = Fernet.generate_key().decode(), Fernet.generate_key().decode()
-WAIT = 5.0
 
 pytestmark = pytest.mark.anyio
 
@@ -120,26 +121,67 @@ async def test_a_renewal_does_not_bring_a_removed_account_back(tmp_path: Path) -
     assert await grants.read("t") is None
 
 
-async def test_who_waits_for_an_account_hears_of_it_from_another_hub_too(tmp_path: Path) -> None:
-    here, there = accounts_in(tmp_path), accounts_in(tmp_path)
-    ended = anyio.Event()
-    here.ended.append(lambda server, principal: ended.set())
-    with anyio.fail_after(WAIT):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(here.follow, 1000.0)
+REMOVED: dict[str, Callable[[Accounts], Awaitable[object]]] = {
+    "removed": lambda there: there.remove("git", "anna"),
+    "replaced": lambda there: keep(there, "git", "anna", "another"),
+    "a new value": lambda there: there.put_value("git", "anna", "TOKEN", "one"),
+}
 
-            async def wait() -> None:
-                account = await here.arrival("git", "anna", lambda account: account.grant is not None)
-                assert account.grant == a_grant("from there")
-                async with here.watched("git", "anna"):
-                    await there.remove("git", "anna")
-                    await ended.wait()
-                tasks.cancel_scope.cancel()
 
-            tasks.start_soon(wait)
-            await anyio.sleep(0.1)
-            await there.put_value("git", "anna", "TOKEN", "a value alone")
-            await keep(there, "git", "anna", "from there")
+@pytest.mark.parametrize("change", REMOVED)
+@pytest.mark.parametrize("use", ["open", "remembered"])
+@pytest.mark.parametrize("others", [0, 200])
+def test_what_another_hub_does_to_an_account_is_noticed_within_a_second(change: str, use: str, others: int) -> None:
+    @virtual
+    async def test() -> None:
+        with TemporaryDirectory() as folder:
+            await noticed(Path(folder), change, use, others)
+
+    test()
+
+
+async def noticed(folder: Path, change: str, use: str, others: int) -> None:
+    """Fails if what uses the account here has not heard of a change by another hub in a second of the loop's time."""
+    here, there = accounts_in(folder), accounts_in(folder)
+    ended: list[tuple[str, float]] = []
+    here.ended.append(lambda server, principal: ended.append((principal, anyio.current_time())))
+    await keep(there, "git", "anna", "first")
+    for number in range(others):
+        await here.followed("git", f"other {number}")
+    async with AsyncExitStack() as stack:
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        stack.callback(tasks.cancel_scope.cancel)
+        tasks.start_soon(here.follow, 1000.0)
+        woken = anyio.Event()
+        if use == "remembered":
+            assert await here.followed("git", "anna") is not None
+        else:
+            watched = await stack.enter_async_context(here.watched("git", "anna"))
+            woken = watched.changed
+        await sleep(7.77)
+        began = anyio.current_time()
+        await REMOVED[change](there)
+        with anyio.move_on_after(1.0):
+            while not ended:
+                await sleep(0.01)
+        assert [(principal, at - began < 1.0) for principal, at in ended] == [("anna", True)], "once, nobody else"
+        assert woken.is_set() is (use != "remembered")
+        await sleep(7.77)
+        assert len(ended) == 1
+
+
+async def test_accounts_that_are_too_many_to_follow_count_as_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcp_hub.upstreams.accounts.accounts._MOST_WATCHED", 3)
+    accounts, ended = accounts_in(tmp_path), list[str]()
+    accounts.ended.append(lambda server, principal: ended.append(principal))
+    async with accounts.watched("git", "in use"):
+        for number in range(4):
+            await accounts.followed("git", f"p{number}")
+        await accounts.followed("git", "p2")
+        await accounts.followed("git", "p4")
+    assert ended == ["p0", "p1", "p3"]
 
 
 async def test_accounts_that_are_not_used_go_after_a_time_and_what_is_removed_leaves_no_row(tmp_path: Path) -> None:
@@ -183,7 +225,7 @@ class _Failing(RowFiles):
 async def test_a_renewed_login_is_stored_again_and_again_before_it_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcp_hub.upstreams.accounts.accounts._TRIES", (0.0, 0.0))
+    monkeypatch.setattr("mcp_hub.upstreams.accounts.rows._TRIES", (0.0, 0.0))
     await keep(accounts_in(tmp_path), "git", "anna", "first")
     accounts = Accounts(_Failing(tmp_path, 2), Seal([KEY]))
     grants = accounts.grants("git", "anna")
@@ -200,32 +242,20 @@ async def test_a_damaged_row_says_so_without_its_content(tmp_path: Path) -> None
     assert "anna" not in str(failure.value)
 
 
-@pytest.mark.parametrize("change", ["login", "value"])
-async def test_an_account_that_is_replaced_ends_what_uses_it_here_and_at_another_hub(
-    tmp_path: Path, change: str
-) -> None:
-    here, there = accounts_in(tmp_path), accounts_in(tmp_path)
-    seen: dict[str, list[tuple[str, str]]] = {"here": [], "there": []}
-    here.ended.append(lambda server, principal: seen["here"].append((server, principal)))
-    there.ended.append(lambda server, principal: seen["there"].append((server, principal)))
-
-    async def replace(token: str) -> None:
-        if change == "login":
-            await keep(there, "git", "anna", token)
-        else:
-            await there.put_value("git", "anna", "TOKEN", token)
-
-    await replace("first")
-    with anyio.fail_after(WAIT):
-        async with here.watched("git", "anna"), there.watched("git", "anna"), anyio.create_task_group() as tasks:
-            for accounts in (here, there):
-                tasks.start_soon(accounts.follow, 1000.0)
-            await anyio.sleep(1.0)  # two looks: what is known ends nothing
-            assert seen == {"here": [], "there": []}
-            await replace("second")
-            assert seen["there"] == [("git", "anna")], "kept results of the old one are dropped"
-            await anyio.sleep(1.0)  # two looks, of which one ends it
-            assert seen == {"here": [("git", "anna")], "there": [("git", "anna")]}, "once, at the first look"
+@virtual
+async def test_an_account_that_a_hub_replaces_ends_what_uses_it_there_at_once() -> None:
+    with TemporaryDirectory() as folder:
+        accounts, ended = accounts_in(Path(folder)), list[str]()
+        accounts.ended.append(lambda server, principal: ended.append(principal))
+        await keep(accounts, "git", "anna", "first")
+        async with accounts.watched("git", "anna"), anyio.create_task_group() as tasks:
+            tasks.start_soon(accounts.follow, 1000.0)
+            await sleep(5.0)
+            assert ended == [], "what is known ends nothing"
+            await keep(accounts, "git", "anna", "second")
+            assert ended == ["anna"], "kept results of the old one are dropped"
+            await sleep(5.0)
+            assert ended == ["anna"]
             tasks.cancel_scope.cancel()
 
 

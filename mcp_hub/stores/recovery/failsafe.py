@@ -263,10 +263,7 @@ class _FailsafeInbox:
     async def take(self) -> list[Message]:
         streams = self._streams
         streams.messages.extend(await self._memory.take())
-        for message in await read(self._backing, lambda store: store.inbox.take(), []):
-            if message.kind == "lost":  # memory must not answer for it until its return is refused
-                streams.fallback.returned(message.stream)
-            streams.messages.append(message)
+        streams.hear(await read(self._backing, lambda store: store.inbox.take(), []))
         messages = list(streams.messages)
         streams.messages.clear()
         return messages

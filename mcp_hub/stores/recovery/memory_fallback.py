@@ -229,6 +229,13 @@ class OwnedStreams:
         if self._recent is not None:
             self._recent.add(row, lines)
 
+    def hear(self, messages: Sequence[Message]) -> None:
+        """Takes messages of the store. Memory does not answer for a lost stream until its return is refused."""
+        for message in messages:
+            if message.kind == "lost":
+                self.fallback.returned(message.stream)
+        self.messages.extend(messages)
+
     def forget(self, stream: CallId) -> None:
         """Another process owns the stream."""
         self.confirmed.pop(stream, None)

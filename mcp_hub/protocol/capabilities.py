@@ -29,6 +29,9 @@ TASKS: Final = "io.modelcontextprotocol/tasks"
 SKILLS: Final = "io.modelcontextprotocol/skills"
 """The extension for skills (SEP-2640); the hub serves it in the modern era only."""
 
+EVENTS: Final = "io.modelcontextprotocol/events"
+"""The extension for subscriptions to what happens at servers (SEP-3415)."""
+
 APPS: Final = "io.modelcontextprotocol/ui"
 """The extension by which tools have user interfaces (MCP Apps, specification of 2026-01-26)."""
 APP_TYPE: Final = "text/html;profile=mcp-app"
@@ -44,11 +47,11 @@ class HubCapabilities(msgspec.Struct, frozen=True):
 
 
 WITHOUT_APPS: Final = HubCapabilities(
-    {**SUPERSET, "roots": {"listChanged": True}, "experimental": {STREAMS: {}}},
-    {"extensions": {TASKS: {}, STREAMS: {}, SKILLS: {}}},
+    {**SUPERSET, "roots": {"listChanged": True}, "experimental": {STREAMS: {}}, "extensions": {EVENTS: {}}},
+    {"extensions": {TASKS: {}, STREAMS: {}, SKILLS: {}, EVENTS: {}}},
 )
 WITH_APPS: Final = HubCapabilities(
-    {**WITHOUT_APPS.hello, "extensions": {APPS: APP_SETTINGS}},
+    {**WITHOUT_APPS.hello, "extensions": {**WITHOUT_APPS.hello["extensions"], APPS: APP_SETTINGS}},
     {"extensions": {**WITHOUT_APPS.own["extensions"], APPS: APP_SETTINGS}},
 )
 """Servers ask whether their client shows apps before they offer any, and one connection serves all clients."""

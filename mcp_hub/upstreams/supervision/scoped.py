@@ -15,7 +15,7 @@ import anyio.abc
 import msgspec
 from msgspec.structs import replace
 
-from mcp_hub.call import Call, CallChannel, CallerConnection, CallHandler, Gate, SentCall, Upstream
+from mcp_hub.call import Call, CallChannel, CallerConnection, CallHandler, Gate, Heard, SentCall, Upstream
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, HubRestarted, RpcError, UpstreamUnavailable
 from mcp_hub.events import Completed
@@ -29,11 +29,8 @@ from mcp_hub.upstreams.peer.server_eras import EraWish, ServerEras, wish
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.server import STOP_REQUESTED, Handover, Lifecycle, SharedServer, SupervisorRules
 from mcp_hub.upstreams.supervision.side_connections import (
-    ScopedProcesses,
-    SideConnection,
-    SideConnections,
-    side_notices,
-)
+    ScopedProcesses, SideConnection, SideConnections, side_notices,
+)  # fmt: skip
 from mcp_hub.upstreams.supervision.supervisor import Connection
 
 MOST_PROCESSES: Final = 32
@@ -312,6 +309,9 @@ class Scoped:
 
     def unsubscribe(self, uri: str, call: Call) -> None:
         (self._predecessor.upstream(call) or self._sides).unsubscribe(uri, call)
+
+    async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
+        return await self._listed.ask(call, heard)
 
     def status(self) -> UpstreamStatus:
         """The listed process's status, with the restarts of all."""

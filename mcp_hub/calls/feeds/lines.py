@@ -1,6 +1,6 @@
 """Topics of feeds, and the form of their lines and cursors. Pure.
 
-A line has an occurrence (`e`) or a gap, behind which something may be missing, and its time in Unix seconds.
+A line has its time in Unix seconds, and an occurrence (`e`) or a `gap`, before which something may be missing.
 """
 
 import re
@@ -61,32 +61,28 @@ def is_feed(principal: str) -> bool:
     return principal.startswith(_PREFIX)
 
 
-class Line(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of a feed."""
-
-    at: float
+class _Line(msgspec.Struct, frozen=True):
+    at: float = 0.0
     e: msgspec.Raw = msgspec.Raw(b"")
     gap: bool = False
-
-    @property
-    def occurrence(self) -> RawObject:
-        return raw_object(self.e) or {}
 
 
 def line_of(at: float, occurrence: RawObject) -> bytes:
     return msgspec.json.encode({"at": at, "e": occurrence})
 
 
-def gap_line(at: float) -> bytes:
-    return msgspec.json.encode({"at": at, "gap": True})
+def mark_line(at: float, *, gap: bool) -> bytes:
+    """The first line of a durable stream, or a `gap`."""
+    return msgspec.json.encode({"at": at, "gap": gap})
 
 
-def read_line(text: bytes) -> Line:
-    """An unreadable line counts as a gap."""
+def read_line(text: bytes) -> tuple[float, RawObject | None, bool]:
+    """Time, occurrence, and whether something may be missing before it; an unreadable line is a gap."""
     try:
-        return msgspec.json.decode(text, type=Line)
+        line = msgspec.json.decode(text, type=_Line)
     except (msgspec.DecodeError, RecursionError):
-        return Line(0.0, gap=True)
+        return 0.0, None, True
+    return line.at, (raw_object(line.e) if line.e else None), line.gap
 
 
 def cursor_of(stream: CallId, seq: int) -> str:

@@ -133,7 +133,7 @@ class _TaskNotices:
         caller = self._session.caller
         for id_ in dict.fromkeys(ids).keys() - self._watched.keys():
             try:
-                stream = await self._hub.stream(caller.principal, id_, caller.profile)
+                stream = await self._hub.durable.open(caller.principal, id_, caller.profile)
                 reader = stream.follow(self._wake, stream.info.last)
             except HubError as refused:
                 log.info("task_not_listened_to", stream=hide_head(id_, 100), reason=str(refused))

@@ -87,7 +87,10 @@ def callback_failed(reason: str) -> RpcError:
 def of_server(error: RpcError) -> RpcError:
     """A server's error with the present code for one of a draft."""
     code = _DRAFT.get(error.code)
-    return error if code is None else RpcError(error.message, code=code, data=error.data)
+    if code is None:
+        return error
+    members = raw_object(error.encoded()) or {}
+    return RpcError(error.message, code=code, raw=object_bytes({**members, "code": code}))
 
 
 def occurrence_of(params: RawObject) -> RawObject | None:

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from mcp_hub.errors import HubError, RpcError
+from mcp_hub.errors import HubError, MethodNotFound, RpcError
 from mcp_hub.events import CallEvent, Completed, Ending
 from mcp_hub.protocol.capabilities import SUPERSET
 from mcp_hub.protocol.shape.questions import ELICIT, can_answer
@@ -253,6 +253,14 @@ class CallerConnection(msgspec.Struct, frozen=True):
     is_open: bool = True
 
 
+Heard = Callable[[str, RawObject], None]
+"""Takes the method and the params of a notification."""
+
+
+def no_events(server: str) -> MethodNotFound:
+    return MethodNotFound(f'server "{server}" does not have events.')
+
+
 class Upstream(Protocol):
     """A tool source: a child process, a remote server, Python functions."""
 
@@ -298,6 +306,14 @@ class Upstream(Protocol):
 
     def unsubscribe(self, uri: str, call: Call) -> None:
         """Removes a reference; the last one unsubscribes at the source."""
+
+    async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
+        """Sends a request about events over the caller's connection, and returns the result.
+
+        `heard` gets the notifications of the subscription that it opens, until it is answered. Cancelling cancels the
+        request. Raises `RpcError`, `MethodNotFound` without events, `UpstreamUnavailable`, `UpstreamLost`.
+        """
+        raise no_events(self.name)
 
 
 MakeInfo = Callable[[Call], bytes | None]

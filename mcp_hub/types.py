@@ -74,6 +74,7 @@ class Kind(StrEnum):
     TEMPLATE = "template"
     PROMPT = "prompt"
     SKILL = "skill"
+    EVENT = "event"
 
 
 class UpstreamState(StrEnum):

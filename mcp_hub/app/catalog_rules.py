@@ -103,6 +103,7 @@ def project_rules(
         tools=_both(inner.tools, outer.tools),
         resources=_both(inner.resources, outer.resources),
         prompts=_both(inner.prompts, outer.prompts),
+        events=_both(inner.events, outer.events),
         code=min(inner.code, outer.code, key=_CODE_MODES.index),
         lists_code=inner.lists_code and outer.lists_code,
     )
@@ -161,6 +162,7 @@ def _view_rules(
         shared=is_public,
         resources=_filter(profile.resources),
         prompts=_filter(profile.prompts),
+        events=_filter(profile.events),
         pinned=tuple(hub.pinned if profile.pinned is None else profile.pinned),
         expose=hub.expose if profile.expose is None else profile.expose,
         budget=hub.budget if profile.budget is None else profile.budget,
@@ -187,6 +189,7 @@ def _server_rules(settings: Settings, name: str) -> ServerRules:
         tools=_filter(server.tools),
         resources=_filter(server.resources),
         prompts=_filter(server.prompts),
+        events=_filter(server.events),
         overrides={pattern: _override(tool) for pattern, tool in server.per_tool.items()},
         expose=server.expose,
         compact=server.compact,

@@ -1,8 +1,8 @@
 """A server's texts for models as they were approved, and the changes since. Pure.
 
 A pin hashes a tool's `name`, `description`, `inputSchema`, `outputSchema`, `annotations` and `app`, with sorted keys; a
-skill's `uri`, `frontmatter` and `resources`; prompts, resource templates and instructions. The first list is trusted;
-later differences need a person's approval.
+skill's `uri`, `frontmatter` and `resources`; prompts, resource templates, event types and instructions. The first list
+is trusted; later differences need a person's approval.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -31,17 +31,22 @@ SKILL_MEMBERS: Final[tuple[str, ...]] = ("uri", "frontmatter", "resources")
 """The members of a skill that its pin hashes."""
 _PROMPT_MEMBERS: Final = ("name", "title", "description", "arguments")
 _TEMPLATE_MEMBERS: Final = ("uriTemplate", "name", "title", "description")
+_EVENT_MEMBERS: Final = ("name", "title", "description", "inputSchema", "payloadSchema")
 _INSTRUCTIONS: Final = "instructions"
-ALL_MEMBERS: Final = (*MEMBERS, *SKILL_MEMBERS, "title", "arguments", "uriTemplate", _INSTRUCTIONS)
+ALL_MEMBERS: Final = (*MEMBERS, *SKILL_MEMBERS, "title", "arguments", "uriTemplate", "payloadSchema", _INSTRUCTIONS)
 _MEMBERS_OF: Final = {
     Kind.TOOL: MEMBERS,
     Kind.SKILL: SKILL_MEMBERS,
     Kind.PROMPT: _PROMPT_MEMBERS,
     Kind.TEMPLATE: _TEMPLATE_MEMBERS,
+    Kind.EVENT: _EVENT_MEMBERS,
 }
 INSTRUCTIONS: Final = "server:instructions"
 """The name of the pin of a server's instructions."""
-_PREFIXED: Final = {Kind.PROMPT: "prompt:", Kind.TEMPLATE: "template:", Kind.RESOURCE: "resource:"}
+_PREFIXED: Final = {
+    **{Kind.PROMPT: "prompt:", Kind.TEMPLATE: "template:", Kind.RESOURCE: "resource:"},
+    Kind.EVENT: "event:",
+}
 _TOOL: Final = "tool:"
 _RESERVED: Final = (*_PREFIXED.values(), _TOOL, INSTRUCTIONS)
 MOST_TOOLS: Final = 20_000  # pins of one server: two full lists of the largest; what is new beyond is never approved
@@ -56,9 +61,13 @@ _VERSION: Final = 1
 
 
 _FindingKind = Literal["changed", "new", "unreadable", "unconfirmed"]
-Subject = Literal["tool", "prompt", "template", "resource", "instructions"]
+Subject = Literal["tool", "prompt", "template", "resource", "event", "instructions"]
 """The sort of text that a pin is of; a skill counts as a tool."""
-_LABELS: Final[Mapping[Subject, str]] = {"template": "resource template ", "instructions": "instruction text"}
+_LABELS: Final[Mapping[Subject, str]] = {
+    "template": "resource template ",
+    "event": "event type ",
+    "instructions": "instruction text",
+}
 
 
 def pin_name(kind: Kind, key: str) -> str:
@@ -72,7 +81,7 @@ def subject_of(name: str) -> tuple[Subject, str]:
     """Reverses `pin_name`: the subject, and the server's own name."""
     if name == INSTRUCTIONS:
         return "instructions", ""
-    subjects: tuple[Subject, ...] = ("prompt", "template", "resource", "tool")
+    subjects: tuple[Subject, ...] = ("prompt", "template", "resource", "event", "tool")
     for subject in subjects:
         if name.startswith(f"{subject}:"):
             return subject, name[len(subject) + 1 :]
@@ -205,7 +214,7 @@ def check_shown(snapshot: Snapshot, tool: str, digest: str) -> None:
 
 def compared_kinds(snapshot: Snapshot) -> list[str]:
     """The kinds whose lists are complete."""
-    kinds = (Kind.PROMPT, Kind.TEMPLATE)
+    kinds = (Kind.PROMPT, Kind.TEMPLATE, Kind.EVENT)
     return [kind.value for kind in kinds if kind in snapshot.lists or not KINDS[kind].is_offered(snapshot.capabilities)]
 
 

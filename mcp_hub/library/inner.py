@@ -100,7 +100,7 @@ class InnerHub:
 
     async def follow(self, id_: str, after: int) -> "CallFollower":
         """Raises `UnknownStream`, `EventsGone`, `InvalidParams` beyond its end, `Busy`, `StoreError`."""
-        stream = await self._hub.stream(self._caller.principal, id_, self._caller.profile, after)
+        stream = await self._hub.durable.open(self._caller.principal, id_, self._caller.profile, after)
         return _StreamFollower(self, stream, after)
 
     async def _started(self, name: str, arguments: bytes, meta: Mapping[str, Raw], *, asks: bool) -> CallHandle:

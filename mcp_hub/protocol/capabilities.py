@@ -1,4 +1,4 @@
-"""Client capabilities: comparison and relay. The table of tools, resources, templates, prompts and skills.
+"""Client capabilities: comparison and relay. The table of tools, resources, templates, prompts, skills and event types.
 
 Source: specification 2025-11-25, basic/lifecycle "Capability Negotiation"; 2026-07-28, schema `ClientCapabilities`.
 """
@@ -30,6 +30,9 @@ TASKS: Final = "io.modelcontextprotocol/tasks"
 SKILLS: Final = "io.modelcontextprotocol/skills"
 """The extension for skills (SEP-2640); the hub serves it in the modern era only."""
 
+EVENTS: Final = "io.modelcontextprotocol/events"
+"""The extension for subscriptions to what happens at servers (SEP-3415)."""
+
 APPS: Final = "io.modelcontextprotocol/ui"
 """The extension by which tools have user interfaces (MCP Apps, specification of 2026-01-26)."""
 APP_TYPE: Final = "text/html;profile=mcp-app"
@@ -39,14 +42,19 @@ APP_SETTINGS: Final[JsonObject] = {"mimeTypes": [APP_TYPE]}
 
 WITHOUT_APPS: Final[Mapping[Era, JsonObject]] = MappingProxyType(
     {
-        Era.HANDSHAKE: {**SUPERSET, "roots": {"listChanged": True}, "experimental": {STREAMS: {}}},
-        Era.MODERN: {"extensions": {TASKS: {}, STREAMS: {}, SKILLS: {}}},
+        Era.HANDSHAKE: {
+            **SUPERSET,
+            "roots": {"listChanged": True},
+            "experimental": {STREAMS: {}},
+            "extensions": {EVENTS: {}},
+        },
+        Era.MODERN: {"extensions": {TASKS: {}, STREAMS: {}, SKILLS: {}, EVENTS: {}}},
     }
 )
 """Capabilities that the hub declares to servers of an era."""
 WITH_APPS: Final[Mapping[Era, JsonObject]] = MappingProxyType(
     {
-        Era.HANDSHAKE: {**WITHOUT_APPS[Era.HANDSHAKE], "extensions": {APPS: APP_SETTINGS}},
+        Era.HANDSHAKE: {**WITHOUT_APPS[Era.HANDSHAKE], "extensions": {EVENTS: {}, APPS: APP_SETTINGS}},
         Era.MODERN: {"extensions": {**WITHOUT_APPS[Era.MODERN]["extensions"], APPS: APP_SETTINGS}},
     }
 )
@@ -100,19 +108,25 @@ def _understood(value: JsonObject, parts: JsonObject) -> JsonObject:
 
 
 class _KindSpec(msgspec.Struct, frozen=True):
-    """A kind's list: method, result member, identifying member, capability, and `extension` if needed."""
+    """A kind's list: method, result member, identifying member, capability, and its extension.
+
+    `extension` is needed, too; `instead` stands for the capability.
+    """
 
     list_method: str
     result_key: str
     id_field: str
     capability: str
     extension: str | None = None
+    instead: str | None = None
 
     def is_offered(self, capabilities: JsonObject) -> bool:
         """Whether a server with these capabilities has the list."""
         extensions = capabilities.get("extensions")
-        has_extension = isinstance(extensions, dict) and self.extension in extensions
-        return self.capability in capabilities and (self.extension is None or has_extension)
+        declared = extensions if isinstance(extensions, dict) else {}
+        if self.instead is not None and self.instead in declared:
+            return True
+        return self.capability in capabilities and (self.extension is None or self.extension in declared)
 
 
 KINDS: Final[Mapping[Kind, _KindSpec]] = {
@@ -123,5 +137,6 @@ KINDS: Final[Mapping[Kind, _KindSpec]] = {
     Kind.SKILL: _KindSpec(
         list_method="skills/list", result_key="skills", id_field="uri", capability="resources", extension=SKILLS
     ),
+    Kind.EVENT: _KindSpec("events/list", "events", "name", "events", instead=EVENTS),
 }
 BY_LIST_METHOD: Final[Mapping[str, Kind]] = {spec.list_method: kind for kind, spec in KINDS.items()}

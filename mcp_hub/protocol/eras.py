@@ -35,7 +35,7 @@ SKILL_METHODS: Final = frozenset({"skills/list", "skills/get", "resources/direct
 
 SUBSCRIPTION_METHODS: Final = frozenset({"resources/subscribe", "resources/unsubscribe", "subscriptions/listen"})
 
-_SHARED = CALL_METHODS | {"tools/list", "prompts/list", "resources/list", "resources/templates/list"}
+_SHARED = CALL_METHODS | {"tools/list", "prompts/list", "resources/list", "resources/templates/list", "events/list"}
 METHODS: Final = {
     Era.HANDSHAKE: _SHARED | {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"},
     Era.MODERN: _SHARED | SKILL_METHODS | {"server/discover", "subscriptions/listen"},

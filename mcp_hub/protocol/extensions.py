@@ -8,6 +8,7 @@ import msgspec
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.capabilities import APP_SETTINGS, APP_TYPE, SKILLS
 from mcp_hub.protocol.capabilities import APPS as APPS
+from mcp_hub.protocol.capabilities import EVENTS as EVENTS
 from mcp_hub.protocol.capabilities import STREAMS as STREAMS
 from mcp_hub.protocol.capabilities import TASKS as TASKS
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
@@ -64,8 +65,13 @@ def hub_capabilities(version: str, servers: JsonObject | None) -> JsonObject:
     if not is_modern:
         declared["experimental"] = {STREAMS: {}}
     theirs = has.get("extensions", {})
+    has_events = "events" in has or EVENTS in theirs
+    if has_events:  # as the drafts of the extension had it
+        declared["events"] = changes
     extensions = {name: settings for name, settings in _RELAYED[is_modern].items() if name in theirs}
     declared["extensions"] = {STREAMS: {}, **({TASKS: {}} if is_modern else {}), **extensions}
+    if has_events:
+        declared["extensions"][EVENTS] = changes
     return declared
 
 

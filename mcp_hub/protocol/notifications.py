@@ -23,6 +23,12 @@ CANCELLED: Final = "notifications/cancelled"
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
 """The reserved `_meta` key that says which `subscriptions/listen` a message belongs to: its request id, verbatim."""
 
+FEED: Final = "events/stream"
+"""The request that opens a stream of events, and the method of durable streams that hold them."""
+OF_EVENTS: Final = frozenset(
+    f"notifications/events/{name}" for name in ("active", "event", "heartbeat", "error", "terminated")
+)
+"""The messages of an `events/stream` (SEP-3415)."""
 _PART_BEGINS: Final = re.compile("[/#]")
 _LONGEST: Final = 2048
 """Characters of a URI whose wholes are looked for; bounds the work of one notification."""
@@ -44,6 +50,7 @@ class ListenFilter(msgspec.Struct, frozen=True, omit_defaults=True):
     resourcesListChanged: bool = False
     resourceSubscriptions: tuple[str, ...] = ()
     taskIds: tuple[str, ...] = ()
+    eventsListChanged: bool = False
 
     @property
     def list_methods(self) -> frozenset[str]:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from mcp_hub.call import Call, CallChannel, CallerConnection
+from mcp_hub.call import Call, CallChannel, CallerConnection, Heard, no_events
 from mcp_hub.errors import HubRestarted, InvalidParams, MethodNotFound, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.types import Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
@@ -35,6 +35,9 @@ class LocalSource:
 
     def unsubscribe(self, uri: str, call: Call) -> None:
         """Ignored."""
+
+    async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
+        raise no_events(self.name)
 
     def apart(self, call: Call) -> CallerConnection | None:
         return None

@@ -46,6 +46,8 @@ _TOUCH: Final = 5.0
 _SWEEP: Final = 60.0
 """Seconds between messages to owners of followed streams, and between sweeps."""
 _IDLE: Final = 0.5  # while idle
+_MOST_TOUCHED: Final = 4096
+"""Streams without a writer that somebody follows at another hub."""
 BEGUN: Final = 25.0
 _AWAY: Final = 60.0
 """Seconds for the store to confirm a beginning, and for readers of other replicas' streams."""
@@ -107,7 +109,10 @@ class _ForeignStreams:
 
 
 class StreamTable:
-    """The table. `go_on` continues a lost hub's call; without it the stream ends."""
+    """The table. `go_on` continues a lost hub's call; without it the stream ends.
+
+    `touched`: streams of this hub without a writer that others have followed, and when; who reads an entry removes it.
+    """
 
     def __init__(self, store: EventStore, clock: Clock, limits: StreamLimits, go_on: GoOn | None = None) -> None:
         self.store = store
@@ -118,6 +123,7 @@ class StreamTable:
         self._takeover = Takeover(store, go_on, self._foreign.settled, self._deliver)
         self._inbox = Inbox(store.inbox)
         self._detached: Counter[str] = Counter()
+        self.touched: dict[CallId, float] = {}
         self._idle: anyio.Event | None = None
         self._running: anyio.CancelScope | None = None
 
@@ -304,7 +310,7 @@ class StreamTable:
                 try:
                     if now >= next_touch:
                         next_touch = now + _TOUCH
-                        for stream in self._foreign.followed:  # a call that somebody reads continues
+                        for stream in self._foreign.followed:  # a call or feed that somebody reads continues
                             await self._touch(stream.row.id)
                     if now >= next_orphans:
                         next_orphans = now + self.store.leases.interval
@@ -358,6 +364,8 @@ class StreamTable:
             if message.kind != "lost":  # which was about the owner before
                 self._inbox.put_back(message)  # its call is about to be continued
             return True
+        if writer is None and message.kind == "touch" and len(self.touched) < _MOST_TOUCHED:
+            self.touched[message.stream] = self.clock.now()
         if writer is None or _is_left(writer):
             return message.kind != "cancel"
         match message.kind:

@@ -213,6 +213,11 @@ def encode_as(definition: Definition, exported: str) -> bytes:
     return msgspec.json.encode({**definition.fields, KINDS[definition.kind].id_field: renamed})
 
 
+def with_delivery(event: bytes, modes: Sequence[str]) -> bytes:
+    """An event type with the modes in which the hub delivers it."""
+    return msgspec.json.encode({**_OBJECT.decode(event), "delivery": modes})
+
+
 def in_era(kind: Kind, raw: bytes, era: Era) -> bytes:
     """An encoded definition without `execution` in the modern era; in the handshake era with output schemas of objects
     only, and the hub's own tasks.

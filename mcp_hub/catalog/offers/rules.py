@@ -128,6 +128,7 @@ class ServerRules(msgspec.Struct, frozen=True):
     tools: Filter = EVERYTHING
     resources: Filter = EVERYTHING
     prompts: Filter = EVERYTHING
+    events: Filter = EVERYTHING
     overrides: Mapping[str, Override] = msgspec.field(default_factory=dict)
     expose: Literal["full", "search"] | None = None
     compact: bool | None = None
@@ -140,10 +141,11 @@ class ServerRules(msgspec.Struct, frozen=True):
 class ViewRules(msgspec.Struct, frozen=True):
     """The servers in list order, and the profile's own filters.
 
-    `tools`, `prompts` and `pinned` match exported names, `resources` both URIs. `shared`: one answer for all profiles,
-    tokens and sessions. `budget` and `max_result_tokens` are in tokens; the latter 0: no limit.
+    `tools`, `prompts`, `events` and `pinned` match exported names, `resources` both URIs. `shared`: one answer for all
+    profiles, tokens and sessions. `budget` and `max_result_tokens` are in tokens; the latter 0: no limit.
     `code`: tools that scripts may call; `lists_code`: whether scripts can run here, so that `run_code` is listed.
     `capabilities`: those of the servers are declared, or all.
+    `event_sources`: modes by which servers may deliver events; `event_deliveries`: those that the hub offers.
     """
 
     servers: Mapping[str, ServerRules]
@@ -152,6 +154,7 @@ class ViewRules(msgspec.Struct, frozen=True):
     shared: bool = True
     resources: Filter = EVERYTHING
     prompts: Filter = EVERYTHING
+    events: Filter = EVERYTHING
     pinned: tuple[str, ...] = ()
     expose: Expose = "full"
     budget: int = 8000
@@ -161,3 +164,5 @@ class ViewRules(msgspec.Struct, frozen=True):
     code: CodeMode = "off"
     lists_code: bool = False
     capabilities: Literal["known", "all"] = "known"
+    event_sources: frozenset[str] = frozenset(("push", "poll"))
+    event_deliveries: tuple[str, ...] = ("push", "poll")

@@ -46,7 +46,7 @@ _ABOUT_USE = late(
     r"invok(?:e|ing)|run(?:ning)?)\s+(?:the\s+|any\s+)?[`'\"]?(?P<name>[A-Za-z_][A-Za-z0-9_-]*)",
     re.IGNORECASE,
 )
-_INSPECTED: Final = (Kind.TOOL, Kind.PROMPT, Kind.RESOURCE, Kind.TEMPLATE)
+_INSPECTED: Final = (Kind.TOOL, Kind.PROMPT, Kind.RESOURCE, Kind.TEMPLATE, Kind.EVENT)
 _PROSE: Final = ("description", "title")
 
 

@@ -14,6 +14,7 @@ from mcp_hub.catalog.offers.definitions import (
     in_era,
     parse,
     with_address,
+    with_delivery,
     without,
     without_app,
 )
@@ -34,7 +35,8 @@ _T = TypeVar("_T")
 class Entry:
     """One listed thing. `key`: the upstream's name, URI or template; `raw`: the definition under `exported`.
 
-    `is_pinned`: listed in every mode. `supplied`: the hub's arguments. `path` projects results.
+    `is_pinned`: listed in every mode. `supplied`: the hub's arguments. `path` projects results. `modes`: those
+    in which the server delivers an event.
     """
 
     kind: Kind
@@ -50,6 +52,7 @@ class Entry:
     is_read_only: bool = False
     app: AppMeta | None = None
     path: str | None = None
+    modes: tuple[str, ...] = ()
 
     @property
     def has_app(self) -> bool:
@@ -165,9 +168,9 @@ def _named(
             exported = uris.assign_templates(origins)
         case Kind.SKILL:
             exported = {(server, uri): roots.exported(server, uri) or uri for server, uri in origins}
-        case Kind.PROMPT:
+        case Kind.PROMPT | Kind.EVENT:
             requests = [_name_request(kind, origin, rules, UNCHANGED, new) for origin in origins]
-            exported = names.assign(requests, max_length=rules.max_name_length, reserved=frozenset(), noun="prompt")
+            exported = names.assign(requests, max_length=rules.max_name_length, reserved=frozenset(), noun=kind.value)
         case Kind.TOOL:
             overrides = {(server, key): find_override(rules.servers[server].overrides, key) for server, key in origins}
             requests = [_name_request(kind, origin, rules, override, new) for origin, override in overrides.items()]
@@ -213,6 +216,10 @@ def is_admitted(kind: Kind, offer: Offer, rules: ViewRules) -> bool:
             return server_rules.prompts.admits(*both, traits=traits) and rules.prompts.admits(
                 offer.exported, traits=traits
             )
+        case Kind.EVENT:
+            is_usable = not rules.event_sources.isdisjoint(_modes(definition))
+            admits = server_rules.events.admits(*both, traits=traits)
+            return is_usable and admits and rules.events.admits(offer.exported, traits=traits)
         case _:
             filters, is_template = (server_rules.resources, rules.resources), kind is Kind.TEMPLATE
             if not all(each.admits(*both, traits=traits) for each in filters):
@@ -231,6 +238,9 @@ def entry_of(kind: Kind, offer: Offer, rules: ViewRules) -> Entry:
         raw = with_address(raw, app.address, offer.address)
     if override.path is not None:  # a projected result does not fit the schema
         raw = without(raw, "outputSchema")
+    modes: tuple[str, ...] = ()
+    if kind is Kind.EVENT:
+        modes, raw = _modes(definition), with_delivery(raw, rules.event_deliveries)
     is_pinned = override.pin
     if is_pinned is None:
         is_pinned = kind is Kind.TOOL and any_matches(rules.pinned, (offer.exported,))
@@ -248,7 +258,12 @@ def entry_of(kind: Kind, offer: Offer, rules: ViewRules) -> Entry:
         is_read_only=definition.traits.hints.read_only,
         app=app,
         path=override.path,
+        modes=modes,
     )
+
+
+def _modes(event: Definition) -> tuple[str, ...]:
+    return msgspec.json.decode(event.fields["delivery"], type=tuple[str, ...])
 
 
 def _is_app_only(definition: Definition) -> bool:

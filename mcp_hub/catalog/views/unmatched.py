@@ -14,7 +14,8 @@ from mcp_hub.globs import any_matches, is_glob
 from mcp_hub.types import Kind, Snapshot
 
 _MOST: Final = 100
-_LISTS: Final = {"tools": Kind.TOOL, "prompts": Kind.PROMPT}  # keys of filters, and what each is for
+_LISTS: Final = {"tools": Kind.TOOL, "prompts": Kind.PROMPT, "events": Kind.EVENT}
+"""Keys of filters, and what each is for."""
 
 
 class Unmatched(msgspec.Struct, frozen=True):
@@ -98,10 +99,11 @@ def _of_server(
     path: tuple[str | int, ...], rules: ServerRules, offers: Mapping[Kind, Sequence[Offer]]
 ) -> Iterator[Unmatched]:
     yield from _of_filters(path, rules, offers, has_own_names=True)
-    tools, prompts = ({offer.definition.key for offer in offers[kind]} for kind in (Kind.TOOL, Kind.PROMPT))
+    tools = {offer.definition.key for offer in offers[Kind.TOOL]}
+    named = tools | {offer.definition.key for kind in (Kind.PROMPT, Kind.EVENT) for offer in offers[kind]}
     for name in rules.rename:
-        if name not in tools | prompts:
-            yield _unmatched((*path, "rename", name), name, tools | prompts)
+        if name not in named:
+            yield _unmatched((*path, "rename", name), name, named)
     for pattern in rules.overrides:
         if pattern not in tools and not (is_glob(pattern) and any_matches((pattern,), tools)):
             yield _unmatched((*path, "per_tool", pattern), pattern, tools)

@@ -31,7 +31,8 @@ from mcp_hub.protocol.capabilities import KINDS, SKILLS
 from mcp_hub.types import OWN, CacheHint, Era, JsonObject, Kind, Origin, Snapshot
 
 _TOOL: Final = Kind.TOOL
-_WAITING: Final = (_TOOL, Kind.PROMPT, Kind.TEMPLATE)  # the kinds that may wait for an approval, besides skills
+_WAITING: Final = (_TOOL, Kind.PROMPT, Kind.TEMPLATE, Kind.EVENT)
+"""The kinds that may wait for an approval, besides skills."""
 Withheld = Mapping[tuple[Kind | None, str], UnapprovedTool]
 
 _MAX_PAGES = 256  # all pages of 10,000 entries at 100 a page, in both eras

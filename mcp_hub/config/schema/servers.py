@@ -195,6 +195,7 @@ class ServerSettings(Section):
     tools: AtOnce[ToolFilterSettings] = ToolFilterSettings()
     resources: AtOnce[FilterSettings] = FilterSettings()
     prompts: AtOnce[FilterSettings] = FilterSettings()
+    events: AtOnce[FilterSettings] = FilterSettings()
     expose: AtOnce[Literal["full", "search"] | None] = None
     compact: AtOnce[bool | None] = None
     prefix: AtOnce[Prefix | None] = None

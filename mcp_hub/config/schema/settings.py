@@ -38,6 +38,7 @@ class ProfileSettings(Section):
     tools: ToolFilterSettings = ToolFilterSettings()
     resources: FilterSettings = FilterSettings()
     prompts: FilterSettings = FilterSettings()
+    events: FilterSettings = FilterSettings()
     expose: Expose | None = None
     budget: Amount | None = None
     compact: bool | None = None

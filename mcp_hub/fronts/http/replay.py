@@ -83,7 +83,7 @@ async def cancel_stored(hub: HubPort, session: Session, reason: str, key: int | 
     try:
         for row in await hub.durable.newest(caller.principal, _MOST_ROWS, caller.profile):
             if row.session == session.id and not row.has_ended and key in (None, _key_in(row)):
-                await (await hub.stream(caller.principal, row.id, caller.profile)).cancel(reason)
+                await (await hub.durable.open(caller.principal, row.id, caller.profile)).cancel(reason)
     except (UnknownStream, StoreError) as error:
         log.warning("cancel_not_passed_on", session=session.id, reason=str(error))
 

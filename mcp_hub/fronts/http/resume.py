@@ -230,7 +230,7 @@ class Resumption:
 
     async def _open(self, client: ClientCalls, stream: CallId, after: int | None = None) -> StreamHandle:
         caller = client.session.caller
-        return await self._hub.stream(caller.principal, stream, caller.profile, after)
+        return await self._hub.durable.open(caller.principal, stream, caller.profile, after)
 
     async def _take_over(
         self, client: ClientCalls, handle: StreamHandle, cursor: Cursor, response: HttpResponse

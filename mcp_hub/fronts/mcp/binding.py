@@ -10,6 +10,7 @@ import msgspec
 from mcp_hub.call import MakeInfo
 from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, ToolRemoved, UnknownEntry
 from mcp_hub.events import Completed
+from mcp_hub.fronts.mcp.events import Opening, event_methods, session_has_events
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams
 from mcp_hub.fronts.mcp.tasks import stream_methods, task_methods
 from mcp_hub.hub import CallHandle, HubPort
@@ -31,12 +32,12 @@ from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject
 class Deferred(msgspec.Struct, frozen=True):
     """The response comes in a moment."""
 
-    reply: Awaitable[bytes | CallHandle]
+    reply: Awaitable[bytes | CallHandle | Opening]
 
 
-Reply = bytes | CallHandle | Deferred | ListenFilter
-"""A call: the answer is its ending, its other events come before. A filter: the response is a stream of notifications.
-"""
+Settled = bytes | CallHandle | ListenFilter | Opening
+"""A call: the answer is its ending, its other events come before. Else, but for bytes: a stream of notifications."""
+Reply = Settled | Deferred
 Instructions = Callable[[str | None], str | None]
 """The text for clients with this profile."""
 _T = TypeVar("_T")
@@ -58,7 +59,7 @@ class Binding:
         self._server_info = server_info
         self._instructions = instructions
         self._listable: dict[str | None, frozenset[Kind]] = {}  # by profile, what clients may think that they can list
-        self.added = {**task_methods(hub), **stream_methods(hub)}
+        self.added = {**task_methods(hub), **stream_methods(hub), **event_methods(hub)}
 
     def initialize(self, caller: Caller, params: RawObject) -> tuple[Session, bytes]:
         """Opens a handshake session without waiting. Invalid members of `params` count as absent."""
@@ -175,7 +176,12 @@ class Binding:
 
     def _list(self, session: Session, kind: Kind, params: RawObject) -> Reply:
         cursor = _decoded(params, _Page, "params.cursor").cursor or None  # an empty one is the first page's
-        page = partial(self._hub.views.page, session, kind, cursor)
+
+        def page() -> bytes:
+            if kind is Kind.EVENT and not session_has_events(self._hub, session):
+                raise MethodNotFound("Method not found: events/list")
+            return self._hub.views.page(session, kind, cursor)
+
         return page() if self._is_settled(session, kind) else Deferred(self._settled(session, page, kind))
 
     def _subscription(self, session: Session, method: str, params: RawObject) -> Reply:

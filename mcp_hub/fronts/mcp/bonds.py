@@ -66,7 +66,7 @@ class AttachedBond(ClientBond):
 async def _continuation(hub: HubPort, session: Session, id_: str) -> bytes | CallHandle:
     """Raises `HubRestarted` for an unknown stream, and the call's error."""
     try:
-        stream = await hub.stream(session.caller.principal, id_, session.caller.profile)
+        stream = await hub.durable.open(session.caller.principal, id_, session.caller.profile)
         call = hub.running_call(stream)
         if call is not None:
             return call

@@ -170,7 +170,7 @@ async def answered_elsewhere(hub: HubPort, session: Session, message: Envelope) 
         if row.session != session.id or row.status != "input_required":
             continue
         try:
-            stream = await hub.stream(caller.principal, row.id, caller.profile)
+            stream = await hub.durable.open(caller.principal, row.id, caller.profile)
             for key, question in (await stream.questions()).items():
                 if _request_id(row.id, key) == message.id_key:
                     await stream.answer(key, _outcome(message, question.method))

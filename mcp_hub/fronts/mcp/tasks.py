@@ -81,7 +81,9 @@ class _TaskRequests:
         return task_shape.ACKNOWLEDGED
 
     async def _stream(self, session: Session, params: RawObject) -> StreamHandle:
-        return await self._hub.stream(session.caller.principal, task_shape.task_id(params), session.caller.profile)
+        return await self._hub.durable.open(
+            session.caller.principal, task_shape.task_id(params), session.caller.profile
+        )
 
     def _renew(self, stream: StreamHandle) -> None:
         if stream.is_orphan:
@@ -271,7 +273,7 @@ def _query(params: RawObject) -> _ReadParams:
 
 async def _read(hub: HubPort, session: Session, query: _ReadParams) -> bytes:
     after = query.after()
-    stream = await hub.stream(session.caller.principal, query.stream, session.caller.profile, after)
+    stream = await hub.durable.open(session.caller.principal, query.stream, session.caller.profile, after)
     was_orphan = stream.is_orphan
     is_truncated = False
     try:

@@ -251,7 +251,7 @@ class RestStreams:
         return answer(await detailed(self._hub, stream))
 
     async def _opened(self, request: RestRequest, after: int | None = None) -> StreamHandle:
-        return await self._hub.stream(request.caller.principal, request.path["id"], request.caller.profile, after)
+        return await self._hub.durable.open(request.caller.principal, request.path["id"], request.caller.profile, after)
 
     async def cancel_stream(self, request: RestRequest) -> Response:
         """Idempotent."""

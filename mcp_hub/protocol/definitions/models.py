@@ -123,6 +123,12 @@ class _Prompt(_ListedDefinition, kw_only=True, rename="camel"):
     arguments: list[_Argument] | UnsetType = UNSET
 
 
+class _Event(_ListedDefinition, kw_only=True, rename="camel"):
+    delivery: Annotated[list[Literal["poll", "push", "webhook"]], Meta(min_length=1)]
+    input_schema: RawObject | bool
+    payload_schema: RawObject | bool
+
+
 Listed = _ListedDefinition | SkillEntry
 CHECKS: Final[Mapping[Kind, Callable[[bytes], Listed]]] = {
     Kind.TOOL: msgspec.json.Decoder(ListedTool).decode,
@@ -130,6 +136,7 @@ CHECKS: Final[Mapping[Kind, Callable[[bytes], Listed]]] = {
     Kind.TEMPLATE: msgspec.json.Decoder(_Template).decode,
     Kind.PROMPT: msgspec.json.Decoder(_Prompt).decode,
     Kind.SKILL: msgspec.json.Decoder(SkillEntry).decode,
+    Kind.EVENT: msgspec.json.Decoder(_Event).decode,
 }
 """Decode a definition of each kind. Raise: `msgspec.DecodeError` with the reason why a client would refuse it."""
 

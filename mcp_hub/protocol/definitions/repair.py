@@ -119,6 +119,12 @@ def _lines(raw: Raw) -> Raw:
     return raw if lines is None else encoded("\n".join(lines))
 
 
+def _modes(raw: Raw) -> Raw:
+    """The known ones: a later revision may have more."""
+    modes = read_as(raw, list[str])
+    return raw if modes is None else encoded([mode for mode in modes if mode in ("poll", "push", "webhook")])
+
+
 def flag(raw: Raw) -> Raw:
     """A boolean from a boolean, string or number."""
     return _FLAGS.get(bytes(raw).lower(), raw)
@@ -216,4 +222,10 @@ DEFINITIONS: Final[Mapping[Kind, Mapping[str, Shape]]] = {
     Kind.TEMPLATE: {**_COMMON, "mimeType": TEXT, "annotations": ANNOTATIONS},
     Kind.PROMPT: {**_COMMON, "arguments": Shape(items=_ARGUMENT, empty=LIST)},
     Kind.SKILL: {"_meta": META},
+    Kind.EVENT: {
+        **_COMMON,
+        "delivery": Shape(form=_modes),
+        "inputSchema": Shape(empty=OBJECT, default=_ANY_OBJECT),
+        "payloadSchema": Shape(empty=OBJECT, default=_ANY_OBJECT),
+    },
 }

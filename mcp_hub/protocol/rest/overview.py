@@ -197,7 +197,7 @@ class WaitingTool(Struct, frozen=True, omit_defaults=True):
     digest: str
     diff: list[str] = []
     flags: list[str] = []
-    subject: Literal["tool", "prompt", "template", "resource", "instructions"] = "tool"
+    subject: Literal["tool", "prompt", "template", "resource", "event", "instructions"] = "tool"
 
 
 class ApprovalBody(Struct, forbid_unknown_fields=True):

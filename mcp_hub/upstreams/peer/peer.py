@@ -23,7 +23,15 @@ from mcp_hub.protocol.jsonrpc import envelope, rpc_errors
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, object_bytes, raw_object
 from mcp_hub.protocol.jsonrpc.repair import Placeholder
 from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
-from mcp_hub.protocol.notifications import ACKNOWLEDGED, CANCELLED, ROOTS_CHANGED, UPDATED, list_changed, progressed
+from mcp_hub.protocol.notifications import (
+    ACKNOWLEDGED,
+    CANCELLED,
+    OF_EVENTS,
+    ROOTS_CHANGED,
+    UPDATED,
+    list_changed,
+    progressed,
+)
 from mcp_hub.protocol.shape.produced import of_server
 from mcp_hub.protocol.shape.questions import QUESTIONS, may_ask
 from mcp_hub.protocol.shape.results import begins, is_complete
@@ -49,9 +57,10 @@ _FINISHED: Final = "notifications/elicitation/complete"
 _CHANGED: Final = {
     list_changed(Kind.TOOL): (Kind.TOOL,),
     list_changed(Kind.PROMPT): (Kind.PROMPT,),
+    list_changed(Kind.EVENT): (Kind.EVENT,),
     list_changed(Kind.RESOURCE): (Kind.RESOURCE, Kind.TEMPLATE, Kind.SKILL),
 }
-_ON_LISTEN: Final = frozenset({UPDATED, ACKNOWLEDGED, CANCELLED})
+_ON_LISTEN: Final = frozenset({UPDATED, ACKNOWLEDGED, CANCELLED, *OF_EVENTS})
 
 
 class PeerMessages(WireHandler):

@@ -9,6 +9,7 @@ import anyio
 import anyio.abc
 import msgspec
 
+from mcp_hub.call import Call, Heard
 from mcp_hub.errors import DeadlineExceeded, InvalidParams, MethodNotFound, RpcError, UpstreamLost
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
@@ -16,8 +17,16 @@ from mcp_hub.notices import Notices
 from mcp_hub.protocol.definitions.messages import repaired_params
 from mcp_hub.protocol.jsonrpc.envelope import id_key, object_bytes, raw_object, read_as
 from mcp_hub.protocol.jsonrpc.rpc_errors import METHOD_NOT_FOUND
-from mcp_hub.protocol.notifications import ACKNOWLEDGED, CANCELLED, SUBSCRIPTION_ID, UPDATED, ListenFilter, covering
-from mcp_hub.types import Era, Kind, RawObject
+from mcp_hub.protocol.notifications import (
+    ACKNOWLEDGED,
+    CANCELLED,
+    OF_EVENTS,
+    SUBSCRIPTION_ID,
+    UPDATED,
+    ListenFilter,
+    covering,
+)
+from mcp_hub.types import Era, Kind, RawJson, RawObject
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.wanted import WantedResources
 from mcp_hub.wire.base import Pending
@@ -110,7 +119,7 @@ class _ByListen:
         info = self._peer.info
         tools, prompts, resources = (info.announces(name, "listChanged") for name in ("tools", "prompts", "resources"))
         uris = tuple(sorted(self._resources.reference_counts)) if info.can_watch else ()
-        return ListenFilter(tools, prompts, resources, uris)
+        return ListenFilter(tools, prompts, resources, uris, eventsListChanged=info.announces_events)
 
     def _next_pause(self) -> float | None:
         if self._current is not None or self._requested == _NOTHING or self._is_refused:
@@ -197,6 +206,7 @@ class ServerSubscriptions:
         self._changes = changes
         self._peer: Peer | None = None
         self._listen: _ByListen | None = None
+        self._heard: dict[int | str, Heard] = {}
 
     async def confirmed(self, uri: str) -> None:
         """Waits until the server watches a resource. Raises `RpcError`, also `MethodNotFound`."""
@@ -207,6 +217,21 @@ class ServerSubscriptions:
         if not self._peer.info.can_watch:
             raise MethodNotFound(f'server "{self._server}" does not support subscriptions to its resources.')
         await self.resources.attempt(uri).outcome()
+
+    @property
+    def are_asked(self) -> bool:
+        """Whether a subscription to events is open."""
+        return bool(self._heard)
+
+    async def ask(self, peer: Peer, call: Call, heard: Heard | None) -> RawJson:
+        """An `Upstream.ask` over one connection."""
+        pending = peer.send(call.method, call.params)
+        if heard is not None:
+            self._heard[pending.id] = heard
+        try:
+            return await peer.answer(pending)
+        finally:
+            self._heard.pop(pending.id, None)
 
     async def follow(self, peer: Peer, patience: float, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         """Works on a connection until cancelled; each response may take `patience` seconds.
@@ -231,8 +256,18 @@ class ServerSubscriptions:
     def on_notice(self, method: str, params: RawObject) -> None:
         if method == UPDATED:
             self._updated(params)
+        elif method in OF_EVENTS:
+            self._take_event(method, params)
         elif self._listen is not None:
             self._listen.on_notice(method, params)
+
+    def _take_event(self, method: str, params: RawObject) -> None:
+        """A message that names no open subscription is dropped."""
+        meta = raw_object(params.get("_meta", msgspec.UNSET)) or {}
+        raw = meta.get(SUBSCRIPTION_ID)
+        heard = None if raw is None else self._heard.get(id_key(bytes(raw)))
+        if heard is not None:
+            heard(method, params)
 
     def _updated(self, params: RawObject) -> None:
         uri = read_as(params.get("uri", b""), str)

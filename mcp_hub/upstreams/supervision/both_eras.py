@@ -13,7 +13,7 @@ from typing import Final
 import anyio
 from msgspec.structs import replace
 
-from mcp_hub.call import Call, CallChannel, CallerConnection, CallHandler, Gate, SentCall
+from mcp_hub.call import Call, CallChannel, CallerConnection, CallHandler, Gate, Heard, SentCall
 from mcp_hub.clock import Clock
 from mcp_hub.errors import RpcError, UpstreamUnavailable
 from mcp_hub.events import Completed
@@ -319,6 +319,9 @@ class BothEras:
 
     def unsubscribe(self, uri: str, call: Call) -> None:
         self._sides.unsubscribe(uri, call)
+
+    async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
+        return await self._first.ask(call, heard)
 
     def status(self) -> UpstreamStatus:
         """The first connection's status, or the second's if only that is left."""

@@ -9,7 +9,7 @@ from typing import Final
 import anyio
 import msgspec
 
-from mcp_hub.call import Call, CallChannel, CallerConnection, CallHandler, Gate, SentCall
+from mcp_hub.call import Call, CallChannel, CallerConnection, CallHandler, Gate, Heard, SentCall
 from mcp_hub.clock import Clock
 from mcp_hub.errors import DeadlineExceeded, HubRestarted, NotReadOnly, RpcError, StartFailed, UpstreamUnavailable
 from mcp_hub.events import Completed, failed_by, hubs_message
@@ -275,16 +275,26 @@ class ManagedUpstream:
 
     async def subscribe(self, uri: str, call: Call) -> None:
         self.state.subscriptions.resources.want(uri, call)
-        await self.watched(uri)
-
-    async def watched(self, uri: str) -> None:
-        """Waits until the server watches a wanted resource. Raises `RpcError`."""
-        if self.state.peer is None or not self.state.peer.wire.can_send:
-            await self.supervisor.next_peer(self.state.rules.ready_wait)
-        await self.state.subscriptions.confirmed(uri)
+        await watched(self, uri)
 
     def unsubscribe(self, uri: str, call: Call) -> None:
         self.state.subscriptions.resources.release(uri, call.session)
+
+    async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
+        return await self.state.subscriptions.ask(await _reached(self), call, heard)
+
+
+async def watched(upstream: ManagedUpstream, uri: str) -> None:
+    """Waits until the server watches a wanted resource. Raises `RpcError`."""
+    await _reached(upstream)
+    await upstream.state.subscriptions.confirmed(uri)
+
+
+async def _reached(upstream: ManagedUpstream) -> Peer:
+    peer = upstream.state.peer
+    if peer is None or not peer.wire.can_send:
+        peer = await upstream.supervisor.next_peer(upstream.state.rules.ready_wait)
+    return peer
 
 
 class _ManagedLifecycle(Lifecycle):

@@ -14,7 +14,7 @@ from typing import Final
 import anyio
 import anyio.abc
 
-from mcp_hub.call import Call, CallChannel, CallerConnection, CallHandler, SentCall
+from mcp_hub.call import Call, CallChannel, CallerConnection, CallHandler, Heard, SentCall
 from mcp_hub.clock import Clock
 from mcp_hub.errors import AccountNeeded, HubRestarted, RpcError, StartFailed, UpstreamUnavailable
 from mcp_hub.events import Completed
@@ -272,6 +272,11 @@ class PerPrincipal:
     def unsubscribe(self, uri: str, call: Call) -> None:
         if self._resources.release(uri, call.session) and (member := self._members.get(call.principal)) is not None:
             member.upstream.unsubscribe(uri, call)
+
+    async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
+        member = await self._member(call.principal)
+        with self._members.call(member):
+            return await member.upstream.ask(call, heard)
 
     def status(self) -> UpstreamStatus:
         """Counts only: nothing of a principal."""

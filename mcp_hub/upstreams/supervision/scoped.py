@@ -15,7 +15,7 @@ import anyio.abc
 import msgspec
 from msgspec.structs import replace
 
-from mcp_hub.call import Call, CallChannel, CallerConnection, CallHandler, Gate, SentCall, Upstream
+from mcp_hub.call import Call, CallChannel, CallerConnection, CallHandler, Gate, Heard, SentCall, Upstream
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, HubRestarted, RpcError, UpstreamUnavailable
 from mcp_hub.events import Completed
@@ -40,8 +40,7 @@ MOST_PROCESSES: Final = 32
 """Processes of one server besides the listed one; an idle one makes room, else the call is refused."""
 _RELIST: Final = 60.0
 """Seconds between two restarts of the listed process because others list something else."""
-_SWEEP: Final = 30.0
-"""Seconds between two looks for idle processes, at most."""
+_SWEEP: Final = 30.0  # seconds between two looks for idle processes, at most
 
 
 class _ProcessKeys(msgspec.Struct, frozen=True):
@@ -312,6 +311,9 @@ class Scoped:
 
     def unsubscribe(self, uri: str, call: Call) -> None:
         (self._predecessor.upstream(call) or self._sides).unsubscribe(uri, call)
+
+    async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
+        return await self._listed.ask(call, heard)
 
     def status(self) -> UpstreamStatus:
         """The listed process's status, with the restarts of all."""

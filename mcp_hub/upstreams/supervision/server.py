@@ -97,7 +97,7 @@ class ServerState:
 
     @property
     def is_wanted(self) -> bool:
-        return bool(self.subscriptions.resources.reference_counts)
+        return bool(self.subscriptions.resources.reference_counts) or self.subscriptions.are_asked
 
     def adjust(self, rules: SupervisorRules) -> None:
         """Replaces the rules."""

@@ -17,7 +17,7 @@ from mcp_hub.stores.documents import Holdings
 from mcp_hub.types import Cause, Snapshot, UpstreamState
 from mcp_hub.upstreams.lists.list_union import ListUnion
 from mcp_hub.upstreams.peer.wanted import WantedResources
-from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
+from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream, watched
 from mcp_hub.upstreams.supervision.server import Handover, OwnedUpstream, SupervisorRules
 
 _SWEEP: Final = 30.0
@@ -127,7 +127,7 @@ class SideConnections:
         if (side := self._sides.get(key)) is not None:
             side.resources.want(uri, call)
         side = self._sides[key] if self._begun is None else await self._begun(call)  # a fresh one has it already
-        await side.upstream.watched(uri)
+        await watched(side.upstream, uri)
 
     def unsubscribe(self, uri: str, call: Call) -> None:
         if not self.resources.release(uri, call.session):

@@ -1,0 +1,248 @@
+"""The owner's side of one feed: writes occurrences, each once, before the server's cursor behind them counts."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+from weakref import WeakSet
+
+import anyio
+import msgspec
+
+from mcp_hub.call import StreamInfo
+from mcp_hub.calls.feeds.lines import RUNNING, Topic, line_of, mark_line, read_line
+from mcp_hub.calls.feeds.reading import FeedReader
+from mcp_hub.calls.reading.stored import done_with, fetched
+from mcp_hub.calls.reading.stream import Committed, Stream
+from mcp_hub.clock import wall_time
+from mcp_hub.errors import Fenced, KeyTaken, RpcError, StoreError, UnknownStream
+from mcp_hub.ids import new_call_id
+from mcp_hub.logs import get_logger
+from mcp_hub.protocol.jsonrpc.envelope import read_as
+from mcp_hub.protocol.notifications import FEED
+from mcp_hub.protocol.shape.occurrences import occurrence_of
+from mcp_hub.stores.base import Change, Chunk, StreamLog
+from mcp_hub.types import RawObject, Status
+
+log = get_logger(__name__)
+
+_MOST_IDS: Final = 4096
+"""Ids of occurrences that are remembered."""
+_AT_ONCE: Final = 1024
+"""Lines of one append."""
+_SEGMENTS: Final = 7
+"""Parts of `keep` after which a durable stream is ended and the next one begun, so that the first can expire."""
+_MOST_UNWRITTEN: Final = 60.0
+"""Seconds until a use of the feed is written."""
+
+
+class _Continuation(msgspec.Struct, frozen=True):
+    """What another hub needs to continue: `cursor` is the server's, `used` in Unix seconds."""
+
+    server: str
+    name: str
+    arguments: str
+    account: str
+    modes: tuple[str, ...]
+    cursor: str | None
+    used: float
+
+
+def continuation_of(row: StreamInfo) -> tuple[Topic, tuple[str, ...], str | None, float] | None:
+    """Topic, modes of delivery, the server's cursor, and the last use; None for an unreadable one."""
+    read = read_as(msgspec.Raw(row.continuation or b""), _Continuation)
+    if read is None:
+        return None
+    topic = Topic(read.server, read.name, read.arguments.encode(), read.account)
+    return topic, read.modes, read.cursor, read.used
+
+
+class Feed:
+    """One subscription. `keep` returns the seconds that occurrences are readable.
+
+    `cursor` is the server's, behind all that is stored. It `has_stood` once the server has accepted the subscription.
+    `used` is in Unix seconds.
+    """
+
+    def __init__(self, topic: Topic, modes: Sequence[str], stream_log: StreamLog, keep: Callable[[], float]) -> None:
+        self.topic = topic
+        self.modes = tuple(modes)
+        self.stream: Stream | None = None
+        self.cursor: str | None = None
+        self.used = wall_time()
+        self.readers: WeakSet[FeedReader] = WeakSet()
+        self.scope = anyio.CancelScope()
+        self._log = stream_log
+        self._keep = keep
+        self._state = _State()
+
+    # -- what is known of earlier hubs ------------------------------------------------------------------------------
+
+    async def resume(self, row: StreamInfo, cursor: str | None) -> None:
+        """Continues behind this row, in it if it runs. Raises `StoreError`."""
+        self.cursor = cursor
+        if not row.has_ended:
+            self.stream = Stream(row, self._log)
+            self._state.accepted.set()
+        if cursor is None:
+            self._state.has_missed = True
+        first = max(row.first - 1, row.last - _MOST_IDS)
+        try:
+            while first < row.last and (lines := await fetched(self._log, row.id, first, row.last - first)):
+                for line in lines:
+                    self._remember(read_line(line)[1])
+                first += len(lines)
+        except UnknownStream:
+            return
+
+    def _remember(self, occurrence: RawObject | None) -> None:
+        if occurrence is not None:
+            ids = self._state.ids
+            ids[bytes(occurrence["eventId"])] = None
+            if len(ids) > _MOST_IDS:
+                ids.popitem(last=False)
+
+    # -- the subscription -------------------------------------------------------------------------------------------
+
+    @property
+    def has_stood(self) -> bool:
+        return self._state.accepted.is_set() and self._state.failure is None
+
+    async def stands(self) -> None:
+        """Waits until the server has accepted the subscription.
+
+        Raises the `RpcError` with which it refused, and `KeyTaken` if another hub has subscribed.
+        """
+        await self._state.accepted.wait()
+        if self._state.failure is not None:
+            raise self._state.failure
+
+    def fail(self, error: RpcError | KeyTaken) -> None:
+        """The server has refused the subscription, or another hub has it."""
+        self._state.failure = error
+        self._state.accepted.set()
+
+    def miss(self) -> None:
+        """Notes that the next occurrences may not follow the last ones."""
+        self._state.has_missed = True
+
+    def forget_cursor(self) -> None:
+        """The server does not take its cursor any more: begin with what happens from now on."""
+        self.cursor = None
+        self._state.has_missed = True
+
+    def tell(self, problem: RpcError | None) -> None:
+        for reader in list(self.readers):
+            reader.tell(problem)
+
+    def use(self) -> None:
+        self.used = wall_time()
+
+    @property
+    def is_read(self) -> bool:
+        return any(reader.is_open for reader in self.readers)
+
+    # -- writing ----------------------------------------------------------------------------------------------------
+
+    async def take(self, occurrences: Sequence[RawObject], cursor: str | None, truncated: bool) -> None:
+        """Stores occurrences and the server's cursor behind them. Raises `StoreError`."""
+        async with self._state.turn:
+            wall, ids = wall_time(), OrderedDict[bytes, RawObject]()
+            is_gap = truncated or self._state.has_missed
+            lines = [mark_line(wall, gap=True)] if is_gap and self.stream is not None else []
+            for params in occurrences:
+                occurrence = occurrence_of(params)
+                if occurrence is None:
+                    log.warning("event_dropped", upstream=self.topic.server, bytes=sum(map(len, params.values())))
+                    lines.append(mark_line(wall, gap=True))
+                elif (id_ := bytes(occurrence["eventId"])) not in self._state.ids and id_ not in ids:
+                    ids[id_] = occurrence
+                    lines.append(line_of(wall, occurrence))
+            await self._write(lines, cursor, wall, is_gap=is_gap)
+            self.cursor, self._state.has_missed = cursor, False
+            for occurrence in ids.values():
+                self._remember(occurrence)
+            self._state.accepted.set()
+
+    async def _write(self, lines: list[bytes], cursor: str | None, wall: float, *, is_gap: bool) -> None:
+        stream = self.stream
+        if stream is not None and wall - stream.row.created > self._keep() / _SEGMENTS:
+            await self._append([], "completed", self.cursor, wall)
+            self.stream = stream = None
+        if stream is None:
+            await self._create(mark_line(wall, gap=is_gap), self.cursor, wall)
+        is_old = self.used - self._state.written_use > _MOST_UNWRITTEN
+        for start in range(0, len(lines), _AT_ONCE):
+            part = lines[start : start + _AT_ONCE]
+            is_last = start + _AT_ONCE >= len(lines)
+            await self._append(part, "working", cursor if is_last else self.cursor, wall)
+        if not lines and (cursor != self.cursor or stream is None or is_old):
+            await self._append([], "working", cursor, wall)
+
+    async def _create(self, line: bytes, cursor: str | None, wall: float) -> None:
+        row = StreamInfo(
+            id=new_call_id(), principal=self.topic.key, owner=self._log.instance, server=self.topic.server,
+            method=FEED, name=self.topic.name, created=wall, updated=wall, last=1, ttl=self._keep(), key=RUNNING,
+            continuation=self._continuation(cursor),
+        )  # fmt: skip
+        error: StoreError | None = await done_with(partial(self._log.create, row, Chunk(1, (line,))))
+        if error is not None:
+            raise error
+        self.stream = Stream(row, self._log)
+        for reader in list(self.readers):
+            reader.wake()
+
+    async def _append(self, lines: Sequence[bytes], status: Status, cursor: str | None, wall: float) -> None:
+        stream = self.stream
+        assert stream is not None
+        row, continuation = stream.row, self._continuation(cursor)
+        has_ended = status == "completed"
+        change = Change(
+            wall, status, continuation=continuation, ttl=self._keep() if has_ended else None, frees_key=has_ended
+        )
+        chunk = Chunk(row.last + 1, tuple(lines))
+        error: StoreError | None = await done_with(partial(self._log.append, row.id, row.epoch, chunk, change))
+        if error is not None:
+            if isinstance(error, Fenced):
+                stream.fail(error)
+            raise error
+        self._state.written_use = self.used
+        last = row.last + len(lines)
+        changed = msgspec.structs.replace(row, last=last, updated=wall, status=status, continuation=continuation)
+        stream.committed(changed, [Committed(line) for line in lines])
+
+    def _continuation(self, cursor: str | None) -> bytes:
+        topic = self.topic
+        return msgspec.json.encode(
+            _Continuation(
+                topic.server, topic.name, topic.arguments.decode(), topic.account, self.modes, cursor, self.used
+            )
+        )
+
+    async def touch(self) -> None:
+        """Writes that the feed was used, now and then. Raises `StoreError`."""
+        if self.stream is not None and self.used - self._state.written_use > _MOST_UNWRITTEN:
+            async with self._state.turn:
+                await self._append([], "working", self.cursor, wall_time())
+
+    async def end(self, error: RpcError | None = None) -> None:
+        """Ends the durable stream; with an error, also the subscriptions of its readers. Raises `StoreError`."""
+        if error is not None:
+            for reader in list(self.readers):
+                reader.end(error)
+        async with self._state.turn:
+            if self.stream is not None and not self.stream.row.has_ended:
+                await self._append([], "completed", self.cursor, wall_time())
+            self.stream = None
+
+
+class _State:
+    """`accepted` is set with the first answer, `failure` if that was a refusal; `ids` are those of the last lines."""
+
+    def __init__(self) -> None:
+        self.accepted = anyio.Event()
+        self.failure: RpcError | KeyTaken | None = None
+        self.has_missed = False
+        self.ids = OrderedDict[bytes, None]()
+        self.turn = anyio.Lock()
+        self.written_use = 0.0

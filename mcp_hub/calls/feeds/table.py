@@ -1,0 +1,302 @@
+"""All feeds of this hub: begun by readers, continued after another hub's end, ended when nobody reads them."""
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+import anyio
+import anyio.abc
+
+from mcp_hub.call import LOCAL_PRINCIPAL, Call, Heard, StreamInfo, Upstream
+from mcp_hub.calls.feeds.feed import Feed, continuation_of
+from mcp_hub.calls.feeds.lines import RUNNING, Topic
+from mcp_hub.calls.feeds.reading import FeedReader
+from mcp_hub.calls.feeds.sources import SOURCES, Ask, Source
+from mcp_hub.calls.reading.stream import Stream
+from mcp_hub.calls.streams.table import StreamTable
+from mcp_hub.clock import wall_time
+from mcp_hub.errors import (
+    Busy,
+    DeadlineExceeded,
+    Fenced,
+    InvalidParams,
+    KeyTaken,
+    MethodNotFound,
+    RpcError,
+    StoreError,
+    UnknownStream,
+    UpstreamUnavailable,
+)
+from mcp_hub.ids import new_call_id
+from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
+from mcp_hub.protocol.shape.occurrences import FORBIDDEN, NOT_FOUND, UNSUPPORTED, exhausted, of_server
+from mcp_hub.types import MODERN, CallId, RawJson, RawObject
+
+log = get_logger(__name__)
+
+LINGER: Final = 600.0
+LONG_LINGER: Final = 3600.0
+"""Seconds without a reader after which a feed ends; the second for servers that cannot replay."""
+_LOOK: Final = 5.0
+_BEGIN: Final = 30.0
+"""Seconds between looks for unused feeds, and for a server to accept a subscription."""
+_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 60.0
+"""Seconds between attempts to subscribe again; doubled from the first up to the second."""
+_RECENT: Final = 60.0
+"""Seconds since its last line for which a feed continues from its cursor, though its new reader begins now."""
+MOST_FEEDS: Final = 1024
+MOST_OF_PRINCIPAL: Final = 256
+"""Feeds of this hub, and of one principal."""
+_MOST_SEGMENTS: Final = 1024
+"""Durable streams of one feed that are looked through for the next one."""
+_OVER: Final = frozenset({NOT_FOUND, FORBIDDEN, UNSUPPORTED, MethodNotFound.code})
+"""Codes with which a server ends a subscription."""
+
+
+class Feeds:
+    """The table. `keep` returns the seconds that occurrences are readable; `upstreams` is live.
+
+    `sources` are functions by mode of delivery, the best first.
+    """
+
+    def __init__(
+        self, table: StreamTable, upstreams: Mapping[str, Upstream], keep: Callable[[], float],
+        sources: Mapping[str, Source] = SOURCES,
+    ) -> None:  # fmt: skip
+        self.sources = dict(sources)
+        self._table = table
+        self._upstreams = upstreams
+        self._keep = keep
+        self._feeds: dict[str, Feed] = {}
+        self._uses: dict[str, dict[str, float]] = {}
+        self._turns: dict[str, anyio.Lock] = {}
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._runs = anyio.Event()
+
+    async def run(self) -> None:
+        """Runs feeds until cancelled."""
+        async with anyio.create_task_group() as self._tasks:
+            self._runs.set()
+            while True:
+                await anyio.sleep(_LOOK)
+                with suppress(StoreError):
+                    await self._look()
+
+    # -- readers ----------------------------------------------------------------------------------------------------
+
+    async def open(
+        self, topic: Topic, modes: Collection[str], after: str | None, principal: str, max_age: float | None = None
+    ) -> FeedReader:
+        """A reader behind the cursor `after`; None: from now on. The feed begins, unless it runs at some hub.
+
+        `max_age` in seconds bounds what is read again. Raises the server's `RpcError`, `Busy`, `StoreError`.
+        """
+        self._count(principal, topic.key)
+        await self._runs.wait()
+        floor = None if max_age is None or after is None else wall_time() - max_age
+        reader = FeedReader(partial(self._segment, topic.key), partial(self._next, topic.key), floor)
+        try:
+            try:
+                await self._join(topic, modes, reader, is_new=after is None)
+            except KeyTaken:  # another hub has begun it meanwhile
+                await self._join(topic, modes, reader, is_new=after is None)
+            await reader.begin(after)
+        except BaseException:
+            reader.close()
+            raise
+        return reader
+
+    async def _join(self, topic: Topic, modes: Collection[str], reader: FeedReader, *, is_new: bool) -> None:
+        async with self._turns.setdefault(topic.key, anyio.Lock()):
+            feed = await self._running(topic, modes, is_new=is_new)
+        if feed is not None:
+            feed.use()
+            feed.readers.add(reader)
+            await self._stands(feed)
+
+    def _count(self, principal: str, key: str) -> None:
+        """Raises `RpcError` for a principal with too many feeds."""
+        now = wall_time()
+        uses = {used: at for used, at in self._uses.get(principal, {}).items() if now - at < LINGER}
+        if key not in uses and len(uses) >= MOST_OF_PRINCIPAL:
+            raise exhausted("subscriptions", MOST_OF_PRINCIPAL)
+        self._uses[principal] = {**uses, key: now}
+
+    async def _stands(self, feed: Feed) -> None:
+        with anyio.move_on_after(_BEGIN) as patience:
+            await feed.stands()
+        if patience.cancelled_caught:
+            raise DeadlineExceeded(f'server "{feed.topic.server}" did not accept the subscription in {_BEGIN:g} s.')
+
+    async def _running(self, topic: Topic, modes: Collection[str], *, is_new: bool) -> Feed | None:
+        """The feed, begun if needed; None if it runs at another hub. Raises `StoreError`, `Busy`."""
+        feed = self._feeds.get(topic.key)
+        if feed is not None:
+            return feed
+        row = await self._table.store.log.find_key(topic.key, RUNNING)
+        if row is not None and not row.has_ended:
+            await self._table.open(topic.key, row.id)  # takes it over if its hub is gone
+            if topic.key in self._feeds:
+                return self._feeds[topic.key]
+            row = await self._table.store.log.find(row.id)
+            if row is not None and not row.has_ended and row.owner != self._table.store.log.instance:
+                return None
+        if len(self._feeds) >= MOST_FEEDS:
+            raise Busy.at(f"{MOST_FEEDS} subscriptions to events are open", "feeds", MOST_FEEDS)
+        return await self._begin(topic, modes, row, is_new=is_new)
+
+    async def _begin(self, topic: Topic, modes: Collection[str], row: StreamInfo | None, *, is_new: bool) -> Feed:
+        feed = Feed(topic, tuple(modes), self._table.store.log, self._keep)
+        if row is None:
+            rows = await self._table.store.log.rows(topic.key, 1)
+            row = rows[0] if rows else None
+        known = None if row is None else continuation_of(row)
+        if row is not None and known is not None:
+            is_stale = is_new and row.has_ended and wall_time() - row.updated > _RECENT
+            await feed.resume(row, None if is_stale else known[2])
+        self._start(feed)
+        return feed
+
+    def _start(self, feed: Feed) -> None:
+        assert self._tasks is not None
+        self._feeds[feed.topic.key] = feed
+        self._tasks.start_soon(self._serve, feed, name=f"events of {feed.topic.server}")
+
+    async def adopt(self, row: StreamInfo) -> None:
+        """Continues a durable stream of a hub that is gone, which this hub has claimed; ends it if it is unused."""
+        known = continuation_of(row)
+        if known is None:
+            raise StoreError(f"feed {row.id}: what it continues with cannot be read")
+        topic, modes, cursor, used = known
+        feed = Feed(topic, modes, self._table.store.log, self._keep)
+        await feed.resume(row, cursor)
+        if wall_time() - used > _linger(cursor):
+            await feed.end()
+            return
+        await self._runs.wait()
+        if (lost := self._feeds.pop(topic.key, None)) is not None:
+            lost.scope.cancel()
+            for reader in list(lost.readers):
+                feed.readers.add(reader)
+        self._start(feed)
+
+    # -- subscriptions ----------------------------------------------------------------------------------------------
+
+    async def _serve(self, feed: Feed) -> None:
+        source = next((source for mode, source in self.sources.items() if mode in feed.modes), None)
+        with feed.scope:
+            if source is None:
+                feed.fail(MethodNotFound(f'server "{feed.topic.server}" delivers these events in no way that fits.'))
+            else:
+                await self._subscribe(feed, source)
+        if self._feeds.get(feed.topic.key) is feed:
+            del self._feeds[feed.topic.key]
+
+    async def _subscribe(self, feed: Feed, source: Source) -> None:
+        pause = _PAUSE
+        while True:
+            since = anyio.current_time()
+            try:
+                verdict, problem = (
+                    await source(self._ask(feed.topic), feed.topic, feed.cursor, feed.take, feed.tell),
+                    None,
+                )
+            except (Fenced, KeyTaken):
+                log.info("feed_elsewhere", upstream=feed.topic.server)
+                feed.fail(KeyTaken("another hub has this subscription"))
+                return
+            except StoreError as error:
+                verdict, problem = None, RpcError(error.public)
+            except RpcError as error:
+                verdict, problem = None, of_server(error)
+            if problem is not None and not feed.has_stood:
+                feed.fail(problem)
+                return
+            if verdict is None and problem is not None and problem.code in _OVER:
+                verdict = problem
+            if verdict is not None:
+                log.info("feed_ended", upstream=feed.topic.server, reason=hide_head(verdict.message, 200))
+                with suppress(StoreError):
+                    await feed.end(verdict)
+                return
+            pause = _PAUSE if anyio.current_time() - since > _LONGEST_PAUSE else pause
+            self._trouble(feed, problem)
+            await anyio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _trouble(self, feed: Feed, problem: RpcError | None) -> None:
+        if problem is not None:
+            log.warning("feed_broken", upstream=feed.topic.server, reason=hide_head(problem.message, 200))
+            feed.tell(problem)
+        if problem is not None and problem.code == InvalidParams.code and feed.cursor is not None:
+            feed.forget_cursor()
+        elif feed.cursor is None:
+            feed.miss()
+
+    def _ask(self, topic: Topic) -> Ask:
+        async def ask(method: str, params: RawObject, heard: Heard | None) -> RawJson:
+            upstream = self._upstreams.get(topic.server)
+            if upstream is None:
+                raise UpstreamUnavailable(f'server "{topic.server}" is not configured any more.')
+            call = Call(
+                id=new_call_id(), upstream=topic.server, method=method, params=params, meta={}, session=topic.key,
+                principal=topic.account or LOCAL_PRINCIPAL, era=MODERN, capabilities={},
+            )  # fmt: skip
+            return await upstream.ask(call, heard)
+
+        return ask
+
+    # -- unused feeds -----------------------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        now = wall_time()
+        for feed in list(self._feeds.values()):
+            stream = feed.stream
+            if feed.is_read or (stream is not None and self._table.touched.pop(stream.row.id, -math.inf) > -math.inf):
+                feed.use()
+            if now - feed.used > _linger(feed.cursor):
+                await self._end(feed)
+            else:
+                await feed.touch()
+
+    async def _end(self, feed: Feed) -> None:
+        async with self._turns.setdefault(feed.topic.key, anyio.Lock()):
+            if feed.is_read or self._feeds.get(feed.topic.key) is not feed:
+                return
+            feed.scope.cancel()
+            del self._feeds[feed.topic.key]
+            await feed.end()
+        self._turns.pop(feed.topic.key, None)
+        log.info("feed_unused", upstream=feed.topic.server)
+
+    # -- durable streams --------------------------------------------------------------------------------------------
+
+    async def _segment(self, key: str, id_: CallId) -> Stream | None:
+        """Raises `StoreError`."""
+        feed = self._feeds.get(key)
+        if feed is not None and feed.stream is not None and feed.stream.row.id == id_:
+            return feed.stream
+        try:
+            return await self._table.open(key, id_)
+        except UnknownStream:
+            return None
+
+    async def _next(self, key: str, row: StreamInfo | None) -> Stream | None:
+        """Raises `StoreError`."""
+        feed = self._feeds.get(key)
+        if row is None and feed is not None and feed.stream is not None:
+            return feed.stream
+        rows: Sequence[StreamInfo] = await self._table.store.log.rows(key, 1 if row is None else _MOST_SEGMENTS)
+        later = [each for each in rows if row is None or (each.created, each.id) > (row.created, row.id)]
+        if not later:
+            return None
+        following = later[0] if row is None else min(later, key=lambda each: (each.created, each.id))
+        return await self._segment(key, following.id)
+
+
+def _linger(cursor: str | None) -> float:
+    return LONG_LINGER if cursor is None else LINGER

@@ -247,12 +247,13 @@ HUGE: Final = b'{"specVersion":"1.0","entries":[' + b"1," * (1 << 20)
     [
         (HUGE, CATALOG, {}), (DEEP, CATALOG, {}), (b"\xff\xfe", CATALOG, {}), (b"", CATALOG, {}),
         (b"null", CATALOG, {}),
+        (b'{"specVersion":"1.0","entries":[]}', "text/html", {}),
         (b"<html>", "text/html", {}), (b"{}", "image/png", {}), (b"{}", "text/html; charset=json", {}),
         (gzip.compress(b" " * (64 << 20)), CATALOG, {"content-encoding": "gzip"}),
         (b"{}", CATALOG, {"content-encoding": "br"}),
         (json.dumps({"entries": [listed("/x", f"urn:{n}") for n in range(201)]}).encode(), CATALOG, {}),
     ],
-    ids=["huge", "deep", "bytes", "empty", "null", "page", "picture", "parameter", "bomb", "encoding", "many"],
+    ids=["huge", "deep", "bytes", "empty", "null", "disguised", "page", "picture", "parameter", "bomb", "encoding", "many"],
 )  # fmt: skip
 def test_documents_that_are_no_catalogs_or_too_large_are_refused(
     small_file: Path, site: Site, body: bytes, kind: str, headers: dict[str, str]

@@ -210,7 +210,10 @@ COMMANDS: Final = table(
         "An edit of the file could change more than this entry.",
         "Make the change by hand: `mcp-hub edit`.",
     ),
-    invalid_server_json=("The document is not a server.json of the MCP registry.", "Check its URL or its file."),
+    invalid_server_json=(
+        "The document is not a server.json, a server card, an AI catalog, or the answer of an MCP registry.",
+        "Check its URL or its file.",
+    ),
     any_command=(
         "The command of a server.json can run more than a package of a registry.",
         "Read what the command prints; if you trust it, add --allow-any-command.",
@@ -224,7 +227,10 @@ COMMANDS: Final = table(
         "The server.json has nothing that the hub can start or reach.",
         "Add the server by its command: `mcp-hub add NAME -- COMMAND…`.",
     ),
-    no_registry=("A name was given, and no registry is configured.", "Set `hub.registry`, or name a file or a URL."),
+    no_registry=(
+        "A name or a search was given, and no registry is configured.",
+        "Set `hub.registry`, or name a file, a URL or a domain.",
+    ),
     fetch_failed=("The document cannot be fetched.", "Check the URL, the name, and the network."),
     editor_failed=("The editor cannot be started, or ended with an error.", "Set VISUAL or EDITOR."),
     file_busy=("Another program changes the file at the same time.", "Try again."),

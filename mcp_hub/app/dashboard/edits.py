@@ -57,7 +57,8 @@ _REPLACED: Final = "The files of mcp-hub have changed since this hub started. Re
 _STATUS: Final = {
     "unknown_server": 404, **dict.fromkeys(("server_exists", "entry_changed", "foreign_file", "not_editable"), 409),
     "config_too_large": 413, **dict.fromkeys(("state_unwritable", "output_unwritable", "file_busy"), 503),
-    "proposals_full": 409,
+    **dict.fromkeys(("proposals_full", "no_registry"), 409),
+    **dict.fromkeys(("fetch_failed", "invalid_server_json"), 502),
 }  # fmt: skip
 _Result = TypeVar("_Result")
 
@@ -180,6 +181,8 @@ class ServerEditor(Protocol):
 
     def switch(self, body: SwitchBody) -> Edited: ...
 
+    def search(self, words: str) -> list[JsonObject]: ...
+
 
 class HubEdits(msgspec.Struct):
     """A `fronts.dashboard` `HubEditor`. `reload` raises `Problem` 422.
@@ -194,6 +197,7 @@ class HubEdits(msgspec.Struct):
     reload: Callable[[], Awaitable[object]]
     _turn: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
     _opening: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
+    _searching: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
     _editor: ServerEditor | None = None
     _schema: JsonObject | None = None
 
@@ -218,8 +222,9 @@ class HubEdits(msgspec.Struct):
         why, editor = self._refusal(host), await self._opened()
         if editor is None:
             return EditState(False, why or _REPLACED)
+        has_registry = self.current.settings.hub.registry is not None
         try:
-            return EditState(not why, why, await anyio.to_thread.run_sync(editor.waiting))
+            return EditState(not why, why, await anyio.to_thread.run_sync(editor.waiting), has_registry)
         except (ConfigError, OSError) as problem:
             return EditState(False, hide(str(problem)))
 
@@ -238,6 +243,19 @@ class HubEdits(msgspec.Struct):
 
     async def switch(self, body: SwitchBody, host: str) -> EditOutcome:
         return await self._applied(partial((await self._usable(host)).switch, body))
+
+    async def search(self, words: str, host: str) -> list[JsonObject]:
+        """Servers of the registry, one search at a time."""
+        editor = await self._usable(host)
+        try:
+            self._searching.acquire_nowait()
+        except anyio.WouldBlock:
+            message = "Another search of the registry is running. Try again."
+            raise Problem(503, "busy", message, headers=((b"retry-after", b"5"),)) from None
+        try:
+            return await self._run(partial(editor.search, words))
+        finally:
+            self._searching.release()
 
     async def _opened(self) -> ServerEditor | None:
         async with self._opening:

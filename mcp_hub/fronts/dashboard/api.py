@@ -54,6 +54,7 @@ _STREAMS: Final = "/v1/streams/"
 _ALL: Final = "This belongs to the whole hub."
 _MOST_OVERRIDES: Final = 256 << 10
 """Bytes of a body with overrides."""
+_LONGEST_SEARCH: Final = 200
 _HEADERS: Final = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
@@ -86,6 +87,10 @@ class _ProfileList(Struct):
 
 class _ApprovalList(Struct):
     waiting: list[WaitingTool]
+
+
+class _RegistryServers(Struct):
+    servers: list[JsonObject]
 
 
 class _OverridesBody(Struct, forbid_unknown_fields=True):
@@ -207,6 +212,7 @@ class DashboardApi:
             "/entry/check": {"POST": self._check},
             "/edits": {"GET": self._edit_state, "POST": self._switch},
             "/schema": {"GET": self._schema},
+            "/registry": {"GET": self._registry},
             "/login": {"POST": self._login},
             "/asks": {"GET": self._asks, "POST": self._settle},
         }
@@ -290,6 +296,13 @@ class DashboardApi:
     async def _schema(self, request: RestRequest) -> Response:
         check_operator(request.caller, _ALL)
         return answer(await self._curated.edits.schema())
+
+    async def _registry(self, request: RestRequest) -> Response:
+        check_operator(request.caller, _ALL)
+        words = request.query_params.get("q", "").strip()
+        if not 0 < len(words) <= _LONGEST_SEARCH:
+            raise Problem(400, "invalid_params", f"q has to have 1 to {_LONGEST_SEARCH} characters.")
+        return answer(_RegistryServers(await self._curated.edits.search(words, _host(request))))
 
     async def _check(self, request: RestRequest) -> Response:
         check_operator(request.caller, _ALL)

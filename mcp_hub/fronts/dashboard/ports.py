@@ -85,6 +85,9 @@ class _HubEditor(Protocol):
 
     async def switch(self, body: SwitchBody, host: str) -> EditOutcome: ...
 
+    async def search(self, words: str, host: str) -> list[JsonObject]:
+        """Servers of the registry: texts of strangers, and the entries that may be proposed."""
+
 
 class HubOperator(Protocol):
     """Reads and changes for operators only. All raise `Problem`."""

@@ -1,4 +1,4 @@
-"""Servers from a registry: a `server.json` becomes an entry of `servers.yaml`.
+"""Servers from elsewhere: a registry's `server.json` or a domain's server card becomes an entry of `servers.yaml`.
 
 The document is a stranger's: `${…}` in it stays text, and only known programs are started.
 
@@ -6,6 +6,8 @@ A person's values fill in arguments, variables and headers.
 
 A `ConfigError` names missing values.
 
+* `documents`: fetches them, and searches a registry
+* `catalogs`: reads catalogs, cards and answers of a registry
 * `server_json`: makes the entry
 * `dangers`: parts of the command that may run other code
 """

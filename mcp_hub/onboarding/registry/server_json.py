@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from mcp_hub.config.load.imported import Input
 from mcp_hub.config.load.interpolate import Reference, Unresolved, is_variable_name, joined, split_text
 from mcp_hub.config.load.locate import line_of_half
 from mcp_hub.errors import ConfigError, ConfigFinding
@@ -38,6 +39,7 @@ class _Input(msgspec.Struct, frozen=True, rename="camel"):
     is_secret: bool = False
     format: str = "string"
     value_hint: str | None = None
+    description: str | None = None
     variables: "dict[str, _Input]" = {}
 
 
@@ -63,16 +65,28 @@ class _Package(msgspec.Struct, frozen=True, rename="camel"):
     environment_variables: list[_Input] = []
 
 
-class ServerDetail(msgspec.Struct, frozen=True):
-    """The whole document."""
+class ServerDetail(msgspec.Struct, frozen=True, rename={"schema": "$schema", "website_url": "websiteUrl"}):
+    """The whole document; `status` is the word of a registry, if it has one."""
 
     name: str
     packages: list[_Package] = []
     remotes: list[_Transport] = []
+    title: str | None = None
+    description: str | None = None
+    version: str | None = None
+    website_url: str | None = None
+    schema: str | None = None
+    status: str | None = None
 
     @property
     def short_name(self) -> str:
         return self.name.rpartition("/")[2] or self.name
+
+    @property
+    def kinds(self) -> list[str]:
+        """Ways to add it: `url`, and the kinds of its packages."""
+        kinds = [package.registry_type for package in self.packages if _is_supported(package)]
+        return [*(["url"] if _remote_of(self) is not None else []), *dict.fromkeys(kinds)]
 
     @property
     def secret_names(self) -> set[str]:
@@ -147,6 +161,33 @@ def command_of(detail: ServerDetail, values: Mapping[str, str], *, is_remote: bo
         raise ConfigError(ConfigFinding(problem.code, f"{problem}. Give the value with --set.")) from None
 
 
+def inputs_of(detail: ServerDetail, values: Mapping[str, str], *, is_remote: bool = False) -> list[Input]:
+    """The values that the server needs and that are neither in `values` nor in the document."""
+    packages = [package for package in detail.packages if _is_supported(package)]
+    if packages and not (is_remote and detail.remotes):
+        package = packages[0]
+        inputs = [*package.environment_variables, *package.runtime_arguments, *package.package_arguments]
+    else:
+        remote = _remote_of(detail)
+        inputs = [] if remote is None else [*remote.headers, *_in_template(remote.url or "", remote.variables)]
+    return [*{item.id: item for each in inputs for item in _open_inputs(each, values)}.values()]
+
+
+def _open_inputs(item: _Input, values: Mapping[str, str]) -> Iterator[Input]:
+    label = item.name or item.value_hint or "value"
+    if item.value is not None:
+        for variable in _in_template(item.value, item.variables):
+            yield from _open_inputs(variable, values)
+    elif label not in values and item.default is None and (item.is_required or item.is_secret):
+        yield Input(label, item.description or "", password=item.is_secret)
+
+
+def _in_template(template: str, variables: Mapping[str, _Input]) -> list[_Input]:
+    """The variables that a template has; each is needed."""
+    names = dict.fromkeys(match[1] for match in _VARIABLE.finditer(template) if match[1] in variables)
+    return [msgspec.structs.replace(variables[name], name=name, is_required=True) for name in names]
+
+
 def variables_asked(entry: JsonObject, values: Mapping[str, str]) -> list[str]:
     """References that the document adds, not the person's values."""
     agreed = {reference for text in values.values() for reference in _references(text)}
@@ -218,7 +259,7 @@ def _identifier(package: _Package) -> str:
 
 
 def _of_remote(detail: ServerDetail, values: Mapping[str, str]) -> JsonObject:
-    remote = next((each for each in detail.remotes if each.url and each.type in ("streamable-http", "sse")), None)
+    remote = _remote_of(detail)
     if remote is None:
         kinds = ", ".join(sorted({package.registry_type for package in detail.packages})) or "none"
         message = (
@@ -229,11 +270,15 @@ def _of_remote(detail: ServerDetail, values: Mapping[str, str]) -> JsonObject:
         raise _invalid(f"has {hide_head(invalid[0], 80)!r} as the name of a header")
     try:
         url = joined(_filled(remote.url or "", remote.variables, values))
-        headers = dict(_named(remote.headers, values, _variable_name))
+        headers = dict(_named(remote.headers, values, variable_of))
     except Unresolved as problem:
         raise ConfigError(ConfigFinding(problem.code, f"{problem}. Give the value with --set.")) from None
     kind = {"type": "sse"} if remote.type == "sse" else {}
     return {"url": url, **kind, **({"headers": headers} if headers else {})}
+
+
+def _remote_of(detail: ServerDetail) -> _Transport | None:
+    return next((each for each in detail.remotes if each.url and each.type in ("streamable-http", "sse")), None)
 
 
 def _named(
@@ -291,12 +336,13 @@ def _filled(template: str, variables: Mapping[str, _Input], values: Mapping[str,
             continue
         value = _value(variable, match[1], values)
         parts.append(template[at : match.start()])
-        parts += [_reference(_variable_name(match[1]))] if value is None else value
+        parts += [_reference(variable_of(match[1]))] if value is None else value
         at = match.end()
     return [*parts, template[at:]]
 
 
-def _variable_name(name: str) -> str:
+def variable_of(name: str) -> str:
+    """The environment variable that stands for a header or a variable of a template."""
     return re.sub(r"[^A-Za-z0-9]", "_", name).strip("_").upper()
 
 

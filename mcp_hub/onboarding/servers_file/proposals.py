@@ -27,6 +27,8 @@ from mcp_hub.masking import MASK, hide, visible
 from mcp_hub.onboarding.changes.written import ClientRecords
 from mcp_hub.onboarding.clients.table import CLIENTS
 from mcp_hub.onboarding.files import Undo
+from mcp_hub.onboarding.registry.catalogs import row_of
+from mcp_hub.onboarding.registry.documents import search
 from mcp_hub.onboarding.servers_file.kept_secrets import KeptSecrets, without_secrets
 from mcp_hub.onboarding.servers_file.risks import neutralized, reasons_to_ask, references, refused_url
 from mcp_hub.onboarding.servers_file.servers_file import (
@@ -57,6 +59,8 @@ _MOST_SERVERS: Final = 500
 """Servers of a configuration that the page may extend."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 """A name that is safe in a command line that a person copies."""
+_MOST_HITS: Final = 20
+"""Servers that a search shows."""
 _STAND_IN: Final = "${MCP_HUB_IS_NOT_LOOKED_UP}"
 _FRAGMENT: Final = "entry.yaml"
 
@@ -193,6 +197,12 @@ class PageEditor:
         if reasons and self._disabled_here.get(body.server) != _digest(after):
             return self._propose(body.server, after, reasons)
         return _written(self._file.change([SwitchServer(body.server, True)]))
+
+    def search(self, words: str) -> list[JsonObject]:
+        """Servers of `hub.registry`, each with the entries that may be proposed. Blocks."""
+        if (base := self._file.registry()) is None:
+            raise ConfigError(ConfigFinding("no_registry", "there is no registry to search. Set hub.registry"))
+        return [row_of(detail, base) for detail in search(base, words, _MOST_HITS)]
 
     def _propose(self, server: str, entry: JsonObject, reasons: list[str]) -> Edited:
         self._proposals.put(ProposedEdit(server, entry, wall_time(), tuple(reasons)))

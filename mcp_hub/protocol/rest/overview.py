@@ -309,11 +309,12 @@ class ProposalInfo(Struct, frozen=True, omit_defaults=True):
 
 
 class EditState(Struct, omit_defaults=True):
-    """Whether servers can be edited, `why` not, and waiting proposals."""
+    """Whether servers can be edited, `why` not, waiting proposals, and whether there is a `registry` to search."""
 
     possible: bool
     why: str = ""
     proposals: list[ProposalInfo] = []
+    registry: bool = False
 
 
 class ServerDetails(Struct, omit_defaults=True):

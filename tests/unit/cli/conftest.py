@@ -1,10 +1,12 @@
 """Fixtures for tests of the commands."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mcp_hub.sandbox.confinement import ABI_LIMIT
+from tests.unit.cli.sites import Site, served
 
 
 @pytest.fixture(autouse=True)
@@ -23,3 +25,18 @@ def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MCP_HUB_CONFIG", str(tmp_path / "servers.yaml"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    """A web site of a stranger."""
+    with served() as running:
+        yield running
+
+
+@pytest.fixture
+def small_file(person: Path) -> Path:
+    """A configuration with one server."""
+    path = person / "servers.yaml"
+    path.write_text("servers:\n  time: {command: uvx, args: [mcp-server-time]}\n")
+    return path

@@ -108,7 +108,7 @@ def test_every_name_and_host_is_within_the_bounds_of_the_schema(name: str, host:
         assert re.fullmatch(r"https?://[^\s]+", card["remotes"][0]["url"])
 
 
-@pytest.mark.skipif(not SCHEMA.exists(), reason="needs $MCP_HUB_EVAL_DATA/server-card/schema.json")
+@pytest.mark.data("server-card")
 @pytest.mark.parametrize("name", NAMES)
 def test_cards_are_valid_by_the_schema_of_the_extension(name: str) -> None:
     whole = json.loads(SCHEMA.read_bytes())

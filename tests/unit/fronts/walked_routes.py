@@ -151,6 +151,7 @@ DASHBOARD: Final[dict[str, list[Ask]]] = {
     "GET /edits": [("/edits", None, {})],
     "POST /edits": [("/edits", {"server": "local", "action": "remove"}, {})],
     "GET /schema": [("/schema", None, {})],
+    "GET /registry": [("/registry?q=x", None, {})],
     "GET /profiles": [("/profiles", None, {})],
     "GET /raw": [("/raw?server=local", None, {})],
     "POST /raw": [("/raw", {"server": "local", "action": "start"}, {})],

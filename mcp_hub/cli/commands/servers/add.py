@@ -1,91 +1,62 @@
-"""`mcp-hub add`: a command, a URL, or a `server.json` from a file, a URL or the registry."""
+"""`mcp-hub add`: a command, a URL, a domain, or a `server.json` from a file, a URL or the registry."""
 
 import os
 import re
-from collections.abc import Callable, Sequence
-from pathlib import Path
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
-from urllib.parse import quote
 
 import click
-import httpx2
+import msgspec
 
-from mcp_hub import __version__
-from mcp_hub.addresses import refused_place
 from mcp_hub.cli.commands.servers.edit import confirm, end_with, found_file, note_added, report
-from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.output import answer, say
 from mcp_hub.cli.render.servers import described
 from mcp_hub.cli.render.tables import print_warnings
 from mcp_hub.cli.setup import config_option, fail
 from mcp_hub.cli.trials import Trial, boxed, in_sandbox, is_local, print_trial, why_unsupported
-from mcp_hub.clock import SystemClock
-from mcp_hub.config.findings import on_one_line
+from mcp_hub.config.findings import nearest, on_one_line, quoted
 from mcp_hub.config.load.interpolate import Unresolved
 from mcp_hub.config.load.secrets import is_secret
-from mcp_hub.config.load.texts import read_bytes
 from mcp_hub.errors import ConfigError, ConfigFinding
-from mcp_hub.files import LARGEST_OWN
 from mcp_hub.masking import MASK, hide_head, learn
+from mcp_hub.onboarding.registry.catalogs import refused_remote
 from mcp_hub.onboarding.registry.dangers import dangers_of
+from mcp_hub.onboarding.registry.documents import document_at
 from mcp_hub.onboarding.registry.server_json import (
     ServerDetail,
     command_of,
     entry_of,
-    parse_server_json,
+    inputs_of,
+    variable_of,
     variables_asked,
 )
 from mcp_hub.onboarding.servers_file.kept_secrets import KeptSecrets, secrets_written, without_secrets
 from mcp_hub.onboarding.servers_file.servers_file import Put, ServersFile
 from mcp_hub.types import JsonObject
 
-_SECONDS: Final = 20.0
-_SERVER: Final = "/v0.1/servers/{}/versions/latest"
-"""The path of a server in the API of the MCP registry."""
 _DASHES: Final = "mcp_hub.dashes"
+_OF_COMMAND: Final = "A registry document can run any code with your rights."
+_OF_REMOTE: Final = "This server sees what is sent to it, and its texts reach your model."
+_LONGEST: Final = 300
+"""Characters of a text that a document has about itself."""
 
 
-def read_server_json(source: str, registry: Callable[[], str | None]) -> bytes:
-    """The document; `registry` returns the registry's URL. Raises `ConfigError`."""
-    if re.match(r"https?://", source):
-        return _fetched(source)
-    path = Path(source).expanduser()
-    if path.suffix == ".json" or os.path.isfile(path):
-        return read_bytes(path, LARGEST_OWN)[0]
-    url = registry()
-    if url is None:
-        message = f"{source!r} is neither a file nor a URL. Name a command: mcp-hub add {source} -- COMMAND… "
-        message += "To look up names in a registry, set hub.registry to its URL."
-        raise ConfigError(ConfigFinding("no_registry", message))
-    return _fetched(url.rstrip("/") + _SERVER.format(quote(source, safe="")))
+class _Document(msgspec.Struct, frozen=True):
+    """A document, where it was, and whether its URL is preferred to its package."""
 
+    detail: ServerDetail
+    origin: str
+    is_remote: bool
 
-def _fetched(url: str) -> bytes:
-    if (problem := refused_place(url, is_near=True)) is not None:  # http:// to this machine only
-        raise ConfigError(ConfigFinding("invalid_url", f"cannot be used: {problem}", hide_head(url, 200)))
-    headers = {"accept": "application/json", "user-agent": f"mcp-hub/{__version__}", "accept-encoding": "identity"}
-    content = bytearray()
-    is_whole = False
-    try:
-        with httpx2.stream("GET", url, headers=headers, timeout=_SECONDS, follow_redirects=False) as answer:
-            if answer.status_code != 200:
-                message = f"answered with {answer.status_code}. Check the URL or the name."
-                raise ConfigError(ConfigFinding("fetch_failed", message, url))
-            started = SystemClock.now()
-            for part in answer.iter_raw():  # not decoded: a few bytes can become gigabytes
-                content += part
-                if len(content) > LARGEST_OWN or SystemClock.now() - started > _SECONDS:
-                    break
-            else:
-                is_whole = True
-    except (httpx2.HTTPError, OSError) as problem:
-        message = f"cannot be fetched: {type(problem).__name__}. Check the URL and the network."
-        raise ConfigError(ConfigFinding("fetch_failed", message, url)) from None
-    if len(content) > LARGEST_OWN:
-        raise ConfigError(ConfigFinding("config_too_large", f"larger than {LARGEST_OWN} bytes", url))
-    if not is_whole:
-        message = f"does not arrive within {_SECONDS:g} s. Check the URL and the network."
-        raise ConfigError(ConfigFinding("fetch_failed", message, url))
-    return bytes(content)
+    def entry(self, values: Mapping[str, str]) -> JsonObject:
+        """The entry of `servers.yaml`. Raises `ConfigError`, `Unresolved`."""
+        return entry_of(self.detail, values, is_remote=self.is_remote)
+
+    def declared(self, pairs: Mapping[str, str]) -> set[str]:
+        """The names of values that it declares secret."""
+        return {label for label in self.detail.secret_names & pairs.keys() if "${" not in pairs[label]}
 
 
 class _CommandLine(click.Command):
@@ -102,7 +73,8 @@ class _CommandLine(click.Command):
 @click.option("--header", "headers", metavar="NAME=VALUE", multiple=True, help="A header for the URL. Repeatable.")
 @click.option("--cwd", metavar="FOLDER", help="Working directory of the process.")
 @click.option("--set", "values", metavar="NAME=VALUE", multiple=True, help="A value that a server.json asks for.")
-@click.option("--name", metavar="NAME", help="The server's name, for a server.json.")
+@click.option("--name", metavar="NAME", help="The server's name, for a server.json or a domain.")
+@click.option("--entry", "listed", metavar="NAME", help="Of a domain with several servers, the one to add.")
 @click.option("--remote", is_flag=True, help="Prefer the URL of a server.json to its package.")
 @click.option("--replace", is_flag=True, help="Replace a server of the same name.")
 @click.option("--keyring", is_flag=True, help="Keep secrets in the system's keyring, not in files.")
@@ -123,6 +95,7 @@ def add(
     cwd: str | None,
     values: tuple[str, ...],
     name: str | None,
+    listed: str | None,
     remote: bool,
     replace: bool,
     keyring: bool,
@@ -136,7 +109,8 @@ def add(
     \b
     mcp-hub add time -- uvx mcp-server-time
     mcp-hub add team https://mcp.example.com/mcp --header 'X-Key=${TEAM_KEY}'
-    mcp-hub add server.json            a file or URL of a registry's server.json
+    mcp-hub add example.com            a domain, by its AI catalog and server cards
+    mcp-hub add server.json            a file or URL of a registry's server.json, or of a server card
     mcp-hub add io.example/weather     a name in the registry at hub.registry
 
     A secret in an option or argument is kept in a file of its own, which only you can read, and is not shown. Better
@@ -146,13 +120,12 @@ def add(
     secrets = _kept_secrets(file, keyring)
     pairs = {**_pairs("--env", env), **_pairs("--header", headers), **_pairs("--set", values)}
     if len(words) == 1:
-        detail = _document(words[0], file)
-        chosen = name or detail.short_name
-        _confirm(chosen, detail, pairs, remote, is_any_allowed, yes)
-        entry = _entry(chosen, detail, pairs, secrets, is_remote=remote)
+        document = _read(words[0], file, listed, is_remote=remote)
+        chosen = name or document.detail.short_name
+        entry = _from_document(chosen, document, pairs, secrets, is_any_allowed=is_any_allowed, yes=yes)
     else:
-        if name is not None or values or remote or is_any_allowed:
-            raise click.UsageError("--name, --set, --remote and --allow-any-command belong to a server.json.")
+        if name is not None or listed is not None or values or remote or is_any_allowed:
+            raise click.UsageError("--name, --entry, --set, --remote and --allow-any-command belong to a server.json.")
         chosen, entry = words[0], _from_words(words[1:], _pairs("--env", env), _pairs("--header", headers), cwd)
     _write(file, chosen, entry, secrets, replaces=replace, is_boxed=is_boxed)
 
@@ -164,40 +137,88 @@ def _kept_secrets(file: ServersFile, keyring: bool) -> KeptSecrets:
         end_with(error)
 
 
-def _document(source: str, file: ServersFile) -> ServerDetail:
+def _read(source: str, file: ServersFile, listed: str | None, *, is_remote: bool) -> _Document:
     try:
-        return parse_server_json(read_server_json(source, file.registry), source)
+        detail, origin = document_at(source, file.registry, partial(_choose, listed))
     except ConfigError as error:
         end_with(error)
+    return _Document(detail, origin, is_remote)
 
 
-def _entry(
-    name: str, detail: ServerDetail, pairs: dict[str, str], secrets: KeptSecrets, *, is_remote: bool
+def _from_document(
+    name: str, document: _Document, pairs: dict[str, str], secrets: KeptSecrets, *, is_any_allowed: bool, yes: bool
 ) -> JsonObject:
-    declared = {label for label in detail.secret_names & pairs.keys() if "${" not in pairs[label]}
-    references = {label: secrets.keep(name, label, pairs[label]) for label in declared}
-    return entry_of(detail, {**pairs, **references}, is_remote=is_remote)
+    """The entry, once a person agrees. Exits otherwise."""
+    _print_about(document)
+    pairs = {**pairs, **_answers(name, document, pairs, is_secret=False, yes=yes)}
+    _confirm(name, document, pairs, is_any_allowed=is_any_allowed, yes=yes)
+    pairs |= _answers(name, document, pairs, is_secret=True, yes=yes)
+    references = {label: secrets.keep(name, label, pairs[label]) for label in document.declared(pairs)}
+    return document.entry({**pairs, **references})
 
 
-def _confirm(
-    name: str, detail: ServerDetail, pairs: dict[str, str], is_remote: bool, is_any_allowed: bool, yes: bool
-) -> None:
-    declared = {label for label in detail.secret_names & pairs.keys() if "${" not in pairs[label]}
+def _choose(listed: str | None, servers: Mapping[str, str | JsonObject], url: str) -> str:
+    """The name of a server in a catalog: the only one, `listed`, or what a person answers."""
+    if not servers:
+        raise ConfigError(ConfigFinding("unsupported_package", "lists no MCP server with a card", url))
+    if listed is None and len(servers) == 1:
+        return next(iter(servers))
+    if listed is None:
+        say(f"{url} lists {len(servers)} servers:")
+        for name, card in servers.items():
+            say(on_one_line(f"  {name}  {hide_head(card, _LONGEST, '…') if isinstance(card, str) else ''}".rstrip()))
+        if not sys.stdin.isatty():
+            fail("no_terminal", "The command cannot ask: stdin is not a terminal. Choose one with --entry NAME.")
+        listed = answer("Which one", default=next(iter(servers)))
+    if listed not in servers:
+        message = f"lists no server {quoted(listed)}{nearest(listed, servers) or '.'}"
+        raise ConfigError(ConfigFinding("unknown_server", message, url))
+    return listed
+
+
+def _print_about(document: _Document) -> None:
+    """Prints what a document says of itself, escaped and on lines of its own."""
+    detail = document.detail
+    name = f"{detail.name} {detail.version or ''}".strip()
+    lines = [name if detail.title in (None, "", detail.name) else f"{detail.title} ({name})"]
+    lines += [text for text in (detail.description, detail.website_url) if text]
+    for text in (*lines, f"from {document.origin}"):
+        say(f"  {on_one_line(hide_head(text, _LONGEST, '…'))}")
+
+
+def _answers(name: str, document: _Document, pairs: Mapping[str, str], *, is_secret: bool, yes: bool) -> dict[str, str]:
+    """The values that a person types for what the document needs; none with `yes` or without a terminal."""
+    if yes or not sys.stdin.isatty():
+        return {}
+    values: dict[str, str] = {}
+    for item in inputs_of(document.detail, pairs, is_remote=document.is_remote):
+        if item.password is is_secret and not {item.id, variable_of(item.id)} & os.environ.keys():
+            text = on_one_line(hide_head(f"{item.id}: {item.description}" if item.description else item.id, _LONGEST))
+            value = answer(f"{name} needs {text}. Value (Enter: set it later)", "", is_secret=is_secret)
+            values |= {item.id: value} if value else {}
+    return values
+
+
+def _confirm(name: str, document: _Document, pairs: dict[str, str], *, is_any_allowed: bool, yes: bool) -> None:
+    declared = document.declared(pairs)
     secret = {label for label, value in pairs.items() if label in declared or is_secret(label, value)}
     learn(pairs[label] for label in secret)
     masked = {label: MASK if label in secret else value for label, value in pairs.items()}
     try:
-        entry = entry_of(detail, pairs, is_remote=is_remote)
+        entry = document.entry(pairs)
         # only what the person gave is masked: whatever the document says is to be read
-        shown_entry = entry_of(detail, masked, is_remote=is_remote)
-        command = command_of(detail, pairs, is_remote=is_remote)
+        shown_entry = document.entry(masked)
+        command = command_of(document.detail, pairs, is_remote=document.is_remote)
         variables = [variable for variable in variables_asked(entry, pairs) if variable in os.environ]
     except Unresolved as problem:
         end_with(ConfigError(ConfigFinding(problem.code, str(problem))))
     except ConfigError as error:
         end_with(error)
+    if (refused := refused_remote(entry.get("url"), document.origin)) is not None:
+        advice = "If that is meant: mcp-hub add NAME URL"
+        fail("invalid_url", on_one_line(f"the document names {shown_entry['url']}, but {refused}. {advice}"))
     dangers = [] if command is None else dangers_of(command, pairs)
-    say("A registry document can run any code with your rights. Add it only if you trust where it comes from.")
+    say(f"{_OF_REMOTE if command is None else _OF_COMMAND} Add it only if you trust where it comes from.")
     say(on_one_line(f"{name}: {described(shown_entry)}"), "red" if dangers else None)
     for danger in dangers:
         say(on_one_line(f"  {danger}"), "red")

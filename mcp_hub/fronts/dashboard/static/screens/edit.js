@@ -6,6 +6,7 @@ import { plain } from '../lib/format.js';
 import { loadEdits, mayChange, operates, useStore } from '../lib/store.js';
 import { complete } from '../lib/yaml.js';
 import { Command, Docs, Empty, Panel } from '../lib/parts.js';
+import { Registry } from './registry.js';
 
 const CLASS = { '+': 'add', '-': 'del' };
 export const Diff = ({ lines = [], label }) => html`<pre class="diff" tabindex="0" aria-label=${label}>${lines.map((line) => html`<div class=${CLASS[line[0]] ?? ''}>${plain(line) || ' '}</div>`)}</pre>`;
@@ -52,6 +53,7 @@ export function Edit({ name, query }) {
   if (done) return html`<${Proposed} server=${server} command=${done.command} />`;
   const findings = found?.findings ?? [], hasError = findings.some((one) => one.error);
   return html`<div class="screen"><div class="head"><h1>${isNew ? 'Add a server' : `Edit ${plain(name)}`}</h1><${Docs} page="configuration.md" /></div>
+    ${isNew && store.edits?.registry ? html`<${Registry} onTake=${(name, entry) => { setServer(name); setText(entry); }} />` : null}
     <form class="two" onSubmit=${save}>
       <${Panel} title="Its entry in the configuration"><div class="body form">
         ${isNew ? html`<div class="field"><label for="entry-name">Name</label><input id="entry-name" type="text" autocomplete="off" maxlength="64" value=${server} onInput=${(event) => setServer(event.target.value.trim())} /></div>` : null}

@@ -15,11 +15,12 @@ from mcp_hub.fronts.mcp.tasks import stream_methods, task_methods
 from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.ids import new_session_id
 from mcp_hub.masking import hide_head
-from mcp_hub.protocol import eras, extensions
+from mcp_hub.protocol import eras
 from mcp_hub.protocol.capabilities import BY_LIST_METHOD
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, read_as
 from mcp_hub.protocol.jsonrpc.rpc_errors import UNSUPPORTED_VERSION
-from mcp_hub.protocol.meta import SERVER_INFO, RequestMeta
+from mcp_hub.protocol.meta import SERVER_INFO, TASKS, RequestMeta, declares
+from mcp_hub.protocol.meta import offered as offered_extensions
 from mcp_hub.protocol.notifications import ListenFilter
 from mcp_hub.protocol.shape.results import call_result
 from mcp_hub.protocol.shape.tasks import missing_tasks
@@ -46,7 +47,7 @@ _DISCOVERY_TTL: Final = 60_000
 
 
 class Binding:
-    """Answers requests for a `HubPort`; `added`: methods of extensions.
+    """Answers requests for a `HubPort`; `added`: methods of
 
     `server_info` and `instructions` introduce the hub.
     """
@@ -172,7 +173,7 @@ class Binding:
     def _subscription(self, session: Session, method: str, params: RawObject) -> Reply:
         if method == "subscriptions/listen":
             filter = _decoded(params, _ListenParams, method).notifications
-            if filter.taskIds and not extensions.declares(session.capabilities, session.era, extensions.TASKS):
+            if filter.taskIds and not declares(session.capabilities, session.era, TASKS):
                 raise missing_tasks()
             return filter
         uri = _decoded(params, _Resource, method).uri
@@ -301,7 +302,7 @@ def _capabilities(session: Session) -> JsonObject:
     offered: JsonObject = {"tools": changes, "resources": resources, "prompts": changes, "logging": {}}
     if session.version != eras.HANDSHAKE_VERSIONS[0]:  # 2024-11-05 has the method but not the capability
         offered["completions"] = {}
-    return {**offered, **extensions.offered(session.era)}
+    return {**offered, **offered_extensions(session.era)}
 
 
 def _skill_result(

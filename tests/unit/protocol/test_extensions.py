@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from mcp_hub.protocol.extensions import APPS, STREAMS, TASKS, declares, offered, with_mark, without_mark
+from mcp_hub.protocol.meta import APPS, STREAMS, TASKS, declares, offered, with_mark, without_mark
 from mcp_hub.types import CallId, Era
 
 

@@ -35,9 +35,8 @@ from mcp_hub.catalog.routes import Route, resolve, route
 from mcp_hub.code.tool import RUN_CODE
 from mcp_hub.errors import MethodNotFound, RpcError, StoreUnavailable
 from mcp_hub.notices import Notices, Origin
-from mcp_hub.protocol import extensions
 from mcp_hub.protocol.jsonrpc.rpc_errors import for_caller, for_others
-from mcp_hub.protocol.meta import RequestMeta
+from mcp_hub.protocol.meta import TASKS, RequestMeta, declares
 from mcp_hub.protocol.shape import questions, tasks
 from mcp_hub.session_views import SessionViews, routed
 from mcp_hub.sessions.session import Session, SessionSubscriptions, call_of, marked
@@ -221,7 +220,7 @@ class HubPort:
     def _early(self, session: Session, to: Route, otherwise: Early | None) -> Early | None:
         """The early answer, or None. Raises -32021 and `StoreUnavailable` as `call`."""
         rule = self.durable.tool_rules(to.server, msgspec.json.decode(to.params["name"], type=str)).task
-        takes_tasks = extensions.declares(session.capabilities, session.era, extensions.TASKS)
+        takes_tasks = declares(session.capabilities, session.era, TASKS)
         if rule == "required" and not takes_tasks:
             raise tasks.missing_tasks()
         if not takes_tasks or rule == "never":

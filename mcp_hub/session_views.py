@@ -19,8 +19,8 @@ from mcp_hub.catalog.views.exposure import results_of
 from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.ids import new_call_id
 from mcp_hub.notices import Notices
-from mcp_hub.protocol import eras, extensions
-from mcp_hub.protocol.meta import RequestMeta
+from mcp_hub.protocol import eras
+from mcp_hub.protocol.meta import STREAMS, RequestMeta, declares
 from mcp_hub.protocol.rest.servers import TokenAccount
 from mcp_hub.sessions.session import Caller, Session, call_of
 from mcp_hub.types import OWN, ClientKind, Era, Kind, PartialForm, RawObject
@@ -92,7 +92,7 @@ class SessionViews:
             unlisted=unlisted, unwrapped=partial(meta_tools.unwrapped, view, is_settled, unlisted),
             early=None if deadline is None else Early(deadline, is_task=False),
             reads_only=partial(_is_read_only, view), partials=client_kind.partials,
-            takes_events=extensions.declares(session.capabilities, session.era, extensions.STREAMS),
+            takes_events=declares(session.capabilities, session.era, STREAMS),
             of_apps=AppRequests(view, offer.apps, is_settled) if client_kind.shows_apps else None,
             shows_paths=session.caller.shows_paths,
         )  # fmt: skip

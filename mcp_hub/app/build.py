@@ -87,7 +87,7 @@ from mcp_hub.types import Era
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.input_questions import follow_up
 from mcp_hub.upstreams.peer.server_eras import ClientEra
-from mcp_hub.upstreams.process.descriptors import provide
+from mcp_hub.upstreams.process.child import provide
 from mcp_hub.upstreams.process.lookups import CommandOutputs
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.upstreams.supervision.server import OwnedUpstream

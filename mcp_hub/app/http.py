@@ -17,7 +17,7 @@ from mcp_hub.app.build import App
 from mcp_hub.app.dashboard.curation import HubCuration, ToolApprovals, cached_installs
 from mcp_hub.app.dashboard.edits import HubEdits, ServerEditor
 from mcp_hub.app.dashboard.overrides import OverridesFile
-from mcp_hub.app.dashboard.raw import RawMessages
+from mcp_hub.app.dashboard.seen import RawMessages
 from mcp_hub.app.dashboard.watch import HubWatch
 from mcp_hub.app.logins import ClientAccess, resource_of, verifier_of
 from mcp_hub.clock import SystemClock
@@ -28,6 +28,7 @@ from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.fronts.dashboard import asked
 from mcp_hub.fronts.dashboard.api import DashboardApi
 from mcp_hub.fronts.dashboard.shell import PageAccess
+from mcp_hub.fronts.health import Health
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.auth import HttpAuth, is_loopback
 from mcp_hub.fronts.http.cards import card_routes
@@ -35,8 +36,7 @@ from mcp_hub.fronts.http.connections import ConnectionLimits, affordable
 from mcp_hub.fronts.http.endpoints import Endpoints
 from mcp_hub.fronts.http.streamable import StreamableHttp
 from mcp_hub.fronts.legacy_sse import LegacySse
-from mcp_hub.fronts.monitoring.health import Health
-from mcp_hub.fronts.monitoring.metrics import Metrics
+from mcp_hub.fronts.metrics import Metrics
 from mcp_hub.fronts.rest import pages
 from mcp_hub.fronts.rest.accounts import RestAccounts
 from mcp_hub.fronts.rest.api import RestApi

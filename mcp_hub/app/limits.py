@@ -37,7 +37,7 @@ from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.stores.recovery.failsafe import failsafe_on_file
 from mcp_hub.stores.sqlite.store import FILE
 from mcp_hub.types import Kind
-from mcp_hub.upstreams.process.descriptors import HUB, PER_SERVER
+from mcp_hub.upstreams.process.child import HUB, PER_SERVER
 from mcp_hub.upstreams.supervision.side_connections import topic_of
 
 if TYPE_CHECKING:

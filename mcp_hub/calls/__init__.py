@@ -3,7 +3,7 @@
 - `registry`: admits, queues, times and cancels; `starter`: starts at upstreams
 - `runner`: runs and ends one call; `machine`: its states as a table
 - `plan`, `timeouts`: settings and decisions; deadlines, calls without clients
-- `log`: append-only; `coalesce`: merging; `progress`: heartbeats, partial content
+- `log`: append-only; `coalesce`: merging; `progress`: heartbeats, partial content, output as text
 - `attempts`: retries; `pending_input`: calls that wait for input
 - `handle`: a call for fronts; `metering`: counts
 - `reading`, `streams`: durable calls, read and written

@@ -11,8 +11,8 @@ from mcp_hub.aio import Timer, call_later, call_soon
 from mcp_hub.call import Call, CallChannel, Early, EarlyOutput, Question, Reader, StoredEvent
 from mcp_hub.calls.log import nobody
 from mcp_hub.calls.plan import ENDED, TimeLimits
+from mcp_hub.calls.progress import Transcript, still_running
 from mcp_hub.calls.reading.stream import StreamReader
-from mcp_hub.calls.reading.transcript import Transcript, still_running
 from mcp_hub.calls.runner import CallRecord, new_record
 from mcp_hub.calls.streams.owners import lost_call, unconfirmed_call
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort

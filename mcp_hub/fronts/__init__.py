@@ -5,7 +5,8 @@
 `stdio`: two pipes
 `legacy_sse`: the transport of 2024-11-05
 `rest`: the API at `/v1`
-`monitoring`: health, metrics
+`health`: `/livez`: the event loop runs; `/healthz`: the store works; `/readyz`: clients are welcome
+`metrics`: `/metrics`: counters for Prometheus
 `dashboard`: a page
 `following`: durable streams
 `limits`: per client

@@ -23,7 +23,7 @@ from mcp_hub.fronts.mcp.message_queue import MessageQueue
 from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_session_id
 from mcp_hub.protocol import eras, sse
-from mcp_hub.protocol.jsonrpc.batches import is_array
+from mcp_hub.protocol.jsonrpc.repair import is_array
 from mcp_hub.protocol.jsonrpc.rpc_errors import UNSUPPORTED_VERSION
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.sessions.session import Caller, Session

@@ -1,8 +1,8 @@
 """MCP without I/O: pure functions and tables. Payloads stay encoded.
 
 `eras`                          protocol versions
-`meta`, `headers`               `_meta` and HTTP headers
-`capabilities`, `extensions`    declarations of peers, and the kinds of lists
+`meta`, `headers`               `_meta` and extensions; HTTP headers
+`capabilities`                  declarations of peers, and the kinds of lists
 `notifications`                 messages beside results, progress too
 `sse`                           event streams, and places in them
 `skills`                        entries of `skills/list`

@@ -1,6 +1,6 @@
-"""Reserved `_meta` keys of requests.
+"""Reserved `_meta` keys of requests, and the extensions that the hub serves.
 
-Source: specification 2026-07-28, basic/index "_meta"; before, `progressToken` only.
+Source: specification 2026-07-28, basic/index "_meta" and "Extensions"; before, `progressToken` only.
 """
 
 import re
@@ -9,8 +9,14 @@ from typing import Final
 import msgspec
 
 from mcp_hub.errors import InvalidParams
+from mcp_hub.protocol import eras
+from mcp_hub.protocol.capabilities import APP_SETTINGS, APP_TYPE, SKILLS
+from mcp_hub.protocol.capabilities import APPS as APPS
+from mcp_hub.protocol.capabilities import EVENTS as EVENTS
+from mcp_hub.protocol.capabilities import STREAMS as STREAMS
+from mcp_hub.protocol.capabilities import TASKS as TASKS
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
-from mcp_hub.types import JsonObject, RawJson, RawObject
+from mcp_hub.types import CallId, Era, JsonObject, RawJson, RawObject
 
 VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
@@ -109,3 +115,90 @@ def modern_meta(version: str, client: JsonObject, capabilities: JsonObject, log_
     if log_level is not None:
         meta[LOG_LEVEL] = log_level
     return {key: msgspec.Raw(object_bytes(value)) for key, value in meta.items()}
+
+
+has_mark: Final = re.compile(rb'"dev\.mcp-hub/streams"').search
+"""Finds the mark that a server which streams may have put on a result."""
+
+
+_RELAYED: Final[tuple[JsonObject, JsonObject]] = (
+    {APPS: APP_SETTINGS},
+    {APPS: APP_SETTINGS, SKILLS: {"directoryRead": True}},
+)
+"""Extensions of servers that the hub serves to handshake clients and to modern ones, with its settings."""
+_EVERYTHING: Final[JsonObject] = {
+    "resources": {"subscribe": True}, "prompts": {}, "logging": {}, "completions": {}, "extensions": _RELAYED[True],
+}  # fmt: skip
+
+
+def declares(capabilities: JsonObject, era: Era, extension: str) -> bool:
+    """Whether the client declares the extension; apps need their media type.
+
+    Handshake clients may declare the hub's own under `experimental`.
+    """
+    if era is Era.HANDSHAKE and extension not in (STREAMS, APPS):  # the hub serves the others in the modern era only
+        return False
+    places = ("extensions", "experimental") if era is Era.HANDSHAKE and extension == STREAMS else ("extensions",)
+    offers = (capabilities.get(section) for section in places)
+    settings = [offer.get(extension) for offer in offers if isinstance(offer, dict)]
+    return any(isinstance(setting, dict) and (extension != APPS or _shows_apps(setting)) for setting in settings)
+
+
+def _shows_apps(settings: JsonObject) -> bool:
+    """Source: MCP Apps, "Client Capabilities"."""
+    types = settings.get("mimeTypes")
+    return isinstance(types, list) and APP_TYPE in types
+
+
+def hub_capabilities(version: str, servers: JsonObject | None) -> JsonObject:
+    """The hub's capabilities: its own, which are tools, streams and tasks, and those that its `servers` have; None:
+    all.
+    """
+    is_modern, has = eras.era_of(version) is Era.MODERN, _EVERYTHING if servers is None else servers
+    changes: JsonObject = {"listChanged": True}
+    declared: JsonObject = {"tools": changes}
+    if (resources := has.get("resources")) is not None:
+        declared["resources"] = {**changes, "subscribe": True} if resources.get("subscribe") else changes
+    if "prompts" in has:
+        declared["prompts"] = changes
+    if "logging" in has:
+        declared["logging"] = {}
+    if "completions" in has and version != eras.HANDSHAKE_VERSIONS[0]:  # 2024-11-05 has the method only
+        declared["completions"] = {}
+    if not is_modern:
+        declared["experimental"] = {STREAMS: {}}
+    theirs = has.get("extensions", {})
+    has_events = "events" in has or EVENTS in theirs
+    if has_events:  # as the drafts of the extension had it
+        declared["events"] = changes
+    extensions = {name: settings for name, settings in _RELAYED[is_modern].items() if name in theirs}
+    declared["extensions"] = {STREAMS: {}, **({TASKS: {}} if is_modern else {}), **extensions}
+    if has_events:
+        declared["extensions"][EVENTS] = changes
+    return declared
+
+
+def with_mark(result: RawJson, stream: CallId, cursor: int, status: str) -> RawJson:
+    """Adds a call's stream and cursor to `_meta`, if that is an object."""
+    mark = msgspec.json.encode({"stream": stream, "cursor": str(cursor), "status": status})
+    text = bytes(result)
+    if b'"_meta"' not in text:
+        tail = text.lstrip()[1:].lstrip()
+        comma = b"" if tail.startswith(b"}") else b","
+        return b'{"_meta":{"%b":%b}%b' % (STREAMS.encode(), mark, comma) + tail
+    members = raw_object(result)
+    meta = raw_object(members.get("_meta", msgspec.UNSET)) if members is not None else None
+    if members is None or meta is None:
+        return result
+    meta[STREAMS] = msgspec.Raw(mark)
+    return object_bytes({**members, "_meta": msgspec.Raw(object_bytes(meta))})
+
+
+def without_mark(result: RawJson, mark: str = STREAMS) -> RawJson:
+    """Removes a member of `_meta` that belongs to one hop."""
+    members = raw_object(result) or {}
+    meta = raw_object(members.get("_meta", msgspec.UNSET)) or {}
+    if meta.pop(mark, None) is None:
+        return result
+    del members["_meta"]
+    return object_bytes({**members, "_meta": msgspec.Raw(object_bytes(meta))} if meta else members)

@@ -10,7 +10,7 @@ import msgspec
 
 from mcp_hub.call import CallingClient
 from mcp_hub.masking import hide, hide_head
-from mcp_hub.protocol.extensions import APPS, TASKS, declares
+from mcp_hub.protocol.meta import APPS, TASKS, declares
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import ClientKind, Era, Mode, PartialForm
 

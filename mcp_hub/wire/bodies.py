@@ -14,9 +14,8 @@ import msgspec
 from mcp_hub.errors import UpstreamLost
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc import envelope
-from mcp_hub.protocol.jsonrpc.batches import in_body, several
 from mcp_hub.protocol.jsonrpc.envelope import ABSENT, BadMessage, Envelope, Unset
-from mcp_hub.protocol.jsonrpc.repair import placeholder
+from mcp_hub.protocol.jsonrpc.repair import in_body, placeholder, several
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 from mcp_hub.protocol.jsonrpc.unparsed import is_own_answer, salvage_id
 from mcp_hub.protocol.sse import Event, EventParser

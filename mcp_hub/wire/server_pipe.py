@@ -3,7 +3,7 @@
 from typing import Final
 
 from mcp_hub.errors import RpcError
-from mcp_hub.protocol.jsonrpc import batches, envelope, framing
+from mcp_hub.protocol.jsonrpc import envelope, framing, repair
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST
 from mcp_hub.wire.pipe import Pipe
@@ -71,13 +71,13 @@ class ServerPipe(Pipe):
             whole = None if self._gathered is None else self._gathered.whole()
             return ([], None) if whole is None else ([whole], None)
         line = b" ".join([*before, line])
-        if bad.code != INVALID_REQUEST or not batches.is_array(line):
-            return batches.several(line, bad)
+        if bad.code != INVALID_REQUEST or not repair.is_array(line):
+            return repair.several(line, bad)
         try:
-            parts = batches.parts(line, _MOST)
+            parts = repair.parts(line, _MOST)
         except RpcError:
             return [], (bad, line)
-        return ([], (bad, line)) if any(map(batches.is_array, parts)) else (parts, None)
+        return ([], (bad, line)) if any(map(repair.is_array, parts)) else (parts, None)
 
     def _gather(self, line: bytes) -> bool:
         if self._gathered is None:

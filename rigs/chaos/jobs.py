@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import httpx2
 
-from mcp_hub.protocol.extensions import STREAMS
+from mcp_hub.protocol.meta import STREAMS
 from rigs.chaos.hubs import Door, Doors, Life
 from tests.e2e.client import HttpClient
 from tests.e2e.three_hubs import TASKS

@@ -3,9 +3,8 @@
 import json
 from random import Random
 
-from mcp_hub.protocol.jsonrpc.batches import several
 from mcp_hub.protocol.jsonrpc.envelope import ABSENT, BadMessage, Envelope, Unset, decode
-from mcp_hub.protocol.jsonrpc.repair import NOT_JSON, placeholder
+from mcp_hub.protocol.jsonrpc.repair import NOT_JSON, placeholder, several
 from mcp_hub.protocol.jsonrpc.unparsed import is_answer
 from rigs.fuzz.mutate import json_bytes, mutated_json
 from rigs.fuzz.target import Target

@@ -11,8 +11,7 @@ from mcp.shared.inbound import decode_header_value
 from mcp_hub.errors import RpcError
 from mcp_hub.protocol import sse
 from mcp_hub.protocol.headers import Mirrors, header_value, param_headers, request_headers
-from mcp_hub.protocol.jsonrpc import batches
-from mcp_hub.protocol.jsonrpc.batches import several
+from mcp_hub.protocol.jsonrpc import repair
 from mcp_hub.protocol.jsonrpc.envelope import (
     ABSENT,
     BadMessage,
@@ -26,7 +25,7 @@ from mcp_hub.protocol.jsonrpc.envelope import (
     result_frame,
 )
 from mcp_hub.protocol.jsonrpc.framing import Framer, TooLong
-from mcp_hub.protocol.jsonrpc.repair import Placeholder, placeholder
+from mcp_hub.protocol.jsonrpc.repair import Placeholder, placeholder, several
 from mcp_hub.protocol.jsonrpc.unparsed import is_answer, is_deeper
 from mcp_hub.protocol.sse import Event, EventParser
 from rigs.fuzz.mutate import json_bytes, mutated_json, pieces
@@ -222,9 +221,9 @@ def _check_members(message: Envelope, known: dict[str, Any] | None) -> None:
 
 
 def _check_batch(data: bytes) -> None:
-    batches.is_array(data)
+    repair.is_array(data)
     try:
-        parts = batches.messages(data, 4)
+        parts = repair.messages(data, 4)
         assert 1 <= len(parts) <= 4
     except RpcError as error:
         assert error.code in (-32700, -32600)

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from mcp_hub.app.dashboard.raw import MOST, SECONDS, RawMessages
+from mcp_hub.app.dashboard.seen import MOST, SECONDS, RawMessages
 from mcp_hub.app.telemetry import tracing_of
 from mcp_hub.app.tracing import Tracing
 from mcp_hub.call import Call, CallChannel

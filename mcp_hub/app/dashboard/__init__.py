@@ -4,7 +4,6 @@
 * `curation`: what an operator may change; waiting tools, logins, the hub in clients
 * `overrides`: writes `servers.overrides.yaml`
 * `edits`: the configuration with origins, changes servers
-* `raw`: a server's messages
 * `past_calls`: the call history
-* `seen`: clients and calls
+* `seen`: clients and calls, and on request a server's messages
 """

@@ -12,7 +12,7 @@ import msgspec
 
 from mcp_hub.app.dashboard.edits import HubEdits, setting_list
 from mcp_hub.app.dashboard.overrides import Changes, Overrides, OverridesFile, check_size
-from mcp_hub.app.dashboard.raw import RawMessages
+from mcp_hub.app.dashboard.seen import RawMessages
 from mcp_hub.app.limits import Current
 from mcp_hub.app.logins import Logins, login_of, outcome, why_no_login
 from mcp_hub.catalog.flags import decoded

@@ -10,8 +10,8 @@ import msgspec
 
 from mcp_hub.calls.metering import Outcome
 from mcp_hub.calls.plan import CallState
+from mcp_hub.calls.progress import question_text
 from mcp_hub.calls.reading.stored import exported_name
-from mcp_hub.calls.reading.transcript import question_text
 from mcp_hub.calls.runner import QUIET, CallRecord, newest_progress
 from mcp_hub.clock import wall_time
 from mcp_hub.events import Cancelled, Ending, Failed

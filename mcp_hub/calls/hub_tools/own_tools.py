@@ -9,15 +9,15 @@ import msgspec
 from mcp_hub.call import LOCAL_PRINCIPAL, Call, CallChannel, CallHandler, StreamInfo
 from mcp_hub.calls.hub_tools.stream_wait import StreamWait
 from mcp_hub.calls.plan import TimeLimits
+from mcp_hub.calls.progress import last_line_of, still_running
 from mcp_hub.calls.reading.stored import ending_of, event_of, fetched
-from mcp_hub.calls.reading.transcript import last_line, still_running
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import Busy, EventsGone, InvalidParams, StoreError, UnknownStream
 from mcp_hub.events import Cancelled, Completed, Ending, Failed
 from mcp_hub.masking import hide_head
-from mcp_hub.protocol.extensions import with_mark
 from mcp_hub.protocol.jsonrpc.rpc_errors import for_caller
+from mcp_hub.protocol.meta import with_mark
 from mcp_hub.types import Era, RawJson
 
 CALLS: Final = "hub_calls"
@@ -177,7 +177,7 @@ class OwnTools:
             lines = await fetched(self._streams.table.store.log, row.id, after, _TAIL)
         except UnknownStream:  # it has expired
             lines = ()
-        return last_line(map(event_of, lines), row.message or "")
+        return last_line_of(map(event_of, lines), row.message or "")
 
     async def _wait(
         self, caller: _Caller, call: Call, channel: CallChannel, id_: str, after: int

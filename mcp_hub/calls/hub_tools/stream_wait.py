@@ -16,9 +16,9 @@ from mcp_hub.aio import Bell
 from mcp_hub.call import Call, CallChannel, CallHandler, Early, Question
 from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.plan import TimeLimits
+from mcp_hub.calls.progress import Transcript
 from mcp_hub.calls.reading.stored import ending_of
 from mcp_hub.calls.reading.stream import StreamReader
-from mcp_hub.calls.reading.transcript import Transcript
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.errors import CallCancelled, EventsGone, RpcError, StoreError, UnknownState, UnknownStream

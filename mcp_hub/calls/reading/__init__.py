@@ -6,7 +6,6 @@ Out: events for each follower, in order.
 
 - `stream`: a stream in this process
 - `stored`: single stored events
-- `transcript`: output so far, as text
 
 Cursors never pass what is stored.
 """

@@ -37,8 +37,8 @@ from mcp_hub.fronts.mcp.subscriptions import Announcer
 from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
-from mcp_hub.protocol.jsonrpc.batches import BATCHING, messages
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, error_frame, id_key, raw_object, result_frame
+from mcp_hub.protocol.jsonrpc.repair import BATCHING, messages
 from mcp_hub.protocol.jsonrpc.rpc_errors import HEADER_MISMATCH
 from mcp_hub.protocol.notifications import ROOTS_CHANGED, given_reason
 from mcp_hub.sessions.session import Caller, Session, Sessions

@@ -21,8 +21,8 @@ from mcp_hub.fronts.mcp.binding import Binding, modern_session
 from mcp_hub.hub import HubPort
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.headers import NAMED_BY, check_arguments, check_request, check_version, repeated
-from mcp_hub.protocol.jsonrpc.batches import is_array
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset, raw_object
+from mcp_hub.protocol.jsonrpc.repair import is_array
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.sessions.session import Caller, ClientOffer, Session, Sessions

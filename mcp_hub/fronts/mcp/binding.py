@@ -16,11 +16,11 @@ from mcp_hub.fronts.mcp.tasks import stream_methods, task_methods
 from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.ids import new_session_id
 from mcp_hub.masking import hide_head
-from mcp_hub.protocol import eras, extensions
+from mcp_hub.protocol import eras
 from mcp_hub.protocol.capabilities import BY_LIST_METHOD, KINDS
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, read_as
 from mcp_hub.protocol.jsonrpc.rpc_errors import UNSUPPORTED_VERSION
-from mcp_hub.protocol.meta import SERVER_INFO, RequestMeta
+from mcp_hub.protocol.meta import SERVER_INFO, TASKS, RequestMeta, declares, hub_capabilities
 from mcp_hub.protocol.notifications import ListenFilter
 from mcp_hub.protocol.shape.results import call_result
 from mcp_hub.protocol.shape.tasks import missing_tasks
@@ -48,7 +48,7 @@ _DISCOVERY_TTL: Final = 60_000
 
 
 class Binding:
-    """Answers requests for a `HubPort`; `added`: methods of extensions.
+    """Answers requests for a `HubPort`; `added`: methods of
 
     `server_info` and `instructions` introduce the hub.
     """
@@ -82,7 +82,7 @@ class Binding:
         """Declared without waiting for a server."""
         hub, caller = self._hub, session.caller
         servers = hub.servers_have(hub.catalog, hub.upstreams, hub.views.lists(caller), caller.profile)
-        return extensions.hub_capabilities(session.version, servers)
+        return hub_capabilities(session.version, servers)
 
     def introduced(self, version: str) -> "Binding":
         """A copy with another version in `serverInfo`."""
@@ -187,7 +187,7 @@ class Binding:
     def _subscription(self, session: Session, method: str, params: RawObject) -> Reply:
         if method == "subscriptions/listen":
             filter = _decoded(params, _ListenParams, method).notifications
-            if filter.taskIds and not extensions.declares(session.capabilities, session.era, extensions.TASKS):
+            if filter.taskIds and not declares(session.capabilities, session.era, TASKS):
                 raise missing_tasks()
             return filter
         uri = _decoded(params, _Resource, method).uri

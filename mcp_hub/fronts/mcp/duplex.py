@@ -20,8 +20,9 @@ from mcp_hub.fronts.mcp.subscriptions import Announcer, Listening, ListenStreams
 from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
-from mcp_hub.protocol.jsonrpc import batches, envelope
+from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, raw_object
+from mcp_hub.protocol.jsonrpc.repair import BATCHING, is_array, messages
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST
 from mcp_hub.protocol.meta import RequestMeta, take_params
 from mcp_hub.protocol.notifications import ROOTS_CHANGED, given_reason
@@ -300,7 +301,7 @@ class Duplex:
             followed.cancel()
 
     def on_bad_line(self, bad: BadMessage, line: bytes, source: Pending | None = None) -> None:
-        if self.takes_batches and bad.code == INVALID_REQUEST and batches.is_array(line):
+        if self.takes_batches and bad.code == INVALID_REQUEST and is_array(line):
             self.on_batch(line)
         else:
             self._refuse_broken(bad.id, RpcError(bad.reason, code=bad.code))
@@ -308,12 +309,12 @@ class Duplex:
     @property
     def takes_batches(self) -> bool:
         """Whether the client may send arrays."""
-        return self._session is not None and self._session.version in batches.BATCHING
+        return self._session is not None and self._session.version in BATCHING
 
     def on_batch(self, text: bytes) -> None:
         """Takes each message alone."""
         try:
-            for message in batches.messages(text, limits.BATCH):
+            for message in messages(text, limits.BATCH):
                 self.take(message)
         except RpcError as error:
             self._refuse(None, error)

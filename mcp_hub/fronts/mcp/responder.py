@@ -33,9 +33,10 @@ from mcp_hub.fronts.mcp.client_requests import CallQuestions, ClientRequests
 from mcp_hub.fronts.mcp.results import Partials, marked, result_for
 from mcp_hub.fronts.mcp.tasks import task_of
 from mcp_hub.hub import CallHandle, HubPort
-from mcp_hub.protocol import eras, extensions
+from mcp_hub.protocol import eras
 from mcp_hub.protocol.jsonrpc.envelope import error_frame, result_frame
 from mcp_hub.protocol.jsonrpc.rpc_errors import URL_ELICITATION_REQUIRED, for_caller, url_elicitations
+from mcp_hub.protocol.meta import STREAMS, declares
 from mcp_hub.protocol.shape import questions, results, tasks
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import Era, JsonObject
@@ -105,7 +106,7 @@ class CallResponder:
         self._questions = CallQuestions(call, asking, session.version)
         self.state = ResponderState.FOLLOWING
         self._partials: Partials | None = None
-        if token is not None and extensions.declares(session.capabilities, session.era, extensions.STREAMS):
+        if token is not None and declares(session.capabilities, session.era, STREAMS):
             self._partials = Partials(token, call.call.id)
         self._is_back = False  # on another connection than that of its request
         self._skipped = 0  # events that are gone, of which the client does not know yet

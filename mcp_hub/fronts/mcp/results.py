@@ -13,8 +13,8 @@ from mcp_hub.call import Call
 from mcp_hub.errors import RpcError
 from mcp_hub.events import CallEvent, Completed, Delta, Ending, Progressed, Started
 from mcp_hub.hub import HubPort
-from mcp_hub.protocol.extensions import STREAMS, with_mark
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
+from mcp_hub.protocol.meta import STREAMS, with_mark
 from mcp_hub.protocol.notifications import ProgressGuard
 from mcp_hub.protocol.shape import questions, results
 from mcp_hub.sessions.session import Session

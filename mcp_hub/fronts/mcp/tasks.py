@@ -32,9 +32,9 @@ from mcp_hub.fronts.following import Following
 from mcp_hub.fronts.mcp.results import result_for
 from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.masking import hide_head
-from mcp_hub.protocol.extensions import STREAMS, TASKS, declares
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.protocol.jsonrpc.rpc_errors import for_caller
+from mcp_hub.protocol.meta import STREAMS, TASKS, declares
 from mcp_hub.protocol.shape import tasks as task_shape
 from mcp_hub.protocol.shape.questions import can_answer, for_version
 from mcp_hub.protocol.shape.stream_events import decoded

@@ -27,9 +27,8 @@ from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.capabilities import SUPERSET
-from mcp_hub.protocol.extensions import TASKS
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
-from mcp_hub.protocol.meta import RequestMeta, take_meta
+from mcp_hub.protocol.meta import TASKS, RequestMeta, take_meta
 from mcp_hub.protocol.rest.calls import CallAnswer, CallBody, PromptBody, ReadBody
 from mcp_hub.sessions.session import Caller, ClientOffer, Session
 from mcp_hub.types import PROGRAM, RUN_CODE, Era, JsonObject, Kind, RawJson, RawObject, UpstreamState

@@ -2,8 +2,7 @@
 
 `framing`       lines of a pipe
 `envelope`      one message
-`batches`       several messages on a line
 `unparsed`      ids of unreadable messages; nesting
-`repair`        stand-ins for unreadable answers
+`repair`        several messages on a line; stand-ins for unreadable answers
 `rpc_errors`    codes and relay of errors
 """

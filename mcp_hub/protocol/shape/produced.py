@@ -7,8 +7,8 @@ import msgspec
 
 from mcp_hub.events import Delta, InputRequired, Log, Progressed, ToolCall, ToolResult
 from mcp_hub.protocol.definitions.messages import repaired_params
-from mcp_hub.protocol.extensions import STREAMS
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, one_line, raw_object, read_as
+from mcp_hub.protocol.meta import STREAMS
 from mcp_hub.types import RawJson, RawObject
 
 Produced = Progressed | Delta | Log | ToolCall | ToolResult | InputRequired

@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 
 from mcp_hub.errors import InvalidParams, RpcError
-from mcp_hub.protocol.extensions import TASKS
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.protocol.jsonrpc.rpc_errors import MISSING_CAPABILITY
+from mcp_hub.protocol.meta import TASKS
 from mcp_hub.protocol.shape.questions import Question, input_members, take_retry
 from mcp_hub.protocol.shape.stream_events import timestamp
 from mcp_hub.types import JsonObject, RawJson, RawObject

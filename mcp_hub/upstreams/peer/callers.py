@@ -20,10 +20,10 @@ from mcp_hub.masking import hide_head, shown
 from mcp_hub.protocol.definitions.messages import repaired_result
 from mcp_hub.protocol.definitions.models import SHORT, is_readable, short_texts
 from mcp_hub.protocol.eras import LOG_LEVELS, level_admits
-from mcp_hub.protocol.extensions import has_mark, without_mark
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, read_as
 from mcp_hub.protocol.jsonrpc.framing import foreign
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST, METHOD_NOT_FOUND
+from mcp_hub.protocol.meta import has_mark, without_mark
 from mcp_hub.types import LAST_LINE, Era, RawJson, RawObject
 from mcp_hub.upstreams.peer.questions import PARKABLE, Asker
 from mcp_hub.upstreams.peer.state import ServerLogs, SignsOfLife

@@ -16,9 +16,9 @@ from mcp_hub.call import Call, CallChannel
 from mcp_hub.errors import HubRestarted, RpcError
 from mcp_hub.events import Progressed
 from mcp_hub.masking import hide_head
-from mcp_hub.protocol.extensions import without_mark
 from mcp_hub.protocol.jsonrpc import rpc_errors
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object, read_as
+from mcp_hub.protocol.meta import without_mark
 from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer.input_questions import InputQuestions
 from mcp_hub.upstreams.peer.task_poll import RELATED, ServerTask, TaskConnection, TaskHandle, TaskPoll

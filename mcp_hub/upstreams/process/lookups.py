@@ -25,8 +25,7 @@ from mcp_hub.config.schema.servers import CommandLookup, Lookup, ServerSettings
 from mcp_hub.errors import LookupFailed, StartFailed
 from mcp_hub.masking import Mask, hide_tail, learn
 from mcp_hub.upstreams.process import commands
-from mcp_hub.upstreams.process.child import Child, describe_exit
-from mcp_hub.upstreams.process.descriptors import room_for_server
+from mcp_hub.upstreams.process.child import Child, describe_exit, room_for_server
 from mcp_hub.upstreams.process.watchdog import Watchdog
 
 Argv = tuple[str, ...]

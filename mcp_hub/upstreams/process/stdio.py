@@ -25,8 +25,7 @@ from mcp_hub.upstreams.peer.negotiation import PROBE_SECONDS, AnotherProcess, Fr
 from mcp_hub.upstreams.peer.peer import Peer, PeerMessages
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
 from mcp_hub.upstreams.peer.state import LAST_WORDS, Observer, not_settled
-from mcp_hub.upstreams.process.child import Child, describe_exit
-from mcp_hub.upstreams.process.descriptors import room_for_server
+from mcp_hub.upstreams.process.child import Child, describe_exit, room_for_server
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.wire.files import unread
 from mcp_hub.wire.server_pipe import ServerPipe

@@ -20,7 +20,7 @@ from mcp_hub.errors import (
     UpstreamUnavailable,
 )
 from mcp_hub.events import Attempt, CallEvent, Cancelled, Completed, Delta, Failed, Progressed, Reset, Started
-from mcp_hub.protocol.extensions import STREAMS
+from mcp_hub.protocol.meta import STREAMS
 from mcp_hub.types import JsonObject, PartialForm
 from tests.unit.calls.call_scripts import DONE, LONG, Watched, new_call, new_registry
 from tests.unit.calls.durable_hub import DurableHub, written

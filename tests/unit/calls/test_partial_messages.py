@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_hub.calls.progress import _PartialText, last_line
-from mcp_hub.calls.reading import transcript
-from mcp_hub.calls.reading.transcript import Transcript
+from mcp_hub.calls import progress
+from mcp_hub.calls.progress import Transcript, _PartialText, last_line
 from mcp_hub.events import Attempt, CallEvent, Delta, InputRequired, Log, Progressed, Reset
 from mcp_hub.masking import learn, visible
 from mcp_hub.types import PartialForm
@@ -292,7 +291,7 @@ def test_only_the_beginning_of_a_long_question_is_spelled_out(monkeypatch: pytes
         sizes.append(len(text))
         return visible(text)
 
-    monkeypatch.setattr(transcript, "visible", measured)
+    monkeypatch.setattr(progress, "visible", measured)
     params = b'{"message":"%s"}' % (b"a \\u001b " * 100_000)
-    text = transcript.question_text(InputRequired("1", "elicitation/create", params))
+    text = progress.question_text(InputRequired("1", "elicitation/create", params))
     assert len(text) == 200 and "\x1b" not in text and sizes[0] <= 4000

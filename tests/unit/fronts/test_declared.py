@@ -22,8 +22,7 @@ from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.hub import HubPort
 from mcp_hub.notices import Notices
 from mcp_hub.protocol.capabilities import APPS, KINDS, SKILLS, STREAMS, TASKS
-from mcp_hub.protocol.extensions import hub_capabilities
-from mcp_hub.protocol.meta import take_meta
+from mcp_hub.protocol.meta import hub_capabilities, take_meta
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import HANDSHAKE, MODERN, JsonObject, Kind, Snapshot, UpstreamState, UpstreamStatus

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from mcp_hub.fronts.health import Health
 from mcp_hub.fronts.http.auth import HttpAuth
 from mcp_hub.fronts.http.endpoints import Endpoints
-from mcp_hub.fronts.monitoring.health import Health
 from mcp_hub.protocol.rest.servers import LastReload, ServerInfo
 from mcp_hub.sessions.session import Caller
 from mcp_hub.types import StoreState, UpstreamState

@@ -12,7 +12,7 @@ from mcp_hub.calls.metering import Meters
 from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.fronts.http.auth import HttpAuth
 from mcp_hub.fronts.http.endpoints import Endpoints
-from mcp_hub.fronts.monitoring.metrics import Metrics
+from mcp_hub.fronts.metrics import Metrics
 from mcp_hub.sessions.session import Caller
 from tests.unit.fronts.rest_peer import RestPeer, exchange, rest_hub
 from tests.upstreams.child import WAIT

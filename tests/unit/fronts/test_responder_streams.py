@@ -14,7 +14,7 @@ from mcp_hub.events import CallEvent, Completed, Delta, Ending, Log, Progressed,
 from mcp_hub.fronts.mcp.responder import CallResponder, ResponderState
 from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_call_id
-from mcp_hub.protocol.extensions import STREAMS
+from mcp_hub.protocol.meta import STREAMS
 from mcp_hub.protocol.shape.results import COALESCED
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.stores.base import StoreLimits

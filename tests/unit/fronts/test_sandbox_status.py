@@ -11,7 +11,7 @@ import anyio
 import msgspec
 import pytest
 
-from mcp_hub.fronts.monitoring.metrics import Metrics
+from mcp_hub.fronts.metrics import Metrics
 from mcp_hub.masking import learn
 from mcp_hub.protocol.rest.servers import SecondConnection, ServerInfo
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub

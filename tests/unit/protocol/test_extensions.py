@@ -6,7 +6,7 @@ import pytest
 from msgspec import Raw
 
 from mcp_hub.protocol.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS
-from mcp_hub.protocol.extensions import APPS, STREAMS, TASKS, declares, hub_capabilities, with_mark, without_mark
+from mcp_hub.protocol.meta import APPS, STREAMS, TASKS, declares, hub_capabilities, with_mark, without_mark
 from mcp_hub.types import CallId, Era
 
 

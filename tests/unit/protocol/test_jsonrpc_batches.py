@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from mcp_hub.protocol.jsonrpc.batches import several
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, decode
+from mcp_hub.protocol.jsonrpc.repair import several
 
 NOTE = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"}{\\"id\\":5}"}}'
 ANSWER = b'{"result":{"rows":[{"id":1},{"id":2}]},"jsonrpc":"2.0","id":7}'

@@ -8,15 +8,15 @@ import pytest
 from mcp_hub.app.limits import open_files
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import StartFailed
-from mcp_hub.upstreams.process import descriptors
-from mcp_hub.upstreams.process.descriptors import HUB, PER_SERVER, room_for_server
+from mcp_hub.upstreams.process import child
+from mcp_hub.upstreams.process.child import HUB, PER_SERVER, room_for_server
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no such limit")
 
 PROGRAM = """
 import resource, sys
 from mcp_hub import logs
-from mcp_hub.upstreams.process.descriptors import provide
+from mcp_hub.upstreams.process.child import provide
 soft, hard, needed = map(int, sys.argv[1:])
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 logs.configure('info', 'json')
@@ -44,8 +44,8 @@ def test_limit_is_raised_if_servers_need_that(soft: int, hard: int, needed: int,
 
 
 def test_a_server_without_room_is_refused_and_those_that_start_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descriptors, "_limit", lambda: 100)
-    monkeypatch.setattr(descriptors, "_open_files", lambda: 73)
+    monkeypatch.setattr(child, "_limit", lambda: 100)
+    monkeypatch.setattr(child, "_open_files", lambda: 73)
     with room_for_server():
         with pytest.raises(StartFailed, match="ulimit -n") as refused, room_for_server():
             pass

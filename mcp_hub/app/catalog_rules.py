@@ -193,6 +193,7 @@ def _server_rules(settings: Settings, name: str) -> ServerRules:
         description=server.description,
         hints=settings.effective(name).hints,
         apps=server.apps,
+        passthrough=tuple(server.passthrough) if server.enabled else (),
     )
 
 

@@ -48,7 +48,8 @@ class CallingClient(msgspec.Struct, eq=False):
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
-    """One upstream request: `tools/call`, `prompts/get`, `resources/read` or `completion/complete`.
+    """One upstream request: `tools/call`, `prompts/get`, `resources/read`, `completion/complete`, or one of a method
+    that the hub does not know (a notification if `is_notice`).
 
     `params` have the upstream's own name or URI and no `_meta`; `meta` is the client's, without reserved keys.
     `exported_name` and `exported_uri` are what the client sent. `input_responses` and `request_state` belong to a retry
@@ -91,6 +92,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     claims: str = ""
     seen_hash: str | None = None
     people_only: bool = False
+    is_notice: bool = False
 
     @property
     def client_name(self) -> str:

@@ -108,10 +108,11 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
 
 
 class Log(msgspec.Struct, frozen=True, gc=False):
-    """One `notifications/message`; `params` as sent."""
+    """One `notifications/message`; `params` as sent. With a `method`, one of a server's own (`passthrough`)."""
 
     level: str
     params: RawJson
+    method: str | None = None
 
 
 class InputRequired(msgspec.Struct, frozen=True, gc=False):

@@ -119,9 +119,10 @@ class HubPort:
 
     def call(
         self, session: Session, method: str, params: RawObject, meta: RequestMeta, *, in_place: bool = True,
-        info: MakeInfo | None = None,
+        info: MakeInfo | None = None, is_notice: bool = False,
     ) -> CallHandle:  # fmt: skip
         """Starts a call, or resumes a retried one. `in_place`: may write before returning. `info`: for its stream.
+        `is_notice`: the server gets a notification.
 
         Raises `InvalidParams`, `UnknownEntry`, `Busy`, and -32021 if the client cannot take a required task; if it has
         to be one that replicas can find, `StoreUnavailable`.
@@ -131,12 +132,12 @@ class HubPort:
         facts = self.views.facts(session)
         if facts.of_apps is not None:
             params = facts.of_apps.exported(method, params, meta.rest)
-        to = resolve(facts.view, session.era, method, params, facts.unlisted, facts.unwrapped, meta.path)
+        to = resolve(facts.view, session.era, method, params, facts.unlisted, facts.unwrapped, meta, facts.rules)
         params = params if to.requested is None else to.requested
         early, is_script = None, to.server == OWN and self._code is not None and _runs_code(method, to)
         if method == "tools/call" and (to.server != OWN or is_script):
             early = facts.early if session.era is HANDSHAKE else self._early(session, to, facts.early)
-        call = routed(session, method, params, to, meta, facts, early, self.session_rules.people)
+        call = routed(session, method, params, to, meta, facts, early, self.session_rules.people, is_notice=is_notice)
         if retried is not None:
             resumed = self._retried(call, *retried, early)
             if isinstance(resumed, CallHandle):
@@ -153,7 +154,7 @@ class HubPort:
         asks = session.era is MODERN and (early is not None or "extensions" in session.capabilities)
         record = self.starter.start(
             call, facts.truncate, reads_only=facts.reads_only, explaining=explain, asks=asks, in_place=in_place,
-            info=info or (partial(marked, session.caller, session.client_info) if session.caller.has_own_hub else None),
+            info=info or _mark(session),
         )  # fmt: skip
         return CallHandle(call, record, self.durable, early=early)
 

@@ -13,11 +13,13 @@ from mcp_hub.calls.plan import SessionRules, Truncate
 from mcp_hub.calls.reading.stored import exported_name
 from mcp_hub.catalog.catalog import CallerLists, Catalog, caller_lists, renew
 from mcp_hub.catalog.discovery import meta_tools
+from mcp_hub.catalog.offers.rules import ViewRules
 from mcp_hub.catalog.routes import AppRequests, Route, Unlisted
 from mcp_hub.catalog.token_costs import TokenAccounts
 from mcp_hub.catalog.views.exposure import results_of
 from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.ids import new_call_id
+from mcp_hub.methods import is_foreign
 from mcp_hub.notices import Notices
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.meta import STREAMS, RequestMeta, declares
@@ -34,6 +36,7 @@ class _Facts(msgspec.Struct, frozen=True):
     """Facts for a session's calls. `version` is the lists', `deadline` in seconds."""
 
     version: int
+    rules: ViewRules
     view: CatalogView
     deadline: float | None
     result_tokens: int
@@ -83,11 +86,12 @@ class SessionViews:
         profile, client_kind = session.caller.profile, self.client_kind(session)
         is_settled = partial(self._catalog.is_settled, client_kind, came=offer.came)
         lists, deadline = caller_lists(self._upstreams, call_of(session)), client_kind.soft_deadline
+        rules = self._catalog.rules(profile)
         view = self._catalog.exposed(profile, client_kind, offer.mode, lists)
         unlisted = partial(self._catalog.unlisted, profile, shows_paths=session.caller.shows_paths)
         facts = _Facts(
-            version=self._changes.version, view=view, deadline=deadline,
-            result_tokens=results_of(self._catalog.rules(profile), client_kind),
+            version=self._changes.version, rules=rules, view=view, deadline=deadline,
+            result_tokens=results_of(rules, client_kind),
             truncate=self._truncation(view.shows_output),
             unlisted=unlisted, unwrapped=partial(meta_tools.unwrapped, view, is_settled, unlisted),
             early=None if deadline is None else Early(deadline, is_task=False),
@@ -166,18 +170,21 @@ def _session_of(caller: Caller) -> Session:
 
 def routed(
     session: Session, method: str, params: RawObject, to: Route, meta: RequestMeta, facts: _Facts,
-    early: Early | None, people: People | None) -> Call:  # fmt: skip
+    early: Early | None, people: People | None, *, is_notice: bool = False,
+) -> Call:  # fmt: skip
+    """The call of a request with this route. One of a method that the hub does not know names no entry of a list."""
+    is_passed = method not in eras.CALL_METHODS and is_foreign(method)
     return Call(
         new_call_id(), to.server, method, to.params, meta=meta.rest, session=session.id,
         client=session.offer.client, principal=session.caller.principal, era=session.era, version=session.version,
         capabilities=session.capabilities, exported_uri=to.exported_uri,
-        exported_name=params.get("name", params.get("uri", msgspec.UNSET)),
+        exported_name=msgspec.UNSET if is_passed else params.get("name", params.get("uri", msgspec.UNSET)),
         wants_progress=early is not None or meta.token is not None, takes_events=meta.takes_events, path=to.path,
         log_level=session.log_level, result_tokens=facts.result_tokens if method in _CUT and not to.is_whole else 0,
         partials=None if meta.token is None or (facts.takes_events and to.server != OWN) else facts.partials,
         is_program=session.offer.kind is not None, must_read=to.must_read, people=people,
         directory=session.caller.directory, roots_changes=session.offer.roots_changes, shows_paths=facts.shows_paths,
-        profile=session.caller.profile, claims=session.caller.claims,
+        profile=session.caller.profile, claims=session.caller.claims, is_notice=is_notice,
     )  # fmt: skip
 
 

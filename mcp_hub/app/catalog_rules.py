@@ -196,6 +196,7 @@ def _server_rules(settings: Settings, name: str) -> ServerRules:
         description=server.description,
         hints=settings.effective(name).hints,
         apps=server.apps,
+        passthrough=tuple(server.passthrough) if server.enabled else (),
     )
 
 

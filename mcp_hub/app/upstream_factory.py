@@ -352,6 +352,7 @@ def supervisor_rules(settings: Settings, name: str) -> SupervisorRules:
         idle_stop=_idle_stop(effective, None if effective.start == "eager" else _IDLE),
         part_idle=_idle_stop(effective, _IDLE) or math.inf,
         logs=settings.servers[name].logs or "hub",
+        passthrough=tuple(settings.servers[name].passthrough),
         repetition=repetition(settings, name),
     )
 

@@ -20,6 +20,7 @@ from mcp_hub.errors import DeadlineExceeded, ExecutorLost, HttpRefused, RpcError
 from mcp_hub.events import Attempt, Completed, Ending, Failed, Reset
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
+from mcp_hub.methods import may_write
 from mcp_hub.protocol.jsonrpc.rpc_errors import for_others
 
 _SILENCE: Final = ("timeout", "request_timeout")
@@ -101,7 +102,7 @@ class Retries:
         if kind is None:
             return ()
         rules = self._rules(call)
-        is_safe = rules.idempotent or call.method != "tools/call"
+        is_safe = rules.idempotent or not may_write(call.method)
         may_repeat = is_safe or kind not in ("lost", "timeout") or (kind == "lost" and rules.has_chosen)
         return rules.pauses.get(kind, ()) if may_repeat else ()
 

@@ -10,6 +10,7 @@ import msgspec
 from mcp_hub.call import Call, CallChannel, CallHandler, MakeInfo, People, SentCall
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed, Progressed
+from mcp_hub.methods import may_write
 from mcp_hub.types import RawJson
 
 RetryClass = Literal["not_sent", "rate_limited", "unavailable", "lost", "timeout"]
@@ -150,7 +151,7 @@ class CallPlan(msgspec.Struct, frozen=True):
     digest: str = ""
 
     def is_read_only(self, call: Call) -> bool:
-        return call.method != "tools/call" or (self.reads_only is not None and self.reads_only(call))
+        return not may_write(call.method) or (self.reads_only is not None and self.reads_only(call))
 
 
 WITHOUT_PLAN: Final = CallPlan()

@@ -18,6 +18,7 @@ from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.clock import Clock
 from mcp_hub.errors import DeadlineExceeded, RpcError, UpstreamLost
 from mcp_hub.events import Failed, InputReceived, InputRequired
+from mcp_hub.methods import may_write
 from mcp_hub.protocol.shape.questions import action_of
 from mcp_hub.types import JsonObject, RawJson
 
@@ -270,7 +271,7 @@ def _not_answering(call: Call) -> Failed:
 
 
 def _outcome(call: Call) -> JsonObject:
-    return {"outcome": "unknown"} if call.method == "tools/call" else {}
+    return {"outcome": "unknown"} if may_write(call.method) else {}
 
 
 def _unanswered(call: Call, method: str, seconds: float) -> Failed:

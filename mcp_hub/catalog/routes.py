@@ -1,6 +1,6 @@
 """The server of a request, and the request in that server's names; by lookup, never by splitting. Pure."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from shlex import quote
 from typing import Final
@@ -10,13 +10,17 @@ from msgspec.structs import replace
 
 from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.offers.definitions import SCHEME
+from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.catalog.views.entries import Entry
+from mcp_hub.catalog.views.names import begins_with
 from mcp_hub.catalog.views.view import CatalogView
-from mcp_hub.errors import InvalidParams, NotApproved, RpcError, ToolRemoved, UnknownEntry
+from mcp_hub.errors import InvalidParams, MethodNotFound, NotApproved, RpcError, ToolRemoved, UnknownEntry
 from mcp_hub.masking import hide, hide_head
+from mcp_hub.methods import passes
+from mcp_hub.protocol.eras import CALL_METHODS, SKILL_METHODS
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, read_as
-from mcp_hub.protocol.meta import PATH, is_absent
+from mcp_hub.protocol.meta import PATH, RequestMeta, is_absent
 from mcp_hub.selection.paths import check_path
 from mcp_hub.types import OWN, Era, JsonObject, Kind, RawObject, UpstreamStatus, condition
 
@@ -25,6 +29,7 @@ Unlisted = Callable[[str], UpstreamStatus | None]
 _RESOURCE_NOT_FOUND = -32002  # up to 2025-11-25 (server/resources, "Error Handling"); 2026-07-28 has -32602 there
 _string = msgspec.json.Decoder(str).decode
 _TOOL: Final = Kind.TOOL
+_ROUTED: Final = CALL_METHODS | SKILL_METHODS
 _NO_ARGUMENTS: Final = msgspec.Raw(b"{}")
 SERVER: Final = "dev.mcp-hub/server"
 """The member of a request's `_meta` that names the server whose app asks."""
@@ -80,14 +85,19 @@ def resolve(
     params: RawObject,
     unlisted: Unlisted,
     unwrapped: Callable[[RawObject], Route | None],
-    path: str | None = None,
+    meta: RequestMeta,
+    rules: ViewRules,
 ) -> Route:
     """Like `route`; `unwrapped` has the route to the tool that a call of one of the hub's own tools runs, or None. A
-    `path` replaces a configured one; a wrong one raises `InvalidParams`.
+    path of `meta` replaces a configured one; a wrong one raises `InvalidParams`. By `rules` methods pass that the hub
+    does not know.
     """
+    path = meta.path
     if method != "tools/call":
         if path is not None:
             raise InvalidParams(f"params._meta[{PATH!r}] is for tools/call, not for {method}")
+        if method not in _ROUTED:
+            return _passed(rules.servers, method, params, meta.rest)
         return route(view, era, method, params, unlisted)
     try:
         to = named(view, _TOOL, method, params, unlisted)
@@ -199,6 +209,39 @@ def _resource(view: CatalogView, era: Era, uri: str) -> tuple[str, str]:
         code = _RESOURCE_NOT_FOUND if era is Era.HANDSHAKE else None
         raise UnknownEntry(f"Resource not found: {hide_head(uri, 500)}", code=code, data={"uri": uri})
     return origin
+
+
+def _passed(servers: Mapping[str, ServerRules], method: str, params: RawObject, meta: RawObject) -> Route:
+    """The only server that lets the method through, else the one that `_meta` or the prefix of `params.name` names.
+
+    Params stay as they are. Raises `MethodNotFound`, and `InvalidParams` with the servers that may be meant.
+    """
+    candidates = [name for name, rules in servers.items() if passes(rules.passthrough, method)]
+    if not candidates:
+        raise MethodNotFound(f"Method not found: {hide_head(method, _LONGEST)}")
+    if SERVER in meta:
+        chosen = [name for name in candidates if name == _server(meta)]
+    elif len(candidates) == 1:
+        chosen = candidates
+    else:
+        chosen = _by_prefix({name: servers[name].prefix for name in candidates}, read_as(params.get("name", b""), str))
+    if len(chosen) != 1:
+        raise _unclear_server(method, candidates)
+    return Route(chosen[0], params)
+
+
+def _by_prefix(prefixes: Mapping[str, str | None], name: str | None) -> list[str]:
+    """The servers with the longest prefix that a name begins with."""
+    fitting = {server: prefix for server, prefix in prefixes.items() if prefix and begins_with(name or "", prefix)}
+    longest = max(map(len, fitting.values()), default=0)
+    return [server for server, prefix in fitting.items() if len(prefix) == longest]
+
+
+def _unclear_server(method: str, servers: list[str]) -> InvalidParams:
+    choices = ", ".join(map(decoded, sorted(servers)[:_MOST_NAMED]))
+    message = f"{hide_head(method, _LONGEST)} is a method of these servers: {choices}. Name one of them in "
+    message += f"params._meta[{SERVER!r}], or by its prefix in params.name"
+    return InvalidParams(message, data={"servers": sorted(servers)[:_MOST_NAMED]})
 
 
 def _completion(view: CatalogView, era: Era, method: str, params: RawObject, unlisted: Unlisted) -> Route:

@@ -126,9 +126,26 @@ _RELAYED: Final[tuple[JsonObject, JsonObject]] = (
     {APPS: APP_SETTINGS, SKILLS: {"directoryRead": True}},
 )
 """Extensions of servers that the hub serves to handshake clients and to modern ones, with its settings."""
-_EVERYTHING: Final[JsonObject] = {
-    "resources": {"subscribe": True}, "prompts": {}, "logging": {}, "completions": {}, "extensions": _RELAYED[True],
+EVERYTHING: Final[JsonObject] = {
+    "resources": {"subscribe": True}, "prompts": {}, "logging": {}, "completions": {}, "events": {},
+    "extensions": _RELAYED[True],
 }  # fmt: skip
+"""Capabilities of servers that the hub serves."""
+_ONE_HOP: Final = frozenset({*EVERYTHING, "tools", "tasks", "experimental"})
+"""Capabilities that the hub declares by rules of its own, or not at all."""
+_HUBS: Final = ("io.modelcontextprotocol/", "dev.mcp-hub/")
+"""The beginnings of extensions that are the hub's to serve, or not."""
+
+
+def served_by_hub(capability: str, settings: JsonObject) -> JsonObject | None:
+    """Settings of a server's capability that the hub can serve without a `passthrough`; None: nothing."""
+    if capability == "extensions":
+        return {name: value for name, value in settings.items() if name in _RELAYED[True] or name == EVENTS}
+    return settings if capability in EVERYTHING or capability == "tools" else None
+
+
+def _foreign(settings: JsonObject) -> JsonObject:
+    return {name: value for name, value in settings.items() if not name.startswith(_HUBS)}
 
 
 def declares(capabilities: JsonObject, era: Era, extension: str) -> bool:
@@ -150,13 +167,11 @@ def _shows_apps(settings: JsonObject) -> bool:
     return isinstance(types, list) and APP_TYPE in types
 
 
-def hub_capabilities(version: str, servers: JsonObject | None) -> JsonObject:
-    """The hub's capabilities: its own, which are tools, streams and tasks, and those that its `servers` have; None:
-    all.
-    """
-    is_modern, has = eras.era_of(version) is Era.MODERN, _EVERYTHING if servers is None else servers
+def hub_capabilities(version: str, has: JsonObject) -> JsonObject:
+    """The hub's capabilities: its own, which are tools, streams and tasks, and what its servers have."""
+    is_modern = eras.era_of(version) is Era.MODERN
     changes: JsonObject = {"listChanged": True}
-    declared: JsonObject = {"tools": changes}
+    declared: JsonObject = {**{name: value for name, value in has.items() if name not in _ONE_HOP}, "tools": changes}
     if (resources := has.get("resources")) is not None:
         declared["resources"] = {**changes, "subscribe": True} if resources.get("subscribe") else changes
     if "prompts" in has:
@@ -165,14 +180,15 @@ def hub_capabilities(version: str, servers: JsonObject | None) -> JsonObject:
         declared["logging"] = {}
     if "completions" in has and version != eras.HANDSHAKE_VERSIONS[0]:  # 2024-11-05 has the method only
         declared["completions"] = {}
-    if not is_modern:
-        declared["experimental"] = {STREAMS: {}}
+    experimental = {**_foreign(has.get("experimental", {})), **({} if is_modern else {STREAMS: {}})}
+    if experimental:
+        declared["experimental"] = experimental
     theirs = has.get("extensions", {})
     has_events = "events" in has or EVENTS in theirs
     if has_events:  # as the drafts of the extension had it
         declared["events"] = changes
     extensions = {name: settings for name, settings in _RELAYED[is_modern].items() if name in theirs}
-    declared["extensions"] = {STREAMS: {}, **({TASKS: {}} if is_modern else {}), **extensions}
+    declared["extensions"] = {STREAMS: {}, **({TASKS: {}} if is_modern else {}), **extensions, **_foreign(theirs)}
     if has_events:
         declared["extensions"][EVENTS] = changes
     return declared

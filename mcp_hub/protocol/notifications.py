@@ -62,6 +62,15 @@ def list_changed(kind: Kind) -> str:
     return f"notifications/{KINDS[kind].capability}/list_changed"
 
 
+CHANGED_LISTS: Final = {
+    list_changed(Kind.TOOL): (Kind.TOOL,),
+    list_changed(Kind.PROMPT): (Kind.PROMPT,),
+    list_changed(Kind.EVENT): (Kind.EVENT,),
+    list_changed(Kind.RESOURCE): (Kind.RESOURCE, Kind.TEMPLATE, Kind.SKILL),
+}
+"""Kinds whose lists have changed, by the notification."""
+
+
 def given_reason(params: RawObject) -> str | None:
     return read_as(params.get("reason", b"null"), str)
 

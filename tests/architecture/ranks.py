@@ -25,6 +25,7 @@ ORDER = [
         "files",
         "globs",
         "masking",
+        "methods",
         "notices",
         "schema",
         "syntax",

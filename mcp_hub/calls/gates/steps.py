@@ -24,6 +24,7 @@ from mcp_hub.errors import NotApproved
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
+from mcp_hub.methods import is_foreign
 from mcp_hub.types import CallId, RawJson
 
 log = get_logger(__name__)
@@ -31,6 +32,8 @@ log = get_logger(__name__)
 GateName = Literal["conditions", "cache", "rate", "ask", "concurrency"]
 ORDER: Final[tuple[GateName, ...]] = ("conditions", "cache", "rate", "ask", "concurrency")
 """The first one decides first."""
+LIMITS: Final[tuple[GateName, ...]] = ("rate", "concurrency")
+"""The gates of requests of methods that the hub does not know: the limits of their server."""
 Step = Callable[[Call, CallChannel, CallHandler], Awaitable[Completed]]
 """Passes a call on to the handler (the later steps, and the sending), or answers it. Raises `RpcError`."""
 StepMaker = Callable[[str, str, str | None], Step | None]
@@ -95,14 +98,15 @@ class Gates:
 
     def steps(self, call: Call) -> tuple[Step, ...]:
         """The steps of a call, in order; most have none."""
-        if call.method != "tools/call":
+        is_tool = call.method == "tools/call"
+        if not (is_tool or is_foreign(call.method)):
             return ()
-        key = call.upstream, own_name(call), call.profile
+        key = call.upstream, own_name(call) if is_tool else "", call.profile
         steps = self._steps.get(key)
         if steps is None:
             if len(self._steps) >= _MOST:
                 self._steps.clear()
-            makers = (self.makers[name] for name in ORDER if name in self.makers)
+            makers = (self.makers[name] for name in (ORDER if is_tool else LIMITS) if name in self.makers)
             steps = self._steps[key] = tuple(step for maker in makers if (step := maker(*key)) is not None)
         return steps
 

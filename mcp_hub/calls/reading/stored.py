@@ -25,6 +25,8 @@ from mcp_hub.events import (
     Started,
 )
 from mcp_hub.masking import hide_head
+from mcp_hub.methods import is_foreign
+from mcp_hub.protocol.eras import CALL_METHODS
 from mcp_hub.protocol.shape.stream_events import decoded
 from mcp_hub.stores.base import Change, Chunk, EventPage, StreamLog
 from mcp_hub.types import CallId, RawJson
@@ -195,6 +197,8 @@ def exported_name(call: Call) -> str:
 
 def own_name(call: Call) -> str:
     """The called name or URI, in the upstream's form."""
+    if call.method not in CALL_METHODS and is_foreign(call.method):
+        return call.method
     raw = call.params.get("name", call.params.get("uri"))
     return _string(raw) if raw is not None else call.method
 

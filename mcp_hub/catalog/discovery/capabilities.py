@@ -11,6 +11,7 @@ from mcp_hub.call import Upstream
 from mcp_hub.catalog.catalog import CallerLists, Catalog
 from mcp_hub.protocol.capabilities import APPS
 from mcp_hub.protocol.eras import HANDSHAKE_VERSIONS
+from mcp_hub.protocol.meta import EVERYTHING, served_by_hub
 from mcp_hub.types import HANDSHAKE, JsonObject, Snapshot, UpstreamState
 
 _COMPLETED: Final = frozenset({"prompts", "resources"})
@@ -19,26 +20,32 @@ _COMPLETED: Final = frozenset({"prompts", "resources"})
 
 def servers_have(
     catalog: Catalog, upstreams: Mapping[str, Upstream], lists: CallerLists, profile: str | None
-) -> JsonObject | None:
-    """The capabilities of a profile's servers taken together, extensions included; None: not all are known, so declare
-    everything.
+) -> JsonObject:
+    """The capabilities of a profile's servers taken together, extensions included; `EVERYTHING` is among them until all
+    are known.
 
-    `lists` of the caller's own connections replace the common ones. A disabled server has nothing. Raises `KeyError`
-    for an unknown profile.
+    Those that the hub does not know are of servers with a `passthrough`; of equal names the first server's settings
+    count. `lists` of the caller's own connections replace the common ones. A disabled server has nothing. Raises
+    `KeyError` for an unknown profile.
     """
     rules = catalog.rules(profile)
-    if rules.capabilities == "all":
-        return None
     apart = {snapshot.server: snapshot for snapshot in lists}
     together: JsonObject = {}
-    for name in rules.servers:
+    is_known = rules.capabilities == "known"
+    for name, of_server in rules.servers.items():
         upstream = upstreams.get(name)
         if upstream is None or upstream.status().state is UpstreamState.DISABLED:
             continue
         snapshot = apart.get(name, upstream.snapshot())
         if snapshot is None or _is_placeholder(snapshot):
-            return None
+            is_known = False
+            continue
         for capability, settings in _capabilities(snapshot, upstream.status().version):
+            served = settings if of_server.passthrough else served_by_hub(capability, settings)
+            if served is not None:
+                together[capability] = _joined(together.get(capability), served)
+    if not is_known:
+        for capability, settings in EVERYTHING.items():
             together[capability] = _joined(together.get(capability), settings)
     if any(entry.has_app for entry in catalog.view(profile, lists).usable_tools):
         together["extensions"] = {**together.get("extensions", {}), APPS: {}}

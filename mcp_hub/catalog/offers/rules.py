@@ -119,7 +119,7 @@ class ServerRules(msgspec.Struct, frozen=True):
 
     Filters match upstream and exported names and URIs; `rename` and `overrides` (globs, too) upstream names. `expose`
     and `compact` None: the view's. `yields`: takes no name from another server. `description` replaces the server's
-    own.
+    own. `passthrough`: patterns of methods that the hub does not know.
     """
 
     prefix: str | None = None
@@ -136,6 +136,7 @@ class ServerRules(msgspec.Struct, frozen=True):
     description: str | None = None
     hints: HintRule = "trust"
     apps: bool = True
+    passthrough: tuple[str, ...] = ()
 
 
 class ViewRules(msgspec.Struct, frozen=True):

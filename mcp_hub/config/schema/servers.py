@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Annotated, Final, Literal, Self
 
 import msgspec
-from pydantic import BeforeValidator, Field, PrivateAttr, SecretStr, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, SecretStr, model_validator
 
 from mcp_hub.addresses import is_cleartext, is_this_machine, origin_parts, refused_place
 from mcp_hub.config.findings import Flaw, quoted
@@ -38,6 +38,7 @@ from mcp_hub.config.schema.fields import (
 )
 from mcp_hub.config.schema.tools import FilterSettings, ToolFilterSettings, ToolSettings
 from mcp_hub.globs import is_glob
+from mcp_hub.methods import MOST_PATTERNS, pattern_problem
 from mcp_hub.types import LogRule
 
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # a scope token (RFC 6749 §3.3)
@@ -158,6 +159,15 @@ def _without_ends(value: object) -> object:
 HeaderValue = Annotated[SecretStr, BeforeValidator(_without_ends)]
 
 
+def _foreign(pattern: str) -> str:
+    if (problem := pattern_problem(pattern)) is not None:
+        raise ValueError(f"{quoted(pattern)} {problem}")
+    return pattern
+
+
+_MethodPattern = Annotated[TextLine, AfterValidator(_foreign)]
+
+
 def _switched(value: object) -> object:
     flag = value if value == "project" else as_flag(value)
     if flag is None:
@@ -202,6 +212,7 @@ class ServerSettings(Section):
     rename: AtOnce[dict[Text, ExportedName]] = {}
     era: Literal["follow", "handshake", "modern"] = "follow"
     apps: bool = True
+    passthrough: AtOnce[Annotated[list[_MethodPattern], Field(max_length=MOST_PATTERNS)]] = []
     logs: AtOnce[LogRule | None] = None
     timeout: AtOnce[PositiveDuration | None] = None
     max_duration: AtOnce[PositiveDuration | None] = None
@@ -266,6 +277,14 @@ class ServerSettings(Section):
         for key, why in _NOT_FOR_FOLDERS.items():
             if not (self.skills is None and self.scripts is None) and getattr(self, key) is not None:
                 raise finding("misplaced_key", f"does not apply to a folder of {sources[0]}: {why}", key)
+        return self
+
+    @model_validator(mode="after")
+    def _has_methods(self) -> Self:
+        if self.passthrough and self.command is None and self.url is None:
+            raise finding(
+                "misplaced_key", "belongs to a command or a url: other servers have tools only", "passthrough"
+            )
         return self
 
     @model_validator(mode="after")

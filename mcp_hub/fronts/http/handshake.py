@@ -40,7 +40,7 @@ from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, error_frame, id_key, raw_object, result_frame
 from mcp_hub.protocol.jsonrpc.repair import BATCHING, messages
 from mcp_hub.protocol.jsonrpc.rpc_errors import HEADER_MISMATCH
-from mcp_hub.protocol.notifications import ROOTS_CHANGED, given_reason
+from mcp_hub.protocol.notifications import given_reason
 from mcp_hub.sessions.session import Caller, Session, Sessions
 from mcp_hub.sessions.stored import StoredSession
 from mcp_hub.types import Era
@@ -177,12 +177,12 @@ class HandshakeHttp:
             return
         if request.message.method == "notifications/cancelled":
             await self._cancelled(client, request)
-        elif request.message.method == ROOTS_CHANGED:
-            client.session.offer.change_roots()
         elif request.message.is_answer:
             if not client.questions.take(request.message) and self._hub.durable.has_replicas:
                 await self._forward_answer(client, request.message)
             await self._resumption.forward_answers(client)
+        else:
+            self._binding.notice(client.session, request.message)
         await request.accepted()
 
     async def _answer(self, client: ClientCalls, request: HttpRequest) -> None:

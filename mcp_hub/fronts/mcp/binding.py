@@ -15,17 +15,20 @@ from mcp_hub.fronts.mcp.subscriptions import ListenStreams
 from mcp_hub.fronts.mcp.tasks import stream_methods, task_methods
 from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.ids import new_session_id
+from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.capabilities import BY_LIST_METHOD, KINDS
-from mcp_hub.protocol.jsonrpc.envelope import object_bytes, read_as
+from mcp_hub.protocol.jsonrpc.envelope import Envelope, object_bytes, read_as
 from mcp_hub.protocol.jsonrpc.rpc_errors import UNSUPPORTED_VERSION
-from mcp_hub.protocol.meta import SERVER_INFO, TASKS, RequestMeta, declares, hub_capabilities
-from mcp_hub.protocol.notifications import ListenFilter
+from mcp_hub.protocol.meta import SERVER_INFO, TASKS, RequestMeta, declares, hub_capabilities, take_params
+from mcp_hub.protocol.notifications import ROOTS_CHANGED, ListenFilter
 from mcp_hub.protocol.shape.results import call_result
 from mcp_hub.protocol.shape.tasks import missing_tasks
 from mcp_hub.sessions.session import Caller, ClientOffer, Session
 from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject
+
+log = get_logger(__name__)
 
 
 @final
@@ -113,6 +116,19 @@ class Binding:
                 return _removed(problem, session.era)
             raise
 
+    def notice(self, session: Session, message: Envelope) -> None:
+        """Notes changed roots; passes other notifications of a handshake client on, if a server's `passthrough` has the
+        method, and drops the rest.
+        """
+        if message.method == ROOTS_CHANGED:
+            session.offer.change_roots()
+            return
+        try:
+            params, meta = take_params(message.params)
+            self._hub.call(session, message.method, params, meta, in_place=False, is_notice=True)
+        except RpcError as refused:
+            log.debug("notice_dropped", method=hide_head(message.method, 200), reason=refused.message)
+
     def _call(
         self, session: Session, method: str, params: RawObject, meta: RequestMeta, info: MakeInfo | None
     ) -> bytes | CallHandle:
@@ -129,7 +145,7 @@ class Binding:
         if method in self.added:
             return Deferred(self.added[method](session, params))
         if not eras.serves(session.era, method):
-            raise MethodNotFound(f"Method not found: {hide_head(method, 200)}")
+            return self._hub.call(session, method, params, meta, info=info)  # some server may let it through
         kind = BY_LIST_METHOD.get(method)
         if kind is not None:
             self._check_declared(session, kind)

@@ -25,7 +25,7 @@ from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, raw_o
 from mcp_hub.protocol.jsonrpc.repair import BATCHING, is_array, messages
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST
 from mcp_hub.protocol.meta import RequestMeta, take_params
-from mcp_hub.protocol.notifications import ROOTS_CHANGED, given_reason
+from mcp_hub.protocol.notifications import given_reason
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import Era, RawJson
 from mcp_hub.wire.base import Pending, Requests
@@ -285,9 +285,9 @@ class Duplex:
         self._refuse(None if is_open else id_, error)
 
     def on_notification(self, message: Envelope, source: Pending | None = None) -> None:
-        if message.method == ROOTS_CHANGED and self._session is not None:
-            self._session.offer.change_roots()
         if message.method != "notifications/cancelled":
+            if self._session is not None:
+                self._binding.notice(self._session, message)
             return
         params = raw_object(message.params) or {}
         raw = params.get("requestId")

@@ -283,7 +283,7 @@ class CallResponder:
             case Progressed():
                 return self._progress(event) if self.token is not None else None
             case Log():
-                return results.log_frame(event) if self._wants(event.level) else None
+                return results.log_frame(event) if event.method or self._wants(event.level) else None
             case InputRequired():
                 return self._questions.ask(event) if self.session.era is Era.HANDSHAKE else None
             case InputReceived(key):

@@ -11,6 +11,7 @@ import msgspec
 
 from mcp_hub.errors import InvalidParams, RpcError
 from mcp_hub.masking import hide_head
+from mcp_hub.methods import is_foreign
 from mcp_hub.protocol.capabilities import missing
 from mcp_hub.protocol.definitions.messages import repaired_params
 from mcp_hub.protocol.eras import era_of, is_at_least
@@ -58,6 +59,8 @@ def capability_for(method: str, params: RawJson) -> JsonObject:
 def can_answer(capabilities: JsonObject, version: str, method: str, params: RawJson) -> str | None:
     """None if the client may be asked, else why not."""
     if method not in QUESTIONS:
+        if is_foreign(method) and era_of(version) is Era.HANDSHAKE:
+            return None
         return f"no client can be asked for {hide_head(method, 100)}"
     if method == ELICIT and not is_at_least(version, _WITHELICITATION):
         return f"protocol version {version} has no elicitation"
@@ -78,7 +81,7 @@ def for_version(method: str, params: RawJson, version: str, elicitation_id: str)
     A URL elicitation needs `elicitation_id`.
     """
     members = raw_object(params)
-    if members is None:
+    if members is None or method not in QUESTIONS:
         return params
     members_kept = {name: value for name, value in repaired_params(method, members).items() if name != "task"}
     meta = raw_object(members_kept.get("_meta", msgspec.UNSET)) or {}

@@ -156,4 +156,4 @@ def progress_frame(token: bytes, event: Progressed) -> bytes:
 
 
 def log_frame(event: Log) -> bytes:
-    return notification_frame("notifications/message", event.params)
+    return notification_frame(event.method or "notifications/message", event.params)

@@ -199,7 +199,7 @@ def _data(event: events.CallEvent) -> _Data:
             head = b'{"channel":%b,"index":%d,"content":' % (object_bytes(event.channel), event.index)
             return b"delta", (head, event.content, b"}")
         case events.Log():
-            return b"log", (event.params,)
+            return _notice_data(event)
         case events.ToolCall():
             line = b'"line":%d,' % event.line if event.line else b""
             head = b'{"call":%b,"name":%b,%b"arguments":' % (object_bytes(event.call), object_bytes(event.name), line)
@@ -218,6 +218,12 @@ def _data(event: events.CallEvent) -> _Data:
             return b"start", (b"{}",)
         case _:
             return _ending_data(event)
+
+
+def _notice_data(event: events.Log) -> _Data:
+    if event.method is None:
+        return b"log", (event.params,)
+    return b"notification", (b'{"method":%b,"params":' % object_bytes(event.method), event.params, b"}")
 
 
 def _progress_data(event: events.Progressed) -> JsonObject:
@@ -359,6 +365,7 @@ _READERS: Final[Mapping[str, Callable[[RawObject], events.CallEvent]]] = {
     "start": lambda data: events.Started(),
     "progress": _progress,
     "delta": lambda data: events.Delta(data["content"], _integer(data["index"]), _text(data["channel"])),
+    "notification": lambda data: events.Log("info", data["params"], _text(data["method"])),
     "tool-call": lambda data: events.ToolCall(
         _text(data["call"]), _text(data["name"]), data["arguments"], _integer(data["line"]) if "line" in data else 0
     ),

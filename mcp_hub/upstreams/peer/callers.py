@@ -17,6 +17,7 @@ from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed, Log
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head, shown
+from mcp_hub.methods import is_foreign
 from mcp_hub.protocol.definitions.messages import repaired_result
 from mcp_hub.protocol.definitions.models import SHORT, is_readable, short_texts
 from mcp_hub.protocol.eras import LOG_LEVELS, level_admits
@@ -291,6 +292,12 @@ class Callers:
         self._logs.count(is_sent=bool(listeners))
         return bool(listeners)
 
+    def passed(self, message: Envelope, source: Pending | None) -> None:
+        """Sends a notification that `passthrough` lets through to the call that it belongs to, if that is known."""
+        if (asker := self.asker(message, source)) is not None:
+            params = message.params if isinstance(message.params, msgspec.Raw) else msgspec.Raw(b"{}")
+            asker[1].send(Log("info", params, message.method))
+
     def _sole_asker(self, *, is_question: bool) -> Asker | None:
         """The newest call, if all are one session's."""
         now, in_flight = anyio.current_time(), list(self._in_flight(with_tasks=not is_question))
@@ -355,6 +362,8 @@ def completed(call: Call, result: RawJson, era: Era) -> Completed:
             has_more = texts.is_error is True or texts.result_type is not Unset or texts.structured_content is not Unset
             return Completed(result, era, not has_more)
     unmarked = result if has_mark(result) is None else without_mark(result)
+    if is_foreign(call.method):
+        return Completed(unmarked, era)
     if not is_readable(call.method, unmarked, era):
         is_modern = call.era is Era.MODERN
         unmarked = repaired_result(call.method, unmarked, era, call.params, is_modern_caller=is_modern)

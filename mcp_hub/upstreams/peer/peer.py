@@ -26,16 +26,16 @@ from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
 from mcp_hub.protocol.notifications import (
     ACKNOWLEDGED,
     CANCELLED,
+    CHANGED_LISTS,
     OF_EVENTS,
     ROOTS_CHANGED,
     UPDATED,
-    list_changed,
     progressed,
 )
 from mcp_hub.protocol.shape.produced import of_server
 from mcp_hub.protocol.shape.questions import QUESTIONS, may_ask
 from mcp_hub.protocol.shape.results import begins, is_complete
-from mcp_hub.types import HANDSHAKE, MODERN, Cause, JsonObject, Kind, RawJson, RawObject
+from mcp_hub.types import HANDSHAKE, MODERN, Cause, JsonObject, RawJson, RawObject
 from mcp_hub.upstreams.peer.callers import Callers, StrayMessages, completed, context
 from mcp_hub.upstreams.peer.input_questions import follow_up
 from mcp_hub.upstreams.peer.questions import PARKABLE, RETRY, Elicitations, OpenRequests, with_retry
@@ -54,12 +54,6 @@ from mcp_hub.upstreams.peer.tasks import ServerTasks, as_task, made_task
 from mcp_hub.wire.base import Cancellation, NotSent, Pending, Wire, WireClosed, WireHandler
 
 _FINISHED: Final = "notifications/elicitation/complete"
-_CHANGED: Final = {
-    list_changed(Kind.TOOL): (Kind.TOOL,),
-    list_changed(Kind.PROMPT): (Kind.PROMPT,),
-    list_changed(Kind.EVENT): (Kind.EVENT,),
-    list_changed(Kind.RESOURCE): (Kind.RESOURCE, Kind.TEMPLATE, Kind.SKILL),
-}
 _ON_LISTEN: Final = frozenset({UPDATED, ACKNOWLEDGED, CANCELLED, *OF_EVENTS})
 
 
@@ -84,7 +78,7 @@ class PeerMessages(WireHandler):
         self.wire = connect(self)
         self._open_requests = OpenRequests(
             send=self.wire.send, noted=elicitations.note_question, calls=callers.may_ask, find=callers.asker,
-            other_call=callers.other_asker,
+            other_call=callers.other_asker, passes=None if observer is None else observer.passes,
         )  # fmt: skip
 
     def on_request(self, message: Envelope, source: Pending | None = None) -> None:
@@ -104,8 +98,7 @@ class PeerMessages(WireHandler):
 
     def _take_nameless(self, message: Envelope, source: Pending | None) -> None:
         """Its call may wait forever."""
-        refusal = self.strays.nameless(message.method)
-        if refusal is not None and not self.wire.is_congested:
+        if (refusal := self.strays.nameless(message.method)) is not None and not self.wire.is_congested:
             self.wire.send(envelope.error_frame(None, refusal.encoded()))
         if message.method in QUESTIONS:
             self._callers.suspect(None if source is None else [source])
@@ -121,12 +114,13 @@ class PeerMessages(WireHandler):
         elif method == "notifications/cancelled" and isinstance(message.params, msgspec.Raw):
             self._open_requests.withdraw(message.params)
         elif method == _FINISHED and isinstance(message.params, msgspec.Raw):
-            session = self._elicitations.finished(message.params)
-            if session is not None and self._observer is not None:
+            if (session := self._elicitations.finished(message.params)) is not None and self._observer is not None:
                 params = repaired_notice(_FINISHED, message.params)
                 self._observer.on_message(session, envelope.notification_frame(_FINISHED, params))
-        elif method in _CHANGED:
-            self.list_changes.announce(_CHANGED[method])
+        elif method in CHANGED_LISTS:
+            self.list_changes.announce(CHANGED_LISTS[method])
+        elif self._open_requests.passes(method):
+            self._callers.passed(message, source)
         if method in _ON_LISTEN and self._observer is not None:
             self._observer.on_notice(method, raw_object(message.params) or {})
 
@@ -282,6 +276,10 @@ class Peer:
 
         Raises `WireClosed` if nothing was sent, `Busy` while the server does not read.
         """
+        if call.is_notice:
+            self._check_reading()
+            self.wire.send(envelope.notification_frame(call.method, self._params(call, 0)))
+            return Completed(b"{}", self.info.era)
         if self.tasks.required and self.tasks.needs_task(call):
             task_call = as_task(call)
             pending = self._send_call(task_call, channel)
@@ -372,13 +370,14 @@ class Peer:
             raise await self._loss() from None
 
     def _send_call(self, call: Call, channel: CallChannel) -> Pending:
-        if self.wire.is_congested:
-            raise Busy(
-                f'server "{self.name}" does not read its input. The call was not sent: try again later.',
-                data={"upstream": {"server": self.name}},
-            )
+        self._check_reading()
         headers = self.mirrors.headers(call.params) if self.mirrors and call.method == "tools/call" else None
         return self.begin(call, channel, headers)
+
+    def _check_reading(self) -> None:
+        if self.wire.is_congested:
+            text = f'server "{self.name}" does not read its input. The call was not sent: try again later.'
+            raise Busy(text, data={"upstream": {"server": self.name}})
 
     def _params(self, call: Call, id_: int) -> bytes:
         params = call.params

@@ -12,7 +12,7 @@ import anyio
 import msgspec
 
 from mcp_hub import aio
-from mcp_hub.call import Call, CallChannel, CallEnded, Question
+from mcp_hub.call import OF_REST, Call, CallChannel, CallEnded, Question
 from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc import envelope
@@ -119,7 +119,8 @@ class OpenRequests:
     """The open requests of one handshake server.
 
     `send` writes a frame, `noted` observes questions, `calls` returns those that may have asked at a time, `find` the
-    call of a question, `other_call` another call of the session.
+    call of a question, `other_call` another call of the session. `passes`: methods that the hub does not know and lets
+    through, to clients of handshake sessions.
     """
 
     def __init__(
@@ -129,7 +130,9 @@ class OpenRequests:
         calls: Callable[[float], list[Call]],
         find: Callable[[Envelope], Asker | None],
         other_call: Callable[[Call], Asker | None],
+        passes: Callable[[str], bool] | None = None,
     ) -> None:
+        self.passes = passes or _no_other
         self._other_call = other_call
         self._send = send
         self._noted = noted
@@ -176,10 +179,13 @@ class OpenRequests:
         self.take(message, asker, may_wait=asker is not None)
 
     def _refusal(self, key: int | str, method: str, params: RawJson, asker: Asker | None) -> RpcError | None:
-        if method not in questions.QUESTIONS:
+        is_passed = method not in questions.QUESTIONS and self.passes(method)
+        if not is_passed and method not in questions.QUESTIONS:
             return MethodNotFound(f"This client does not support the method {hide_head(method, 100)}.")
-        if asker is None or asker[0].method not in PARKABLE:
+        if asker is None or not (is_passed or asker[0].method in PARKABLE):
             return _nobody(method)
+        if is_passed and (asker[0].is_program or asker[0].session.startswith(OF_REST)):
+            return MethodNotFound(f"This client does not support the method {hide_head(method, 100)}.")
         if key in self._open:
             return RpcError("A request with this id is still being answered.", code=INVALID_REQUEST)
         if len(self._open) >= MOST_QUESTIONS:
@@ -205,6 +211,10 @@ class OpenRequests:
         self._unclear.close()
         for channel, key in list(self._open.values()):
             channel.questions.withdraw(key)
+
+
+def _no_other(method: str) -> bool:
+    return False
 
 
 def _nobody(method: str) -> RpcError:

@@ -141,6 +141,9 @@ class Observer(Protocol):
     @property
     def logs(self) -> ServerLogs: ...
 
+    def passes(self, method: str) -> bool:
+        """Whether the server may send messages of a method that the hub does not know."""
+
     def on_notice(self, method: str, params: RawObject) -> None:
         """Receives a resource update, or a subscription's acknowledgement or end."""
 

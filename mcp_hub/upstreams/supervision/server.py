@@ -12,6 +12,7 @@ from mcp_hub.call import Call, CallHandler, Upstream
 from mcp_hub.errors import RpcError
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
+from mcp_hub.methods import passes
 from mcp_hub.notices import Notices
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
@@ -46,7 +47,8 @@ class SupervisorRules(msgspec.Struct, frozen=True):
 
     `ready_wait`: for a restart; a call waits for a first start as long as that may take. `lazy`: start when needed.
     `idle_stop`: rest after so long unused; None: never. `part_idle`: end one of many processes. `logs`: the rule for
-    log messages without a call. `repetition` takes a tool's name and definition.
+    log messages without a call. `passthrough`: patterns of methods that the hub does not know. `repetition` takes a
+    tool's name and definition.
     """
 
     start_timeout: float = 60.0
@@ -58,6 +60,7 @@ class SupervisorRules(msgspec.Struct, frozen=True):
     idle_stop: float | None = None
     part_idle: float = 600.0
     logs: LogRule = "hub"
+    passthrough: tuple[str, ...] = ()
     repetition: Callable[[str, RawJson], Repetition] = _by_agreement
 
 
@@ -94,6 +97,9 @@ class ServerState:
 
     def on_notice(self, method: str, params: RawObject) -> None:
         self.subscriptions.on_notice(method, params)
+
+    def passes(self, method: str) -> bool:
+        return passes(self.rules.passthrough, method)
 
     @property
     def is_wanted(self) -> bool:

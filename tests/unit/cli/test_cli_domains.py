@@ -253,7 +253,8 @@ HUGE: Final = b'{"specVersion":"1.0","entries":[' + b"1," * (1 << 20)
         (b"{}", CATALOG, {"content-encoding": "br"}),
         (json.dumps({"entries": [listed("/x", f"urn:{n}") for n in range(201)]}).encode(), CATALOG, {}),
     ],
-    ids=["huge", "deep", "bytes", "empty", "null", "disguised", "page", "picture", "parameter", "bomb", "encoding", "many"],
+    ids=["huge", "deep", "bytes", "empty", "null", "disguised", "page", "picture", "parameter", "bomb", "encoding",
+         "many"],
 )  # fmt: skip
 def test_documents_that_are_no_catalogs_or_too_large_are_refused(
     small_file: Path, site: Site, body: bytes, kind: str, headers: dict[str, str]

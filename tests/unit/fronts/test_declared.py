@@ -22,7 +22,7 @@ from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.hub import HubPort
 from mcp_hub.notices import Notices
 from mcp_hub.protocol.capabilities import APPS, KINDS, SKILLS, STREAMS, TASKS
-from mcp_hub.protocol.meta import hub_capabilities, take_meta
+from mcp_hub.protocol.meta import EVERYTHING, hub_capabilities, take_meta
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import HANDSHAKE, MODERN, JsonObject, Kind, Snapshot, UpstreamState, UpstreamStatus
@@ -59,7 +59,7 @@ class Listing:
         return Snapshot(self.name, HANDSHAKE, {Kind.TOOL: self.tools}, capabilities=self.capabilities)
 
 
-def have(*servers: Listing, lists: tuple[Snapshot, ...] = (), **rules: Any) -> JsonObject | None:
+def have(*servers: Listing, lists: tuple[Snapshot, ...] = (), **rules: Any) -> JsonObject:
     upstreams: Any = {server.name: server for server in servers}
     every = ViewRules({name: ServerRules() for name in upstreams}, **rules)
     picked = ViewRules({name: ServerRules() for name in list(upstreams)[:1]})
@@ -86,7 +86,7 @@ def test_a_server_with_one_tool_is_announced_with_tools_and_the_hubs_own() -> No
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 def test_everything_is_declared_while_a_server_was_never_listed(version: str) -> None:
     everything = declared(Listing("a", BARE), Listing("b", None), version=version)
-    assert everything == hub_capabilities(version, None)
+    assert everything == hub_capabilities(version, EVERYTHING)
     assert {"tools", "resources", "prompts", "completions", "logging"} <= everything.keys()
     assert everything["resources"] == {"listChanged": True, "subscribe": True}
     assert (SKILLS in everything["extensions"]) == (version == "2026-07-28")
@@ -94,7 +94,7 @@ def test_everything_is_declared_while_a_server_was_never_listed(version: str) ->
 
 @pytest.mark.parametrize("state", [UpstreamState.FAILED, UpstreamState.INCOMPATIBLE, UpstreamState.STOPPED])
 def test_a_server_that_failed_before_its_first_list_may_still_have_anything(state: UpstreamState) -> None:
-    assert have(Listing("a", BARE), Listing("b", None, state)) is None
+    assert {**BARE, **EVERYTHING} == have(Listing("a", BARE), Listing("b", None, state))
     assert have(Listing("a", BARE), Listing("b", {"prompts": {}}, state)) == {"tools": {}, "prompts": {}}
 
 
@@ -163,11 +163,11 @@ def test_lists_of_a_callers_own_connection_count_in_place_of_the_common_ones() -
 
 def test_everything_is_declared_to_who_has_no_account_yet() -> None:
     stand_in = Snapshot("a", MODERN, {}, is_apart=True)
-    assert have(Listing("a", BARE), lists=(stand_in,)) is None
+    assert have(Listing("a", BARE), lists=(stand_in,)) == EVERYTHING
 
 
 def test_all_declares_what_no_server_has() -> None:
-    assert have(Listing("a", BARE), capabilities="all") is None
+    assert {**BARE, **EVERYTHING} == have(Listing("a", BARE), capabilities="all")
 
 
 def binding(*servers: Listing) -> Binding:

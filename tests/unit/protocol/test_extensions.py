@@ -6,7 +6,7 @@ import pytest
 from msgspec import Raw
 
 from mcp_hub.protocol.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS
-from mcp_hub.protocol.meta import APPS, STREAMS, TASKS, declares, hub_capabilities, with_mark, without_mark
+from mcp_hub.protocol.meta import APPS, EVERYTHING, STREAMS, TASKS, declares, hub_capabilities, with_mark, without_mark
 from mcp_hub.types import CallId, Era
 
 
@@ -38,7 +38,7 @@ def test_a_client_shows_apps_if_it_names_their_media_type(era: Era, settings: ob
 @pytest.mark.parametrize("era", Era)
 def test_the_hub_offers_apps_in_the_words_in_which_clients_declare_them(era: Era) -> None:
     version = MODERN_VERSIONS[0] if era is Era.MODERN else HANDSHAKE_VERSIONS[-1]
-    assert declares(hub_capabilities(version, None), era, APPS)
+    assert declares(hub_capabilities(version, EVERYTHING), era, APPS)
 
 
 def test_a_handshake_client_never_gets_tasks() -> None:

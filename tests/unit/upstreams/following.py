@@ -33,6 +33,9 @@ class Following(Observer):
     def logs(self) -> ServerLogs:
         return self._logs
 
+    def passes(self, method: str) -> bool:
+        return False
+
     def on_notice(self, method: str, params: RawObject) -> None:
         self.subscriptions.on_notice(method, params)
 

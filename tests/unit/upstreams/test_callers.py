@@ -48,6 +48,9 @@ class Owner(Observer):
     def logs(self) -> ServerLogs:
         return self._logs
 
+    def passes(self, method: str) -> bool:
+        return False
+
     def on_notice(self, method: str, params: RawObject) -> None:
         return
 

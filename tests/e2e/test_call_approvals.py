@@ -299,7 +299,7 @@ async def test_changed_definition_is_not_called_with_the_yes_to_the_old_one(tmp_
     assert calls(tmp_path) == []
 
 
-@pytest.mark.parametrize("rule", ["conditions", "filters"])
+@pytest.mark.parametrize("rule", ["conditions", "filters", "token"])
 async def test_rules_of_a_reload_hold_for_a_call_that_waited_meanwhile(tmp_path: Path, rule: str) -> None:
     asks = {"ask": {"by": "person"}}
     async with hub_process(config(tmp_path, {"echo": asks}), tmp_path) as hub:
@@ -312,11 +312,16 @@ async def test_rules_of_a_reload_hold_for_a_call_that_waited_meanwhile(tmp_path:
             settings = json.loads(config(tmp_path, {"echo": {**asks, **denied}}))
             if rule == "filters":
                 settings["servers"]["notes"]["tools"] = {"deny": ["echo"]}
+            if rule == "token":
+                del settings["hub"]["tokens"][0]
             (tmp_path / "servers.yaml").write_text(json.dumps(settings))
             assert (await ops.send("POST", "/v1/reload")).status_code == 200
             assert (await ops.send("POST", "/api/asks", {"id": ask["id"], "answer": "yes"})).status_code == 204
-            await until(lambda: "answer" in found)
-        assert ("not any more" if rule == "conditions" else "hides it now") in json.dumps(found["answer"].answer)
+            stream = (await ops.send("GET", f"/api/v1/streams/{ask['id']}?wait=20")).json()
+            if rule != "token":  # whose caller gets nothing any more
+                await until(lambda: "answer" in found)
+        expected = {"conditions": "not any more", "filters": "hides it now", "token": "is not valid any more"}[rule]
+        assert expected in json.dumps(stream if rule == "token" else found["answer"].answer), stream
     assert calls(tmp_path) == []
 
 

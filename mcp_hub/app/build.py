@@ -363,22 +363,21 @@ def build(
 ) -> App:  # fmt: skip
     """A hub that does not run yet; call it on its event loop."""
     settings, state, current = loaded.settings, state_dir(env), Current(loaded.settings, time_limits(loaded.settings))
-    info = {"name": settings.hub.name, "version": __version__}
     store, kinds = open_store(settings, env), ClientKinds(current.client, current.soft_deadline, OFFERED)
     clock, changes, turn = SystemClock(), Notices(None if store.replicas is None else store.replicas.lists), Turn()
     servers, watchdog = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
     logins, records = Logins(grant_store(state)), KeyedFiles(state / "approvals")
     approvals = _approvals(loaded, records, changes, servers)
+    people = _people(current, env, store, approvals)
     catalog = _catalog(settings, servers, changes, approvals, owns_process=owns_process)
     sources = _sources(
         loaded, env, watchdog, changes, logins, _gate(catalog, approvals, current), turn, client, store, owns_process,
-        clients, learning, script_upstreams(catalog, changes, env, lambda: code),
-        _people(current, env, store, approvals),
+        clients, learning, script_upstreams(catalog, changes, env, lambda: code), people,
     )  # fmt: skip
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     executors = _executor_upstream(settings, env, changes, servers) if has_executors else None
     streams = StreamTable(store, clock, stream_limits(settings), lambda row, last: hub.starter.take_up(row, last))
-    documents = open_documents(settings, env, store)
+    info, documents = {"name": settings.hub.name, "version": __version__}, open_documents(settings, env, store)
     seen = Seen.of(kinds, loaded.path, records, lambda: registry.under_way, sources.client.meet)
     audit = audit_of(loaded, env, store, current, lambda call: registry.trace_of(call))
     journal = journal_of(env, store, current, servers.upstreams, audit, is_embedded=not owns_process)

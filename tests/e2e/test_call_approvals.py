@@ -202,12 +202,13 @@ async def test_caller_that_is_left_out_cannot_allow_its_own_call(tmp_path: Path)
             assert ticket not in hub.stderr and SECRET not in hub.stderr
 
 
-async def test_script_waits_for_a_yes_to_each_of_its_calls(tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", ["all", "ask"])
+async def test_script_waits_for_a_yes_to_each_of_its_calls(tmp_path: Path, code: str) -> None:
     rules = {"echo": {"ask": "always"}, "show": {"deny_if": [{"arguments": {"page": "secret*"}}], "reason": "not that"}}
-    async with hub_process(config(tmp_path, rules, code="all"), tmp_path) as hub:
+    async with hub_process(config(tmp_path, rules, code=code), tmp_path) as hub:
         ops = Browser(hub, OPS)
-        code = "try:\n    await show(page='secret/1')\nexcept ToolError as e:\n    print(e)\nawait echo(text='a')"
-        async with Page(hub), calling(hub, "run_code", {"code": code}) as found:
+        script = "try:\n    await show(page='secret/1')\nexcept ToolError as e:\n    print(e)\nawait echo(text='a')"
+        async with Page(hub), calling(hub, "run_code", {"code": script}) as found:
             (ask,) = await waiting(ops)
             assert (ask["tool"], ask["principal"]) == ("echo", "alice")
             assert calls(tmp_path) == []

@@ -182,8 +182,8 @@ class RestCalls:
                 raise
             raise Problem(404, "unknown_entry", str(error)) from None
         try:
-            shown = self._answer(request, stream, forms, None if prefers is None else wait)
-            return await self._closing.connected(request, shown)
+            response = self._answer(request, stream, forms, None if prefers is None else wait)
+            return await self._closing.connected(request, response)
         except HubStopping:  # its stream is there to come back to: who made the call again would make it twice
             row = stream.info
             raise Accepted(info(self._hub, row), (b"location", b"/v1/streams/" + row.id.encode())) from None

@@ -47,18 +47,21 @@ _LONGEST: Final = 512
 """Characters of a principal that a process gets."""
 
 
-def open_accounts(settings: Settings, env: Mapping[str, str], store: EventStore | None) -> Accounts:
+def open_accounts(settings: Callable[[], Settings], env: Mapping[str, str], store: EventStore | None) -> Accounts:
     """The accounts, in the shared store if there is one. `hub.accounts.key` is needed."""
     replicas = None if store is None else store.replicas
     rows = RowFiles(state_dir(env) / "oauth" / "accounts") if replicas is None else replicas.accounts(wall_time)
-    return Accounts(rows, Seal(settings.hub.accounts.keys()), revoke=partial(_revoked, settings))
+    return Accounts(rows, Seal(settings().hub.accounts.keys()), revoke=partial(_revoked, settings))
 
 
-async def _revoked(settings: Settings, account: Account) -> str:
+async def _revoked(settings: Callable[[], Settings], account: Account) -> str:
+    """Revokes a login as the client that it was given to, by the present settings; another one's secret stays here."""
     if account.grant is None:
         return ""
-    server = settings.servers.get(account.server)
+    server = settings().servers.get(account.server)
     login = None if server is None else login_target(server)
+    if login is not None and grant_key(*login) != account.target:
+        login = None
     client = ClientRegistration() if login is None else login[1]
     url = account.grant.resource or account.grant.issuer or "" if login is None else login[0]
     try:
@@ -172,7 +175,7 @@ class PrincipalParts(TypedDict, total=False):
 
 
 def principal_parts(
-    settings: Settings, env: Mapping[str, str], store: EventStore, listed: Callable[[Snapshot], object]
+    settings: Callable[[], Settings], env: Mapping[str, str], store: EventStore, listed: Callable[[Snapshot], object]
 ) -> PrincipalParts:
     """The parts; `listed` gets what a server lists for all its accounts."""
     accounts = open_accounts(settings, env, store)

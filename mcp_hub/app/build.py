@@ -252,7 +252,7 @@ async def _running(app: App) -> AsyncIterator[None]:
 def _sources(
     loaded: Loaded, env: Mapping[str, str], watchdog: Watchdog, changes: Notices, logins: Logins, gate: Gate,
     turn: Turn, client: ClientEra | None, store: EventStore, owns_process: bool, clients: deque[str | None] | None,
-    learning: "Learning | None", scripts: Callable[[str, str, Gate | None], OwnedUpstream], approvals: Approvals,
+    learning: "Learning | None", scripts: Callable[[str, str, Gate | None], OwnedUpstream], people: "PrincipalParts",
 ) -> UpstreamFactory:  # fmt: skip
     state, folder = state_dir(env), str(loaded.path.absolute().parent)
     memory, era, clock = EraCache(state / "eras.json"), client or ClientEra(Era.HANDSHAKE), SystemClock()
@@ -265,16 +265,16 @@ def _sources(
         holder=partial(session_holder, store),
         read=partial(load, loaded.path, env, lenient=True, is_named=loaded.is_named), clients=clients,
         starts=StartFolders.of(Path(loaded.place), state), outputs=CommandOutputs(watchdog, clock, env, folder),
-        learning=learning, scripts=scripts, **_people(loaded.settings, env, store, approvals),
+        learning=learning, scripts=scripts, **people,
     )  # fmt: skip
 
 
-def _people(settings: Settings, env: Mapping[str, str], store: EventStore, judges: Approvals) -> "PrincipalParts":
-    if not settings.hub.accounts.key:
+def _people(current: Current, env: Mapping[str, str], store: EventStore, judges: Approvals) -> "PrincipalParts":
+    if not current.settings.hub.accounts.key:
         return {}
     from mcp_hub.app.accounts import principal_parts
 
-    return principal_parts(settings, env, store, lambda union: judges.judged((union,)))
+    return principal_parts(lambda: current.settings, env, store, lambda union: judges.judged((union,)))
 
 
 def _approvals(loaded: Loaded, records: KeyedFiles, changes: Notices, servers: UpstreamSet) -> Approvals:
@@ -360,22 +360,22 @@ def build(
 ) -> App:  # fmt: skip
     """A hub that does not run yet; call it on its event loop."""
     settings, state, current = loaded.settings, state_dir(env), Current(loaded.settings, time_limits(loaded.settings))
-    info = {"name": settings.hub.name, "version": __version__}
     store, kinds = open_store(settings, env), ClientKinds(current.client, current.soft_deadline, OFFERED)
     clock, changes, turn = SystemClock(), Notices(None if store.replicas is None else store.replicas.lists), Turn()
     servers, watchdog = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
     logins, records = Logins(grant_store(state)), KeyedFiles(state / "approvals")
     approvals = _approvals(loaded, records, changes, servers)
+    people = _people(current, env, store, approvals)
     catalog = _catalog(settings, servers, changes, approvals, owns_process=owns_process)
     sources = _sources(
         loaded, env, watchdog, changes, logins, _gate(catalog, approvals, current), turn, client, store, owns_process,
-        clients, learning, script_upstreams(catalog, changes, env, lambda: code), approvals,
+        clients, learning, script_upstreams(catalog, changes, env, lambda: code), people,
     )  # fmt: skip
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     executors = _executor_upstream(settings, env, changes, servers) if has_executors else None
     streams = StreamTable(store, clock, stream_limits(settings), lambda row, last: go_on(hub, events, row, last))
     events = EventFeeds(streams, servers.upstreams, current)
-    documents = open_documents(settings, env, store)
+    info, documents = {"name": settings.hub.name, "version": __version__}, open_documents(settings, env, store)
     seen = Seen.of(kinds, loaded.path, records, lambda: registry.under_way, sources.client.meet)
     audit = audit_of(loaded, env, store, current, lambda call: registry.trace_of(call))
     journal = journal_of(env, store, current, servers.upstreams, audit, is_embedded=not owns_process)

@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from mcp_hub.app.limits import STORES, Current, shared_secret
+from mcp_hub.app.limits import STORES, Current, always_asks, shared_secret
 from mcp_hub.call import Call, Gate
-from mcp_hub.calls.code.consent import DESTRUCTIVE, IDEMPOTENT, READ_ONLY
+from mcp_hub.calls.code.consent import ASKS, DESTRUCTIVE, IDEMPOTENT, READ_ONLY
 from mcp_hub.calls.code.inner import CodeParts
 from mcp_hub.calls.code.runs import CodeRuns
 from mcp_hub.calls.code.state import InnerCall
@@ -113,6 +113,8 @@ class _CodePort:
             traits.add(DESTRUCTIVE)
         if self.streams.tool_rules(entry.server, entry.key).idempotent:
             traits.add(IDEMPOTENT)
+        if always_asks(self._current.settings, entry.server, entry.key):
+            traits.add(ASKS)
         return traits
 
     def begin(self, call: Call, inner: InnerCall, *, must_read: bool) -> CallHandle:

@@ -144,7 +144,7 @@ class HubGates:
         self._links = _AskLinks()
         self.asking = Asking(
             self._gates, lambda: current.settings.hub.limits.question_timeout, self._definition, self._links.notify,
-            is_offered=lambda call: self._entry(call) is not None,
+            is_offered=lambda call: self._entry(call) is not None, admits=self._admits,
         )  # fmt: skip
 
     def use(self, settings: Settings) -> None:
@@ -176,6 +176,14 @@ class HubGates:
         view = None if profile is None else self._current.projects.get(profile)
         names = [profile] if view is None else [view.profile, view.overlay.profile]
         return [name for name in names if name is not None]
+
+    def _admits(self, call: Call) -> bool:
+        """Whether a token of the caller is configured for its profile, or the issuer of its tokens."""
+        hub, profiles = self._current.settings.hub, self._profiles(call.profile)
+        issuers = () if hub.http.oauth is None else hub.http.oauth.issuers
+        return any(
+            token.principal == call.principal and token.profile in (None, *profiles) for token in hub.tokens
+        ) or any(call.principal.startswith(f"{issuer.issuer}#") for issuer in issuers)
 
     def _facts(self, call: Call) -> Facts:
         def hints() -> Mapping[str, bool] | None:
@@ -274,7 +282,7 @@ class _AskLinks:
         if problem is None:
             self._messages.pop(pending.call.id, None)
             log.info("ask_sent", call_id=pending.call.id, to=receiver)
-            pending.told()
+            pending.sent()
             return
         log.warning("ask_not_sent", call_id=pending.call.id, to=receiver, reason=problem, failures=message.failures + 1)
         message.due = wall_time() + _PAUSES[min(message.failures, len(_PAUSES) - 1)]

@@ -119,6 +119,13 @@ def has_asks(settings: Settings) -> bool:
     return any(ask is not None for ask in asks)
 
 
+def always_asks(settings: Settings, server: str, tool: str) -> bool:
+    """Whether a rule of the tool, or of the hub for tools that do more than read, asks before each call of it."""
+    entries = {} if (entry := settings.servers.get(server)) is None else entry.per_tool
+    asks = [each.ask for pattern, each in entries.items() if pattern == tool or any_matches((pattern,), (tool,))]
+    return any(ask is not None and ask.when == "always" and ask.only_if is None for ask in (*asks, settings.hub.ask))
+
+
 def state_dir(env: Mapping[str, str]) -> Path:
     """The state folder: `MCP_HUB_STATE_DIR`, else the platform's."""
     return Path(env.get("MCP_HUB_STATE_DIR") or platformdirs.user_state_dir("mcp-hub"))

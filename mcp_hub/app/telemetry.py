@@ -62,7 +62,8 @@ def audit_of(
         return None
     from mcp_hub.calls.history.audit import AuditTrail
     from mcp_hub.calls.history.audit_lines import LineRules
-    from mcp_hub.stores.audit_file import AuditFile, LinePlace, to_collector, to_stderr
+    from mcp_hub.stores.audit import to_collector, to_stderr
+    from mcp_hub.stores.audit_file import AuditFile, LinePlace
 
     if chosen.path is not None:
         output: AuditPlace = AuditFile(audit_path(loaded), chosen.size, chosen.files, state_dir(env))

@@ -39,7 +39,7 @@ CONFIGURATION: Final = table(
     invalid_text=("A text is not valid Unicode.", "Save the file as UTF-8; remove lone surrogates."),
     too_deep=("The file is nested too deep, or aliases make it too large.", "Make it flatter."),
     invalid_toml=("The file is not valid TOML.", "Correct the line."),
-    unknown_key=("There is no key of this name.", "Correct or remove the key."),
+    unknown_key=("No key has this name.", "Correct or remove the key."),
     not_foreign=("The file is not one of another client.", "Use it with --config as it is."),
     workspace_unknown=(
         "A file of the user names a folder or value that only the client knows.",
@@ -255,7 +255,7 @@ HTTP: Final = table(
     ),
     not_acceptable=("Accept names nothing that can be sent.", "Name the media type of the message."),
     method_not_allowed=("The path does not take this method.", "Use one that `Allow` names."),
-    not_found=("There is nothing at this path.", "See /v1/openapi.json; the MCP endpoint is /mcp."),
+    not_found=("The hub does not serve this path.", "See /v1/openapi.json; the MCP endpoint is /mcp."),
     session_required=("The request needs a session.", "Send `initialize` first."),
     unknown_session=("The session no longer exists.", "Send `initialize` again."),
     unknown_event=("The hub does not know the event id.", "Call again."),
@@ -291,7 +291,7 @@ HTTP: Final = table(
     ),
     login_unknown=("The login was not begun by this browser or caller, or it has ended.", "Begin it again."),
     login_unavailable=(
-        "There is no login to the server, or no address where a browser finds its page.",
+        "The server has no login of each caller, or a browser cannot reach the hub.",
         "Set `account: own` and `hub.accounts.key`, and `hub.http.public_url` unless the hub listens on this machine.",
     ),
     code_wrong=("The code is not the one that the last page of the login shows.", "Enter that one; three tries."),

@@ -148,7 +148,7 @@ SERVERS: Final = table(
         "No connection to `url` could be made.",
         "Check `url`, that the server runs, and the proxies of the environment.",
     ),
-    no_endpoint=("There is no MCP endpoint at `url`.", "Check its path: often it is /mcp or /sse."),
+    no_endpoint=("`url` is not an MCP endpoint.", "Check its path: often it is /mcp or /sse."),
     endpoint_elsewhere=(
         "The server wants messages sent to another host.",
         "Use a `url` whose server stays on its own host.",
@@ -171,11 +171,11 @@ SERVERS: Final = table(
 
 COMMANDS: Final = table(
     usage=("Options or arguments do not fit together.", "See `--help` of the command."),
-    unknown_server=("There is no server of this name.", "Use a configured name: `mcp-hub list`."),
-    unknown_tool=("There is no tool of this name.", "Use a listed name: `mcp-hub tools`."),
+    unknown_server=("No server has this name.", "Use a configured name: `mcp-hub list`."),
+    unknown_tool=("No tool has this name.", "Use a listed name: `mcp-hub tools`."),
     invalid_call=("The file of `policy test` does not describe a call.", "Correct what the message names."),
-    unknown_profile=("There is no profile of this name, or you may not use it.", "Correct the name."),
-    unknown_client=("There is no client of this name.", "Use a known one, or add it to `hub.clients`."),
+    unknown_profile=("No profile has this name, or you may not use it.", "Correct the name."),
+    unknown_client=("No client has this name.", "Use a known one, or add it to `hub.clients`."),
     invalid_hub_url=("The value is not the URL of a hub.", "Write it as http://127.0.0.1:8765."),
     not_a_hub=("The server at the URL is not a hub.", "Check --url."),
     no_running_hub=(
@@ -307,7 +307,7 @@ COMMANDS: Final = table(
     no_textual=("`mcp-hub top` needs Textual.", "Install the extra `top`, as the message says."),
     no_audit_file=("The configuration has no audit in a file.", "Name the file, or set `path` under `hub.audit`."),
     audit_not_found=(
-        "There is no file of the audit at this path.",
+        "The audit file does not exist.",
         "Name the file that is to be verified. A hub makes it when it starts.",
     ),
     audit_unreadable=("A file of the audit cannot be read.", "Run the command as the user of the hub, or as root."),

@@ -284,14 +284,14 @@ class SessionSubscriptions:
         """
         if session.is_over:
             raise RpcError("the session is over")
-        server, own = origin
+        server, original = origin
         is_new = origin not in session.subscriptions
         if is_new:
             if len(session.subscriptions) >= MOST_SUBSCRIPTIONS:
                 raise Busy(f"{MOST_SUBSCRIPTIONS} subscriptions already, the most that one client may have")
             session.subscriptions[origin] = uri  # from now on, so that no update falls in between
         try:
-            await self._upstreams[server].subscribe(own, call_of(session))
+            await self._upstreams[server].subscribe(original, call_of(session))
         except BaseException:
             if is_new and session.subscriptions.get(origin) is uri:  # not one that was made after this one was ended
                 self.remove(session, origin)

@@ -1,4 +1,4 @@
-"""The chain of the audit's lines, and its verification. Calls block.
+"""The chain of the audit's lines, its verification, and senders of lines that need no file. Calls block.
 
 A line is `{"seq":N,…,"chain":"HASH"}`; HASH is the SHA-256 of the HASH before it and of the line up to `,"chain"`. The
 first line of a file repeats the HASH before it as `prev`. `seq` counts records: those without a line are `lost` in the
@@ -9,13 +9,18 @@ import glob
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import IO, Final
+from urllib.parse import urlsplit
 
 import msgspec
 
+from mcp_hub.clock import wall_time
 from mcp_hub.stores.locks import open_plain
 
 START: Final = "0" * 64
@@ -26,6 +31,8 @@ MOST_HUBS: Final = 64
 """Hubs on one machine that write beside each other."""
 COUNTS: Final = 5 * 8
 """Bytes of a file of counts: four of records, and the number of the last line."""
+_PATIENCE: Final = 5.0
+"""Seconds for a collector to answer."""
 _MOST_PROBLEMS: Final = 20
 _END: Final = re.compile(rb',"chain":"([0-9a-f]{64})"\}')
 _END_SIZE: Final = 10 + 64 + 2
@@ -255,3 +262,37 @@ def state_file(state: Path, path: Path) -> Path:
     """The file of the counts of the audit file at `path`, in the state folder."""
     key = hashlib.sha256(os.fsencode(os.path.abspath(path))).hexdigest()[:16]
     return state / "audit" / f"{key}.count"
+
+
+def to_stderr(lines: Sequence[bytes]) -> None:
+    """Writes whole lines past the text layer, which another thread may be using."""
+    view = memoryview(b"".join(lines))
+    while view:
+        view = view[os.write(sys.stderr.fileno(), view) :]
+
+
+def to_collector(url: str, headers: Mapping[str, str], service: str) -> Callable[[Sequence[bytes]], None]:
+    """A sender of lines as OTLP log records, in JSON over HTTP; it raises `OSError`. Redirects are not followed."""
+    parts = urlsplit(url)
+    target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+    connect = partial(HTTPSConnection if parts.scheme == "https" else HTTPConnection, parts.hostname or "", parts.port)
+    resource = {"attributes": [{"key": "service.name", "value": {"stringValue": service}}]}
+
+    def send(lines: Sequence[bytes]) -> None:
+        records = [{"severityNumber": 9, "body": {"stringValue": line.decode().rstrip()}} for line in lines]
+        time = str(int(wall_time() * 1e9))
+        scope = {"scope": {"name": "mcp_hub.audit"}, "logRecords": [{"timeUnixNano": time, **each} for each in records]}
+        body = msgspec.json.encode({"resourceLogs": [{"resource": resource, "scopeLogs": [scope]}]})
+        connection = connect(timeout=_PATIENCE)
+        try:
+            connection.request("POST", target, body, {"content-type": "application/json", **headers})
+            with connection.getresponse() as response:  # its body is not read
+                status = response.status
+        except HTTPException as problem:
+            raise OSError(f"the collector does not answer as one: {type(problem).__name__}") from None
+        finally:
+            connection.close()
+        if not 200 <= status < 300:
+            raise OSError(f"the collector answered with HTTP {status}")
+
+    return send

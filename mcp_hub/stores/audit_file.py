@@ -6,27 +6,18 @@ state folder: a killed process leaves them behind.
 
 import mmap
 import os
-import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from itertools import islice
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
-
-import msgspec
 
 from mcp_hub.attach.folder import make_folder
-from mcp_hub.clock import wall_time
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.audit import COUNTS, LONGEST, MOST_HUBS, Chain, numbered, parsed_line, rotated, state_file
 from mcp_hub.stores.locks import aside_of, is_at, lock_file, open_plain, take
 
-_PATIENCE: Final = 5.0
-"""Seconds for a collector to answer."""
 _SENT: Final = 512
 """Lines that a collector gets at once."""
 _PORTION: Final = 256 << 10
@@ -131,7 +122,7 @@ class AuditFile:
         make_folder(base.parent)
         for number in range(1, MOST_HUBS + 1):
             path = base if number == 1 else numbered(base, number)
-            lock = lock_file(path.with_name(f"{path.name}.lock"))
+            lock = lock_file(self._lock_path(path))
             try:
                 is_free = take(lock, shared=False)
             except OSError:
@@ -147,10 +138,28 @@ class AuditFile:
         for slot, records in enumerate(counts.slots):  # of the time before the folder could be written
             self.counts.slots[slot] += records
 
+    @staticmethod
+    def _lock_path(path: Path) -> Path:
+        return path.with_name(f"{path.name}.lock")
+
+    def _lock_again(self) -> None:
+        """Takes the lock that is in the place of a removed one. Raises `OSError` if another hub has taken it."""
+        assert self._lock is not None
+        lock = lock_file(self._lock_path(self.path))
+        has_more = self._file is not None and os.fstat(self._file).st_size > self._end
+        if has_more or not take(lock, shared=False):
+            os.close(lock)
+            raise OSError("its lock was removed, and another hub has written there since. Restart this hub")
+        os.close(self._lock)
+        self._lock = lock
+        log.warning("audit_lock_removed", file=str(self.path))
+
     def write(self, records: deque[bytes], header: bytes) -> None:
         """Writes lines of these members, and takes those that are written; `about` are members of the file's own."""
         if self._lock is None:
             self.claim()
+        elif not is_at(self._lock, self._lock_path(self.path)):
+            self._lock_again()
         if self._file is None:
             self._open(header)
         else:
@@ -364,36 +373,3 @@ class LinePlace:
     def close(self, header: bytes) -> None:
         if self._chain.seq:
             self._put([b'"event":"end",%b' % header])
-
-
-def to_stderr(lines: Sequence[bytes]) -> None:
-    """Writes whole lines past the text layer, which another thread may be using."""
-    view = memoryview(b"".join(lines))
-    while view:
-        view = view[os.write(sys.stderr.fileno(), view) :]
-
-
-def to_collector(url: str, headers: Mapping[str, str], service: str) -> Callable[[Sequence[bytes]], None]:
-    """A sender of lines as OTLP log records, in JSON over HTTP; it raises `OSError`. Redirects are not followed."""
-    parts = urlsplit(url)
-    connect = partial(HTTPSConnection if parts.scheme == "https" else HTTPConnection, parts.hostname or "", parts.port)
-    resource = {"attributes": [{"key": "service.name", "value": {"stringValue": service}}]}
-
-    def send(lines: Sequence[bytes]) -> None:
-        records = [{"severityNumber": 9, "body": {"stringValue": line.decode().rstrip()}} for line in lines]
-        time = str(int(wall_time() * 1e9))
-        scope = {"scope": {"name": "mcp_hub.audit"}, "logRecords": [{"timeUnixNano": time, **each} for each in records]}
-        body = msgspec.json.encode({"resourceLogs": [{"resource": resource, "scopeLogs": [scope]}]})
-        connection = connect(timeout=_PATIENCE)
-        try:
-            connection.request("POST", parts.path or "/", body, {"content-type": "application/json", **headers})
-            with connection.getresponse() as response:  # its body is not read
-                status = response.status
-        except HTTPException as problem:
-            raise OSError(f"the collector does not answer as one: {type(problem).__name__}") from None
-        finally:
-            connection.close()
-        if not 200 <= status < 300:
-            raise OSError(f"the collector answered with HTTP {status}")
-
-    return send

@@ -202,12 +202,13 @@ async def test_caller_that_is_left_out_cannot_allow_its_own_call(tmp_path: Path)
             assert ticket not in hub.stderr and SECRET not in hub.stderr
 
 
-async def test_script_waits_for_a_yes_to_each_of_its_calls(tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", ["all", "ask"])
+async def test_script_waits_for_a_yes_to_each_of_its_calls(tmp_path: Path, code: str) -> None:
     rules = {"echo": {"ask": "always"}, "show": {"deny_if": [{"arguments": {"page": "secret*"}}], "reason": "not that"}}
-    async with hub_process(config(tmp_path, rules, code="all"), tmp_path) as hub:
+    async with hub_process(config(tmp_path, rules, code=code), tmp_path) as hub:
         ops = Browser(hub, OPS)
-        code = "try:\n    await show(page='secret/1')\nexcept ToolError as e:\n    print(e)\nawait echo(text='a')"
-        async with Page(hub), calling(hub, "run_code", {"code": code}) as found:
+        script = "try:\n    await show(page='secret/1')\nexcept ToolError as e:\n    print(e)\nawait echo(text='a')"
+        async with Page(hub), calling(hub, "run_code", {"code": script}) as found:
             (ask,) = await waiting(ops)
             assert (ask["tool"], ask["principal"]) == ("echo", "alice")
             assert calls(tmp_path) == []
@@ -299,7 +300,7 @@ async def test_changed_definition_is_not_called_with_the_yes_to_the_old_one(tmp_
     assert calls(tmp_path) == []
 
 
-@pytest.mark.parametrize("rule", ["conditions", "filters"])
+@pytest.mark.parametrize("rule", ["conditions", "filters", "token"])
 async def test_rules_of_a_reload_hold_for_a_call_that_waited_meanwhile(tmp_path: Path, rule: str) -> None:
     asks = {"ask": {"by": "person"}}
     async with hub_process(config(tmp_path, {"echo": asks}), tmp_path) as hub:
@@ -312,11 +313,16 @@ async def test_rules_of_a_reload_hold_for_a_call_that_waited_meanwhile(tmp_path:
             settings = json.loads(config(tmp_path, {"echo": {**asks, **denied}}))
             if rule == "filters":
                 settings["servers"]["notes"]["tools"] = {"deny": ["echo"]}
+            if rule == "token":
+                del settings["hub"]["tokens"][0]
             (tmp_path / "servers.yaml").write_text(json.dumps(settings))
             assert (await ops.send("POST", "/v1/reload")).status_code == 200
             assert (await ops.send("POST", "/api/asks", {"id": ask["id"], "answer": "yes"})).status_code == 204
-            await until(lambda: "answer" in found)
-        assert ("not any more" if rule == "conditions" else "hides it now") in json.dumps(found["answer"].answer)
+            stream = (await ops.send("GET", f"/api/v1/streams/{ask['id']}?wait=20")).json()
+            if rule != "token":  # whose caller gets nothing any more
+                await until(lambda: "answer" in found)
+        expected = {"conditions": "not any more", "filters": "hides it now", "token": "is not valid any more"}[rule]
+        assert expected in json.dumps(stream if rule == "token" else found["answer"].answer), stream
     assert calls(tmp_path) == []
 
 

@@ -1,5 +1,7 @@
-"""Logins to own accounts that do not end in an account: at a running hub."""
+"""Logins to own accounts that do not end in an account, and the end of those that do: at a running hub."""
 
+import base64
+import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +12,9 @@ import httpx2
 import pytest
 from cryptography.fernet import Fernet
 
+from mcp_hub.app.accounts import login_target, open_accounts
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.upstreams.auth.grants import Grant, grant_key
 from tests.e2e.client import Hub
 from tests.e2e.rest_client import RestClient
 from tests.e2e.test_accounts import arrived
@@ -23,6 +28,9 @@ from tests.upstreams.launch import argv, servers_yaml
 from tests.upstreams.own_accounts import OwnAccounts, own_accounts
 
 pytestmark = pytest.mark.anyio
+
+KEY = Fernet.generate_key().decode()
+BOSS = "token-of-boss-0123456789"
 
 
 async def test_a_call_that_waits_ends_with_the_removal_and_so_does_its_link(tmp_path: Path) -> None:
@@ -79,6 +87,71 @@ async def test_each_step_may_reach_another_replica(tmp_path: Path) -> None:
                 assert answer.json()["account"] == "alice@example.com", answer.text
                 await arrived(second, "/tools", "only_alice")
                 assert "you are alice" in (await second.call("whoami")).text
+
+
+async def test_program_that_waits_for_the_result_gets_the_link_as_soon_as_there_is_one(tmp_path: Path) -> None:
+    with own_accounts() as upstream:
+        async with a_hub(upstream, tmp_path, Fernet.generate_key().decode()) as hub, RestClient(hub, ANN) as ann:
+            await arrived(ann, "/tools", "log_in")
+            answer = await ann.call("log_in")
+            asked = answer.json()
+            assert (answer.status_code, asked["status"]) == (202, "input_required"), answer.text
+            [question] = asked["questions"]
+            assert "/login/own?t=" in question["params"]["url"]
+            assert answer.headers["location"] == f"/v1/streams/{asked['stream']}"
+            waited = await ann.ask("POST", "/tools/log_in/call", {"arguments": {}}, prefer="wait=1")
+            assert waited.status_code == 202 and "/login/own?t=" in waited.text, "after its wait"
+
+
+async def test_a_login_is_revoked_as_the_client_of_the_present_settings(tmp_path: Path) -> None:
+    with own_accounts() as upstream:
+
+        def with_secret(secret: str, client: str = "hub") -> Settings:
+            oauth = {"client_id": client, "client_secret": secret, "issuer": upstream.url}
+            server = {"url": upstream.resource, "account": "own", "oauth": oauth}
+            tokens = [{"token": ANN, "principal": "ann"}]
+            hub = {"tokens": tokens, "accounts": {"key": KEY}}
+            return Settings.model_validate({"servers": {"own": server}, "hub": hub}, context={"env": {}})
+
+        present = [with_secret("secret-of-the-start")]
+        accounts = open_accounts(lambda: present[0], {"MCP_HUB_STATE_DIR": str(tmp_path)}, None)
+        target = login_target(present[0].servers["own"])
+        assert target is not None
+        for principal in ("ann", "bob"):
+            grant = Grant(
+                access_token=f"token-of-{principal}", token_endpoint=f"{upstream.url}/token", client_id="hub",
+                issuer=upstream.url, token_auth="basic",
+            )  # fmt: skip
+            assert await accounts.keep("own", principal, grant, target=grant_key(*target), generation=0)
+        present[0] = with_secret("secret-of-now")
+        assert await accounts.remove("own", "ann") == (True, "")
+        present[0] = with_secret("secret-of-another", "another")
+        await accounts.remove("own", "bob")
+        auths = [form.get("auth", "") for form in upstream.places("/revoke")]
+        secrets = [base64.b64decode(auth.removeprefix("Basic ")).decode() for auth in auths]
+        assert secrets[0] == "hub:secret-of-now" and "another" not in "".join(secrets)
+        assert upstream.revoked == ["token-of-ann", "token-of-bob"]
+
+
+async def test_key_of_accounts_that_a_reload_adds_asks_for_a_restart(tmp_path: Path) -> None:
+    with own_accounts() as upstream:
+        whole = json.loads(config(upstream, KEY))
+        tokens = [*whole["hub"]["tokens"], {"token": BOSS, "principal": "boss", "operator": True}]
+        whole["hub"]["tokens"] = tokens
+        async with http_hub(json.dumps({"hub": {"tokens": tokens}, "servers": {}}), tmp_path) as hub:
+            async with RestClient(hub, ANN) as ann, RestClient(hub, BOSS) as boss:
+                (tmp_path / "servers.yaml").write_text(json.dumps(whole))
+                assert (await boss.ask("POST", "/reload")).status_code == 200
+                for method, path, body in (
+                    ("POST", "/accounts/own/login", None),
+                    ("POST", "/accounts/own/confirm", {"code": "123456"}),
+                    ("PUT", "/accounts/own/values/KEY", {"value": "x"}),
+                    ("DELETE", "/accounts/own", None),
+                ):
+                    answer = await ann.ask(method, path, body)
+                    assert answer.status_code == 404 and "restart it" in answer.json()["detail"], answer.text
+        async with http_hub(json.dumps(whole), tmp_path) as hub, RestClient(hub, ANN) as ann:
+            assert (await ann.ask("POST", "/accounts/own/login")).status_code == 200
 
 
 @asynccontextmanager

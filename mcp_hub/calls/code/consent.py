@@ -20,6 +20,8 @@ Verdict = Literal["go", "ask"] | CodeRaise
 READ_ONLY: Final = "read-only"
 DESTRUCTIVE: Final = "destructive"
 IDEMPOTENT: Final = "idempotent"
+ASKS: Final = "asks"
+"""The trait of a tool whose rule asks before each call: nothing else has to ask."""
 ONCE: Final = "once"
 RUN: Final = "run"
 NO: Final = "no"
@@ -32,7 +34,7 @@ def verdict(mode: CodeMode, inner: InnerCall, traits: Collection[str] | None, al
     """Whether the call may go now. `traits` None: an unknown tool, which is refused when it is sent."""
     if mode == "off":
         return CodeRaise("PermissionError", f"{inner.tool} was not called: hub.code is off now")
-    if traits is None or READ_ONLY in traits or mode == "all":
+    if traits is None or READ_ONLY in traits or mode == "all" or (mode == "ask" and ASKS in traits):
         return "go"
     if mode == "reads":
         reason = f"{inner.tool} was not called: it is not known as read-only, and hub.code is `reads`"
@@ -43,7 +45,7 @@ def verdict(mode: CodeMode, inner: InnerCall, traits: Collection[str] | None, al
 
 def grant(inner: InnerCall, traits: Collection[str]) -> str:
     """The entry of `allowed` for a tool; another tool that gets its name has another one."""
-    hints = (READ_ONLY, DESTRUCTIVE, IDEMPOTENT)
+    hints = (READ_ONLY, DESTRUCTIVE, IDEMPOTENT, ASKS)
     return "\n".join([inner.tool, *sorted(trait for trait in traits if trait not in hints)])
 
 

@@ -53,7 +53,7 @@ class _Arguments(msgspec.Struct):
     again: bool = False
 
 
-class _Rival(RpcError):
+class _EarlierRun(RpcError):
     """Another hub runs the same code, and its run comes first."""
 
     def __init__(self, id_: CallId) -> None:
@@ -114,8 +114,8 @@ class CodeRuns:
         self._running[alike] = call.id
         try:
             return await self._explained(call, self._started(call, channel, code))
-        except _Rival as rival:
-            return await self._joined(call, channel, rival.id)
+        except _EarlierRun as earlier:
+            return await self._joined(call, channel, earlier.id)
         finally:
             self._leave(call, channel, alike)
 
@@ -143,8 +143,8 @@ class CodeRuns:
         self._running[alike] = call.id
         try:
             return await self._explained(call, resumed(self._parts, call, channel, run))
-        except _Rival as rival:
-            return await self._joined(call, channel, rival.id)
+        except _EarlierRun as first:
+            return await self._joined(call, channel, first.id)
         finally:
             self._leave(call, channel, alike)
 
@@ -256,7 +256,7 @@ class CodeRuns:
         """Looks for equal code that began at another hub at the same time; both streams are stored by now.
 
         The later one joins the earlier one, and calls nothing. The earlier one waits for that, and ends if the later
-        one has not seen it. One that may have written is joined in any case. Raises `_Rival`, `RpcError`.
+        one has not seen it. One that may have written is joined in any case. Raises `_EarlierRun`, `RpcError`.
         """
         mine = self._streams.table.owned(call.id)
         if mine is None or call.upstream != OWN or (arguments := _arguments(call)).again:
@@ -264,21 +264,21 @@ class CodeRuns:
         row, is_first = mine.stream.row, True
         for _ in range(_LOOKS):
             rows = await self._equal(call, likeness(call, arguments.code))
-            rivals = [each for each in rows if _is_rival(each, row)]
-            if not rivals:
+            concurrent = [each for each in rows if _is_concurrent(each, row)]
+            if not concurrent:
                 return
-            rival = min(rivals, key=lambda each: (writes_of(each.continuation) == "soon", each.created, each.id))
-            is_first = writes_of(rival.continuation) == "soon" and (row.created, row.id) < (rival.created, rival.id)
+            first = min(concurrent, key=lambda each: (writes_of(each.continuation) == "soon", each.created, each.id))
+            is_first = writes_of(first.continuation) == "soon" and (row.created, row.id) < (first.created, first.id)
             if not is_first:
                 break
             await anyio.sleep(_LOOK)
-        log.warning("code_begun_twice", stream=call.id, other=rival.id)
+        log.warning("code_begun_twice", stream=call.id, other=first.id)
         channel.continuable(unbegun(self._parts, call, arguments.code))  # nothing of it may be resumed
         await channel.until_stored(whole=False)
         if not is_first:
-            raise _Rival(rival.id)
+            raise _EarlierRun(first.id)
         reason = (
-            f"The same code began at another hub at the same time, as {rival.id}. Nothing was sent here: call again"
+            f"The same code began at another hub at the same time, as {first.id}. Nothing was sent here: call again"
         )
         raise RpcError(reason, symbol="code_not_stored")
 
@@ -347,7 +347,7 @@ def _likeness_in(row: StreamInfo, call: Call) -> str:
     return likeness_of(row.continuation) if OWN != call.upstream == row.server else ""
 
 
-def _is_rival(row: StreamInfo, mine: StreamInfo) -> bool:
+def _is_concurrent(row: StreamInfo, mine: StreamInfo) -> bool:
     """Whether its run has called writing tools since mine began, or is about to.
 
     Of two that began at the same hub, the later one has seen the other, or runs since its caller asked for it.

@@ -290,7 +290,7 @@ def writes_of(continuation: bytes | None) -> Literal["", "soon", "perhaps"]:
 
 
 def likeness_of(continuation: bytes | None) -> str:
-    """That of the run with this last record; empty if it is none. Its seal is not looked at."""
+    """The likeness of the run with this last record; empty for something else. Its seal is not checked."""
     try:
         record = msgspec.json.decode(continuation or b"", type=_Record)
         code = msgspec.json.decode(record.state.run, type=RunState).code

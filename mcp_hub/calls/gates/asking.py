@@ -78,7 +78,7 @@ def strictest(rules: Sequence[AskRule], facts: Facts, *, is_read_only: bool) -> 
 class _Wait(msgspec.Struct, frozen=True, tag="ask", tag_field="gate"):
     """The state of a wait, which another hub continues. `until` in Unix seconds; `ticket`: the hash of the link's.
 
-    `definition` was shown. `told`: the link is out.
+    `definition` was shown. `is_sent`: the link is out. `admitted`: the hub took calls of this caller then.
     """
 
     until: float
@@ -87,7 +87,8 @@ class _Wait(msgspec.Struct, frozen=True, tag="ask", tag_field="gate"):
     always: bool
     by_person: bool
     ticket: str = ""
-    told: bool = False
+    is_sent: bool = False
+    admitted: bool = False
 
 
 _wait_of = msgspec.json.Decoder(_Wait).decode
@@ -96,16 +97,16 @@ _wait_of = msgspec.json.Decoder(_Wait).decode
 class PendingAsk:
     """A call that waits for people. `ticket` opens it; it is empty where another hub has sent the link."""
 
-    def __init__(self, call: Call, wait: _Wait, ticket: str, note_told: Callable[[], None]) -> None:
+    def __init__(self, call: Call, wait: _Wait, ticket: str, note_sent: Callable[[], None]) -> None:
         self.call = call
         self.since = wall_time()
         self.ticket = ticket
         self.answered = anyio.Event()
         self.answer = NO
         self.by = ""
-        self.is_told = wait.told
+        self.is_sent = wait.is_sent
         self._wait = wait
-        self._note_told = note_told
+        self._note_sent = note_sent
 
     @property
     def expires(self) -> float:
@@ -131,11 +132,11 @@ class PendingAsk:
     def opens(self, secret: str) -> bool:
         return bool(self._wait.ticket) and compare_digest(_hash(secret), self._wait.ticket)
 
-    def told(self) -> None:
+    def sent(self) -> None:
         """The link has reached people."""
-        if not self.is_told:
-            self.is_told = True
-            self._note_told()
+        if not self.is_sent:
+            self.is_sent = True
+            self._note_sent()
 
     def may_answer(self, principal: str, *, operates: bool, has_ticket: bool) -> bool:
         """Whether this principal may answer.
@@ -163,18 +164,20 @@ Notify = Callable[[PendingAsk], bool]
 class Asking:
     """The gate `ask` of one hub. `seconds`: for an answer. `definition`: the hash of a tool's present definition.
 
-    `notify` sends links. `is_offered`: whether the caller gets the tool now.
+    `notify` sends links. `is_offered`: whether the caller gets the tool now; `admits`: whether its token, or its
+    issuer's, is still taken.
     """
 
     def __init__(
         self, gates: Gates, seconds: Callable[[], float], definition: Callable[[Call], str], notify: Notify,
-        is_offered: Callable[[Call], bool],
+        is_offered: Callable[[Call], bool], admits: Callable[[Call], bool],
     ) -> None:  # fmt: skip
         self._gates = gates
         self._seconds = seconds
         self._definition = definition
         self._notify = notify
         self._is_offered = is_offered
+        self._admits = admits
         self.pending: dict[CallId, PendingAsk] = {}
         """Oldest first."""
         self._grants: OrderedDict[_Key, None] = OrderedDict()
@@ -204,7 +207,10 @@ class Asking:
         if goes_on or (not rule.always and (exact in self._grants or any_ in self._grants)):
             return await self._sent(call, channel, proceed, definition)
         until = wall_time() + self._seconds()
-        wait = _Wait(until=until, rule=rule.path, definition=definition, always=rule.always, by_person=rule.by_person)
+        wait = _Wait(
+            until=until, rule=rule.path, definition=definition, always=rule.always, by_person=rule.by_person,
+            admitted=self._admits(call),
+        )  # fmt: skip
         return await self._waited(call, channel, proceed, wait)
 
     async def _waited(self, call: Call, channel: CallChannel, proceed: CallHandler, wait: _Wait) -> Completed:
@@ -222,6 +228,8 @@ class Asking:
             raise CallCancelled("The call was cancelled while it waited for a yes.")
         if was_offered and not self._is_offered(call):
             raise changed(call)
+        if wait.admitted and not self._admits(call):
+            raise NotApproved(f"{exported_name(call)} was not called: the token of its caller is not valid any more.")
         if not wait.always:
             self._remember(self._grants, _keys(call, wait.definition)[answer == ANY])
         channel.send(hubs_message(f"allowed by {hide_head(by, 200)}"))
@@ -271,12 +279,12 @@ class Asking:
         if len(self.pending) >= _MOST:
             return NO, f"{plural(len(self.pending), 'call')} of this hub wait for a yes already"
         is_back, secret = wait.ticket != "", ""
-        if not wait.told:
+        if not wait.is_sent:
             secret = secrets.token_urlsafe(24)
             wait = replace(wait, ticket=_hash(secret))
-        told = msgspec.json.encode(replace(wait, told=True))
+        with_link = msgspec.json.encode(replace(wait, is_sent=True))
         ticket = f"{call.id}.{secret}" if secret else ""
-        pending = self.pending[call.id] = PendingAsk(call, wait, ticket, lambda: channel.continuable(told))
+        pending = self.pending[call.id] = PendingAsk(call, wait, ticket, lambda: channel.continuable(with_link))
         channel.continuable(msgspec.json.encode(wait))
         channel.times.begin_wait("a person's yes")
         channel.send(hubs_message("waits for a person's yes"))
@@ -291,7 +299,7 @@ class Asking:
         while (seconds := pending.expires - wall_time()) > 0:
             people, since = self._gates.people, wall_time() - pending.since
             is_alone = people is None or not people.are_there
-            if not pending.is_told and (is_alone or since >= _FORGOTTEN):
+            if not pending.is_sent and (is_alone or since >= _FORGOTTEN):
                 has_place = self._notify(pending)
                 if not has_place and is_alone and since >= patience:
                     return NO, _NOBODY

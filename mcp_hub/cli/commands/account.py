@@ -229,7 +229,7 @@ async def _stored(loaded: "Loaded") -> AsyncIterator[_Accounts]:
     if store is not None:
         await store.open()
     try:
-        yield AccountRecords(open_accounts(settings, os.environ, store), lambda: settings)
+        yield AccountRecords(open_accounts(lambda: settings, os.environ, store), lambda: settings)
     finally:
         if store is not None:
             await store.close()

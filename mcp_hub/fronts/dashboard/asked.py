@@ -63,7 +63,7 @@ class _AskDesk(Protocol):
 
 
 Desk = Callable[[], _AskDesk | None]
-"""None where nothing asks."""
+"""Gives the calls that wait; None if no rule asks."""
 
 
 class _AskSummary(Struct, frozen=True):

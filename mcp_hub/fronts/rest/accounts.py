@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 _LARGEST: Final = 4096
 """Bytes of a body."""
+_NO_ACCOUNTS: Final = (
+    "The hub was started without accounts of principals. A hub.accounts.key that was added since holds from its next "
+    "start on: restart it."
+)
 _LARGEST_VALUE: Final = 64 << 10
 """Bytes of a body with a value."""
 
@@ -68,7 +72,7 @@ class RestAccounts:
         principal = request.query_params.get("principal", request.caller.principal)
         self._check(request, principal)
         server, name = request.path["server"], request.path["name"]
-        fields = self._fields(server)
+        book, fields = self._kept(), self._fields(server)
         if fields is None:
             raise unknown_server(server)
         if name not in fields:
@@ -78,7 +82,7 @@ class RestAccounts:
         value = (await request.shaped(AccountValue, _LARGEST_VALUE)).value
         if not value or not value.isprintable():
             raise Problem(400, "invalid_body", "the value is empty, or has characters that cannot be printed")
-        await self._kept().put_value(server, principal, name, value)
+        await book.put_value(server, principal, name, value)
         return answer(AccountAnswer(server, principal))
 
     def _check(self, request: RestRequest, principal: str | None) -> None:
@@ -89,7 +93,7 @@ class RestAccounts:
     def _kept(self) -> _AccountBook:
         """Raises `Problem` 404."""
         if self._book is None:
-            raise Problem(404, "login_unavailable", "The hub has no accounts of principals: see hub.accounts.key.")
+            raise Problem(404, "login_unavailable", _NO_ACCOUNTS)
         return self._book
 
     async def link(self, request: RestRequest) -> Response:
@@ -108,9 +112,9 @@ class RestAccounts:
     def _known(self, request: RestRequest) -> "tuple[LoginCounter, str, tuple[str, ...]]":
         """Raises `Problem` 404."""
         server = request.path["server"]
+        if self._desk is None:
+            raise Problem(404, "login_unavailable", _NO_ACCOUNTS)
         fields = self._fields(server)
         if fields is None:
             raise unknown_server(server)
-        if self._desk is None:
-            raise Problem(404, "login_unavailable", "The hub has no accounts of principals: see hub.accounts.key.")
         return self._desk, server, fields

@@ -17,12 +17,12 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from starlette.responses import Response
 
-from mcp_hub.call import OF_REST, CallingClient, StreamInfo
+from mcp_hub.call import OF_REST, CallingClient
 from mcp_hub.errors import EventsGone, HubStopping, InvalidParams, UnknownEntry
 from mcp_hub.fronts.following import Following
 from mcp_hub.fronts.rest.exchange import CODE_OFF, EVENT_STREAM, JSON, MOST_WAIT, RestRequest, answer, script
 from mcp_hub.fronts.rest.problem import Problem
-from mcp_hub.fronts.rest.streams import Closing, info, outcome, send_sse
+from mcp_hub.fronts.rest.streams import Closing, detailed, info, outcome, send_sse
 from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol import eras
@@ -171,8 +171,8 @@ class RestCalls:
 
     async def serve(self, request: RestRequest, mcp_request: _McpRequest) -> Response | None:
         """Makes the call, in the form and time of the request."""
-        forms = request.accepts(JSON, EVENT_STREAM)
-        wait = preferred_wait(request.header("prefer"))
+        forms, prefers = request.accepts(JSON, EVENT_STREAM), request.header("prefer")
+        wait = preferred_wait(prefers)
         key = key_of(request)
         try:
             stream = await self.begin(self.session(request), mcp_request, key, wait)
@@ -181,9 +181,11 @@ class RestCalls:
                 raise
             raise Problem(404, "unknown_entry", str(error)) from None
         try:
-            return await self._closing.connected(request, self._answer(request, stream, forms, wait))
+            response = self._answer(request, stream, forms, None if prefers is None else wait)
+            return await self._closing.connected(request, response)
         except HubStopping:  # its stream is there to come back to: who made the call again would make it twice
-            raise self._accepted(stream.info) from None
+            row = stream.info
+            raise Accepted(info(self._hub, row), (b"location", b"/v1/streams/" + row.id.encode())) from None
         finally:
             stream.let_go()
 
@@ -256,9 +258,9 @@ class RestCalls:
     # -- its answer
 
     async def _answer(
-        self, request: RestRequest, stream: StreamHandle, forms: list[str], wait: float
+        self, request: RestRequest, stream: StreamHandle, forms: list[str], wait: float | None
     ) -> Response | None:
-        """None once events were sent. Raises `Accepted` after the wait."""
+        """None once events were sent. Raises `Accepted` after the wait, as `_json` does."""
         following = Following(stream, stream.info.first - 1)
         try:
             if forms == [JSON]:
@@ -271,17 +273,17 @@ class RestCalls:
         finally:
             following.close()
 
-    async def _json(self, following: Following, stream: StreamHandle, wait: float) -> Response:
-        until = anyio.current_time() + wait
+    async def _json(self, following: Following, stream: StreamHandle, wait: float | None) -> Response:
+        """Raises `Accepted` after the wait, with open questions; None: 25 s, or as soon as the caller is asked."""
+        until = anyio.current_time() + (_WAIT if wait is None else wait)
         with suppress(EventsGone):  # so many that they were let go; the ending is not
             while not following.closed and (remaining := until - anyio.current_time()) > 0:
+                if wait is None and stream.info.status == "input_required":
+                    break
                 await following.lines(_BATCH, remaining)
         if following.closed or stream.info.has_ended:
             return await _result_of(stream)
-        raise self._accepted(stream.info)
-
-    def _accepted(self, row: StreamInfo) -> "Accepted":
-        return Accepted(info(self._hub, row), (b"location", b"/v1/streams/" + row.id.encode()))
+        raise Accepted(await detailed(self._hub, stream), (b"location", b"/v1/streams/" + stream.info.id.encode()))
 
 
 async def _quick(following: Following) -> list[bytes]:

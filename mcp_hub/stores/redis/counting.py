@@ -38,8 +38,8 @@ return {'taken', 0}
 """
 
 HOLD: Final = """
-local held = redis.call('GET', KEYS[1])
-if held and held ~= ARGV[1] and held ~= ARGV[2] then return held end
+local holder = redis.call('GET', KEYS[1])
+if holder and holder ~= ARGV[1] and holder ~= ARGV[2] then return holder end
 redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[3])
 return ''
 """

@@ -26,8 +26,8 @@ from mcp_hub.calls.runner import CallRecord
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed, Failed
-from mcp_hub.stores.audit import generations, unwritten, verify
-from mcp_hub.stores.audit_file import AuditFile, LinePlace, to_collector
+from mcp_hub.stores.audit import generations, to_collector, unwritten, verify
+from mcp_hub.stores.audit_file import AuditFile, LinePlace
 from mcp_hub.types import CallId
 from tests.unit.calls.past import EVERYTHING, Lists, history_file, past_call
 
@@ -284,7 +284,9 @@ async def test_collector_gets_lines_and_one_that_refuses_them_loses_none(tmp_pat
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        send = to_collector(f"http://127.0.0.1:{server.server_port}/v1/logs", {"authorization": "Bearer x"}, "hub")
+        send = to_collector(
+            f"http://127.0.0.1:{server.server_port}/v1/logs?key=a%20b", {"authorization": "Bearer x"}, "hub"
+        )
         output, records = LinePlace("collector", send), deque([b'"n":1', b'"n":2'])
         for answer in (500, 302):
             status[0] = answer
@@ -296,7 +298,7 @@ async def test_collector_gets_lines_and_one_that_refuses_them_loses_none(tmp_pat
         server.shutdown()
         thread.join()
         server.server_close()
-    assert [(path, secret) for path, secret, _ in bodies] == [("/v1/logs", "Bearer x")] * 2
+    assert [(path, secret) for path, secret, _ in bodies] == [("/v1/logs?key=a%20b", "Bearer x")] * 2
     texts = [
         record["body"]["stringValue"]
         for _, _, body in bodies

@@ -110,15 +110,17 @@ async def test_mode_of_now_holds_for_each_call() -> None:
     assert output(await ended(record)) == ["write 1", "PermissionError"]
 
 
-@pytest.mark.parametrize("change", ["mode", "hint", "appears"])
+@pytest.mark.parametrize("change", ["mode", "hint", "rule", "appears"])
 @virtual
 async def test_rules_of_the_moment_of_sending_hold_after_a_long_commit(change: str) -> None:
-    hub = asking("reads" if change == "appears" else "ask" if change == "hint" else "all")
+    hub = asking("reads" if change == "appears" else "ask" if change in ("hint", "rule") else "all")
     assert isinstance(hub.store, CodeStore)
     if change == "appears":
         del hub.code_traits["write"]
     elif change == "hint":
         hub.code_traits["write"] = ["read-only"]
+    elif change == "rule":  # which would have asked
+        hub.code_traits["write"] = ["asks"]
     hub.store.is_away = True
     record = hub.runs_script(script([("write", {"x": 1})]))
     await sleep(1)

@@ -346,3 +346,34 @@ def test_lost_records_come_before_the_next_line() -> None:
     chain.losses = 3
     assert chain.line(b'"n":1').startswith(b'{"seq":4,"lost":3,"n":1,"chain":"')
     assert chain.line(b'"n":1').startswith(b'{"seq":5,"n":1,')
+
+
+def test_removed_lock_is_taken_again_before_the_next_line(tmp_path: Path) -> None:
+    audit = opened(tmp_path)
+    put(audit, 2)
+    (tmp_path / "audit.jsonl.lock").unlink()
+    put(audit, 2, 2)
+    second = opened(tmp_path)
+    assert second.path.name == "audit-2.jsonl", "another hub finds it taken"
+    put(audit, 1, 4)
+    for each in (audit, second):
+        each.close(ABOUT)
+    seen = report(tmp_path)
+    assert (seen.lines, seen.losses, seen.is_whole) == (7, 0, True)
+
+
+def test_file_whose_removed_lock_another_hub_has_taken_is_left_to_that_hub(tmp_path: Path) -> None:
+    audit = opened(tmp_path)
+    put(audit, 2)
+    (tmp_path / "audit.jsonl.lock").unlink()
+    second = opened(tmp_path)
+    for _ in range(2):
+        assert second.path == audit.path
+        with pytest.raises(OSError, match="Restart this hub"):
+            put(audit, 1, 2)
+        put(second, 1, 3)
+    second.close(ABOUT)
+    with pytest.raises(OSError, match="Restart this hub"):
+        put(audit, 1, 4)
+    assert report(tmp_path).is_whole
+    abandon(audit)

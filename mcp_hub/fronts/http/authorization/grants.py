@@ -379,6 +379,8 @@ class AccessGrants:
 def _decoded(text: bytes | None) -> _Book | None:
     try:
         book = msgspec.json.decode(text or b"", type=_Book)
+        for token in (token for grant in book.grants.values() for token in grant.tokens.access):
+            bytes.fromhex(token)
         return book if len(bytes.fromhex(book.key)) >= _RANDOM else None
     except (ValueError, RecursionError):
         return None

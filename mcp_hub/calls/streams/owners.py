@@ -16,6 +16,7 @@ from mcp_hub.errors import HubError, HubRestarted, OwnerLost, RpcError, StoreErr
 from mcp_hub.events import Completed, Ending, Failed, InputReceived, Progressed
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
+from mcp_hub.protocol.notifications import FEED
 from mcp_hub.protocol.shape.stream_events import encoded, timestamp
 from mcp_hub.stores.base import NO_ANSWER, Change, Chunk, EventPage, EventStore, Message, StreamInbox, StreamLog
 from mcp_hub.types import CallId, JsonObject, RawJson
@@ -24,6 +25,8 @@ log = get_logger(__name__)
 
 _STORED: Final = 5.0
 """Seconds for the store to confirm what a client waits for."""
+_MOST_TOUCHED: Final = 4096
+"""Streams that no call writes, and others follow."""
 _HEARD: Final = 0.5
 _HEARD_LOOK: Final = 0.01
 """Seconds for an answer to reach its call at another hub, and between looks."""
@@ -37,6 +40,7 @@ class Inbox:
         self._is_behind = False
         self._messages: list[Message] = []
         self._turn = anyio.Lock()  # a message that two take at once is done twice
+        self._touched: set[CallId] = set()
 
     async def has_news(self) -> bool:
         """Whether something is not taken in yet. Raises `StoreError`."""
@@ -50,6 +54,18 @@ class Inbox:
             taken = await self._store.take()
             messages, self._messages = [*self._messages, *taken], []
             return messages
+
+    def note(self, message: Message) -> bool:
+        """Notes a message to a stream that no call writes here; whether it is settled by that."""
+        if message.kind == "touch" and len(self._touched) < _MOST_TOUCHED:
+            self._touched.add(message.stream)
+        return message.kind != "cancel"
+
+    def take_touch(self, stream: CallId) -> bool:
+        """Whether somebody has followed such a stream at another hub since the last call."""
+        is_touched = stream in self._touched
+        self._touched.discard(stream)
+        return is_touched
 
     def put_back(self, message: Message) -> None:
         self._messages.append(message)
@@ -67,6 +83,11 @@ class _Body(msgspec.Struct):
     key: str
     result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+def may_move(row: StreamInfo, instance: str) -> bool:
+    """Whether another process may write to the stream: not to a feed that this one writes."""
+    return not (row.has_ended or (row.method == FEED and row.owner == instance))
 
 
 def cancelling(stream: CallId, reason: str) -> Message:

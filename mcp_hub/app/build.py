@@ -374,7 +374,7 @@ def build(
     executors = _executor_upstream(settings, env, changes, servers) if has_executors else None
     streams = StreamTable(store, clock, stream_limits(settings), lambda row, last: go_on(hub, events, row, last))
     events = EventFeeds(streams, servers.upstreams, current)
-    info, documents = {"name": settings.hub.name, "version": __version__}, open_documents(settings, env, store)
+    documents = open_documents(settings, env, store)
     seen = Seen.of(kinds, loaded.path, records, lambda: registry.under_way, sources.client.meet)
     audit = audit_of(loaded, env, store, current, lambda call: registry.trace_of(call))
     journal = journal_of(env, store, current, servers.upstreams, audit, is_embedded=not owns_process)

@@ -38,7 +38,8 @@ BAD = [
     "notifications/TOOLS/*", "notifications/progress", "Notifications/x", "NOTIFICATIONS/acme/*", "notifications/Ping",
     "notifications/initialized", "notifications/notifications/tools/list_changed", "dev.mcp-hub/*", "rpc.discover",
     "io.modelcontextprotocol/*", "\uff54ools/call", "tooIs\u200b/call", "t\u043eols/call", "tools\u2215call", "acme/é",
-    "tools/call\n", "acme/*\n", "acme/ *", " acme/*", "acme/*/x", "acme/**", "acme/?", "acme/[a-z]", "acme//x", "/acme/x",
+    "tools/call\n", "acme/*\n", "acme/ *", " acme/*", "acme/*/x", "acme/**", "acme/?", "acme/[a-z]", "acme//x",
+    "/acme/x",
     "acme/", "acme/../tools/call", "../tools/call", "./tools/call", "acme\\tools", "$/x", "acme/" + "x" * 200,
     "skills/list", "ui/*", "completion/*", "completions/*", "subscriptions/listen", "server/*", "events/*",
 ]  # fmt: skip

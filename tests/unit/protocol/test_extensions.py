@@ -5,7 +5,17 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from mcp_hub.protocol.extensions import APPS, STREAMS, TASKS, declares, offered, with_mark, without_mark
+from mcp_hub.protocol.eras import LATEST_HANDSHAKE, LATEST_MODERN
+from mcp_hub.protocol.extensions import (
+    APPS,
+    EVERYTHING,
+    STREAMS,
+    TASKS,
+    declares,
+    hub_capabilities,
+    with_mark,
+    without_mark,
+)
 from mcp_hub.types import CallId, Era
 
 
@@ -36,7 +46,8 @@ def test_a_client_shows_apps_if_it_names_their_media_type(era: Era, settings: ob
 
 @pytest.mark.parametrize("era", Era)
 def test_the_hub_offers_apps_in_the_words_in_which_clients_declare_them(era: Era) -> None:
-    assert declares(offered(era), era, APPS)
+    version = LATEST_MODERN if era is Era.MODERN else LATEST_HANDSHAKE
+    assert declares(hub_capabilities(version, EVERYTHING), era, APPS)
 
 
 def test_a_handshake_client_never_gets_tasks() -> None:

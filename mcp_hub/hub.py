@@ -154,7 +154,7 @@ class HubPort:
         asks = session.era is MODERN and (early is not None or "extensions" in session.capabilities)
         record = self.starter.start(
             call, facts.truncate, reads_only=facts.reads_only, explaining=explain, asks=asks, in_place=in_place,
-            info=info or _mark(session),
+            info=info or (partial(marked, session.caller, session.client_info) if session.caller.has_own_hub else None),
         )  # fmt: skip
         return CallHandle(call, record, self.durable, early=early)
 

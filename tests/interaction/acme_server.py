@@ -37,7 +37,7 @@ class Process:
     def __init__(self) -> None:
         self.seen: list[Any] = []
         self.held: list[Any] = []
-        self.asking: dict[str, Any] = {}
+        self.asking: dict[Any, Any] = {}
 
     def take(self, message: dict[str, Any]) -> None:  # noqa: C901 - a method per case
         method, id_, params = message.get("method"), message.get("id"), message.get("params") or {}

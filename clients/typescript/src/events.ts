@@ -14,6 +14,7 @@ export type StreamEvent =
   | Of<"delta", { channel: string; index: number; content: ContentBlock[] }>
   | Of<"progress", { progress: number; total?: number; message?: string; _meta?: Record<string, unknown> }>
   | Of<"log", { level: string; logger?: string; data: unknown }>
+  | Of<"notification", { method: string; params: unknown }>
   | Of<"input-required", { key: string; method: string; params: Record<string, unknown> }>
   | Of<"input-received", { key: string; remaining?: number; action?: string }>
   | Of<"tool-call", { call: string; name: string; line?: number; arguments: Record<string, unknown> }>
@@ -40,7 +41,8 @@ export type Mark = { stream: string; cursor: string; status: string };
 export type Page = { events: AnyEvent[]; cursor: string; truncated: boolean; closed: boolean };
 
 const KNOWN = new Set<string>([
-  "delta", "progress", "log", "input-required", "input-received", "tool-call", "tool-result", "attempt", "reset",
+  "delta", "progress", "log", "notification", "input-required", "input-received", "tool-call", "tool-result", "attempt",
+  "reset",
 ] satisfies StreamEvent["type"][]);
 
 export function isKnown(event: AnyEvent): event is StreamEvent {

@@ -343,6 +343,7 @@ def _server(loaded: Loaded, name: str, program: str | None) -> JsonObject:
     sources = {"gets": [*loaded.sources.get(name, ())], "to": target_of(server.command, server.url)}
     return {
         **{"kind": kind, "enabled": server.enabled and cause is None, "runs": program, "overrides": overrides},
+        **({"passthrough": server.passthrough} if server.passthrough else {}),
         **{"failure": None if cause is None else cause.code, **(sources if sources["gets"] and cause is None else {})},
     }
 
@@ -372,6 +373,8 @@ def _print(
         put(f"  {name}: {_state(server)}")
         if server.get("gets"):
             put(f"    gets {', '.join(server['gets'])}: to {server['to']}")
+        if server.get("passthrough"):
+            put(f"    lets through {', '.join(server['passthrough'])}, which the hub does not know")
         for pattern, changed in server["overrides"].items():
             put(f"    {pattern}: changed {', '.join(changed)}")
 

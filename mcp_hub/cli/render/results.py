@@ -196,13 +196,23 @@ def message_of(event: Progressed) -> str:
 
 
 def log_text(event: Log) -> str:
-    """`level logger: data`, with JSON data."""
+    """`level logger: data`, with JSON data; of another notification its method and params."""
+    if event.method is not None:
+        return f"{event.method}: {bytes(event.params).decode('utf-8', 'replace')}"
     members = raw_object(event.params) or {}
     data = members.get("data", msgspec.Raw(b"null"))
     logger = _string(members.get("logger"))
     text = _string(data)
     line = bytes(data).decode("utf-8", "replace") if text is None else text
     return f"{event.level}{f' {logger}' if logger else ''}: {line}"
+
+
+def _log_line(event: Log, seq: int) -> bytes:
+    if event.method is not None:
+        return _line("notification", seq, {"method": event.method, "params": msgspec.Raw(bytes(event.params))})
+    members: RawObject = raw_object(event.params) or {}
+    log_members = {key: members[key] for key in members if key not in _HEAD}
+    return _line("log", seq, {"level": event.level, **log_members})
 
 
 def attempt_text(event: Attempt) -> str:
@@ -229,9 +239,7 @@ def event_line(event: CallEvent, seq: int = 0) -> bytes | None:
             content = {"index": event.index, "content": msgspec.Raw(bytes(event.content))}
             return _line("delta", seq, {**channel, **content})
         case Log():
-            members: RawObject = raw_object(event.params) or {}
-            log_members = {key: members[key] for key in members if key not in _HEAD}
-            return _line("log", seq, {"level": event.level, **log_members})
+            return _log_line(event, seq)
         case ToolCall():
             line = {"line": event.line} if event.line else {}
             arguments = msgspec.Raw(bytes(event.arguments))

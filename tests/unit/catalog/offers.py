@@ -5,9 +5,11 @@ from collections.abc import Callable
 from functools import partial
 
 from mcp_hub.catalog.discovery.meta_tools import unwrapped
+from mcp_hub.catalog.offers.rules import ViewRules
 from mcp_hub.catalog.routes import Route, Unlisted, resolve
 from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.notices import Notices
+from mcp_hub.protocol.meta import take_meta
 from mcp_hub.types import Era, Kind, RawObject, Snapshot, UpstreamState, UpstreamStatus
 from tests.unit.fakes import IdleUpstream
 
@@ -33,7 +35,7 @@ def routed(
 ) -> Route:
     """The route of a tool call, of `run_tool` and `read_tool` too."""
     inner = partial(unwrapped, view, is_settled, unlisted)
-    return resolve(view, Era.MODERN, "tools/call", params, unlisted, inner)
+    return resolve(view, Era.MODERN, "tools/call", params, unlisted, inner, take_meta({}), ViewRules({}))
 
 
 class Listing(IdleUpstream):

@@ -1,4 +1,4 @@
-"""Webhooks of MCP Events (SEP-3415): addresses, secrets, signatures and bodies. Pure.
+"""Webhooks of MCP Events (SEP-3415): addresses, secrets, signatures, bodies and stored records. Pure.
 
 Signatures have the form of standardwebhooks.com.
 """
@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from mcp_hub.addresses import normal_host, refused_webhook
 from mcp_hub.errors import InvalidParams, RpcError
@@ -37,6 +38,10 @@ LEAST_TTL: Final = 60.0
 USUAL_TTL: Final = 86400.0
 MOST_TTL: Final = 7 * 86400.0
 """Seconds until a subscription has to be refreshed: the least, without a wish of the client, and the most."""
+
+
+_MOST_FAILURES: Final = 3
+"""Messages given up in a row after which nothing is sent until the client refreshes."""
 
 
 class Delivery(msgspec.Struct, frozen=True):
@@ -137,7 +142,7 @@ def message_problem(keys: Sequence[bytes], headers: Mapping[bytes, bytes], body:
 
 
 def granted(wish: int | UnsetType | None, *, may_last: bool) -> float | None:
-    """Seconds until a subscription has to be refreshed; None: never, for a client that asked for it if it `may_last`."""
+    """Seconds until a subscription has to be refreshed; None: never, if the client asked for it and it `may_last`."""
     if wish is None and may_last:
         return None
     if wish is UNSET or wish is None:
@@ -180,3 +185,56 @@ def answer_of(id_: str, expires: float | None, cursor: str | None, *, truncated:
             "deliveryStatus": status,
         }
     )
+
+
+class Webhook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The stored record of a subscription. `name` is the type's as the client knows it, `arguments` canonical.
+
+    `secret` and `former` are sealed; the latter signs, too, until `former_until`. `expires` None: never. `is_active`:
+    something is sent. `failures`: messages given up in a row, `given_up`: in all. `since`: nothing of before then is
+    sent. `claims`: see `Caller`. `stamp` differs after each refresh. Times are Unix seconds.
+    """
+
+    id: str
+    principal: str
+    url: str
+    name: str
+    arguments: str
+    secret: str
+    profile: str | None = None
+    claims: str = ""
+    former: str = ""
+    former_until: float = 0.0
+    expires: float | None = None
+    cursor: str = ""
+    since: float | None = None
+    is_active: bool = True
+    failures: int = 0
+    given_up: int = 0
+    last_sent: float | None = None
+    last_error: str = ""
+    failed_since: float | None = None
+    stamp: str = ""
+
+    @property
+    def status(self) -> JsonObject:
+        """The `deliveryStatus`."""
+        status: JsonObject = {
+            "active": self.is_active,
+            "lastDeliveryAt": None if self.last_sent is None else date_of(self.last_sent),
+            "lastError": self.last_error or None,
+        }
+        return status if self.failed_since is None else {**status, "failedSince": date_of(self.failed_since)}
+
+    def taken(self, cursor: str, now: float) -> "Webhook":
+        """The record after a 2xx."""
+        return replace(self, cursor=cursor, failures=0, last_sent=now, last_error="", failed_since=None, is_active=True)
+
+    def failed(self, problem: str, now: float) -> "Webhook":
+        return replace(self, last_error=problem, failed_since=self.failed_since or now)
+
+    def gave_up(self, cursor: str) -> "Webhook":
+        failures = self.failures + 1
+        return replace(
+            self, cursor=cursor, failures=failures, given_up=self.given_up + 1, is_active=failures < _MOST_FAILURES
+        )

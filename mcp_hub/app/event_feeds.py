@@ -1,32 +1,42 @@
 """Events of servers in a hub: loaded where a client asks for them, or an earlier hub has left some."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 
 from mcp_hub.app.limits import Current
-from mcp_hub.call import StreamInfo, Upstream
+from mcp_hub.call import LOCAL_PRINCIPAL, StreamInfo, Upstream
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.events import Progressed
 from mcp_hub.hub import HubPort
-from mcp_hub.protocol.notifications import FEED
+from mcp_hub.protocol.notifications import FEED, HOOK
+from mcp_hub.protocol.shape.occurrences import forbidden
+from mcp_hub.sessions.session import Caller
 
 if TYPE_CHECKING:
+    from mcp_hub.calls.feeds.lines import Topic
     from mcp_hub.calls.feeds.table import Feeds
+    from mcp_hub.calls.feeds.webhooks import Webhooks
     from mcp_hub.event_port import EventPort
+    from mcp_hub.protocol.shape.webhooks import Webhook
 
 
 class EventFeeds:
-    """The feeds of one hub, once they are used."""
+    """The feeds and webhooks of one hub, once they are used. `key` returns the deployment's key."""
 
-    def __init__(self, table: StreamTable, upstreams: Mapping[str, Upstream], current: Current) -> None:
+    def __init__(
+        self, table: StreamTable, upstreams: Mapping[str, Upstream], current: Current, key: Callable[[], bytes]
+    ) -> None:
         self._table = table
         self._upstreams = upstreams
         self._current = current
+        self._key = key
         self._feeds: Feeds | None = None
         self._port: EventPort | None = None
-        self._is_used = anyio.Event()
+        self._webhooks: Webhooks | None = None
+        self._is_used, self._has_webhooks = anyio.Event(), anyio.Event()
 
     @property
     def feeds(self) -> "Feeds":
@@ -43,18 +53,71 @@ class EventFeeds:
         if self._port is None:
             from mcp_hub.event_port import EventPort
 
-            self._port = EventPort(self.feeds, hub.views.of, hub.upstreams)
+            self._port = EventPort(
+                self.feeds, hub.views.of, hub.upstreams, partial(self.webhooks, hub), self._is_lasting
+            )
         return self._port
+
+    def webhooks(self, hub: HubPort) -> "Webhooks":
+        """The subscriptions of webhooks, made at first use."""
+        if self._webhooks is None:
+            from mcp_hub.calls.feeds.deliveries import Callbacks
+            from mcp_hub.calls.feeds.webhooks import Webhooks
+
+            callbacks = Callbacks(lambda: self._current.settings.hub.events.webhook_hosts)
+            self._webhooks = Webhooks(self._table, self.feeds, callbacks, partial(self._rights, hub), self._key)
+            self._has_webhooks.set()
+        return self._webhooks
+
+    @property
+    def sent(self) -> Mapping[str, int]:
+        """Webhooks that this hub delivers, and its messages to them by outcome."""
+        webhooks = self._webhooks
+        counts: Mapping[str, int] = {} if webhooks is None else webhooks.counts
+        running = 0 if webhooks is None else len(webhooks)
+        return {"running": running, **{name: counts.get(name, 0) for name in ("delivered", "failed", "given_up")}}
+
+    def look(self) -> None:
+        """Lets webhooks look at their rights after a change of settings."""
+        if self._webhooks is not None:
+            self._webhooks.look()
 
     async def run(self) -> None:
         """Runs the feeds until cancelled, from their first use on."""
-        await self._is_used.wait()
-        await self.feeds.run()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._run_webhooks)
+            await self._is_used.wait()
+            await self.feeds.run()
+
+    async def _run_webhooks(self) -> None:
+        await self._has_webhooks.wait()
+        if self._webhooks is not None:
+            await self._webhooks.run()
+
+    def _is_lasting(self, principal: str) -> bool:
+        tokens = self._current.settings.hub.tokens
+        return principal == LOCAL_PRINCIPAL or any(token.principal == principal for token in tokens)
+
+    def _rights(self, hub: HubPort, webhook: "Webhook") -> tuple["Topic", Sequence[str]] | None:
+        """Raises the extension's Forbidden for a principal or a profile that the settings do not have any more."""
+        settings, profile = self._current.settings, webhook.profile
+        profiles = {token.profile for token in settings.hub.tokens if token.principal == webhook.principal}
+        has_issuers = settings.hub.http.oauth is not None or settings.hub.http.authorization is not None
+        if not (profiles or webhook.principal == LOCAL_PRINCIPAL or has_issuers):
+            raise forbidden("the principal of this subscription is not let in any more")
+        if profiles and None not in profiles and profile not in profiles:
+            raise forbidden("the principal of this subscription does not have its profile any more")
+        if profile is not None and profile not in settings.profiles and profile not in self._current.projects:
+            raise forbidden("the profile of this subscription is gone")
+        caller = Caller(webhook.principal, profile, claims=webhook.claims)
+        return self.port(hub).rights(caller, webhook)
 
 
 async def go_on(hub: HubPort, events: EventFeeds, row: StreamInfo, last: Progressed | None) -> None:
-    """Continues a claimed durable stream: a feed's, or a call's with its last progress. Raises `HubError`."""
+    """Continues a claimed durable stream: a feed's, a webhook's, or a call's. Raises `HubError`."""
     if row.method == FEED:
         await events.feeds.adopt(row)
+    elif row.method == HOOK:
+        await events.webhooks(hub).adopt(row)
     else:
         await hub.starter.take_up(row, last)

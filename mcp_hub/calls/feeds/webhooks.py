@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
 from secrets import token_hex
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio
 import anyio.abc
@@ -31,6 +31,7 @@ from mcp_hub.errors import Fenced, InvalidParams, KeyTaken, StoreError, StoreUna
 from mcp_hub.ids import new_call_id
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.envelope import read_as
+from mcp_hub.protocol.notifications import HOOK
 from mcp_hub.protocol.shape.occurrences import exhausted, not_found
 from mcp_hub.protocol.shape.webhooks import Webhook, answer_of, secret_key
 from mcp_hub.stores.base import Chunk, Message
@@ -41,8 +42,6 @@ log = get_logger(__name__)
 
 _PREFIX: Final = "\x1fhook "
 """Begins the principal of subscriptions' rows; no principal of a client has a control character."""
-METHOD: Final = "events/subscribe"
-"""The method of their rows."""
 MOST_OF_PRINCIPAL: Final = 64
 MOST: Final = 1024
 """Subscriptions of one principal, and those that one hub delivers."""
@@ -59,18 +58,15 @@ _TRIES: Final = 3
 """Attempts at a subscription that others change meanwhile."""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client subscribes to: the subscription's record without cursor, and where its events come from.
-
-    `secret` is not sealed. `after`, `max_age`: where it wants to begin, the latter in seconds. `ttl` in seconds.
-    """
+class _Wanted(NamedTuple):
+    """What a client subscribes to: the record without cursor, where events come from, and where it wants to begin."""
 
     webhook: Webhook
     topic: Topic
     modes: tuple[str, ...]
-    after: str | None = None
-    max_age: float | None = None
-    ttl: float | None = None
+    after: str | None
+    max_age: float | None
+    ttl: float | None
 
 
 class _Note(msgspec.Struct, frozen=True):
@@ -88,7 +84,7 @@ class Webhooks:
         self.counts = Counter[str]()
         self._table = table
         self._feeds = feeds
-        self._callbacks = callbacks
+        self.callbacks = callbacks
         self._key = key
         self._deliverer = Deliverer(table.store.log, callbacks, rights, self._opened, self._keys, self.counts)
         self._running: dict[CallId, WebhookDelivery] = {}
@@ -113,10 +109,16 @@ class Webhooks:
 
     # -- clients ----------------------------------------------------------------------------------------------------
 
-    async def subscribe(self, wanted: Wanted) -> bytes:
-        """The result of `events/subscribe`. Raises `RpcError`, the extension's and the server's."""
+    async def subscribe(
+        self, webhook: Webhook, topic: Topic, modes: Sequence[str], *, after: str | None, max_age: float | None,
+        ttl: float | None,
+    ) -> bytes:  # fmt: skip
+        """The result of `events/subscribe`; the secret of `webhook` is not sealed. `max_age` and `ttl` in seconds.
+
+        Raises `RpcError`, the extension's and the server's.
+        """
+        wanted = _Wanted(webhook, topic, tuple(modes), after, max_age, ttl)
         await self._runs.wait()
-        webhook = wanted.webhook
         try:
             for _ in range(_TRIES):
                 row = await self._find(webhook.principal, webhook.id)
@@ -155,7 +157,7 @@ class Webhooks:
 
     # -- refresh ----------------------------------------------------------------------------------------------------
 
-    async def _refreshed(self, row: StreamInfo, wanted: Wanted) -> Webhook | None:
+    async def _refreshed(self, row: StreamInfo, wanted: _Wanted) -> Webhook | None:
         """The refreshed record; None if the subscription has ended meanwhile."""
         webhook = replace(self._sealed(wanted), stamp=token_hex(8))
         try:
@@ -201,7 +203,7 @@ class Webhooks:
 
     # -- new subscriptions ------------------------------------------------------------------------------------------
 
-    async def _created(self, wanted: Wanted) -> bytes:
+    async def _created(self, wanted: _Wanted) -> bytes:
         webhook = self._sealed(wanted)
         await self._check_bounds(webhook)
         reader = await self._feeds.open(wanted.topic, wanted.modes, wanted.after, webhook.principal, wanted.max_age)
@@ -225,7 +227,7 @@ class Webhooks:
         if len(self._running) + self._challenges.total() >= MOST:
             raise exhausted("subscriptions of all clients", MOST)
 
-    async def _verify(self, wanted: Wanted) -> None:
+    async def _verify(self, wanted: _Wanted) -> None:
         """Sends a challenge, unless this principal has verified the URL for another subscription."""
         webhook = wanted.webhook
         rows = await self._table.store.log.rows(_PREFIX + webhook.principal, _ROWS)
@@ -236,17 +238,17 @@ class Webhooks:
             raise exhausted("challenges", _MOST_CHALLENGES)
         self._challenges[webhook.principal] += 1
         try:
-            await self._callbacks.verify(webhook.url, secret_key(webhook.secret), webhook.id)
+            await self.callbacks.verify(webhook.url, secret_key(webhook.secret), webhook.id)
         finally:
             self._challenges[webhook.principal] -= 1
             self._challenges += Counter()  # drops zeros
 
-    async def _stored(self, webhook: Webhook, wanted: Wanted) -> StreamInfo:
+    async def _stored(self, webhook: Webhook, wanted: _Wanted) -> StreamInfo:
         """Raises `KeyTaken` if there is one, `StoreError`."""
         wall, log_ = wall_time(), self._table.store.log
         row = StreamInfo(
             id=new_call_id(), principal=_PREFIX + webhook.principal, owner=log_.instance, server=wanted.topic.server,
-            method=METHOD, name=webhook.name, created=wall, updated=wall, last=1, key=webhook.id,
+            method=HOOK, name=webhook.name, created=wall, updated=wall, last=1, key=webhook.id,
             continuation=msgspec.json.encode(webhook),
         )  # fmt: skip
         error: StoreError | None = await done_with(partial(log_.create, row, Chunk(1, (mark_line(wall, gap=False),))))
@@ -289,7 +291,7 @@ class Webhooks:
     def _cipher(self) -> Fernet:
         return Fernet(base64.urlsafe_b64encode(blake2b(self._key(), digest_size=32, person=b"webhooks").digest()))
 
-    def _sealed(self, wanted: Wanted) -> Webhook:
+    def _sealed(self, wanted: _Wanted) -> Webhook:
         now, webhook = wall_time(), wanted.webhook
         return replace(
             webhook, secret=self._cipher().encrypt(webhook.secret.encode()).decode(),

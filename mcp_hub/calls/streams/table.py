@@ -111,7 +111,8 @@ class _ForeignStreams:
 class StreamTable:
     """The table. `go_on` continues a lost hub's call; without it the stream ends.
 
-    `touched`: streams of this hub without a writer that others have followed, and when; who reads an entry removes it.
+    `listeners` take messages to streams of this hub without a writer, and return whether they have. `touched`: those
+    that others have followed, and when; who reads an entry removes it.
     """
 
     def __init__(self, store: EventStore, clock: Clock, limits: StreamLimits, go_on: GoOn | None = None) -> None:
@@ -124,6 +125,7 @@ class StreamTable:
         self._inbox = Inbox(store.inbox)
         self._detached: Counter[str] = Counter()
         self.touched: dict[CallId, float] = {}
+        self.listeners: list[Callable[[Message], bool]] = []
         self._idle: anyio.Event | None = None
         self._running: anyio.CancelScope | None = None
 
@@ -333,7 +335,7 @@ class StreamTable:
     async def _look(self) -> None:
         followed = self._foreign.followed
         self.store.inbox.moved([stream.row for stream in followed])  # which watches them
-        if not (followed or self._owned):
+        if not (followed or self._owned or self.listeners):
             return
         if not await self._inbox.has_news():
             return
@@ -366,6 +368,8 @@ class StreamTable:
             return True
         if writer is None and message.kind == "touch" and len(self.touched) < _MOST_TOUCHED:
             self.touched[message.stream] = self.clock.now()
+        if writer is None and any(hear(message) for hear in self.listeners):
+            return True
         if writer is None or _is_left(writer):
             return message.kind != "cancel"
         match message.kind:

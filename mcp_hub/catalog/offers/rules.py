@@ -163,4 +163,4 @@ class ViewRules(msgspec.Struct, frozen=True):
     code: CodeMode = "off"
     lists_code: bool = False
     event_sources: frozenset[str] = frozenset(("push", "poll"))
-    event_deliveries: tuple[str, ...] = ("push", "poll")
+    event_deliveries: tuple[str, ...] = ("push", "poll", "webhook")

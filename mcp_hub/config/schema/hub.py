@@ -337,9 +337,13 @@ class _AccountSettings(Section):
 
 
 class _EventSettings(Section):
-    """Events of servers; `keep`: seconds that they can be read again."""
+    """Events of servers; `keep`: seconds that they can be read again.
+
+    `webhook_hosts`: globs of hosts that webhooks may reach in inner networks, at any port and without TLS.
+    """
 
     keep: PositiveDuration = 7 * 86400.0
+    webhook_hosts: Globs = []
 
 
 class HubSettings(Section):

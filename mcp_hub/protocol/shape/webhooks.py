@@ -52,19 +52,22 @@ class Delivery(msgspec.Struct, frozen=True):
     secret: str = ""
 
 
-def delivery_of(raw: RawJson, is_allowed: Callable[[str], bool], *, has_secret: bool) -> Delivery:
-    """Raises `InvalidParams` for an address that is refused, and for an unfit secret if it `has_secret`.
-
-    `is_allowed`: whether an operator has allowed a host, which may be in an inner network then.
-    """
+def delivery_of(raw: RawJson) -> Delivery:
+    """Raises `InvalidParams`. Nothing of it is checked yet."""
     delivery = read_as(raw, Delivery)
     if delivery is None or delivery.mode != "webhook":
         raise InvalidParams('params.delivery must be {"mode": "webhook", "url": …, "secret": …}')
+    return delivery
+
+
+def check_delivery(delivery: Delivery, is_allowed: Callable[[str], bool]) -> None:
+    """Raises `InvalidParams` for an address that is refused, and for an unfit secret.
+
+    `is_allowed`: whether an operator has allowed a host, which may be in an inner network then.
+    """
     if (problem := refused_callback(delivery.url, is_allowed)) is not None:
         raise InvalidParams(f"params.delivery.url is refused: {problem}")
-    if has_secret:
-        secret_key(delivery.secret)
-    return delivery
+    secret_key(delivery.secret)
 
 
 def refused_callback(url: str, is_allowed: Callable[[str], bool]) -> str | None:
@@ -188,7 +191,9 @@ def answer_of(id_: str, expires: float | None, cursor: str | None, *, truncated:
 
 
 class Webhook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The stored record of a subscription. `name` is the type's as the client knows it, `arguments` canonical.
+    """The stored record of a subscription. `name` is the type's as the client knows it, `key` as the `server` does.
+
+    `arguments` are canonical.
 
     `secret` and `former` are sealed; the latter signs, too, until `former_until`. `expires` None: never. `is_active`:
     something is sent. `failures`: messages given up in a row, `given_up`: in all. `since`: nothing of before then is
@@ -200,6 +205,8 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     url: str
     name: str
     arguments: str
+    server: str
+    key: str
     secret: str
     profile: str | None = None
     claims: str = ""

@@ -16,6 +16,7 @@ from mcp_hub.protocol.shape.webhooks import (
     MOST_TTL,
     USUAL_TTL,
     WINDOW,
+    check_delivery,
     delivery_of,
     granted,
     has_challenge,
@@ -124,7 +125,7 @@ def _sent(keys: Sequence[bytes], body: bytes, id_: str = "e1", at: float = NOW) 
 def test_address_of_no_public_receiver_is_refused(url: str) -> None:
     assert refused_callback(url, _nobody) is not None
     with pytest.raises(InvalidParams, match=r"delivery"):
-        delivery_of(_raw(url), _nobody, has_secret=True)
+        check_delivery(delivery_of(_raw(url)), _nobody)
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.errors import StoreError, StoreUnavailable
 from mcp_hub.masking import hide_head
+from mcp_hub.protocol.eras import LATEST_MODERN
 from mcp_hub.protocol.shape.occurrences import EventParams, delivered, forbidden, not_found
 from mcp_hub.protocol.shape.webhooks import Webhook, check_delivery, delivery_of, granted, subscription_id
-from mcp_hub.session_views import session_of
 from mcp_hub.sessions.session import Caller, Session, call_of
-from mcp_hub.types import Kind
+from mcp_hub.types import Era, Kind
 
 if TYPE_CHECKING:
     from mcp_hub.calls.feeds.webhooks import Webhooks
@@ -128,7 +128,7 @@ class EventPort:
 
         Raises as `topic`.
         """
-        upstream, session = self._upstreams.get(webhook.server), session_of(caller)
+        upstream, session = self._upstreams.get(webhook.server), Session("", caller, Era.MODERN, LATEST_MODERN)
         apart = None if upstream is None else upstream.apart(call_of(session))
         if upstream is not None and (upstream.snapshot() is None or (apart is not None and apart.arrival is not None)):
             return None

@@ -128,7 +128,7 @@ class SessionViews:
     async def arrived(self, caller: Caller) -> None:
         """Waits for lists of the caller's own connections that are on their way."""
         with anyio.move_on_after(_ARRIVAL):
-            for arrived in self._arrivals(session_of(caller)):
+            for arrived in self._arrivals(_session_of(caller)):
                 await arrived()
 
     def _arrivals(self, session: Session) -> list[Callable[[], Awaitable[None]]]:
@@ -138,7 +138,7 @@ class SessionViews:
 
     def lists(self, caller: Caller) -> CallerLists:
         """Lists of the caller's own connections."""
-        return caller_lists(self._upstreams, call_of(session_of(caller)))
+        return caller_lists(self._upstreams, call_of(_session_of(caller)))
 
     def whole(self, caller: Caller) -> CatalogView:
         """Everything that the caller's profile lets through, for programs."""
@@ -160,7 +160,7 @@ class SessionViews:
         return await self._accounts.account(caller.profile, client, self.client_kind(session), server, heaviest)
 
 
-def session_of(caller: Caller) -> Session:
+def _session_of(caller: Caller) -> Session:
     return Session("", caller, Era.MODERN, eras.LATEST_MODERN)
 
 

@@ -11,11 +11,13 @@ from mcp_hub.call import LOCAL_PRINCIPAL, StreamInfo, Upstream
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.events import Progressed
 from mcp_hub.hub import HubPort
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.protocol.notifications import FEED, HOOK
 from mcp_hub.protocol.shape.occurrences import forbidden
 from mcp_hub.sessions.session import Caller
 
 if TYPE_CHECKING:
+    from mcp_hub.calls.feeds.incoming import Incoming
     from mcp_hub.calls.feeds.lines import Topic
     from mcp_hub.calls.feeds.table import Feeds
     from mcp_hub.calls.feeds.webhooks import Webhooks
@@ -36,6 +38,7 @@ class EventFeeds:
         self._feeds: Feeds | None = None
         self._port: EventPort | None = None
         self._webhooks: Webhooks | None = None
+        self._incoming: Incoming | None = None
         self._is_used, self._has_webhooks = anyio.Event(), anyio.Event()
 
     @property
@@ -45,8 +48,29 @@ class EventFeeds:
             from mcp_hub.calls.feeds.table import Feeds
 
             self._feeds = Feeds(self._table, self._upstreams, lambda: self._current.settings.hub.events.keep)
+            self._feeds.sources["webhook"] = self.incoming.source
+            self._feeds.leaving["webhook"] = self.incoming.leave
             self._is_used.set()
         return self._feeds
+
+    @property
+    def incoming(self) -> "Incoming":
+        """The webhooks of servers, made at first use."""
+        if self._incoming is None:
+            from mcp_hub.calls.feeds.incoming import Incoming
+
+            self._incoming = Incoming(self._table, lambda: self._current.settings.hub.http.public_url, self._key)
+            self._is_used.set()
+        return self._incoming
+
+    async def receive(self, id_: str, headers: Mapping[bytes, bytes], body: bytes) -> tuple[int, bytes]:
+        """Takes a message of a server's webhook: status and body of the answer. Raises nothing."""
+        reply = await self.incoming.receive(id_, headers, body)
+        return reply.status, reply.body or object_bytes({"error": reply.reason})
+
+    def takes(self, id_: str) -> bool:
+        """Whether this hub has made the address with this id."""
+        return self._current.settings.hub.http.public_url is not None and self.incoming.takes(id_)
 
     def port(self, hub: HubPort) -> "EventPort":
         """The port of fronts, made at first use."""
@@ -69,13 +93,17 @@ class EventFeeds:
             self._has_webhooks.set()
         return self._webhooks
 
-    @property
-    def sent(self) -> Mapping[str, int]:
-        """Webhooks that this hub delivers, and its messages to them by outcome."""
-        webhooks = self._webhooks
-        counts: Mapping[str, int] = {} if webhooks is None else webhooks.counts
-        running = 0 if webhooks is None else len(webhooks)
-        return {"running": running, **{name: counts.get(name, 0) for name in ("delivered", "failed", "given_up")}}
+    def figure(self, name: str) -> int:
+        """A figure of webhooks, by the name of its metric."""
+        webhooks, incoming = self._webhooks, self._incoming
+        match name:
+            case "webhooks":
+                return 0 if webhooks is None else len(webhooks)
+            case "webhooks_incoming":
+                return 0 if incoming is None else len(incoming)
+            case "webhooks_refused_total":
+                return 0 if incoming is None else incoming.refused
+        return 0 if webhooks is None else webhooks.counts[name.removeprefix("webhooks_").removesuffix("_total")]
 
     def look(self) -> None:
         """Lets webhooks look at their rights after a change of settings."""
@@ -87,6 +115,7 @@ class EventFeeds:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._run_webhooks)
             await self._is_used.wait()
+            tasks.start_soon(self.incoming.run)
             await self.feeds.run()
 
     async def _run_webhooks(self) -> None:

@@ -39,7 +39,7 @@ async def test_one_replica_delivers_and_another_takes_over_from_the_stored_curso
         first.kill()
         service.happens(5)
         await receiver.until(lambda: receiver.numbers[-1:] == [5])
-        assert receiver.numbers == [1, 2, 3, 4, 5]
+        assert list(dict.fromkeys(receiver.numbers)) == [1, 2, 3, 4, 5], "4 again, if its cursor was not stored yet"
         assert len(receiver.of("verification")) == 2
 
 

@@ -149,7 +149,7 @@ class Incoming:
         self._open: dict[str, _Open] = {}
         self._limiter = anyio.CapacityLimiter(_AT_ONCE)
         self._tasks: anyio.abc.TaskGroup | None = None
-        table.listeners.append(self._hear)
+        table.inbox.hearers.append(self._hear)
 
     def __len__(self) -> int:
         return len(self._open)

@@ -91,7 +91,7 @@ class Webhooks:
         self._challenges = Counter[str]()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._runs = anyio.Event()
-        table.listeners.append(self._hear)
+        table.inbox.hearers.append(self._hear)
 
     def __len__(self) -> int:
         return len(self._running)

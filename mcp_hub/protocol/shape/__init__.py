@@ -6,4 +6,5 @@
 `stream_events`    stored events and errors
 `produced`         events of workers and servers
 `webhooks`         deliveries of events: addresses, secrets, signatures
+`occurrences`      MCP Events
 """

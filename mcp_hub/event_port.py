@@ -124,7 +124,7 @@ class EventPort:
         return b'{"resultType":"complete"}'
 
     def rights(self, caller: Caller, webhook: Webhook) -> tuple[Topic, Sequence[str]] | None:
-        """Where a webhook's events come from; None while the server, or the caller's account, has listed nothing.
+        """Topic and modes of a webhook's events; None while the server, or the caller's account, has listed nothing.
 
         Raises as `topic`.
         """

@@ -275,8 +275,9 @@ class EventFeeds:
             from mcp_hub.event_port import EventPort
 
             self._port = EventPort(
-                self.feeds, hub.views.of, hub.upstreams, partial(self.webhooks, hub), self._is_lasting
-            )
+                feeds=self.feeds, view=hub.views.of, upstreams=hub.upstreams, webhooks=partial(self.webhooks, hub),
+                is_lasting=self._is_lasting,
+            )  # fmt: skip
         return self._port
 
     def webhooks(self, hub: HubPort) -> "Webhooks":
@@ -286,7 +287,10 @@ class EventFeeds:
             from mcp_hub.calls.feeds.webhooks import Webhooks
 
             callbacks = Callbacks(lambda: self._current.settings.hub.events.webhook_hosts)
-            self._webhooks = Webhooks(self._table, self.feeds, callbacks, partial(self._rights, hub), self._key)
+            self._webhooks = Webhooks(
+                table=self._table, feeds=self.feeds, callbacks=callbacks, rights=partial(self._rights, hub),
+                key=self._key,
+            )  # fmt: skip
             self._has_webhooks.set()
         return self._webhooks
 

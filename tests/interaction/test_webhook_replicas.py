@@ -57,9 +57,9 @@ async def test_any_replica_takes_messages_of_servers(tmp_path: Path) -> None:
             await poller.poll()
             await other.poll()
             service.happens(1, 2, 3)
-            for each in (poller, other):
-                await each.until(lambda each=each: len(each.numbers) >= 3)
-                assert (each.numbers, each.gaps) == ([1, 2, 3], 0)
+            await poller.until(lambda: len(poller.numbers) >= 3)
+            await other.until(lambda: len(other.numbers) >= 3)
+            assert (poller.numbers, other.numbers, poller.gaps, other.gaps) == ([1, 2, 3], [1, 2, 3], 0, 0)
     asked = service.asked
     assert len([entry for entry in asked if entry.get("method") == "events/subscribe"]) == 1
     assert {entry["status"] for entry in asked if "posted" in entry} == {200}

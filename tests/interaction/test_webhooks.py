@@ -40,8 +40,8 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
         yield Place(hub, service, receiver)
 
 
-def _config(service: Service, modes: str = "push", **hub: Any) -> str:
-    return config({"b": service.argv(MODERN, modes)}, **{**HOSTS, **hub})
+def _config(service: Service, **hub: Any) -> str:
+    return config({"b": service.argv(MODERN, "push")}, **{**HOSTS, **hub})
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -267,7 +267,7 @@ async def test_one_thousand_subscriptions_at_once_are_bounded(place: Place) -> N
     assert codes <= {-32025, 1004}, codes
 
 
-TOKENS = {
+TOKENS: dict[str, Any] = {
     "tokens": [
         {"token": "alice-0123456789abcdef", "principal": "alice"},
         {"token": "bob-0123456789abcdef012", "principal": "bob"},

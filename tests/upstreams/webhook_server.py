@@ -115,7 +115,7 @@ def take(message: dict[str, Any]) -> None:
     method, id_, params = message.get("method"), message.get("id"), message.get("params") or {}
     if method is None or id_ is None:
         return
-    events = {"io.modelcontextprotocol/events": {}}
+    events: dict[str, Any] = {"io.modelcontextprotocol/events": {}}
     info = {"io.modelcontextprotocol/serverInfo": {"name": "hooks", "version": "1"}}
     match method:
         case "server/discover":

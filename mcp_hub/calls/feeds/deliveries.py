@@ -1,7 +1,7 @@
 """One webhook: signed POSTs, each once more until it is taken or given up, in order, from a stored cursor.
 
-Every URL here comes from a client. The host is resolved once for a message, and the connection goes to a checked
-address. Redirects are answers like others. The cursor is stored after a 2xx, before the next message.
+Every URL here comes from a client: its host is resolved once for a message, and the connection goes to a checked
+address. The cursor is stored after a 2xx, before the next message.
 """
 
 import random
@@ -54,14 +54,10 @@ _MOST_ANSWER: Final = 4096
 """Bytes of an answer to a challenge; of other answers no byte is read."""
 _CATEGORIES: Final = {"connection_refused": "connection_refused", "connect_timeout": "timeout"}
 """Failures of a connection in the extension's words; those of a certificate are `tls_error`."""
-_UNREACHED: Final = (
-    OSError, TimeoutError, ValueError, ImportError, StartFailed, httpx2.HTTPError, httpx2.InvalidURL,
-)  # fmt: skip
+_UNREACHED: Final = (OSError, ValueError, ImportError, StartFailed, httpx2.HTTPError, httpx2.InvalidURL)
 Resolve = Callable[[str], Awaitable[list[Address]]]
 _PAUSES: Final = (2.0, 10.0, 60.0, 240.0)
 """Seconds after each failed attempt of a message, more or less by half; then it is given up."""
-_LAST_PAUSES: Final = (2.0, 10.0)
-"""Seconds between attempts to say that the subscription is over."""
 _LONGEST_PAUSE: Final = 600.0
 """Seconds of a `Retry-After` that are waited."""
 _AT_ONCE: Final = 16
@@ -69,15 +65,14 @@ _AT_ONCE: Final = 16
 _LOOK: Final = 30.0
 """Seconds between looks at rights and expiry."""
 _STORE: Final = 1.0
-_LONGEST_STORE: Final = 30.0
-"""Seconds between attempts to store, or to begin to read: the first pause, doubled up to the second."""
+"""Seconds between attempts to store, or to begin to read; doubled up to `_LOOK`."""
 _ENDED: Final = 60.0
 """Seconds that the row of an ended subscription is kept."""
 _OVER: Final = frozenset({NOT_FOUND, FORBIDDEN, UNSUPPORTED, MethodNotFound.code, InvalidParams.code})
 """Codes after which a subscription cannot be delivered any more."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class _Outcome(msgspec.Struct, frozen=True):
     """An answer's `status`, 0 for none; `problem` in the extension's words, empty for success.
 
     `pause`: the seconds that the receiver asks to wait.
@@ -104,11 +99,14 @@ class Callbacks:
     def is_allowed(self, host: str) -> bool:
         return any_matches(self._hosts(), (host,))
 
+    def to(self, url: str, subscription: str) -> "_Callback":
+        return _Callback(self, url, subscription)
+
     async def verify(self, url: str, key: bytes, subscription: str) -> None:
         """Sends a challenge, which has to come back. Raises the extension's CallbackEndpointError."""
         challenge = token_hex(32)
         body = control_body("verification", challenge=challenge)
-        async with Callback(self, url, subscription) as callback:
+        async with self.to(url, subscription) as callback:
             outcome = await callback.send([key], control_id("verification"), body, is_read=True)
         problem = outcome.problem
         if not problem and not has_challenge(outcome.answer, challenge):
@@ -139,7 +137,7 @@ def control_id(kind: str) -> str:
     return f"msg_{kind}_{token_hex(8)}"
 
 
-class Callback:
+class _Callback:
     """One receiver, with its connections; an async context."""
 
     def __init__(self, callbacks: Callbacks, url: str, subscription: str) -> None:
@@ -149,14 +147,13 @@ class Callback:
         self._transport: httpx2.AsyncHTTPTransport | None = None
         self._stack = AsyncExitStack()
 
-    async def __aenter__(self) -> "Callback":
+    async def __aenter__(self) -> "_Callback":
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        with anyio.CancelScope(shield=True):
-            await self._stack.aclose()
+        await self._stack.aclose()
 
-    async def send(self, keys: Sequence[bytes], id_: str, body: bytes, *, is_read: bool = False) -> Outcome:
+    async def send(self, keys: Sequence[bytes], id_: str, body: bytes, *, is_read: bool = False) -> _Outcome:
         """One attempt. Raises nothing."""
         try:
             with anyio.fail_after(_SECONDS):
@@ -174,14 +171,14 @@ class Callback:
             log.info("webhook_not_reached", to=origin(self._url), reason=hide_head(reason, 300))
             code = code_of(exc)
             category = "tls_error" if code.startswith("tls") else _CATEGORIES.get(code, "connection_refused")
-            return Outcome(0, category)
+            return _Outcome(0, category)
 
     def _request(self, keys: Sequence[bytes], id_: str, body: bytes) -> httpx2.Request:
         headers = {"content-type": "application/json", "user-agent": USER_AGENT, "accept-encoding": "identity"}
         headers |= signed(keys, message_id(id_), body, wall_time())
         return httpx2.Request("POST", self._url, headers={**headers, SUBSCRIPTION: self._subscription}, content=body)
 
-    async def _answer(self, request: httpx2.Request, *, is_read: bool) -> Outcome:
+    async def _answer(self, request: httpx2.Request, *, is_read: bool) -> _Outcome:
         via = proxy(self._url)
         if normal_host(request.url.raw_host.decode()) != (host := host_of(self._url)) and address_of(host) is None:
             raise ValueError("its host can be read in two ways")
@@ -197,7 +194,7 @@ class Callback:
         status = response.status_code
         problem = "" if response.is_success else "http_5xx" if status >= 500 else "http_4xx"
         pause = (retry_after(response) or 0) if status in OVERLOADED else 0
-        return Outcome(status, problem, float(pause), answer)
+        return _Outcome(status, problem, float(pause), answer)
 
 
 async def _head(response: httpx2.Response) -> bytes:
@@ -217,8 +214,8 @@ Open = Callable[[Topic, Sequence[str], Webhook], Awaitable[FeedReader]]
 """A reader behind the subscription's cursor. Raises `RpcError`, `StoreError`."""
 
 
-class Deliverer(msgspec.Struct, frozen=True):
-    """What all subscriptions of a hub share. `keys` returns the keys that sign at present; `counts` by outcome."""
+class Deliverer(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts that all subscriptions of a hub share. `keys` that sign at present; `counts` by outcome."""
 
     log: StreamLog
     callbacks: Callbacks
@@ -243,7 +240,7 @@ class WebhookDelivery:
 
     async def run(self) -> None:
         """Delivers until the subscription is over. Raises `Fenced` if another hub has it."""
-        async with Callback(self._deliverer.callbacks, self.webhook.url, self.webhook.id) as callback:
+        async with self._deliverer.callbacks.to(self.webhook.url, self.webhook.id) as callback:
             try:
                 while await self._step(callback):
                     pass
@@ -266,7 +263,7 @@ class WebhookDelivery:
             except StoreError as problem:
                 log.warning("webhook_not_stored", webhook=self.webhook.id, reason=str(problem))
                 await anyio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_STORE)
+                pause = min(2 * pause, _LOOK)
 
     async def end(self) -> None:
         """Ends the row, and the delivery. Raises `StoreError`."""
@@ -277,7 +274,7 @@ class WebhookDelivery:
 
     # -- steps ------------------------------------------------------------------------------------------------------
 
-    async def _step(self, callback: Callback) -> bool:
+    async def _step(self, callback: _Callback) -> bool:
         """Whether there is another one."""
         if self._is_expired():
             log.info("webhook_expired", webhook=self.webhook.id, to=origin(self.webhook.url))
@@ -301,10 +298,10 @@ class WebhookDelivery:
                 return await self._terminate(callback, error)
             self._close()
             await self.bell.wait(self._pause)
-            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+            self._pause = min(2 * self._pause, _LOOK)
             return True
 
-    async def _delivered(self, callback: Callback, reader: FeedReader) -> bool:
+    async def _delivered(self, callback: _Callback, reader: FeedReader) -> bool:
         occurrences, is_truncated = await reader.read(_AT_ONCE)
         self._pause = _STORE
         if is_truncated:
@@ -325,25 +322,25 @@ class WebhookDelivery:
         await self._wait(reader)
         return True
 
-    async def _send_occurrence(self, callback: Callback, occurrence: RawObject, cursor: str) -> bool:
+    async def _send_occurrence(self, callback: _Callback, occurrence: RawObject, cursor: str) -> bool:
         id_ = read_as(occurrence["eventId"], str) or ""
         return await self._send(callback, id_, object_bytes(delivered(occurrence, self.webhook.name, cursor)), cursor)
 
-    async def _send(self, callback: Callback, id_: str, body: bytes, cursor: str) -> bool:
+    async def _send(self, callback: _Callback, id_: str, body: bytes, cursor: str) -> bool:
         """Whether the message was taken or given up; else everything behind the stored cursor is looked at again."""
-        counts, outcome = self._deliverer.counts, Outcome(0, "")
+        counts, outcome = self._deliverer.counts, _Outcome(0, "")
         for pause in (*_PAUSES, None):
             if not self._may_send():
                 self._close()
                 return False
             outcome = await callback.send(self._deliverer.keys(self.webhook), id_, body)
-            now = wall_time()
+            wall = wall_time()
             if not outcome.problem:
                 counts["delivered"] += 1
-                await self.change(partial(Webhook.taken, cursor=cursor, now=now))
+                await self.change(partial(Webhook.taken, cursor=cursor, at=wall))
                 return True
             counts["failed"] += 1
-            self.webhook = self.webhook.failed(outcome.problem, now)
+            self.webhook = self.webhook.failed(outcome.problem, wall)
             if outcome.is_final or pause is None:
                 break
             await self.bell.wait(max(pause * random.uniform(0.5, 1.5), min(outcome.pause, _LONGEST_PAUSE)))
@@ -355,13 +352,13 @@ class WebhookDelivery:
         await self.change(partial(Webhook.gave_up, cursor=cursor))
         return self.webhook.is_active
 
-    async def _terminate(self, callback: Callback, error: RpcError) -> bool:
+    async def _terminate(self, callback: _Callback, error: RpcError) -> bool:
         """Says that the subscription is over, and ends it."""
         self._close()
         self._deliverer.counts["terminated"] += 1
         log.info("webhook_terminated", webhook=self.webhook.id, to=origin(self.webhook.url), code=error.code)
         id_, body = control_id("terminated"), control_body("terminated", error=error_object(error))
-        for pause in (*_LAST_PAUSES, None):
+        for pause in (*_PAUSES[:2], None):
             outcome = await callback.send(self._deliverer.keys(self.webhook), id_, body)
             if not outcome.problem or outcome.is_final or pause is None:
                 break
@@ -382,8 +379,8 @@ class WebhookDelivery:
 
     async def _wait(self, reader: FeedReader | None) -> None:
         """Waits for news of the feed, a change of the subscription, or the next look."""
-        left = _LOOK if self.webhook.expires is None else self.webhook.expires - wall_time()
-        with anyio.move_on_after(max(0.0, min(left, _LOOK))):
+        seconds = _LOOK if self.webhook.expires is None else self.webhook.expires - wall_time()
+        with anyio.move_on_after(max(0.0, min(seconds, _LOOK))):
             async with anyio.create_task_group() as tasks:
 
                 async def until_rung() -> None:

@@ -62,7 +62,7 @@ _RECENT: Final = 256
 _NULL: Final = msgspec.Raw(b"null")
 
 
-class Reply(NamedTuple):
+class _Reply(NamedTuple):
     """The answer to a message."""
 
     status: int
@@ -70,8 +70,8 @@ class Reply(NamedTuple):
     reason: str = ""
 
 
-_TAKEN: Final = Reply(200, b"{}")
-_AGAIN: Final = Reply(503, reason="the message cannot be stored now")
+_TAKEN: Final = _Reply(200, b"{}")
+_AGAIN: Final = _Reply(503, reason="the message cannot be stored now")
 
 
 class _Subscribed(msgspec.Struct):
@@ -101,7 +101,7 @@ class _Open:
         self.verdict: RpcError | None = None
         self.news = anyio.Event()
 
-    async def stored(self, body: RawObject, id_: str) -> Reply:
+    async def stored(self, body: RawObject, id_: str) -> _Reply:
         """Stores what a message says, each message once."""
         async with self.turn:
             if not self.stands or self.over is not None:
@@ -120,7 +120,7 @@ class _Open:
                     self.seen.popitem(last=False)
             return reply
 
-    async def _stored(self, body: RawObject) -> Reply:
+    async def _stored(self, body: RawObject) -> _Reply:
         kind, cursor = read_as(body.get("type", _NULL), str), read_as(body.get("cursor", _NULL), str)
         if kind == "gap":
             await self.take((), cursor, True)
@@ -129,9 +129,9 @@ class _Open:
             self.verdict = of_server(from_wire(body.get("error", msgspec.Raw(b"{}"))))
             self.news.set()
         elif kind is not None:
-            return Reply(400, reason="an unknown type of message")
+            return _Reply(400, reason="an unknown type of message")
         elif read_as(body.get("name", _NULL), str) != self.name:
-            return Reply(400, reason="another name than that of the subscription")
+            return _Reply(400, reason="another name than that of the subscription")
         else:
             await self.take([body], cursor if cursor is not None else self.cursor, False)
             self.cursor = cursor if cursor is not None else self.cursor
@@ -227,18 +227,18 @@ class Incoming:
         self.refused += not is_of_hub
         return is_of_hub
 
-    async def receive(self, id_: str, headers: Mapping[bytes, bytes], body: bytes) -> Reply:
+    async def receive(self, id_: str, headers: Mapping[bytes, bytes], body: bytes) -> _Reply:
         """Takes one message for an address that it `takes`. Raises nothing."""
         half, period = id_[:_HALF], int(wall_time() // _ROTATION)
         keys = [self._secret(half, each) for each in (period, period - 1, period + 1)]
         if (problem := message_problem(keys, headers, body, wall_time())) is not None:
-            return self._refused(Reply(401, reason=problem))
+            return self._refused(_Reply(401, reason=problem))
         members, message = raw_object(msgspec.Raw(body)), headers[b"webhook-id"].decode()
         if members is None:
-            return self._refused(Reply(400, reason="the body is not an object"))
+            return self._refused(_Reply(400, reason="the body is not an object"))
         if read_as(members.get("type", _NULL), str) == "verification":
             challenge = read_as(members.get("challenge", _NULL), str)
-            return Reply(200, object_bytes({"challenge": challenge or ""}))
+            return _Reply(200, object_bytes({"challenge": challenge or ""}))
         try:
             self._limiter.acquire_nowait()
         except anyio.WouldBlock:
@@ -250,11 +250,11 @@ class Incoming:
         finally:
             self._limiter.release()
 
-    def _refused(self, reply: Reply) -> Reply:
+    def _refused(self, reply: _Reply) -> _Reply:
         self.refused += 1
         return reply
 
-    async def _taken(self, half: str, message: str, members: RawObject, body: bytes, at: int) -> Reply:
+    async def _taken(self, half: str, message: str, members: RawObject, body: bytes, at: int) -> _Reply:
         """Raises `StoreError`."""
         if (opened := self._open.get(half)) is None:
             return await self._forwarded(half, message, members, body)
@@ -264,11 +264,11 @@ class Incoming:
 
     # -- replicas ---------------------------------------------------------------------------------------------------
 
-    async def _forwarded(self, half: str, message: str, members: RawObject, body: bytes) -> Reply:
+    async def _forwarded(self, half: str, message: str, members: RawObject, body: bytes) -> _Reply:
         """Hands a message to the feed's owner, and waits until it is in the log. Raises `StoreError`."""
         row = await self._table.store.log.find_key(feed_key(half), RUNNING)
         if row is None or row.has_ended:
-            return self._refused(Reply(404, reason="there is no such webhook"))
+            return self._refused(_Reply(404, reason="there is no such webhook"))
         if row.owner == self._table.store.log.instance:
             return _AGAIN
         event = None if "type" in members else bytes(members.get("eventId", b""))
@@ -316,11 +316,11 @@ def _raw(members: Mapping[str, object]) -> RawObject:
     return {name: msgspec.Raw(object_bytes(value)) for name, value in members.items()}
 
 
-def _refresh_after(before: str | None, now: float) -> float:
+def _refresh_after(before: str | None, wall: float) -> float:
     """Seconds until the next refresh: half of what was granted, and soon after the secret changes."""
-    until_rotation = _ROTATION - now % _ROTATION + 1
+    until_rotation = _ROTATION - wall % _ROTATION + 1
     try:
-        left = float("inf") if before is None else datetime.fromisoformat(before).timestamp() - now
+        granted = float("inf") if before is None else datetime.fromisoformat(before).timestamp() - wall
     except (ValueError, OverflowError):
-        left = _TTL
-    return max(_LEAST, min(left / 2, until_rotation))
+        granted = float(_TTL)
+    return max(_LEAST, min(granted / 2, until_rotation))

@@ -58,8 +58,8 @@ _TRIES: Final = 3
 """Attempts at a subscription that others change meanwhile."""
 
 
-class _Wanted(NamedTuple):
-    """What a client subscribes to: the record without cursor, where events come from, and where it wants to begin."""
+class _Request(NamedTuple):
+    """A client's request: the record without cursor, where events come from, and where it begins."""
 
     webhook: Webhook
     topic: Topic
@@ -70,7 +70,7 @@ class _Wanted(NamedTuple):
 
 
 class _Note(msgspec.Struct, frozen=True):
-    """What a subscription's owner is asked for: a refresh by this record, or the end."""
+    """A message to a subscription's owner: a refresh by this record, or the end."""
 
     webhook: Webhook | None = None
 
@@ -86,7 +86,10 @@ class Webhooks:
         self._feeds = feeds
         self.callbacks = callbacks
         self._key = key
-        self._deliverer = Deliverer(table.store.log, callbacks, rights, self._opened, self._keys, self.counts)
+        self._deliverer = Deliverer(
+            log=table.store.log, callbacks=callbacks, rights=rights, open=self._opened, keys=self._keys,
+            counts=self.counts,
+        )  # fmt: skip
         self._running: dict[CallId, WebhookDelivery] = {}
         self._challenges = Counter[str]()
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -117,16 +120,16 @@ class Webhooks:
 
         Raises `RpcError`, the extension's and the server's.
         """
-        wanted = _Wanted(webhook, topic, tuple(modes), after, max_age, ttl)
+        request = _Request(webhook=webhook, topic=topic, modes=tuple(modes), after=after, max_age=max_age, ttl=ttl)
         await self._runs.wait()
         try:
             for _ in range(_TRIES):
                 row = await self._find(webhook.principal, webhook.id)
-                if row is not None and (refreshed := await self._refreshed(row, wanted)) is not None:
+                if row is not None and (refreshed := await self._refreshed(row, request)) is not None:
                     return _answer(refreshed, is_truncated=False)
                 if row is None:
                     with suppress(KeyTaken):  # the same client has sent it twice
-                        return await self._created(wanted)
+                        return await self._created(request)
         except StoreError as problem:
             raise StoreUnavailable(problem.public) from None
         raise StoreUnavailable("The subscription is being changed by others. Try again.")
@@ -157,12 +160,12 @@ class Webhooks:
 
     # -- refresh ----------------------------------------------------------------------------------------------------
 
-    async def _refreshed(self, row: StreamInfo, wanted: _Wanted) -> Webhook | None:
+    async def _refreshed(self, row: StreamInfo, request: _Request) -> Webhook | None:
         """The refreshed record; None if the subscription has ended meanwhile."""
-        webhook = replace(self._sealed(wanted), stamp=token_hex(8))
+        webhook = replace(self._sealed(request), stamp=token_hex(8))
         try:
             if (delivery := await self._owned(row)) is not None:
-                await delivery.change(partial(_renewed, wanted=webhook, is_same_key=self._is_same_key))
+                await delivery.change(partial(_renewed, request=webhook, is_same_key=self._is_same_key))
                 delivery.bell.ring()
                 return delivery.webhook
             return await self._ask_owner(row, _Note(webhook))
@@ -198,20 +201,20 @@ class Webhooks:
             if note.webhook is None:
                 await delivery.end()
             else:
-                await delivery.change(partial(_renewed, wanted=note.webhook, is_same_key=self._is_same_key))
+                await delivery.change(partial(_renewed, request=note.webhook, is_same_key=self._is_same_key))
                 delivery.bell.ring()
 
     # -- new subscriptions ------------------------------------------------------------------------------------------
 
-    async def _created(self, wanted: _Wanted) -> bytes:
-        webhook = self._sealed(wanted)
+    async def _created(self, request: _Request) -> bytes:
+        webhook = self._sealed(request)
         await self._check_bounds(webhook)
-        reader = await self._feeds.open(wanted.topic, wanted.modes, wanted.after, webhook.principal, wanted.max_age)
+        reader = await self._feeds.open(request.topic, request.modes, request.after, webhook.principal, request.max_age)
         try:
             _, is_truncated = await reader.read(0)
-            await self._verify(wanted)
+            await self._verify(request)
             webhook = replace(webhook, cursor=reader.cursor)
-            row = await self._stored(webhook, wanted)
+            row = await self._stored(webhook, request)
         except BaseException:
             reader.close()
             raise
@@ -227,9 +230,9 @@ class Webhooks:
         if len(self._running) + self._challenges.total() >= MOST:
             raise exhausted("subscriptions of all clients", MOST)
 
-    async def _verify(self, wanted: _Wanted) -> None:
+    async def _verify(self, request: _Request) -> None:
         """Sends a challenge, unless this principal has verified the URL for another subscription."""
-        webhook = wanted.webhook
+        webhook = request.webhook
         rows = await self._table.store.log.rows(_PREFIX + webhook.principal, _ROWS)
         records = [_record(row) for row in rows if not row.has_ended]
         if any(record is not None and record.url == webhook.url for record in records):
@@ -243,11 +246,11 @@ class Webhooks:
             self._challenges[webhook.principal] -= 1
             self._challenges += Counter()  # drops zeros
 
-    async def _stored(self, webhook: Webhook, wanted: _Wanted) -> StreamInfo:
+    async def _stored(self, webhook: Webhook, request: _Request) -> StreamInfo:
         """Raises `KeyTaken` if there is one, `StoreError`."""
         wall, log_ = wall_time(), self._table.store.log
         row = StreamInfo(
-            id=new_call_id(), principal=_PREFIX + webhook.principal, owner=log_.instance, server=wanted.topic.server,
+            id=new_call_id(), principal=_PREFIX + webhook.principal, owner=log_.instance, server=request.topic.server,
             method=HOOK, name=webhook.name, created=wall, updated=wall, last=1, key=webhook.id,
             continuation=msgspec.json.encode(webhook),
         )  # fmt: skip
@@ -264,8 +267,8 @@ class Webhooks:
         if webhook is None or not self._keys(webhook):
             raise StoreError(f"webhook {row.id}: its record cannot be read")
         await self._runs.wait()
-        if (lost := self._running.pop(row.id, None)) is not None:
-            lost.scope.cancel()
+        if (former := self._running.pop(row.id, None)) is not None:
+            former.scope.cancel()
         self._start(WebhookDelivery(self._deliverer, row, webhook, None))
 
     def _start(self, delivery: WebhookDelivery) -> None:
@@ -291,12 +294,12 @@ class Webhooks:
     def _cipher(self) -> Fernet:
         return Fernet(base64.urlsafe_b64encode(blake2b(self._key(), digest_size=32, person=b"webhooks").digest()))
 
-    def _sealed(self, wanted: _Wanted) -> Webhook:
-        now, webhook = wall_time(), wanted.webhook
+    def _sealed(self, request: _Request) -> Webhook:
+        wall, webhook = wall_time(), request.webhook
         return replace(
             webhook, secret=self._cipher().encrypt(webhook.secret.encode()).decode(),
-            expires=None if wanted.ttl is None else now + wanted.ttl,
-            since=None if wanted.max_age is None or wanted.after is None else now - wanted.max_age,
+            expires=None if request.ttl is None else wall + request.ttl,
+            since=None if request.max_age is None or request.after is None else wall - request.max_age,
         )  # fmt: skip
 
     def _keys(self, webhook: Webhook) -> list[bytes]:
@@ -307,21 +310,21 @@ class Webhooks:
         except (InvalidToken, InvalidParams):
             return []
 
-    def _is_same_key(self, one: Webhook, two: Webhook) -> bool:
-        return self._keys(one)[:1] == self._keys(two)[:1]
+    def _is_same_key(self, present: Webhook, renewed: Webhook) -> bool:
+        return self._keys(present)[:1] == self._keys(renewed)[:1]
 
 
 def _record(row: StreamInfo) -> Webhook | None:
     return read_as(msgspec.Raw(row.continuation or b""), Webhook)
 
 
-def _renewed(present: Webhook, *, wanted: Webhook, is_same_key: Callable[[Webhook, Webhook], bool]) -> Webhook:
+def _renewed(present: Webhook, *, request: Webhook, is_same_key: Callable[[Webhook, Webhook], bool]) -> Webhook:
     """The present record after a refresh; a replaced secret signs, too, for a while."""
     renewed = replace(
-        present, secret=wanted.secret, profile=wanted.profile, claims=wanted.claims, expires=wanted.expires,
-        stamp=wanted.stamp, is_active=True, failures=0,
+        present, secret=request.secret, profile=request.profile, claims=request.claims, expires=request.expires,
+        stamp=request.stamp, is_active=True, failures=0,
     )  # fmt: skip
-    if is_same_key(present, wanted):
+    if is_same_key(present, request):
         return renewed
     return replace(renewed, former=present.secret, former_until=wall_time() + _FORMER)
 

@@ -337,10 +337,7 @@ class _AccountSettings(Section):
 
 
 class _EventSettings(Section):
-    """Events of servers; `keep`: seconds that they can be read again.
-
-    `webhook_hosts`: globs of hosts that webhooks may reach in inner networks, at any port and without TLS.
-    """
+    """Events of servers, readable for `keep` seconds. `webhook_hosts`: globs of hosts in inner networks."""
 
     keep: PositiveDuration = 7 * 86400.0
     webhook_hosts: Globs = []

@@ -31,7 +31,7 @@ _KEY: Final = range(24, 65)
 _MOST_SIGNATURES: Final = 16
 _LONGEST_URL: Final = 2048
 _PORTS: Final = (None, 443, 8443)
-"""Ports of public hosts: a webhook is no way to knock at others."""
+"""Ports of public hosts: nobody knocks at other services by a webhook."""
 _VISIBLE: Final = re.compile(r"[!-~]{1,512}")
 _NUMBER: Final = re.compile(rb"[0-9]{1,12}")
 LEAST_TTL: Final = 60.0
@@ -44,7 +44,7 @@ _MOST_FAILURES: Final = 3
 """Messages given up in a row after which nothing is sent until the client refreshes."""
 
 
-class Delivery(msgspec.Struct, frozen=True):
+class _Delivery(msgspec.Struct, frozen=True):
     """The `delivery` of a subscription."""
 
     mode: str = "webhook"
@@ -52,15 +52,15 @@ class Delivery(msgspec.Struct, frozen=True):
     secret: str = ""
 
 
-def delivery_of(raw: RawJson) -> Delivery:
+def delivery_of(raw: RawJson) -> _Delivery:
     """Raises `InvalidParams`. Nothing of it is checked yet."""
-    delivery = read_as(raw, Delivery)
+    delivery = read_as(raw, _Delivery)
     if delivery is None or delivery.mode != "webhook":
         raise InvalidParams('params.delivery must be {"mode": "webhook", "url": …, "secret": …}')
     return delivery
 
 
-def check_delivery(delivery: Delivery, is_allowed: Callable[[str], bool]) -> None:
+def check_delivery(delivery: _Delivery, is_allowed: Callable[[str], bool]) -> None:
     """Raises `InvalidParams` for an address that is refused, and for an unfit secret.
 
     `is_allowed`: whether an operator has allowed a host, which may be in an inner network then.
@@ -131,7 +131,7 @@ def _signature(key: bytes, id_: bytes, at: bytes, body: bytes) -> str:
     return "v1," + base64.b64encode(hmac.digest(key, b"%s.%s.%s" % (id_, at, body), sha256)).decode()
 
 
-def message_problem(keys: Sequence[bytes], headers: Mapping[bytes, bytes], body: bytes, now: float) -> str | None:
+def message_problem(keys: Sequence[bytes], headers: Mapping[bytes, bytes], body: bytes, wall: float) -> str | None:
     """The reason to refuse a message, or None for one that is signed with one of `keys`, and new enough."""
     id_, at = headers.get(b"webhook-id", b""), headers.get(b"webhook-timestamp", b"")
     signatures = headers.get(b"webhook-signature", b"").split(b" ", _MOST_SIGNATURES)[:_MOST_SIGNATURES]
@@ -141,7 +141,7 @@ def message_problem(keys: Sequence[bytes], headers: Mapping[bytes, bytes], body:
     matches = [hmac.compare_digest(each, signature) for each in signatures for signature in expected]
     if not any(matches):
         return "the signature does not fit"
-    return None if abs(now - int(at)) <= WINDOW else "the time is too far from the hub's"
+    return None if abs(wall - int(at)) <= WINDOW else "the time is too far from the hub's"
 
 
 def granted(wish: int | UnsetType | None, *, may_last: bool) -> float | None:
@@ -233,14 +233,16 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         }
         return status if self.failed_since is None else {**status, "failedSince": date_of(self.failed_since)}
 
-    def taken(self, cursor: str, now: float) -> "Webhook":
+    def taken(self, cursor: str, at: float) -> "Webhook":
         """The record after a 2xx."""
-        return replace(self, cursor=cursor, failures=0, last_sent=now, last_error="", failed_since=None, is_active=True)
+        return replace(self, cursor=cursor, failures=0, last_sent=at, last_error="", failed_since=None, is_active=True)
 
-    def failed(self, problem: str, now: float) -> "Webhook":
-        return replace(self, last_error=problem, failed_since=self.failed_since or now)
+    def failed(self, problem: str, at: float) -> "Webhook":
+        """The record after a failed attempt."""
+        return replace(self, last_error=problem, failed_since=self.failed_since or at)
 
     def gave_up(self, cursor: str) -> "Webhook":
+        """The record after a message that was given up."""
         failures = self.failures + 1
         return replace(
             self, cursor=cursor, failures=failures, given_up=self.given_up + 1, is_active=failures < _MOST_FAILURES

@@ -2,11 +2,12 @@
 
 from collections.abc import AsyncIterator, Collection
 from ipaddress import ip_address
+from typing import NamedTuple
 
 import pytest
 
 from mcp_hub.addresses import Address
-from mcp_hub.calls.feeds.deliveries import Callback, Callbacks, Outcome
+from mcp_hub.calls.feeds.deliveries import Callbacks
 from mcp_hub.errors import RpcError
 from tests.interaction.hooked import KEY, Answer, Post, Receiver, receiving, taken
 
@@ -36,9 +37,18 @@ async def receiver() -> AsyncIterator[Receiver]:
         yield running
 
 
-async def _sent(names: Names, url: str, hosts: Collection[str]) -> Outcome:
-    async with Callback(Callbacks(lambda: hosts, names), url, "sub_1") as callback:
-        return await callback.send([KEY], "e1", b'{"eventId":"e1"}')
+class Sent(NamedTuple):
+    status: int
+    problem: str
+    pause: float
+    is_final: bool
+    answer: bytes
+
+
+async def _sent(names: Names, url: str, hosts: Collection[str]) -> Sent:
+    async with Callbacks(lambda: hosts, names).to(url, "sub_1") as callback:
+        outcome = await callback.send([KEY], "e1", b'{"eventId":"e1"}')
+    return Sent(outcome.status, outcome.problem, outcome.pause, outcome.is_final, outcome.answer)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +70,7 @@ async def test_name_that_leads_to_metadata_is_not_connected_though_its_host_is_a
 async def test_connection_goes_to_the_checked_address_with_the_name_in_its_host(receiver: Receiver) -> None:
     names = Names(["127.0.0.1"], ["10.0.0.1"])  # what a second look-up would say
     outcome = await _sent(names, f"http://{NAME}:{receiver.port}/x", ["*.example.com"])
-    assert outcome == Outcome(204, "")
+    assert (outcome.status, outcome.problem) == (204, "")
     assert receiver.posts[0].headers["host"] == f"{NAME}:{receiver.port}"
     assert names.asked == [NAME]
 
@@ -68,7 +78,7 @@ async def test_connection_goes_to_the_checked_address_with_the_name_in_its_host(
 async def test_name_that_changes_between_two_messages_is_checked_for_each(receiver: Receiver) -> None:
     names = Names(["127.0.0.1"], ["169.254.169.254"])
     url = f"http://{NAME}:{receiver.port}/x"
-    async with Callback(Callbacks(lambda: [NAME], names), url, "sub_1") as callback:
+    async with Callbacks(lambda: [NAME], names).to(url, "sub_1") as callback:
         assert not (await callback.send([KEY], "e1", b"{}")).problem
         assert (await callback.send([KEY], "e2", b"{}")).problem == "connection_refused"
     assert len(receiver.posts) == 1
@@ -122,7 +132,7 @@ async def test_outcome_by_status(receiver: Receiver, status: int, problem: str, 
 
 @pytest.mark.parametrize("event_id", ["a\r\nx-injected: 1", "é", "a b", "", "x" * 600, "\x00"])
 async def test_id_of_an_occurrence_injects_no_header(receiver: Receiver, event_id: str) -> None:
-    async with Callback(Callbacks(lambda: ["127.0.0.1"]), receiver.url(), "sub_1") as callback:
+    async with Callbacks(lambda: ["127.0.0.1"]).to(receiver.url(), "sub_1") as callback:
         assert not (await callback.send([KEY], event_id, b"{}")).problem
     (post,) = receiver.posts
     assert "x-injected" not in post.headers

@@ -1,7 +1,7 @@
 """Events for one caller: the types that its profile lets through, and readers of their feeds."""
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -13,9 +13,14 @@ from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.errors import StoreError, StoreUnavailable
 from mcp_hub.masking import hide_head
+from mcp_hub.protocol.eras import LATEST_MODERN
 from mcp_hub.protocol.shape.occurrences import EventParams, delivered, forbidden, not_found
-from mcp_hub.sessions.session import Session
-from mcp_hub.types import Kind
+from mcp_hub.protocol.shape.webhooks import Webhook, check_delivery, delivery_of, granted, subscription_id
+from mcp_hub.sessions.session import Caller, Session, call_of
+from mcp_hub.types import Era, Kind
+
+if TYPE_CHECKING:
+    from mcp_hub.calls.feeds.webhooks import Webhooks
 
 _PAGE: Final = 100
 _MOST: Final = 1000
@@ -25,12 +30,24 @@ _NEXT_POLL: Final = 5000
 
 
 class EventPort:
-    """The port. `view` returns what a session is listed."""
+    """The port. `view` returns what a session is listed; `webhooks` loads them.
 
-    def __init__(self, feeds: Feeds, view: Callable[[Session], CatalogView], upstreams: Mapping[str, Upstream]) -> None:
+    `is_lasting`: whether a principal is known as long as the settings name it, not only while its token is valid.
+    """
+
+    def __init__(
+        self,
+        feeds: Feeds,
+        view: Callable[[Session], CatalogView],
+        upstreams: Mapping[str, Upstream],
+        webhooks: "Callable[[], Webhooks]",
+        is_lasting: Callable[[str], bool],
+    ) -> None:
         self.feeds = feeds
         self._view = view
         self._upstreams = upstreams
+        self._webhooks = webhooks
+        self._is_lasting = is_lasting
 
     def entry(self, session: Session, name: str) -> Entry:
         """An event type. Raises the extension's NotFound, and Forbidden for one that has to be approved."""
@@ -82,3 +99,41 @@ class EventPort:
             raise StoreUnavailable(problem.public) from None
         finally:
             reader.close()
+
+    async def subscribe(self, session: Session, params: EventParams) -> bytes:
+        """The result of `events/subscribe`. Raises as `open`, and errors of the extension."""
+        webhooks, caller, delivery = self._webhooks(), session.caller, delivery_of(params.delivery)
+        check_delivery(delivery, webhooks.callbacks.is_allowed)
+        entry, subscription = self.topic(session, params)
+        webhook = Webhook(
+            id=subscription_id(caller.principal, delivery.url, params.name, subscription.arguments),
+            principal=caller.principal, url=delivery.url, name=params.name, server=entry.server, key=entry.key,
+            secret=delivery.secret,
+            arguments=subscription.arguments.decode(), profile=caller.profile, claims=caller.claims,
+        )  # fmt: skip
+        return await webhooks.subscribe(
+            webhook, subscription, entry.modes, after=params.cursor, max_age=params.max_age,
+            ttl=granted(params.ttlMs, may_last=self._is_lasting(caller.principal)),
+        )  # fmt: skip
+
+    async def unsubscribe(self, session: Session, params: EventParams) -> bytes:
+        """The result of `events/unsubscribe`. Raises the extension's NotFound, `StoreUnavailable`."""
+        principal, url = session.caller.principal, delivery_of(params.delivery).url
+        arguments = topic("", params.name, params.arguments).arguments
+        await self._webhooks().unsubscribe(principal, subscription_id(principal, url, params.name, arguments))
+        return b'{"resultType":"complete"}'
+
+    def rights(self, caller: Caller, webhook: Webhook) -> tuple[Topic, Sequence[str]] | None:
+        """Topic and modes of a webhook's events; None while the server, or the caller's account, has listed nothing.
+
+        Raises as `topic`.
+        """
+        upstream, session = self._upstreams.get(webhook.server), Session("", caller, Era.MODERN, LATEST_MODERN)
+        apart = None if upstream is None else upstream.apart(call_of(session))
+        if upstream is not None and (upstream.snapshot() is None or (apart is not None and apart.arrival is not None)):
+            return None
+        params = EventParams(webhook.name, msgspec.Raw(webhook.arguments.encode()))
+        entry, subscription = self.topic(session, params)
+        if (entry.server, entry.key) != (webhook.server, webhook.key):
+            raise not_found("event", f"{hide_head(webhook.name, 200)} is another event type now")
+        return subscription, entry.modes

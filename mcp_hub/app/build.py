@@ -221,6 +221,7 @@ async def _running(app: App) -> AsyncIterator[None]:
         tasks.start_soon(app.gates.run, name="links")
         tasks.start_soon(app.events.run, name="events")
         app.reloader.prepares.append(lambda settings: partial(app.gates.use, settings))
+        app.reloader.prepares.append(lambda _: app.events.look)
         if app.audit is not None:
             tasks.start_soon(app.audit.run, name="audit")
         app.reloader.prepares.append(lambda _: app.journal.use)
@@ -373,13 +374,13 @@ def build(
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     executors = _executor_upstream(settings, env, changes, servers) if has_executors else None
     streams = StreamTable(store, clock, stream_limits(settings), lambda row, last: go_on(hub, events, row, last))
-    events = EventFeeds(streams, servers.upstreams, current)
+    events = EventFeeds(streams, servers.upstreams, current, key := deployment_key(state, store))
     documents = open_documents(settings, env, store)
     seen = Seen.of(kinds, loaded.path, records, lambda: registry.under_way, sources.client.meet)
     audit = audit_of(loaded, env, store, current, lambda call: registry.trace_of(call))
     journal = journal_of(env, store, current, servers.upstreams, audit, is_embedded=not owns_process)
     registry = _registry(settings, env, servers, streams, turn, journal, seen, audit, is_http=has_executors)
-    pending = pending_input(settings, key := deployment_key(state, store), registry, store)
+    pending = pending_input(settings, key, registry, store)
     code, results = code_runs(lambda: hub, current, key), LongResults(documents, estimate, clock)
     hub = _hub(current, catalog, registry, servers, pending, turn, changes, streams, seen, results, code, events, audit)
     applier = Applier(

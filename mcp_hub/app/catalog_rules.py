@@ -163,6 +163,7 @@ def _view_rules(
         resources=_filter(profile.resources),
         prompts=_filter(profile.prompts),
         events=_filter(profile.events),
+        event_sources=frozenset(("push", "poll") if hub.http.public_url is None else ("push", "poll", "webhook")),
         pinned=tuple(hub.pinned if profile.pinned is None else profile.pinned),
         expose=hub.expose if profile.expose is None else profile.expose,
         budget=hub.budget if profile.budget is None else profile.budget,

@@ -113,7 +113,12 @@ class HttpFront:
             auth=self.auth.for_settings(settings),
             routes={**self.mcp.routes, **self.legacy.routes, **self.metrics.routes},
             mount=self.rest,
-            pages={**self.health.routes, **pages.routes(), **link_routes(app)},
+            pages={
+                **self.health.routes,
+                **pages.routes(),
+                **link_routes(app),
+                **pages.event_posts(app.events.takes, app.events.receive),
+            },
             public=public(settings),
             follows_all=settings.hub.http.authorization is not None,
             admission=admission,
@@ -319,6 +324,16 @@ def monitoring_of(app: App, mcp: StreamableHttp, legacy: LegacySse, admission: A
     metrics.measure("http_sessions", "Handshake sessions.", lambda: mcp.sessions)
     metrics.measure("sse_sessions", "Event streams of the old HTTP+SSE transport.", lambda: legacy.sessions)
     metrics.measure("http_requests", "HTTP requests that are being answered.", lambda: admission.under_way)
+    figures = {
+        "webhooks": "Webhooks of clients that this hub delivers.",
+        "webhooks_delivered_total": "Messages that webhooks have taken.",
+        "webhooks_failed_total": "Attempts at webhooks that have failed.",
+        "webhooks_given_up_total": "Messages to webhooks that were given up.",
+        "webhooks_incoming": "Webhooks of this hub at servers.",
+        "webhooks_refused_total": "Messages of servers' webhooks that were refused.",
+    }
+    for name, description in figures.items():
+        metrics.measure(name, description, partial(app.events.figure, name))
     metrics.measure("listens", "Open subscriptions/listen streams.", lambda: len(app.binding.streams))
     return health, metrics
 

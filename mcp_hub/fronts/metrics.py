@@ -73,7 +73,7 @@ class Metrics:
         GCCollector(registry=self._process)
 
     def measure(self, name: str, description: str, value: Callable[[], float]) -> None:
-        """Adds a gauge `mcp_hub_<name>`."""
+        """Adds a gauge `mcp_hub_<name>`; a counter, if that ends with `_total`."""
         self._gauges[name] = description, value
 
     @property
@@ -122,7 +122,8 @@ class Metrics:
             door.add_metric([str(status)], count)
         yield from (busy, door)
         for name, (description, value) in self._gauges.items():
-            yield GaugeMetricFamily(f"mcp_hub_{name}", description, value())
+            family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            yield family(f"mcp_hub_{name.removesuffix('_total')}", description, value())
 
 
 class _Once(Collector):

@@ -23,6 +23,8 @@ CANCELLED: Final = "notifications/cancelled"
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
 """The reserved `_meta` key that says which `subscriptions/listen` a message belongs to: its request id, verbatim."""
 
+HOOK: Final = "events/subscribe"
+"""The request for a webhook, and the method of the durable stream that holds its subscription."""
 FEED: Final = "events/stream"
 """The request that opens a stream of events, and the method of durable streams that hold them."""
 OF_EVENTS: Final = frozenset(

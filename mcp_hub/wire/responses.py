@@ -64,7 +64,7 @@ def refusal(
         message += f", a redirect to {location!r}, which is not followed: put its target into the url"
     elif 200 <= status < 300:
         message += f" and {_content_type(response) or 'nothing'} in place of a message"
-    after = _retry_after(response) if status in OVERLOADED else None
+    after = retry_after(response) if status in OVERLOADED else None
     return HttpRefused(
         server=server,
         status=status,
@@ -80,7 +80,7 @@ def lost_request(server: str, reason: str, **members: object) -> UpstreamLost:
     return UpstreamLost(f'server "{server}" {reason}', data=data)
 
 
-def _retry_after(response: httpx2.Response) -> int | None:
+def retry_after(response: httpx2.Response) -> int | None:
     """The seconds of `Retry-After` (RFC 9110 §10.2.3), or None."""
     text = response.headers.get("retry-after", "").strip()
     if text.isascii() and text.isdigit():

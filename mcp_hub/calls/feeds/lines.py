@@ -37,7 +37,12 @@ class Topic(msgspec.Struct, frozen=True):
     def key(self) -> str:
         """The principal of the feed's durable streams."""
         text = msgspec.json.encode([self.server, self.name, self.arguments.decode(), self.account])
-        return _PREFIX + blake2b(text, digest_size=16).hexdigest()
+        return feed_key(blake2b(text, digest_size=16).hexdigest())
+
+
+def feed_key(digest: str) -> str:
+    """The principal of the streams of the feed with this digest of its topic."""
+    return _PREFIX + digest
 
 
 def topic(server: str, name: str, arguments: RawJson, account: str = "") -> Topic:

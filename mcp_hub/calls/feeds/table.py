@@ -1,6 +1,6 @@
 """All feeds of this hub: begun by readers, continued after another hub's end, ended when nobody reads them."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -59,7 +59,7 @@ _OVER: Final = frozenset({NOT_FOUND, FORBIDDEN, UNSUPPORTED, MethodNotFound.code
 class Feeds:
     """The table. `keep` returns the seconds that occurrences are readable; `upstreams` is live.
 
-    `sources` are functions by mode of delivery, the best first.
+    `sources` are functions by mode of delivery, the best first; `leaving` those that end a subscription at its server.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class Feeds:
         sources: Mapping[str, Source] = SOURCES,
     ) -> None:  # fmt: skip
         self.sources = dict(sources)
+        self.leaving: dict[str, Callable[[Ask, Topic], Coroutine[object, None, None]]] = {}
         self._table = table
         self._upstreams = upstreams
         self._keep = keep
@@ -282,6 +283,9 @@ class Feeds:
             feed.scope.cancel()
             del self._feeds[feed.topic.key]
             await feed.end()
+        mode = next((mode for mode in self.sources if mode in feed.modes), "")
+        if mode in self.leaving and self._tasks is not None:
+            self._tasks.start_soon(self.leaving[mode], self._ask(feed.topic), feed.topic)
         self._turns.pop(feed.topic.key, None)
         log.info("feed_unused", upstream=feed.topic.server)
 

@@ -33,7 +33,7 @@ _HEARD_LOOK: Final = 0.01
 
 
 class Inbox:
-    """Other processes' news, kept until taken in."""
+    """News of other processes, kept until taken in. `hearers` take messages to streams that no call writes here."""
 
     def __init__(self, store: StreamInbox) -> None:
         self._store = store
@@ -41,6 +41,7 @@ class Inbox:
         self._messages: list[Message] = []
         self._turn = anyio.Lock()  # a message that two take at once is done twice
         self._touched: set[CallId] = set()
+        self.hearers: list[Callable[[Message], bool]] = []
 
     async def has_news(self) -> bool:
         """Whether something is not taken in yet. Raises `StoreError`."""
@@ -56,7 +57,9 @@ class Inbox:
             return messages
 
     def note(self, message: Message) -> bool:
-        """Notes a message to a stream that no call writes here; whether it is settled by that."""
+        """Notes a message to a stream that no call writes here; whether it is settled by that, or taken."""
+        if any(hear(message) for hear in self.hearers):
+            return True
         if message.kind == "touch" and len(self._touched) < _MOST_TOUCHED:
             self._touched.add(message.stream)
         return message.kind != "cancel"

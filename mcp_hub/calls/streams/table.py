@@ -327,7 +327,7 @@ class StreamTable:
     async def _look(self) -> None:
         followed = self._foreign.followed
         self.store.inbox.moved([stream.row for stream in followed])  # which watches them
-        if not (followed or self._owned):
+        if not (followed or self._owned or self.inbox.hearers):
             return
         if not await self.inbox.has_news():
             return

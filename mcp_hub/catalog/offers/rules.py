@@ -166,4 +166,4 @@ class ViewRules(msgspec.Struct, frozen=True):
     lists_code: bool = False
     capabilities: Literal["known", "all"] = "known"
     event_sources: frozenset[str] = frozenset(("push", "poll"))
-    event_deliveries: tuple[str, ...] = ("push", "poll")
+    event_deliveries: tuple[str, ...] = ("push", "poll", "webhook")

@@ -337,9 +337,10 @@ class _AccountSettings(Section):
 
 
 class _EventSettings(Section):
-    """Events of servers; `keep`: seconds that they can be read again."""
+    """Events of servers, readable for `keep` seconds. `webhook_hosts`: globs of hosts in inner networks."""
 
     keep: PositiveDuration = 7 * 86400.0
+    webhook_hosts: Globs = []
 
 
 class HubSettings(Section):

@@ -252,7 +252,7 @@ class Endpoints:
         ):
             await respond(send, 204, headers=preflight(headers))
             return
-        if (open_page := self.public.get(path) or self._pages.get(path)) is not None:
+        if (open_page := self._open_page(path)) is not None:
             await open_page.handle({**scope, "who": partial(self._caller, headers, None)}, receive, send)
             return
         serve, profile = self._route_of(mount, scope)
@@ -281,6 +281,10 @@ class Endpoints:
         if scope["path"] in self.public and is_card(scope["path"]):
             headers.pop(b"origin", None)  # for pages of every origin (SEP-2127), which get no more than others
         return headers
+
+    def _open_page(self, path: str) -> Route | None:
+        """A public page; the last part of its path may be anything."""
+        return self.public.get(path) or self._pages.get(path) or self._pages.get(f"{path.rpartition('/')[0]}/{{id}}")
 
     def _mount_of(self, path: str) -> _Mount | None:
         mounts = (self._mount, self._guarded)

@@ -10,7 +10,7 @@ import msgspec
 from mcp_hub.errors import MethodNotFound, RpcError, StoreError
 from mcp_hub.hub import HubPort
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, result_frame
-from mcp_hub.protocol.notifications import SUBSCRIPTION_ID
+from mcp_hub.protocol.notifications import HOOK, SUBSCRIPTION_ID
 from mcp_hub.protocol.shape.occurrences import EventParams, delivered, event_frame, event_params
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import RawObject
@@ -131,7 +131,13 @@ def event_methods(hub: HubPort) -> Mapping[str, Callable[[Session, RawObject], A
         reader = await hub.events().open(session, checked)
         return lambda id_: EventStream(hub=hub, session=session, params=checked, reader=reader, id_=id_)
 
-    return {"events/poll": poll, "events/stream": stream}
+    async def subscribe(session: Session, params: RawObject) -> bytes:
+        return await hub.events().subscribe(session, await _checked(hub, session, params, HOOK))
+
+    async def unsubscribe(session: Session, params: RawObject) -> bytes:
+        return await hub.events().unsubscribe(session, await _checked(hub, session, params, "events/unsubscribe"))
+
+    return {"events/poll": poll, "events/stream": stream, HOOK: subscribe, "events/unsubscribe": unsubscribe}
 
 
 def session_has_events(hub: HubPort, session: Session) -> bool:

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from html import escape
 from http import HTTPStatus
 from typing import Final
@@ -13,6 +13,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from mcp_hub.fronts.http.body import read_body
+from mcp_hub.fronts.http.response import ClientGone
 from mcp_hub.fronts.rest.exchange import answer
 from mcp_hub.fronts.rest.routes import ROUTES, RestRoute
 from mcp_hub.protocol.rest.calls import ProblemBody
@@ -51,6 +53,32 @@ _HEADERS: Final = {
     "referrer-policy": "no-referrer",
     "vary": "Accept",
 }
+
+
+_MOST_EVENT: Final = 272 << 10
+"""Bytes of one event of a server's webhook, with what is around it."""
+
+
+def event_posts(
+    takes: Callable[[str], bool], receive: Callable[[str, Mapping[bytes, bytes], bytes], Awaitable[tuple[int, bytes]]]
+) -> Mapping[str, Route]:
+    """The addresses of servers' webhooks. `takes` says whether an id is known, before anything of a body is read."""
+
+    async def post(request: Request) -> Response:
+        id_ = request.scope["path"].rpartition("/")[2]
+        if not takes(id_):
+            return Response(b'{"error":"there is no such webhook"}', 404, media_type="application/json")
+        try:
+            body = await read_body(request.receive, _MOST_EVENT)
+        except ClientGone:
+            return Response(status_code=400)
+        if body is None:
+            return Response(b'{"error":"the body is too long"}', 413, {"connection": "close"}, "application/json")
+        status, answer_body = await receive(id_, dict(request.scope["headers"]), body)
+        headers = {"retry-after": "2"} if status == 503 else {}
+        return Response(answer_body, status, headers, "application/json")
+
+    return {"/v1/events/in/{id}": Route("/v1/events/in/{id}", post, methods=["POST"])}
 
 
 def routes() -> Mapping[str, Route]:

@@ -5,5 +5,6 @@
 `questions`        input that servers ask for
 `stream_events`    stored events and errors
 `produced`         events of workers and servers
+`webhooks`         deliveries of events: addresses, secrets, signatures
 `occurrences`      MCP Events
 """

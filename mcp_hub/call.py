@@ -48,16 +48,15 @@ class CallingClient(msgspec.Struct, eq=False):
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
-    """One upstream request: `tools/call`, `prompts/get`, `resources/read`, `completion/complete`, or one of a method
-    that the hub does not know (a notification if `is_notice`).
+    """One upstream request: `tools/call`, `prompts/get`, `resources/read`, `completion/complete`, one passed through.
 
     `params` have the upstream's own name or URI and no `_meta`; `meta` is the client's, without reserved keys.
-    `exported_name` and `exported_uri` are what the client sent. `input_responses` and `request_state` belong to a retry
-    for a modern server. `result_tokens` bounds the result; 0: no bound. `path` projects it. `must_read`: only read-only
-    tools are allowed. `roots_changes` counts changes of the client's roots. `shows_paths`: errors may name local files.
-    `client` outlives the session. `parent`: the call of a script that makes this one. `profile` is the caller's.
-    `claims`: those of its token that rules name, as JSON. `seen_hash`: that of the definition that a person allowed.
-    `people_only`: the capabilities are those of people who answer for the client.
+    `exported_name` and `exported_uri` are what the client sent. `input_responses` and `request_state` belong to a
+    retry for a modern server. `result_tokens` bounds the result; 0: no bound. `path` projects it. `must_read`: only
+    read-only tools are allowed. `roots_changes` counts changes of the client's roots. `shows_paths`: errors may name
+    local files. `client` outlives the session. `parent`: the call of a script that makes this one. `profile` is the
+    caller's. `claims`: those of its token that rules name, as JSON. `seen_hash`: that of the definition that a person
+    allowed. `people_only`: people answer for the client.
     """
 
     id: CallId
@@ -92,7 +91,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     claims: str = ""
     seen_hash: str | None = None
     people_only: bool = False
-    is_notice: bool = False
+    is_notice: bool = False  # a notification
 
     @property
     def client_name(self) -> str:
@@ -135,7 +134,7 @@ class Question(msgspec.Struct, frozen=True):
 
 WaitReason = str | Callable[[], Collection[str]]
 """A reason such as `server "a" to start`, or the sessions whose calls have to end first."""
-Heard = Callable[[str, RawObject], None]  # takes the method and the params of a notification
+Heard = Callable[[str, RawObject], None]
 
 
 class Times(Protocol):
@@ -303,7 +302,7 @@ class Upstream(Protocol):
         """Removes a reference; the last one unsubscribes at the source."""
 
     async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
-        """Sends a request about events; `heard` gets notifications of what it opens. Raises `RpcError`."""
+        """Sends a request about events; `heard` gets its notifications. Raises `RpcError`."""
         raise MethodNotFound(f'server "{self.name}" does not have events.')
 
 

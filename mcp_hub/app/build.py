@@ -364,7 +364,7 @@ def build(
     clock, changes, turn = SystemClock(), Notices(None if store.replicas is None else store.replicas.lists), Turn()
     servers, watchdog = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
     logins, records = Logins(grant_store(state)), KeyedFiles(state / "approvals")
-    approvals = _approvals(loaded, records, changes, servers)
+    approvals, documents = _approvals(loaded, records, changes, servers), open_documents(settings, env, store)
     people = _people(current, env, store, approvals)
     catalog = _catalog(settings, servers, changes, approvals, owns_process=owns_process)
     sources = _sources(
@@ -375,7 +375,6 @@ def build(
     executors = _executor_upstream(settings, env, changes, servers) if has_executors else None
     streams = StreamTable(store, clock, stream_limits(settings), lambda row, last: go_on(hub, events, row, last))
     events = EventFeeds(streams, servers.upstreams, current, key := deployment_key(state, store))
-    documents = open_documents(settings, env, store)
     seen = Seen.of(kinds, loaded.path, records, lambda: registry.under_way, sources.client.meet)
     audit = audit_of(loaded, env, store, current, lambda call: registry.trace_of(call))
     journal = journal_of(env, store, current, servers.upstreams, audit, is_embedded=not owns_process)

@@ -64,6 +64,8 @@ def list_changed(kind: Kind) -> str:
     return f"notifications/{KINDS[kind].capability}/list_changed"
 
 
+ON_LISTEN: Final = frozenset({UPDATED, ACKNOWLEDGED, CANCELLED, *OF_EVENTS})
+"""Notifications of what was subscribed to."""
 CHANGED_LISTS: Final = {
     list_changed(Kind.TOOL): (Kind.TOOL,),
     list_changed(Kind.PROMPT): (Kind.PROMPT,),

@@ -8,12 +8,12 @@ from pathlib import Path
 import anyio
 import pytest
 
+from rigs.clients.install import NotInstalled
 from tests.e2e.client import Hub
 from tests.interaction.fronts import HANDSHAKE, MODERN, children, connected
 from tests.interaction.hub_process import hub_process
 from tests.interaction.occurring import Poller, Service, config, streaming
 from tests.interaction.replicas import replicas
-from tests.redis_server import NotInstalled
 from tests.upstreams.child import WAIT
 
 pytestmark = pytest.mark.anyio

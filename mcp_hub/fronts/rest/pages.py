@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from mcp_hub.fronts.http.body import read_body
+from mcp_hub.fronts.http.admission import read_body
 from mcp_hub.fronts.http.response import ClientGone
 from mcp_hub.fronts.rest.exchange import answer
 from mcp_hub.fronts.rest.routes import ROUTES, RestRoute

@@ -23,15 +23,7 @@ from mcp_hub.protocol.jsonrpc import envelope, rpc_errors
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, object_bytes, raw_object
 from mcp_hub.protocol.jsonrpc.repair import Placeholder
 from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
-from mcp_hub.protocol.notifications import (
-    ACKNOWLEDGED,
-    CANCELLED,
-    CHANGED_LISTS,
-    OF_EVENTS,
-    ROOTS_CHANGED,
-    UPDATED,
-    progressed,
-)
+from mcp_hub.protocol.notifications import CHANGED_LISTS, ON_LISTEN, ROOTS_CHANGED, progressed
 from mcp_hub.protocol.shape.produced import of_server
 from mcp_hub.protocol.shape.questions import QUESTIONS, may_ask
 from mcp_hub.protocol.shape.results import begins, is_complete
@@ -54,7 +46,6 @@ from mcp_hub.upstreams.peer.tasks import ServerTasks, as_task, made_task
 from mcp_hub.wire.base import Cancellation, NotSent, Pending, Wire, WireClosed, WireHandler
 
 _FINISHED: Final = "notifications/elicitation/complete"
-_ON_LISTEN: Final = frozenset({UPDATED, ACKNOWLEDGED, CANCELLED, *OF_EVENTS})
 
 
 class PeerMessages(WireHandler):
@@ -121,7 +112,7 @@ class PeerMessages(WireHandler):
             self.list_changes.announce(CHANGED_LISTS[method])
         elif self._open_requests.passes(method):
             self._callers.passed(message, source)
-        if method in _ON_LISTEN and self._observer is not None:
+        if method in ON_LISTEN and self._observer is not None:
             self._observer.on_notice(method, raw_object(message.params) or {})
 
     def _progress(self, message: Envelope) -> None:

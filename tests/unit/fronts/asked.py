@@ -35,7 +35,7 @@ async def _answer(app: App, session: Session, method: str, params: dict[str, Any
     raw, meta = take_params(msgspec.json.encode(params))
     reply = app.binding.handle(session, method, raw, meta)
     found = await reply.reply if isinstance(reply, Deferred) else reply
-    assert not isinstance(found, ListenFilter)
+    assert not isinstance(found, ListenFilter) and not callable(found)
     if isinstance(found, bytes):
         return found
     news = anyio.Event()

@@ -102,9 +102,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
     def lack(self, method: str, params: RawJson) -> str | None:
         """Why nobody can answer this question, or None."""
-        lack = can_answer(self.capabilities, self.version, method, params)
         is_for_people = method == ELICIT and self.people is not None and self.people.are_there
-        return None if is_for_people else lack
+        return None if is_for_people else can_answer(self.capabilities, self.version, method, params)
 
     @property
     def answered(self) -> JsonObject:

@@ -13,6 +13,7 @@ import pytest
 from tests.e2e.answers import Answers, Reply, result
 from tests.e2e.client import Hub
 from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, connected, http_hub, stdio_hub
+from tests.interaction.hub_process import written
 from tests.upstreams.child import WAIT
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes]
@@ -238,3 +239,19 @@ async def test_nobody_gets_a_notification_that_may_be_of_several_sessions(
     async with connected(quiet, eras[0], tokens[0]) as alone:
         seen = await alone.request("acme/announce", {"text": "mine"})
         assert seen.params("acme/changed") == seen.params("notifications/acme/changed") == [{"text": "mine"}]
+
+
+async def test_patterns_hold_from_a_reload_on(tmp_path: Path) -> None:
+    def text(*passthrough: str) -> str:
+        return json.dumps({"servers": {"one": entry("one", HANDSHAKE, *passthrough)}})
+
+    async with stdio_hub(text(), tmp_path) as wire:
+        await wire.initialize()
+        async with connected(wire, HANDSHAKE) as peer:
+            assert (await peer.request("acme/echo")).error["code"] == -32601
+            for patterns, code in ((("acme/*",), None), (("acme/fail",), -32601)):
+                written(tmp_path, text(*patterns))
+                with anyio.fail_after(WAIT):
+                    while (await peer.request("acme/echo")).answer.get("error", {}).get("code") != code:
+                        pass
+            assert (await peer.request("acme/fail")).error["code"] == 77

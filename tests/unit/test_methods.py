@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_hub.cli.commands.check import check
 from mcp_hub.config.load.load import load
 from mcp_hub.errors import ConfigError
 from mcp_hub.fronts.mcp.tasks import READ
@@ -118,3 +120,13 @@ def test_a_source_without_methods_has_no_patterns(tmp_path: Path, source: str) -
     with pytest.raises(ConfigError) as refused:
         load(write(tmp_path, ["acme/*"], **{source: path}), {})
     assert [finding.code for finding in refused.value.findings] == ["misplaced_key"]
+
+
+def test_check_lists_the_patterns(tmp_path: Path) -> None:
+    file = write(tmp_path, ["acme/*", "notifications/acme/x"])
+    options = ["--no-start", "--config", str(file)]
+    shown = CliRunner().invoke(check, options)
+    assert "    lets through acme/*, notifications/acme/x, which the hub does not know" in shown.output.splitlines()
+    report = json.loads(CliRunner().invoke(check, [*options, "--json"]).output)
+    assert report["servers"]["one"]["passthrough"] == ["acme/*", "notifications/acme/x"]
+    assert "lets through" not in CliRunner().invoke(check, ["--no-start", "--config", str(write(tmp_path, []))]).output

@@ -255,19 +255,17 @@ class _FileLog:
 
 class _FailsafeInbox:
     def __init__(self, backing: Backing, streams: OwnedStreams, returns: _Returns) -> None:
-        self._backing = backing
-        self._streams = streams
+        self._backing, self._streams, self._returns = backing, streams, returns
         self._memory = MemoryInbox(streams.fallback.memory)
-        self._returns = returns
 
     async def take(self) -> list[Message]:
         streams = self._streams
         streams.messages.extend(await self._memory.take())
-        for message in await read(self._backing, lambda store: store.inbox.take(), []):
+        received: list[Message] = await read(self._backing, lambda store: store.inbox.take(), [])
+        for message in received:
             if message.kind == "lost":  # memory must not answer for it until its return is refused
                 streams.fallback.returned(message.stream)
-            streams.messages.append(message)
-        messages = list(streams.messages)
+        messages = [*streams.messages, *received]
         streams.messages.clear()
         return messages
 
@@ -373,8 +371,7 @@ class FailsafeStore:
         self.leases = leases or _FailsafeLeases(backing, streams, returns)
         self.sessions = sessions
         self.backing = backing
-        self._streams = streams.fallback.memory
-        self._returns = returns
+        self._streams, self._returns = streams.fallback.memory, returns
 
     async def open(self) -> None:
         await self.backing.open()

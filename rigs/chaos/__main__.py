@@ -42,6 +42,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=12, help="jobs at a time (12)")
     parser.add_argument("--seed", type=int, default=1, help="of the first run (1); the next ones count on")
     parser.add_argument("--write", type=Path, metavar="FILE", help="a file that each run adds its figures to")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where the logs of the replicas stay (nowhere)")
     parser.add_argument("--minutes", type=float, default=0.0, help="further runs begin within this time (none)")
     return parser.parse_args()
 
@@ -106,7 +107,7 @@ def on_server(given: argparse.Namespace) -> int:
         seed=given.seed,
     )
     try:
-        outcome = anyio.run(partial(replicas, plan, say=say))
+        outcome = anyio.run(partial(replicas, plan, keep=given.keep, say=say))
     except NotInstalled as problem:
         print(f"skipped: {problem}")
         return 0

@@ -96,6 +96,10 @@ class Door:
 class Doors(Protocol):
     """Something to send requests to."""
 
+    @property
+    def urls(self) -> Sequence[str]:
+        """Each hub's own."""
+
     def any(self) -> Door: ...
 
 
@@ -133,6 +137,10 @@ class Fleet:
         ports = [free_port() for _ in range(count)]
         self._urls = dict(zip(ports, urls, strict=False))
         self.hubs = [Hub(port, self.started(port)) for port in ports]
+
+    @property
+    def urls(self) -> list[str]:
+        return [hub.url for hub in self.hubs]
 
     def any(self) -> Door:
         hub = self.one()

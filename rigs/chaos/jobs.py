@@ -4,6 +4,7 @@ import json
 import random
 import time
 import uuid
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ SILENCE = 10.0
 LATER = (502, 503)
 """Answers of a hub whose store is away, and of a balancer."""
 AWAY = "store_unavailable"
+_TRAIL = 60
+"""Requests of a call that are kept."""
 _CAPABILITIES: dict[str, Any] = {"elicitation": {}, "extensions": {TASKS: {}}}
 RUNNING = ("working", "input_required")
 ENDINGS = ("hub_restarted", "owner_lost")
@@ -57,6 +60,8 @@ class Job:
     """When its ending was seen, by the monotonic clock."""
     refused: str = ""
     """What the last request that did not begin it came to."""
+    trail: deque[str] = field(default_factory=lambda: deque(maxlen=_TRAIL))
+    """What the last requests of a session's call came to, and what each hub had of it when it was given up."""
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -253,7 +258,8 @@ def check(job: Job) -> list[str]:
     """What is wrong with a job that is over."""
     faults = list(job.faults)
     if not job.is_done:
-        return [*faults, f"no end within {PATIENCE:g} s ({'plain' if job.is_plain else job.refused})"]
+        last = "plain" if job.is_plain else job.refused
+        return [*faults, "\n    ".join((f"no end within {PATIENCE:g} s ({last})", *job.trail))]
     if not job.stream:
         return faults
     events = job.events

@@ -12,7 +12,7 @@ import signal
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -134,6 +134,10 @@ class _Site:
         self._rng = rng
         self._lease = lease
 
+    @property
+    def urls(self) -> list[str]:
+        return self.fleet.urls
+
     def any(self) -> Door:
         return Door(self.proxy.url) if self._rng.random() < 0.5 else self.fleet.any()
 
@@ -200,11 +204,21 @@ async def _site(plan: Plan, folder: Path) -> AsyncIterator[_Site]:
                 await anyio.to_thread.run_sync(fleet.stop)
 
 
-async def replicas(plan: Plan, *, say: Callable[[str], None] = lambda line: None) -> Outcome:
-    """Runs jobs until all was done, then lets the last ones end. Raises: `NotInstalled` without a server's program."""
+def _folder(keep: Path | None, seed: int) -> AbstractContextManager[str]:
+    if keep is None:
+        return tempfile.TemporaryDirectory(prefix="replicas-")
+    keep.mkdir(parents=True, exist_ok=True)
+    return nullcontext(tempfile.mkdtemp(prefix=f"replicas-{seed}-", dir=keep))
+
+
+async def replicas(plan: Plan, *, keep: Path | None = None, say: Callable[[str], None] = lambda line: None) -> Outcome:
+    """Runs jobs until all was done, then lets the last ones end. The hubs' logs stay in a folder of `keep`.
+
+    Raises: `NotInstalled` without a server's program.
+    """
     outcome = Outcome(most=plan.lease * _TAKEOVER + _SEEN + plan.slack)
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="replicas-") as name:
+    with _folder(keep, plan.seed) as name:
         async with (
             _site(plan, Path(name)) as site,
             httpx2.AsyncClient(trust_env=False, timeout=httpx2.Timeout(10, connect=2), verify=False) as http,
@@ -254,7 +268,7 @@ async def _phase(
             await acts(random.Random(f"{plan.seed} {len(outcome.jobs)}"))
             over.set()
         watching.cancel_scope.cancel()
-        urls = [hub.url for hub in site.fleet.hubs]
+        urls = site.urls
         outcome.faults += [*await agreed(jobs, urls, http), *await talks_agree(jobs, urls, http)]
     outcome.jobs += jobs
     outcome.misdated += sum(abs(_time_of(event) - time.time()) > _WRONG for job in jobs for event in job.events)

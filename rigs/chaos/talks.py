@@ -6,10 +6,12 @@ at any hub by the id of the last event.
 
 import json
 import random
+import time
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import anyio
 import httpx2
@@ -49,7 +51,18 @@ async def run_talk(doors: Doors, http: httpx2.AsyncClient, rng: random.Random) -
             job.is_task = rng.random() < 0.5
             await _question(job, doors, http, rng)
         job.is_done = True
+    if not job.is_done and (stream := job.talk or job.stream):
+        job.trail += [await _row(url, stream, http) for url in doors.urls]
     return job
+
+
+async def _row(url: str, stream: str, http: httpx2.AsyncClient) -> str:
+    """What a hub says of a stream."""
+    try:
+        answer = await http.get(f"{url}/v1/streams/{stream}")
+    except httpx2.HTTPError as problem:
+        return f"{url} on {stream}: {problem!r}"
+    return f"{url} on {stream}: {answer.status_code} {answer.text[:600]}"
 
 
 # -- a question that is answered at any hub
@@ -178,8 +191,10 @@ class _Session:
 
     async def _resume(self, client: HttpClient, id_: object) -> None:
         self.job.reconnects += 1
-        with suppress(*_BROKEN):
+        before, began, status = self.last_id, time.monotonic(), "no answer"
+        try:
             async with self._move(client).listen(self.last_id) as stream:
+                status = str(stream.status)
                 self.job.refused = (
                     f"session {client.session}, {self.job.reconnects} reconnects, after {self.last_id}: "
                     f"{stream.status} at {client.url}, is known: {self.is_known}; answers: {self.answers}"
@@ -193,6 +208,10 @@ class _Session:
                     text = (await stream.rest(SILENCE)).text[:300]
                     self.job.faults.append(f"GET after {self.last_id} answered {stream.status}: {text}")
                     self.is_over = True
+        except _BROKEN as problem:
+            status += f", then {type(problem).__name__}"
+        last = f"after {before} to {self.last_id} at {client.url} in {time.monotonic() - began:.1f} s: {status}"
+        self.job.trail.append(f"{datetime.now(UTC):%H:%M:%S} {last}")
         await anyio.sleep(0.05)
 
     async def _read(self, client: HttpClient, stream: SseStream, id_: object) -> None:

@@ -24,7 +24,6 @@ from collections import deque
 from typing import Final
 
 import anyio
-import anyio.lowlevel
 import msgspec
 
 from mcp_hub import aio
@@ -147,14 +146,9 @@ class Resumption:
         self._timer: aio.Timer | None = None
 
     async def answer(
-        self,
-        client: ClientCalls,
-        request: HttpRequest,
-        id_: bytes,
-        key: int | str,
-        token: bytes | None,
+        self, client: ClientCalls, request: HttpRequest, id_: bytes, key: int | str, token: bytes | None,
         handle: CallHandle,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Follows a call to the end of its POST's response."""
         takes_sse = request.takes_sse
         questions = client.questions if takes_sse else None
@@ -383,14 +377,18 @@ class Resumption:
         return client.stored.was_elsewhere or self._hub.durable.has_replicas
 
     async def forward_answers(self, client: ClientCalls) -> None:
-        """Sends answers to the hubs that run the calls."""
-        await anyio.lowlevel.checkpoint()  # an answer is queued in the next pass of the loop
-        while client.answers:
-            stream, key, outcome = client.answers.popleft()
+        """Sends answers to the hubs that run the calls. Raises `HttpError`: who sent one has to repeat it."""
+        answers = [*client.answers]
+        client.answers.clear()
+        problem: StoreError | None = None
+        for stream, key, outcome in answers:
             try:
                 await (await self._open(client, stream)).answer(key, outcome)
             except (UnknownStream, StoreError) as error:
                 log.warning("answer_not_passed_on", stream=stream, reason=str(error))
+                problem = error if isinstance(error, StoreError) else problem
+        if problem is not None:
+            raise unavailable(problem)
 
     def close(self, client: ClientCalls) -> None:
         """Ends the session at this hub."""

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.errors import MethodNotFound, RpcError, UnknownStream
+from mcp_hub.errors import MethodNotFound, RpcError, StoreError, UnknownStream
 from mcp_hub.events import InputRequired
 from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.ids import new_session_id
@@ -25,6 +25,8 @@ _MOST_LEFT: Final = 64
 """Questions of one client that are off for now; no answer to the oldest is waited for then."""
 _MOST_SEARCHED: Final = 1000
 """The newest streams of a principal, among which is that of an answer."""
+_MOST_NUMBERED: Final = 32
+"""Questions of one call among which a settled one is known."""
 _IDS: Final = 1 << 30
 """Ids stay what clients with 32 bits for them can keep."""
 _NOTHING: Final[Mapping[str, bytes | None]] = {}
@@ -164,10 +166,14 @@ class CallQuestions:
 
 
 async def answered_elsewhere(hub: HubPort, session: Session, message: Envelope) -> None:
-    """Hands a response to the hub that asked. Raises `StoreError`."""
+    """Hands a response to the hub that asked. Raises `StoreError`, also if no call in the store can have asked that:
+    another hub may not have stored it yet.
+    """
     caller = session.caller
-    for row in await hub.durable.newest(caller.principal, _MOST_SEARCHED, caller.profile):
-        if row.session != session.id or row.status != "input_required":
+    rows = await hub.durable.newest(caller.principal, _MOST_SEARCHED, caller.profile)
+    rows = [row for row in rows if row.session == session.id]
+    for row in rows:
+        if row.status != "input_required":
             continue
         try:
             stream = await hub.durable.open(caller.principal, row.id, caller.profile)
@@ -177,6 +183,13 @@ async def answered_elsewhere(hub: HubPort, session: Session, message: Envelope) 
                     return
         except UnknownStream:  # it has expired meanwhile
             continue
+    if not any(_may_have_asked(row.id, message.id_key) for row in rows):
+        raise StoreError("No call in the store has asked this. Try again in a moment.")
+
+
+def _may_have_asked(stream: CallId, id_: int | str | None) -> bool:
+    """Whether this is the id of one of a stream's first questions, which may be settled."""
+    return any(_request_id(stream, f"q{number}") == id_ for number in range(1, _MOST_NUMBERED))
 
 
 def _request_id(stream: CallId, key: str) -> int:

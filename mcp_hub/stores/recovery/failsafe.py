@@ -255,10 +255,8 @@ class _FileLog:
 
 class _FailsafeInbox:
     def __init__(self, backing: Backing, streams: OwnedStreams, returns: _Returns) -> None:
-        self._backing = backing
-        self._streams = streams
+        self._backing, self._streams, self._returns = backing, streams, returns
         self._memory = MemoryInbox(streams.fallback.memory)
-        self._returns = returns
 
     async def take(self) -> list[Message]:
         streams = self._streams
@@ -370,8 +368,7 @@ class FailsafeStore:
         self.leases = leases or _FailsafeLeases(backing, streams, returns)
         self.sessions = sessions
         self.backing = backing
-        self._streams = streams.fallback.memory
-        self._returns = returns
+        self._streams, self._returns = streams.fallback.memory, returns
 
     async def open(self) -> None:
         await self.backing.open()

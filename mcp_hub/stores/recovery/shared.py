@@ -113,14 +113,19 @@ class _ServerLog:
         def fetched(page: EventPage | StoreError | None) -> None:
             if isinstance(page, StoreFault):
                 self._backing.failed_reading(page)
-            if is_in_memory():  # it may have come there while the server was asked
+            row = fallback.row(stream)
+            if row is not None and isinstance(page, EventPage) and page.row.epoch > row.epoch:
+                callback(page)  # another replica has claimed it
+            elif is_in_memory():  # it may have come there while the server was asked
                 callback(fallback.memory.page(stream, after, limit))
             elif isinstance(page, EventPage):
                 callback(fallback.joined(page))
             else:
                 callback(no_answer() if page is None and not self._backing.is_settled else page)
 
-        if is_in_memory():
+        row = fallback.row(stream)
+        has_all = row is not None and (after < row.last or not self._backing.is_fit)
+        if has_all and is_in_memory():
             callback(fallback.memory.page(stream, after, limit))
         else:
             self._backing.store.log.fetch(stream, after, limit, fetched)

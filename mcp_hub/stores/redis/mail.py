@@ -109,7 +109,8 @@ class Mail:
         dropped: list[Command] = []
         for id_, stream_keys, (owner, *bodies) in zip(streams, keys, replies, strict=True):
             if bodies:
-                dropped.append(("LTRIM", stream_keys.messages, len(bodies), -1))
+                # each by itself: one that comes meanwhile stays, also if this is sent twice
+                dropped += [("LREM", stream_keys.messages, 1, body) for body in bodies]
                 messages += _read(id_, bodies)
             elif owner not in (b"", self._instance.encode()):
                 messages.append(Message(id_, "lost", b""))

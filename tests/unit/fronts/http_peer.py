@@ -338,4 +338,8 @@ def values(connection: Connection) -> list[Any]:
 
 def reply(client: ClientCalls, id_: int) -> None:
     """The client declines what it is asked."""
-    client.questions.take(enveloped({"jsonrpc": "2.0", "id": id_, "result": {"action": "decline"}}))
+    client.questions.take(declined(id_))
+
+
+def declined(id_: int) -> Envelope:
+    return enveloped({"jsonrpc": "2.0", "id": id_, "result": {"action": "decline"}})

@@ -1,16 +1,22 @@
 """Streams of a hub that was killed, and of one that runs beside this: what the store has is enough to go on with."""
 
 import json
+from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
+import pytest
 
 from mcp_hub.call import StreamInfo
+from mcp_hub.errors import StoreError
 from mcp_hub.events import BY_CLIENT, Log, Progressed
+from mcp_hub.fronts.http.response import HttpError
 from mcp_hub.fronts.http.resume import ClientCalls
+from mcp_hub.fronts.mcp.client_requests import answered_elsewhere
 from mcp_hub.sessions.session import Caller
+from mcp_hub.stores.base import Message
 from tests.unit.calls.virtual_time import sleep, virtual
-from tests.unit.fronts.http_peer import Connection, MadeCall, Neighbour, World, reply
+from tests.unit.fronts.http_peer import Connection, MadeCall, Neighbour, World, declined, reply
 
 RESTARTED = 1006
 
@@ -102,6 +108,58 @@ async def test_a_call_of_another_hub_is_followed_asked_about_and_cancelled_throu
     await sleep(5)
     assert call.world.cancelled == [call.record] and resumed.is_complete
     assert resumed.messages[-1]["params"] == {"requestId": resumed.questions[1]["id"]}
+
+
+@virtual
+async def test_an_answer_that_cannot_be_passed_on_is_refused_and_its_repetition_passed_on() -> None:
+    call = MadeCall(World())
+    await call.asks()
+    await sleep(0.1)
+    beside = call.world.beside()
+    client = await accepted_again(beside)
+    (question,) = (await beside.get(client, call.place(1))).questions
+
+    async def post(message: Message) -> bool:
+        raise StoreError("away")
+
+    inbox = beside.store.inbox
+    beside.store.inbox = cast(Any, SimpleNamespace(post=post))
+    reply(client, question["id"])
+    with pytest.raises(HttpError) as refused:
+        await beside.resumption.forward_answers(client)
+    assert refused.value.status == 503
+    beside.store.inbox = inbox
+    await answered_elsewhere(beside.hub, client.session, declined(question["id"]))
+    (message,) = [each for each in await call.world.store.inbox.take() if each.kind != "touch"]
+    assert json.loads(message.body) == {"key": "q1", "result": {"action": "decline"}}
+
+
+@virtual
+async def test_an_answer_to_what_no_stored_call_has_asked_is_refused_and_one_to_what_is_settled_is_not() -> None:
+    """A replica that was cut from the store has asked, and its stream is in its memory alone."""
+    call = MadeCall(World())
+    await call.asks()
+    await sleep(0.1)
+    beside = call.world.beside()
+    client = await accepted_again(beside)
+    (question,) = call.post.questions
+    rows = beside.store.log.rows
+
+    async def none(principal: str | None, limit: int) -> list[StreamInfo]:
+        return []
+
+    cast(Any, beside.store.log).rows = none
+    with pytest.raises(StoreError):
+        await answered_elsewhere(beside.hub, client.session, declined(question["id"]))
+    cast(Any, beside.store.log).rows = rows
+    for _ in range(2):
+        await answered_elsewhere(beside.hub, client.session, declined(question["id"]))
+        for message in [each for each in await call.world.store.inbox.take() if each.kind != "touch"]:
+            call.world.streams._take(message)
+        await sleep(1)
+    assert len(call.answers) == 1
+    with pytest.raises(StoreError):
+        await answered_elsewhere(beside.hub, client.session, declined(question["id"] + 1))
 
 
 @virtual

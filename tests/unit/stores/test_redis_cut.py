@@ -4,18 +4,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast, get_args
 
+import anyio
 import pytest
 
 from mcp_hub.call import StreamInfo
+from mcp_hub.calls.reading.stored import fetched
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Fenced, StoreError
-from mcp_hub.stores.base import Change, StoreLimits
+from mcp_hub.stores.base import Change, Message, StoreLimits
 from mcp_hub.stores.recovery.failsafe import FailsafeStore
 from mcp_hub.stores.recovery.writes import ServerWrites
 from mcp_hub.stores.replicated import redis_store
 from rigs.chaos.lines import Cut, Line, lines
 from tests.redis_server import RedisServer
-from tests.unit.stores.away import Answers, is_back, new_store
+from tests.unit.stores.away import Answers, is_away, is_back, new_store
 from tests.unit.stores.event_stores import append, events, found, new_row, numbered, opened, replayed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes, pytest.mark.slow]
@@ -118,6 +120,53 @@ async def test_a_stream_that_another_replica_has_claimed_is_read_from_the_server
             await one.inbox.wait(0.02)
         assert await replayed(one, row) == await replayed(two, row) == numbered(1, 3)
         assert (await found(one, row)).status == "failed"
+
+
+async def test_the_ending_by_another_replica_is_read_before_it_is_known_that_the_stream_is_lost(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`tasks/get` reads the last event of the row that the server has."""
+    async with _pair(server) as (line, one, two):
+        assert await _settled(one, _begun(one, row := new_row(one, last=2))) == [None]
+        line.cut("closed")
+        answers: Answers = []
+        one.log.append(row.id, row.epoch, events(3, 3), Change(3.0, status="working"), answers.append)
+        await is_away(one)
+        await _claimed(two, row)
+        monkeypatch.setattr(ServerWrites, "returnable", [])  # nobody has asked yet what memory has
+        line.mend()
+        await is_back(one)
+        assert (await found(one, row)).last == 3
+        assert await fetched(one.log, row.id, 2) == tuple(numbered(3, 3))
+
+
+async def test_an_answer_that_comes_while_others_are_dropped_stays_though_that_is_sent_twice(
+    server: RedisServer,
+) -> None:
+    async with _pair(server) as (line, one, two):
+        assert await _settled(one, _begun(one, row := new_row(one, last=2))) == [None]
+        assert await two.inbox.post(Message(row.id, "touch", b""))
+        writer = cast(Any, one.backing.store).links.writer
+        submitted: list[Any] = []
+        submit = writer.submit
+
+        def noted(commands: Any, *more: Any, **options: Any) -> None:
+            submitted.extend(commands)
+            submit(commands, *more, **options)
+
+        writer.submit = noted
+        kinds: list[str] = []
+        while not kinds:
+            await one.inbox.wait(0.02)
+            kinds += [message.kind for message in await one.inbox.take()]
+        await writer.ask(("PING",))
+        assert await two.inbox.post(Message(row.id, "input", b"1"))
+        await writer.ask(*[command for command in submitted if command[0] in ("LTRIM", "LREM")])
+        with anyio.move_on_after(5):
+            while "input" not in kinds:
+                await one.inbox.wait(0.02)
+                kinds += [message.kind for message in await one.inbox.take()]
+        assert kinds == ["touch", "input"]
 
 
 async def test_a_beginning_that_was_given_up_and_arrives_behind_the_look_for_it_is_made_once(

@@ -46,7 +46,6 @@ WITHOUT_APPS: Final[Mapping[Era, JsonObject]] = MappingProxyType(
             **SUPERSET,
             "roots": {"listChanged": True},
             "experimental": {STREAMS: {}},
-            "extensions": {EVENTS: {}},
         },
         Era.MODERN: {"extensions": {TASKS: {}, STREAMS: {}, SKILLS: {}, EVENTS: {}}},
     }
@@ -54,7 +53,7 @@ WITHOUT_APPS: Final[Mapping[Era, JsonObject]] = MappingProxyType(
 """Capabilities that the hub declares to servers of an era."""
 WITH_APPS: Final[Mapping[Era, JsonObject]] = MappingProxyType(
     {
-        Era.HANDSHAKE: {**WITHOUT_APPS[Era.HANDSHAKE], "extensions": {EVENTS: {}, APPS: APP_SETTINGS}},
+        Era.HANDSHAKE: {**WITHOUT_APPS[Era.HANDSHAKE], "extensions": {APPS: APP_SETTINGS}},
         Era.MODERN: {"extensions": {**WITHOUT_APPS[Era.MODERN]["extensions"], APPS: APP_SETTINGS}},
     }
 )

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_hub.calls.progress import Transcript, _PartialText, last_line
 from mcp_hub.calls import progress
+from mcp_hub.calls.progress import Transcript, _PartialText, last_line
 from mcp_hub.events import Attempt, CallEvent, Delta, InputRequired, Log, Progressed, Reset
 from mcp_hub.masking import learn, visible
 from mcp_hub.types import PartialForm

@@ -29,7 +29,7 @@ from mcp_hub.cli.serving import calm_collector
 from mcp_hub.formats.calls import write_calls
 from mcp_hub.formats.providers import PROVIDERS, Format
 from mcp_hub.formats.records import ModelCall
-from mcp_hub.fronts.rest.formats.tools import ExportOptions, ToolSelection, _ChosenTools, exported, kept_exports
+from mcp_hub.fronts.rest.formats.tools import ToolSelection, _ChosenTools, _ExportOptions, exported, kept_exports
 
 EXPORT, CALLS = "formats-export", "formats-calls"
 CASES = (EXPORT, CALLS)
@@ -86,7 +86,7 @@ def _collector_of_a_hub() -> Iterator[None]:
 async def _exported(tools: list[bytes], into: Format, is_strict: bool) -> Figures:
     """CPU ms of all tools, the first time and from what is kept, and the bytes of the answers."""
     kept, most = kept_exports(), PROVIDERS[into].most_tools or len(tools)
-    options = ExportOptions(into, is_strict, False, False, False, ToolSelection())
+    options = _ExportOptions(into, is_strict, False, False, False, ToolSelection())
     requests = [
         (_View(), partial(exported, _ChosenTools(tools[start : start + most], b"{}", {}, frozenset()), options))
         for start in range(0, len(tools), most)

@@ -206,10 +206,6 @@ class InvalidParams(RpcError, code=-32602, symbol="invalid_params"):
     """A wrong request: a member is missing, of a wrong type or out of range."""
 
 
-class UnknownState(InvalidParams, symbol="unknown_state"):
-    """A `requestState` that is used, expired, or another's."""
-
-
 class UnknownEntry(InvalidParams, symbol="unknown_entry"):
     """A name or URI outside the caller's view."""
 
@@ -224,10 +220,6 @@ class MethodNotFound(RpcError, code=-32601, symbol="method_not_found"):
 
 class UpstreamUnavailable(RpcError, code=1001, symbol="upstream_unavailable"):
     """The server is down; the call was not sent."""
-
-
-class SessionElsewhere(UpstreamUnavailable, symbol="session_elsewhere"):
-    """Another replica runs the session's process; the call was not sent."""
 
 
 class AccountNeeded(RpcError, code=1001, symbol="account_needed"):
@@ -293,19 +285,22 @@ class DeadlineExceeded(RpcError, code=1003, symbol="deadline_exceeded"):
 
 
 class Busy(RpcError, code=1004, symbol="busy"):
-    """A limit is reached; nothing was done. `refusals` counts by key."""
+    """A limit is reached; nothing was done. `refusals` counts by key. `is_rate`: it is one of requests per second."""
 
     refusals: ClassVar[Counter[str]] = Counter()
+    is_rate = False
 
     @classmethod
-    def at(cls, subject: str, setting: str, value: float, *, retry_after: int = 5) -> Self:
+    def at(cls, subject: str, setting: str, value: float, *, retry_after: int = 5, is_rate: bool = False) -> Self:
         """The error for a limit; a `setting` without a dot is not a key of the configuration."""
         _, is_key, limit = setting.rpartition(".")
         cls.refusals[setting] += 1
         key: JsonObject = {"setting": setting} if is_key else {}
         data: JsonObject = {"limit": limit, "value": value, **key, "retryAfter": retry_after}
         advice = f", or raise {setting}" if is_key else ""
-        return cls(f"Busy: {subject}. Try again in {retry_after} s{advice}.", data=data)
+        error = cls(f"Busy: {subject}. Try again in {retry_after} s{advice}.", data=data)
+        error.is_rate = is_rate
+        return error
 
     @property
     def retry_after(self) -> int:

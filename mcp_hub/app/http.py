@@ -32,7 +32,7 @@ from mcp_hub.fronts.health import Health
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.auth import HttpAuth, is_loopback
 from mcp_hub.fronts.http.cards import card_routes
-from mcp_hub.fronts.http.connections import ConnectionLimits, affordable
+from mcp_hub.fronts.http.connections import affordable, bounded
 from mcp_hub.fronts.http.endpoints import Endpoints
 from mcp_hub.fronts.http.streamable import StreamableHttp
 from mcp_hub.fronts.legacy_sse import LegacySse
@@ -308,12 +308,15 @@ def admission_of(http: HttpSettings) -> Admission:
     )  # fmt: skip
 
 
-def connections_of(http: HttpSettings) -> ConnectionLimits:
-    """Connection limits, reduced to the open files allowed."""
+def connections_of(http: HttpSettings) -> type[object]:
+    """Connections for uvicorn's `http` within the limits, reduced to the open files allowed."""
     limit = affordable(http.max_connections)
     if limit < http.max_connections:
         log.info("connections_bounded", by="open files (ulimit -n)", wanted=http.max_connections, most=limit)
-    return ConnectionLimits(limit, http.max_headers, http.header_timeout, http.body_timeout)
+    return bounded(
+        max_connections=limit, max_headers=http.max_headers, header_timeout=http.header_timeout,
+        body_timeout=http.body_timeout,
+    )  # fmt: skip
 
 
 def monitoring_of(app: App, mcp: StreamableHttp, legacy: LegacySse, admission: Admission) -> tuple[Health, Metrics]:

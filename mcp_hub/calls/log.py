@@ -13,8 +13,9 @@ import msgspec
 
 from mcp_hub.call import Reader, StoredEvent
 from mcp_hub.calls import coalesce
-from mcp_hub.calls.machine import WORKING_NEXT, CallStatus, advance
+from mcp_hub.calls.machine import WORKING_NEXT, advance
 from mcp_hub.events import CallEvent, Completed, Delta, Ending, InputRequired, Log, Progressed, Started
+from mcp_hub.types import Status
 
 _KEPT: Final = 8
 """Seen events that are dropped together: most calls end before."""
@@ -24,8 +25,8 @@ _MANY: Final = frozenset({Progressed, Delta, Log})
 """Kinds of events without a limit per call: their bytes are counted."""
 
 _BEGUN: Final = Started()
-_WORKING: Final = CallStatus.WORKING
-_RUNS: Final = (None, _WORKING, CallStatus.INPUT_REQUIRED)
+_WORKING: Final = "working"
+_RUNS: Final = (None, _WORKING, "input_required")
 
 
 def nobody() -> None:
@@ -60,7 +61,7 @@ class _HeldBack(msgspec.Struct):
 class CallLog(msgspec.Struct, eq=False):
     """One call's events and readers. `merged` counts events merged or dropped for slow readers."""
 
-    status: CallStatus | None = None
+    status: Status | None = None
     merged: int = 0
     refused: int = 0
     ending: Ending = None  # type: ignore[assignment]  # until there is one
@@ -117,7 +118,7 @@ class CallLog(msgspec.Struct, eq=False):
 
     def append(self, event: CallEvent) -> bool:
         """Adds an event and wakes readers; drops and counts illegal ones."""
-        status = WORKING_NEXT.get(type(event)) if self.status is _WORKING else None
+        status = WORKING_NEXT.get(type(event)) if self.status == _WORKING else None
         if status is None:
             try:
                 status = advance(self.status, event)
@@ -202,7 +203,7 @@ class CallLog(msgspec.Struct, eq=False):
             seen = min(reader.cursor for reader in self._readers)
             count = min(seen - self._first + 1, len(self._events) - 1)
             has_room = len(self._events) < coalesce.LAG // 2 and self._size < coalesce.LAG_BYTES // 2
-            if self.status is CallStatus.INPUT_REQUIRED and has_room:  # who joins the call is asked, too
+            if self.status == "input_required" and has_room:  # who joins the call is asked, too
                 questions = (at for at, event in enumerate(islice(self._events, count)) if type(event) is InputRequired)
                 count = next(questions, count)
             self._drop(count)

@@ -1,6 +1,5 @@
 """The states of a call (tasks extension of 2026-07-28) as a table. Sans-I/O."""
 
-from enum import StrEnum
 from typing import Final
 
 from mcp_hub.events import (
@@ -19,39 +18,30 @@ from mcp_hub.events import (
     ToolCall,
     ToolResult,
 )
+from mcp_hub.types import Status
 
-
-class CallStatus(StrEnum):
-    """A call's status."""
-
-    WORKING = "working"
-    INPUT_REQUIRED = "input_required"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
-
-_W, _Q = CallStatus.WORKING, CallStatus.INPUT_REQUIRED
+_W: Final = "working"
+_Q: Final = "input_required"
 _UNCHANGED: Final = (Progressed, Delta, Log, ToolCall, ToolResult, Attempt, Reset)
-_NEXT: Final[dict[type[CallEvent], CallStatus | None]] = {
+_NEXT: Final[dict[type[CallEvent], Status | None]] = {
     **dict.fromkeys(_UNCHANGED),
     InputRequired: _Q,
-    Completed: CallStatus.COMPLETED,
-    Failed: CallStatus.FAILED,
-    Cancelled: CallStatus.CANCELLED,
+    Completed: "completed",
+    Failed: "failed",
+    Cancelled: "cancelled",
 }
 """The status after an event; None: unchanged."""
 WORKING_NEXT: Final = {kind: status or _W for kind, status in _NEXT.items()}
 """The status after each event that may follow while a call is working."""
 
 
-def advance(status: CallStatus | None, event: CallEvent) -> CallStatus:
+def advance(status: Status | None, event: CallEvent) -> Status:
     """The status after `event`; None precedes the first one. Raises `ValueError` for an event that may not follow."""
     kind = type(event)
-    if status is _W or status is _Q:
+    if status == _W or status == _Q:
         if kind in _NEXT:
             return _NEXT[kind] or status
-        if isinstance(event, InputReceived) and status is _Q:
+        if isinstance(event, InputReceived) and status == _Q:
             return _Q if event.remaining else _W
     elif status is None and kind is Started:
         return _W

@@ -16,7 +16,7 @@ import msgspec
 from mcp_hub.call import Call
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.clock import Clock
-from mcp_hub.errors import UnknownState
+from mcp_hub.errors import InvalidParams
 from mcp_hub.types import CallId, RawObject
 
 _MARK: Final = "hub1."
@@ -84,13 +84,16 @@ class PendingInput:
         return f"{_MARK}{record.call.id}.{nonce}.{self._seal(record.call, nonce)}"
 
     def fetch(self, state: str, call: Call) -> _PendingCall:
-        """The call that `call` retries; a state opens it once. Raises `UnknownState`."""
+        """The call that `call` retries; a state opens it once. Raises `InvalidParams`."""
         self._sweep()
         id_, nonce, seal = _parts(state)
         pending = self._pending.get(id_)
         is_named = pending is not None and hmac.compare_digest(_bytes(pending.name), _bytes(nonce))
         if not is_named or not self._is_sealed(call, id_, nonce, seal):
-            raise UnknownState("params.requestState is unknown: it was used, has expired or belongs to another request")
+            raise InvalidParams(
+                "params.requestState is unknown: it was used, has expired or belongs to another request",
+                symbol="unknown_state",
+            )
         return self._pending.pop(id_)
 
     def elsewhere(self, state: str, call: Call) -> CallId | None:
@@ -104,10 +107,12 @@ class PendingInput:
         return f"{_UPSTREAM}{self._bond(call, state)}.{state}"
 
     def unmark(self, call: Call, state: str) -> str:
-        """The server's state. Raises `UnknownState` for another client's or server's."""
+        """The server's state. Raises `InvalidParams` for another client's or server's."""
         original = state.removeprefix(_UPSTREAM).partition(".")[2]
         if not hmac.compare_digest(_bytes(self.mark(call, original)), _bytes(state)):
-            raise UnknownState("params.requestState was not given by this server to this client")
+            raise InvalidParams(
+                "params.requestState was not given by this server to this client", symbol="unknown_state"
+            )
         return original
 
     def _bond(self, call: Call, state: str) -> str:

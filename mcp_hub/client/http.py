@@ -12,7 +12,7 @@ import httpx2
 
 from mcp_hub import __version__
 from mcp_hub.client.hub_client import HubClient
-from mcp_hub.client.rest import Answer, ConnectionLost, NotConnected
+from mcp_hub.client.rest import Answer, ConnectionLost
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.extras import with_extra
 
@@ -91,7 +91,7 @@ class HttpTransport:
         try:
             return _HttpAnswer(await self._http.send(request, stream=True))
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as exc:
-            raise NotConnected(str(exc) or f"no connection within {_CONNECT:g} s") from None
+            raise ConnectionLost(str(exc) or f"no connection within {_CONNECT:g} s", was_made=False) from None
         except httpx2.RequestError as exc:
             raise ConnectionLost(str(exc) or type(exc).__name__) from None
 

@@ -23,16 +23,16 @@ from mcp_hub.errors import (
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
-from mcp_hub.protocol.rest.calls import RestProblem
 from mcp_hub.protocol.shape.stream_events import error_of
+from mcp_hub.types import JsonObject
 
 
 class ConnectionLost(Exception):
-    """The connection broke before the response was complete."""
+    """The connection broke before the response was complete; `was_made` False: nothing accepts connections."""
 
-
-class NotConnected(ConnectionLost):
-    """Nothing accepts connections; the request was not made."""
+    def __init__(self, reason: str, *, was_made: bool = True) -> None:
+        super().__init__(reason)
+        self.was_made = was_made
 
 
 class Answer(Protocol):
@@ -59,7 +59,7 @@ class HubTransport(Protocol):
     async def __aexit__(self, *error: object) -> None: ...
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
-        """Returns at the response head. Raises `ConnectionLost`, `NotConnected`."""
+        """Returns at the response head. Raises `ConnectionLost`."""
 
 
 LIMIT: Final = 128 << 20
@@ -70,13 +70,26 @@ _MOST_WAIT: Final = 30.0
 _T = TypeVar("_T")
 
 
+class _Problem(msgspec.Struct, rename={"group": "class"}):
+    """Members of a problem (RFC 9457) that clients read."""
+
+    code: str
+    status: int = 500
+    detail: str = ""
+    group: str = ""
+    earliest: int = 1
+    upstream: JsonObject = {}
+    stream: str | None = None
+    jsonrpc: msgspec.Raw | msgspec.UnsetType = UNSET
+
+
 class RequestRefused(Exception):
     """The hub refused a request, with this `error`; `is_passing`: a retry may succeed.
 
     `problem` is set if the hub itself refused. `wait`: seconds before a retry.
     """
 
-    def __init__(self, error: HubError, *, is_passing: bool, problem: RestProblem | None, wait: float) -> None:
+    def __init__(self, error: HubError, *, is_passing: bool, problem: _Problem | None, wait: float) -> None:
         super().__init__(str(error))
         self.error = error
         self.is_passing = is_passing
@@ -112,9 +125,9 @@ class RestClient:
             text = await self.ask(method, url, body=body, headers=headers)
         except RequestRefused as refused:
             raise refused.error from None
-        except NotConnected as exc:
-            raise unreachable(self.endpoint, exc) from None
         except ConnectionLost as exc:
+            if not exc.was_made:
+                raise unreachable(self.endpoint, exc) from None
             raise UpstreamLost(f"lost the connection to {self.endpoint}: {exc}") from None
         return decoded(url, text, shape)
 
@@ -180,7 +193,7 @@ def _refused(url: str, answer: Answer, kind: str, body: bytes) -> RequestRefused
     )
 
 
-def unreachable(endpoint: str, exc: NotConnected) -> UpstreamUnavailable:
+def unreachable(endpoint: str, exc: ConnectionLost) -> UpstreamUnavailable:
     return UpstreamUnavailable(f"No hub answers at {endpoint} ({exc}). Start one with: mcp-hub serve --http")
 
 
@@ -200,9 +213,9 @@ def rest_url(endpoint: str, *segments: str, **params: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, path, query, ""))
 
 
-def problem_of(body: bytes) -> RestProblem | None:
+def problem_of(body: bytes) -> _Problem | None:
     try:
-        return msgspec.json.decode(body, type=RestProblem)
+        return msgspec.json.decode(body, type=_Problem)
     except (msgspec.DecodeError, RecursionError):
         return None
 
@@ -235,7 +248,7 @@ def _refusal(url: str, status: int, reason: str) -> ConfigError:
     return ConfigError(ConfigFinding("refused_by_hub", f"{url} refused the request with HTTP {status}{detail}"))
 
 
-def _error_named(problem: RestProblem, status: int) -> HubError:
+def _error_named(problem: _Problem, status: int) -> HubError:
     match problem.code:
         case "unknown_stream":
             return UnknownStream()

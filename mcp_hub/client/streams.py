@@ -10,7 +10,6 @@ import msgspec
 from mcp_hub.client.rest import (
     Answer,
     ConnectionLost,
-    NotConnected,
     RequestRefused,
     RestClient,
     decoded,
@@ -176,7 +175,7 @@ class HubStream:
     async def _reconnect(self, exc: ConnectionLost) -> None:
         connector = self._connector
         if connector.attempts == 1 and self._connection is None:
-            if isinstance(exc, NotConnected):
+            if not exc.was_made:
                 self._has_ended = True
                 raise unreachable(connector.rest.endpoint, exc) from None
             if connector.start is None:
@@ -249,7 +248,7 @@ async def started(api: RestClient, start: Start, patience: Patience) -> str:
                 raise refused.error from None
             reason, retry_after = str(refused), refused.wait
         except ConnectionLost as exc:
-            if is_first and isinstance(exc, NotConnected):
+            if is_first and not exc.was_made:
                 raise unreachable(api.endpoint, exc) from None
             reason = str(exc)
         is_first = False

@@ -1,9 +1,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.calls.machine import CallStatus, advance
+from mcp_hub.calls.machine import advance
 from mcp_hub.errors import Busy, RpcError
 from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Ending, Failed, Log, Progressed, Started
+from mcp_hub.types import Status
 
 EVERY: list[CallEvent] = [
     *(Started(), Progressed(1.0), Delta(b"[]"), Log("info", b"{}")),
@@ -12,19 +13,19 @@ EVERY: list[CallEvent] = [
 events = st.lists(st.sampled_from(EVERY) | st.just(Started()), max_size=30)
 
 
-def play(*steps: CallEvent | CallStatus) -> None:
+def play(*steps: CallEvent | Status) -> None:
     """A conversation: events, each followed by the status that it leads to."""
-    status: CallStatus | None = None
+    status: Status | None = None
     for step in steps:
-        if isinstance(step, CallStatus):
-            assert status is step
+        if isinstance(step, str):
+            assert status == step
         else:
             status = advance(status, step)
 
 
 def accepted(sequence: list[CallEvent]) -> list[CallEvent]:
     """What is left of a sequence when refused events are dropped."""
-    status: CallStatus | None = None
+    status: Status | None = None
     kept = []
     for event in sequence:
         try:
@@ -37,10 +38,10 @@ def accepted(sequence: list[CallEvent]) -> list[CallEvent]:
 
 
 def test_a_call_works_until_its_ending() -> None:
-    play(Started(), CallStatus.WORKING, Progressed(1.0), CallStatus.WORKING, Delta(b"[]"), CallStatus.WORKING)
-    play(Started(), Log("info", b"{}"), CallStatus.WORKING, Completed(b"{}"), CallStatus.COMPLETED)
-    play(Started(), Failed(RpcError("x")), CallStatus.FAILED)
-    play(Started(), Cancelled(), CallStatus.CANCELLED)
+    play(Started(), "working", Progressed(1.0), "working", Delta(b"[]"), "working")
+    play(Started(), Log("info", b"{}"), "working", Completed(b"{}"), "completed")
+    play(Started(), Failed(RpcError("x")), "failed")
+    play(Started(), Cancelled(), "cancelled")
 
 
 @given(events)

@@ -1,6 +1,7 @@
 """The call history as a caller may see it: operators all calls, others those of their principal and profile."""
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio.to_thread
@@ -9,7 +10,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from mcp_hub.app.limits import Current, open_history, shared_secret, state_dir
 from mcp_hub.call import Upstream
-from mcp_hub.calls.history.batches import JournalRules, ToolKeeping
+from mcp_hub.calls.history.batches import Digest, JournalRules, ToolKeeping
 from mcp_hub.calls.history.journal import CallJournal
 from mcp_hub.calls.history.recent import shown_principal
 from mcp_hub.catalog.offers.definitions import parse
@@ -77,17 +78,18 @@ _CALL_IT: Final = "Call the tool with arguments of your own: mcp-hub call"
 
 
 class _ToolDefinitions:
-    """The `DefinitionSource` for these servers' tools."""
+    """Digests of the definitions of these servers' tools."""
 
     def __init__(self, upstreams: Mapping[str, Upstream]) -> None:
         self._upstreams = upstreams
         self._digests: dict[tuple[str, str], tuple[Snapshot, str]] = {}
 
-    def current(self) -> Mapping[str, Snapshot | None]:
-        return {name: upstream.snapshot() for name, upstream in self._upstreams.items()}
+    def __call__(self) -> Digest:
+        """Finds the digests of the present definitions."""
+        return partial(self._digest, {name: upstream.snapshot() for name, upstream in self._upstreams.items()})
 
-    def digest(self, definitions: object, server: str, tool: str) -> str:
-        snapshot = definitions.get(server) if isinstance(definitions, dict) else None
+    def _digest(self, snapshots: Mapping[str, Snapshot | None], server: str, tool: str) -> str:
+        snapshot = snapshots.get(server)
         if snapshot is None:
             return ""
         cached = self._digests.get((server, tool))

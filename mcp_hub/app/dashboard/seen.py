@@ -33,7 +33,7 @@ _GRACE: Final = 10.0
 """Seconds for a page to come back after a reload or a lost connection."""
 
 
-class Operators:
+class _Operators:
     """The `People` who answer for clients that cannot be asked; without any, questions are declined."""
 
     def __init__(self, under_way: Callable[[], Iterable[CallRecord]], grace: float = _GRACE) -> None:
@@ -74,7 +74,7 @@ class Seen(msgspec.Struct, frozen=True):
 
     clients: ClientsSeen
     recent: RecentCalls
-    operators: Operators
+    operators: _Operators
     config: Path
     records: KeyedFiles
 
@@ -90,7 +90,7 @@ class Seen(msgspec.Struct, frozen=True):
         """An empty one. `under_way`: running calls. `meet` gets each new client's era."""
         clients = ClientsSeen(kinds, wall_time, SystemClock().now, meet)
         return cls(
-            clients=clients, recent=RecentCalls(), operators=Operators(under_way), config=config, records=records
+            clients=clients, recent=RecentCalls(), operators=_Operators(under_way), config=config, records=records
         )
 
 

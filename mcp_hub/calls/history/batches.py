@@ -8,7 +8,7 @@ from itertools import chain
 from operator import sub
 from struct import pack
 from types import MappingProxyType
-from typing import Final, Literal, Protocol, TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
@@ -66,6 +66,13 @@ class ToolKeeping(msgspec.Struct, frozen=True):
 
 
 _T = TypeVar("_T")
+Digest = Callable[[str, str], str]
+"""The digest of a definition by server and tool, or empty. Thread-safe."""
+
+
+def no_digest(server: str, tool: str) -> str:
+    """The digest of a definition that is not known."""
+    return ""
 
 
 class JournalRules(msgspec.Struct, frozen=True):
@@ -74,23 +81,13 @@ class JournalRules(msgspec.Struct, frozen=True):
     keeping: Literal["off"] | Keeping
     limits: HistoryLimits
     of_tool: Callable[[str, str], ToolKeeping]
-    definitions: object = None
-
-
-class DefinitionSource(Protocol):
-    """Definitions of tools."""
-
-    def current(self) -> object:
-        """The present definitions. Quick."""
-
-    def digest(self, definitions: object, server: str, tool: str) -> str:
-        """A definition's digest, or empty. Thread-safe."""
+    digest: Digest = no_digest
 
 
 class BatchMaker:
     """Makes batches in a thread, one at a time."""
 
-    def __init__(self, hub: str, definitions: DefinitionSource, key: Callable[[], bytes]) -> None:
+    def __init__(self, hub: str, definitions: Callable[[], Digest], key: Callable[[], bytes]) -> None:
         self.hub = hub
         self.definitions = definitions
         self._find_key = key
@@ -100,7 +97,7 @@ class BatchMaker:
 
     def definition(self, terms: JournalRules, server: str, tool: str) -> str:
         """A digest of the tool's definition and supplied arguments; empty without a tool. May block at first."""
-        digest, keeping = self.definitions.digest(terms.definitions, server, tool), terms.of_tool(server, tool)
+        digest, keeping = terms.digest(server, tool), terms.of_tool(server, tool)
         if not digest or not keeping.supplies:
             return digest
         text = msgspec.json.encode([digest, keeping.defaults, keeping.fixed], order="sorted")

@@ -15,7 +15,7 @@ import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
-from mcp_hub.calls.history.batches import BatchMaker, DefinitionSource, JournalRules
+from mcp_hub.calls.history.batches import BatchMaker, Digest, JournalRules, no_digest
 from mcp_hub.calls.history.waiting import MOST, CallQueue, Portion
 from mcp_hub.calls.metering import CallObserver
 from mcp_hub.calls.runner import CallRecord
@@ -55,14 +55,17 @@ class _Audit(Protocol):
 
 
 class CallJournal:
-    """Keeps a hub's calls in `store`; `ended` is a `CallObserver`. `key` is for hashes of arguments, and may block."""
+    """Keeps a hub's calls in `store`; `ended` is a `CallObserver`. `key` is for hashes of arguments, and may block.
+
+    `definitions` returns the digests of the present definitions, quickly.
+    """
 
     def __init__(
         self,
         store: HistoryStore,
         hub: str,
         rules: Callable[[], JournalRules],
-        definitions: DefinitionSource,
+        definitions: Callable[[], Digest],
         key: Callable[[], bytes],
         clock: Clock,
         audit: _Audit | None = None,
@@ -114,7 +117,7 @@ class CallJournal:
         if self._queue.keeps and record.call.id not in self._running:
             terms = self._terms()
             if record.stream is not None and record.stream.row.epoch > 1:  # begun at another hub
-                terms = replace(terms, definitions=None)
+                terms = replace(terms, digest=no_digest)
             self._running[record.call.id] = _RunningCall(record, terms)
             self._queue.begun.set()
 
@@ -123,7 +126,7 @@ class CallJournal:
         return self._batches.definition(self._terms(), server, tool)
 
     def _terms(self) -> JournalRules:
-        return replace(self.rules(), definitions=self._batches.definitions.current())
+        return replace(self.rules(), digest=self._batches.definitions())
 
     async def run(self) -> None:
         """Writes batches until cancelled."""

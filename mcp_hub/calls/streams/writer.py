@@ -28,7 +28,6 @@ from mcp_hub import aio
 from mcp_hub.call import CallingClient, Reader, StreamInfo
 from mcp_hub.calls import machine
 from mcp_hub.calls.coalesce import LAG, Coalescer, next_events, slices
-from mcp_hub.calls.machine import CallStatus
 from mcp_hub.calls.metering import is_tool_error
 from mcp_hub.calls.plan import ResumePoint
 from mcp_hub.calls.reading.stored import UNWRITABLE, unwritable
@@ -164,7 +163,7 @@ class StreamWriter:
         self._state = _WriterState.OVER if is_over else _WriterState.NEW if start is not None else _WriterState.IDLE
         self._batch: _Batch | None = None
         self._resumption = None if start is not None else record.resumption  # as the row has it
-        self._status: CallStatus | None = None if start is not None else CallStatus.WORKING
+        self._status: Status | None = None if start is not None else "working"
         self._planned: bool | None = True  # whether the next look is urgent; None: none is planned
         self._unread, self.is_kept = 0, start is None
         self._waiters: tuple[Callable[[], None], ...] = ()
@@ -334,7 +333,7 @@ class StreamWriter:
             lines.append(line)
         assert self._status is not None
         message = self.stream.content.newest(events) or row.message
-        reached: Status = self._status.value
+        reached = self._status
         is_tool = self.record.call.method == "tools/call"
         if is_tool and events and type(ending := events[-1]) is Completed and is_tool_error(ending.result):
             reached = "tool_error"

@@ -28,7 +28,7 @@ from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.hub import HttpSettings, StoreSettings, TokenSettings
 from mcp_hub.errors import HubError
 from mcp_hub.events import InputRequired
-from mcp_hub.fronts.http.connections import bounded, look_after
+from mcp_hub.fronts.http.connections import look_after
 from mcp_hub.sandbox.learning import Learning
 from mcp_hub.types import UpstreamStatus
 
@@ -130,7 +130,7 @@ async def _served(app: App) -> AsyncIterator[str]:
         listener.bind(("127.0.0.1", 0))
         listener.listen(128)
         front = HttpFront(app, None, is_local=lambda settings: False)
-        server = http_server(front.endpoints, bounded(connections_of(app.settings.hub.http)))
+        server = http_server(front.endpoints, connections_of(app.settings.hub.http))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(front.run)
             tasks.start_soon(look_after, server.server_state.connections)

@@ -185,7 +185,7 @@ def _listen(settings: Settings, host: str | None, port: int | None) -> socket.so
 async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | None) -> None:
     from mcp_hub.app.http import HttpFront, check_stays_authenticated, connections_of
     from mcp_hub.cli.serving import http_server
-    from mcp_hub.fronts.http.connections import bounded, look_after
+    from mcp_hub.fronts.http.connections import look_after
     from mcp_hub.fronts.prefix import behind_proxy
 
     async with received_signals() as signals, open_for_many(loaded) as app:
@@ -197,7 +197,7 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
             open_editor=partial(page_editor, loaded.path), url=_url(listener) if is_local else "",
         )  # fmt: skip
         application = behind_proxy(front.endpoints, lambda: app.settings.hub.http.root_path or "")
-        server = http_server(application, bounded(connections_of(loaded.settings.hub.http)))
+        server = http_server(application, connections_of(loaded.settings.hub.http))
         connections = server.server_state.connections
         front.metrics.measure("http_connections", "Open connections.", lambda: len(connections))
         app.reloader.checks.extend([check_started_as(Caller(profile=profile)), check_stays_authenticated(host)])

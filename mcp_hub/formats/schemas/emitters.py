@@ -9,7 +9,7 @@ import msgspec
 from mcp_hub.formats.schemas.dialects import STRICT_OPTIONAL, STRICT_TOOLS, STRICT_UNIONS, Dialect
 from mcp_hub.formats.schemas.nodes import Node, children, definition, loosened, mapped
 from mcp_hub.formats.schemas.root import rooted
-from mcp_hub.formats.schemas.subset import NotStrict, Subset
+from mcp_hub.formats.schemas.subset import NotStrict, narrowed
 from mcp_hub.protocol.rest.calls import LossInfo
 from mcp_hub.schema import named_types
 
@@ -115,7 +115,7 @@ def plain(schema: Node, dialect: Dialect, losses: list[LossInfo]) -> Node:
     """A schema that is not enforced; never narrower."""
     root = _named(rooted(schema, losses), dialect, losses)
     if dialect.keywords is not None:
-        return Subset(root, dialect, losses).document()
+        return narrowed(root, dialect, losses)[0]
     return _with_items(root)
 
 
@@ -124,9 +124,8 @@ def strict(schema: Node, dialect: Dialect, losses: list[LossInfo], most_optional
     root = _named(rooted(schema, losses), dialect, losses)
     if most_optional is not None and len(root["properties"]) - len(root.get("required", ())) > most_optional:
         raise NotStrict(OVER)
-    subset = Subset(root, dialect, losses)
-    document = subset.document()
-    if dialect.levels and not _is_small(document, subset.deepest, dialect):
+    document, deepest = narrowed(root, dialect, losses)
+    if dialect.levels and not _is_small(document, deepest, dialect):
         _measure(document, dialect)
     if dialect.all_required:
         return _Strictness(document, 0, 0)

@@ -47,8 +47,17 @@ class NotStrict(HubError):
     """The provider cannot enforce the schema."""
 
 
-class Subset:
-    """One run over one rooted, renamed schema. Raises: NotStrict, in a strict dialect."""
+def narrowed(root: Node, dialect: Dialect, losses: list[LossInfo]) -> tuple[Node, int]:
+    """A rooted, renamed schema in a dialect, and how many subschemas are inside each other, each definition by itself.
+
+    Raises: NotStrict, in a strict dialect.
+    """
+    subset = _Subset(root, dialect, losses)
+    return subset.document(), subset.deepest
+
+
+class _Subset:
+    """One run over one schema."""
 
     def __init__(self, root: Node, dialect: Dialect, losses: list[LossInfo]) -> None:
         self._root = root

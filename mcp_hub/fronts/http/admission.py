@@ -26,10 +26,6 @@ _LARGE: Final = 6
 """Digits of a Content-Length from which on a body is counted: 100,000 bytes."""
 
 
-class TooFast(Busy):
-    """Too many requests per second: 429 over HTTP."""
-
-
 class Rate:
     """A limit per second and principal; 10 s' worth may come at once. 0: no limit."""
 
@@ -41,7 +37,7 @@ class Rate:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, principal: str) -> None:
-        """Raises `TooFast`."""
+        """Raises `Busy`, 429 over HTTP."""
         if not self._per_second:
             return
         now = self._clock.now()
@@ -53,7 +49,7 @@ class Rate:
             self._buckets.popitem(last=False)
         if tokens < 1:
             reason = f"more than {self._per_second} {self._unit} a second"
-            raise TooFast.at(reason, self._setting, self._per_second, retry_after=1)
+            raise Busy.at(reason, self._setting, self._per_second, retry_after=1, is_rate=True)
 
 
 class Admission:
@@ -87,7 +83,7 @@ class Admission:
         return sum(self._open.values())
 
     def enter(self, principal: str) -> None:
-        """Counts a request until `leave`. Raises `Busy`, `TooFast`."""
+        """Counts a request until `leave`. Raises `Busy`."""
         under_way = self._open.get(principal, 0)
         limit = self._most_requests
         if under_way >= limit:

@@ -36,7 +36,7 @@ _ABSOLUTE: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 """A request target that names a host (RFC 9112 §3.2.2), as for a proxy."""
 
 
-class ConnectionLimits(msgspec.Struct, frozen=True):
+class _ConnectionLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits of `hub.http`. `stalled`: seconds without reading."""
 
     max_connections: int = 4096
@@ -126,7 +126,7 @@ class _Bounded(HttpToolsProtocol):
     __slots__ = (
         "_is_surplus", "_is_upgrade", "_overhead", "_part", "_running", "_unread", "since",
     )  # fmt: skip
-    limits = ConnectionLimits()
+    limits = _ConnectionLimits()
     flow: _Flow
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -335,9 +335,9 @@ def _end_of_requests(data: bytes, limit: int) -> int:
     return end
 
 
-def bounded(limits: ConnectionLimits) -> type[_Bounded]:
-    """A protocol class for uvicorn's `http`."""
-    return type("Bounded", (_Bounded,), {"limits": limits})
+def bounded(**limits: float) -> type[_Bounded]:
+    """A protocol class for uvicorn's `http`, with these limits by name; others are the usual ones."""
+    return type("Bounded", (_Bounded,), {"limits": msgspec.convert(limits, _ConnectionLimits)})
 
 
 async def look_after(connections: Iterable[Any]) -> None:

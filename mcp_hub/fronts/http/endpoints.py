@@ -18,7 +18,7 @@ from starlette.routing import Route
 from mcp_hub import aio
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Busy, RpcError
-from mcp_hub.fronts.http.admission import Admission, TooFast
+from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.auth import HttpAuth, Refusal, repeated
 from mcp_hub.fronts.http.cards import is_card
 from mcp_hub.fronts.http.response import (
@@ -368,5 +368,5 @@ async def respond_error(send: Send, error: RpcError) -> None:
     if isinstance(error, HttpError):
         status, body, headers = error.status, error.body, error.headers
     elif isinstance(error, Busy):
-        status, headers = 429 if isinstance(error, TooFast) else 503, [(b"retry-after", b"%d" % error.retry_after)]
+        status, headers = 429 if error.is_rate else 503, [(b"retry-after", b"%d" % error.retry_after)]
     await respond(send, status, body, headers)

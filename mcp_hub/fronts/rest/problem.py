@@ -21,7 +21,6 @@ from mcp_hub.errors import (
     UnknownEntry,
     UnknownStream,
 )
-from mcp_hub.fronts.http.admission import TooFast
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
@@ -157,7 +156,7 @@ def problem_for(error: HubError) -> Problem:
             retry = ((b"retry-after", _RETRY_AFTER[code]),) if code in _RETRY_AFTER else ()
             return Problem(_REFUSED.get(code, 400), code, str(error), headers=retry, **error.members)
         case Busy():
-            status = 429 if isinstance(error, TooFast) else 503
+            status = 429 if error.is_rate else 503
             retry = ((b"retry-after", b"%d" % error.retry_after),)
             return Problem(status, "busy", str(error), headers=retry, **(error.data or {}))
         case HubStopping() | StoreError() | StoreUnavailable():

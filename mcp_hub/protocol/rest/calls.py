@@ -225,19 +225,6 @@ class FailedCall(Struct, omit_defaults=True, rename={"group": "class"}):
     outcome: str | None = None
 
 
-class RestProblem(Struct, rename={"group": "class"}):
-    """Members of a problem that clients read."""
-
-    code: str
-    status: int = 500
-    detail: str = ""
-    group: str = ""
-    earliest: int = 1
-    upstream: JsonObject = {}
-    stream: str | None = None
-    jsonrpc: Raw | UnsetType = UNSET
-
-
 class QuestionInfo(Struct):
     """An open question; answer it at `/v1/streams/{id}/input`."""
 

@@ -40,7 +40,7 @@ _RESTART: Final = _Kind("hub_restart", is_retryable=True)
 _KINDS: Final[Mapping[type[RpcError], _Kind]] = {
     RpcError: _INTERNAL,
     **dict.fromkeys(
-        (errors.InvalidParams, errors.UnknownState, errors.UnknownEntry, errors.ToolRemoved, errors.UnknownStream),
+        (errors.InvalidParams, errors.UnknownEntry, errors.ToolRemoved, errors.UnknownStream),
         _CLIENT,
     ),
     errors.NotReadOnly: _CLIENT,
@@ -50,14 +50,19 @@ _KINDS: Final[Mapping[type[RpcError], _Kind]] = {
     errors.OwnerLost: _Kind("owner_lost", is_retryable=True),
     **dict.fromkeys((errors.NotApproved, errors.AccountNeeded), _Kind("auth")),
     errors.UpstreamUnavailable: _Kind("upstream_transport", is_retryable=True),
-    errors.SessionElsewhere: _Kind("upstream_transport"),
     errors.HttpRefused: _Kind("upstream_transport"),
     errors.DeadlineExceeded: _Kind("upstream_timeout"),
     errors.CallCancelled: _Kind("cancelled"),
     errors.Busy: _Kind("capacity", is_retryable=True),
     errors.StoreUnavailable: _Kind("capacity", is_retryable=True),
 }
-_CLASSES: Final = {class_.symbol: class_ for class_ in _KINDS}
+_ELSEWHERE: Final = "session_elsewhere"
+"""Another replica runs the session's process: a retry here cannot help."""
+_CLASSES: Final[Mapping[str, type[RpcError]]] = {
+    **{class_.symbol: class_ for class_ in _KINDS},
+    "unknown_state": errors.InvalidParams,
+    _ELSEWHERE: errors.UpstreamUnavailable,
+}
 _CODE: Final = re.compile("[a-z][a-z_]{0,63}")
 _LIMITS: Final = {"max_duration": "deadline", "question_timeout": "client"}
 """Class of a `DeadlineExceeded` by its limit; for any other limit `upstream_timeout`."""
@@ -84,6 +89,8 @@ def _kind(error: RpcError) -> _Kind:
     if error.raw is not None:
         return _Kind(_TOOL)
     kind = next(_KINDS[class_] for class_ in type(error).__mro__ if class_ in _KINDS)
+    if error.symbol == _ELSEWHERE:
+        return kind._replace(is_retryable=False)
     data = error.data or {}
     if kind is _INTERNAL and "upstream" in data:
         return _Kind("upstream_protocol")

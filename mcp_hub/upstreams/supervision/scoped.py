@@ -199,7 +199,7 @@ class Scoped:
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         """Relays a call to its process, started if needed.
 
-        Raises `SessionElsewhere`, and what `ManagedUpstream.call` raises.
+        Raises what `ManagedUpstream.call` raises.
         """
         if (shared := self._predecessor.upstream(call)) is not None:
             return await shared.call(call, channel)

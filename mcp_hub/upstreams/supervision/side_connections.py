@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from mcp_hub.call import Call, CallerConnection, CallHandler
 from mcp_hub.clock import Clock
-from mcp_hub.errors import AccountNeeded, Busy, SessionElsewhere, StoreError, UpstreamUnavailable
+from mcp_hub.errors import AccountNeeded, Busy, StoreError, UpstreamUnavailable
 from mcp_hub.notices import Notices, Origin
 from mcp_hub.stores.documents import Holdings
 from mcp_hub.types import Cause, Snapshot, UpstreamState
@@ -169,7 +169,7 @@ class ScopedProcesses(dict[str, SideConnection]):
                 self.tasks = None
 
     async def hold(self, session: str) -> None:
-        """Raises `SessionElsewhere` and `UpstreamUnavailable`."""
+        """Raises `UpstreamUnavailable`, `session_elsewhere` if another replica runs the session's process."""
         if self._holder is None:
             return
         try:
@@ -179,7 +179,7 @@ class ScopedProcesses(dict[str, SideConnection]):
         if not is_here:
             text = f'server "{self._server}" has its process for this session at another replica of the hub '
             text += "(scope: session). Use a balancer with sticky sessions for its clients."
-            raise SessionElsewhere(text, data={"upstream": {"server": self._server}})
+            raise UpstreamUnavailable(text, data={"upstream": {"server": self._server}}, symbol="session_elsewhere")
 
     @contextmanager
     def call(self, member: SideConnection, *, is_last: bool) -> Iterator[None]:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from mcp_hub.app.dashboard.seen import Operators
 from mcp_hub.call import Call, CallChannel, CallHandler, Early
 from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan, CallRules, StreamLimits, TimeLimits
@@ -28,7 +27,13 @@ _numbers = count(1)
 def new_call(principal: str = "p", method: str = "tools/call") -> Call:
     """By a hub where somebody may answer in place of clients, as every hub over HTTP is."""
     id_ = CallId(f"st_{next(_numbers)}")
-    return Call(id_, "git", method, {}, {}, "s", principal, Era.HANDSHAKE, {}, people=Operators(list))
+    return Call(id_, "git", method, {}, {}, "s", principal, Era.HANDSHAKE, {}, people=_Absent())
+
+
+class _Absent:
+    """People who may come, and are not there."""
+
+    are_there = False
 
 
 class LoneOwner(CallOwner):

@@ -7,7 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from mcp_hub.call import Call, CallingClient, StreamInfo
-from mcp_hub.calls.history.batches import JournalRules, ToolKeeping
+from mcp_hub.calls.history.batches import Digest, JournalRules, ToolKeeping
 from mcp_hub.calls.history.journal import CallJournal
 from mcp_hub.calls.metering import outcome_of
 from mcp_hub.calls.plan import TimeLimits
@@ -29,11 +29,9 @@ class Lists:
     def __init__(self) -> None:
         self.digest_now = "d1"
 
-    def current(self) -> object:
-        return self.digest_now
-
-    def digest(self, definitions: object, server: str, tool: str) -> str:
-        return str(definitions)
+    def __call__(self) -> Digest:
+        digest = self.digest_now
+        return lambda server, tool: digest
 
 
 class StreamOfCall:

@@ -11,7 +11,7 @@ from mcp_hub.calls import pending_input
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record
-from mcp_hub.errors import UnknownState
+from mcp_hub.errors import InvalidParams
 from mcp_hub.ids import new_call_id
 from mcp_hub.types import Era
 from tests.unit.fakes import HandClock, unused
@@ -37,11 +37,11 @@ class Waiting:
         return new_record(call(), unused, TimeLimits(1, 1), self.clock)
 
     def refuses(self, state: str, retry: Call) -> None:
-        with pytest.raises(UnknownState, match="requestState is unknown"):
+        with pytest.raises(InvalidParams, match="requestState is unknown"):
             self.pending_input.fetch(state, retry)
 
     def refuses_own(self, state: str, retry: Call) -> None:
-        with pytest.raises(UnknownState, match="not given by this server to this client"):
+        with pytest.raises(InvalidParams, match="not given by this server to this client"):
             self.pending_input.unmark(retry, state)
 
 

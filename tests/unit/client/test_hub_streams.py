@@ -19,7 +19,7 @@ from mcp_hub import errors
 from mcp_hub.client import StreamInterrupted
 from mcp_hub.client.http import HttpTransport, connect
 from mcp_hub.client.in_process import AsgiTransport
-from mcp_hub.client.rest import ConnectionLost, NotConnected
+from mcp_hub.client.rest import ConnectionLost
 from mcp_hub.events import Started
 from mcp_hub.protocol.rest.calls import ErrorBody, InputBody
 from tests.unit.client.scripted_peer import SECONDS, STREAM, connected, events_answer, json_answer, lines, problem, sse
@@ -234,5 +234,6 @@ async def test_a_hub_on_this_machine_with_a_certificate_that_nobody_signed_is_re
     url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
     with anyio.fail_after(240):
         async with server, HttpTransport(url, None) as transport:
-            with pytest.raises(NotConnected, match="(?i)certificate"):
+            with pytest.raises(ConnectionLost, match="(?i)certificate") as refused:
                 await transport.send("POST", url, {}, b"{}")
+            assert not refused.value.was_made

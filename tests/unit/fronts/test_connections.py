@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 
 from mcp_hub.fronts.http import connections
-from mcp_hub.fronts.http.connections import ConnectionLimits, affordable, bounded, look_after
+from mcp_hub.fronts.http.connections import affordable, bounded, look_after
 from mcp_hub.fronts.http.response import respond
 from tests.upstreams.child import until
 
@@ -41,7 +41,7 @@ async def answer(scope: Any, receive: Any, send: Any) -> None:
 @asynccontextmanager
 async def serving(**limits: Any) -> AsyncIterator[tuple[uvicorn.Server, int]]:
     config = uvicorn.Config(
-        answer, lifespan="off", log_config=None, ws="none", http=bounded(ConnectionLimits(**limits)),
+        answer, lifespan="off", log_config=None, ws="none", http=bounded(**limits),
         timeout_graceful_shutdown=1,
     )  # fmt: skip
     server = uvicorn.Server(config)

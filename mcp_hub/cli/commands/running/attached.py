@@ -97,9 +97,9 @@ class _BackgroundHttp:
     def _serving(self, endpoints: Any, listeners: list[socket.socket]) -> "HttpServer":
         from mcp_hub.app.http import connections_of
         from mcp_hub.cli.serving import http_server
-        from mcp_hub.fronts.http.connections import bounded, look_after
+        from mcp_hub.fronts.http.connections import look_after
 
-        server = http_server(endpoints, bounded(connections_of(self._app.settings.hub.http)))
+        server = http_server(endpoints, connections_of(self._app.settings.hub.http))
         server.config.load()
         self._tasks.start_soon(partial(server.serve, sockets=listeners))
         self._tasks.start_soon(look_after, server.server_state.connections)

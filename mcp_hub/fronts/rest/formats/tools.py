@@ -62,7 +62,7 @@ class ToolSelection(msgspec.Struct, frozen=True):
             )
 
 
-class ExportOptions(msgspec.Struct, frozen=True):
+class _ExportOptions(msgspec.Struct, frozen=True):
     """All that an export depends on besides the view."""
 
     into: Format
@@ -75,7 +75,7 @@ class ExportOptions(msgspec.Struct, frozen=True):
     is_inline: bool = False
 
 
-def export_options(request: RestRequest) -> ExportOptions:
+def export_options(request: RestRequest) -> _ExportOptions:
     """The query's options. Raises `Problem`, `Rejected`."""
     into, callers = wanted_format(request.query_params.get("format", Format.MCP)), request.query_params.get("callers")
     if callers not in (None, "direct", "programmatic"):
@@ -88,7 +88,7 @@ def export_options(request: RestRequest) -> ExportOptions:
     explains_hints = flag(request, "hints")
     if explains_hints and into is not Format.MCP:
         raise Problem(400, "invalid_parameter", f"hints=1 is for {Format.MCP}: tools of {into} do not have hints")
-    return ExportOptions(
+    return _ExportOptions(
         into=into,
         is_strict=flag(request, "strict"),
         is_deferred=flag(request, "defer"),
@@ -199,7 +199,7 @@ class _ChosenTools(msgspec.Struct, frozen=True):
     read_only: frozenset[str]
 
 
-_Form = Callable[[_ChosenTools, ExportOptions], bytes]
+_Form = Callable[[_ChosenTools, _ExportOptions], bytes]
 
 
 def kept_exports() -> Callable[[object, object, Callable[[], bytes]], Awaitable[bytes]]:
@@ -287,7 +287,7 @@ class ToolExports:
         return starting if server is None else [name for name in starting if name == server]
 
 
-def exported(chosen: _ChosenTools, options: ExportOptions) -> bytes:
+def exported(chosen: _ChosenTools, options: _ExportOptions) -> bytes:
     """The encoded tools."""
     if options.into is Format.MCP and not options.is_grouped:  # as they are, byte for byte
         first = [chosen.search] if options.is_deferred else []
@@ -295,12 +295,12 @@ def exported(chosen: _ChosenTools, options: ExportOptions) -> bytes:
     return msgspec.json.encode(_export(chosen, options).body)
 
 
-def losses(chosen: _ChosenTools, options: ExportOptions) -> bytes:
+def losses(chosen: _ChosenTools, options: _ExportOptions) -> bytes:
     """The encoded losses by name."""
     return msgspec.json.encode(ToolLosses(options.into, _export(chosen, options).losses))
 
 
-def _export(chosen: _ChosenTools, options: ExportOptions) -> Exported:
+def _export(chosen: _ChosenTools, options: _ExportOptions) -> Exported:
     return export(
         _Decoded([] if options.is_inline and options.is_deferred else chosen.definitions),
         options.into,

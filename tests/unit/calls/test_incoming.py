@@ -236,9 +236,7 @@ async def test_without_a_public_url_nothing_is_subscribed() -> None:
     assert server.requests == []
 
 
-async def test_feed_that_nobody_reads_leaves_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in (("LINGER", 0.0), ("LONG_LINGER", 0.0), ("_LOOK", 0.01)):
-        monkeypatch.setattr(f"mcp_hub.calls.feeds.table.{name}", seconds)
+async def test_feed_that_nobody_reads_leaves_its_server() -> None:
     left = anyio.Event()
 
     async def source(ask: object, topic: Topic, cursor: str | None, take: Take, tell: object) -> RpcError | None:
@@ -250,7 +248,8 @@ async def test_feed_that_nobody_reads_leaves_its_server(monkeypatch: pytest.Monk
         assert topic == TOPIC
         left.set()
 
-    feeds = Feeds(StreamTable(MemoryStore(), SystemClock(), StreamLimits()), {}, lambda: 60.0, {"webhook": source})
+    table = StreamTable(MemoryStore(), SystemClock(), StreamLimits())
+    feeds = Feeds(table, {}, lambda: 60.0, {"webhook": source}, linger=(0.0, 0.0), look=0.01)
     feeds.leaving["webhook"] = leave
     with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as tasks:

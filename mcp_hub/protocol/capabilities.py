@@ -47,11 +47,11 @@ class HubCapabilities(msgspec.Struct, frozen=True):
 
 
 WITHOUT_APPS: Final = HubCapabilities(
-    {**SUPERSET, "roots": {"listChanged": True}, "experimental": {STREAMS: {}}, "extensions": {EVENTS: {}}},
+    {**SUPERSET, "roots": {"listChanged": True}, "experimental": {STREAMS: {}}},
     {"extensions": {TASKS: {}, STREAMS: {}, SKILLS: {}, EVENTS: {}}},
 )
 WITH_APPS: Final = HubCapabilities(
-    {**WITHOUT_APPS.hello, "extensions": {**WITHOUT_APPS.hello["extensions"], APPS: APP_SETTINGS}},
+    {**WITHOUT_APPS.hello, "extensions": {APPS: APP_SETTINGS}},
     {"extensions": {**WITHOUT_APPS.own["extensions"], APPS: APP_SETTINGS}},
 )
 """Servers ask whether their client shows apps before they offer any, and one connection serves all clients."""

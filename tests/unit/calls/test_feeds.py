@@ -4,6 +4,7 @@ import itertools
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -20,10 +21,12 @@ from mcp_hub.calls.plan import StreamLimits
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Busy, InvalidParams, RpcError
+from mcp_hub.notices import Notices
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.protocol.shape.occurrences import MOST_BYTES, event_params, occurrence_of, of_server
 from mcp_hub.stores.memory import MemoryStore
-from mcp_hub.types import CallId, RawJson, RawObject
+from mcp_hub.types import CallId, Era, RawJson, RawObject
+from mcp_hub.upstreams.peer.subscriptions import ServerSubscriptions
 from tests.unit.fakes import IdleUpstream
 from tests.upstreams.child import until
 
@@ -307,3 +310,47 @@ def test_params_that_are_not_of_the_extension_are_refused(params: dict[str, Any]
 def test_null_is_absent() -> None:
     params = event_params(members(name="x", arguments=None, cursor=None, maxAgeMs=None, ttlMs=None), "events/subscribe")
     assert (params.cursor, params.max_age, bytes(params.arguments), params.ttlMs) == (None, None, b"{}", None)
+
+
+class _Answering:
+    """The part of a connection that a request about events needs; it answers when a test says so."""
+
+    def __init__(self) -> None:
+        self.ids = itertools.count(7)
+        self.answered = anyio.Event()
+
+    def send(self, method: str, params: RawObject) -> SimpleNamespace:
+        return SimpleNamespace(id=next(self.ids))
+
+    async def answer(self, pending: SimpleNamespace) -> RawJson:
+        await self.answered.wait()
+        return b"{}"
+
+
+async def test_a_message_of_no_subscription_is_dropped() -> None:
+    subscriptions, peer, heard = ServerSubscriptions("git", Notices()), _Answering(), list[RawObject]()
+    call = Call(CallId("c"), "git", "events/stream", {}, {}, "s", "p", Era.MODERN, {})
+
+    def says(id_: object) -> None:
+        meta = {"io.modelcontextprotocol/subscriptionId": id_}
+        subscriptions.on_notice("notifications/events/event", members(**event("a"), _meta=meta))
+
+    says(7)  # before
+    with anyio.fail_after(DEADLINE):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(
+                subscriptions.ask,
+                peer,
+                call,
+                lambda method, params: heard.append(params),
+            )
+            await anyio.wait_all_tasks_blocked()
+            assert subscriptions.are_asked
+            for id_ in ("7", 8, None, [7], {}):
+                says(id_)
+            subscriptions.on_notice("notifications/events/event", members(**event("a")))
+            assert heard == []
+            says(7)
+            peer.answered.set()
+    says(7)  # afterwards
+    assert len(heard) == 1 and not subscriptions.are_asked

@@ -7,7 +7,6 @@ the message is in the log.
 
 import hmac
 import re
-from base64 import b64decode, b64encode
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -83,7 +82,7 @@ class _Subscribed(msgspec.Struct):
 class _Forwarded(msgspec.Struct):
     feed: str
     id: str
-    body: str
+    body: bytes
 
 
 class _Open:
@@ -274,7 +273,7 @@ class Incoming:
         event = None if "type" in members else bytes(members.get("eventId", b""))
         if event is not None and await self._is_in_log(row, max(row.first - 1, row.last - _RECENT), event):
             return _TAKEN
-        forwarded = _Forwarded(half, message, b64encode(body).decode())
+        forwarded = _Forwarded(half, message, body)
         await self._table.store.inbox.post(Message(row.id, "input", msgspec.json.encode(forwarded)))
         if read_as(members.get("type", _NULL), str) == "terminated":
             return _TAKEN  # if it is lost, the next refresh says it, too
@@ -302,7 +301,7 @@ class Incoming:
         opened = None if forwarded is None else self._open.get(forwarded.feed)
         if forwarded is None or opened is None:
             return False
-        members = raw_object(msgspec.Raw(b64decode(forwarded.body)))
+        members = raw_object(msgspec.Raw(forwarded.body))
         if members is not None:
             self._tasks.start_soon(opened.stored, members, forwarded.id)
         return True

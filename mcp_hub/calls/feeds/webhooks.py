@@ -54,6 +54,8 @@ _FORMER: Final = 600.0
 _HEARD: Final = 5.0
 _HEARD_LOOK: Final = 0.02
 """Seconds for another hub to store a refresh, and between looks."""
+_BROKEN: Final = 60.0
+"""Seconds until a delivery that has failed unexpectedly is tried again."""
 _TRIES: Final = 3
 """Attempts at a subscription that others change meanwhile."""
 
@@ -278,10 +280,16 @@ class Webhooks:
 
     async def _deliver(self, delivery: WebhookDelivery) -> None:
         with delivery.scope:
-            try:
-                await delivery.run()
-            except StoreError as problem:
-                log.info("webhook_elsewhere", webhook=delivery.webhook.id, reason=str(problem))
+            while self._running.get(delivery.row.id) is delivery:
+                try:
+                    await delivery.run()
+                    break
+                except StoreError as problem:
+                    log.info("webhook_elsewhere", webhook=delivery.webhook.id, reason=str(problem))
+                    break
+                except Exception:  # whatever is in a record or an answer: it ends no other webhook
+                    log.exception("webhook_broken", webhook=delivery.webhook.id)
+                    await anyio.sleep(_BROKEN)
         if self._running.get(delivery.row.id) is delivery:
             del self._running[delivery.row.id]
 

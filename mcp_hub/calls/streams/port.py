@@ -22,7 +22,7 @@ from mcp_hub.errors import Busy, KeyTaken, Rejected, RpcError, StoreError, Unkno
 from mcp_hub.events import InputRequired, cancelled_by_client
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.envelope import read_as
-from mcp_hub.protocol.notifications import names_timeout
+from mcp_hub.protocol.notifications import FEED, HOOK, names_timeout
 from mcp_hub.stores.base import NO_ANSWER
 from mcp_hub.types import OWN, CallId, RawJson
 
@@ -242,7 +242,9 @@ class StreamPort:
         return [row for row in await self.table.store.log.rows(principal, limit) if self.shows(profile, row)]
 
     def shows(self, profile: str | None, row: StreamInfo) -> bool:
-        """Whether a profile's callers may see the stream."""
+        """Whether a profile's callers may see the stream; nobody sees those of feeds and webhooks as calls."""
+        if row.method in (FEED, HOOK):
+            return False
         if profile is None:
             return True
         return self._is_of(profile, row) if row.server == OWN else row.server in self._servers(profile)

@@ -145,12 +145,15 @@ def message_problem(keys: Sequence[bytes], headers: Mapping[bytes, bytes], body:
 
 
 def granted(wish: int | UnsetType | None, *, may_last: bool) -> float | None:
-    """Seconds until a subscription has to be refreshed; None: never, if the client asked for it and it `may_last`."""
+    """Seconds until a subscription has to be refreshed; None: never, if the client asked for it and it `may_last`.
+
+    Others have to show a valid token each day.
+    """
     if wish is None and may_last:
         return None
     if wish is UNSET or wish is None:
         return USUAL_TTL
-    return min(max(wish / 1000, LEAST_TTL), MOST_TTL)
+    return min(max(wish / 1000, LEAST_TTL), MOST_TTL if may_last else USUAL_TTL)
 
 
 def date_of(time: float) -> str:

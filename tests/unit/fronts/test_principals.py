@@ -232,7 +232,9 @@ async def test_every_route_is_walked(tmp_path: Path) -> None:
         assets = {
             path
             for path in paths
-            if path.startswith(("/dashboard/", "/.well-known/", "/favicon", "/ask/ask.", "/ask/style."))
+            if path.startswith(
+                ("/dashboard/", "/.well-known/", "/favicon", "/ask/ask.", "/ask/style.", "/v1/events/in/")
+            )
         }
         methods = {era: {own for own in every_method() if eras.serves(era, own)} for era in Era}
         added = set(peer.app.binding.added)
@@ -240,7 +242,7 @@ async def test_every_route_is_walked(tmp_path: Path) -> None:
     assert dashboard == set(walked.DASHBOARD), "list each new route of the dashboard in walked_routes"
     pages = {path.partition("?")[0] for path in walked.PAGES}
     assert paths - assets == {*pages, *walked.FRONTS, *walked.MOUNTS}, "list each new path in walked_routes"
-    both = {"dev.mcp-hub/streams.read", "events/poll", "events/stream"}
+    both = {"dev.mcp-hub/streams.read", *(f"events/{name}" for name in ("poll", "stream", "subscribe", "unsubscribe"))}
     assert methods[Era.HANDSHAKE] | both == set(walked.HANDSHAKE_METHODS)
     assert methods[Era.MODERN] | added == set(walked.MODERN_METHODS)
 
@@ -315,6 +317,10 @@ async def walk_pages(snooper: Snooper) -> None:
         response = await snooper.peer.ask("POST", path, body, headers=FORM, token=snooper.token)
         snooper.is_clean(response, "")
         assert response.status in (403, 410), path
+    for id_ in ("0" * 64, snooper.ids.running):  # no token counts there, but a signature
+        response = await snooper.peer.ask("POST", f"/v1/events/in/{id_}", b"{}", token=snooper.token)
+        snooper.is_clean(response, "")
+        assert response.status == 404
 
 
 async def walk_mcp(snooper: Snooper) -> None:

@@ -174,6 +174,7 @@ MOUNTS: Final = ("/v1/", "/api/")
 
 FORMS: Final = ("/login/own", "/login-form/own", "/login-cancel/own")
 
+_DELIVERY: Final = {"mode": "webhook", "url": "https://example.com/hook", "secret": "whsec_" + "A" * 32}
 _CALL: Final[dict[str, list[dict[str, Any]]]] = {
     "tools/call": [
         {"name": "hub_calls", "arguments": {"id": "{running}"}},
@@ -194,6 +195,8 @@ _CALL: Final[dict[str, list[dict[str, Any]]]] = {
     "events/list": [{}],
     "events/poll": [{"name": "none", "cursor": "{running}.1"}],
     "events/stream": [{"name": "none", "cursor": "{running}.1"}],
+    "events/subscribe": [{"name": "none", "delivery": _DELIVERY, "cursor": "{running}.1"}],
+    "events/unsubscribe": [{"name": "none", "delivery": _DELIVERY}],
 }
 HANDSHAKE_METHODS: Final[dict[str, list[dict[str, Any]]]] = {
     **_CALL,

@@ -254,7 +254,8 @@ def test_expiry_is_granted_within_bounds() -> None:
     assert granted(None, may_last=False) == USUAL_TTL
     assert granted(3_600_000, may_last=True) == 3600
     assert granted(1, may_last=True) == 60
-    assert granted(10**15, may_last=False) == MOST_TTL
+    assert granted(10**15, may_last=True) == MOST_TTL
+    assert granted(10**15, may_last=False) == USUAL_TTL
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ CommandTexts = Mapping[tuple[str | int, ...], tuple[str | Lookup, ...]]
 """Parts of texts with values that are looked up, by place: `("env", "TOKEN")`, `("args", 0)`."""
 
 
-class TlsSettings(Section):
+class _TlsSettings(Section):
     """`ca`: a file of additional trusted certificates."""
 
     ca: TextLine | None = None
@@ -190,7 +190,7 @@ class ServerSettings(Section):
     headers: dict[str, HeaderValue] = {}
     bearer: Annotated[SecretStr, Field(min_length=1)] | None = None
     oauth: OAuthSettings | None = None
-    tls: TlsSettings = TlsSettings()
+    tls: _TlsSettings = _TlsSettings()
     enabled: _Switch = True
     tools: AtOnce[ToolFilterSettings] = ToolFilterSettings()
     resources: AtOnce[FilterSettings] = FilterSettings()

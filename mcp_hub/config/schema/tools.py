@@ -36,7 +36,7 @@ _OF_CALLS: Final = ("history", "ask", "allow_if", "deny_if", "reason", "rate", "
 _Names = Annotated[list[ServerName], Field(max_length=1000)]
 
 
-class HintSettings(Section):
+class _HintSettings(Section):
     """A tool's hints by their MCP names."""
 
     readOnlyHint: bool | None = None
@@ -67,7 +67,7 @@ class SelectorSettings(Section):
         return data
 
 
-class ToolSelector(SelectorSettings, HintSettings):
+class ToolSelector(SelectorSettings, _HintSettings):
     """A filter entry for tools, with hints: `{readOnlyHint: true}`."""
 
     expected: ClassVar[str] = 'expected a glob in quotes, or a mapping such as {tag: "read"} or {readOnlyHint: true}'
@@ -87,7 +87,7 @@ class ToolFilterSettings(Section):
     deny: Annotated[list[ToolSelector], Field(max_length=_MOST)] = []
 
 
-def check_hints(hints: HintSettings | None) -> None:
+def check_hints(hints: _HintSettings | None) -> None:
     if hints is not None and hints.readOnlyHint and hints.destructiveHint:
         message = "a tool that only reads destroys nothing. Keep readOnlyHint or destructiveHint."
         raise finding("conflicting_keys", message, "annotations")
@@ -130,7 +130,7 @@ class _ConditionSettings(Section):
     principal: _OneOrMore | None = None
     claims: _Patterns | None = None
     client: _OneOrMore | None = None
-    hints: HintSettings | None = None
+    hints: _HintSettings | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -215,7 +215,7 @@ class ToolSettings(Section):
     rate: Rate | None = None
     concurrency: Count | None = None
     cache: Duration = 0.0
-    annotations: HintSettings = HintSettings()
+    annotations: _HintSettings = _HintSettings()
     ask: AskSettings | None = None
     allow_if: Conditions | None = None
     deny_if: Conditions = []
@@ -293,7 +293,7 @@ class OverriddenTool(Section):
     description: Text | None = None
     hide: bool | None = None
     pin: bool | None = None
-    annotations: HintSettings | None = None
+    annotations: _HintSettings | None = None
 
     @model_validator(mode="after")
     def _says_it_once(self) -> Self:

@@ -1,6 +1,6 @@
 """Events for one caller: the types that its profile lets through, and readers of their feeds."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -13,7 +13,6 @@ from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.errors import StoreError, StoreUnavailable
 from mcp_hub.masking import hide_head
-from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.protocol.shape.occurrences import EventParams, delivered, forbidden, not_found
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import Kind
@@ -83,9 +82,3 @@ class EventPort:
             raise StoreUnavailable(problem.public) from None
         finally:
             reader.close()
-
-
-def have_events(upstreams: Mapping[str, Upstream], servers: Iterable[str]) -> bool:
-    """Whether one of these servers declares events, as far as they were listed."""
-    snapshots = (upstreams[server].snapshot() for server in servers if server in upstreams)
-    return any(snapshot is not None and KINDS[Kind.EVENT].is_offered(snapshot.capabilities) for snapshot in snapshots)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -28,11 +28,11 @@ from mcp_hub.catalog import texts
 from mcp_hub.catalog.catalog import Catalog, caller_lists, renew, uri_settled
 from mcp_hub.catalog.discovery import meta_tools
 from mcp_hub.catalog.discovery.meta_tools import ToolFinder, explaining, finding, refusing
-from mcp_hub.catalog.discovery.servers import absent, live
+from mcp_hub.catalog.discovery.servers import absent, have_events, live
 from mcp_hub.catalog.resources.uris import mentions_uris
 from mcp_hub.catalog.routes import Route, resolve, route
 from mcp_hub.code.tool import RUN_CODE
-from mcp_hub.errors import RpcError, StoreUnavailable
+from mcp_hub.errors import MethodNotFound, RpcError, StoreUnavailable
 from mcp_hub.notices import Notices, Origin
 from mcp_hub.protocol import extensions
 from mcp_hub.protocol.jsonrpc.rpc_errors import for_caller, for_others
@@ -48,15 +48,24 @@ __all__ = [
     "CallHandle", "StreamHandle",
 ]  # fmt: skip
 
+if TYPE_CHECKING:
+    from mcp_hub.calls.feeds.reading import FeedReader as FeedReader
+    from mcp_hub.event_port import EventPort
+
 _ANYBODY: Final = ClientKind()
 _SHORT: Final = TimeLimits(60, 60)  # of the hub's own tools that wait for no call
 _MOST_TOKENS: Final = 8000  # of an answer of the hub's own to a client whose results are not cut
 
 
+def _no_events(hub: "HubPort") -> "EventPort":
+    raise MethodNotFound("This hub has no events.")
+
+
 class HubPort:
     """One hub, for its fronts. Mappings are live.
 
-    `limits` are each server's, for tool calls and for other requests. Without `long_results` no result is cut.
+    `limits` are each server's, for tool calls and for other requests. Without `long_results` no result is cut. `events`
+    is loaded with its first use.
     """
 
     def __init__(
@@ -75,12 +84,13 @@ class HubPort:
         long_results: LongResults | None = None,
         turn: Turn | None = None,
         code: CodeRuns | None = None,
+        events: "Callable[[HubPort], EventPort]" = _no_events,
     ) -> None:
         self.turn = turn if turn is not None else Turn()
         self._long_results = long_results
         self.catalog = catalog
         self.durable = StreamPort(streams, rules, lambda profile: catalog.rules(profile).servers)
-        self.stream = self.durable.open
+        self.events = partial(events, self)
         self._own_tools = OwnTools(self.durable)
         self.session_store = SessionStore(streams.store.sessions, streams.store.replicas, streams.limits.retention)
         self._code = code
@@ -102,6 +112,7 @@ class HubPort:
     selected = staticmethod(meta_tools.selected)
     runner_of = staticmethod(meta_tools.runner_of)
     uri_settled = staticmethod(uri_settled)
+    have_events = staticmethod(have_events)
     is_known = staticmethod(is_known)
     script_of = staticmethod(script_of)
 

@@ -31,6 +31,7 @@ from mcp_hub.app.catalog_rules import (
 from mcp_hub.app.code_runs import code_runs, deployment_key, script_upstreams
 from mcp_hub.app.dashboard.past_calls import PastCalls, journal_of
 from mcp_hub.app.dashboard.seen import Seen
+from mcp_hub.app.event_feeds import EventFeeds, go_on
 from mcp_hub.app.limits import (
     Current,
     call_limits,
@@ -38,6 +39,7 @@ from mcp_hub.app.limits import (
     open_documents,
     open_files,
     open_store,
+    pending_input,
     session_holder,
     state_dir,
     stream_limits,
@@ -124,6 +126,7 @@ class App(msgspec.Struct, frozen=True):
     journal: CallJournal
     code: CodeRuns
     gates: RuleGates
+    events: EventFeeds
     audit: "AuditTrail | None" = None
     executors: "ExecutorUpstream | None" = None
     server_logs: ServerLogWriter | None = None
@@ -217,6 +220,7 @@ async def _running(app: App) -> AsyncIterator[None]:
         tasks.start_soon(app.streams.run, name="streams")
         tasks.start_soon(app.journal.run, name="history")
         tasks.start_soon(app.gates.run, name="links")
+        tasks.start_soon(app.events.run, name="events")
         app.reloader.prepares.append(lambda settings: partial(app.gates.use, settings))
         if app.audit is not None:
             tasks.start_soon(app.audit.run, name="audit")
@@ -295,13 +299,6 @@ def _executor_upstream(
     return upstream
 
 
-def _pending_input(
-    settings: Settings, key: Callable[[], bytes], registry: CallRegistry, store: EventStore
-) -> PendingInput:
-    seconds = settings.hub.limits.question_timeout
-    return PendingInput(SystemClock(), seconds, registry.cancel, key, has_replicas=store.replicas is not None)
-
-
 def _catalog(
     settings: Settings, servers: UpstreamSet, changes: Notices, approvals: Approvals, *, owns_process: bool
 ) -> Catalog:
@@ -344,14 +341,14 @@ def _registry(
 def _hub(
     current: Current, catalog: Catalog, registry: CallRegistry, servers: UpstreamSet, pending: PendingInput, turn: Turn,
     changes: Notices, streams: StreamTable, seen: Seen, results: LongResults, code: "CodeRuns",
-    audit: "AuditTrail | None",
+    events: EventFeeds, audit: "AuditTrail | None",
 ) -> HubPort:  # fmt: skip
     settings = current.settings.hub
     hub = HubPort(
         catalog=catalog, registry=registry, upstreams=servers.upstreams, limits=current.limits,
         session_rules=SessionRules(settings.page_size, settings.task_after, seen.operators), pending_input=pending,
         turn=turn, changes=changes, streams=streams, rules=current.call_rules, follow_up=follow_up,
-        client_kind=seen.clients, long_results=results, code=code,
+        client_kind=seen.clients, long_results=results, code=code, events=events.port,
     )  # fmt: skip
     hub.starter.gates.trails.extend([] if audit is None else [audit])
     return hub
@@ -376,15 +373,16 @@ def build(
     )  # fmt: skip
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     executors = _executor_upstream(settings, env, changes, servers) if has_executors else None
-    streams = StreamTable(store, clock, stream_limits(settings), lambda row, last: hub.starter.take_up(row, last))
+    streams = StreamTable(store, clock, stream_limits(settings), lambda row, last: go_on(hub, events, row, last))
+    events = EventFeeds(streams, servers.upstreams, current)
     documents = open_documents(settings, env, store)
     seen = Seen.of(kinds, loaded.path, records, lambda: registry.under_way, sources.client.meet)
     audit = audit_of(loaded, env, store, current, lambda call: registry.trace_of(call))
     journal = journal_of(env, store, current, servers.upstreams, audit, is_embedded=not owns_process)
     registry = _registry(settings, env, servers, streams, turn, journal, seen, audit, is_http=has_executors)
-    pending = _pending_input(settings, key := deployment_key(state, store), registry, store)
+    pending = pending_input(settings, key := deployment_key(state, store), registry, store)
     code, results = code_runs(lambda: hub, current, key), LongResults(documents, estimate, clock)
-    hub = _hub(current, catalog, registry, servers, pending, turn, changes, streams, seen, results, code, audit)
+    hub = _hub(current, catalog, registry, servers, pending, turn, changes, streams, seen, results, code, events, audit)
     applier = Applier(
         current=current, sources=sources, upstream_set=servers, hub=hub, registry=registry,
         kinds=kinds, approvals=approvals, executor_name=None if executors is None else executors.name, store=store,
@@ -395,5 +393,5 @@ def build(
         current=current, hub=hub, upstreams=servers.upstreams, registry=registry, changes=changes, streams=streams,
         documents=documents, watchdog=watchdog, seen=seen, approvals=approvals, upstream_set=servers,
         operations=operations(loaded, applier, watchdog), logins=logins, journal=journal, executors=executors,
-        server_logs=sources.logs, code=code, gates=RuleGates(applier), audit=audit,
+        server_logs=sources.logs, code=code, gates=RuleGates(applier), audit=audit, events=events,
     )  # fmt: skip

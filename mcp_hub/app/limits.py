@@ -11,8 +11,10 @@ import platformdirs
 from mcp_hub.app.catalog_rules import ProjectView, executor_server
 from mcp_hub.call import Call
 from mcp_hub.calls.gates.steps import Gates
+from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.plan import CallRules, StreamLimits, TimeLimits
 from mcp_hub.calls.reading.stored import exported_name
+from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.catalog.catalog import caller_lists
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.code.steps import CodeLimits
@@ -218,6 +220,14 @@ def open_history(settings: Settings, env: Mapping[str, str], store: EventStore |
 def call_limits(settings: Settings) -> tuple[int, int]:
     """One principal's running and waiting calls."""
     return settings.hub.limits.running_calls, settings.hub.limits.waiting_calls
+
+
+def pending_input(
+    settings: Settings, key: Callable[[], bytes], registry: CallRegistry, store: EventStore
+) -> PendingInput:
+    """The calls that wait for a modern client's retry; `key` seals their states."""
+    seconds = settings.hub.limits.question_timeout
+    return PendingInput(SystemClock(), seconds, registry.cancel, key, has_replicas=store.replicas is not None)
 
 
 def stream_limits(settings: Settings) -> StreamLimits:

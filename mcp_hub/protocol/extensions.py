@@ -7,6 +7,7 @@ import msgspec
 
 from mcp_hub.protocol.capabilities import APP_SETTINGS, APP_TYPE, SKILLS
 from mcp_hub.protocol.capabilities import APPS as APPS
+from mcp_hub.protocol.capabilities import EVENTS as EVENTS
 from mcp_hub.protocol.capabilities import STREAMS as STREAMS
 from mcp_hub.protocol.capabilities import TASKS as TASKS
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object

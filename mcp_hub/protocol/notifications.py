@@ -20,6 +20,8 @@ CANCELLED: Final = "notifications/cancelled"
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
 """The reserved `_meta` key that says which `subscriptions/listen` a message belongs to: its request id, verbatim."""
 
+FEED: Final = "events/stream"
+"""The request that opens a stream of events, and the method of durable streams that hold them."""
 OF_EVENTS: Final = frozenset(
     f"notifications/events/{name}" for name in ("active", "event", "heartbeat", "error", "terminated")
 )

@@ -10,7 +10,7 @@ import anyio
 import msgspec
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.calls.feeds.lines import METHOD, RUNNING, Topic, line_of, mark_line, read_line
+from mcp_hub.calls.feeds.lines import RUNNING, Topic, line_of, mark_line, read_line
 from mcp_hub.calls.feeds.reading import FeedReader
 from mcp_hub.calls.reading.stored import done_with, fetched
 from mcp_hub.calls.reading.stream import Committed, Stream
@@ -19,6 +19,7 @@ from mcp_hub.errors import Fenced, KeyTaken, RpcError, StoreError, UnknownStream
 from mcp_hub.ids import new_call_id
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.envelope import read_as
+from mcp_hub.protocol.notifications import FEED
 from mcp_hub.protocol.shape.occurrences import occurrence_of
 from mcp_hub.stores.base import Change, Chunk, StreamLog
 from mcp_hub.types import RawObject, Status
@@ -181,7 +182,7 @@ class Feed:
     async def _create(self, line: bytes, cursor: str | None, wall: float) -> None:
         row = StreamInfo(
             id=new_call_id(), principal=self.topic.key, owner=self._log.instance, server=self.topic.server,
-            method=METHOD, name=self.topic.name, created=wall, updated=wall, last=1, ttl=self._keep(), key=RUNNING,
+            method=FEED, name=self.topic.name, created=wall, updated=wall, last=1, ttl=self._keep(), key=RUNNING,
             continuation=self._continuation(cursor),
         )  # fmt: skip
         error: StoreError | None = await done_with(partial(self._log.create, row, Chunk(1, (line,))))
@@ -226,8 +227,9 @@ class Feed:
 
     async def end(self, error: RpcError | None = None) -> None:
         """Ends the durable stream; with an error, also the subscriptions of its readers. Raises `StoreError`."""
-        for reader in list(self.readers) if error is not None else ():
-            reader.end(error)
+        if error is not None:
+            for reader in list(self.readers):
+                reader.end(error)
         async with self._state.turn:
             if self.stream is not None and not self.stream.row.has_ended:
                 await self._append([], "completed", self.cursor, wall_time())

@@ -13,8 +13,6 @@ from mcp_hub.errors import InvalidParams
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import CallId, RawJson, RawObject
 
-METHOD: Final = "events/stream"
-"""The method of a feed's durable streams."""
 RUNNING: Final = "run"
 """The idempotency key of the stream that is being written: one at a time."""
 _PREFIX: Final = "\x1ffeed "
@@ -54,11 +52,6 @@ def topic(server: str, name: str, arguments: RawJson, account: str = "") -> Topi
     if not isinstance(members, dict):
         raise InvalidParams("arguments must be an object")
     return Topic(server, name, canonical, account)
-
-
-def is_feed(principal: str) -> bool:
-    """Whether a durable stream with this principal belongs to a feed."""
-    return principal.startswith(_PREFIX)
 
 
 class _Line(msgspec.Struct, frozen=True):

@@ -310,7 +310,7 @@ class StreamTable:
                 try:
                     if now >= next_touch:
                         next_touch = now + _TOUCH
-                        for stream in self._foreign.followed:  # a call that somebody reads continues
+                        for stream in self._foreign.followed:  # a call or feed that somebody reads continues
                             await self._touch(stream.row.id)
                     if now >= next_orphans:
                         next_orphans = now + self.store.leases.interval

@@ -15,7 +15,8 @@ from mcp_hub.catalog.texts import MAX_PURPOSE, OPENING, first_sentence, greatest
 from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.views.entries import by_server
 from mcp_hub.catalog.views.view import CatalogView
-from mcp_hub.types import ClientKind, Kind, UpstreamState, UpstreamStatus
+from mcp_hub.protocol.kinds import KINDS
+from mcp_hub.types import ClientKind, Kind, Snapshot, UpstreamState, UpstreamStatus
 
 _MAX_NAME: Final = 64
 _MOST_NAMED: Final = 4  # tools that are named for a server that says nothing of itself
@@ -63,6 +64,12 @@ def live(view: CatalogView, rules: ViewRules, upstreams: Mapping[str, Upstream])
         purpose = first_sentence(text or "", MAX_PURPOSE) or _some(names)
         abouts.append(ServerAbout(one_line(name, _MAX_NAME), len(names), purpose))
     return abouts
+
+
+def have_events(upstreams: Mapping[str, Upstream], servers: Iterable[str], lists: Iterable[Snapshot] = ()) -> bool:
+    """Whether one of these servers has events, as far as they were listed; `lists` of the caller's own connections."""
+    snapshots = [upstreams[server].snapshot() for server in servers if server in upstreams]
+    return any(KINDS[Kind.EVENT].is_offered(listed.capabilities) for listed in (*snapshots, *lists) if listed)
 
 
 def absent(rules: ViewRules, upstreams: Mapping[str, Upstream]) -> list[UpstreamStatus]:

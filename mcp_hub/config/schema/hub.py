@@ -336,6 +336,12 @@ class _AccountSettings(Section):
         return [key.get_secret_value() for key in self.key]
 
 
+class _EventSettings(Section):
+    """Events of servers; `keep`: seconds that they can be read again."""
+
+    keep: PositiveDuration = 7 * 86400.0
+
+
 class HubSettings(Section):
     """The hub; seconds, `budget` and `max_result_tokens` in tokens.
 
@@ -360,6 +366,7 @@ class HubSettings(Section):
     limits: LimitSettings = LimitSettings()
     store: StoreSettings = StoreSettings()
     accounts: _AccountSettings = _AccountSettings()
+    events: AtOnce[_EventSettings] = _EventSettings()
     history: AtOnce[HistorySettings] = HistorySettings()
     audit: AuditSettings | None = None
     attach: Literal["auto", "always", "never"] = "auto"

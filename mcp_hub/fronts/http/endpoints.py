@@ -188,7 +188,8 @@ def _has_token(query: bytes) -> bool:
 
 
 def _only_listens(http: HttpExchange) -> bool:
-    is_listen = http.scope["method"] == "GET" or http.headers.get(b"mcp-method") == b"subscriptions/listen"
+    streams = (b"subscriptions/listen", b"events/stream")
+    is_listen = http.scope["method"] == "GET" or http.headers.get(b"mcp-method") in streams
     return is_listen and b"authorization" in http.headers
 
 

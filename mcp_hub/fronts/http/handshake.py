@@ -301,6 +301,7 @@ class HandshakeHttp:
         params = raw_object(request.message.params) or {}
         raw = params.get("requestId")
         if raw is not None:
+            self._binding.streams.cancel(client.session, id_key(bytes(raw)))
             await self._resumption.cancel(client, id_key(bytes(raw)), given_reason(params))
 
     async def get(self, http: HttpExchange) -> None:

@@ -26,14 +26,13 @@ from mcp_hub.fronts.http.response import (
 from mcp_hub.fronts.mcp.binding import Binding, Deferred
 from mcp_hub.fronts.mcp.quick_call import QuickCall
 from mcp_hub.fronts.mcp.responder import CallResponder, ResponderState
-from mcp_hub.fronts.mcp.subscriptions import ListenStreams
+from mcp_hub.fronts.mcp.subscriptions import Listening, ListenStreams
 from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.protocol import sse
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import ABSENT, Envelope
 from mcp_hub.protocol.jsonrpc.rpc_errors import HTTP_STATUS, INVALID_REQUEST
 from mcp_hub.protocol.meta import RequestMeta, take_params
-from mcp_hub.protocol.notifications import ListenFilter
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import Era, RawObject
 
@@ -304,11 +303,11 @@ async def begin(
 ) -> CallHandle | None:
     """Starts a request's call; None if it was answered. Raises `RpcError`. `changed` stores changes first."""
     reply = binding.handle(session, request.message.method, *params, info)
-    if isinstance(reply, ListenFilter):
-        await _listen(binding.streams, request, session, id_, reply)
-        return None
     if isinstance(reply, Deferred):
         reply = await reply.reply
+    if not isinstance(reply, bytes | CallHandle):
+        await _listen(binding.streams, request, binding.streams.open(session, id_, reply))
+        return None
     if isinstance(reply, bytes):
         if changed is not None:
             await changed()
@@ -350,14 +349,11 @@ async def _follow(quick: QuickWait, request: HttpRequest) -> bool:
     return responder.state is ResponderState.PENDING or (responder.detached and is_complete)
 
 
-async def _listen(
-    streams: ListenStreams, request: HttpRequest, session: Session, id_: bytes, filter: ListenFilter
-) -> None:
-    if not request.takes_sse:
-        reason = "the answer is a stream: Accept must name text/event-stream"
-        raise HttpError(406, "not_acceptable", reason)
-    listening = streams.open(session, id_, filter)
+async def _listen(streams: ListenStreams, request: HttpRequest, listening: Listening) -> None:
     try:
+        if not request.takes_sse:
+            reason = "the answer is a stream: Accept must name text/event-stream"
+            raise HttpError(406, "not_acceptable", reason)
         await stream(listening, request.receive, request.send, listening.scope, listening.completed())
     finally:
         streams.close(listening)

@@ -10,6 +10,7 @@ import msgspec
 from mcp_hub.call import MakeInfo
 from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, ToolRemoved, UnknownEntry
 from mcp_hub.events import Completed
+from mcp_hub.fronts.mcp.events import Opening, event_methods, session_has_events
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams
 from mcp_hub.fronts.mcp.tasks import stream_methods, task_methods
 from mcp_hub.hub import CallHandle, HubPort
@@ -31,12 +32,12 @@ from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject
 class Deferred(msgspec.Struct, frozen=True):
     """The response comes in a moment."""
 
-    reply: Awaitable[bytes | CallHandle]
+    reply: Awaitable[bytes | CallHandle | Opening]
 
 
-Reply = bytes | CallHandle | Deferred | ListenFilter
-"""A call: the answer is its ending, its other events come before. A filter: the response is a stream of notifications.
-"""
+Settled = bytes | CallHandle | ListenFilter | Opening
+"""A call: the answer is its ending, its other events come before. Else, but for bytes: a stream of notifications."""
+Reply = Settled | Deferred
 Instructions = Callable[[str | None], str | None]
 """The text for clients with this profile."""
 _T = TypeVar("_T")
@@ -56,7 +57,7 @@ class Binding:
         self._hub = hub
         self._server_info = server_info
         self._instructions = instructions
-        self.added = {**task_methods(hub), **stream_methods(hub)}
+        self.added = {**task_methods(hub), **stream_methods(hub), **event_methods(hub)}
 
     def initialize(self, caller: Caller, params: RawObject) -> tuple[Session, bytes]:
         """Opens a handshake session without waiting. Invalid members of `params` count as absent."""
@@ -68,7 +69,7 @@ class Binding:
         """The result of `initialize`. A session may repeat it: the last one counts."""
         result: JsonObject = {
             "protocolVersion": session.version,
-            "capabilities": _capabilities(session),
+            "capabilities": self._capabilities(session),
             "serverInfo": self._server_info,
         }
         if text := self._instructions(session.caller.profile):
@@ -166,7 +167,12 @@ class Binding:
 
     def _list(self, session: Session, kind: Kind, params: RawObject) -> Reply:
         cursor = _decoded(params, _Page, "params.cursor").cursor or None  # an empty one is the first page's
-        page = partial(self._hub.views.page, session, kind, cursor)
+
+        def page() -> bytes:
+            if kind is Kind.EVENT and not session_has_events(self._hub, session):
+                raise MethodNotFound("Method not found: events/list")
+            return self._hub.views.page(session, kind, cursor)
+
         return page() if self._is_settled(session, kind) else Deferred(self._settled(session, page, kind))
 
     def _subscription(self, session: Session, method: str, params: RawObject) -> Reply:
@@ -186,11 +192,14 @@ class Binding:
             self._hub.unsubscribe(session, uri)
         return b"{}"
 
+    def _capabilities(self, session: Session) -> JsonObject:
+        return _capabilities(session, events=session_has_events(self._hub, session))
+
     def _discover(self, session: Session) -> bytes:
         result: JsonObject = {
             "resultType": "complete",
             "supportedVersions": list(eras.MODERN_VERSIONS),
-            "capabilities": _capabilities(session),
+            "capabilities": self._capabilities(session),
             "_meta": {SERVER_INFO: self._server_info},
             "ttlMs": _DISCOVERY_TTL,
             "cacheScope": "private",
@@ -294,14 +303,18 @@ def _level(raw: RawJson | None, member: str) -> str:
     return level
 
 
-def _capabilities(session: Session) -> JsonObject:
-    """The hub's own, so that no server is waited for."""
+def _capabilities(session: Session, *, events: bool) -> JsonObject:
+    """The hub's own, so that no server is waited for; `events` of those that were listed."""
     changes: JsonObject = {"listChanged": True}
     resources = {**changes, "subscribe": True}
     offered: JsonObject = {"tools": changes, "resources": resources, "prompts": changes, "logging": {}}
     if session.version != eras.HANDSHAKE_VERSIONS[0]:  # 2024-11-05 has the method but not the capability
         offered["completions"] = {}
-    return {**offered, **extensions.offered(session.era)}
+    added = extensions.offered(session.era)
+    if events:  # as the extension says, and as its drafts did
+        offered["events"] = changes
+        added = {**added, "extensions": {**added["extensions"], extensions.EVENTS: changes}}
+    return {**offered, **added}
 
 
 def _skill_result(

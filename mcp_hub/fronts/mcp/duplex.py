@@ -10,13 +10,13 @@ import msgspec
 
 from mcp_hub.errors import Busy, HubStopping, RpcError
 from mcp_hub.fronts import limits
-from mcp_hub.fronts.mcp.binding import Binding, Deferred, uninitialized
+from mcp_hub.fronts.mcp.binding import Binding, Deferred, Settled, uninitialized
 from mcp_hub.fronts.mcp.bonds import ClientBond
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
 from mcp_hub.fronts.mcp.quick_call import QuickCall
 from mcp_hub.fronts.mcp.responder import CallResponder
 from mcp_hub.fronts.mcp.results import HeldAnswers
-from mcp_hub.fronts.mcp.subscriptions import Announcer, ListenStream, ListenStreams
+from mcp_hub.fronts.mcp.subscriptions import Announcer, Listening, ListenStreams
 from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
@@ -24,7 +24,7 @@ from mcp_hub.protocol.jsonrpc import batches, envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, raw_object
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST
 from mcp_hub.protocol.meta import RequestMeta, take_params
-from mcp_hub.protocol.notifications import ROOTS_CHANGED, ListenFilter, given_reason
+from mcp_hub.protocol.notifications import ROOTS_CHANGED, given_reason
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import Era, RawJson
 from mcp_hub.wire.base import Pending, Requests
@@ -89,14 +89,14 @@ class _Announcements:
         while self._wire.is_congested and not self._wire.is_closed:
             await self._room.wait()
 
-    async def run(self, source: Announcer | ListenStream) -> None:
+    async def run(self, source: Announcer | Listening) -> None:
         while True:
             await self.writable()
             for frame in await source.next():
                 self._wire.send(frame)
             source.sent()
 
-    async def listen(self, listening: ListenStream) -> None:
+    async def listen(self, listening: Listening) -> None:
         """A cancelled request gets no response."""
         try:
             with listening.scope:
@@ -123,7 +123,7 @@ class Duplex:
         self._asking: ClientRequests
         self._announcements: _Announcements
         self._session: Session | None = None
-        self._open: dict[int | str, QuickCall | CallResponder | _Later | ListenStream] = {}
+        self._open: dict[int | str, QuickCall | CallResponder | _Later | Listening] = {}
         self._ready: dict[int | str, QuickCall | CallResponder] = {}
         self._held_answers = HeldAnswers()
         self._settled: anyio.Event | None = None  # set with every request that is settled, once somebody waits for that
@@ -149,7 +149,7 @@ class Duplex:
 
     async def answered(self) -> None:
         """Waits until every request but listen streams is answered."""
-        while any(not isinstance(waiting, ListenStream) for waiting in self._open.values()):
+        while any(not isinstance(waiting, Listening) for waiting in self._open.values()):
             self._settled = anyio.Event()
             await self._settled.wait()
 
@@ -220,17 +220,16 @@ class Duplex:
         if type(reply) is Deferred:
             later = self._open[key] = _Later(id_)
             self._tasks.start_soon(self._reply_later, key, later, session, meta, reply)
-        elif type(reply) is ListenFilter:
-            listening = self._open[key] = self._binding.streams.open(session, id_, reply)
-            self._tasks.start_soon(self._announcements.listen, listening)
         else:
             self._reply(key, id_, session, meta, reply)
 
-    def _reply(
-        self, key: int | str, id_: bytes, session: Session, meta: RequestMeta, reply: bytes | CallHandle
-    ) -> None:
+    def _reply(self, key: int | str, id_: bytes, session: Session, meta: RequestMeta, reply: Settled) -> None:
         if isinstance(reply, bytes):
             self._answer(id_, reply)
+            return
+        if not isinstance(reply, CallHandle):
+            listening = self._open[key] = self._binding.streams.open(session, id_, reply)
+            self._tasks.start_soon(self._announcements.listen, listening)
             return
         quick = QuickCall(hub=self._hub, id=id_, session=session, call=reply, token=meta.token, asking=self._asking)
         if quick.is_quick:

@@ -4,9 +4,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import anyio
+import anyio.lowlevel
 import msgspec
 
-from mcp_hub.errors import HubError, MethodNotFound, RpcError, StoreError
+from mcp_hub.errors import MethodNotFound, RpcError, StoreError
 from mcp_hub.hub import HubPort
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, result_frame
 from mcp_hub.protocol.notifications import SUBSCRIPTION_ID
@@ -15,7 +16,7 @@ from mcp_hub.sessions.session import Session
 from mcp_hub.types import RawObject
 
 if TYPE_CHECKING:
-    from mcp_hub.calls.feeds.reading import FeedReader
+    from mcp_hub.hub import FeedReader
 
 HEARTBEAT: Final = 25.0
 """Seconds without a message after which one says that the stream is alive."""
@@ -26,9 +27,7 @@ _AT_ONCE: Final = 256
 class EventStream:
     """The notifications of one `events/stream`, pulled with `next` until `scope` is cancelled."""
 
-    def __init__(
-        self, hub: HubPort, session: Session, params: EventParams, reader: "FeedReader", id_: bytes
-    ) -> None:
+    def __init__(self, hub: HubPort, session: Session, params: EventParams, reader: "FeedReader", id_: bytes) -> None:
         self.session = session
         self.id = id_
         self.scope = anyio.CancelScope()
@@ -55,7 +54,7 @@ class EventStream:
 
     async def _frames(self) -> list[bytes]:
         try:
-            self._hub.events.entry(self.session, self._params.name)
+            self._hub.events().entry(self.session, self._params.name)
             occurrences, is_truncated = await self._reader.read(_AT_ONCE)
         except StoreError as problem:
             return self._over(RpcError(problem.public))
@@ -125,18 +124,24 @@ def event_methods(hub: HubPort) -> Mapping[str, Callable[[Session, RawObject], A
     """The methods by name; each raises `MethodNotFound` if no server has events."""
 
     async def poll(session: Session, params: RawObject) -> bytes:
-        return await hub.events.poll(session, await _checked(hub, session, params, "events/poll"))
+        return await hub.events().poll(session, await _checked(hub, session, params, "events/poll"))
 
     async def stream(session: Session, params: RawObject) -> Opening:
         wanted = await _checked(hub, session, params, "events/stream")
-        reader = await hub.events.open(session, wanted)
+        reader = await hub.events().open(session, wanted)
         return lambda id_: EventStream(hub, session, wanted, reader, id_)
 
     return {"events/poll": poll, "events/stream": stream}
 
 
+def session_has_events(hub: HubPort, session: Session) -> bool:
+    """Whether a server of the session's profile has events."""
+    servers = hub.catalog.rules(session.caller.profile).servers
+    return hub.have_events(hub.upstreams, servers, hub.views.lists(session.caller))
+
+
 async def _checked(hub: HubPort, session: Session, params: RawObject, method: str) -> EventParams:
     await hub.views.settled(session)
-    if not hub.have_events(session):
+    if not session_has_events(hub, session):
         raise MethodNotFound(f"Method not found: {method}")
     return event_params(params, method)

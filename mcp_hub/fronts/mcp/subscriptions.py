@@ -13,13 +13,15 @@ import msgspec
 from mcp_hub.call import Reader
 from mcp_hub.errors import Busy, HubError, RpcError
 from mcp_hub.fronts.limits import LISTENS
+from mcp_hub.fronts.mcp.events import EventStream, Opening
 from mcp_hub.fronts.mcp.tasks import detailed_task
 from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.notices import Origin
-from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes, raw_object, result_frame
+from mcp_hub.protocol.jsonrpc.envelope import id_key, notification_frame, object_bytes, raw_object, result_frame
 from mcp_hub.protocol.notifications import ACKNOWLEDGED, SUBSCRIPTION_ID, UPDATED, ListenFilter, list_changed
+from mcp_hub.protocol.shape.occurrences import exhausted
 from mcp_hub.protocol.shape.tasks import NOTICE
 from mcp_hub.sessions.session import MOST_SUBSCRIPTIONS, Session
 from mcp_hub.types import JsonObject, Kind, RawObject
@@ -287,31 +289,57 @@ class ListenStream:
             log.info("subscription_refused", uri=hide_head(uri, 200), reason=str(error))
 
 
+Listening = ListenStream | EventStream
+"""A request whose answer is a stream of notifications."""
+
+
 class ListenStreams:
     """The open streams of all clients."""
 
     def __init__(self, hub: HubPort) -> None:
         self._hub = hub
-        self._open: set[ListenStream] = set()
+        self._open: set[Listening] = set()
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, session: Session, id_: bytes, filter: ListenFilter) -> ListenStream:
-        """A new stream, to be closed. Raises `Busy`."""
+    def open(self, session: Session, id_: bytes, filter: ListenFilter | Opening) -> Listening:
+        """A new stream, to be closed. Raises `Busy`, and the extension's ResourceExhausted."""
+        if not isinstance(filter, ListenFilter):
+            return self._add(filter(id_))
         if len(filter.resourceSubscriptions) > MOST_SUBSCRIPTIONS:
             raise Busy(f"resourceSubscriptions has over {MOST_SUBSCRIPTIONS} URIs, the most that one stream may have")
         if len(filter.taskIds) > MOST_TASKS:
             raise Busy(f"taskIds has over {MOST_TASKS} ids, the most that one stream may have")
-        of_client = [stream for stream in self._open if stream.session.caller.principal == session.caller.principal]
-        if sum(not stream.scope.cancel_called for stream in of_client) >= LISTENS:
+        if self._count(session, ListenStream) >= LISTENS:
             reason = f"{LISTENS} subscriptions/listen streams are open, the most that one client may have"
             raise Busy.at(reason, "listens", LISTENS)
         listening = ListenStream(self._hub, session, id_, filter)
         self._open.add(listening)
         return listening
 
-    def close(self, listening: ListenStream) -> None:
+    def _add(self, stream: EventStream) -> EventStream:
+        """Closes the stream if there are too many."""
+        if self._count(stream.session, EventStream) >= LISTENS:
+            stream.close()
+            raise exhausted("streams", LISTENS)
+        self._open.add(stream)
+        return stream
+
+    def _count(self, session: Session, kind: type[Listening]) -> int:
+        principal = session.caller.principal
+        of_client = [
+            each for each in self._open if isinstance(each, kind) and each.session.caller.principal == principal
+        ]
+        return sum(not stream.scope.cancel_called for stream in of_client)
+
+    def cancel(self, session: Session, key: int | str | None) -> None:
+        """Ends the streams of a handshake session's request."""
+        for stream in self._open:
+            if stream.session is session and id_key(stream.id) == key:
+                stream.cancel()
+
+    def close(self, listening: Listening) -> None:
         self._open.discard(listening)
         listening.close()
 

@@ -81,7 +81,9 @@ class _TaskRequests:
         return task_shape.ACKNOWLEDGED
 
     async def _stream(self, session: Session, params: RawObject) -> StreamHandle:
-        return await self._hub.durable.open(session.caller.principal, task_shape.task_id(params), session.caller.profile)
+        return await self._hub.durable.open(
+            session.caller.principal, task_shape.task_id(params), session.caller.profile
+        )
 
     def _renew(self, stream: StreamHandle) -> None:
         if stream.is_orphan:

@@ -29,16 +29,18 @@ from mcp_hub.upstreams.peer.server_eras import EraWish, ServerEras, wish
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.server import STOP_REQUESTED, Handover, Lifecycle, SharedServer, SupervisorRules
 from mcp_hub.upstreams.supervision.side_connections import (
-    ScopedProcesses, SideConnection, SideConnections, side_notices,
-)  # fmt: skip
+    ScopedProcesses,
+    SideConnection,
+    SideConnections,
+    side_notices,
+)
 from mcp_hub.upstreams.supervision.supervisor import Connection
 
 MOST_PROCESSES: Final = 32
 """Processes of one server besides the listed one; an idle one makes room, else the call is refused."""
 _RELIST: Final = 60.0
 """Seconds between two restarts of the listed process because others list something else."""
-_SWEEP: Final = 30.0
-"""Seconds between two looks for idle processes, at most."""
+_SWEEP: Final = 30.0  # seconds between two looks for idle processes, at most
 
 
 class _ProcessKeys(msgspec.Struct, frozen=True):

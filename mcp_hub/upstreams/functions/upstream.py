@@ -23,6 +23,7 @@ from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import InvalidParams, RpcError, StartFailed, UnknownEntry, UpstreamUnavailable
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.envelope import one_line, read_as
+from mcp_hub.protocol.notifications import FEED
 from mcp_hub.protocol.shape.occurrences import not_found
 from mcp_hub.types import Cause, Era, JsonObject, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.functions.events import closed, subscribed
@@ -178,7 +179,7 @@ class _FunctionUpstream(LocalSource):
 
     async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
         registry = self._registry
-        if isinstance(registry, Cause) or call.method != "events/stream" or heard is None:
+        if isinstance(registry, Cause) or call.method != FEED or heard is None:
             raise no_events(self.name)
         name = read_as(call.params.get("name", b""), str)
         if name is None or (source := registry.events.get(name)) is None:

@@ -1,0 +1,244 @@
+"""`hub_events`: events of servers for models whose clients do not know them. A caller's mistake is a result.
+
+A wait begins behind a cursor, which each answer has, so that nothing is missed between two of them.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+import anyio
+import msgspec
+from msgspec import Raw
+
+from mcp_hub.call import Call, CallChannel, CallHandler
+from mcp_hub.errors import InvalidParams, RpcError, StoreError
+from mcp_hub.events import Completed, Progressed
+from mcp_hub.masking import hide_head
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, one_line
+from mcp_hub.protocol.shape.occurrences import EventParams, delivered, event_params
+from mcp_hub.types import RawObject, plural
+
+if TYPE_CHECKING:
+    from mcp_hub.calls.feeds.reading import FeedReader
+
+EVENTS: Final = "hub_events"
+
+_MOST_HELD: Final = 16
+"""Subscriptions of one session."""
+_MOST: Final = 50
+_MOST_BYTES: Final = 64 << 10
+"""Occurrences of an answer, and their bytes; the first one is there in any case."""
+_REASON: Final = 300
+"""Characters of a server's reason."""
+
+
+class _Source(NamedTuple):
+    types: Callable[[str | None], Awaitable[str]]
+    check: Callable[[str], object]
+    open: Callable[[EventParams], Awaitable["FeedReader"]]
+
+
+class _Arguments(msgspec.Struct):
+    action: Literal["list", "subscribe", "wait"] | None = None
+    name: str | None = None
+    arguments: Raw = Raw(b"{}")
+    after: str | None = None
+
+
+class _Subscription:
+    """One of a session: its open reader keeps the feed running, `params` have the cursor behind what was answered."""
+
+    def __init__(self, params: EventParams, reader: "FeedReader") -> None:
+        self.params = params
+        self.reader = reader
+
+
+class EventTool:
+    """The tool, with the subscriptions of sessions until their `end`."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, dict[bytes, _Subscription]] = {}
+
+    def handler(
+        self, session: str | None, patience: float, *, types: Callable[[str | None], Awaitable[str]],
+        check: Callable[[str], object], open: Callable[[EventParams], Awaitable["FeedReader"]],
+    ) -> CallHandler:  # fmt: skip
+        """For a session (None: one that ends with its request); a wait takes at most `patience` seconds.
+
+        `types` returns the text of the list, or of one type; `check` raises `RpcError` for a type that the session may
+        not have any more; `open` raises as `EventPort.open`.
+        """
+        return partial(self._answered, _Source(types, check, open), session, patience)
+
+    def end(self, session: str) -> None:
+        """Ends the subscriptions of a session. Idempotent."""
+        for subscription in self._held.pop(session, {}).values():
+            subscription.reader.close()
+
+    async def _answered(
+        self, source: _Source, session: str | None, patience: float, call: Call, channel: CallChannel
+    ) -> Completed:
+        try:
+            arguments = _arguments(call)
+            action = arguments.action or ("list" if arguments.name is None else "wait")
+            if action == "list":
+                return Completed.of(await source.types(arguments.name))
+            if action == "subscribe":
+                return await self._subscribe(source, session, _params(arguments))
+            follower = _Follower(source, self._wanted(session, arguments))
+            await follower.follow(patience, channel)
+            self._note(session, follower.positions)
+            return Completed.of(follower.text(patience))
+        except StoreError as problem:
+            return Completed.of(f"{EVENTS}: {problem.public}", is_error=True)
+        except RpcError as problem:
+            return Completed.of(f"{EVENTS}: {hide_head(problem.message, _REASON)}", is_error=True)
+
+    # -- subscriptions of a session -----------------------------------------------------------------------------------
+
+    async def _subscribe(self, source: _Source, session: str | None, params: EventParams) -> Completed:
+        held: dict[bytes, _Subscription] = {} if session is None else self._held.setdefault(session, {})
+        key, reader = _key(params), await source.open(params)
+        params = msgspec.structs.replace(params, cursor=reader.cursor)
+        if session is None or self._held.get(session) is not held:  # the session has ended meanwhile
+            reader.close()
+        elif key not in held and len(held) >= _MOST_HELD:
+            reader.close()
+            raise InvalidParams(f"this session has {_MOST_HELD} subscriptions, the most that one may have")
+        else:
+            if (earlier := held.pop(key, None)) is not None:
+                earlier.reader.close()
+            held[key] = _Subscription(params, reader)
+        return Completed.of(f"Subscribed to {params.name}. {_next(params)}")
+
+    def _wanted(self, session: str | None, arguments: _Arguments) -> Sequence[EventParams]:
+        """What to wait for. Without a cursor one of the session's continues; without a name all of them do."""
+        held = {} if session is None else self._held.get(session, {})
+        if arguments.name is None:
+            if not held:
+                raise InvalidParams("there is no subscription of this session: give a name, and `after` to continue")
+            return [subscription.params for subscription in held.values()]
+        params = _params(arguments)
+        known = held.get(_key(params))
+        return [params if known is None or params.cursor is not None else known.params]
+
+    def _note(self, session: str | None, positions: Sequence[EventParams]) -> None:
+        """Notes the cursors behind an answer, for waits without one."""
+        held = {} if session is None else self._held.get(session, {})
+        for params in positions:
+            if (known := held.get(_key(params))) is not None:
+                known.params = params
+
+
+class _Follower:
+    """Reads several subscriptions until one of them has something."""
+
+    def __init__(self, source: _Source, wanted: Sequence[EventParams]) -> None:
+        self._source = source
+        self._wanted = list(wanted)
+        self._readers: list[FeedReader] = []
+        self._lines: list[str] = []
+        self._count = 0
+        self._size = 0
+
+    async def follow(self, patience: float, channel: CallChannel) -> None:
+        """At most `patience` seconds. Raises `RpcError` if one is over or cannot be opened, `StoreError`."""
+        names = ", ".join(dict.fromkeys(params.name for params in self._wanted))
+        message = Raw(object_bytes(f"waiting for {hide_head(names, _REASON)}"))
+        channel.send(Progressed(0, members={"message": message}))
+        try:
+            with anyio.move_on_after(patience):
+                await self._follow()
+        finally:
+            for reader in self._readers:
+                reader.close()
+
+    async def _follow(self) -> None:
+        for params in self._wanted:
+            self._readers.append(await self._source.open(params))
+        while not self._lines:
+            for params, reader in zip(self._wanted, self._readers, strict=True):
+                self._source.check(params.name)
+                await self._read(params, reader)
+                if reader.ended is not None and not self._lines:
+                    raise reader.ended
+            if not self._lines:
+                await self._news()
+
+    async def _read(self, params: EventParams, reader: "FeedReader") -> None:
+        while self._count < _MOST and self._size < _MOST_BYTES:
+            occurrences, is_truncated = await reader.read(1)
+            if is_truncated:
+                self._lines.append(f"({params.name}: events may be missing here.)")
+            if not occurrences:
+                break
+            line = _line(occurrences[0][0], params.name)
+            self._lines.append(line)
+            self._count += 1
+            self._size += len(line.encode())
+
+    async def _news(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            for reader in self._readers:
+                tasks.start_soon(_woken, reader, tasks.cancel_scope)
+
+    @property
+    def positions(self) -> list[EventParams]:
+        """The subscriptions with the cursors behind what was read."""
+        cursors = [reader.cursor for reader in self._readers]
+        cursors += [params.cursor or "" for params in self._wanted[len(cursors) :]]
+        return [
+            msgspec.structs.replace(params, cursor=cursor or None)
+            for params, cursor in zip(self._wanted, cursors, strict=True)
+        ]
+
+    def text(self, patience: float) -> str:
+        """The answer. The way to continue comes first: an answer that is too long is cut behind it."""
+        head = plural(self._count, "event") if self._lines else f"No event yet, after {patience:.0f} s"
+        lines = [f"{head}.", *map(_next, self.positions)]
+        problems = [reader.problem for reader in self._readers if reader.problem is not None]
+        lines += [f"The server does not deliver at present: {hide_head(each.message, _REASON)}" for each in problems]
+        return "\n".join([*lines, "", *self._lines] if self._lines else lines)
+
+
+async def _woken(reader: "FeedReader", scope: anyio.CancelScope) -> None:
+    await reader.wait()
+    scope.cancel()
+
+
+def _line(occurrence: RawObject, name: str) -> str:
+    return object_bytes(delivered(occurrence, name)).decode(errors="replace")
+
+
+def _next(params: EventParams) -> str:
+    """How to wait for what comes next."""
+    arguments: dict[str, object] = {"action": "wait", "name": params.name}
+    if bytes(params.arguments) != b"{}":
+        arguments["arguments"] = Raw(one_line(bytes(params.arguments)))
+    if params.cursor is not None:
+        arguments["after"] = params.cursor
+    return f"To wait for what comes next: {EVENTS} with {object_bytes(arguments).decode(errors='replace')}"
+
+
+def _arguments(call: Call) -> _Arguments:
+    try:
+        return msgspec.json.decode(call.params.get("arguments", b"{}"), type=_Arguments)
+    except (msgspec.DecodeError, RecursionError) as problem:
+        raise InvalidParams(f"wrong arguments: {problem}") from None
+
+
+def _params(arguments: _Arguments) -> EventParams:
+    if not arguments.name:
+        raise InvalidParams("wrong arguments: the name of an event type is missing")
+    members = {"name": Raw(object_bytes(arguments.name)), "arguments": arguments.arguments}
+    params = event_params(members, EVENTS)
+    return msgspec.structs.replace(params, cursor=arguments.after or None)
+
+
+def _key(params: EventParams) -> bytes:
+    """Equal for equal subscriptions. Raises `InvalidParams`."""
+    try:
+        return msgspec.json.encode([params.name, msgspec.json.decode(params.arguments)], order="sorted")
+    except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
+        raise InvalidParams(f"wrong arguments: {problem}") from None

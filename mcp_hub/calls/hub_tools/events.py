@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 EVENTS: Final = "hub_events"
 
-_MOST_HELD: Final = 16
+_MOST_SUBSCRIPTIONS: Final = 16
 """Subscriptions of one session."""
 _MOST: Final = 50
 _MOST_BYTES: Final = 64 << 10
@@ -58,7 +58,7 @@ class EventTool:
     """The tool, with the subscriptions of sessions until their `end`."""
 
     def __init__(self) -> None:
-        self._held: dict[str, dict[bytes, _Subscription]] = {}
+        self._sessions: dict[str, dict[bytes, _Subscription]] = {}
 
     def handler(
         self, session: str | None, patience: float, *, types: Callable[[str | None], Awaitable[str]],
@@ -73,7 +73,7 @@ class EventTool:
 
     def end(self, session: str) -> None:
         """Ends the subscriptions of a session. Idempotent."""
-        for subscription in self._held.pop(session, {}).values():
+        for subscription in self._sessions.pop(session, {}).values():
             subscription.reader.close()
 
     async def _answered(
@@ -86,7 +86,7 @@ class EventTool:
                 return Completed.of(await source.types(arguments.name))
             if action == "subscribe":
                 return await self._subscribe(source, session, _params(arguments))
-            follower = _Follower(source, self._wanted(session, arguments))
+            follower = _Follower(source, self._chosen(session, arguments))
             await follower.follow(patience, channel)
             self._note(session, follower.positions)
             return Completed.of(follower.text(patience))
@@ -98,45 +98,45 @@ class EventTool:
     # -- subscriptions of a session -----------------------------------------------------------------------------------
 
     async def _subscribe(self, source: _Source, session: str | None, params: EventParams) -> Completed:
-        held: dict[bytes, _Subscription] = {} if session is None else self._held.setdefault(session, {})
+        subscriptions: dict[bytes, _Subscription] = {} if session is None else self._sessions.setdefault(session, {})
         key, reader = _key(params), await source.open(params)
         params = msgspec.structs.replace(params, cursor=reader.cursor)
-        if session is None or self._held.get(session) is not held:  # the session has ended meanwhile
+        if session is None or self._sessions.get(session) is not subscriptions:  # the session has ended meanwhile
             reader.close()
-        elif key not in held and len(held) >= _MOST_HELD:
+        elif key not in subscriptions and len(subscriptions) >= _MOST_SUBSCRIPTIONS:
             reader.close()
-            raise InvalidParams(f"this session has {_MOST_HELD} subscriptions, the most that one may have")
+            raise InvalidParams(f"this session has {_MOST_SUBSCRIPTIONS} subscriptions, the most that one may have")
         else:
-            if (earlier := held.pop(key, None)) is not None:
+            if (earlier := subscriptions.pop(key, None)) is not None:
                 earlier.reader.close()
-            held[key] = _Subscription(params, reader)
+            subscriptions[key] = _Subscription(params, reader)
         return Completed.of(f"Subscribed to {params.name}. {_next(params)}")
 
-    def _wanted(self, session: str | None, arguments: _Arguments) -> Sequence[EventParams]:
-        """What to wait for. Without a cursor one of the session's continues; without a name all of them do."""
-        held = {} if session is None else self._held.get(session, {})
+    def _chosen(self, session: str | None, arguments: _Arguments) -> Sequence[EventParams]:
+        """The subscriptions to wait for. Those of the session continue: all without a name, one without a cursor."""
+        subscriptions = {} if session is None else self._sessions.get(session, {})
         if arguments.name is None:
-            if not held:
+            if not subscriptions:
                 raise InvalidParams("there is no subscription of this session: give a name, and `after` to continue")
-            return [subscription.params for subscription in held.values()]
+            return [subscription.params for subscription in subscriptions.values()]
         params = _params(arguments)
-        known = held.get(_key(params))
-        return [params if known is None or params.cursor is not None else known.params]
+        continued = subscriptions.get(_key(params))
+        return [params if continued is None or params.cursor is not None else continued.params]
 
     def _note(self, session: str | None, positions: Sequence[EventParams]) -> None:
         """Notes the cursors behind an answer, for waits without one."""
-        held = {} if session is None else self._held.get(session, {})
+        subscriptions = {} if session is None else self._sessions.get(session, {})
         for params in positions:
-            if (known := held.get(_key(params))) is not None:
-                known.params = params
+            if (subscription := subscriptions.get(_key(params))) is not None:
+                subscription.params = params
 
 
 class _Follower:
     """Reads several subscriptions until one of them has something."""
 
-    def __init__(self, source: _Source, wanted: Sequence[EventParams]) -> None:
+    def __init__(self, source: _Source, subscribed: Sequence[EventParams]) -> None:
         self._source = source
-        self._wanted = list(wanted)
+        self._subscribed = list(subscribed)
         self._readers: list[FeedReader] = []
         self._lines: list[str] = []
         self._count = 0
@@ -144,7 +144,7 @@ class _Follower:
 
     async def follow(self, patience: float, channel: CallChannel) -> None:
         """At most `patience` seconds. Raises `RpcError` if one is over or cannot be opened, `StoreError`."""
-        names = ", ".join(dict.fromkeys(params.name for params in self._wanted))
+        names = ", ".join(dict.fromkeys(params.name for params in self._subscribed))
         message = Raw(object_bytes(f"waiting for {hide_head(names, _REASON)}"))
         channel.send(Progressed(0, members={"message": message}))
         try:
@@ -155,10 +155,10 @@ class _Follower:
                 reader.close()
 
     async def _follow(self) -> None:
-        for params in self._wanted:
+        for params in self._subscribed:
             self._readers.append(await self._source.open(params))
         while not self._lines:
-            for params, reader in zip(self._wanted, self._readers, strict=True):
+            for params, reader in zip(self._subscribed, self._readers, strict=True):
                 self._source.check(params.name)
                 await self._read(params, reader)
                 if reader.ended is not None and not self._lines:
@@ -187,10 +187,10 @@ class _Follower:
     def positions(self) -> list[EventParams]:
         """The subscriptions with the cursors behind what was read."""
         cursors = [reader.cursor for reader in self._readers]
-        cursors += [params.cursor or "" for params in self._wanted[len(cursors) :]]
+        cursors += [params.cursor or "" for params in self._subscribed[len(cursors) :]]
         return [
             msgspec.structs.replace(params, cursor=cursor or None)
-            for params, cursor in zip(self._wanted, cursors, strict=True)
+            for params, cursor in zip(self._subscribed, cursors, strict=True)
         ]
 
     def text(self, patience: float) -> str:
@@ -212,7 +212,7 @@ def _line(occurrence: RawObject, name: str) -> str:
 
 
 def _next(params: EventParams) -> str:
-    """How to wait for what comes next."""
+    """The call that waits for what comes next."""
     arguments: dict[str, object] = {"action": "wait", "name": params.name}
     if bytes(params.arguments) != b"{}":
         arguments["arguments"] = Raw(one_line(bytes(params.arguments)))

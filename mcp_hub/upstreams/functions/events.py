@@ -69,7 +69,7 @@ def _arguments(params: RawObject) -> bytes:
 
 
 class _Subscription:
-    """What one run of the function has reported."""
+    """One run of the function, and how it ended."""
 
     def __init__(self, name: str, heard: Heard, cursor: str | None) -> None:
         self.error: BaseException | None = None

@@ -133,6 +133,7 @@ class Question(msgspec.Struct, frozen=True):
 
 WaitReason = str | Callable[[], Collection[str]]
 """A reason such as `server "a" to start`, or the sessions whose calls have to end first."""
+Heard = Callable[[str, RawObject], None]  # takes the method and the params of a notification
 
 
 class Times(Protocol):
@@ -253,14 +254,6 @@ class CallerConnection(msgspec.Struct, frozen=True):
     is_open: bool = True
 
 
-Heard = Callable[[str, RawObject], None]
-"""Takes the method and the params of a notification."""
-
-
-def no_events(server: str) -> MethodNotFound:
-    return MethodNotFound(f'server "{server}" does not have events.')
-
-
 class Upstream(Protocol):
     """A tool source: a child process, a remote server, Python functions."""
 
@@ -308,12 +301,8 @@ class Upstream(Protocol):
         """Removes a reference; the last one unsubscribes at the source."""
 
     async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
-        """Sends a request about events over the caller's connection, and returns the result.
-
-        `heard` gets the notifications of the subscription that it opens, until it is answered. Cancelling cancels the
-        request. Raises `RpcError`, `MethodNotFound` without events, `UpstreamUnavailable`, `UpstreamLost`.
-        """
-        raise no_events(self.name)
+        """Sends a request about events; `heard` gets notifications of what it opens. Raises `RpcError`."""
+        raise MethodNotFound(f'server "{self.name}" does not have events.')
 
 
 MakeInfo = Callable[[Call], bytes | None]

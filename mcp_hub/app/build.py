@@ -16,7 +16,6 @@ import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
-from mcp_hub import __version__
 from mcp_hub.aio import Turn, named_loop
 from mcp_hub.app.apply import Applier, RuleGates, UpstreamSet
 from mcp_hub.app.catalog_rules import (
@@ -28,14 +27,14 @@ from mcp_hub.app.catalog_rules import (
     policies,
     view_rules,
 )
-from mcp_hub.app.code_runs import code_runs, deployment_key, script_upstreams
+from mcp_hub.app.code_runs import EventFeeds, code_runs, deployment_key, go_on, script_upstreams
 from mcp_hub.app.dashboard.past_calls import PastCalls, journal_of
 from mcp_hub.app.dashboard.seen import Seen
-from mcp_hub.app.event_feeds import EventFeeds, go_on
 from mcp_hub.app.limits import (
     Current,
     call_limits,
     follow_gates,
+    hub_info,
     open_documents,
     open_files,
     open_store,
@@ -360,7 +359,6 @@ def build(
 ) -> App:  # fmt: skip
     """A hub that does not run yet; call it on its event loop."""
     settings, state, current = loaded.settings, state_dir(env), Current(loaded.settings, time_limits(loaded.settings))
-    info = {"name": settings.hub.name, "version": __version__}
     store, kinds = open_store(settings, env), ClientKinds(current.client, current.soft_deadline, OFFERED)
     clock, changes, turn = SystemClock(), Notices(None if store.replicas is None else store.replicas.lists), Turn()
     servers, watchdog = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
@@ -389,7 +387,7 @@ def build(
     )  # fmt: skip
     follow_gates(hub, current, store, [] if sources.accounts is None else sources.accounts.ended)
     return App(
-        binding=Binding(hub, info, partial(instructions, catalog, servers.upstreams)),
+        binding=Binding(hub, hub_info(settings), partial(instructions, catalog, servers.upstreams)),
         current=current, hub=hub, upstreams=servers.upstreams, registry=registry, changes=changes, streams=streams,
         documents=documents, watchdog=watchdog, seen=seen, approvals=approvals, upstream_set=servers,
         operations=operations(loaded, applier, watchdog), logins=logins, journal=journal, executors=executors,

@@ -1,4 +1,7 @@
-"""Gives scripts the tools of their caller's session, by the present rules; makes folders of scripts servers."""
+"""Gives scripts the tools of their caller's session, by the present rules; makes folders of scripts servers.
+
+Events of servers, too, are loaded where a client asks for them, or an earlier hub has left some.
+"""
 
 import re
 from collections import OrderedDict
@@ -6,19 +9,21 @@ from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+import anyio
 import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.app.limits import STORES, Current, shared_secret
-from mcp_hub.call import Call, Gate
+from mcp_hub.call import Call, Gate, StreamInfo, Upstream
 from mcp_hub.calls.code.consent import DESTRUCTIVE, IDEMPOTENT, READ_ONLY
 from mcp_hub.calls.code.inner import CodeParts
 from mcp_hub.calls.code.runs import CodeRuns
 from mcp_hub.calls.code.state import InnerCall
 from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.streams.port import StreamPort
+from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.routes import route
 from mcp_hub.catalog.views.entries import Entry
@@ -28,11 +33,13 @@ from mcp_hub.code.source import names_in, unbound
 from mcp_hub.code.steps import CodeLimits
 from mcp_hub.code.tool import python_names
 from mcp_hub.errors import InvalidParams
+from mcp_hub.events import Progressed
 from mcp_hub.hub import HubPort
 from mcp_hub.notices import Notices
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.protocol.meta import RequestMeta
+from mcp_hub.protocol.notifications import FEED
 from mcp_hub.protocol.shape.questions import ELICIT, can_answer
 from mcp_hub.session_views import routed
 from mcp_hub.sessions.session import Caller, ClientOffer, Session
@@ -40,6 +47,10 @@ from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.keyed_files import KeyedFiles, stored_key
 from mcp_hub.types import OWN, PROGRAM, CallId, CodeMode, Era, Kind, RawJson
 from mcp_hub.upstreams.supervision.server import OwnedUpstream
+
+if TYPE_CHECKING:
+    from mcp_hub.calls.feeds.table import Feeds
+    from mcp_hub.event_port import EventPort
 
 _META: Final = RequestMeta(token=None, version=None, client_info=None, capabilities=None, log_level=None, rest={})
 _NULL: Final = msgspec.Raw(b"null")
@@ -204,3 +215,46 @@ def _by_python_name(tools: tuple[tuple[str, bool, bool], ...]) -> Mapping[str, b
     """Whether each tool only reads; without scripts, which no script can call."""
     names = python_names(exported for exported, _, _ in tools)
     return {names[exported]: only_reads for exported, only_reads, is_script in tools if not is_script}
+
+
+class EventFeeds:
+    """The feeds of one hub, once they are used."""
+
+    def __init__(self, table: StreamTable, upstreams: Mapping[str, Upstream], current: Current) -> None:
+        self._table = table
+        self._upstreams = upstreams
+        self._current = current
+        self._feeds: Feeds | None = None
+        self._port: EventPort | None = None
+        self._is_used = anyio.Event()
+
+    @property
+    def feeds(self) -> "Feeds":
+        """The feeds, made at first use."""
+        if self._feeds is None:
+            from mcp_hub.calls.feeds.table import Feeds
+
+            self._feeds = Feeds(self._table, self._upstreams, lambda: self._current.settings.hub.events.keep)
+            self._is_used.set()
+        return self._feeds
+
+    def port(self, hub: HubPort) -> "EventPort":
+        """The port of fronts, made at first use."""
+        if self._port is None:
+            from mcp_hub.event_port import EventPort
+
+            self._port = EventPort(self.feeds, hub.views.of, hub.upstreams)
+        return self._port
+
+    async def run(self) -> None:
+        """Runs the feeds until cancelled, from their first use on."""
+        await self._is_used.wait()
+        await self.feeds.run()
+
+
+async def go_on(hub: HubPort, events: EventFeeds, row: StreamInfo, last: Progressed | None) -> None:
+    """Continues a claimed durable stream: a feed's, or a call's with its last progress. Raises `HubError`."""
+    if row.method == FEED:
+        await events.feeds.adopt(row)
+    else:
+        await hub.starter.take_up(row, last)

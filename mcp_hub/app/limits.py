@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 import platformdirs
 
+from mcp_hub import __version__
 from mcp_hub.app.catalog_rules import ProjectView, executor_server
 from mcp_hub.call import Call
 from mcp_hub.calls.gates.steps import Gates
@@ -36,7 +37,7 @@ from mcp_hub.stores.long_results import file_documents, memory_documents
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.stores.recovery.failsafe import failsafe_on_file
 from mcp_hub.stores.sqlite.store import FILE
-from mcp_hub.types import Kind
+from mcp_hub.types import JsonObject, Kind
 from mcp_hub.upstreams.process.descriptors import HUB, PER_SERVER
 from mcp_hub.upstreams.supervision.side_connections import topic_of
 
@@ -220,6 +221,11 @@ def open_history(settings: Settings, env: Mapping[str, str], store: EventStore |
 def call_limits(settings: Settings) -> tuple[int, int]:
     """One principal's running and waiting calls."""
     return settings.hub.limits.running_calls, settings.hub.limits.waiting_calls
+
+
+def hub_info(settings: Settings) -> JsonObject:
+    """The hub's name and version for clients."""
+    return {"name": settings.hub.name, "version": __version__}
 
 
 def pending_input(

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from mcp_hub.call import Call, CallChannel, CallerConnection, Heard, no_events
+from mcp_hub.call import Call, CallChannel, CallerConnection, Heard
 from mcp_hub.errors import HubRestarted, InvalidParams, MethodNotFound, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.types import Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
@@ -37,7 +37,7 @@ class LocalSource:
         """Ignored."""
 
     async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
-        raise no_events(self.name)
+        raise MethodNotFound(f'server "{self.name}" does not have events.')
 
     def apart(self, call: Call) -> CallerConnection | None:
         return None

@@ -7,7 +7,7 @@ ORDER = [
     {"app", "client", "conformance", "examples"},
     {"fronts"},
     {"hub"},
-    {"session_views"},
+    {"event_port", "session_views"},
     {"calls", "catalog", "sessions", "upstreams"},
     {"sandbox", "stores", "wire"},
     {"call", "formats"},

@@ -37,7 +37,7 @@ _MOST_UNWRITTEN: Final = 60.0
 
 
 class _Continuation(msgspec.Struct, frozen=True):
-    """What another hub needs to continue: `cursor` is the server's, `used` in Unix seconds."""
+    """The state from which another hub continues: `cursor` is the server's, `used` in Unix seconds."""
 
     server: str
     name: str
@@ -57,7 +57,7 @@ def continuation_of(row: StreamInfo) -> tuple[Topic, tuple[str, ...], str | None
     return topic, read.modes, read.cursor, read.used
 
 
-class Feed:
+class ServerFeed:
     """One subscription. `keep` returns the seconds that occurrences are readable.
 
     `cursor` is the server's, behind all that is stored. It `has_stood` once the server has accepted the subscription.
@@ -76,7 +76,7 @@ class Feed:
         self._keep = keep
         self._state = _State()
 
-    # -- what is known of earlier hubs ------------------------------------------------------------------------------
+    # -- earlier hubs ------------------------------------------------------------------------------
 
     async def resume(self, row: StreamInfo, cursor: str | None) -> None:
         """Continues behind this row, in it if it runs. Raises `StoreError`."""
@@ -215,8 +215,14 @@ class Feed:
         topic = self.topic
         return msgspec.json.encode(
             _Continuation(
-                topic.server, topic.name, topic.arguments.decode(), topic.account, self.modes, cursor, self.used
-            )
+                server=topic.server,
+                name=topic.name,
+                arguments=topic.arguments.decode(),
+                account=topic.account,
+                modes=self.modes,
+                cursor=cursor,
+                used=self.used,
+            )  # fmt: skip
         )
 
     async def touch(self) -> None:

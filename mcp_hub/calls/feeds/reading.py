@@ -21,7 +21,7 @@ FindNext = Callable[[StreamInfo | None], Awaitable[Stream | None]]
 
 
 class _Page:
-    """What is read and not returned yet; a gap ends it."""
+    """Occurrences that are read and not returned yet; a gap ends it."""
 
     def __init__(self, *, is_truncated: bool = False) -> None:
         self.occurrences: list[tuple[RawObject, str]] = []

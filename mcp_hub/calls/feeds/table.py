@@ -1,6 +1,5 @@
 """All feeds of this hub: begun by readers, continued after another hub's end, ended when nobody reads them."""
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -10,7 +9,7 @@ import anyio
 import anyio.abc
 
 from mcp_hub.call import LOCAL_PRINCIPAL, Call, Heard, StreamInfo, Upstream
-from mcp_hub.calls.feeds.feed import Feed, continuation_of
+from mcp_hub.calls.feeds.feed import ServerFeed, continuation_of
 from mcp_hub.calls.feeds.lines import RUNNING, Topic
 from mcp_hub.calls.feeds.reading import FeedReader
 from mcp_hub.calls.feeds.sources import SOURCES, Ask, Source
@@ -71,7 +70,7 @@ class Feeds:
         self._table = table
         self._upstreams = upstreams
         self._keep = keep
-        self._feeds: dict[str, Feed] = {}
+        self._feeds: dict[str, ServerFeed] = {}
         self._uses: dict[str, dict[str, float]] = {}
         self._turns: dict[str, anyio.Lock] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -120,19 +119,19 @@ class Feeds:
 
     def _count(self, principal: str, key: str) -> None:
         """Raises `RpcError` for a principal with too many feeds."""
-        now = wall_time()
-        uses = {used: at for used, at in self._uses.get(principal, {}).items() if now - at < LINGER}
+        wall = wall_time()
+        uses = {used: at for used, at in self._uses.get(principal, {}).items() if wall - at < LINGER}
         if key not in uses and len(uses) >= MOST_OF_PRINCIPAL:
             raise exhausted("subscriptions", MOST_OF_PRINCIPAL)
-        self._uses[principal] = {**uses, key: now}
+        self._uses[principal] = {**uses, key: wall}
 
-    async def _stands(self, feed: Feed) -> None:
+    async def _stands(self, feed: ServerFeed) -> None:
         with anyio.move_on_after(_BEGIN) as patience:
             await feed.stands()
         if patience.cancelled_caught:
             raise DeadlineExceeded(f'server "{feed.topic.server}" did not accept the subscription in {_BEGIN:g} s.')
 
-    async def _running(self, topic: Topic, modes: Collection[str], *, is_new: bool) -> Feed | None:
+    async def _running(self, topic: Topic, modes: Collection[str], *, is_new: bool) -> ServerFeed | None:
         """The feed, begun if needed; None if it runs at another hub. Raises `StoreError`, `Busy`."""
         feed = self._feeds.get(topic.key)
         if feed is not None:
@@ -149,44 +148,44 @@ class Feeds:
             raise Busy.at(f"{MOST_FEEDS} subscriptions to events are open", "feeds", MOST_FEEDS)
         return await self._begin(topic, modes, row, is_new=is_new)
 
-    async def _begin(self, topic: Topic, modes: Collection[str], row: StreamInfo | None, *, is_new: bool) -> Feed:
-        feed = Feed(topic, tuple(modes), self._table.store.log, self._keep)
+    async def _begin(self, topic: Topic, modes: Collection[str], row: StreamInfo | None, *, is_new: bool) -> ServerFeed:
+        feed = ServerFeed(topic, tuple(modes), self._table.store.log, self._keep)
         if row is None:
             rows = await self._table.store.log.rows(topic.key, 1)
             row = rows[0] if rows else None
-        known = None if row is None else continuation_of(row)
-        if row is not None and known is not None:
+        continuation = None if row is None else continuation_of(row)
+        if row is not None and continuation is not None:
             is_stale = is_new and row.has_ended and wall_time() - row.updated > _RECENT
-            await feed.resume(row, None if is_stale else known[2])
+            await feed.resume(row, None if is_stale else continuation[2])
         self._start(feed)
         return feed
 
-    def _start(self, feed: Feed) -> None:
+    def _start(self, feed: ServerFeed) -> None:
         assert self._tasks is not None
         self._feeds[feed.topic.key] = feed
         self._tasks.start_soon(self._serve, feed, name=f"events of {feed.topic.server}")
 
     async def adopt(self, row: StreamInfo) -> None:
         """Continues a durable stream of a hub that is gone, which this hub has claimed; ends it if it is unused."""
-        known = continuation_of(row)
-        if known is None:
+        continuation = continuation_of(row)
+        if continuation is None:
             raise StoreError(f"feed {row.id}: what it continues with cannot be read")
-        topic, modes, cursor, used = known
-        feed = Feed(topic, modes, self._table.store.log, self._keep)
+        topic, modes, cursor, used = continuation
+        feed = ServerFeed(topic, modes, self._table.store.log, self._keep)
         await feed.resume(row, cursor)
         if wall_time() - used > _linger(cursor):
             await feed.end()
             return
         await self._runs.wait()
-        if (lost := self._feeds.pop(topic.key, None)) is not None:
-            lost.scope.cancel()
-            for reader in list(lost.readers):
+        if (former := self._feeds.pop(topic.key, None)) is not None:
+            former.scope.cancel()
+            for reader in list(former.readers):
                 feed.readers.add(reader)
         self._start(feed)
 
     # -- subscriptions ----------------------------------------------------------------------------------------------
 
-    async def _serve(self, feed: Feed) -> None:
+    async def _serve(self, feed: ServerFeed) -> None:
         source = next((source for mode, source in self.sources.items() if mode in feed.modes), None)
         with feed.scope:
             if source is None:
@@ -196,7 +195,7 @@ class Feeds:
         if self._feeds.get(feed.topic.key) is feed:
             del self._feeds[feed.topic.key]
 
-    async def _subscribe(self, feed: Feed, source: Source) -> None:
+    async def _subscribe(self, feed: ServerFeed, source: Source) -> None:
         pause = _PAUSE
         while True:
             since = anyio.current_time()
@@ -228,7 +227,7 @@ class Feeds:
             await anyio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _trouble(self, feed: Feed, problem: RpcError | None) -> None:
+    def _trouble(self, feed: ServerFeed, problem: RpcError | None) -> None:
         if problem is not None:
             log.warning("feed_broken", upstream=feed.topic.server, reason=hide_head(problem.message, 200))
             feed.tell(problem)
@@ -253,17 +252,17 @@ class Feeds:
     # -- unused feeds -----------------------------------------------------------------------------------------------
 
     async def _look(self) -> None:
-        now = wall_time()
+        wall = wall_time()
         for feed in list(self._feeds.values()):
             stream = feed.stream
-            if feed.is_read or (stream is not None and self._table.touched.pop(stream.row.id, -math.inf) > -math.inf):
+            if feed.is_read or (stream is not None and self._table.inbox.take_touch(stream.row.id)):
                 feed.use()
-            if now - feed.used > _linger(feed.cursor):
+            if wall - feed.used > _linger(feed.cursor):
                 await self._end(feed)
             else:
                 await feed.touch()
 
-    async def _end(self, feed: Feed) -> None:
+    async def _end(self, feed: ServerFeed) -> None:
         async with self._turns.setdefault(feed.topic.key, anyio.Lock()):
             if feed.is_read or self._feeds.get(feed.topic.key) is not feed:
                 return

@@ -24,6 +24,8 @@ log = get_logger(__name__)
 
 _STORED: Final = 5.0
 """Seconds for the store to confirm what a client waits for."""
+_MOST_TOUCHED: Final = 4096
+"""Streams that no call writes, and others follow."""
 _HEARD: Final = 0.5
 _HEARD_LOOK: Final = 0.01
 """Seconds for an answer to reach its call at another hub, and between looks."""
@@ -37,6 +39,7 @@ class Inbox:
         self._is_behind = False
         self._messages: list[Message] = []
         self._turn = anyio.Lock()  # a message that two take at once is done twice
+        self._touched: set[CallId] = set()
 
     async def has_news(self) -> bool:
         """Whether something is not taken in yet. Raises `StoreError`."""
@@ -50,6 +53,18 @@ class Inbox:
             taken = await self._store.take()
             messages, self._messages = [*self._messages, *taken], []
             return messages
+
+    def note(self, message: Message) -> bool:
+        """Notes a message to a stream that no call writes here; whether it is settled by that."""
+        if message.kind == "touch" and len(self._touched) < _MOST_TOUCHED:
+            self._touched.add(message.stream)
+        return message.kind != "cancel"
+
+    def take_touch(self, stream: CallId) -> bool:
+        """Whether somebody has followed such a stream at another hub since the last call."""
+        is_touched = stream in self._touched
+        self._touched.discard(stream)
+        return is_touched
 
     def put_back(self, message: Message) -> None:
         self._messages.append(message)

@@ -46,8 +46,6 @@ _TOUCH: Final = 5.0
 _SWEEP: Final = 60.0
 """Seconds between messages to owners of followed streams, and between sweeps."""
 _IDLE: Final = 0.5  # while idle
-_MOST_TOUCHED: Final = 4096
-"""Streams without a writer that somebody follows at another hub."""
 BEGUN: Final = 25.0
 _AWAY: Final = 60.0
 """Seconds for the store to confirm a beginning, and for readers of other replicas' streams."""
@@ -109,10 +107,7 @@ class _ForeignStreams:
 
 
 class StreamTable:
-    """The table. `go_on` continues a lost hub's call; without it the stream ends.
-
-    `touched`: streams of this hub without a writer that others have followed, and when; who reads an entry removes it.
-    """
+    """The table. `go_on` continues a lost hub's call; without it the stream ends."""
 
     def __init__(self, store: EventStore, clock: Clock, limits: StreamLimits, go_on: GoOn | None = None) -> None:
         self.store = store
@@ -121,9 +116,8 @@ class StreamTable:
         self._owned: dict[CallId, StreamWriter] = {}
         self._foreign = _ForeignStreams(store.log)
         self._takeover = Takeover(store, go_on, self._foreign.settled, self._deliver)
-        self._inbox = Inbox(store.inbox)
+        self.inbox = Inbox(store.inbox)
         self._detached: Counter[str] = Counter()
-        self.touched: dict[CallId, float] = {}
         self._idle: anyio.Event | None = None
         self._running: anyio.CancelScope | None = None
 
@@ -310,7 +304,7 @@ class StreamTable:
                 try:
                     if now >= next_touch:
                         next_touch = now + _TOUCH
-                        for stream in self._foreign.followed:  # a call or feed that somebody reads continues
+                        for stream in self._foreign.followed:  # what somebody reads continues
                             await self._touch(stream.row.id)
                     if now >= next_orphans:
                         next_orphans = now + self.store.leases.interval
@@ -335,7 +329,7 @@ class StreamTable:
         self.store.inbox.moved([stream.row for stream in followed])  # which watches them
         if not (followed or self._owned):
             return
-        if not await self._inbox.has_news():
+        if not await self.inbox.has_news():
             return
         await self._deliver()
         problems: list[HubError] = []
@@ -347,27 +341,25 @@ class StreamTable:
                     tasks.start_soon(self._foreign.refresh, stream, problems)
         if problems:
             raise problems[0]
-        self._inbox.settle()
+        self.inbox.settle()
 
     async def _deliver(self) -> None:
-        for message in await self._inbox.messages():
+        for message in await self.inbox.messages():
             if not self._take(message):
                 try:
                     await self.store.inbox.post(message)
                 except StoreError:
-                    self._inbox.put_back(message)
+                    self.inbox.put_back(message)
 
     def _take(self, message: Message) -> bool:
         """Whether it was for this hub. A cancel of a call that is left is for the next owner."""
         writer = self._owned.get(message.stream)
         if writer is None and self._takeover.is_at(message.stream):
             if message.kind != "lost":  # which was about the owner before
-                self._inbox.put_back(message)  # its call is about to be continued
+                self.inbox.put_back(message)  # its call is about to be continued
             return True
-        if writer is None and message.kind == "touch" and len(self.touched) < _MOST_TOUCHED:
-            self.touched[message.stream] = self.clock.now()
         if writer is None or _is_left(writer):
-            return message.kind != "cancel"
+            return self.inbox.note(message)
         match message.kind:
             case "cancel":
                 writer.cancel(reason_in(message))

@@ -10,4 +10,5 @@
 `results`: for one client, partial ones too; after progress
 `bonds`: clients that leave
 `tasks`: the extension, and stored events
+`events`: those of servers
 """

@@ -127,9 +127,9 @@ def event_methods(hub: HubPort) -> Mapping[str, Callable[[Session, RawObject], A
         return await hub.events().poll(session, await _checked(hub, session, params, "events/poll"))
 
     async def stream(session: Session, params: RawObject) -> Opening:
-        wanted = await _checked(hub, session, params, "events/stream")
-        reader = await hub.events().open(session, wanted)
-        return lambda id_: EventStream(hub, session, wanted, reader, id_)
+        checked = await _checked(hub, session, params, "events/stream")
+        reader = await hub.events().open(session, checked)
+        return lambda id_: EventStream(hub=hub, session=session, params=checked, reader=reader, id_=id_)
 
     return {"events/poll": poll, "events/stream": stream}
 

@@ -5,4 +5,5 @@
 `questions`        input that servers ask for
 `stream_events`    stored events and errors
 `produced`         events of workers and servers
+`occurrences`      MCP Events
 """

@@ -69,9 +69,9 @@ def forbidden(text: str) -> RpcError:
     return RpcError(text, code=FORBIDDEN, data={"reason": text})
 
 
-def exhausted(limit: str, most: int) -> RpcError:
-    return RpcError(f"{most} {limit} are open, the most that one client may have", code=EXHAUSTED,
-                    data={"limit": limit, "max": most})  # fmt: skip
+def exhausted(limit: str, ceiling: int) -> RpcError:
+    return RpcError(f"{ceiling} {limit} are open, the most that one client may have", code=EXHAUSTED,
+                    data={"limit": limit, "max": ceiling})  # fmt: skip
 
 
 def unsupported(feature: str, value: str) -> RpcError:
@@ -120,10 +120,10 @@ def _on_one_line(value: Raw) -> Raw:
 
 def delivered(occurrence: RawObject, name: str, cursor: str | None = None) -> RawObject:
     """An occurrence under the name that its reader knows; with a cursor but for polls."""
-    shown = {"eventId": occurrence["eventId"], "name": Raw(object_bytes(name)), **occurrence}
+    members = {"eventId": occurrence["eventId"], "name": Raw(object_bytes(name)), **occurrence}
     if cursor is not None:
-        shown["cursor"] = Raw(object_bytes(cursor))
-    return shown
+        members["cursor"] = Raw(object_bytes(cursor))
+    return members
 
 
 def event_frame(kind: str, members: RawObject | JsonObject, id_: bytes) -> bytes:

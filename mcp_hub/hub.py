@@ -12,6 +12,7 @@ from mcp_hub.call import OF_REST, Call, CallHandler, Early, MakeInfo, Upstream
 from mcp_hub.calls.code.runs import CodeRuns
 from mcp_hub.calls.gates.steps import Gates
 from mcp_hub.calls.handle import CallHandle, RemoteCall, is_known, remote_call
+from mcp_hub.calls.hub_tools import events as event_tool
 from mcp_hub.calls.hub_tools import own_tools
 from mcp_hub.calls.hub_tools.own_tools import OwnTools
 from mcp_hub.calls.hub_tools.stream_wait import rejoined
@@ -187,9 +188,9 @@ class HubPort:
     def _call_own(
         self, session: Session, call: Call, deadline: float | None, refused: RpcError | None, info: MakeInfo | None
     ) -> CallHandle:
-        early = self._waits_as_task(session) if own_name(call) == own_tools.EVENTS else None
+        early = self._waits_as_task(session) if own_name(call) == event_tool.EVENTS else None
         handler, limits = self._own_handler(session, call, deadline if early is None else _LONG_WAIT, refused)
-        truncate = self.starter.truncation(None) if own_name(call) in (texts.FIND, own_tools.EVENTS) else None
+        truncate = self.starter.truncation(None) if own_name(call) in (texts.FIND, event_tool.EVENTS) else None
         plan = CallPlan(truncate=truncate, may_last=early is not None, info=info)
         return CallHandle(call, self._registry.start(call, handler, limits, plan), self.durable, early=early)
 
@@ -203,9 +204,10 @@ class HubPort:
                 return finding(partial(self._finding, session)), _SHORT
             case texts.READ if self._long_results is not None:
                 return self._long_results.handler(self._most_tokens(session)), _SHORT
-            case own_tools.EVENTS:
-                handler = self._own_tools.events.handler(
-                    session.id if session.era is HANDSHAKE else None, own_tools.patience(deadline),
+            case event_tool.EVENTS:
+                subscriptions = self._own_tools.event_subscriptions if session.era is HANDSHAKE else None
+                handler = event_tool.handler(
+                    session.id, subscriptions, own_tools.patience(deadline),
                     types=partial(self._event_types, session), check=partial(self.events().entry, session),
                     open=partial(_opened, self, session),
                 )  # fmt: skip
@@ -307,7 +309,7 @@ class HubPort:
         """Ends the session and its subscriptions. Idempotent."""
         self.subscriptions.clear(session)
         self.durable.connected.discard(session.id)
-        self._own_tools.events.end(session.id)
+        event_tool.end(session.id, self._own_tools.event_subscriptions)
         for upstream in self.upstreams.values() if session.era is HANDSHAKE else ():
             upstream.session_ended(session.id)
 

@@ -92,7 +92,6 @@ from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.upstreams.supervision.server import OwnedUpstream
 
 if TYPE_CHECKING:
-    from mcp_hub.app.accounts import PrincipalParts
     from mcp_hub.calls.history.audit import AuditTrail
     from mcp_hub.sandbox.learning import Learning
     from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
@@ -258,22 +257,19 @@ def _sources(
     # in a host program the log is the program's own
     keeps_logs = owns_process and loaded.settings.hub.log.files
     logs = ServerLogWriter(log_folder(state, loaded.place), wall_time) if keeps_logs else None
-    return UpstreamFactory(
+    factory = UpstreamFactory(
         env=env, folder=folder, memory=memory, clock=clock, changes=changes, watchdog=watchdog,
         last_lists=state / "lists", logins=logins, gate=gate, turn=turn, client=era, logs=logs,
         holder=partial(session_holder, store),
         read=partial(load, loaded.path, env, lenient=True, is_named=loaded.is_named), clients=clients,
         starts=StartFolders.of(Path(loaded.place), state), outputs=CommandOutputs(watchdog, clock, env, folder),
-        learning=learning, scripts=scripts, **_people(loaded.settings, env, store, approvals),
+        learning=learning, scripts=scripts,
     )  # fmt: skip
+    if not loaded.settings.hub.accounts.key:
+        return factory
+    from mcp_hub.app.accounts import with_accounts
 
-
-def _people(settings: Settings, env: Mapping[str, str], store: EventStore, judges: Approvals) -> "PrincipalParts":
-    if not settings.hub.accounts.key:
-        return {}
-    from mcp_hub.app.accounts import principal_parts
-
-    return principal_parts(settings, env, store, lambda union: judges.judged((union,)))
+    return with_accounts(factory, loaded.settings, store, lambda union: approvals.judged((union,)))
 
 
 def _approvals(loaded: Loaded, records: KeyedFiles, changes: Notices, servers: UpstreamSet) -> Approvals:

@@ -4,11 +4,12 @@ Source: specification 2025-11-25, basic/lifecycle "Capability Negotiation"; 2026
 """
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
-from mcp_hub.types import JsonObject
+from mcp_hub.types import HANDSHAKE, MODERN, Era, JsonObject
 
 STREAMS: Final = "dev.mcp-hub/streams"
 """The extension of docs/specification/streams.md: partial content and cursors in progress notifications."""
@@ -39,20 +40,21 @@ APP_TYPE: Final = "text/html;profile=mcp-app"
 APP_SETTINGS: Final[JsonObject] = {"mimeTypes": [APP_TYPE]}
 
 
-class HubCapabilities(msgspec.Struct, frozen=True):
-    """Capabilities declared by the hub: `hello` in handshakes, `own` for modern servers."""
-
-    hello: JsonObject
-    own: JsonObject
-
-
-WITHOUT_APPS: Final = HubCapabilities(
-    {**SUPERSET, "roots": {"listChanged": True}, "experimental": {STREAMS: {}}, "extensions": {EVENTS: {}}},
-    {"extensions": {TASKS: {}, STREAMS: {}, SKILLS: {}, EVENTS: {}}},
-)
-WITH_APPS: Final = HubCapabilities(
-    {**WITHOUT_APPS.hello, "extensions": {**WITHOUT_APPS.hello["extensions"], APPS: APP_SETTINGS}},
-    {"extensions": {**WITHOUT_APPS.own["extensions"], APPS: APP_SETTINGS}},
+HubCapabilities = Mapping[Era, JsonObject]
+"""What the hub declares to servers, by era."""
+WITHOUT_APPS: Final[HubCapabilities] = MappingProxyType(
+    {
+        HANDSHAKE: {
+            **SUPERSET, "roots": {"listChanged": True}, "experimental": {STREAMS: {}}, "extensions": {EVENTS: {}},
+        },
+        MODERN: {"extensions": {TASKS: {}, STREAMS: {}, SKILLS: {}, EVENTS: {}}},
+    }
+)  # fmt: skip
+WITH_APPS: Final[HubCapabilities] = MappingProxyType(
+    {
+        era: {**declared, "extensions": {**declared["extensions"], APPS: APP_SETTINGS}}
+        for era, declared in WITHOUT_APPS.items()
+    }
 )
 """Servers ask whether their client shows apps before they offer any, and one connection serves all clients."""
 
@@ -96,7 +98,7 @@ def relayed(declared: JsonObject) -> JsonObject:
 
 
 def to_modern(declared: JsonObject, hub: HubCapabilities = WITH_APPS) -> JsonObject:
-    return {**relayed(declared), **hub.own}
+    return {**relayed(declared), **hub[MODERN]}
 
 
 def _understood(value: JsonObject, parts: JsonObject) -> JsonObject:

@@ -25,7 +25,7 @@ BEN = {"token": "b" * 32, "principal": "ben", "profile": "few"}
 DONE, OTHER = "ci_build_done", "ci_build_other"
 NUMBERS = count(1000, 1000)
 AT_ONCE = {"clients": {CLIENT["name"]: {"soft_deadline": 0.4}}}
-TASKS = {"extensions": {PREFIX + "tasks": {}}}
+TASKS: dict[str, Any] = {"extensions": {PREFIX + "tasks": {}}}
 
 
 class Builds:

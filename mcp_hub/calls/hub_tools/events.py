@@ -54,81 +54,87 @@ class _Subscription:
         self.reader = reader
 
 
-class EventTool:
-    """The tool, with the subscriptions of sessions until their `end`."""
+Subscriptions = dict[str, dict[bytes, _Subscription]]
+"""Subscriptions by session, until its end."""
 
-    def __init__(self) -> None:
-        self._sessions: dict[str, dict[bytes, _Subscription]] = {}
 
-    def handler(
-        self, session: str | None, patience: float, *, types: Callable[[str | None], Awaitable[str]],
-        check: Callable[[str], object], open: Callable[[EventParams], Awaitable["FeedReader"]],
-    ) -> CallHandler:  # fmt: skip
-        """For a session (None: one that ends with its request); a wait takes at most `patience` seconds.
+class _Session(NamedTuple):
+    """`subscriptions` None: the session ends with its request."""
 
-        `types` returns the text of the list, or of one type; `check` raises `RpcError` for a type that the session may
-        not have any more; `open` raises as `EventPort.open`.
-        """
-        return partial(self._answered, _Source(types, check, open), session, patience)
+    id: str
+    subscriptions: Subscriptions | None
 
-    def end(self, session: str) -> None:
-        """Ends the subscriptions of a session. Idempotent."""
-        for subscription in self._sessions.pop(session, {}).values():
-            subscription.reader.close()
+    @property
+    def present(self) -> dict[bytes, _Subscription]:
+        return {} if self.subscriptions is None else self.subscriptions.get(self.id, {})
 
-    async def _answered(
-        self, source: _Source, session: str | None, patience: float, call: Call, channel: CallChannel
-    ) -> Completed:
-        try:
-            arguments = _arguments(call)
-            action = arguments.action or ("list" if arguments.name is None else "wait")
-            if action == "list":
-                return Completed.of(await source.types(arguments.name))
-            if action == "subscribe":
-                return await self._subscribe(source, session, _params(arguments))
-            follower = _Follower(source, self._chosen(session, arguments))
-            await follower.follow(patience, channel)
-            self._note(session, follower.positions)
-            return Completed.of(follower.text(patience))
-        except StoreError as problem:
-            return Completed.of(f"{EVENTS}: {problem.public}", is_error=True)
-        except RpcError as problem:
-            return Completed.of(f"{EVENTS}: {hide_head(problem.message, _REASON)}", is_error=True)
 
-    # -- subscriptions of a session -----------------------------------------------------------------------------------
+def handler(
+    session: str, subscriptions: Subscriptions | None, patience: float, *,
+    types: Callable[[str | None], Awaitable[str]], check: Callable[[str], object],
+    open: Callable[[EventParams], Awaitable["FeedReader"]],
+) -> CallHandler:  # fmt: skip
+    """For a session, which may end with its request (`subscriptions` None); a wait takes at most `patience` seconds.
 
-    async def _subscribe(self, source: _Source, session: str | None, params: EventParams) -> Completed:
-        subscriptions: dict[bytes, _Subscription] = {} if session is None else self._sessions.setdefault(session, {})
-        key, reader = _key(params), await source.open(params)
-        params = msgspec.structs.replace(params, cursor=reader.cursor)
-        if session is None or self._sessions.get(session) is not subscriptions:  # the session has ended meanwhile
-            reader.close()
-        elif key not in subscriptions and len(subscriptions) >= _MOST_SUBSCRIPTIONS:
-            reader.close()
-            raise InvalidParams(f"this session has {_MOST_SUBSCRIPTIONS} subscriptions, the most that one may have")
-        else:
-            if (earlier := subscriptions.pop(key, None)) is not None:
-                earlier.reader.close()
-            subscriptions[key] = _Subscription(params, reader)
-        return Completed.of(f"Subscribed to {params.name}. {_next(params)}")
+    `types` returns the text of the list, or of one type; `check` raises `RpcError` for a type that the session may not
+    have any more; `open` raises as `EventPort.open`.
+    """
+    return partial(_answered, _Source(types, check, open), _Session(session, subscriptions), patience)
 
-    def _chosen(self, session: str | None, arguments: _Arguments) -> Sequence[EventParams]:
-        """The subscriptions to wait for. Those of the session continue: all without a name, one without a cursor."""
-        subscriptions = {} if session is None else self._sessions.get(session, {})
-        if arguments.name is None:
-            if not subscriptions:
-                raise InvalidParams("there is no subscription of this session: give a name, and `after` to continue")
-            return [subscription.params for subscription in subscriptions.values()]
-        params = _params(arguments)
-        continued = subscriptions.get(_key(params))
-        return [params if continued is None or params.cursor is not None else continued.params]
 
-    def _note(self, session: str | None, positions: Sequence[EventParams]) -> None:
-        """Notes the cursors behind an answer, for waits without one."""
-        subscriptions = {} if session is None else self._sessions.get(session, {})
-        for params in positions:
-            if (subscription := subscriptions.get(_key(params))) is not None:
+def end(session: str, subscriptions: Subscriptions) -> None:
+    """Ends the subscriptions of a session. Idempotent."""
+    for subscription in subscriptions.pop(session, {}).values():
+        subscription.reader.close()
+
+
+async def _answered(source: _Source, session: _Session, patience: float, call: Call, channel: CallChannel) -> Completed:
+    try:
+        arguments = _arguments(call)
+        action = arguments.action or ("list" if arguments.name is None else "wait")
+        if action == "list":
+            return Completed.of(await source.types(arguments.name))
+        if action == "subscribe":
+            return await _subscribed(source, session, _params(arguments))
+        follower = _Follower(source, _chosen(session, arguments))
+        await follower.follow(patience, channel)
+        for params in follower.positions:  # behind which waits without a cursor continue
+            if (subscription := session.present.get(_key(params))) is not None:
                 subscription.params = params
+        return Completed.of(follower.text(patience))
+    except StoreError as problem:
+        return Completed.of(f"{EVENTS}: {problem.public}", is_error=True)
+    except RpcError as problem:
+        return Completed.of(f"{EVENTS}: {hide_head(problem.message, _REASON)}", is_error=True)
+
+
+async def _subscribed(source: _Source, session: _Session, params: EventParams) -> Completed:
+    subscriptions: dict[bytes, _Subscription] = {}
+    if session.subscriptions is not None:
+        subscriptions = session.subscriptions.setdefault(session.id, subscriptions)
+    key, reader = _key(params), await source.open(params)
+    params = msgspec.structs.replace(params, cursor=reader.cursor)
+    if session.present is not subscriptions:  # it ends with its request, or has ended meanwhile
+        reader.close()
+    elif key not in subscriptions and len(subscriptions) >= _MOST_SUBSCRIPTIONS:
+        reader.close()
+        raise InvalidParams(f"this session has {_MOST_SUBSCRIPTIONS} subscriptions, the most that one may have")
+    else:
+        if (earlier := subscriptions.pop(key, None)) is not None:
+            earlier.reader.close()
+        subscriptions[key] = _Subscription(params, reader)
+    return Completed.of(f"Subscribed to {params.name}. {_next(params)}")
+
+
+def _chosen(session: _Session, arguments: _Arguments) -> Sequence[EventParams]:
+    """The subscriptions to wait for. Those of the session continue: all without a name, one without a cursor."""
+    if arguments.name is None:
+        if not session.present:
+            raise InvalidParams("there is no subscription of this session: give a name, and `after` to continue")
+        return [subscription.params for subscription in session.present.values()]
+    params = _params(arguments)
+    continued = session.present.get(_key(params))
+    return [params if continued is None or params.cursor is not None else continued.params]
 
 
 class _Follower:

@@ -7,8 +7,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from mcp_hub.call import LOCAL_PRINCIPAL, Call, CallChannel, CallHandler, StreamInfo
-from mcp_hub.calls.hub_tools.events import EVENTS as EVENTS
-from mcp_hub.calls.hub_tools.events import EventTool
+from mcp_hub.calls.hub_tools.events import Subscriptions
 from mcp_hub.calls.hub_tools.stream_wait import StreamWait
 from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.calls.reading.stored import ending_of, event_of, fetched
@@ -101,10 +100,10 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 
 
 class OwnTools:
-    """Handlers of both tools; `events` is a third one."""
+    """Handlers of both tools; `event_subscriptions` are those of `hub_events`."""
 
     def __init__(self, streams: StreamPort) -> None:
-        self.events = EventTool()
+        self.event_subscriptions: Subscriptions = {}
         self._streams = streams
 
     def handler(

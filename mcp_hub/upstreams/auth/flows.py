@@ -31,6 +31,7 @@ from mcp_hub.protocol.capabilities import WITHOUT_APPS
 from mcp_hub.protocol.headers import request_headers
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, request_frame
 from mcp_hub.protocol.meta import modern_meta
+from mcp_hub.types import MODERN
 from mcp_hub.upstreams.auth.addresses import Addresses
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, foreign_text
 from mcp_hub.upstreams.auth.redirect import Redirect, Show
@@ -126,7 +127,7 @@ class _Login(msgspec.Struct, frozen=True):
             await flow.aclose()
 
     async def _refusal(self, request: httpx2.Request) -> httpx2.Response:
-        params = object_bytes({"_meta": modern_meta(eras.LATEST_MODERN, CLIENT_INFO, WITHOUT_APPS.own, None)})
+        params = object_bytes({"_meta": modern_meta(eras.LATEST_MODERN, CLIENT_INFO, WITHOUT_APPS[MODERN], None)})
         headers = {
             "accept": "application/json, text/event-stream",
             "content-type": "application/json",

@@ -18,7 +18,7 @@ import anyio.to_thread
 import msgspec
 
 from mcp_hub import events
-from mcp_hub.call import Call, CallChannel, Heard, no_events
+from mcp_hub.call import Call, CallChannel, Heard
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import InvalidParams, RpcError, StartFailed, UnknownEntry, UpstreamUnavailable
 from mcp_hub.logs import get_logger
@@ -180,7 +180,7 @@ class _FunctionUpstream(LocalSource):
     async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
         registry = self._registry
         if isinstance(registry, Cause) or call.method != FEED or heard is None:
-            raise no_events(self.name)
+            return await super().ask(call, heard)
         name = read_as(call.params.get("name", b""), str)
         if name is None or (source := registry.events.get(name)) is None:
             raise not_found("event", f'server "{self.name}" does not have this event')

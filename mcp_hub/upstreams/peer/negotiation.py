@@ -315,7 +315,7 @@ class _Refusal(msgspec.Struct):
 
 async def _initialize(peer: Peer) -> PeerInfo:
     peer.settle(PeerInfo(Era.HANDSHAKE, eras.LATEST_HANDSHAKE))
-    declared = peer.info.declares.hello
+    declared = peer.info.declares[Era.HANDSHAKE]
     hello: JsonObject = {"protocolVersion": eras.LATEST_HANDSHAKE, "capabilities": declared, "clientInfo": CLIENT_INFO}
     params = {key: msgspec.Raw(object_bytes(value)) for key, value in hello.items()}
     try:

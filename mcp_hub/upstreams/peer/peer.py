@@ -218,7 +218,7 @@ class Peer:
         """Sends a request of the hub. Raises `UpstreamLost`."""
         params = dict(params or {})
         if self.info.era is MODERN:
-            declared = self.info.declares.own if capabilities is None else capabilities
+            declared = self.info.declares[MODERN] if capabilities is None else capabilities
             params["_meta"] = msgspec.Raw(object_bytes(modern_meta(self.info.version, CLIENT_INFO, declared, None)))
         try:
             return self.wire.request(method, object_bytes(params))

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from mcp_hub.calls.feeds.reading import FeedReader
-from mcp_hub.calls.hub_tools.events import EventTool
+from mcp_hub.calls.hub_tools.events import Subscriptions, end, handler
 from mcp_hub.errors import RpcError, StoreError
 from mcp_hub.events import Completed, Progressed
 from mcp_hub.protocol.shape.occurrences import EventParams, not_found
@@ -62,9 +62,9 @@ class Reader(FeedReader):
 class Bench:
     """The tool for one session, and the readers that it has opened."""
 
-    def __init__(self, tool: EventTool | None = None, session: str | None = "s") -> None:
-        self.tool = tool or EventTool()
+    def __init__(self, session: str = "s", subscriptions: Subscriptions | None = None) -> None:
         self.session = session
+        self.subscriptions = subscriptions
         self.readers: list[Reader] = []
         self.opened: list[EventParams] = []
         self.prepare: Callable[[Reader], None] = lambda reader: None
@@ -88,9 +88,11 @@ class Bench:
             raise self.refusal
 
     async def ask(self, action: str | None = None, **arguments: Any) -> str:
-        handler = self.tool.handler(self.session, PATIENCE, types=self._types, check=self._check, open=self._open)
+        answered = handler(
+            self.session, self.subscriptions, PATIENCE, types=self._types, check=self._check, open=self._open
+        )
         members = arguments if action is None else {"action": action, **arguments}
-        completed = await handler(request("hub_events", members), self.channel)
+        completed = await answered(request("hub_events", members), self.channel)
         assert isinstance(completed, Completed)
         result = json.loads(bytes(completed.result))
         (block,) = result["content"]
@@ -161,8 +163,8 @@ async def test_answer_is_bounded_and_its_cursor_is_behind_what_it_holds(size: in
 
 @virtual
 async def test_subscriptions_of_a_session_are_bounded_and_end_with_it() -> None:
-    bench, other = Bench(), Bench()
-    other.tool, other.session = bench.tool, "t"
+    subscriptions: Subscriptions = {}
+    bench, other = Bench("s", subscriptions), Bench("t", subscriptions)
     for number in range(16):
         assert not (await bench.ask("subscribe", name="build", arguments={"n": number})).startswith("error")
     assert "has 16 subscriptions" in await bench.ask("subscribe", name="build", arguments={"n": 16})
@@ -170,7 +172,7 @@ async def test_subscriptions_of_a_session_are_bounded_and_end_with_it() -> None:
     again = await bench.ask("subscribe", name="build", arguments={"n": 3})
     assert again.startswith("Subscribed to build.") and bench.readers[3].is_closed
     await other.ask("subscribe", name="build")
-    bench.tool.end("s")
+    end("s", subscriptions)
     assert all(reader.is_closed for reader in bench.readers)
     assert not other.reader.is_closed
     assert "there is no subscription of this session" in await bench.ask("wait")
@@ -178,7 +180,7 @@ async def test_subscriptions_of_a_session_are_bounded_and_end_with_it() -> None:
 
 @virtual
 async def test_session_continues_behind_its_last_answer() -> None:
-    bench = Bench()
+    bench = Bench(subscriptions={})
     await bench.ask("subscribe", name="build", arguments={"b": 1, "a": 2})
     bench.prepare = lambda reader: reader.happens(7)
     await bench.ask("wait", name="build", arguments={"a": 2, "b": 1})
@@ -188,7 +190,7 @@ async def test_session_continues_behind_its_last_answer() -> None:
 
 @virtual
 async def test_request_without_a_session_holds_nothing() -> None:
-    bench = Bench(session=None)
+    bench = Bench()
     assert '"after":"st_A.0"' in await bench.ask("subscribe", name="build")
     assert bench.reader.is_closed
     assert "there is no subscription" in await bench.ask("wait")

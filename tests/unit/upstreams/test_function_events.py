@@ -155,8 +155,10 @@ async def test_unfit_item_ends_the_subscription_with_the_reason(item: object, re
 
 async def test_error_of_the_function_is_the_answer() -> None:
     async def source() -> AsyncIterator[Event]:
-        raise RpcError("no such repository", code=-32023)
-        yield
+        for number in range(2):
+            if number == 1:
+                raise RpcError("no such repository", code=-32023)
+            yield Event({})
 
     with pytest.raises(RpcError, match="no such repository") as caught:
         await subscribe(source, Told())

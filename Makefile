@@ -21,7 +21,7 @@ TYPES := for system in win32 darwin; do echo "types on $$system:"; \
 PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 
 .PHONY: run check lint types test test-fast proof fmt bench likeness picture dashboard-pictures long conformance clients model chaos followers \
-	attach orphans hostile attacks sandbox sandboxed poison audited soak fuzz scale replicas busy docs audit dist clean
+	attach orphans events hostile attacks sandbox sandboxed poison audited soak fuzz scale replicas busy docs audit dist clean
 
 run: $(HUB)
 	$(BIN)/mcp-hub serve --http --config servers.yaml
@@ -54,6 +54,7 @@ test-fast: $(STAMP)
 proof: check
 	$(MAKE) long conformance orphans
 	$(MAKE) orphans ORPHANS='--sandbox hosts $(ORPHANS)'
+	$(MAKE) events
 	$(MAKE) hostile HOSTILE='--together 4 $(HOSTILE)'
 	$(MAKE) attacks
 	$(MAKE) sandbox
@@ -133,6 +134,10 @@ attach: $(STAMP)
 # ORPHANS='--sandbox hosts' (or none, any), and so with ATTACH and SOAK: every server in a sandbox, with connections of it
 orphans: $(STAMP)
 	$(BIN)/python -m rigs.orphans $(ORPHANS)
+
+# kills a hub and its servers while events happen, and looks for lost and doubled ones
+events: $(STAMP)
+	$(BIN)/python -m rigs.events $(EVENTS)
 
 hostile: $(STAMP)
 	$(BIN)/python -m rigs.hostile $(HOSTILE)

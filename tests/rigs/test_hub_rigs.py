@@ -16,6 +16,7 @@ from rigs.chaos.hubs import Life
 from rigs.chaos.replicas import Plan as ReplicaPlan
 from rigs.chaos.replicas import replicas
 from rigs.chaos.stepped import stepped
+from rigs.events import events
 from rigs.fuzz.search import Search, drawn, fault_of, smaller
 from rigs.fuzz.target import Target
 from rigs.fuzz.workers import TARGETS
@@ -34,6 +35,13 @@ FAULT = '{"method": "ping", "event": "request_crashed", "level": "error"}'
 def test_audit_of_a_killed_hub_holds_and_counts_what_is_missing(tmp_path: Path) -> None:
     report = audited(tmp_path, calls=300, kills=2)
     assert report.is_whole and report.lines + report.losses >= 300
+
+
+@pytest.mark.anyio
+async def test_no_event_is_lost_when_hub_and_servers_are_killed(tmp_path: Path) -> None:
+    with anyio.fail_after(600):
+        outcome = await events(kills=5, count=300, seed=3, root=tmp_path)
+    assert outcome.faults == [] and outcome.total >= 5 and sum(outcome.happened.values()) > 100
 
 
 @pytest.mark.anyio

@@ -78,11 +78,11 @@ class ServerFeed:
 
     # -- earlier hubs ------------------------------------------------------------------------------
 
-    async def resume(self, row: StreamInfo, cursor: str | None) -> None:
-        """Continues behind this row, in it if it runs. Raises `StoreError`."""
-        self.cursor = cursor
-        if not row.has_ended:
-            self.stream = Stream(row, self._log)
+    async def resume(self, row: StreamInfo, cursor: str | None, stream: Stream | None = None) -> None:
+        """Continues behind this row, in its `stream` if that runs. Raises `StoreError`."""
+        self.cursor, self.stream = cursor, stream
+        if stream is not None and (continuation := continuation_of(row)) is not None:
+            self.used = continuation[3]
             self._state.accepted.set()
         if cursor is None:
             self._state.has_missed = True

@@ -178,6 +178,8 @@ async def _stored(heard: _Heard, take: Take, tell: Tell) -> RpcError | None:
             elif kind == "error":
                 tell(_error(params))
             elif kind == "terminated":
+                if batch:
+                    await take(batch, cursor, False)
                 return _error(params)
         if batch:
             await take(batch, cursor, False)

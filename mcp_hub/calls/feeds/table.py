@@ -156,7 +156,8 @@ class Feeds:
         continuation = None if row is None else continuation_of(row)
         if row is not None and continuation is not None:
             is_stale = is_new and row.has_ended and wall_time() - row.updated > _RECENT
-            await feed.resume(row, None if is_stale else continuation[2])
+            stream = None if row.has_ended else await self._table.open(topic.key, row.id)
+            await feed.resume(row, None if is_stale else continuation[2], stream)
         self._start(feed)
         return feed
 
@@ -166,22 +167,34 @@ class Feeds:
         self._tasks.start_soon(self._serve, feed, name=f"events of {feed.topic.server}")
 
     async def adopt(self, row: StreamInfo) -> None:
-        """Continues a durable stream of a hub that is gone, which this hub has claimed; ends it if it is unused."""
-        continuation = continuation_of(row)
-        if continuation is None:
-            raise StoreError(f"feed {row.id}: what it continues with cannot be read")
-        topic, modes, cursor, used = continuation
-        feed = ServerFeed(topic, modes, self._table.store.log, self._keep)
-        await feed.resume(row, cursor)
-        if wall_time() - used > _linger(cursor):
-            await feed.end()
-            return
+        """Continues a durable stream of a hub that is gone, which this hub has claimed; ends it if it is unused.
+
+        Raises `StoreError` for one that cannot be continued.
+        """
+        if continuation_of(row) is None:
+            raise StoreError(f"feed {row.id}: its continuation cannot be read")
         await self._runs.wait()
-        if (former := self._feeds.pop(topic.key, None)) is not None:
-            former.scope.cancel()
-            for reader in list(former.readers):
-                feed.readers.add(reader)
-        self._start(feed)
+        assert self._tasks is not None
+        self._tasks.start_soon(self._adopted, row, name=f"events of {row.server}")  # once the takeover is over
+
+    async def _adopted(self, row: StreamInfo) -> None:
+        continuation = continuation_of(row)
+        assert continuation is not None
+        topic, modes, cursor, used = continuation
+        async with self._turns.setdefault(topic.key, anyio.Lock()):
+            if topic.key in self._feeds:  # a reader was here first
+                return
+            feed = ServerFeed(topic, modes, self._table.store.log, self._keep)
+            try:
+                await feed.resume(row, cursor, await self._table.open(topic.key, row.id))
+                if wall_time() - used > _linger(cursor):
+                    await feed.end()
+                    return
+            except (StoreError, UnknownStream) as problem:
+                log.warning("feed_not_adopted", upstream=row.server, reason=str(problem))
+                return
+            self._start(feed)
+        log.info("feed_adopted", upstream=row.server)
 
     # -- subscriptions ----------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from mcp_hub.errors import HubError, HubRestarted, OwnerLost, RpcError, StoreErr
 from mcp_hub.events import Completed, Ending, Failed, InputReceived, Progressed
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
+from mcp_hub.protocol.notifications import FEED
 from mcp_hub.protocol.shape.stream_events import encoded, timestamp
 from mcp_hub.stores.base import NO_ANSWER, Change, Chunk, EventPage, EventStore, Message, StreamInbox, StreamLog
 from mcp_hub.types import CallId, JsonObject, RawJson
@@ -82,6 +83,11 @@ class _Body(msgspec.Struct):
     key: str
     result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+def may_move(row: StreamInfo, instance: str) -> bool:
+    """Whether another process may write to the stream: not to a feed that this one writes."""
+    return not (row.has_ended or (row.method == FEED and row.owner == instance))
 
 
 def cancelling(stream: CallId, reason: str) -> Message:

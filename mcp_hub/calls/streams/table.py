@@ -22,6 +22,7 @@ from mcp_hub.calls.streams.owners import (
     answering,
     cancelling,
     lost_call,
+    may_move,
     pass_answer,
     read_on,
     reason_in,
@@ -40,15 +41,13 @@ from mcp_hub.types import CallId, RawJson
 
 log = get_logger(__name__)
 
-_NEWS: Final = 0.05
-"""Seconds between looks for other processes' news."""
+_NEWS: Final = 0.05  # seconds between looks for other processes' news
 _TOUCH: Final = 5.0
 _SWEEP: Final = 60.0
 """Seconds between messages to owners of followed streams, and between sweeps."""
 _IDLE: Final = 0.5  # while idle
 BEGUN: Final = 25.0
-_AWAY: Final = 60.0
-"""Seconds for the store to confirm a beginning, and for readers of other replicas' streams."""
+_AWAY: Final = 60.0  # seconds for the store to confirm a beginning, and for readers of other replicas' streams
 
 
 def _is_left(writer: StreamWriter) -> bool:
@@ -66,7 +65,8 @@ class _ForeignStreams:
 
     @property
     def followed(self) -> list[Stream]:
-        return [stream for stream in self._streams.values() if stream.readers and not stream.row.has_ended]
+        streams, instance = self._streams.values(), self._log.instance
+        return [stream for stream in streams if stream.readers and may_move(stream.row, instance)]
 
     def add(self, stream: Stream) -> None:
         self._streams[stream.row.id] = stream
@@ -304,8 +304,8 @@ class StreamTable:
                 try:
                     if now >= next_touch:
                         next_touch = now + _TOUCH
-                        for stream in self._foreign.followed:  # what somebody reads continues
-                            await self._touch(stream.row.id)
+                        for stream in self._foreign.followed:
+                            await self._touch(stream.row.id)  # what somebody reads continues
                     if now >= next_orphans:
                         next_orphans = now + self.store.leases.interval
                         await self._inherit()

@@ -7,6 +7,7 @@
 `calls`: calls of tools, repeated requests
 `streams`: durable streams
 `follow`: their events and status
+`events`: events of servers
 `executors`: for workers
 `history`: ended calls
 `accounts`: accounts at servers

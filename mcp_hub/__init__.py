@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     )
     from mcp_hub.library.hub import Hub
     from mcp_hub.library.stream import ToolStream
-    from mcp_hub.upstreams.functions.registry import Context, Progress, Registry, Result, tool
+    from mcp_hub.upstreams.functions.registry import Context, Event, Progress, Registry, Result, event, tool
 
 __version__ = "0.1.0"
 
@@ -55,16 +55,16 @@ _MODULES = {
     ),
     "mcp_hub.library.hub": ("Hub",),
     "mcp_hub.library.stream": ("ToolStream",),
-    "mcp_hub.upstreams.functions.registry": ("Context", "Progress", "Registry", "Result", "tool"),
+    "mcp_hub.upstreams.functions.registry": ("Context", "Event", "Progress", "Registry", "Result", "event", "tool"),
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "Attempt", "Busy", "CallCancelled", "CallEvent", "Cancelled", "Completed", "ConfigError", "Context",
-    "DeadlineExceeded", "Delta", "EventsGone", "Failed", "Hit", "Hub", "HubError", "HubMisuse", "InputReceived",
-    "InputRequired", "Log", "ModelMismatch", "Progress", "Progressed", "Registry", "Reset", "Result", "RpcError",
-    "ToolCall", "ToolResult", "ToolStream", "UnknownEntry", "UnknownStream", "UpstreamLost", "UpstreamUnavailable",
-    "tool",
+    "DeadlineExceeded", "Delta", "Event", "EventsGone", "Failed", "Hit", "Hub", "HubError", "HubMisuse",
+    "InputReceived", "InputRequired", "Log", "ModelMismatch", "Progress", "Progressed", "Registry", "Reset", "Result",
+    "RpcError", "ToolCall", "ToolResult", "ToolStream", "UnknownEntry", "UnknownStream", "UpstreamLost",
+    "UpstreamUnavailable", "event", "tool",
 ]  # fmt: skip
 
 

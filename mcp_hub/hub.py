@@ -12,6 +12,7 @@ from mcp_hub.call import OF_REST, Call, CallHandler, Early, MakeInfo, Upstream
 from mcp_hub.calls.code.runs import CodeRuns
 from mcp_hub.calls.gates.steps import Gates
 from mcp_hub.calls.handle import CallHandle, RemoteCall, is_known, remote_call
+from mcp_hub.calls.hub_tools import events as event_tool
 from mcp_hub.calls.hub_tools import own_tools
 from mcp_hub.calls.hub_tools.own_tools import OwnTools
 from mcp_hub.calls.hub_tools.stream_wait import rejoined
@@ -27,7 +28,7 @@ from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog import texts
 from mcp_hub.catalog.catalog import Catalog, caller_lists, renew, uri_settled
 from mcp_hub.catalog.discovery import meta_tools
-from mcp_hub.catalog.discovery.answers import absent, have_events, live
+from mcp_hub.catalog.discovery.answers import absent, event_types, have_events, live
 from mcp_hub.catalog.discovery.capabilities import servers_have
 from mcp_hub.catalog.discovery.meta_tools import ToolFinder, explaining, finding, refusing
 from mcp_hub.catalog.resources.uris import mentions_uris
@@ -51,8 +52,11 @@ __all__ = [
 if TYPE_CHECKING:
     from mcp_hub.calls.feeds.reading import FeedReader as FeedReader
     from mcp_hub.event_port import EventPort
+    from mcp_hub.protocol.shape.occurrences import EventParams
 
 _ANYBODY: Final = ClientKind()
+_LONG_WAIT: Final = 86400.0
+"""The deadline, in seconds, of a wait for events that is a task."""
 _SHORT: Final = TimeLimits(60, 60)  # of the hub's own tools that wait for no call
 _MOST_TOKENS: Final = 8000  # of an answer of the hub's own to a client whose results are not cut
 
@@ -185,10 +189,11 @@ class HubPort:
     def _call_own(
         self, session: Session, call: Call, deadline: float | None, refused: RpcError | None, info: MakeInfo | None
     ) -> CallHandle:
-        handler, limits = self._own_handler(session, call, deadline, refused)
-        truncate = self.starter.truncation(None) if own_name(call) == texts.FIND else None
-        record = self._registry.start(call, handler, limits, CallPlan(truncate=truncate, may_last=False, info=info))
-        return CallHandle(call, record, self.durable)
+        early = self._waits_as_task(session) if own_name(call) == event_tool.EVENTS else None
+        handler, limits = self._own_handler(session, call, deadline if early is None else _LONG_WAIT, refused)
+        truncate = self.starter.truncation(None) if own_name(call) in (texts.FIND, event_tool.EVENTS) else None
+        plan = CallPlan(truncate=truncate, may_last=early is not None, info=info)
+        return CallHandle(call, self._registry.start(call, handler, limits, plan), self.durable, early=early)
 
     def _own_handler(
         self, session: Session, call: Call, deadline: float | None, refused: RpcError | None
@@ -200,10 +205,29 @@ class HubPort:
                 return finding(partial(self._finding, session)), _SHORT
             case texts.READ if self._long_results is not None:
                 return self._long_results.handler(self._most_tokens(session)), _SHORT
+            case event_tool.EVENTS:
+                subscriptions = self._own_tools.event_subscriptions if session.era is HANDSHAKE else None
+                handler = event_tool.handler(
+                    session.id, subscriptions, own_tools.patience(deadline),
+                    types=partial(self._event_types, session), check=partial(self.events().entry, session),
+                    open=partial(_opened, self, session),
+                )  # fmt: skip
+                return handler, own_tools.limits(deadline)
             case _:
                 exported = partial(self.exported, session)
                 handler = self._own_tools.handler(deadline, session.caller.profile, exported, session.origin)
                 return handler, own_tools.limits(deadline)
+
+    async def _event_types(self, session: Session, name: str | None) -> str:
+        await self.views.settled(session)
+        if name is not None:
+            return texts.escaped(bytes(self.events().entry(session, name).raw).decode(errors="replace"))
+        return event_types(self.views.of(session).entries(Kind.EVENT))
+
+    def _waits_as_task(self, session: Session) -> Early | None:
+        """The early answer to a wait for events."""
+        takes_tasks = declares(session.capabilities, session.era, TASKS)
+        return Early(self.session_rules.task_after, is_task=True) if takes_tasks else None
 
     async def _finding(self, session: Session) -> ToolFinder:
         profile = session.caller.profile
@@ -286,6 +310,7 @@ class HubPort:
         """Ends the session and its subscriptions. Idempotent."""
         self.subscriptions.clear(session)
         self.durable.connected.discard(session.id)
+        event_tool.end(session.id, self._own_tools.event_subscriptions)
         for upstream in self.upstreams.values() if session.era is HANDSHAKE else ():
             upstream.session_ended(session.id)
 
@@ -306,6 +331,14 @@ class HubPort:
 
     def statuses(self) -> list[UpstreamStatus]:
         return [upstream.status() for upstream in self.upstreams.values()]
+
+
+async def _opened(hub: HubPort, session: Session, params: "EventParams") -> "FeedReader":
+    """A reader of events. Raises as `EventPort.open`, without paths that are not for the caller."""
+    try:
+        return await hub.events().open(session, params)
+    except RpcError as error:
+        raise error if session.caller.shows_paths else for_others(error) from None
 
 
 def _runs_code(method: str, to: Route) -> bool:

@@ -4,7 +4,7 @@ import dataclasses
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Final, TypedDict, TypeVar
+from typing import Final, TypeVar
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -167,19 +167,12 @@ def login_target(server: ServerSettings) -> tuple[str, ClientRegistration] | Non
     return None if server.url is None or client is None or server.account_values else (server.url, client)
 
 
-class PrincipalParts(TypedDict, total=False):
-    """The parts of an `UpstreamFactory` for servers with `account: own`."""
-
-    accounts: Accounts
-    of_principals: Callable[[UpstreamFactory, Settings, str], OwnedUpstream]
-
-
-def principal_parts(
-    settings: Callable[[], Settings], env: Mapping[str, str], store: EventStore, listed: Callable[[Snapshot], object]
-) -> PrincipalParts:
-    """The parts; `listed` gets what a server lists for all its accounts."""
-    accounts = open_accounts(settings, env, store)
-    return {"accounts": accounts, "of_principals": partial(_principals_upstream, accounts, listed)}
+def with_accounts(
+    factory: UpstreamFactory, settings: Callable[[], Settings], store: EventStore, listed: Callable[[Snapshot], object]
+) -> UpstreamFactory:
+    """The factory, also for servers with `account: own`; `listed` gets what a server lists for all its accounts."""
+    accounts = open_accounts(settings, factory.env, store)
+    return replace(factory, accounts=accounts, of_principals=partial(_principals_upstream, accounts, listed))
 
 
 def _principals_upstream(

@@ -92,7 +92,6 @@ from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.upstreams.supervision.server import OwnedUpstream
 
 if TYPE_CHECKING:
-    from mcp_hub.app.accounts import PrincipalParts
     from mcp_hub.calls.history.audit import AuditTrail
     from mcp_hub.sandbox.learning import Learning
     from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
@@ -252,29 +251,27 @@ async def _running(app: App) -> AsyncIterator[None]:
 def _sources(
     loaded: Loaded, env: Mapping[str, str], watchdog: Watchdog, changes: Notices, logins: Logins, gate: Gate,
     turn: Turn, client: ClientEra | None, store: EventStore, owns_process: bool, clients: deque[str | None] | None,
-    learning: "Learning | None", scripts: Callable[[str, str, Gate | None], OwnedUpstream], people: "PrincipalParts",
+    learning: "Learning | None", scripts: Callable[[str, str, Gate | None], OwnedUpstream], current: Current,
+    approvals: Approvals,
 ) -> UpstreamFactory:  # fmt: skip
     state, folder = state_dir(env), str(loaded.path.absolute().parent)
     memory, era, clock = EraCache(state / "eras.json"), client or ClientEra(Era.HANDSHAKE), SystemClock()
     # in a host program the log is the program's own
     keeps_logs = owns_process and loaded.settings.hub.log.files
     logs = ServerLogWriter(log_folder(state, loaded.place), wall_time) if keeps_logs else None
-    return UpstreamFactory(
+    factory = UpstreamFactory(
         env=env, folder=folder, memory=memory, clock=clock, changes=changes, watchdog=watchdog,
         last_lists=state / "lists", logins=logins, gate=gate, turn=turn, client=era, logs=logs,
         holder=partial(session_holder, store),
         read=partial(load, loaded.path, env, lenient=True, is_named=loaded.is_named), clients=clients,
         starts=StartFolders.of(Path(loaded.place), state), outputs=CommandOutputs(watchdog, clock, env, folder),
-        learning=learning, scripts=scripts, **people,
+        learning=learning, scripts=scripts,
     )  # fmt: skip
+    if not loaded.settings.hub.accounts.key:
+        return factory
+    from mcp_hub.app.accounts import with_accounts
 
-
-def _people(current: Current, env: Mapping[str, str], store: EventStore, judges: Approvals) -> "PrincipalParts":
-    if not current.settings.hub.accounts.key:
-        return {}
-    from mcp_hub.app.accounts import principal_parts
-
-    return principal_parts(lambda: current.settings, env, store, lambda union: judges.judged((union,)))
+    return with_accounts(factory, lambda: current.settings, store, lambda union: approvals.judged((union,)))
 
 
 def _approvals(loaded: Loaded, records: KeyedFiles, changes: Notices, servers: UpstreamSet) -> Approvals:
@@ -365,11 +362,10 @@ def build(
     servers, watchdog = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
     logins, records = Logins(grant_store(state)), KeyedFiles(state / "approvals")
     approvals, documents = _approvals(loaded, records, changes, servers), open_documents(settings, env, store)
-    people = _people(current, env, store, approvals)
     catalog = _catalog(settings, servers, changes, approvals, owns_process=owns_process)
     sources = _sources(
         loaded, env, watchdog, changes, logins, _gate(catalog, approvals, current), turn, client, store, owns_process,
-        clients, learning, script_upstreams(catalog, changes, env, lambda: code), people,
+        clients, learning, script_upstreams(catalog, changes, env, lambda: code), current, approvals,
     )  # fmt: skip
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     executors = _executor_upstream(settings, env, changes, servers) if has_executors else None

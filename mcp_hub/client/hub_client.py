@@ -18,7 +18,7 @@ from mcp_hub.errors import ConfigError, HubError
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.protocol.jsonrpc.framing import TooLong
 from mcp_hub.protocol.meta import PATH
-from mcp_hub.protocol.rest.calls import FoundTools, InputBody, PromptList, StreamList, StreamStatus, ToolList
+from mcp_hub.protocol.rest.calls import EventList, FoundTools, InputBody, PromptList, StreamList, StreamStatus, ToolList
 from mcp_hub.protocol.rest.history import HistoryCall, HistoryCleared, HistoryPage, HistoryQuery
 from mcp_hub.protocol.rest.overview import CallSummary, ClientList, ClientSummary, DashboardBatch, DashboardState
 from mcp_hub.protocol.rest.servers import (
@@ -77,6 +77,14 @@ class HubLists:
         body = None if code is None else msgspec.json.encode(AccountCode(code))
         url = self._api.url("accounts", server, "login" if code is None else "confirm")
         return await self._api.send(AccountAnswer, "POST", url, body)
+
+    async def event_types(self) -> EventList:
+        return await self._api.get(EventList, "events")
+
+    async def events(self, name: str, arguments: str, after: str | None, wait: int) -> EventList:
+        """Events behind a cursor (None: from now on); waits up to `wait` seconds for one. Raises `InvalidParams`."""
+        begin = {} if after is None else {"after": after}
+        return await self._api.get(EventList, "events", name=name, arguments=arguments, wait=str(wait), **begin)
 
     async def prompts(self) -> PromptList:
         return await self._api.get(PromptList, "prompts")

@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 
 from mcp_hub.conformance.vectors import Mismatch
 from mcp_hub.protocol.eras import LATEST_HANDSHAKE, LATEST_MODERN
-from mcp_hub.protocol.sse import Event, EventParser
+from mcp_hub.protocol.sse import EventParser, SseEvent
 from mcp_hub.types import HANDSHAKE, MODERN, Era, JsonObject
 
 _NAME: Final = {"name": "mcp-hub-conformance", "version": "1"}
@@ -185,7 +185,7 @@ class _SseClient(RawClient):
         parser = EventParser(_MOST)
         async for chunk in response.aiter_bytes():
             for event in parser.events(chunk):
-                if not isinstance(event, Event):
+                if not isinstance(event, SseEvent):
                     continue
                 if event.type == b"endpoint":
                     self._endpoint = urljoin(self._url, event.data.decode())
@@ -254,7 +254,7 @@ class _HttpClient(RawClient):
                     whole += chunk
                     continue
                 for event in parser.events(chunk):
-                    decoded = _decoded(event.data) if isinstance(event, Event) else None
+                    decoded = _decoded(event.data) if isinstance(event, SseEvent) else None
                     if decoded is not None:
                         self._dispatch(decoded, exchange)
             decoded = _decoded(whole)

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -30,7 +30,7 @@ from mcp_hub.library.stream import (
 )
 from mcp_hub.masking import Secrets
 from mcp_hub.protocol.meta import PATH
-from mcp_hub.types import RUN_CODE, UpstreamStatus
+from mcp_hub.types import RUN_CODE, JsonObject, UpstreamStatus
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -334,6 +334,18 @@ class Hub:
                 return await self._running().follow(id, after)
 
         return ToolStream(begin, id)
+
+    async def list_events(self) -> list[JsonObject]:
+        """The types of events, once the servers are ready or have failed."""
+        return await self._running().event_types()
+
+    def events(
+        self, name: str, arguments: Members = None, *, after: str | None = None
+    ) -> AsyncGenerator[JsonObject, None]:
+        """Events of a type, each with `eventId`, `timestamp`, `data` and the `cursor` behind it, from now on or `after`
+        a cursor, also of another process. `truncated`: some may be missing before it. Raises `RpcError`.
+        """
+        return self._running().events(name, encoded_arguments(arguments), after)
 
     def asgi(self) -> AsgiApplication:
         """The HTTP front as an ASGI application for any mount: `/mcp`, `/sse`, `/v1`, health, metrics. 503 while not

@@ -1,9 +1,9 @@
 """The hub behind the library."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.lowlevel
@@ -23,7 +23,7 @@ from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.client.in_process import Application
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.trust import check_state
-from mcp_hub.errors import HubMisuse, RpcError, UpstreamUnavailable
+from mcp_hub.errors import HubMisuse, HubStopping, RpcError, UpstreamUnavailable
 from mcp_hub.events import CallEvent, Completed, Failed, InputRequired, Started
 from mcp_hub.fronts.http.auth import is_loopback
 from mcp_hub.fronts.http.response import Receive, Scope, Send, respond
@@ -33,10 +33,15 @@ from mcp_hub.hub import CallHandle, StreamHandle
 from mcp_hub.ids import new_session_id
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.capabilities import SUPERSET
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.protocol.jsonrpc.rpc_errors import for_caller
 from mcp_hub.protocol.meta import RequestMeta, path_of
+from mcp_hub.protocol.shape.occurrences import EventParams, delivered
 from mcp_hub.sessions.session import Caller, ClientOffer, Session
-from mcp_hub.types import PROGRAM, RUN_CODE, CallId, Era, Kind, RawJson, UpstreamStatus
+from mcp_hub.types import PROGRAM, RUN_CODE, CallId, Era, JsonObject, Kind, RawJson, UpstreamStatus
+
+if TYPE_CHECKING:
+    from mcp_hub.hub import FeedReader
 
 _TOKEN: Final = b'"library"'
 """Progress is wanted; each server gets the hub's own token."""
@@ -72,6 +77,7 @@ class InnerHub:
         self._session_id = new_session_id()
         self._http: HttpFront | None = None
         self._clients: list[InProcessFront] = []
+        self._readers: set[FeedReader] = set()
 
     def statuses(self) -> list[UpstreamStatus]:
         return [status for status in self._hub.statuses() if status.server in self._app.settings.servers]
@@ -86,6 +92,37 @@ class InnerHub:
         view = self._hub.views.of(self._session())
         entries = ((view.find(Kind.TOOL, hit.id), hit) for hit in results)
         return [(_definition(entry), hit) for entry, hit in entries if entry is not None]
+
+    # -- events
+
+    async def event_types(self) -> list[JsonObject]:
+        await wait_until(self._hub, lambda: all_settled(self._hub), self._wait)
+        entries = self._hub.views.of(self._session()).entries(Kind.EVENT)
+        return [msgspec.json.decode(entry.definition(Era.MODERN)) for entry in entries]
+
+    async def events(self, name: str, arguments: bytes, after: str | None) -> AsyncGenerator[JsonObject, None]:
+        """Raises `RpcError` for an unknown type, a refusal, and at the end of the subscription."""
+        session, params = self._session(), EventParams(name, Raw(arguments), after)
+        await self._listed(name, Kind.EVENT)
+        reader = await self._hub.events().open(session, params)
+        self._readers.add(reader)
+        has_missed = False
+        try:
+            while True:
+                self._hub.events().entry(session, name)
+                occurrences, is_truncated = await reader.read(_BATCH)
+                has_missed = has_missed or is_truncated
+                for occurrence, cursor in occurrences:
+                    event: JsonObject = msgspec.json.decode(object_bytes(delivered(occurrence, name, cursor)))
+                    yield {**event, "truncated": True} if has_missed else event
+                    has_missed = False
+                if not occurrences and reader.ended is not None:
+                    raise reader.ended
+                if not occurrences:
+                    await reader.wait()
+        finally:
+            self._readers.discard(reader)
+            reader.close()
 
     # -- calls
 
@@ -105,7 +142,7 @@ class InnerHub:
 
     async def _started(self, name: str, arguments: bytes, meta: Mapping[str, Raw], *, asks: bool) -> CallHandle:
         session = self._session(asks=asks)
-        await self._find(name)
+        await self._listed(name, Kind.TOOL)
         params, members = {"name": Raw(msgspec.json.encode(name)), "arguments": Raw(arguments)}, dict(meta)
         request_meta = RequestMeta(
             token=_TOKEN,
@@ -119,11 +156,11 @@ class InnerHub:
         )
         return self._hub.call(session, "tools/call", params, request_meta)
 
-    async def _find(self, name: str) -> None:
+    async def _listed(self, name: str, kind: Kind) -> None:
         hub = self._hub
 
         def is_there() -> bool:
-            return hub.views.of(self._session()).find(Kind.TOOL, name) is not None
+            return hub.views.of(self._session()).find(kind, name) is not None
 
         # a script may call any tool
         await wait_until(hub, lambda: (name != RUN_CODE and is_there()) or all_settled(hub), self._wait)
@@ -186,6 +223,8 @@ class InnerHub:
 
     def stop(self) -> None:
         """Ends event streams, before `close`."""
+        for reader in list(self._readers):
+            reader.end(HubStopping("the hub is stopping"))
         if self._http is not None:
             self._http.close()
         self._hub.end(self._session())

@@ -39,7 +39,7 @@ def priming(event_id: str, retry: int) -> bytes:
     return b"id: %s\nretry: %d\ndata:\n\n" % (event_id.encode(), retry)
 
 
-class Event(msgspec.Struct, frozen=True):
+class SseEvent(msgspec.Struct, frozen=True):
     """One event; the default `type` is `message`."""
 
     type: bytes
@@ -64,14 +64,14 @@ class EventParser:
         self._after_return = False
         self._is_first = True
 
-    def events(self, chunk: bytes) -> list[Event | TooLong]:
+    def events(self, chunk: bytes) -> list[SseEvent | TooLong]:
         """The events completed by `chunk`."""
         if not chunk:
             return []
         if self._after_return and chunk[:1] == b"\n":  # the second half of a line end that was cut in two
             chunk = chunk[1:]
         self._after_return = chunk[-1:] == b"\r"
-        events: list[Event | TooLong] = []
+        events: list[SseEvent | TooLong] = []
         if self._is_between and (idle := _IDLE.match(chunk)):
             chunk = chunk[idle.end() :]
         *ended, last = _lines(chunk)
@@ -87,11 +87,11 @@ class EventParser:
         return self._size
 
     @property
-    def unended(self) -> Event | None:
+    def unended(self) -> SseEvent | None:
         """The event without its blank line at the end, if it has data."""
         line = _data_of(b"".join(self._parts))
         data = None if self._data is None else [*self._data, *([] if line is None else [line])]
-        return Event(self._type or b"message", b"\n".join(data)) if data else None
+        return SseEvent(self._type or b"message", b"\n".join(data)) if data else None
 
     def end(self) -> None:
         self._parts, self._data, self._size = [], [], 0
@@ -101,7 +101,7 @@ class EventParser:
         is_idle = self._data is not None and not (self._size or self._type or self._is_first)
         return is_idle and self._id == self.last_id
 
-    def _keep(self, piece: bytes, events: list[Event | TooLong]) -> None:
+    def _keep(self, piece: bytes, events: list[SseEvent | TooLong]) -> None:
         if self._data is None:
             piece = piece[: _SKIPPED - self._size]
         if (self._parts[0] if self._parts else piece).startswith(b":"):  # a sign of life may have any length
@@ -116,7 +116,7 @@ class EventParser:
             self._parts, self._data = [line[:_SKIPPED]], None
             self._size = len(self._parts[0])
 
-    def _end_line(self, events: list[Event | TooLong]) -> None:
+    def _end_line(self, events: list[SseEvent | TooLong]) -> None:
         line = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts = []
         if self._is_first:
@@ -126,7 +126,7 @@ class EventParser:
                 self._size -= len(_BOM)
         if not line:
             if self._data:
-                events.append(Event(self._type or b"message", b"\n".join(self._data)))
+                events.append(SseEvent(self._type or b"message", b"\n".join(self._data)))
             self.last_id = self._id
             self._data, self._type, self._size = [], b"", 0
         elif self._data is None:

@@ -18,7 +18,7 @@ from mcp_hub.protocol.jsonrpc.envelope import ABSENT, BadMessage, Envelope, Unse
 from mcp_hub.protocol.jsonrpc.repair import in_body, placeholder, several
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 from mcp_hub.protocol.jsonrpc.unparsed import is_own_answer, salvage_id
-from mcp_hub.protocol.sse import Event, EventParser
+from mcp_hub.protocol.sse import EventParser, SseEvent
 from mcp_hub.wire.base import Pending
 from mcp_hub.wire.remote import Exchanges
 from mcp_hub.wire.responses import Refused, error_in, lost_request
@@ -121,7 +121,7 @@ class _Unfinished:
 class _EventTaker(Protocol):
     """Takes what comes on an event stream."""
 
-    def take_event(self, event: Event, source: Pending | None) -> None: ...
+    def take_event(self, event: SseEvent, source: Pending | None) -> None: ...
 
     def take_long(self, head: bytes) -> None:
         """Takes the head of an event over the limit."""
@@ -187,7 +187,7 @@ class Intake:
             with self._unfinished.share(parser.end) as fits:
                 async for chunk in pieces:
                     for event in parser.events(chunk):
-                        if isinstance(event, Event):
+                        if isinstance(event, SseEvent):
                             taker.take_event(event, source)
                         elif source is None:
                             taker.take_long(event.head)
@@ -209,7 +209,7 @@ class Intake:
         reason = f"message over the limit of {self._limit} bytes"
         self._take_bad(BadMessage(PARSE_ERROR, reason, salvage_id(head) or id_), head)
 
-    def take_event(self, event: Event, source: Pending | None) -> None:
+    def take_event(self, event: SseEvent, source: Pending | None) -> None:
         if event.type == b"message" and event.data:
             self._take(event.data, source)
 
@@ -325,5 +325,5 @@ class Intake:
         return lost_request(self._server, f"sent over {self._unfinished.most} bytes of unfinished messages at once")
 
 
-def _message(event: Event) -> Envelope | BadMessage:
+def _message(event: SseEvent) -> Envelope | BadMessage:
     return envelope.decode(envelope.one_line(event.data))

@@ -15,7 +15,7 @@ import httpx2
 from mcp_hub.errors import StartFailed, UpstreamLost
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.unparsed import is_answer
-from mcp_hub.protocol.sse import Event
+from mcp_hub.protocol.sse import SseEvent
 from mcp_hub.types import RawJson
 from mcp_hub.wire.base import Headers, Pending, WireHandler
 from mcp_hub.wire.bodies import TAIL_SECONDS, Intake
@@ -87,7 +87,7 @@ class _Stream:
         self._settled.set()
         self._exchanges.close(reason, code)
 
-    def take_event(self, event: Event, source: Pending | None) -> None:
+    def take_event(self, event: SseEvent, source: Pending | None) -> None:
         if event.type == b"endpoint":
             self._endpoint = self._resolved(event.data)
             self._settled.set()

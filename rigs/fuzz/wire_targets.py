@@ -27,7 +27,7 @@ from mcp_hub.protocol.jsonrpc.envelope import (
 from mcp_hub.protocol.jsonrpc.framing import Framer, TooLong
 from mcp_hub.protocol.jsonrpc.repair import Placeholder, placeholder, several
 from mcp_hub.protocol.jsonrpc.unparsed import is_answer, is_deeper
-from mcp_hub.protocol.sse import Event, EventParser
+from mcp_hub.protocol.sse import EventParser, SseEvent
 from rigs.fuzz.mutate import json_bytes, mutated_json, pieces
 from rigs.fuzz.target import Target, from_corpus, seeded
 
@@ -99,9 +99,9 @@ EVENT_WORDS = (
 
 def read_slowly(
     data: bytes, after: bytes | None, limit: int = 1 << 25
-) -> tuple[list[Event | None], bytes | None, int | None]:
+) -> tuple[list[SseEvent | None], bytes | None, int | None]:
     """The events, the last id and the pause, read as the standard says it, without haste; None for what is too long."""
-    events, kept, type_, id_, last, retry = list[Event | None](), list[bytes](), b"", after, after, None
+    events, kept, type_, id_, last, retry = list[SseEvent | None](), list[bytes](), b"", after, after, None
     size, skips = 0, False
     lines = re.split(rb"\r\n|\n|\r", data)
     for number, whole in enumerate(lines, 1):
@@ -114,7 +114,7 @@ def read_slowly(
         line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
         if not line:
             if kept and not skips:
-                events.append(Event(type_ or b"message", b"\n".join(kept)))
+                events.append(SseEvent(type_ or b"message", b"\n".join(kept)))
             kept, type_, last, size, skips = [], b"", id_, 0, False
             continue
         field, _, value = line.partition(b":")
@@ -147,17 +147,17 @@ def _check_limit(data: bytes, after: bytes | None, rng: Random) -> None:
     """With a limit the same comes but for what is too long, and nothing is kept beyond it."""
     limit = rng.choice((1, 8, 60, 1000))
     parser = EventParser(limit, after)
-    found: list[Event | TooLong] = []
+    found: list[SseEvent | TooLong] = []
     for piece in pieces(data, rng):
         found += parser.events(piece)
         assert parser.held <= max(limit, 1032), "more is kept than the limit"
     events, last, retry = read_slowly(data, after, limit)
-    assert [event if isinstance(event, Event) else None for event in found] == events
+    assert [event if isinstance(event, SseEvent) else None for event in found] == events
     assert (parser.last_id, parser.retry) == (last, retry)
     for event in found:
         if isinstance(event, TooLong):
             assert event.size > limit and len(event.head) <= 4096
-    assert type(parser.events(b"\n\ndata:\n\n")[-1]) is (Event if limit >= 8 else TooLong)
+    assert type(parser.events(b"\n\ndata:\n\n")[-1]) is (SseEvent if limit >= 8 else TooLong)
 
 
 def _check_written(data: bytes, rng: Random) -> None:
@@ -166,7 +166,7 @@ def _check_written(data: bytes, rng: Random) -> None:
     written = sse.message(frame, "st_1:1") + sse.COMMENT + sse.priming("st_1:2", 3000) + sse.message(b"{}")
     parser = EventParser(1 << 25)
     found = [event for piece in pieces(written, rng) for event in parser.events(piece)]
-    assert found == [Event(b"message", data) for data in (frame.replace(b"\r", b" "), b"", b"{}")]
+    assert found == [SseEvent(b"message", data) for data in (frame.replace(b"\r", b" "), b"", b"{}")]
     assert (parser.last_id, parser.retry) == (b"st_1:2", 3000)
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mcp_hub.protocol import sse
 from mcp_hub.protocol.jsonrpc.framing import TooLong
-from mcp_hub.protocol.sse import Event, EventParser
+from mcp_hub.protocol.sse import EventParser, SseEvent
 from tests.property.test_framing import chunked
 
 LIMIT = 40
@@ -84,13 +84,13 @@ def test_an_event_that_is_skipped_has_its_id_and_its_pause_wherever_they_stand(c
         parser = EventParser(10, b"1")
         found = parser.events(stream[:-2][:cut]) + parser.events(stream[:-2][cut:])
         assert [type(event) for event in found] == [TooLong] and parser.last_id == b"1"
-        assert parser.events(stream[-2:] + b"data: a\n\n") == [Event(b"message", b"a")]
+        assert parser.events(stream[-2:] + b"data: a\n\n") == [SseEvent(b"message", b"a")]
         assert (parser.last_id, parser.retry) == (b"2", 7)
 
 
 def test_an_event_that_is_skipped_leaves_nothing_of_its_data_and_type() -> None:
     stream = b"event: other\ndata: a\ndata: 1234567890\ndata: b\nevent: other\n\ndata: c\n\n"
-    assert EventParser(14).events(stream)[1:] == [Event(b"message", b"c")]
+    assert EventParser(14).events(stream)[1:] == [SseEvent(b"message", b"c")]
 
 
 @pytest.mark.parametrize("stream", [b"data: aaa\n" * 2, b"data\n" * 3, b"data: a\nfoo: b", b"x" * 11])
@@ -118,9 +118,9 @@ def test_the_place_to_go_on_from_is_the_same_for_every_split(case: tuple[bytes, 
 def test_events_of_other_types_are_there_for_who_wants_them() -> None:
     stream = b"event: endpoint\ndata: /x\n\ndata: {}\n\nevent:\ndata: a\n\n"
     assert EventParser(100).events(stream) == [
-        Event(b"endpoint", b"/x"),
-        Event(b"message", b"{}"),
-        Event(b"message", b"a"),
+        SseEvent(b"endpoint", b"/x"),
+        SseEvent(b"message", b"{}"),
+        SseEvent(b"message", b"a"),
     ]
     assert feed(EventParser(100), stream) == [b"{}", b"a"]
 

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from mcp_hub.call import LOCAL_PRINCIPAL, Call, CallChannel, CallHandler, StreamInfo
+from mcp_hub.calls.hub_tools.events import Subscriptions
 from mcp_hub.calls.hub_tools.stream_wait import StreamWait
 from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.calls.progress import last_line_of, still_running
@@ -70,6 +71,11 @@ class _Caller(msgspec.Struct, frozen=True):
     origin: bytes | None
 
 
+def patience(deadline: float | None) -> float:
+    """Seconds that a wait may take for a client with this soft deadline."""
+    return (_PATIENCE if deadline is None else deadline) * _SHARE
+
+
 def limits(deadline: float | None) -> TimeLimits:
     """Limits of a call by a client with this soft deadline in seconds."""
     seconds = (_PATIENCE if deadline is None else deadline) + 60
@@ -94,9 +100,10 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 
 
 class OwnTools:
-    """Handlers of both tools."""
+    """Handlers of both tools; `event_subscriptions` are those of `hub_events`."""
 
     def __init__(self, streams: StreamPort) -> None:
+        self.event_subscriptions: Subscriptions = {}
         self._streams = streams
 
     def handler(
@@ -188,8 +195,7 @@ class OwnTools:
         was_orphan = stream.is_orphan
         waiting = StreamWait(stream, after, channel, call.asks_client)
         try:
-            patience = (_PATIENCE if caller.deadline is None else caller.deadline) * _SHARE
-            ending = await waiting.ending(patience, is_modern=call.era is Era.MODERN)
+            ending = await waiting.ending(patience(caller.deadline), is_modern=call.era is Era.MODERN)
         finally:
             waiting.close()
             if was_orphan:

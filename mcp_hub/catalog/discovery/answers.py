@@ -33,7 +33,7 @@ from mcp_hub.catalog.texts import (
     signature,
 )
 from mcp_hub.catalog.tokens import estimate
-from mcp_hub.catalog.views.entries import by_server
+from mcp_hub.catalog.views.entries import Entry, by_server
 from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.code.signatures import line, returned
 from mcp_hub.code.tool import RUN_CODE
@@ -179,6 +179,7 @@ _ONLY_SERVERS_BYTES: Final = 600  # bytes of servers in an answer without hits
 _NOTED: Final = 2  # hits whose parameters are explained: the tool that is called is mostly one of them
 _NOTES: Final = 220  # characters of notes on one hit's parameters
 _MOST_ALSO: Final = 4  # near-duplicates that are named with a hit
+_LISTED_EVENTS: Final = 200  # event types in one list
 WEAK: Final = " [weak match]"
 _IN_ENGLISH: Final = " Search again in English."
 _READS: Final = "*"
@@ -379,3 +380,14 @@ def _callable(exported: str, name: str, raw: bytes, mark: str) -> str:
 def _listed(names: Sequence[str]) -> str:
     more = ", …" if len(names) > _MOST_ALSO else ""
     return ", ".join(map(one_line, names[:_MOST_ALSO])) + more
+
+
+def event_types(events: Sequence[Entry]) -> str:
+    """Event types, one on each line with its arguments, as the list of `hub_events`."""
+    if not events:
+        return "No server has events for you now."
+    lines = [signature(event.exported, event.raw) for event in events[:_LISTED_EVENTS]]
+    if more := len(events) - len(lines):
+        lines.append(f"… and {more} more")
+    head = 'Arguments are in brackets. A definition with its payload: {"action":"list","name":"…"}'
+    return "\n".join([head, "", *lines])

@@ -28,6 +28,25 @@ _RESULT_SIZE: Final = "anthropic/maxResultSizeChars"
 _MOST_HINT: Final = 120
 _COMPACTED: Final = 4096  # definitions whose compacted form is remembered
 
+EVENTS_TOOL: Final = msgspec.json.encode(
+    {
+        "name": "hub_events",
+        "description": "Events of servers (a failed build): list types, subscribe for this session, wait for the next",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "action": {"enum": ["list", "subscribe", "wait"]},
+                "name": {"type": "string"},
+                "arguments": {"type": "object"},
+                "after": {"type": "string", "description": "Cursor of an answer"},
+            },
+            "required": ["action"],
+        },
+        "annotations": {"readOnlyHint": True},
+    }
+)
+"""For profiles with events: at most 120 tokens, always the same bytes."""
+
 
 def decided(view: CatalogView, rules: ViewRules, client: ClientKind) -> Mode:
     """The mode for the current tools; decides `auto`."""
@@ -60,7 +79,8 @@ def exposed(
     groups = by_server((entry.server, entry.exported) for entry in view.for_model.entries(Kind.TOOL))
     meta_tools = _hub_entries(discovery.definitions(groups, is_names=mode == "names"), client)
     reading = _hub_entries([discovery.READ_RESULT], client)
-    on_calls = _hub_entries(client.hub_tools, client)
+    on_events = [EVENTS_TOOL] if view.entries(Kind.EVENT) else []
+    on_calls = _hub_entries([*client.hub_tools, *on_events], client)
     code = _hub_entries([] if view.find(Kind.TOOL, RUN_CODE) is None else [definition(rules.code)], client)
     hub_tools = [*code, *(reading if results_of(rules, client) else []), *([] if _is_bare(rules, client) else on_calls)]
     max_tools = client.max_tools

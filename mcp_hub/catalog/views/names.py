@@ -17,7 +17,9 @@ from mcp_hub.types import Origin
 
 log = get_logger(__name__)
 
-RESERVED = frozenset({"find_tools", "read_tool", "run_tool", "run_code", "read_result", "hub_calls", "hub_cancel"})
+RESERVED = frozenset(
+    {"find_tools", "read_tool", "run_tool", "run_code", "read_result", "hub_calls", "hub_cancel", "hub_events"}
+)
 MIN_LENGTH = 16  # below this a cut name is little more than its hash
 _HASH_LENGTH = 6  # 30 bits: among 10,000 tools only those that also share the rest of the name can meet
 _LEGAL = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")

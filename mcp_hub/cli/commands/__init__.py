@@ -2,6 +2,7 @@
 
 * `serve`: runs a hub
 * `call`, `run`, `streams`: calls, resources, prompts; scripts; durable calls
+* `events`: events of servers
 * `tools`, `search`: the servers and their tools
 * `check`, `doctor`, `repairs`: problems and their fixes
 * `approve`, `login`, `account`: approvals, logins and accounts

@@ -6,6 +6,7 @@
 `problem`: errors (RFC 9457)
 `calls`: calls of tools, repeated requests
 `streams`: durable streams, their events and status
+`events`: events of servers
 `executors`: for workers
 `history`: ended calls
 `accounts`: accounts at servers

@@ -19,6 +19,7 @@ from mcp_hub.fronts.http.auth import Refusal
 from mcp_hub.fronts.http.response import ClientGone, HttpExchange, Message, Receive, Scope, Send
 from mcp_hub.fronts.rest.accounts import RestAccounts
 from mcp_hub.fronts.rest.calls import SOON, RestCalls, preferred_wait, started_servers, starting_servers
+from mcp_hub.fronts.rest.events import events_of
 from mcp_hub.fronts.rest.exchange import JSON, RestRequest, answer, check_operator, check_query, refusal
 from mcp_hub.fronts.rest.executors import Executors, RestExecutors
 from mcp_hub.fronts.rest.formats.calls import FormatCalls
@@ -229,6 +230,7 @@ class RestApi:
             "callTools": format_calls.call_tools,
             "promptTools": prompted.section,
             "readPrompted": prompted.read,
+            "followEvents": events_of(hub, self._closing),
             "describe": self._describe,
         }
         routes = [Route(path, _Resource(by_method, handlers, max_body)) for path, by_method in by_path().items()]

@@ -145,6 +145,15 @@ def _account(
     )  # fmt: skip
 
 
+def _reading(
+    path: str, operation: str, summary: str, answered: str, shape: type, *problems: int,
+    parameters: tuple[_Option, ...] = (),
+) -> RestRoute:  # fmt: skip
+    """A route that reads something as JSON."""
+    answers = (_Success(200, answered, {_JSON: shape}),)
+    return RestRoute("GET", path, operation, summary, answers, parameters=parameters, problems=problems, has_head=True)
+
+
 ROUTES: Final = (
     RestRoute(
         method="GET", path="/v1/tools", operation="listTools", summary="Every tool that the caller may use",
@@ -160,12 +169,8 @@ ROUTES: Final = (
         ),
         problems=(400, 404, 503), has_head=True,
     ),
-    RestRoute(
-        method="GET", path="/v1/tools/losses", operation="listLosses",
-        summary="What a format does not carry of the tools that are listed in it",
-        answers=(_Success(200, "the losses", {_JSON: calls.ToolLosses}),),
-        parameters=(_FORMAT, _STRICT, _TOOLS, _SERVER, _PROFILE), problems=(400, 404), has_head=True,
-    ),
+    _reading("/v1/tools/losses", "listLosses", "What a format does not carry of the tools that are listed in it",
+             "the losses", calls.ToolLosses, 400, 404, parameters=(_FORMAT, _STRICT, _TOOLS, _SERVER, _PROFILE)),
     RestRoute(
         method="POST", path="/v1/search", operation="searchToolsAs",
         summary="The same, for a query or a model's call of the search tool",
@@ -186,17 +191,10 @@ ROUTES: Final = (
         ),
         problems=(400, 404), has_head=True,
     ),
-    RestRoute(
-        method="GET", path="/v1/resources", operation="listResources",
-        summary="Every resource and template that the caller may use",
-        answers=(_Success(200, "the resources", {_JSON: calls.ResourceList}),), parameters=(_FOR_START, _PROFILE),
-        problems=(404,), has_head=True,
-    ),
-    RestRoute(
-        method="GET", path="/v1/prompts", operation="listPrompts", summary="Every prompt that the caller may use",
-        answers=(_Success(200, "the prompts", {_JSON: calls.PromptList}),), parameters=(_FOR_START, _PROFILE),
-        problems=(404,), has_head=True,
-    ),
+    _reading("/v1/resources", "listResources", "Every resource and template that the caller may use",
+             "the resources", calls.ResourceList, 404, parameters=(_FOR_START, _PROFILE)),
+    _reading("/v1/prompts", "listPrompts", "Every prompt that the caller may use", "the prompts", calls.PromptList, 404,
+             parameters=(_FOR_START, _PROFILE)),
     RestRoute(
         method="GET", path="/v1/tokens", operation="countTokens",
         summary="What the tools cost a model, each and in every way to list them",
@@ -259,15 +257,9 @@ ROUTES: Final = (
     ),
     _call("/v1/prompts/{name}/get", "getPrompt", "Get a prompt, as a tool is called", calls.PromptBody),
     _call("/v1/resources/read", "readResource", "Read a resource, as a tool is called", calls.ReadBody),
-    RestRoute(
-        method="GET", path="/v1/streams", operation="listStreams", summary="The caller's streams, the newest first",
-        answers=(_Success(200, "the streams", {_JSON: calls.StreamList}),), parameters=(_LIMIT,),
-        problems=(400, 503), has_head=True,
-    ),
-    RestRoute(
-        method="GET", path="/v1/streams/{id}", operation="getStream", summary="The state of a stream",
-        answers=(_Success(200, "the stream", {_JSON: calls.StreamStatus}),), problems=(404, 503), has_head=True,
-    ),
+    _reading("/v1/streams", "listStreams", "The caller's streams, the newest first", "the streams", calls.StreamList,
+             400, 503, parameters=(_LIMIT,)),
+    _reading("/v1/streams/{id}", "getStream", "The state of a stream", "the stream", calls.StreamStatus, 404, 503),
     RestRoute(
         method="DELETE", path="/v1/streams/{id}", operation="cancelStream", summary="Cancel the call of a stream",
         answers=(
@@ -286,6 +278,17 @@ ROUTES: Final = (
             _Option("Last-Event-ID", "wins over after", "integer", is_header=True, least=0),
         ),
         problems=(400, 404, 406, 410, 503),
+    ),
+    RestRoute(
+        method="GET", path="/v1/events", operation="followEvents",
+        summary="The types of events; with a name, what happens, behind a cursor",
+        answers=(_Success(200, "the types, or the events", {_JSON: calls.EventList, _SSE: None, _NDJSON: None}),),
+        parameters=(
+            _Option("name", "the type of events"), _Option("arguments", "of the subscription: a JSON object ({})"),
+            _Option("after", "the cursor of an answer (what happens from now on)"), _WAIT, _LIMIT, _FOR_START,
+            _Option("Last-Event-ID", "wins over after", is_header=True), _PROFILE,
+        ),
+        problems=(400, 403, 404, 406, 502, 503, 504),
     ),
     RestRoute(
         method="POST", path="/v1/streams/{id}/input", operation="answerQuestion",
@@ -340,18 +343,11 @@ ROUTES: Final = (
         summary="Remove every call from the history; for operators",
         answers=(_Success(200, "how many", {_JSON: history.HistoryCleared}),), problems=(403, 503),
     ),
-    RestRoute(
-        method="GET", path="/v1/history/figures", operation="pastFigures",
-        summary="Calls, failures and durations by server and tool over time",
-        answers=(_Success(200, "the figures", {_JSON: history.HistoryFigures}),),
-        parameters=(_Option("span", "until now (1d)", choices=tuple(history.SPANS)), *_CHOSEN),
-        problems=(400, 404, 503), has_head=True,
-    ),
-    RestRoute(
-        method="GET", path="/v1/history/{id}", operation="getPastCall",
-        summary="A call with its arguments and the beginning of its result",
-        answers=(_Success(200, "the call", {_JSON: history.HistoryCall}),), problems=(404, 503), has_head=True,
-    ),
+    _reading("/v1/history/figures", "pastFigures", "Calls, failures and durations by server and tool over time",
+             "the figures", history.HistoryFigures, 400, 404, 503,
+             parameters=(_Option("span", "until now (1d)", choices=tuple(history.SPANS)), *_CHOSEN)),
+    _reading("/v1/history/{id}", "getPastCall", "A call with its arguments and the beginning of its result",
+             "the call", history.HistoryCall, 404, 503),
     RestRoute(
         method="POST", path="/v1/history/{id}/run", operation="runAgain",
         summary="Make a call again, with the arguments that were kept",
@@ -361,17 +357,10 @@ ROUTES: Final = (
         ),
         parameters=(_PATH, _PREFER, _KEY), problems=(400, 403, 404, 406, 409, 415, 422, 500, 502, 503, 504),
     ),
-    RestRoute(
-        method="GET", path="/v1/servers", operation="listServers",
-        summary="Every server that the caller may use, and its state",
-        answers=(_Success(200, "the servers", {_JSON: servers.ServerList}),), parameters=(_PROFILE,),
-        problems=(404,), has_head=True,
-    ),
-    RestRoute(
-        method="GET", path="/v1/servers/{name}", operation="getServer", summary="The state of a server",
-        answers=(_Success(200, "the server", {_JSON: servers.ServerInfo}),), parameters=(_PROFILE,),
-        problems=(404,), has_head=True,
-    ),
+    _reading("/v1/servers", "listServers", "Every server that the caller may use, and its state", "the servers",
+             servers.ServerList, 404, parameters=(_PROFILE,)),
+    _reading("/v1/servers/{name}", "getServer", "The state of a server", "the server", servers.ServerInfo, 404,
+             parameters=(_PROFILE,)),
     RestRoute(
         method="POST", path="/v1/servers/{name}/restart", operation="restartServer",
         summary="Start a server again; its calls have time to end",

@@ -284,6 +284,18 @@ class StreamList(Struct, omit_defaults=True):
     waiting: int = 0
 
 
+class EventList(Struct, omit_defaults=True):
+    """Event types as MCP defines them; with a name, events behind a cursor. Ask again from `cursor`.
+
+    `truncated`: some may be missing before these. `starting`: servers whose types come later.
+    """
+
+    events: list[JsonObjectText]
+    cursor: str | UnsetType = UNSET
+    truncated: bool = False
+    starting: list[str] = []
+
+
 class StreamPage(Struct):
     """Events after a cursor. Ask again from `cursor` until `closed`.
 

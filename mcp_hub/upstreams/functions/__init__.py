@@ -1,7 +1,8 @@
-"""Python functions as tools, run in the hub's own process.
+"""Python functions as tools and sources of events, run in the hub's own process.
 
 * `registry`: `Registry`, `Context`, `Progress` and `Result` for authors of tools
 * `upstream`: runs the tools of one registry
+* `events`: runs its event functions
 * `schemas`: converts between JSON and Python values
 * `source`: checks a reference without an import
 """

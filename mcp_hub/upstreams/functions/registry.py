@@ -17,6 +17,8 @@
 
 `local: my_tools:registry` in `servers.yaml` names it; `local: my_tools` serves the module's functions decorated with
 plain `mcp_hub.tool`. Async functions must not block the event loop; others run in worker threads.
+
+`@registry.event` registers an async generator of `Event`s as a type of events (MCP Events).
 """
 
 import inspect
@@ -24,6 +26,7 @@ import re
 import threading
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from types import MappingProxyType, UnionType
 from typing import Final, TypedDict, TypeVar, Unpack, overload
 
@@ -45,6 +48,8 @@ from mcp_hub.upstreams.functions.schemas import (
 F = TypeVar("F", bound=ToolFunction)
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_CURSOR: Final = "cursor"
+"""The parameter of an event function that is not an argument of the subscription."""
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -78,6 +83,19 @@ class Result(msgspec.Struct, frozen=True):
     structured: Mapping[str, object] | None = None
     is_error: bool = False
     meta: Mapping[str, object] | None = None
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One occurrence, yielded by an event function; `data` becomes a JSON object.
+
+    `id`: an equal one is delivered once (by default a new one). `time`: when it happened (now). `cursor`: where the
+    function continues behind it; it gets that as its parameter `cursor`.
+    """
+
+    data: object
+    id: str | None = None
+    time: datetime | None = None
+    cursor: str | None = None
 
 
 class Context:
@@ -140,7 +158,7 @@ class Tool(msgspec.Struct, frozen=True):
     """It is neither a coroutine function nor an async generator, so it may block."""
     bind: Bind
     context: str | None
-    """The name of the `Context` parameter, if there is one."""
+    """The parameter that the hub fills in, if there is one: the `Context` of a tool, the cursor of an event."""
     definition: bytes
     wraps_result: bool
     """The output schema has "result" as its only property: values that are no such object are put under that key."""
@@ -154,14 +172,21 @@ class _ToolOptions(TypedDict, total=False):
     output_schema: object
 
 
+class _EventOptions(TypedDict, total=False):
+    name: str | None
+    description: str | None
+    payload_schema: object
+
+
 class Registry:
-    """The tools of one local server, in order of definition."""
+    """The tools and events of one local server, in order of definition."""
 
     def __init__(self) -> None:
         self._tools: dict[str, Tool] = {}
+        self._events: dict[str, Tool] = {}
 
     def __repr__(self) -> str:
-        return f"<Registry: {', '.join(self._tools) or 'empty'}>"
+        return f"<Registry: {', '.join((*self._tools, *self._events)) or 'empty'}>"
 
     @classmethod
     def joined(cls, registries: Iterable["Registry"]) -> "Registry":
@@ -169,14 +194,19 @@ class Registry:
         joined = cls()
         for registry in registries:
             for name, tool in registry.tools.items():
-                if name in joined._tools:
-                    raise ValueError(f'tool "{name}" is defined twice')
-                joined._tools[name] = tool
+                _put(joined._tools, "tool", name, tool)
+            for name, source in registry.events.items():
+                _put(joined._events, "event", name, source)
         return joined
 
     @property
     def tools(self) -> Mapping[str, Tool]:
         return MappingProxyType(self._tools)
+
+    @property
+    def events(self) -> Mapping[str, Tool]:
+        """Event functions by name."""
+        return MappingProxyType(self._events)
 
     @overload
     def tool(self, function: F, /) -> F: ...
@@ -197,16 +227,49 @@ class Registry:
 
         return register if function is None else register(function)
 
+    @overload
+    def event(self, function: F, /) -> F: ...
+
+    @overload
+    def event(self, /, **options: Unpack[_EventOptions]) -> Callable[[F], F]: ...
+
+    def event(self, function: F | None = None, /, **options: Unpack[_EventOptions]) -> F | Callable[[F], F]:
+        """Register an async generator of `Event`s as a type of events, unchanged.
+
+        Its parameters are the arguments of a subscription; one that is named `cursor` gets the position to continue
+        behind (None: from now on). `payload_schema` is a JSON Schema or a Python type. Raises as `tool`.
+        """
+
+        def register(function: F) -> F:
+            name = _name(options.get("name"), function, "event")
+            _put(self._events, "event", name, _made("event", name, lambda: _make_event(name, function, options)))
+            return function
+
+        return register if function is None else register(function)
+
     def _add(self, function: ToolFunction, options: _ToolOptions) -> None:
-        name = options.get("name") or str(getattr(function, "__name__", ""))
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"tool name {name!r} has to be 1 to 128 letters, digits, '_', '-' or '.'")
-        if name in self._tools:
-            raise ValueError(f'tool "{name}" is defined twice')
-        try:
-            self._tools[name] = _make_tool(name, function, options)
-        except (TypeError, ValueError) as error:
-            raise TypeError(f'tool "{name}": {error}') from error
+        name = _name(options.get("name"), function, "tool")
+        _put(self._tools, "tool", name, _made("tool", name, lambda: _make_tool(name, function, options)))
+
+
+def _name(name: str | None, function: ToolFunction, kind: str) -> str:
+    name = name or str(getattr(function, "__name__", ""))
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{kind} name {name!r} has to be 1 to 128 letters, digits, '_', '-' or '.'")
+    return name
+
+
+def _made(kind: str, name: str, make: Callable[[], Tool]) -> Tool:
+    try:
+        return make()
+    except (TypeError, ValueError) as error:
+        raise TypeError(f'{kind} "{name}": {error}') from error
+
+
+def _put(functions: dict[str, Tool], kind: str, name: str, function: Tool) -> None:
+    if name in functions:
+        raise ValueError(f'{kind} "{name}" is defined twice')
+    functions[name] = function
 
 
 _by_module: Final[dict[str, Registry]] = {}
@@ -230,8 +293,26 @@ def tool(function: F | None = None, /, **options: Unpack[_ToolOptions]) -> F | C
     return register if function is None else register(function)
 
 
+@overload
+def event(function: F, /) -> F: ...
+
+
+@overload
+def event(**options: Unpack[_EventOptions]) -> Callable[[F], F]: ...
+
+
+def event(function: F | None = None, /, **options: Unpack[_EventOptions]) -> F | Callable[[F], F]:
+    """Register an event function, as `Registry.event` does, for servers that name its module or a package around it."""
+
+    def register(function: F) -> F:
+        registry = _by_module.setdefault(function.__module__, Registry())
+        return registry.event(**options)(function)
+
+    return register if function is None else register(function)
+
+
 def default_registry(module: str) -> Registry:
-    """The tools of a module and its submodules. Raises `ValueError` for a duplicate name."""
+    """The tools and events of a module and its submodules. Raises `ValueError` for a duplicate name."""
     registries = [registry for name, registry in _by_module.items() if f"{name}.".startswith(f"{module}.")]
     return registries[0] if len(registries) == 1 else Registry.joined(registries)
 
@@ -262,6 +343,27 @@ def _make_tool(name: str, function: ToolFunction, options: _ToolOptions) -> Tool
         definition=msgspec.json.encode(plain({key: part for key, part in definition.items() if part is not None})),
         wraps_result=output_schema is not None and set(output_schema.get("properties", ())) == {"result"},
     )
+
+
+def _make_event(name: str, function: ToolFunction, options: _EventOptions) -> Tool:
+    if not inspect.isasyncgenfunction(function):
+        raise TypeError("an event function has to be `async def` with `yield Event(…)`")
+    hints = _hints(function)
+    cursor = _CURSOR if _CURSOR in inspect.signature(function).parameters else None
+    schema, bind = derive_parameters(function, hints, cursor)
+    description = options.get("description") or first_paragraph(inspect.getdoc(function))
+    payload = _output_schema(options.get("payload_schema"))
+    definition = {
+        "name": name,
+        **({} if description is None else {"description": description}),
+        "delivery": ["push"],
+        "inputSchema": schema,
+        "payloadSchema": {"type": "object"} if payload is None else payload,
+    }
+    return Tool(
+        name=name, function=function, in_thread=False, bind=bind, context=cursor,
+        definition=msgspec.json.encode(plain(definition)), wraps_result=False,
+    )  # fmt: skip
 
 
 def _hints(function: ToolFunction) -> JsonObject:

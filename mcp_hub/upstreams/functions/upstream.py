@@ -18,12 +18,15 @@ import anyio.to_thread
 import msgspec
 
 from mcp_hub import events
-from mcp_hub.call import Call, CallChannel
+from mcp_hub.call import Call, CallChannel, Heard
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import InvalidParams, RpcError, StartFailed, UnknownEntry, UpstreamUnavailable
 from mcp_hub.logs import get_logger
-from mcp_hub.protocol.jsonrpc.envelope import one_line
-from mcp_hub.types import Cause, Era, Kind, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.protocol.jsonrpc.envelope import one_line, read_as
+from mcp_hub.protocol.notifications import FEED
+from mcp_hub.protocol.shape.occurrences import not_found
+from mcp_hub.types import Cause, Era, JsonObject, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.functions.events import closed, subscribed
 from mcp_hub.upstreams.functions.registry import Context, Progress, Registry, Result, Tool, default_registry
 from mcp_hub.upstreams.functions.schemas import plain
 from mcp_hub.upstreams.local_source import LocalSource
@@ -135,8 +138,6 @@ def content_block(item: object) -> object:
 
 THREADS = 32
 """Sync functions of one upstream that run at the same time; others wait."""
-CLEANUP_GRACE = 5.0
-"""Seconds that a generator has for its `finally` blocks."""
 
 
 def function_upstream(name: str, registry: Registry | Cause) -> OwnedUpstream:
@@ -169,8 +170,21 @@ class _FunctionUpstream(LocalSource):
     def snapshot(self) -> Snapshot | None:
         if isinstance(self._registry, Cause):
             return None
-        definitions = tuple(tool.definition for tool in self._registry.tools.values())
-        return Snapshot(self.name, Era.HANDSHAKE, {Kind.TOOL: definitions}, capabilities={"tools": {}, "logging": {}})
+        lists = {Kind.TOOL: tuple(tool.definition for tool in self._registry.tools.values())}
+        capabilities: JsonObject = {"tools": {}, "logging": {}}
+        if sources := self._registry.events.values():
+            lists[Kind.EVENT] = tuple(source.definition for source in sources)
+            capabilities["events"] = {}
+        return Snapshot(self.name, Era.HANDSHAKE, lists, capabilities=capabilities)
+
+    async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
+        registry = self._registry
+        if isinstance(registry, Cause) or call.method != FEED or heard is None:
+            return await super().ask(call, heard)
+        name = read_as(call.params.get("name", b""), str)
+        if name is None or (source := registry.events.get(name)) is None:
+            raise not_found("event", f'server "{self.name}" does not have this event')
+        return await subscribed(self.name, source, call.params, heard)
 
     async def call(self, call: Call, channel: CallChannel) -> events.Completed:
         """Runs a tool. Exceptions and wrong arguments become results with `isError`."""
@@ -267,7 +281,7 @@ def _decorated(module_name: str, reference: str) -> Registry:
         registry = default_registry(module_name)
     except ValueError as error:
         raise _not_found(reference, str(error)) from None
-    if not registry.tools:
+    if not (registry.tools or registry.events):
         detail = f"module {module_name} does not have tools. Decorate functions with mcp_hub.tool, or name a Registry, "
         raise _not_found(reference, f"{detail}for example {module_name}:registry.")
     return registry
@@ -326,15 +340,7 @@ async def _drive(generator: AsyncGenerator[object, None], channel: CallChannel) 
         return Result(content=transcript.blocks()) if final is None else final
     finally:
         transcript.close()
-        await _close(generator)
-
-
-async def _close(generator: AsyncGenerator[object, None]) -> None:
-    with anyio.move_on_after(CLEANUP_GRACE, shield=True):
-        try:
-            await generator.aclose()
-        except Exception:  # the boundary to user code; a cancellation under way must not be replaced
-            log.exception("tool_cleanup_failed")
+        await closed(generator)
 
 
 def _arguments(params: Mapping[str, msgspec.Raw]) -> bytes:

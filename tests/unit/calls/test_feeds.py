@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import msgspec
@@ -328,7 +328,8 @@ class _Answering:
 
 
 async def test_a_message_of_no_subscription_is_dropped() -> None:
-    subscriptions, peer, heard = ServerSubscriptions("git", Notices()), _Answering(), list[RawObject]()
+    subscriptions, heard = ServerSubscriptions("git", Notices()), list[RawObject]()
+    peer, others = cast(Any, _Answering()), cast(list[object], ["7", 8, None, [7], {}])
     call = Call(CallId("c"), "git", "events/stream", {}, {}, "s", "p", Era.MODERN, {})
 
     def says(id_: object) -> None:
@@ -346,7 +347,7 @@ async def test_a_message_of_no_subscription_is_dropped() -> None:
             )
             await anyio.wait_all_tasks_blocked()
             assert subscriptions.are_asked
-            for id_ in ("7", 8, None, [7], {}):
+            for id_ in others:
                 says(id_)
             subscriptions.on_notice("notifications/events/event", members(**event("a")))
             assert heard == []

@@ -23,7 +23,7 @@ from mcp_hub.formats.records import (
     ToolCallStart,
     as_json,
 )
-from mcp_hub.protocol.sse import Event, EventParser
+from mcp_hub.protocol.sse import EventParser, SseEvent
 from tests.unit.formats import sdk_types
 from tests.unit.formats.prompted_texts import merged, whole
 from tests.unit.formats.provider_streams import EXTRA, FIRST, SECOND, STREAMS, Cut
@@ -108,7 +108,7 @@ def test_bytes_cut_anywhere_are_the_same(into: Format) -> None:
         events: list[ModelEvent] = []
         for piece in (raw[:at], raw[at:]):
             for event in parser.events(piece):
-                assert isinstance(event, Event)
+                assert isinstance(event, SseEvent)
                 events += reader.feed(json.loads(event.data))
         assert in_order(list(merged(events))) == expected(into)
 

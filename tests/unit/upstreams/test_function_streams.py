@@ -206,7 +206,7 @@ async def test_generator_that_never_waits_can_be_cancelled() -> None:
 
 @pytest.mark.slow
 async def test_generator_that_refuses_to_close_holds_up_no_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_hub.upstreams.functions.upstream.CLEANUP_GRACE", 0.05)
+    monkeypatch.setattr("mcp_hub.upstreams.functions.events.CLEANUP_GRACE", 0.05)
 
     async def hangs() -> AsyncGenerator[str, None]:
         try:

@@ -194,8 +194,6 @@ class Binding:
         cursor = _decoded(params, _Page, "params.cursor").cursor or None  # an empty one is the first page's
 
         def page() -> bytes:
-            if kind is Kind.EVENT and not session_has_events(self._hub, session):
-                raise MethodNotFound("Method not found: events/list")
             return self._hub.views.page(session, kind, cursor)
 
         return page() if self._is_settled(session, kind) else Deferred(self._settled(session, page, kind))

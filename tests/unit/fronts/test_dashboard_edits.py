@@ -299,6 +299,7 @@ def test_every_key_of_the_schema_is_at_once_or_asked_for_on_purpose() -> None:
         "oauth",
         "tls",
         "account",
+        "passthrough",
     }
     assert keys - AT_ONCE == asked, "a new key of a server: may somebody with a stolen token set it?"
     assert AT_ONCE - keys == {"transport", "auth", "disabled"}

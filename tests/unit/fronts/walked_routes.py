@@ -167,8 +167,8 @@ PAGES: Final = (
     *("/readyz?verbose", "/metrics", "/metrics/"),
     *("/login/own?t={ticket}", "/login-callback/own?state={proof}&code=c", "/login-form/own", "/login-cancel/own"),
     *("/ask", "/ask/question"),
-    "/mcp/server-card",
-)
+    "/mcp/server-card", "/v1/events/in/{id}",
+)  # fmt: skip
 FRONTS: Final = ("/mcp", "/mcp/", "/sse", "/sse/", "/messages", "/messages/")
 MOUNTS: Final = ("/v1/", "/api/")
 

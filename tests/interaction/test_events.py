@@ -50,7 +50,7 @@ async def test_types_of_all_servers_are_listed_in_the_ways_of_the_hub(hub: Build
         page = (await peer.request("events/list")).result
         types = {event["name"]: event for event in page["events"]}
         assert list(types) == [f"{server}_build_{what}" for server in SERVERS for what in ("done", "other")]
-        assert {tuple(event["delivery"]) for event in types.values()} == {("push", "poll")}
+        assert {tuple(event["delivery"]) for event in types.values()} == {("push", "poll", "webhook")}
         assert types["polled_build_done"]["payloadSchema"]["properties"] == {"status": {"type": "string"}}
 
 

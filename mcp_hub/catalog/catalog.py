@@ -75,11 +75,12 @@ class _Indexed:
             self._tools = {}
         for server, entries in tools.items():
             if entries != self._tools.get(server):
-                self.index.put(server, [_searchable(entry) for entry in entries])
+                self.index.put(server, [searchable(entry) for entry in entries])
         self._tools, self.view = tools, view
 
 
-def _searchable(entry: Entry) -> Searchable:
+def searchable(entry: Entry) -> Searchable:
+    """The searched text of a tool or event type."""
     try:
         described = _described(entry.raw)
     except (msgspec.DecodeError, RecursionError):

@@ -44,15 +44,13 @@ HubCapabilities = Mapping[Era, JsonObject]
 """What the hub declares to servers, by era."""
 WITHOUT_APPS: Final[HubCapabilities] = MappingProxyType(
     {
-        HANDSHAKE: {
-            **SUPERSET, "roots": {"listChanged": True}, "experimental": {STREAMS: {}}, "extensions": {EVENTS: {}},
-        },
+        HANDSHAKE: {**SUPERSET, "roots": {"listChanged": True}, "experimental": {STREAMS: {}}},
         MODERN: {"extensions": {TASKS: {}, STREAMS: {}, SKILLS: {}, EVENTS: {}}},
     }
-)  # fmt: skip
+)
 WITH_APPS: Final[HubCapabilities] = MappingProxyType(
     {
-        era: {**declared, "extensions": {**declared["extensions"], APPS: APP_SETTINGS}}
+        era: {**declared, "extensions": {**declared.get("extensions", {}), APPS: APP_SETTINGS}}
         for era, declared in WITHOUT_APPS.items()
     }
 )

@@ -232,7 +232,7 @@ class Streams(RuleBasedStateMachine):
                 for client in self.clients:
                     assert client.is_told_gone or client.after + len(client.lines) == len(client.of.lines)
                 for hub in self.hubs:
-                    assert not hub.streams._owned and not hub.streams._detached and not hub.streams._inbox._messages
+                    assert not hub.streams._owned and not hub.streams._detached and not hub.streams.inbox._messages
             finally:
                 self.runner.close()
 

@@ -66,11 +66,8 @@ class FeedReader:
         self._floor = floor
         self._reader: StreamReader | None = None
         self._page = _Page()
+        self.is_open = True
         self._news = anyio.Event()
-
-    @property
-    def is_open(self) -> bool:
-        return self._reader is not None
 
     def wake(self) -> None:
         """Ends `wait`."""
@@ -101,8 +98,7 @@ class FeedReader:
             self._follow(newest, newest.row.last)
 
     def _follow(self, stream: Stream, after: int) -> None:
-        if self._reader is not None:
-            self._reader.close()
+        self._leave()
         if after + 1 < stream.row.first:
             after = stream.row.first - 1
             self._page.miss()
@@ -157,7 +153,7 @@ class FeedReader:
     async def _restart(self) -> None:
         """The stream is gone: what follows it, if anything, is read from its beginning."""
         self._page.miss()
-        self.close()
+        self._leave()
         if (newest := await self._find_next(None)) is not None:
             self._follow(newest, newest.row.first - 1)
 
@@ -181,6 +177,10 @@ class FeedReader:
 
     def close(self) -> None:
         """Idempotent."""
+        self.is_open = False
+        self._leave()
+
+    def _leave(self) -> None:
         if self._reader is not None:
             self._reader.close()
             self._reader = None

@@ -16,7 +16,7 @@ import msgspec
 
 from mcp_hub.call import Heard
 from mcp_hub.calls.feeds.lines import Topic
-from mcp_hub.errors import Busy, DeadlineExceeded, RpcError
+from mcp_hub.errors import Busy, DeadlineExceeded, HubError, RpcError
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object, read_as
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
 from mcp_hub.protocol.shape.occurrences import of_server
@@ -55,7 +55,7 @@ class _Page(msgspec.Struct):
 
 
 async def polled(ask: Ask, topic: Topic, cursor: str | None, take: Take, tell: Tell) -> RpcError | None:
-    """Polls without end. Raises `RpcError`."""
+    """Polls without end. Raises `RpcError`, `StoreError`."""
     while True:
         page = _page(await _answered(ask("events/poll", _params(topic, cursor, maxEvents=_PAGE), None)))
         occurrences = [occurrence for raw in page.events if (occurrence := raw_object(raw)) is not None]
@@ -99,7 +99,7 @@ class _Heard:
     def __init__(self) -> None:
         self.messages: deque[tuple[str, RawObject, int]] = deque()
         self.has_ended = False
-        self.error: RpcError | None = None
+        self.error: HubError | None = None
         self._bytes = 0
         self._news = anyio.Event()
 
@@ -114,13 +114,13 @@ class _Heard:
         self._bytes += size
         self._news.set()
 
-    def end(self, error: RpcError | None = None) -> None:
+    def end(self, error: HubError | None = None) -> None:
         if not self.has_ended:
             self.has_ended, self.error = True, error
             self._news.set()
 
     async def next(self) -> list[tuple[str, RawObject]]:
-        """Waits for messages; empty at the end. Raises the `RpcError` that ended it."""
+        """Waits for messages; empty at the end. Raises the error that ended it."""
         while not self.messages and not self.has_ended:
             self._news = anyio.Event()
             with anyio.move_on_after(_SILENCE) as silence:
@@ -136,9 +136,9 @@ class _Heard:
 
 
 async def streamed(ask: Ask, topic: Topic, cursor: str | None, take: Take, tell: Tell) -> RpcError | None:
-    """Holds a stream open until the server ends it. Raises `RpcError`."""
+    """Holds a stream open until the server ends it. Raises `RpcError`, `StoreError`."""
     heard = _Heard()
-    verdict: RpcError | None = None
+    verdict, failure = None, None
 
     async def hold() -> None:
         try:
@@ -152,11 +152,11 @@ async def streamed(ask: Ask, topic: Topic, cursor: str | None, take: Take, tell:
         tasks.start_soon(hold)
         try:
             verdict = await _stored(heard, take, tell)
-        except RpcError as error:
-            heard.end(error)
+        except HubError as error:
+            failure = error
         tasks.cancel_scope.cancel()
-    if heard.error is not None and verdict is None:
-        raise heard.error
+    if failure is not None:
+        raise failure
     return verdict
 
 

@@ -1,9 +1,9 @@
 """All feeds of this hub: begun by readers, continued after another hub's end, ended when nobody reads them."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio
 import anyio.abc
@@ -56,20 +56,31 @@ _OVER: Final = frozenset({NOT_FOUND, FORBIDDEN, UNSUPPORTED, MethodNotFound.code
 """Codes with which a server ends a subscription."""
 
 
+class _Pace(NamedTuple):
+    lingers: tuple[float, float]
+    look: float
+
+    def linger(self, cursor: str | None) -> float:
+        return self.lingers[cursor is None]
+
+
 class Feeds:
     """The table. `keep` returns the seconds that occurrences are readable; `upstreams` is live.
 
-    `sources` are functions by mode of delivery, the best first.
+    `sources` are functions by mode of delivery, the best first. An unused feed ends after the first `linger` in
+    seconds, one of a server that cannot replay after the second; `look` is between looks for them.
     """
 
     def __init__(
         self, table: StreamTable, upstreams: Mapping[str, Upstream], keep: Callable[[], float],
-        sources: Mapping[str, Source] = SOURCES,
+        sources: Mapping[str, Source] = SOURCES, linger: tuple[float, float] = (LINGER, LONG_LINGER),
+        look: float = _LOOK,
     ) -> None:  # fmt: skip
         self.sources = dict(sources)
         self._table = table
         self._upstreams = upstreams
         self._keep = keep
+        self._pace = _Pace(linger, look)
         self._feeds: dict[str, ServerFeed] = {}
         self._uses: dict[str, dict[str, float]] = {}
         self._turns: dict[str, anyio.Lock] = {}
@@ -81,7 +92,7 @@ class Feeds:
         async with anyio.create_task_group() as self._tasks:
             self._runs.set()
             while True:
-                await anyio.sleep(_LOOK)
+                await anyio.sleep(self._pace.look)
                 with suppress(StoreError):
                     await self._look()
 
@@ -110,7 +121,7 @@ class Feeds:
         return reader
 
     async def _join(self, topic: Topic, modes: Collection[str], reader: FeedReader, *, is_new: bool) -> None:
-        async with self._turns.setdefault(topic.key, anyio.Lock()):
+        async with self._turn(topic.key):
             feed = await self._running(topic, modes, is_new=is_new)
         if feed is not None:
             feed.use()
@@ -124,6 +135,17 @@ class Feeds:
         if key not in uses and len(uses) >= MOST_OF_PRINCIPAL:
             raise exhausted("subscriptions", MOST_OF_PRINCIPAL)
         self._uses[principal] = {**uses, key: wall}
+
+    @asynccontextmanager
+    async def _turn(self, key: str) -> AsyncIterator[None]:
+        """Begins and ends a feed one at a time."""
+        turn = self._turns.setdefault(key, anyio.Lock())
+        try:
+            async with turn:
+                yield
+        finally:
+            if not (turn.locked() or turn.statistics().tasks_waiting):
+                self._turns.pop(key, None)
 
     async def _stands(self, feed: ServerFeed) -> None:
         with anyio.move_on_after(_BEGIN) as patience:
@@ -181,13 +203,13 @@ class Feeds:
         continuation = continuation_of(row)
         assert continuation is not None
         topic, modes, cursor, used = continuation
-        async with self._turns.setdefault(topic.key, anyio.Lock()):
+        async with self._turn(topic.key):
             if topic.key in self._feeds:  # a reader was here first
                 return
             feed = ServerFeed(topic, modes, self._table.store.log, self._keep)
             try:
                 await feed.resume(row, cursor, await self._table.open(topic.key, row.id))
-                if wall_time() - used > _linger(cursor):
+                if wall_time() - used > self._pace.linger(cursor):
                     await feed.end()
                     return
             except (StoreError, UnknownStream) as problem:
@@ -204,7 +226,11 @@ class Feeds:
             if source is None:
                 feed.fail(MethodNotFound(f'server "{feed.topic.server}" delivers these events in no way that fits.'))
             else:
-                await self._subscribe(feed, source)
+                try:
+                    await self._subscribe(feed, source)
+                except Exception:  # a message that nobody expected ends no hub
+                    log.exception("feed_crashed", upstream=feed.topic.server)
+                    feed.fail(RpcError("Internal error of the hub. Its log has the details."))
         if self._feeds.get(feed.topic.key) is feed:
             del self._feeds[feed.topic.key]
 
@@ -213,10 +239,8 @@ class Feeds:
         while True:
             since = anyio.current_time()
             try:
-                verdict, problem = (
-                    await source(self._ask(feed.topic), feed.topic, feed.cursor, feed.take, feed.tell),
-                    None,
-                )
+                verdict = await source(self._ask(feed.topic), feed.topic, feed.cursor, feed.take, feed.tell)
+                problem = None
             except (Fenced, KeyTaken):
                 log.info("feed_elsewhere", upstream=feed.topic.server)
                 feed.fail(KeyTaken("another hub has this subscription"))
@@ -228,17 +252,20 @@ class Feeds:
             if problem is not None and not feed.has_stood:
                 feed.fail(problem)
                 return
-            if verdict is None and problem is not None and problem.code in _OVER:
+            if problem is not None and problem.code in _OVER:
                 verdict = problem
             if verdict is not None:
-                log.info("feed_ended", upstream=feed.topic.server, reason=hide_head(verdict.message, 200))
-                with suppress(StoreError):
-                    await feed.end(verdict)
+                await self._finish(feed, verdict)
                 return
             pause = _PAUSE if anyio.current_time() - since > _LONGEST_PAUSE else pause
             self._trouble(feed, problem)
             await anyio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _finish(self, feed: ServerFeed, verdict: RpcError) -> None:
+        log.info("feed_ended", upstream=feed.topic.server, reason=hide_head(verdict.message, 200))
+        with suppress(StoreError):
+            await feed.end(verdict)
 
     def _trouble(self, feed: ServerFeed, problem: RpcError | None) -> None:
         if problem is not None:
@@ -270,19 +297,18 @@ class Feeds:
             stream = feed.stream
             if feed.is_read or (stream is not None and self._table.inbox.take_touch(stream.row.id)):
                 feed.use()
-            if wall - feed.used > _linger(feed.cursor):
+            if wall - feed.used > self._pace.linger(feed.cursor):
                 await self._end(feed)
             else:
                 await feed.touch()
 
     async def _end(self, feed: ServerFeed) -> None:
-        async with self._turns.setdefault(feed.topic.key, anyio.Lock()):
+        async with self._turn(feed.topic.key):
             if feed.is_read or self._feeds.get(feed.topic.key) is not feed:
                 return
             feed.scope.cancel()
             del self._feeds[feed.topic.key]
             await feed.end()
-        self._turns.pop(feed.topic.key, None)
         log.info("feed_unused", upstream=feed.topic.server)
 
     # -- durable streams --------------------------------------------------------------------------------------------
@@ -308,7 +334,3 @@ class Feeds:
             return None
         following = later[0] if row is None else min(later, key=lambda each: (each.created, each.id))
         return await self._segment(key, following.id)
-
-
-def _linger(cursor: str | None) -> float:
-    return LONG_LINGER if cursor is None else LINGER

@@ -12,14 +12,17 @@ import msgspec
 
 from mcp_hub.catalog.compact import compact_tool
 from mcp_hub.catalog.discovery.servers import ServerAbout
-from mcp_hub.catalog.search.ranker import Hit
+from mcp_hub.catalog.search.documents import Searchable
+from mcp_hub.catalog.search.ranker import Hit, SearchIndex
 from mcp_hub.catalog.search.words import has_latin
 from mcp_hub.catalog.texts import (
     FIND,
     HOW_TO_READ,
+    MAX_PURPOSE,
     all_names,
     counted,
     escaped,
+    first_sentence,
     one_line,
     parameter_notes,
     purpose,
@@ -48,6 +51,8 @@ _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 _RETURNED: Final = 1000  # characters of a result's type behind a definition
 _IN_SCRIPTS: Final = f"\nIn {RUN_CODE} each other character of a name is _."
+_EVENTS: Final = 3
+_MOST_EVENTS: Final = 500  # event types in an answer, and those that are searched
 _DESTROYS: Final = frozenset(
     "clear delete destroy drop erase expunge kill overwrite prune purge remove reset revoke shutdown terminate trash "
     "truncate uninstall unlink wipe".split()
@@ -108,6 +113,17 @@ def overview(servers: Sequence[ServerAbout], budget_tokens: int = 2000) -> str:
         if estimate(text) <= budget_tokens:
             return text
     return counted({server.name: server.tools for server in servers}, 2 * budget_tokens)
+
+
+def events_found(types: Sequence[Searchable], query: str) -> list[str]:
+    """A line for each of the event types that fit best; without a query for the first ones."""
+    if not types:
+        return []
+    index = SearchIndex()
+    index.put("", types[:_MOST_EVENTS])
+    results = [hit.id for hit in index.search(query, _EVENTS) if not hit.weak] if query else [of.id for of in types]
+    texts = {of.id: first_sentence(of.description, MAX_PURPOSE) for of in types}
+    return [f"event {one_line(id_)}: {one_line(texts[id_])}" for id_ in results[:_EVENTS]]
 
 
 def exact(raw: bytes, *, is_read_only: bool = False, script: str = "") -> str:

@@ -14,7 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.call import Call, CallChannel, CallHandler
-from mcp_hub.catalog.discovery.answers import Detail, answer, exact, in_script, listing, overview
+from mcp_hub.catalog.catalog import searchable
+from mcp_hub.catalog.discovery.answers import Detail, answer, events_found, exact, in_script, listing, overview
 from mcp_hub.catalog.discovery.servers import ServerAbout, is_starting, why_absent
 from mcp_hub.catalog.offers.definitions import Definition, parse
 from mcp_hub.catalog.offers.rules import ServerRules, find_override, overridden
@@ -356,7 +357,8 @@ async def _answer(request: _Find, finder: ToolFinder) -> str:
         text = partial(overview, finder.servers, budget)
     # a stranger's schema may take long to be compacted
     body = await anyio.to_thread.run_sync(text) if detail == "full" else text()
-    return "\n".join([body, *why_absent(finder.absent)])
+    types = [searchable(entry) for entry in finder.view.entries(Kind.EVENT) if server in (None, entry.server)]
+    return "\n".join([body, *events_found(types, query), *why_absent(finder.absent)])
 
 
 def _detail(request: _Find) -> Detail:

@@ -15,8 +15,8 @@ from mcp_hub.types import JsonObject
 
 AT_ONCE: Final = frozenset(
     (
-        "url type transport headers bearer auth enabled disabled tools resources prompts expose compact prefix rename"
-        " era apps logs timeout max_duration request_timeout start_timeout restart start idle_stop task orphan"
+        "url type transport headers bearer auth enabled disabled tools resources prompts events expose compact prefix"
+        " rename era apps logs timeout max_duration request_timeout start_timeout restart start idle_stop task orphan"
         " idempotent retry approval hints per_tool description rate concurrency"
     ).split()
 )

@@ -203,11 +203,11 @@ await add(title="two")
         id_ = call.call.id
     async with a_hub(tmp_path) as (app, books):
         books.go.set()
-        stream = await app.hub.stream("local", id_, None)
+        stream = await app.hub.durable.open("local", id_, None)
         with anyio.fail_after(WAIT):
             while not stream.info.has_ended:
                 await anyio.sleep(0.05)
-                stream = await app.hub.stream("local", id_, None)
+                stream = await app.hub.durable.open("local", id_, None)
         [end] = await stream.lines(stream.info.last - 1)
         assert stream.info.status == "completed", end
         assert b"added one" in end and b"held" in end
@@ -278,7 +278,7 @@ async def test_people_at_the_next_hub_answer_for_a_client_that_cannot_be_asked(t
         await writer.committed()
     async with a_hub(tmp_path, "ask") as (app, books):
         with app.seen.operators.here():
-            stream = await app.hub.stream("local", id_, None)
+            stream = await app.hub.durable.open("local", id_, None)
             books.go.set()
             while (record := stream.record) is None or not record.questions.open:  # noqa: ASYNC110 - as above
                 await anyio.sleep(0.01)
@@ -297,11 +297,11 @@ async def test_script_of_another_profile_is_unknown(tmp_path: Path) -> None:
                 await anyio.sleep(0.01)
         assert await app.hub.durable.newest("local", 9, "narrow") == []
         with pytest.raises(UnknownStream):
-            await app.hub.stream("local", id_, "narrow")
+            await app.hub.durable.open("local", id_, "narrow")
     async with a_hub(tmp_path) as (app, _):
-        assert (await app.hub.stream("local", id_, "careful")).id == id_
+        assert (await app.hub.durable.open("local", id_, "careful")).id == id_
         with pytest.raises(UnknownStream):
-            await app.hub.stream("local", id_, "narrow")
+            await app.hub.durable.open("local", id_, "narrow")
 
 
 @pytest.mark.processes

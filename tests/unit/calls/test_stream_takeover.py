@@ -242,7 +242,7 @@ async def test_what_is_wanted_of_a_call_while_it_is_taken_up_is_done_then(is_her
         await sleep(2)
         is_ready.set()
     await settle(lambda: pair.status(call.id) == "cancelled")
-    assert pair.status(other.id) == "working" and not pair.two.streams._inbox._messages
+    assert pair.status(other.id) == "working" and not pair.two.streams.inbox._messages
 
 
 @virtual

@@ -205,7 +205,7 @@ def test_the_only_reader_is_asked_for_unlisted_uris_within_its_filter() -> None:
 
 
 def test_the_repr_says_what_is_in_it() -> None:
-    expected = "<CatalogView 1 tools, 0 resources, 0 templates, 0 prompts, 0 skills, 0 quarantined>"
+    expected = "<CatalogView 1 tools, 0 resources, 0 templates, 0 prompts, 0 events, 0 skills, 0 quarantined>"
     assert repr(view(snapshot("a", "x"))) == expected
 
 

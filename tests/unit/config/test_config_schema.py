@@ -66,7 +66,7 @@ def test_defaults_are_the_documented_ones() -> None:
         **{"type": "sqlite", "path": None, "url": None, "retention": 86400.0}
     }
     assert (hub.store.prefix, hub.store.lease, hub.store.acknowledge) == ("mcp-hub:", 1.2, "local")
-    assert set(ProfileSettings().model_dump(exclude={"tools", "resources", "prompts"}).values()) == {None}
+    assert set(ProfileSettings().model_dump(exclude={"tools", "resources", "prompts", "events"}).values()) == {None}
 
 
 @pytest.mark.parametrize(

@@ -240,7 +240,8 @@ async def test_every_route_is_walked(tmp_path: Path) -> None:
     assert dashboard == set(walked.DASHBOARD), "list each new route of the dashboard in walked_routes"
     pages = {path.partition("?")[0] for path in walked.PAGES}
     assert paths - assets == {*pages, *walked.FRONTS, *walked.MOUNTS}, "list each new path in walked_routes"
-    assert methods[Era.HANDSHAKE] | {"dev.mcp-hub/streams.read"} == set(walked.HANDSHAKE_METHODS)
+    both = {"dev.mcp-hub/streams.read", "events/poll", "events/stream"}
+    assert methods[Era.HANDSHAKE] | both == set(walked.HANDSHAKE_METHODS)
     assert methods[Era.MODERN] | added == set(walked.MODERN_METHODS)
 
 

@@ -189,6 +189,9 @@ _CALL: Final[dict[str, list[dict[str, Any]]]] = {
     "prompts/list": [{}],
     "resources/list": [{}],
     "resources/templates/list": [{}],
+    "events/list": [{}],
+    "events/poll": [{"name": "none", "cursor": "{running}.1"}],
+    "events/stream": [{"name": "none", "cursor": "{running}.1"}],
 }
 HANDSHAKE_METHODS: Final[dict[str, list[dict[str, Any]]]] = {
     **_CALL,

@@ -35,6 +35,7 @@ EXTENSIONS: JsonObject = {
         "io.modelcontextprotocol/tasks": {},
         "dev.mcp-hub/streams": {},
         "io.modelcontextprotocol/skills": {},
+        "io.modelcontextprotocol/events": {},
         **APPS,
     }
 }

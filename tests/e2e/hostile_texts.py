@@ -33,7 +33,7 @@ BOXED_RULE = {"mode": "prefer", "net": ["api.example.com", "*.cdn.example.com"],
 ODD = ("%zz", "%", "%ff%00", "../..", "a/b/c")
 HASHES = (
     *(f"#/{name}" for name in (*EVERYWHERE, *ODD)), *(f"#/tools?sort={name}" for name in (*EVERYWHERE, "-", "--")),
-    *(f"#/{screen}/{name}" for screen in ("tool", "server", "stream") for name in (*EVERYWHERE, *ODD)),
+    *(f"#/{screen}/{name}" for screen in ("tool", "server", "stream", "event") for name in (*EVERYWHERE, *ODD)),
     "#/%zz/%zz", "#//", "#/tools?q=%zz&sort=-&sort=-", "#/calls?status=constructor&server=%", "#/stream/x?after=NaN",
     "#?", "#/?/?#/#", "#/search?q=%zz", "#" + "/" * 2000, "#/tool/" + "x" * 20000, "#/\ud800",
 )  # fmt: skip

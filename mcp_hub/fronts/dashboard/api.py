@@ -47,7 +47,7 @@ log = get_logger(__name__)
 
 _REST: Final = "/v1/"
 OPEN: Final = frozenset(
-    {"tools", "search", "tokens", "streams", "servers", "reload", "resources", "prompts", "history"}
+    {"tools", "search", "tokens", "streams", "servers", "reload", "resources", "prompts", "history", "events"}
 )
 """The parts of the REST API that the page needs; nothing that belongs to programs which execute tools."""
 _STREAMS: Final = "/v1/streams/"

@@ -10,7 +10,7 @@ import msgspec
 from mcp_hub.call import MakeInfo
 from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, ToolRemoved, UnknownEntry
 from mcp_hub.events import Completed
-from mcp_hub.fronts.mcp.events import Opening, event_methods, session_has_events
+from mcp_hub.fronts.mcp.events import Opening, event_methods
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams
 from mcp_hub.fronts.mcp.tasks import stream_methods, task_methods
 from mcp_hub.hub import CallHandle, HubPort

@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 
 _WAIT: Final = 25.0
 _EVENTS, _MOST_EVENTS = 100, 1000
-_ALL: Final = 1 << 30
 _LONGEST: Final = 16 << 10
 """Bytes of a subscription's arguments."""
 _REASON: Final = 500
@@ -113,9 +112,10 @@ class _RestEvents:
             await self._closing.connected(request, started_servers(self._hub, request.caller.profile, wait))
         else:
             await self._hub.views.settled_for(request.caller)
-        page = self._hub.views.of(session).page(Kind.EVENT, Era.MODERN, None, _ALL)
-        starting = starting_servers(self._hub, request.caller.profile)
-        response = answer(EventList(msgspec.json.decode(page, type=EventList).events, starting=starting))
+        server, starting = request.query_params.get("server"), starting_servers(self._hub, request.caller.profile)
+        entries = self._hub.views.of(session).entries(Kind.EVENT)
+        types = [Raw(entry.definition(Era.MODERN)) for entry in entries if server in (None, entry.server)]
+        response = answer(EventList(types, starting=starting))
         response.raw_headers.extend([SOON] if starting else [])
         return response
 

@@ -284,7 +284,8 @@ ROUTES: Final = (
         summary="The types of events; with a name, what happens, behind a cursor",
         answers=(_Success(200, "the types, or the events", {_JSON: calls.EventList, _SSE: None, _NDJSON: None}),),
         parameters=(
-            _Option("name", "the type of events"), _Option("arguments", "of the subscription: a JSON object ({})"),
+            _Option("server", "only types of this server"), _Option("name", "the type of events"),
+            _Option("arguments", "of the subscription: a JSON object ({})"),
             _Option("after", "the cursor of an answer (what happens from now on)"), _WAIT, _LIMIT, _FOR_START,
             _Option("Last-Event-ID", "wins over after", is_header=True), _PROFILE,
         ),

@@ -15,6 +15,7 @@ import { Tool } from './screens/tool.js';
 import { Calls } from './screens/calls.js';
 import { Figures } from './screens/figures.js';
 import { Stream } from './screens/stream.js';
+import { EventType } from './screens/event.js';
 import { Offer, Offers } from './screens/offers.js';
 import { Profiles } from './screens/profiles.js';
 import { Search } from './screens/search.js';
@@ -26,7 +27,7 @@ const SCREENS = {
   clients: ['Clients', Clients], profiles: ['Profiles', Profiles], settings: ['Settings', Settings],
 };
 const INNER = { server: ['servers', 'Server', Server], edit: ['servers', 'Edit', Edit], tool: ['tools', 'Tool', Tool], stream: ['calls', 'Call', Stream],
-  prompt: ['offers', 'Prompt', Offer], resource: ['offers', 'Resource', Offer] };
+  event: ['tools', 'Event type', EventType], prompt: ['offers', 'Prompt', Offer], resource: ['offers', 'Resource', Offer] };
 
 function Side({ current, place, store }) {
   const counts = { calls: store.live.length, overview: needs(store).length };

@@ -6,6 +6,7 @@ import { duration, exact, plain, plural, quoted } from '../lib/format.js';
 import { operates, toast, useStore } from '../lib/store.js';
 import { advice, Command, Confirm, Docs, Empty, isLogin, Panel, ServerBadge, tags } from '../lib/parts.js';
 import { ServerLogin } from './login_server.js';
+import { EventTypes } from './event.js';
 import { change } from './servers.js';
 import { Raw } from './raw.js';
 import { Sandbox } from './sandbox.js';
@@ -60,6 +61,7 @@ export function Server({ name }) {
     ${store.hub.operator && ['command', 'url'].includes(entry?.facts.kind) ? html`<${Raw} key=${name} name=${name} />` : null}
     <${Panel} title=${plural(tools.length, 'tool')}>${tools.length ? html`<ul class="list cols">${tools.slice(0, 300).map((tool) => html`<li key=${tool.name}><a class="what" href=${link('tool', tool.name)}>${plain(tool.name)}</a><span class="dim num">${plural(tool.tokens.full, 'token')}</span></li>`)}</ul>
       ${tools.length > 300 ? html`<p class="empty"><a href=${link('tools', '', { server: name })}>all of them</a></p>` : null}` : html`<${Empty}>${problems.tools ? 'Not loaded.' : isRead(server) ? 'The server offers no tools to you.' : unread('tools', server)}<//>`}<//>
+    <${EventTypes} server=${name} />
   </div>`;
 }
 

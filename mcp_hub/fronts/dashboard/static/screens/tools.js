@@ -7,6 +7,7 @@ import { attempt, hubNow, operates, useStore } from '../lib/store.js';
 import { hints, useTools } from '../lib/tools.js';
 import { Docs, Filter, PickAll, Select, useChosen } from '../lib/parts.js';
 import { Table } from '../lib/table.js';
+import { EventTypes } from './event.js';
 import { Changed } from './changed.js';
 
 const SORTS = {
@@ -52,6 +53,7 @@ export function Tools({ query }) {
   return html`<div class="screen fixed"><div class="head"><h1>Tools</h1><${Docs} page="profiles.md" /><span class="dim num">${tools ? `${plural(rows.length, 'tool')}, ${plural(total, 'token')}` : ''}</span></div>
     ${problem ? html`<p role="alert">${plain(problem)}</p>` : null}
     <${Changed} isOpen=${query.show === 'changed'} onDone=${reload} />
+    <${EventTypes} server=${query.server} folded=${true} />
     <${Hidden} overrides=${overrides} onDone=${reload} />
     <div class="filters"><${Filter} label="Filter tools" value=${query.q} onInput=${(q) => refine({ q })} />
       <${Select} label="Server" value=${query.server} options=${servers} onChange=${(server) => refine({ server })} />

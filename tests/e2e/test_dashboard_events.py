@@ -1,0 +1,73 @@
+"""Events on the page, in a real browser: types, what happens while somebody looks, texts of strangers."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.browser import BROWSER, WHY_NOT, Page, base, browsed
+from tests.e2e.client import Hub
+from tests.interaction.fronts import http_hub
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason=WHY_NOT)]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("events")
+
+
+@pytest.fixture(scope="module")
+async def hub(root: Path) -> AsyncIterator[Hub]:
+    settings = {"servers": {"ci": {"local": "tests.e2e.event_sources:registry"}}, "hub": {"prefix": "always"}}
+    async with http_hub(json.dumps(settings), root, TEST_EVENTS=str(root / "events")) as running:
+        yield running
+
+
+@pytest.fixture
+async def page(hub: Hub, root: Path) -> AsyncIterator[Page]:
+    async with browsed() as page:
+        await page.enter(hub, root)
+        yield page
+        assert page.errors == [] and await page.js("window.violations") == []
+        assert page.hosts == {base(hub)}
+
+
+def happens(root: Path, **data: object) -> None:
+    with (root / "events").open("a") as file:
+        file.write(json.dumps(data) + "\n")
+
+
+async def test_events_appear_while_somebody_looks(page: Page, root: Path) -> None:
+    await page.go("#/server/ci", "2 event types")
+    await page.go("#/tools", "2 event types")
+    await page.go("#/event/ci_builds", "A build of a branch has ended.")
+    await page.click("Follow")
+    await page.sees("live")
+    happens(root, status="red")
+    await page.sees('"status":"red"')
+    happens(root, status="green")
+    await page.sees('"status":"green"')
+    await page.click("build-1")
+    await page.sees('"eventId": "build-1"')
+    for scheme, width in (("light", 1280), ("dark", 390)):
+        await page.wide(scheme, width)
+        await page.is_sound()
+
+
+async def test_texts_of_a_hostile_source_are_only_text(page: Page) -> None:
+    await page.go("#/tools", "2 event types")
+    await page.click("2 event types")
+    await page.go("#/event/ci_evil", "<script>window.pwned=1</script>")
+    await page.click("Follow")
+    await page.sees("long")
+    await page.sees("a\\u{202e}b")
+    assert await page.js("document.querySelectorAll('#app :is(script, iframe, object), main img').length") == 0
+    assert await page.js("window.pwned") is None
+    assert len(await page.text()) < 120_000
+
+
+async def test_unknown_type_is_said(page: Page) -> None:
+    for name in ("nothing", "__proto__", "%zz"):
+        await page.go(f"#/event/{name}", "There is no event type of this name")

@@ -114,9 +114,7 @@ class HttpFront:
             routes={**self.mcp.routes, **self.legacy.routes, **self.metrics.routes},
             mount=self.rest,
             pages={
-                **self.health.routes,
-                **pages.routes(),
-                **link_routes(app),
+                **self.health.routes, **pages.routes(), **link_routes(app),
                 **pages.event_posts(app.events.takes, app.events.receive),
             },
             public=public(settings),
@@ -124,7 +122,7 @@ class HttpFront:
             admission=admission,
             refusals=self.metrics.refusals,
             guarded=self.dashboard,
-        )
+        )  # fmt: skip
 
     async def run(self) -> None:
         """Ends idle sessions and refreshes issuers' keys, until cancelled."""

@@ -68,8 +68,8 @@ async def _list(client: "HubClient", as_json: bool) -> int:
         table = tables.table("event", "description", whole=("event",))
         for raw in listed.events:
             event: JsonObject = msgspec.json.decode(raw)
-            about = hide_head(" ".join(visible(str(event.get("description") or "")).split()), _ABOUT, "…")
-            table.add_row(tables.cell(str(event.get("name"))), tables.short_cell(about))
+            purpose = hide_head(" ".join(visible(str(event.get("description") or "")).split()), _ABOUT, "…")
+            table.add_row(tables.cell(str(event.get("name"))), tables.short_cell(purpose))
         tables.print_table(table)
     elif not listed.starting:
         put("No server has events.")

@@ -210,8 +210,8 @@ class _Following:
         self._trouble = self._reader.problem
         if self._trouble is None:
             return b""
-        shown = self._trouble if self._session.caller.shows_paths else for_others(self._trouble)
-        return write("error", _encoded({"code": shown.code, "message": hide_head(shown.message, _REASON)}), None)
+        problem = self._trouble if self._session.caller.shows_paths else for_others(self._trouble)
+        return write("error", _encoded({"code": problem.code, "message": hide_head(problem.message, _REASON)}), None)
 
     def _alive(self, write: Write) -> bytes:
         return sse.COMMENT if write is _sse else write("heartbeat", _encoded({"cursor": self._cursor}), None)
@@ -246,11 +246,11 @@ def _params(request: RestRequest, name: str) -> EventParams:
 
 
 def _problem(error: RpcError, caller: Caller) -> Problem:
-    shown = error if caller.shows_paths else for_others(error)
-    reason = hide_head(shown.message, _REASON)
-    match shown:
+    problem = error if caller.shows_paths else for_others(error)
+    reason = hide_head(problem.message, _REASON)
+    match problem:
         case Busy() | InvalidParams() | StoreUnavailable():
-            return problem_for(shown)
+            return problem_for(problem)
         case DeadlineExceeded():
             return Problem(504, "deadline_exceeded", reason)
         case UpstreamUnavailable() | UpstreamLost():

@@ -255,5 +255,5 @@ def _problem(error: RpcError, caller: Caller) -> Problem:
             return Problem(504, "deadline_exceeded", reason)
         case UpstreamUnavailable() | UpstreamLost():
             return Problem(503, "upstream_unavailable", reason, headers=((b"retry-after", b"5"),))
-    status, code = _PROBLEMS.get(shown.code, (502, "event_refused"))
+    status, code = _PROBLEMS.get(problem.code, (502, "event_refused"))
     return Problem(status, code, reason)

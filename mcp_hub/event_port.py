@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from mcp_hub.call import Upstream
-from mcp_hub.calls.feeds.lines import Topic, topic
-from mcp_hub.calls.feeds.reading import FeedReader
+from mcp_hub.calls.feeds.reading import FeedReader, Topic, topic
 from mcp_hub.calls.feeds.table import Feeds
 from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.catalog.views.view import CatalogView

@@ -51,7 +51,7 @@ from mcp_hub.upstreams.supervision.server import OwnedUpstream
 
 if TYPE_CHECKING:
     from mcp_hub.calls.feeds.incoming import Incoming
-    from mcp_hub.calls.feeds.lines import Topic
+    from mcp_hub.calls.feeds.reading import Topic
     from mcp_hub.calls.feeds.table import Feeds
     from mcp_hub.calls.feeds.webhooks import Webhooks
     from mcp_hub.event_port import EventPort

@@ -45,7 +45,7 @@ _GROUPS: Final = {
         "doctor": ("doctor:doctor", "Explain what is wrong with the servers."),
         "logs": ("running.history:logs", "Show what servers wrote to stderr."),
         "add": ("servers.add:add", "Add a server to the configuration."),
-        "registry": ("servers.registry:registry", "Search the registry at hub.registry."),
+        "registry": ("servers.add:registry", "Search the registry at hub.registry."),
         "remove": ("servers.edit:remove", "Remove servers from the configuration."),
         "enable": ("servers.edit:enable", "Enable servers that the configuration disables."),
         "disable": ("servers.edit:disable", "Disable servers in the configuration."),

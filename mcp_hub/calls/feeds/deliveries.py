@@ -19,8 +19,7 @@ import msgspec
 from mcp_hub.addresses import Address, address_of, normal_host, refused_target
 from mcp_hub.aio import Bell
 from mcp_hub.call import StreamInfo
-from mcp_hub.calls.feeds.lines import Topic
-from mcp_hub.calls.feeds.reading import FeedReader
+from mcp_hub.calls.feeds.reading import FeedReader, Topic
 from mcp_hub.calls.reading.stored import appended
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import AccountNeeded, Fenced, InvalidParams, MethodNotFound, RpcError, StartFailed, StoreError

@@ -10,8 +10,7 @@ import anyio
 import msgspec
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.calls.feeds.lines import RUNNING, Topic, line_of, mark_line, read_line
-from mcp_hub.calls.feeds.reading import FeedReader
+from mcp_hub.calls.feeds.reading import RUNNING, FeedReader, Topic, line_of, mark_line, read_line
 from mcp_hub.calls.reading.stored import done_with, fetched
 from mcp_hub.calls.reading.stream import Committed, Stream
 from mcp_hub.clock import wall_time

@@ -19,7 +19,7 @@ import anyio.abc
 import msgspec
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.calls.feeds.lines import RUNNING, Topic, feed_key, read_line
+from mcp_hub.calls.feeds.reading import RUNNING, Topic, feed_key, read_line
 from mcp_hub.calls.feeds.sources import Ask, Take, Tell
 from mcp_hub.calls.reading.stored import fetched
 from mcp_hub.calls.streams.table import StreamTable

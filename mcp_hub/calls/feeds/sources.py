@@ -15,7 +15,7 @@ import anyio.abc
 import msgspec
 
 from mcp_hub.call import Heard
-from mcp_hub.calls.feeds.lines import Topic
+from mcp_hub.calls.feeds.reading import Topic
 from mcp_hub.errors import Busy, DeadlineExceeded, HubError, RpcError
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object, read_as
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire

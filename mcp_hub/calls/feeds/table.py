@@ -10,8 +10,7 @@ import anyio.abc
 
 from mcp_hub.call import LOCAL_PRINCIPAL, Call, Heard, StreamInfo, Upstream
 from mcp_hub.calls.feeds.feed import ServerFeed, continuation_of
-from mcp_hub.calls.feeds.lines import RUNNING, Topic
-from mcp_hub.calls.feeds.reading import FeedReader
+from mcp_hub.calls.feeds.reading import RUNNING, FeedReader, Topic
 from mcp_hub.calls.feeds.sources import SOURCES, Ask, Source
 from mcp_hub.calls.reading.stream import Stream
 from mcp_hub.calls.streams.table import StreamTable

@@ -21,8 +21,7 @@ from msgspec.structs import replace
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.feeds.deliveries import Callbacks, Deliverer, Rights, WebhookDelivery
-from mcp_hub.calls.feeds.lines import Topic, mark_line
-from mcp_hub.calls.feeds.reading import FeedReader
+from mcp_hub.calls.feeds.reading import FeedReader, Topic, mark_line
 from mcp_hub.calls.feeds.table import Feeds
 from mcp_hub.calls.reading.stored import done_with
 from mcp_hub.calls.streams.table import StreamTable

@@ -6,8 +6,7 @@ A person's values fill in arguments, variables and headers.
 
 A `ConfigError` names missing values.
 
-* `documents`: fetches them, and searches a registry
-* `catalogs`: reads catalogs, cards and answers of a registry
+* `documents`: fetches and reads catalogs, cards and answers of a registry
 * `server_json`: makes the entry
 * `dangers`: parts of the command that may run other code
 """

@@ -27,8 +27,7 @@ from mcp_hub.masking import MASK, hide, visible
 from mcp_hub.onboarding.changes.written import ClientRecords
 from mcp_hub.onboarding.clients.table import CLIENTS
 from mcp_hub.onboarding.files import Undo
-from mcp_hub.onboarding.registry.catalogs import row_of
-from mcp_hub.onboarding.registry.documents import search
+from mcp_hub.onboarding.registry.documents import row_of, search
 from mcp_hub.onboarding.servers_file.kept_secrets import KeptSecrets, without_secrets
 from mcp_hub.onboarding.servers_file.risks import neutralized, reasons_to_ask, references, refused_url
 from mcp_hub.onboarding.servers_file.servers_file import (

@@ -13,8 +13,7 @@ import pytest
 
 from mcp_hub.call import Call, Heard
 from mcp_hub.calls.feeds import table
-from mcp_hub.calls.feeds.lines import Topic, cursor_in, cursor_of, read_line, topic
-from mcp_hub.calls.feeds.reading import FeedReader
+from mcp_hub.calls.feeds.reading import FeedReader, Topic, cursor_in, cursor_of, read_line, topic
 from mcp_hub.calls.feeds.sources import pause_of, polled, streamed
 from mcp_hub.calls.feeds.table import Feeds
 from mcp_hub.calls.plan import StreamLimits
@@ -156,7 +155,7 @@ async def test_a_reader_of_an_older_durable_stream_is_led_into_the_next_one() ->
     async with running(server) as feeds:
         reader = await feeds.open(TOPIC, ["poll"], None, "p")
         assert await read(reader, 1) == ["a"]
-        first, feeds._keep = reader.cursor, lambda: 1000.0
+        first, feeds._pace = reader.cursor, feeds._pace._replace(keep=lambda: 1000.0)
         feed = feeds._feeds[TOPIC.key]
         feed._keep = lambda: 0.0  # the durable stream is too old at once
         await feed.take([members(**event("b"))], "2", False)

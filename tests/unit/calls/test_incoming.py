@@ -12,7 +12,7 @@ import pytest
 
 from mcp_hub.call import Heard
 from mcp_hub.calls.feeds.incoming import Incoming
-from mcp_hub.calls.feeds.lines import Topic
+from mcp_hub.calls.feeds.reading import Topic
 from mcp_hub.calls.feeds.sources import Take
 from mcp_hub.calls.feeds.table import Feeds
 from mcp_hub.calls.plan import StreamLimits

@@ -13,7 +13,7 @@ import yaml
 
 from mcp_hub.errors import ConfigError
 from mcp_hub.onboarding.registry import documents
-from mcp_hub.onboarding.registry.catalogs import refused_remote
+from mcp_hub.onboarding.registry.documents import refused_remote
 from mcp_hub.upstreams.auth import addresses
 from tests.unit.cli.homes import CANARIES, run
 from tests.unit.cli.sites import CARD, CATALOG, WELL_KNOWN, Site

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from mcp_hub.onboarding.registry.catalogs import offers_of, read_card, row_of, servers_of_catalog
+from mcp_hub.onboarding.registry.documents import offers_of, read_card, row_of, servers_of_catalog
 from tests.unit.cli.homes import run
 from tests.unit.cli.sites import Site
 

@@ -4,8 +4,7 @@ In: a command line, a URL, a domain, a `server.json`, or names.
 
 Out: the file; every other byte stays.
 
-* `add`: adds a server
-* `registry`: searches a registry
+* `add`: adds a server, searches a registry
 * `edit`: removes, enables or disables servers; opens an editor; the common end
 * `sandbox`: shows, switches or learns a sandbox
 """

@@ -1,4 +1,6 @@
-"""`mcp-hub add`: a command, a URL, a domain, or a `server.json` from a file, a URL or the registry."""
+"""`mcp-hub add`: a command, a URL, a domain, or a `server.json` from a file, a URL or the registry. `mcp-hub registry`:
+searches the registry.
+"""
 
 import os
 import re
@@ -11,19 +13,19 @@ import click
 import msgspec
 
 from mcp_hub.cli.commands.servers.edit import confirm, end_with, found_file, note_added, report
+from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import answer, say
 from mcp_hub.cli.render.servers import described
 from mcp_hub.cli.render.tables import print_warnings
-from mcp_hub.cli.setup import config_option, fail
+from mcp_hub.cli.setup import EXIT_TOOL, config_option, fail
 from mcp_hub.cli.trials import Trial, boxed, in_sandbox, is_local, print_trial, why_unsupported
 from mcp_hub.config.findings import nearest, on_one_line, quoted
 from mcp_hub.config.load.interpolate import Unresolved
 from mcp_hub.config.load.secrets import is_secret
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.masking import MASK, hide_head, learn
-from mcp_hub.onboarding.registry.catalogs import refused_remote
 from mcp_hub.onboarding.registry.dangers import dangers_of
-from mcp_hub.onboarding.registry.documents import document_at
+from mcp_hub.onboarding.registry.documents import document_at, refused_remote, search
 from mcp_hub.onboarding.registry.server_json import (
     ServerDetail,
     command_of,
@@ -35,6 +37,67 @@ from mcp_hub.onboarding.registry.server_json import (
 from mcp_hub.onboarding.servers_file.kept_secrets import KeptSecrets, secrets_written, without_secrets
 from mcp_hub.onboarding.servers_file.servers_file import Put, ServersFile
 from mcp_hub.types import JsonObject
+
+_LONGEST_TEXT: Final = 200
+"""Characters of a text of the registry."""
+
+
+@click.group()
+def registry() -> None:
+    """Search the registry at hub.registry."""
+
+
+@registry.command("search")
+@click.argument("words", nargs=-1, required=True, metavar="WORD...")
+@click.option(
+    "--limit", type=click.IntRange(1, 100), default=20, show_default=True, metavar="N",
+    help="Maximum number of servers.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@config_option
+def search_command(words: Sequence[str], limit: int, as_json: bool, config: str | None) -> None:
+    """Search the registry for servers whose name has WORD.
+
+    `mcp-hub add NAME` adds one of them. Exit code 1 if there is none.
+    """
+    try:
+        base = found_file(config).registry()
+        if base is None:
+            fail("no_registry", "There is no registry to search. Set hub.registry to the URL of one.")
+        details = search(base, " ".join(words), limit)
+    except ConfigError as error:
+        end_with(error)
+    if as_json:
+        tables.print_json({"registry": base, "servers": [_data(detail) for detail in details]})
+    elif details:
+        _print(details)
+    else:
+        say("The registry has no such server.")
+    if not details:
+        raise SystemExit(EXIT_TOOL)
+
+
+def _print(details: Sequence[ServerDetail]) -> None:
+    content = tables.table("name", "version", "as", "description", whole=("version",))
+    for detail in details:
+        note = f"{detail.status}: " if detail.status == "deprecated" else ""
+        cells = (detail.name, detail.version or "", ", ".join(detail.kinds), f"{note}{detail.description or ''}")
+        content.add_row(*(tables.short_cell(hide_head(text, _LONGEST_TEXT, "…")) for text in cells))
+    tables.print_table(content)
+    say(f"Add one: mcp-hub add {hide_head(details[0].name, _LONGEST_TEXT, '…')}")
+
+
+def _data(detail: ServerDetail) -> JsonObject:
+    return {
+        "name": detail.name,
+        "title": detail.title,
+        "version": detail.version,
+        "description": detail.description,
+        "kinds": detail.kinds,
+        "status": detail.status,
+        "website": detail.website_url,
+    }
+
 
 _DASHES: Final = "mcp_hub.dashes"
 _OF_COMMAND: Final = "A registry document can run any code with your rights."

@@ -264,7 +264,7 @@ class _FailsafeInbox:
         received: list[Message] = await read(self._backing, lambda store: store.inbox.take(), [])
         for message in received:
             if message.kind == "lost":  # memory must not answer for it until its return is refused
-                streams.fallback.returned(message.stream)
+                streams.lose(message.stream)
         messages = [*streams.messages, *received]
         streams.messages.clear()
         return messages

@@ -235,6 +235,11 @@ class OwnedStreams:
         if self._recent is not None:
             self._recent.take(stream)
 
+    def lose(self, stream: CallId) -> None:
+        """Forgets it, in memory, too."""
+        self.forget(stream)
+        self.fallback.returned(stream)
+
     def leave(self, stream: CallId) -> None:
         if (row := self.confirmed.pop(stream, None)) is not None:
             self._take(row)

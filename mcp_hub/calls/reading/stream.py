@@ -226,16 +226,17 @@ class Stream:
             reader.wake()
 
     def own(self) -> None:
-        """Notes that this hub has it, which may have lost it before."""
         self.is_lost = False
 
     def fenced(self, error: StoreError) -> None:
-        """Readers follow the new owner, or fail with `error`."""
+        """Readers follow the new owner, come back if the store cannot say who that is, or fail with `error`."""
         self.is_lost = True
 
         def looked(page: EventPage | StoreError | None, epoch: int = self.row.epoch) -> None:
             if isinstance(page, EventPage) and (page.row.has_ended or page.row.epoch > epoch):
                 self.committed(page.row)
+            elif self.row.last and (isinstance(page, StoreError) or not self.store.is_settled):
+                interrupt(self)
             else:
                 self.fail(page if isinstance(page, StoreError) else error)
 
@@ -331,7 +332,6 @@ class StreamReader:
 
     @property
     def at_end(self) -> bool:
-        """Whether the ending has been taken."""
         return self.stream.row.has_ended and self.cursor >= self.stream.row.last
 
     def take(self, limit: int | None = None) -> list[CallEvent]:

@@ -233,6 +233,7 @@ class OwnedStreams:
         """Takes messages of the store. Memory does not answer for a lost stream until its return is refused."""
         for message in messages:
             if message.kind == "lost":
+                self.forget(message.stream)
                 self.fallback.returned(message.stream)
         self.messages.extend(messages)
 

@@ -12,7 +12,7 @@ from mcp_hub.calls.log import nobody
 from mcp_hub.calls.plan import StreamLimits
 from mcp_hub.calls.reading.stream import Committed, Stream
 from mcp_hub.calls.streams.table import StreamTable
-from mcp_hub.errors import Busy, EventsGone, InvalidParams, StoreError, UnknownStream
+from mcp_hub.errors import Busy, EventsGone, Fenced, InvalidParams, StoreError, UnknownStream
 from mcp_hub.events import Cancelled, Failed, Progressed, Started, ToolCall
 from mcp_hub.stores.base import Chunk, Replicas, StoreLimits
 from mcp_hub.stores.memory import MemoryStore
@@ -213,6 +213,25 @@ async def test_a_follower_learns_that_the_store_failed_or_lost_the_stream() -> N
     assert isinstance(unknown.reader.failed, UnknownStream)
     await sleep(10)
     assert max(each.turns for each in (broken, missing, gone, unknown)) <= 2, "nobody asks again and again"
+
+
+@pytest.mark.parametrize(("is_broken", "is_settled"), [(True, True), (False, False), (False, True)])
+@virtual
+async def test_readers_of_a_lost_stream_come_back_if_the_store_cannot_say_who_has_it(
+    is_broken: bool, is_settled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory, which has its old row, answers while the server of replicas is away."""
+    hub = DurableHub()
+    stream, store = stored(hub, 3), store_of(hub)
+    follower = Follower(hub.streams, stream, 3)
+    store.broken = StoreError("away") if is_broken else None
+    monkeypatch.setattr(type(store), "is_settled", is_settled)
+    stream.fenced(error := Fenced("another hub has claimed it"))
+    await sleep(1)
+    is_sure = is_settled and not is_broken
+    assert stream.failed is (error if is_sure else None)
+    assert isinstance(follower.reader.failed, StoreError)
+    assert (follower.reader.failed is error) == is_sure
 
 
 @pytest.mark.parametrize("delay", [None, 0.1])

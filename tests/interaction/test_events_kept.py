@@ -13,7 +13,7 @@ from tests.interaction.fronts import HANDSHAKE, MODERN, children, connected
 from tests.interaction.hub_process import hub_process
 from tests.interaction.occurring import Poller, Service, config, streaming
 from tests.interaction.replicas import replicas
-from tests.redis_server import NotInstalled
+from tests.redis_server import NO_SERVER, binary
 from tests.upstreams.child import WAIT
 
 pytestmark = pytest.mark.anyio
@@ -132,28 +132,26 @@ async def test_two_hubs_on_one_store_share_a_subscription_and_each_others_cursor
 
 
 @pytest.mark.processes
+@pytest.mark.skipif(binary() is None, reason=NO_SERVER)
 async def test_replicas_share_a_subscription_and_go_on_after_its_owner(tmp_path: Path) -> None:
     service = Service(tmp_path, "b")
     text = config({"b": service.argv(MODERN, "poll")})
-    try:
-        async with replicas(text, tmp_path) as running:
-            one, other = running.hubs
-            async with connected(one, MODERN) as first, connected(other, MODERN) as second:
-                poller, follower = Poller(first, NAME), Poller(second, NAME)
-                await poller.poll()
-                await follower.poll()
-                service.happens(1, 2)
-                await poller.until(lambda: poller.numbers == [1, 2])
-                await follower.until(lambda: follower.numbers == [1, 2])
-                await killed(one)
-                service.happens(3)
-                await follower.until(lambda: follower.numbers == [1, 2, 3])
-                mixed = Poller(second, NAME, poller.cursor)
-                await mixed.poll()
-                assert mixed.numbers == [3]
-                assert follower.gaps + mixed.gaps == 0
-    except NotInstalled as absent:
-        pytest.skip(str(absent))
+    async with replicas(text, tmp_path) as running:
+        one, other = running.hubs
+        async with connected(one, MODERN) as first, connected(other, MODERN) as second:
+            poller, follower = Poller(first, NAME), Poller(second, NAME)
+            await poller.poll()
+            await follower.poll()
+            service.happens(1, 2)
+            await poller.until(lambda: poller.numbers == [1, 2])
+            await follower.until(lambda: follower.numbers == [1, 2])
+            await killed(one)
+            service.happens(3)
+            await follower.until(lambda: follower.numbers == [1, 2, 3])
+            mixed = Poller(second, NAME, poller.cursor)
+            await mixed.poll()
+            assert mixed.numbers == [3]
+            assert follower.gaps + mixed.gaps == 0
 
 
 @pytest.mark.processes

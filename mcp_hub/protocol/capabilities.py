@@ -41,7 +41,7 @@ APP_SETTINGS: Final[JsonObject] = {"mimeTypes": [APP_TYPE]}
 
 
 HubCapabilities = Mapping[Era, JsonObject]
-"""What the hub declares to servers, by era."""
+"""The hub's declarations to servers, by era."""
 WITHOUT_APPS: Final[HubCapabilities] = MappingProxyType(
     {
         HANDSHAKE: {**SUPERSET, "roots": {"listChanged": True}, "experimental": {STREAMS: {}}},

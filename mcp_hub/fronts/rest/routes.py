@@ -152,7 +152,10 @@ def _reading(
 ) -> RestRoute:  # fmt: skip
     """A route that reads something as JSON."""
     answers = (_Success(200, answered, {_JSON: shape}),)
-    return RestRoute("GET", path, operation, summary, answers, parameters=parameters, problems=problems, has_head=True)
+    return RestRoute(
+        method="GET", path=path, operation=operation, summary=summary, answers=answers, parameters=parameters,
+        problems=problems, has_head=True,
+    )  # fmt: skip
 
 
 ROUTES: Final = (

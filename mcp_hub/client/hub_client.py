@@ -78,14 +78,6 @@ class HubLists:
         url = self._api.url("accounts", server, "login" if code is None else "confirm")
         return await self._api.send(AccountAnswer, "POST", url, body)
 
-    async def event_types(self) -> EventList:
-        return await self._api.get(EventList, "events")
-
-    async def events(self, name: str, arguments: str, after: str | None, wait: int) -> EventList:
-        """Events behind a cursor (None: from now on); waits up to `wait` seconds for one. Raises `InvalidParams`."""
-        begin = {} if after is None else {"after": after}
-        return await self._api.get(EventList, "events", name=name, arguments=arguments, wait=str(wait), **begin)
-
     async def prompts(self) -> PromptList:
         return await self._api.get(PromptList, "prompts")
 
@@ -111,6 +103,21 @@ class HubLists:
 
 def _parameter(value: object) -> str:
     return "1" if value is True else f"{value:.6f}" if isinstance(value, float) else str(value)
+
+
+class _HubEvents:
+    """Events of servers. Methods raise `RpcError` and `ConfigError`."""
+
+    def __init__(self, api: RestClient) -> None:
+        self._api = api
+
+    async def types(self) -> EventList:
+        return await self._api.get(EventList, "events")
+
+    async def page(self, name: str, arguments: str, after: str | None, wait: int) -> EventList:
+        """Events behind a cursor (None: from now on); waits up to `wait` seconds for one. Raises `InvalidParams`."""
+        begin = {} if after is None else {"after": after}
+        return await self._api.get(EventList, "events", name=name, arguments=arguments, wait=str(wait), **begin)
 
 
 class _HubAccounts:
@@ -149,6 +156,7 @@ class HubClient:
         self._api = RestClient(transport, url, program)
         self.lists = HubLists(self._api)
         self.accounts = _HubAccounts(self._api)
+        self.events = _HubEvents(self._api)
         self._patience = patience
 
     async def __aenter__(self) -> Self:

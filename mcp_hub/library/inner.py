@@ -96,6 +96,7 @@ class InnerHub:
     # -- events
 
     async def event_types(self) -> list[JsonObject]:
+        """The types, once the servers are ready or have failed."""
         await wait_until(self._hub, lambda: all_settled(self._hub), self._wait)
         entries = self._hub.views.of(self._session()).entries(Kind.EVENT)
         return [msgspec.json.decode(entry.definition(Era.MODERN)) for entry in entries]

@@ -31,7 +31,9 @@ async def builds(branch: str = "main", cursor: str | None = None) -> AsyncIterat
 
 @registry.event(name="evil", description=EVIL + " a\u202eb\x1b[2Jc " + "long " * 3000)
 async def evil() -> AsyncIterator[Event]:
+    while not lines():  # noqa: ASYNC110 - a file of the test
+        await anyio.sleep(0.02)
     for number in range(3):
-        yield Event({EVIL: EVIL, "text": "a\u202eb\x1b[2Jc", **dict.fromkeys(EVERYWHERE, number)}, f"{EVIL}{number}")
+        yield Event({EVIL: EVIL, "text": "a\u202eb\x1b[2Jc", **dict.fromkeys(EVERYWHERE, number)}, f"{number}{EVIL}")
     yield Event({"text": "x" * 200_000}, "long")
     await anyio.sleep_forever()

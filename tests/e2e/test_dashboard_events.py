@@ -8,9 +8,13 @@ import pytest
 
 from tests.e2e.browser import BROWSER, WHY_NOT, Page, base, browsed
 from tests.e2e.client import Hub
+from tests.e2e.hostile_texts import EVIL
 from tests.interaction.fronts import http_hub
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason=WHY_NOT)]
+
+
+LIVE = "document.querySelector('.events .badge.ok') !== null"
 
 
 @pytest.fixture(scope="module")
@@ -44,25 +48,30 @@ async def test_events_appear_while_somebody_looks(page: Page, root: Path) -> Non
     await page.go("#/tools", "2 event types")
     await page.go("#/event/ci_builds", "A build of a branch has ended.")
     await page.click("Follow")
-    await page.sees("live")
+    await page.until(LIVE)
     happens(root, status="red")
     await page.sees('"status":"red"')
     happens(root, status="green")
     await page.sees('"status":"green"')
     await page.click("build-1")
     await page.sees('"eventId": "build-1"')
-    for scheme, width in (("light", 1280), ("dark", 390)):
-        await page.wide(scheme, width)
-        await page.is_sound()
+    for scheme in ("light", "dark"):
+        for width in (1280, 390):
+            await page.wide(scheme, width)
+            await page.is_sound()
+            await page.shot(root / f"event-{scheme}-{width}.png", width, 900)
 
 
-async def test_texts_of_a_hostile_source_are_only_text(page: Page) -> None:
+async def test_texts_of_a_hostile_source_are_only_text(page: Page, root: Path) -> None:
+    (root / "events").unlink(missing_ok=True)
     await page.go("#/tools", "2 event types")
     await page.click("2 event types")
     await page.go("#/event/ci_evil", "<script>window.pwned=1</script>")
     await page.click("Follow")
-    await page.sees("long")
-    await page.sees("a\\u{202e}b")
+    await page.until(LIVE)
+    happens(root)
+    await page.sees("4 events")
+    await page.sees(f"2{EVIL}"[:60])
     assert await page.js("document.querySelectorAll('#app :is(script, iframe, object), main img').length") == 0
     assert await page.js("window.pwned") is None
     assert len(await page.text()) < 120_000

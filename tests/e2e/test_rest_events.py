@@ -144,8 +144,8 @@ async def test_cursor_that_nobody_gave_is_truncated(builds: Builds) -> None:
 @pytest.mark.parametrize(
     ("params", "status", "code"),
     [
-        ({"name": "ci_build_dune"}, 404, "unknown_event"),
-        ({"name": ""}, 404, "unknown_event"),
+        ({"name": "ci_build_dune"}, 404, "unknown_event_type"),
+        ({"name": ""}, 404, "unknown_event_type"),
         ({"name": OTHER}, 400, "invalid_params"),
         ({"name": DONE, "arguments": "[]"}, 400, "invalid_parameter"),
         ({"name": DONE, "arguments": '{},"name":"ci_build_other"'}, 400, "invalid_parameter"),
@@ -167,7 +167,7 @@ async def test_what_a_profile_hides_has_no_stream_and_a_foreign_cursor_opens_not
     async with builds.client() as ann, builds.client(BEN) as ben:
         cursor = (await page(ann, name=OTHER, arguments=arguments, wait=0))["cursor"]
         hidden = await ben.ask("GET", path(name=OTHER, arguments=arguments, after=cursor))
-        assert (hidden.status_code, hidden.json()["code"]) == (404, "unknown_event")
+        assert (hidden.status_code, hidden.json()["code"]) == (404, "unknown_event_type")
         builds.service.happens(next(NUMBERS))
         foreign = await page(ben, name=DONE, after=cursor, wait=0)
         assert foreign["truncated"] and foreign["events"] == [], "a cursor counts within its subscription only"
@@ -189,4 +189,4 @@ async def test_hub_without_events_has_an_empty_list(tmp_path: Path) -> None:
     async with http_hub(config({}), tmp_path) as hub, RestClient(hub) as client:
         assert await page(client) == {"events": []}
         response = await client.ask("GET", path(name="x"))
-        assert (response.status_code, response.json()["code"]) == (404, "unknown_event")
+        assert (response.status_code, response.json()["code"]) == (404, "unknown_event_type")

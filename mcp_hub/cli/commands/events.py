@@ -60,7 +60,7 @@ def events(name: str | None, follow: bool, arguments: str, after: str | None, as
 
 
 async def _list(client: "HubClient", as_json: bool) -> int:
-    listed = await client.lists.event_types()
+    listed = await client.events.types()
     if as_json:
         tables.print_json({"events": listed.events, "starting": listed.starting})
         return 0
@@ -68,8 +68,8 @@ async def _list(client: "HubClient", as_json: bool) -> int:
         table = tables.table("event", "description", whole=("event",))
         for raw in listed.events:
             event: JsonObject = msgspec.json.decode(raw)
-            purpose = hide_head(" ".join(visible(str(event.get("description") or "")).split()), _ABOUT, "…")
-            table.add_row(tables.cell(str(event.get("name"))), tables.short_cell(purpose))
+            description = hide_head(" ".join(visible(str(event.get("description") or "")).split()), _ABOUT, "…")
+            table.add_row(tables.cell(str(event.get("name"))), tables.short_cell(description))
         tables.print_table(table)
     elif not listed.starting:
         put("No server has events.")
@@ -105,7 +105,7 @@ class _Follower:
         patience = Patience(_PATIENCE, random.random)
         while True:
             try:
-                return await client.lists.events(self._name, self._arguments, self._cursor, wait)
+                return await client.events.page(self._name, self._arguments, self._cursor, wait)
             except (UpstreamLost, UpstreamUnavailable):
                 pause = None if self._cursor is None else patience.pause(anyio.current_time())
                 if pause is None:

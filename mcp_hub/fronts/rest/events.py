@@ -62,8 +62,8 @@ _REASON: Final = 500
 """Characters of a server's reason."""
 _NDJSON_HEADERS: Final = [(b"content-type", NDJSON.encode()), (b"cache-control", b"no-cache, no-transform")]
 _PROBLEMS: Final = {
-    NOT_FOUND: (404, "unknown_event"),
-    MethodNotFound.code: (404, "unknown_event"),
+    NOT_FOUND: (404, "unknown_event_type"),
+    MethodNotFound.code: (404, "unknown_event_type"),
     FORBIDDEN: (403, "event_forbidden"),
     EXHAUSTED: (503, "too_many_subscriptions"),
     UNSUPPORTED: (400, "event_unsupported"),
@@ -210,8 +210,8 @@ class _Following:
         self._trouble = self._reader.problem
         if self._trouble is None:
             return b""
-        problem = self._trouble if self._session.caller.shows_paths else for_others(self._trouble)
-        return write("error", _encoded({"code": problem.code, "message": hide_head(problem.message, _REASON)}), None)
+        public = self._trouble if self._session.caller.shows_paths else for_others(self._trouble)
+        return write("error", _encoded({"code": public.code, "message": hide_head(public.message, _REASON)}), None)
 
     def _alive(self, write: Write) -> bytes:
         return sse.COMMENT if write is _sse else write("heartbeat", _encoded({"cursor": self._cursor}), None)
@@ -246,14 +246,14 @@ def _params(request: RestRequest, name: str) -> EventParams:
 
 
 def _problem(error: RpcError, caller: Caller) -> Problem:
-    problem = error if caller.shows_paths else for_others(error)
-    reason = hide_head(problem.message, _REASON)
-    match problem:
+    public = error if caller.shows_paths else for_others(error)
+    reason = hide_head(public.message, _REASON)
+    match public:
         case Busy() | InvalidParams() | StoreUnavailable():
-            return problem_for(problem)
+            return problem_for(public)
         case DeadlineExceeded():
             return Problem(504, "deadline_exceeded", reason)
         case UpstreamUnavailable() | UpstreamLost():
             return Problem(503, "upstream_unavailable", reason, headers=((b"retry-after", b"5"),))
-    status, code = _PROBLEMS.get(problem.code, (502, "event_refused"))
+    status, code = _PROBLEMS.get(public.code, (502, "event_refused"))
     return Problem(status, code, reason)

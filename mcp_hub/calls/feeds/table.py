@@ -57,6 +57,7 @@ _OVER: Final = frozenset({NOT_FOUND, FORBIDDEN, UNSUPPORTED, MethodNotFound.code
 
 
 class _Pace(NamedTuple):
+    keep: Callable[[], float]
     lingers: tuple[float, float]
     look: float
 
@@ -81,8 +82,7 @@ class Feeds:
         self.leaving: dict[str, Callable[[Ask, Topic], Coroutine[object, None, None]]] = {}
         self._table = table
         self._upstreams = upstreams
-        self._keep = keep
-        self._pace = _Pace(linger, look)
+        self._pace = _Pace(keep, linger, look)
         self._feeds: dict[str, ServerFeed] = {}
         self._uses: dict[str, dict[str, float]] = {}
         self._turns: dict[str, anyio.Lock] = {}
@@ -173,7 +173,7 @@ class Feeds:
         return await self._begin(topic, modes, row, is_new=is_new)
 
     async def _begin(self, topic: Topic, modes: Collection[str], row: StreamInfo | None, *, is_new: bool) -> ServerFeed:
-        feed = ServerFeed(topic, tuple(modes), self._table.store.log, self._keep)
+        feed = ServerFeed(topic, tuple(modes), self._table.store.log, self._pace.keep)
         if row is None:
             rows = await self._table.store.log.rows(topic.key, 1)
             row = rows[0] if rows else None
@@ -208,7 +208,7 @@ class Feeds:
         async with self._turn(topic.key):
             if topic.key in self._feeds:  # a reader was here first
                 return
-            feed = ServerFeed(topic, modes, self._table.store.log, self._keep)
+            feed = ServerFeed(topic, modes, self._table.store.log, self._pace.keep)
             try:
                 await feed.resume(row, cursor, await self._table.open(topic.key, row.id))
                 if wall_time() - used > self._pace.linger(cursor):

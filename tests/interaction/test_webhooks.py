@@ -264,7 +264,7 @@ async def test_one_thousand_subscriptions_at_once_are_bounded(place: Place) -> N
     accepted = sum("result" in answer for answer in outcomes)
     assert 0 < accepted <= 64
     codes = {answer["error"]["code"] for answer in outcomes if "error" in answer}
-    assert codes <= {-32025, 1004}, codes
+    assert codes <= {-32025, 1004, -32027}, codes  # the last one: this receiver was too slow for its challenge
 
 
 TOKENS: dict[str, Any] = {

@@ -46,6 +46,8 @@ MOST: Final = 1024
 """Subscriptions of one principal, and those that one hub delivers."""
 _MOST_CHALLENGES: Final = 4
 """Challenges of one principal that wait for their answer."""
+_CHALLENGE: Final = "\x1fchallenge "
+"""Before a principal, counts its challenges."""
 _ROWS: Final = 512
 """Rows of one principal that are looked through, with those that ended within the last minutes."""
 _FORMER: Final = 600.0
@@ -92,7 +94,7 @@ class Webhooks:
             counts=self.counts,
         )  # fmt: skip
         self._running: dict[CallId, WebhookDelivery] = {}
-        self._challenges = Counter[str]()
+        self._creating = Counter[str]()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._runs = anyio.Event()
         table.inbox.hearers.append(self._hear)
@@ -208,6 +210,16 @@ class Webhooks:
     # -- new subscriptions ------------------------------------------------------------------------------------------
 
     async def _created(self, request: _Request) -> bytes:
+        principal = request.webhook.principal
+        self._creating[principal] += 1
+        try:
+            return await self._checked(request)
+        finally:
+            self._creating[principal] -= 1
+            if not self._creating[principal]:
+                del self._creating[principal]
+
+    async def _checked(self, request: _Request) -> bytes:
         webhook = self._sealed(request)
         await self._check_bounds(webhook)
         reader = await self._feeds.open(request.topic, request.modes, request.after, webhook.principal, request.max_age)
@@ -225,10 +237,10 @@ class Webhooks:
 
     async def _check_bounds(self, webhook: Webhook) -> None:
         rows = await self._table.store.log.rows(_PREFIX + webhook.principal, _ROWS)
-        waiting = self._challenges[webhook.principal]
-        if len(rows) >= _ROWS or sum(not row.has_ended for row in rows) + waiting >= MOST_OF_PRINCIPAL:
+        count = sum(not row.has_ended for row in rows) + self._creating[webhook.principal]
+        if len(rows) >= _ROWS or count > MOST_OF_PRINCIPAL:
             raise exhausted("subscriptions", MOST_OF_PRINCIPAL)
-        if len(self._running) + self._challenges.total() >= MOST:
+        if len(self._running) + self._creating.total() > MOST:
             raise exhausted("subscriptions of all clients", MOST)
 
     async def _verify(self, request: _Request) -> None:
@@ -238,14 +250,15 @@ class Webhooks:
         records = [_record(row) for row in rows if not row.has_ended]
         if any(record is not None and record.url == webhook.url for record in records):
             return
-        if self._challenges[webhook.principal] >= _MOST_CHALLENGES:
+        if self._creating[_CHALLENGE + webhook.principal] >= _MOST_CHALLENGES:
             raise exhausted("challenges", _MOST_CHALLENGES)
-        self._challenges[webhook.principal] += 1
+        self._creating[_CHALLENGE + webhook.principal] += 1
         try:
             await self.callbacks.verify(webhook.url, secret_key(webhook.secret), webhook.id)
         finally:
-            self._challenges[webhook.principal] -= 1
-            self._challenges += Counter()  # drops zeros
+            self._creating[_CHALLENGE + webhook.principal] -= 1
+            if not self._creating[_CHALLENGE + webhook.principal]:
+                del self._creating[_CHALLENGE + webhook.principal]
 
     async def _stored(self, webhook: Webhook, request: _Request) -> StreamInfo:
         """Raises `KeyTaken` if there is one, `StoreError`."""

@@ -41,7 +41,7 @@ _ONLY_SERVERS_BYTES: Final = 600  # bytes of servers in an answer without hits
 _NOTED: Final = 2  # hits whose parameters are explained: the tool that is called is mostly one of them
 _NOTES: Final = 220  # characters of notes on one hit's parameters
 _MOST_ALSO: Final = 4  # near-duplicates that are named with a hit
-_MOST_EVENTS: Final = 200  # event types in one list
+_MOST_TYPES: Final = 200  # event types in one list
 WEAK: Final = " [weak match]"
 _IN_ENGLISH: Final = " Search again in English."
 _READS: Final = "*"
@@ -248,7 +248,7 @@ def event_types(events: Sequence[Entry]) -> str:
     """Event types, one on each line with its arguments, as the list of `hub_events`."""
     if not events:
         return "No server has events for you now."
-    lines = [signature(event.exported, event.raw) for event in events[:_MOST_EVENTS]]
+    lines = [signature(event.exported, event.raw) for event in events[:_MOST_TYPES]]
     if more := len(events) - len(lines):
         lines.append(f"… and {more} more")
     head = 'Arguments are in brackets. A definition with its payload: {"action":"list","name":"…"}'

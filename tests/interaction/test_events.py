@@ -101,6 +101,7 @@ async def test_a_cursor_of_a_stream_is_good_for_another_stream_and_for_polls(hub
         async with streaming(peer, f"{server}_build_done", cursor, id="b") as again:
             await again.until(lambda: len(again.numbers) == 1)
             assert again.numbers == [first + 1]
+            assert again.of("active")[0]["cursor"] == cursor, "who leaves behind it has missed nothing"
         poller = Poller(peer, f"{server}_build_done", cursor)
         await poller.poll(maxEvents=1)
         assert poller.numbers == [first + 1]

@@ -55,6 +55,7 @@ class EventStream:
     async def _frames(self) -> list[bytes]:
         try:
             self._hub.events().entry(self.session, self._params.name)
+            before = self._state.cursor or self._reader.cursor  # a client may leave between two messages
             occurrences, is_truncated = await self._reader.read(_AT_ONCE)
         except StoreError as problem:
             return self._over(RpcError(problem.public))
@@ -63,7 +64,6 @@ class EventStream:
         frames: list[bytes] = []
         if is_truncated or not self._state.is_active:
             self._state.is_active = True
-            before = self._state.cursor or self._reader.cursor
             frames.append(self._frame("active", {"cursor": before, "truncated": is_truncated}))
         for occurrence, cursor in occurrences:
             frames.append(event_frame("event", delivered(occurrence, self._params.name, cursor), self.id))

@@ -19,7 +19,10 @@ from tests.upstreams.child import WAIT
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes, pytest.mark.slow]
 
-CONFIG = 'servers: {jobs: {local: "mcp_hub.examples.jobs:registry"}}'
+CONFIG = """
+hub: {capabilities: all}  # as it was when they were recorded
+servers: {jobs: {local: "mcp_hub.examples.jobs:registry"}}
+"""
 TRANSCRIPTS = {path.stem: read(path) for path in sorted(FOLDER.glob("*.jsonl"))}
 FIRST = ("by-hand-probe-then-handshake", "claude-session", "codex-modern-http")
 ERAS = {

@@ -72,7 +72,7 @@ async def test_types_are_those_of_the_callers_profile(builds: Builds) -> None:
     async with builds.client() as ann, builds.client(BEN) as ben:
         types = {event["name"]: event for event in (await page(ann))["events"]}
         assert list(types) == [DONE, OTHER]
-        assert types[DONE]["delivery"] == ["push", "poll"]
+        assert types[DONE]["delivery"] == ["push", "poll", "webhook"]
         assert [event["name"] for event in (await page(ben))["events"]] == [DONE]
 
 

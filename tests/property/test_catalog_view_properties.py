@@ -18,6 +18,7 @@ IDS = {
     Kind.PROMPT: ["x", "hub_x", "run_tool"],
     Kind.RESOURCE: ["x:1", "x:2", "hub://a/x:1", "hub://b/x:1", "x:a b", "skill://x/SKILL.md", "skill://b/x/f"],
     Kind.TEMPLATE: ["x:{id}", "{+any}", "hub://a/{+x}"],
+    Kind.EVENT: ["x", "hub_x", "git_x"],
     Kind.SKILL: ["skill://x/SKILL.md", "skill://x/y/SKILL.md", "skill://b/x/SKILL.md", "x://p/q/SKILL.md"],
 }
 EXTRAS: tuple[dict[str, object], ...] = ({}, {}, {"description": "é\nx", "x-future": [1.0]}, {"title": 7})

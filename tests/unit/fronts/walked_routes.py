@@ -94,6 +94,7 @@ REST: Final[dict[str, list[Ask]]] = {
     "POST /v1/prompted": [("/prompted?format=hermes", {"text": "nothing"}, {})],
     "POST /v1/prompts/{name}/get": [("/prompts/none/get", {"arguments": {}}, {})],
     "POST /v1/resources/read": [("/resources/read", {"uri": "mcp-hub://result/{result}"}, {})],
+    "GET /v1/events": [("/events", None, {}), ("/events?name=none&wait=0", None, {})],
     "GET /v1/streams": [("/streams?limit=1000", None, {})],
     "GET /v1/streams/{id}": _stream(),
     "DELETE /v1/streams/{id}": _stream(),
@@ -167,7 +168,7 @@ PAGES: Final = (
     *("/readyz?verbose", "/metrics", "/metrics/"),
     *("/login/own?t={ticket}", "/login-callback/own?state={proof}&code=c", "/login-form/own", "/login-cancel/own"),
     *("/ask", "/ask/question"),
-    "/mcp/server-card", "/v1/events/in/{id}",
+    "/mcp/server-card",
 )  # fmt: skip
 FRONTS: Final = ("/mcp", "/mcp/", "/sse", "/sse/", "/messages", "/messages/")
 MOUNTS: Final = ("/v1/", "/api/")

@@ -63,7 +63,7 @@ _GROUPS: Final = {
         "run": ("run:run", "Run the script in FILE, or on stdin, over the tools of the hub."),
         "read": ("call:read", "Read the resource URI and print it."),
         "prompt": ("call:prompt", "Get the prompt NAME and print its messages."),
-        "events": ("events:events", "List the types of events, or wait for events."),
+        "events": ("events:events", "List the types of events, or wait for events of type NAME."),
         "streams": ("streams:streams", "List durable calls, newest first."),
         "history": ("running.history:history", "Show the calls that have ended, newest first."),
         "resume": ("streams:resume", "Follow a call by its STREAM id."),

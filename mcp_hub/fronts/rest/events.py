@@ -90,10 +90,10 @@ class _RestEvents:
         form = request.accepts(JSON, NDJSON, EVENT_STREAM)[-1]
         session = rest_session(request.caller, f"{OF_REST}events", request.header("x-mcp-hub"))
         name = request.query_params.get("name")
+        params = _params(request, name or "")
+        wait, limit = request.seconds("wait", _WAIT), request.count("limit", _EVENTS, _MOST_EVENTS)
         if name is None:
             return await self._types(request, session)
-        params = _params(request, name)
-        wait, limit = request.seconds("wait", _WAIT), request.count("limit", _EVENTS, _MOST_EVENTS)
         with self._counted(request.caller):
             reader = await self._closing.connected(request, _opened(self._hub, session, params))
             following = _Following(self._hub, session, params, reader)

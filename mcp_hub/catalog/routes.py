@@ -18,7 +18,7 @@ from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.errors import InvalidParams, MethodNotFound, NotApproved, RpcError, ToolRemoved, UnknownEntry
 from mcp_hub.masking import hide, hide_head
 from mcp_hub.methods import passes
-from mcp_hub.protocol.eras import CALL_METHODS, SKILL_METHODS
+from mcp_hub.protocol.eras import CALL_METHODS, SKILL_METHODS, serves
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, read_as
 from mcp_hub.protocol.meta import PATH, RequestMeta, is_absent
 from mcp_hub.selection.paths import check_path
@@ -96,7 +96,7 @@ def resolve(
     if method != "tools/call":
         if path is not None:
             raise InvalidParams(f"params._meta[{PATH!r}] is for tools/call, not for {method}")
-        if method not in _ROUTED:
+        if method not in _ROUTED or not serves(era, method):
             return _passed(rules.servers, method, params, meta.rest)
         return route(view, era, method, params, unlisted)
     try:

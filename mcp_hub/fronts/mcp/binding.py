@@ -17,7 +17,6 @@ from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.ids import new_session_id
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
-from mcp_hub.methods import is_foreign
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.capabilities import BY_LIST_METHOD, KINDS
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, object_bytes, read_as
@@ -146,8 +145,6 @@ class Binding:
         if method in self.added:
             return Deferred(self.added[method](session, params))
         if not eras.serves(session.era, method):
-            if not is_foreign(method):
-                raise MethodNotFound(f"Method not found: {hide_head(method, 200)}")
             return self._hub.call(session, method, params, meta, info=info)  # some server may let it through
         kind = BY_LIST_METHOD.get(method)
         if kind is not None:

@@ -6,6 +6,7 @@ from hashlib import blake2b
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 import msgspec
 
 from mcp_hub.call import StreamInfo
@@ -255,8 +256,11 @@ class FeedReader:
             self._news = anyio.Event()
 
     async def wait(self) -> None:
-        """Waits for news of the feed."""
-        await self._news.wait()
+        """Waits until `read` has something, or the subscription has news."""
+        if self.has_more or self._page.is_truncated:
+            await anyio.lowlevel.checkpoint()
+        else:
+            await self._news.wait()
 
     def close(self) -> None:
         """Idempotent."""

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Call, Heard
-from mcp_hub.calls.feeds import table
+from mcp_hub.calls.feeds import sources, table
 from mcp_hub.calls.feeds.reading import FeedReader, Topic, cursor_in, cursor_of, read_line, topic
 from mcp_hub.calls.feeds.sources import pause_of, polled, streamed
 from mcp_hub.calls.feeds.table import Feeds
@@ -61,14 +61,15 @@ class Server(IdleUpstream):
         self.cursors.append(msgspec.json.decode(call.params["cursor"], type=str | None))
         page = self.pages.pop(0) if self.pages else {"events": [], "cursor": self._cursor}
         self._cursor = page["cursor"]
-        return json.dumps({**page, "hasMore": bool(self.pages)}).encode()
+        return json.dumps({"nextPollMs": 0, **page, "hasMore": bool(self.pages)}).encode()
 
 
 @asynccontextmanager
 async def running(server: Server, **more: Any) -> AsyncIterator[Feeds]:
     streams = StreamTable(MemoryStore(), SystemClock(), StreamLimits())
     feeds = Feeds(streams, {"git": server}, lambda: 1000.0, **more)
-    with anyio.fail_after(DEADLINE):
+    with anyio.fail_after(DEADLINE), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "FLOOR", 0.01)  # seconds between polls
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(feeds.run)
             yield feeds

@@ -305,7 +305,10 @@ HTTP: Final = table(
     ),
     not_yours=("The call waits for a yes of somebody else.", "Log in as its principal by the link, or as an operator."),
     unknown_event_type=("No server has events of this type for the caller.", "List them: GET /v1/events."),
-    event_forbidden=("The type of events waits for approval, or its server refuses the caller.", "`mcp-hub approve`."),
+    event_forbidden=(
+        "The type of events waits for approval, or its server refuses the caller.",
+        "Approve it: `mcp-hub approve`.",
+    ),
     too_many_subscriptions=("The server, or the hub, has too many subscriptions.", "End some, or try again later."),
     event_unsupported=("The server does not have this way or form of events.", "See its type in GET /v1/events."),
     event_refused=("The server refused the subscription.", "See the reason."),

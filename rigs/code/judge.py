@@ -132,7 +132,8 @@ def _ended(sent: Sent, counted: Mapping[str, int], outages: Outages, outcome: Ou
         is_unsent = not sent.wrote(counted) and (
             code == "store_unavailable" or (code == "hub_stopped" and _began_away(sent, outages))
         )
-        return [] if code in NAMED or is_unsent else [f"ended with {json.dumps(data)[:500]}"]
+        written_by = f"{sent.wrote(counted)} written, sent at {sent.began:.1f}"
+        return [] if code in NAMED or is_unsent else [f"ended with {json.dumps(data)[:500]} ({written_by})"]
     if (result := data.get("result")) is None:
         outcome.note("cancelled")
         return [] if script.is_cancelled else [f"ended with {json.dumps(data)[:500]}"]

@@ -267,7 +267,7 @@ class Incoming:
         """Hands a message to the feed's owner, and waits until it is in the log. Raises `StoreError`."""
         row = await self._table.store.log.find_key(feed_key(half), RUNNING)
         if row is None or row.has_ended:
-            return self._refused(_Reply(404, reason="there is no such webhook"))
+            return self._refused(_Reply(404, reason="this webhook is unknown"))
         if row.owner == self._table.store.log.instance:
             return _AGAIN
         event = None if "type" in members else bytes(members.get("eventId", b""))

@@ -48,7 +48,7 @@ def feed_key(digest: str) -> str:
 
 
 def topic(server: str, name: str, arguments: RawJson, account: str = "") -> Topic:
-    """Raises `InvalidParams` for arguments that are no object or too long."""
+    """Raises `InvalidParams` for arguments that are not an object, or too long."""
     if len(arguments) > MOST_ARGUMENTS:
         raise InvalidParams(f"arguments have over {MOST_ARGUMENTS} bytes")
     try:

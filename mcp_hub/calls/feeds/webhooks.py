@@ -142,7 +142,7 @@ class Webhooks:
         try:
             row = await self._find(principal, id_)
             if row is None:
-                raise not_found("subscription", "there is no such subscription of yours")
+                raise not_found("subscription", "you have no subscription with these values")
             if (delivery := await self._owned(row)) is not None:
                 await delivery.end()
             else:

@@ -67,7 +67,7 @@ def event_posts(
     async def post(request: Request) -> Response:
         id_ = request.scope["path"].rpartition("/")[2]
         if not takes(id_):
-            return Response(b'{"error":"there is no such webhook"}', 404, media_type="application/json")
+            return Response(b'{"error":"this webhook is unknown"}', 404, media_type="application/json")
         try:
             body = await read_body(request.receive, _MOST_EVENT)
         except ClientGone:

@@ -33,6 +33,8 @@ TOKENS: Final = {SPARED: "spared-0123456789abcdef", TARGET: "target-0123456789ab
 _PREFIX: Final = "mcp-hub:"
 _ANSWER: Final = 30.0
 """Seconds in which each request is answered."""
+_FOLLOWED: Final = 20
+"""Seconds that a reader waits for events; fewer than `_ANSWER`, since a poisoned stream has none."""
 _OF_ONE: Final = frozenset({"st_", "st_:e", "st_:p", "st_:m", "p:", "k:", "d:", "d::s", "d:*"})
 """Kinds of keys that belong to one principal; every other kind is shared."""
 _BY_OTHERS: Final = frozenset({"d:", "d::s", "d:*", "h:"})
@@ -131,7 +133,7 @@ class _Site:
             answer = await http.delete(f"{other}/v1/streams/{stream}")
             self._is_good(principal, answer.status_code, answer.text, (200, 202))
         events: list[dict[str, Any]] = []
-        path = f"{other}/v1/streams/{stream}/events?after=0&wait=30"
+        path = f"{other}/v1/streams/{stream}/events?after=0&wait={_FOLLOWED}"
         async with http.stream("GET", path, headers={"accept": "application/x-ndjson"}) as following:
             if not self._is_good(principal, following.status_code, "following", (200,)):
                 return

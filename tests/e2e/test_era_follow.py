@@ -96,7 +96,8 @@ async def test_a_second_process_is_for_the_questions_of_a_modern_one_and_nothing
                 assert [shown["pid"], shown["second"]["pid"]] == pids(journal)
                 await rest.ask("POST", "/servers/asking/restart")
             await until(lambda: not any(map(is_alive, pids(journal)[:2])))
-            assert await version_of(new) == "2026-07-28"
+            # in the era of this caller, or of the last one if the new process was there before
+            assert await version_of(new) in ("2026-07-28", "2025-11-25")
     assert not any(map(is_alive, pids(journal)))
 
 

@@ -186,8 +186,10 @@ async def test_by_scripts(tmp_path: Path) -> None:
         peers = [Peer(client, HANDSHAKE) for client in (hides, has_not)]
         assert "run_code" in await peers[0].names()
         for code in scripts():
-            ours, theirs = [(await peer.call("run_code", {"code": code})).answer for peer in peers]
-            check(code, *[re.sub(r'"id": \d+|\bst_[0-9A-Z]+', "", json.dumps(said)) for said in (ours, theirs)])
+            said = [(await peer.call("run_code", {"code": code})).answer for peer in peers]
+            for answer in said:  # on a busy machine either may have become durable
+                answer.get("result", {}).pop("_meta", None)
+            check(code, *[re.sub(r'"id": \d+|\bst_[0-9A-Z]+', "", json.dumps(answer)) for answer in said])
         run = await peers[0].call("run_code", {"code": "await notes_get_note(note='n')"})
         assert not run.result.get("isError"), run.result
     assert called(tmp_path / "hides") == {"get_note"}

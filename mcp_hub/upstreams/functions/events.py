@@ -48,11 +48,11 @@ async def subscribed(server: str, source: Tool, params: RawObject, heard: Heard)
     subscription = _Subscription(source.name, heard, cursor)
     generator = source.function(**bound)
     assert isinstance(generator, AsyncGenerator)
-    subscription.report("active", {"truncated": False})
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(subscription.beat)
-        await subscription.run(generator)
-        tasks.cancel_scope.cancel()
+        tasks.start_soon(subscription.run, generator, tasks.cancel_scope)
+        await anyio.lowlevel.checkpoint()  # the function runs until it waits for the first time
+        subscription.activate()
+        await subscription.beat()
     if (error := subscription.error) is None:
         return msgspec.Raw(b'{"resultType":"complete","_meta":{}}')
     if isinstance(error, RpcError):
@@ -77,6 +77,13 @@ class _Subscription:
         self._heard = heard
         self._cursor = cursor
         self._due = anyio.current_time() + HEARTBEAT
+        self._is_active = False
+
+    def activate(self) -> None:
+        """Reports once that what happens from now on is seen."""
+        if not self._is_active and self.error is None:
+            self._is_active = True
+            self.report("active", {"truncated": False})
 
     async def beat(self) -> None:
         while True:
@@ -84,15 +91,18 @@ class _Subscription:
             if anyio.current_time() >= self._due:
                 self.report("heartbeat", {})
 
-    async def run(self, generator: AsyncGenerator[object, None]) -> None:
+    async def run(self, generator: AsyncGenerator[object, None], scope: anyio.CancelScope) -> None:
+        """Reports what the function yields, and cancels `scope` at its end."""
         try:
             async for item in generator:
+                self.activate()
                 self.report("event", self._occurrence(item))
                 await anyio.lowlevel.checkpoint()  # a generator that never waits must not keep the loop
         except (Exception, SystemExit) as error:  # the boundary to user code
             self.error = error
         finally:
             await closed(generator)
+            scope.cancel()
 
     def _occurrence(self, item: object) -> Mapping[str, object]:
         if not isinstance(item, Event):

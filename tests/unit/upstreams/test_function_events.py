@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
 
 import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
 
@@ -104,6 +105,25 @@ async def test_occurrences_are_reported_in_order_with_cursors() -> None:
         }
         for number in (5, 6)
     ]
+
+
+async def test_active_is_reported_once_the_function_waits_for_events() -> None:
+    steps: list[str] = []
+
+    async def looking() -> AsyncIterator[Event]:
+        steps.append("looks")
+        await anyio.lowlevel.checkpoint()
+        yield Event({}, "1", cursor="behind")
+
+    class Looked(Told):
+        def __call__(self, method: str, params: RawObject) -> None:
+            steps.append(method.rpartition("/")[2])
+            super().__call__(method, params)
+
+    heard = Looked()
+    await subscribe(looking, heard, cursor="before")
+    assert steps == ["looks", "active", "event"]
+    assert heard.messages[0][1]["cursor"] == "before"
 
 
 async def test_event_without_id_gets_one_of_its_own() -> None:

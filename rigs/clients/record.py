@@ -92,6 +92,10 @@ def _ask(app: "subprocess.Popen[str]", id: int, method: str, params: Mapping[str
     raise Fault(f"codex app-server ended before it answered {method}")
 
 
+_UNDECLARED: Final = "the hub does not declare it."
+"""Applications ask for lists that they were not promised; 2026-07-28 wants an error then, which they have to bear."""
+
+
 @dataclass(frozen=True)
 class Case:
     """An application, what is run of it, and over which transport."""
@@ -122,7 +126,7 @@ def record(case: Case) -> Transcript:
             case.run(home, entry)
         sent = transcripts.steady(recorded(file), Path(folder))
     expect(bool(sent), "the hub was not asked anything")
-    failed = transcripts.errors(sent)
+    failed = [answer for answer in transcripts.errors(sent) if not answer["error"]["message"].endswith(_UNDECLARED)]
     expect(not failed, "the hub answered with an error", failed)
     return Transcript(node_version(package).replace(" ", "@"), case.title, sent)
 

@@ -75,9 +75,10 @@ class HttpAsker(Protocol):
 
 
 class PipeClient:
-    """Drives the relay whose standard input and output it is given."""
+    """Drives the relay whose standard input and output it is given, which is never silent for so many seconds."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], silence: float = SILENCE) -> None:
+        self._silence = silence
         assert process.stdin is not None and process.stdout is not None
         self._in = process.stdout.fileno()
         self._out = process.stdin.fileno()
@@ -107,11 +108,15 @@ class PipeClient:
     def close(self) -> None:
         """The pipes belong to the process; there is nothing to close."""
 
-    def ask(self, method: str, params: dict[str, object]) -> bytes:
-        """One request; its result as JSON. Raises RelayFailed for an error or silence."""
+    def begin(self, method: str, params: dict[str, object]) -> None:
+        """Sends a request whose answer nobody waits for."""
         self._next_id += 1
         request = {"jsonrpc": "2.0", "id": self._next_id, "method": method, "params": params}
         self._send(msgspec.json.encode(request) + b"\n")
+
+    def ask(self, method: str, params: dict[str, object]) -> bytes:
+        """One request; its result as JSON. Raises RelayFailed for an error or silence."""
+        self.begin(method, params)
         while True:
             for line in self._receive():
                 message = decode_message(line)
@@ -182,9 +187,9 @@ class PipeClient:
 
     def _receive(self) -> list[bytes]:
         """Waits for input and returns the complete lines of it (maybe none)."""
-        ready = self._poll.poll(SILENCE * 1000)
+        ready = self._poll.poll(self._silence * 1000)
         if not ready:
-            raise RelayFailed(f"no message for {SILENCE:g} s")
+            raise RelayFailed(f"no message for {self._silence:g} s")
         lines: list[bytes] = []
         for fd, _ in ready:
             if fd == self._out:

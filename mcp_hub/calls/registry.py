@@ -81,6 +81,7 @@ class CallRegistry(CallOwner):
         self._lanes: dict[str, _Lane] = {}
         self._next_turn: tuple[float, Timer] | None = None
         self._emptied: anyio.Event | None = None
+        """Set once no call is left. It is there after `close`."""
         self.meters = Meters(observer)
         self.tracer = tracer
 
@@ -93,7 +94,9 @@ class CallRegistry(CallOwner):
         return self._records.values()
 
     def start(self, call: Call, handler: CallHandler, limits: TimeLimits, plan: CallPlan = WITHOUT_PLAN) -> CallRecord:
-        """Makes a call's record, and begins it if its principal may. Raises `Busy`."""
+        """Makes a call's record, and begins it if its principal may. Raises `Busy`, and `HubStopping` after `close`."""
+        if self._emptied is not None:
+            return self._left(call, handler, limits, plan)
         lane = self._lanes.get(call.principal)
         if lane is None:
             lane = self._lanes[call.principal] = _Lane()
@@ -121,6 +124,14 @@ class CallRegistry(CallOwner):
             soon = record.times.started + min(QUIET, limits.silence, limits.total)
             if self._next_turn is None or self._next_turn[0] > soon:
                 self.reschedule(soon)
+        return record
+
+    def _left(self, call: Call, handler: CallHandler, limits: TimeLimits, plan: CallPlan) -> CallRecord:
+        """The record of a call of another hub, which the next one continues. Raises `HubStopping` for any other."""
+        if plan.resumption is None:
+            raise _unsent()
+        record = new_record(call, handler, limits, self._clock, plan, self)
+        record.stop(_hub_stopped(record))
         return record
 
     def trace_of(self, call: str) -> str | None:
@@ -227,11 +238,11 @@ class CallRegistry(CallOwner):
         return Failed(Busy.at(reason, "hub.limits.running_calls", most_running))
 
     async def close(self, seconds: float) -> None:
-        """Ends every call, within `seconds`."""
+        """Ends every call, within `seconds`. None begins any more."""
+        self._emptied = anyio.Event()
         for record in list(self._records.values()):
             self.stop(record, _hub_stopped(record))
         if self._records:
-            self._emptied = anyio.Event()
             with anyio.move_on_after(seconds, shield=True):
                 await self._emptied.wait()
         for record in self._records.values():
@@ -244,6 +255,10 @@ def _overdue(record: CallRecord) -> Failed:
 
 def _hub_stopped(record: CallRecord) -> Failed:
     if record.is_unsent:
-        return Failed(HubStopping("The hub is stopping. This call was not sent: try again when it is back."))
+        return Failed(_unsent())
     reason = "The hub is stopping. The outcome of this call is unknown."
     return Failed(HubStopping(reason, data={"outcome": "unknown"}))
+
+
+def _unsent() -> HubStopping:
+    return HubStopping("The hub is stopping. This call was not sent: try again when it is back.")

@@ -20,6 +20,7 @@ from tests.e2e.client import Hub
 from tests.e2e.rest_client import RestClient
 from tests.interaction.fronts import http_hub
 from tests.interaction.hub_process import hub_process, prepared
+from tests.redis_server import NO_SERVER, RedisServer, binary
 from tests.upstreams.child import WAIT
 
 pytestmark = [
@@ -53,12 +54,12 @@ ENDINGS = ("completed", "tool_error", "failed", "cancelled")
 class Place:
     """A folder with a tool that writes, for hubs one after the other or side by side."""
 
-    def __init__(self, root: Path, mode: str) -> None:
+    def __init__(self, root: Path, mode: str, **settings: Any) -> None:
         self.root = root
         self._written = root / "written"
         (root / "writing_tools.py").write_text(TOOLS.format(written=str(self._written)))
         servers = {"tools": {"local": "writing_tools"}}
-        self.config = json.dumps({"servers": servers, "hub": {"code": mode, "prefix": "always"}})
+        self.config = json.dumps({"servers": servers, "hub": {"code": mode, "prefix": "always", **settings}})
 
     @property
     def written(self) -> list[str]:
@@ -239,3 +240,27 @@ async def test_same_script_at_a_second_hub_gets_the_run_of_the_first_that_was_ki
             await hub.kill_alone()
             values = [output(await ended(beside, id_)) for id_ in (stream, again)]
     assert again != stream and values == [BOTH, BOTH] and place.written == ["one", "two"]
+
+
+async def test_script_of_a_hub_that_was_stopped_is_continued_by_the_next_one(tmp_path: Path) -> None:
+    place = Place(tmp_path, "all")
+    async with place.hub() as (_, rest):
+        stream = await begun(rest)
+        await first_call_over(rest, stream)
+    async with place.hub() as (_, rest):
+        assert output(await ended(rest, stream)) == BOTH
+    assert place.written == ["one", "two"]
+
+
+@pytest.mark.skipif(binary() is None, reason=NO_SERVER)
+async def test_script_of_a_replica_that_was_stopped_is_continued_by_another_one(tmp_path: Path) -> None:
+    with RedisServer(tmp_path / "server") as server:
+        place = Place(tmp_path, "all", store={"url": server.url, "lease": 1.0})
+        async with hub_process(place.config, tmp_path, name="one") as hub:
+            async with hub_process(place.config, tmp_path, name="two") as other, RestClient(other) as beside:
+                async with RestClient(hub) as rest:
+                    stream = await begun(rest)
+                    await first_call_over(rest, stream)
+                await hub.stop()
+                assert output(await ended(beside, stream)) == BOTH
+    assert place.written == ["one", "two"]

@@ -7,7 +7,7 @@ import structlog
 
 from mcp_hub.call import Call, CallChannel, CallHandler, Question
 from mcp_hub.calls.plan import CallPlan, ResumePoint, TimeLimits
-from mcp_hub.errors import Busy, DeadlineExceeded, UpstreamLost
+from mcp_hub.errors import Busy, DeadlineExceeded, HubStopping, UpstreamLost
 from mcp_hub.events import Cancelled, Completed, Ending, Failed
 from mcp_hub.protocol.shape.stream_events import is_retryable
 from tests.unit.calls.call_scripts import (
@@ -265,6 +265,30 @@ async def test_a_stop_is_bounded_and_even_a_handler_that_does_not_obey_leaves_an
     assert LoopClock().now() - began <= 0.4
     assert isinstance(call.ending, Failed), "every running call gets its ending (app.stop)"
     await sleep(5)
+
+
+@virtual
+async def test_call_that_comes_while_the_hub_stops_is_not_sent() -> None:
+    registry, sent = new_registry(), list[Call]()
+
+    async def handler(call: Call, channel: CallChannel) -> Completed:
+        sent.append(call)
+        return DONE
+
+    watch(registry, stubborn(3))
+    await sleep(1)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(registry.close(0.3))
+        await sleep(0.1)
+        with pytest.raises(HubStopping) as refused:
+            registry.start(new_call(), handler, LONG)
+        assert is_retryable(refused.value)
+        plan = CallPlan(may_last=False, resumption=ResumePoint(b"{}"), events=5)
+        left = registry.start(new_call(), handler, LONG, plan)
+        assert isinstance(left.stopping, Failed) and isinstance(left.stopping.error, HubStopping)
+        assert left.log.ending is left.stopping, "the next hub continues it"
+    await sleep(5)
+    assert not sent
 
 
 @virtual

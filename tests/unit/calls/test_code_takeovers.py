@@ -1,6 +1,7 @@
 """Scripts whose run is taken over at a bad moment, comes back to a hub that had lost it, or is cancelled meanwhile."""
 
 import asyncio
+from collections import Counter
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ from mcp_hub.calls.streams.owners import cancelling
 from mcp_hub.errors import HubStopping, StoreError
 from mcp_hub.events import Failed
 from mcp_hub.stores.base import Message
-from tests.unit.calls.call_scripts import LONG, new_call
+from tests.unit.calls.call_scripts import LONG, new_call, stubborn
 from tests.unit.calls.code_runs import CodeHub, CodeStore, Server, output, script
 from tests.unit.calls.durable_hub import row_of, settle, written
 from tests.unit.calls.test_code_consent import asking
@@ -222,3 +223,53 @@ async def test_cancel_that_comes_while_the_hub_stops_holds_at_the_next_one(is_he
     other = another(hub).runs()
     await settle(lambda: is_over(shared, record.call.id), 100)
     assert row_of(other, record.call.id).status == "cancelled" and not hub.server.counts["write 1"]
+
+
+@virtual
+async def test_run_that_a_hub_takes_over_while_it_stops_is_left_to_the_next_one() -> None:
+    hub, record = await left(Server(), script([("read", {"x": 1, "seconds": 20})], [("write", {"x": 1})]), "read 1")
+    await sleep(2)
+    shared = shared_of(hub)
+    await hub.dies()
+    stopping = another(hub)
+    stopping.registry.start(new_call("q"), stubborn(3), LONG)  # which the stop waits for
+    await sleep(1)
+    stops = asyncio.create_task(stopping.stops())
+    await sleep(0.1)
+    stopping.runs()
+    await settle(lambda: bool(stopping.records))
+    await stops
+    await stopping.dies()
+    assert not is_over(shared, record.call.id)
+    assert await taken_up(another(hub), record) == ["read 1", "write 1"]
+    assert hub.server.counts["write 1"] == 1
+
+
+@pytest.mark.parametrize("mode", ["all", "ask"])
+@virtual
+async def test_run_is_continued_whenever_its_hub_stops(mode: str) -> None:
+    told = list[str | None]()
+    for moment in range(0, 320, 8):
+        hub = asking(mode)
+        hub.runs()
+        code = script(
+            [("read", {"x": 1}), ("write", {"x": 1, "seconds": 0.04})],
+            [("asyncio.sleep", {"seconds": 0.05})],
+            [("write", {"x": 2}), ("write", {"x": 3, "durable": True, "seconds": 0.05})],
+        )
+        record = hub.runs_script(code, {"elicitation": {}})
+        hub.streams.detach(record)
+        await sleep(moment / 1000)
+        await hub.stops()
+        await hub.dies()
+        other = another(hub, "all").runs()
+        shared, id_ = shared_of(hub), record.call.id
+        await settle(lambda shared=shared, id_=id_: is_over(shared, id_))  # type: ignore[misc]
+        values = output(written(other, id_)[-1])  # type: ignore[arg-type]
+        expected = ["read 1", "write 1", None, "write 2", "write 3"]
+        lost = [name for name, value in zip(expected, values, strict=True) if value != name]
+        assert {values[expected.index(name)] for name in lost} <= {"OutcomeUnknown"}
+        writes = Counter({name: hub.server.counts[name] for name in ("write 1", "write 2", "write 3")})
+        assert max(writes.values()) == 1 and min((writes + Counter(lost)).values()) >= 1, moment
+        told += lost
+    assert set(told) <= {"write 1", "write 2"}, "what the server keeps is followed, and reads are repeated"

@@ -11,7 +11,15 @@ from mcp_hub.aio import Turn
 from mcp_hub.call import OF_REST, Call, CallHandler, Early, MakeInfo, Upstream
 from mcp_hub.calls.code.runs import CodeRuns
 from mcp_hub.calls.gates.steps import Gates
-from mcp_hub.calls.handle import CallHandle, RemoteCall, is_known, remote_call
+from mcp_hub.calls.handle import (
+    CallHandle,
+    PassOn,
+    RemoteCall,
+    followed_elsewhere,
+    is_elsewhere,
+    is_known,
+    remote_call,
+)
 from mcp_hub.calls.hub_tools import events as event_tool
 from mcp_hub.calls.hub_tools import own_tools
 from mcp_hub.calls.hub_tools.own_tools import OwnTools
@@ -46,7 +54,7 @@ from mcp_hub.types import HANDSHAKE, MODERN, OWN, ClientKind, Kind, RawJson, Raw
 
 __all__ = [
     "Durations", "Figures", "FollowUp", "HubPort", "LoadFigures", "LongResults", "MethodFigures", "RemoteCall",
-    "CallHandle", "StreamHandle",
+    "CallHandle", "PassOn", "StreamHandle", "followed_elsewhere", "is_elsewhere",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -178,11 +186,14 @@ class HubPort:
             if (elsewhere := self._pending_input.elsewhere(state, call)) is not None:
                 return rejoined(self._registry, self.durable, elsewhere, call, responses or {}, early)
             pending = self._pending_input.fetch(state, call)
-            pending.answer(responses or {})
-            return CallHandle(
+            waiting = CallHandle(
                 call=pending.record.call, record=pending.record, streams=self.durable, after=pending.after,
                 early=early,
             )  # fmt: skip
+            if is_elsewhere(waiting):
+                return rejoined(self._registry, self.durable, waiting.call.id, call, responses or {}, early)
+            pending.answer(responses or {})
+            return waiting
         upstream_state = self._pending_input.unmark(call, state) if state is not None else None
         return replace(call, input_responses=responses, request_state=upstream_state)
 
@@ -255,9 +266,7 @@ class HubPort:
             raise StoreUnavailable("The call has to be a task, and the store does not answer. Try again in a moment.")
         return Early(self.session_rules.task_after if rule == "auto" else 0, is_task=True)
 
-    def remote_call(
-        self, call: Call, keys: Iterable[str], pass_on: Callable[[str, RawJson | RpcError], None], *, last: int
-    ) -> RemoteCall:
+    def remote_call(self, call: Call, keys: Iterable[str], pass_on: PassOn | None, *, last: int) -> RemoteCall:
         """A call that runs elsewhere, with these open questions as of event `last`."""
         return remote_call(call, self.durable, keys, pass_on, last)
 
@@ -268,6 +277,8 @@ class HubPort:
 
     def hold(self, call: CallHandle, cursor: int) -> str:
         """Keeps a call for a modern client's retry, by `requestState`."""
+        if isinstance(call, RemoteCall):
+            return self._pending_input.seal(call.call)
         return self._pending_input.hold(call.record, cursor)
 
     def mark_state(self, call: Call, state: str) -> str:

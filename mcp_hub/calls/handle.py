@@ -13,12 +13,23 @@ from mcp_hub.calls.log import nobody
 from mcp_hub.calls.plan import ENDED, TimeLimits
 from mcp_hub.calls.progress import Transcript, still_running
 from mcp_hub.calls.reading.stream import StreamReader
-from mcp_hub.calls.runner import CallRecord, new_record
-from mcp_hub.calls.streams.owners import lost_call, unconfirmed_call
+from mcp_hub.calls.runner import CallRecord, moved_record, new_record
+from mcp_hub.calls.streams.owners import answering, cancelling, lost_call, unconfirmed_call
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.calls.timeouts import end_of_wait
 from mcp_hub.errors import Busy, OwnerLost, RpcError, StoreError
-from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Failed, failed_by
+from mcp_hub.events import (
+    BY_CLIENT,
+    CallEvent,
+    Cancelled,
+    Completed,
+    Ending,
+    Failed,
+    InputRequired,
+    cancelled_by_client,
+    failed_by,
+    is_by_client,
+)
 from mcp_hub.logs import get_logger
 from mcp_hub.types import RawJson
 
@@ -31,6 +42,8 @@ _LATEST: Final = 1024
 _EARLY: Final = 0.01
 """Seconds by which a timer may be early."""
 _NO_LIMITS: Final = TimeLimits(0, 0)
+PassOn = Callable[[str, RawJson | RpcError], None]
+"""Takes the answer to a question, by its key."""
 
 
 class _EarlyAnswer(ABC):
@@ -287,7 +300,15 @@ class CallHandle(msgspec.Struct, gc=False):
         return self.record.questions.answer(key, outcome)
 
     def cancel(self, reason: str | None = None, *, is_clients: bool = False) -> bool:
-        """Ends the call. Whether it continues nevertheless, as it may if the `reason` is its client's: a time-out."""
+        """Ends the call. Whether it continues nevertheless, as it may if the `reason` is its client's: a time-out.
+
+        One that another hub has is cancelled there a moment later, if its client cancels it.
+        """
+        if is_elsewhere(self):
+            if is_clients or is_by_client(reason):
+                why = cancelled_by_client(reason) if is_clients else BY_CLIENT
+                self.streams.table.inbox.send(cancelling(self.call.id, why))
+            return False
         if is_clients:
             return self.streams.timed_out.give_up(self.record, reason)
         self.record.cancel(reason)
@@ -311,33 +332,57 @@ class RemoteCall(CallHandle, gc=False):
     `pass_on` gets answers, perhaps too late.
     """
 
-    pass_on: Callable[[str, RawJson | RpcError], None] = lambda key, outcome: None
+    pass_on: PassOn = lambda key, outcome: None
     last: int = 0
 
-    def opened(self, key: str, seq: int) -> None:
+    def opened(self, question: InputRequired, seq: int) -> None:
         """Opens the question of a later event."""
         if seq > self.last:
-            self.open(key)
+            self.last = seq
+            answered = partial(self.pass_on, question.key)
+            self.record.questions.open[question.key] = Question(question.method, question.params, answered)
 
-    def open(self, key: str) -> None:
-        self.record.questions.open[key] = Question("", b"{}", partial(self.pass_on, key))
+    def closed(self, key: str) -> None:
+        """The question of a later event is open no more."""
+        self.record.questions.open.pop(key, None)
+
+    def leave(self, back_within: float | None = None, *, is_final: bool = False) -> None:
+        """The hub that has the call counts the time without a client."""
+
+
+def is_elsewhere(call: CallHandle) -> bool:
+    """Whether another hub has the call, or this one anew since it had lost it."""
+    if isinstance(call, RemoteCall):
+        return True
+    stream = call.record.stream
+    if stream is None or stream.failed is not None:
+        return False
+    return stream.is_lost or failed_by(call.record.stopping, OwnerLost)
+
+
+def followed_elsewhere(call: CallHandle, pass_on: PassOn | None) -> RemoteCall:
+    """A call that was lost here, as one elsewhere. Answers are sent a moment later, unless `pass_on` gets them."""
+    pass_on = pass_on or _sending(call.call, call.streams)
+    return RemoteCall(call.call, moved_record(call.record, _elsewhere), call.streams, pass_on=pass_on)
 
 
 def is_known(call: CallHandle, wake: Callable[[], None]) -> bool:
     """Whether other replicas can read all of it; if not, `wake` is called soon."""
+    if is_elsewhere(call):
+        return True
     streams = call.streams
     return not streams.has_replicas or streams.table.begin(call.record).is_committed(wake)
 
 
-def remote_call(
-    call: Call, streams: StreamPort, keys: Iterable[str], pass_on: Callable[[str, RawJson | RpcError], None], last: int
-) -> RemoteCall:
+def remote_call(call: Call, streams: StreamPort, keys: Iterable[str], pass_on: PassOn | None, last: int) -> RemoteCall:
     """A call elsewhere, with these open questions as of event `last`."""
-    record = new_record(call, _elsewhere, _NO_LIMITS, streams.table.clock)
-    remote = RemoteCall(call, record, streams, pass_on=pass_on, last=last)
-    for key in keys:
-        remote.open(key)
-    return remote
+    record, pass_on = new_record(call, _elsewhere, _NO_LIMITS, streams.table.clock), pass_on or _sending(call, streams)
+    record.questions.open.update({key: Question("", b"{}", partial(pass_on, key)) for key in keys})
+    return RemoteCall(call, record, streams, pass_on=pass_on, last=last)
+
+
+def _sending(call: Call, streams: StreamPort) -> PassOn:
+    return lambda key, outcome: streams.table.inbox.send(answering(call.id, key, outcome))
 
 
 async def _elsewhere(call: Call, channel: CallChannel) -> Completed:

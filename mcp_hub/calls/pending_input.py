@@ -31,6 +31,10 @@ def _new_key() -> bytes:
     return secrets.token_bytes(32)
 
 
+def _new_nonce() -> str:
+    return secrets.token_urlsafe(12)
+
+
 class _PendingCall(msgspec.Struct, frozen=True):
     """A waiting call; its client has seen events up to `after`. `name` identifies this wait."""
 
@@ -74,14 +78,21 @@ class PendingInput:
     def hold(self, record: CallRecord, cursor: int) -> str:
         """Keeps the call for one retry, which must carry the returned `requestState`."""
         self._sweep()
-        nonce = secrets.token_urlsafe(12)
+        nonce = _new_nonce()
         until, keys = self._clock.now() + self._seconds, frozenset(record.questions.open)
         self._pending[record.call.id] = _PendingCall(record, after=cursor, name=nonce, until=until, keys=keys)
         self._pending.move_to_end(record.call.id)
         if len(self._pending) > _MOST:
             _, oldest = self._pending.popitem(last=False)
             self._cancel(oldest.record, "too many calls wait for input")
-        return f"{_MARK}{record.call.id}.{nonce}.{self._seal(record.call, nonce)}"
+        return self._state(record.call, nonce)
+
+    def seal(self, call: Call) -> str:
+        """The `requestState` of a call that waits at another replica."""
+        return self._state(call, _new_nonce())
+
+    def _state(self, call: Call, nonce: str) -> str:
+        return f"{_MARK}{call.id}.{nonce}.{self._seal(call, nonce)}"
 
     def fetch(self, state: str, call: Call) -> _PendingCall:
         """The call that `call` retries; a state opens it once. Raises `InvalidParams`."""

@@ -328,6 +328,14 @@ def new_record(
     )  # fmt: skip
 
 
+def moved_record(record: CallRecord, handler: CallHandler) -> CallRecord:
+    """The record of a call that another hub has, over the same stream; none of its questions is open here."""
+    plan = msgspec.structs.replace(WITHOUT_PLAN, events=record.questions.count)
+    moved = new_record(record.call, handler, record.times.limits, record.times.clock, plan)
+    moved.stream = record.stream
+    return moved
+
+
 def newest_progress(record: CallRecord) -> Progressed | None:
     return None if record._made_progress is None else record._made_progress.newest
 

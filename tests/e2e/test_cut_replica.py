@@ -1,4 +1,4 @@
-"""A call that begins at a replica which alone has lost the server: no other replica can know what it asks."""
+"""Questions of calls while their replica alone has lost the server."""
 
 import random
 import time
@@ -11,24 +11,25 @@ import httpx2
 import pytest
 
 from mcp_hub.ids import new_call_id
+from mcp_hub.protocol.sse import Cursor
 from mcp_hub.types import JsonObject
 from rigs.chaos.hubs import Fleet
 from rigs.chaos.lines import Line, lines
 from rigs.chaos.talks import ASKING
-from tests.e2e.client import HttpClient
+from tests.e2e.client import HttpClient, SseStream
 from tests.redis_server import RedisServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes, pytest.mark.slow]
 
 
 @asynccontextmanager
-async def _pair(folder: Path) -> AsyncIterator[tuple[str, str, Line]]:
+async def _pair(folder: Path, servers: JsonObject = ASKING) -> AsyncIterator[tuple[str, str, Line]]:
     """The URLs of two replicas, and the line of the second one to the server."""
     with RedisServer(folder / "server") as server:
         async with lines(2, server.port) as ways:
             store: JsonObject = {"url": "${STORE_URL}", "lease": 3.0}
             urls = [way.url for way in ways]
-            fleet = Fleet(folder, 2, random.Random(1), store, urls=urls, servers=ASKING)
+            fleet = Fleet(folder, 2, random.Random(1), store, urls=urls, servers=servers)
             try:
                 for hub in fleet.hubs:
                     await fleet.serving(hub, time.monotonic())
@@ -36,6 +37,65 @@ async def _pair(folder: Path) -> AsyncIterator[tuple[str, str, Line]]:
                 yield one, two, ways[1]
             finally:
                 await anyio.to_thread.run_sync(fleet.stop)
+
+
+GATED: JsonObject = {
+    "jobs": {
+        "local": "mcp_hub.examples.jobs:registry",
+        "prefix": "never",
+        "per_tool": {"count_words": {"ask": "always"}},
+    }
+}
+"""A server with a call that any replica can continue: it waits for a yes."""
+
+
+async def _asked(stream: SseStream) -> JsonObject:
+    """The next question."""
+    message: JsonObject = {}
+    while message.get("method") != "elicitation/create":
+        event = await stream.next_event(60)
+        message = event.message if event.data else {}
+    return message
+
+
+async def _has_moved(url: str, stream: str) -> None:
+    """Returns once this replica has the call, and asks again what the other one has asked."""
+    async with httpx2.AsyncClient(trust_env=False, timeout=20) as http:
+        keys = ["q1"]
+        while keys in ([], ["q1"]):
+            status = (await http.get(f"{url}/v1/streams/{stream}")).json()
+            keys = [question["key"] for question in status.get("questions") or ()]
+            await anyio.sleep(0.05)
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_call_that_moves_while_its_client_stays_asks_it_again_there(tmp_path: Path, is_cancelled: bool) -> None:
+    async with _pair(tmp_path, GATED) as (one, two, line):
+        async with HttpClient(f"{two}/mcp", seconds=90) as client:
+            await client.initialize(capabilities={"elicitation": {}})
+            call = client.message("tools/call", {"name": "count_words", "arguments": {"text": "a b c"}})
+            async with client.stream(call) as stream:
+                first = await _asked(stream)
+                assert stream.last_id is not None
+                id_ = Cursor.parse(stream.last_id).stream
+                line.cut("closed")
+                await _has_moved(one, id_)
+                line.mend()
+                second = await _asked(stream)
+                assert second["id"] != first["id"] and second["params"]["message"] == first["params"]["message"]
+                if is_cancelled:
+                    await client.notify("notifications/cancelled", {"requestId": call["id"]})
+                    await stream.rest(60)
+                    async with httpx2.AsyncClient(trust_env=False, timeout=20) as http:
+                        status = (await http.get(f"{one}/v1/streams/{id_}?wait=20")).json()
+                    assert status["status"] == "cancelled"
+                    return
+                for question in (first, second):  # the first one is off
+                    result = {"action": "accept", "content": {"answer": "yes"}}
+                    answer = {"jsonrpc": "2.0", "id": question["id"], "result": result}
+                    assert (await client.post(answer)).status == 202
+                done = (await stream.rest(60)).last
+            assert done["id"] == call["id"] and "3" in done["result"]["content"][0]["text"]
 
 
 async def _has_lost_the_server(url: str) -> None:

@@ -75,10 +75,8 @@ class _Relay:
 
     async def begin(self) -> None:
         """Asks open questions not answered yet."""
-        questions = await self._stream.questions()
-        if self._handled <= questions.keys():
-            for question in questions.values():
-                self._ask(question)
+        for question in (await self._stream.questions()).values():
+            self._ask(question)
 
     def take(self, seq: int, event: CallEvent) -> None:
         if isinstance(event, InputReceived):
@@ -201,7 +199,7 @@ def rejoining(streams: StreamPort, id_: CallId, responses: RawObject) -> CallHan
     async def rejoin(call: Call, channel: CallChannel) -> Completed:
         try:
             stream = await streams.open(call.principal, id_, None)
-            if stream.record is not None:
+            if stream.record is not None and stream.info.epoch == 1:  # else another one has given the state
                 raise UnknownStream
             return _result(await _ending(stream, call, channel, responses))
         except UnknownStream:

@@ -161,6 +161,7 @@ class Stream:
         if (row.epoch, row.last) < (self.row.epoch, self.row.last):
             return
         is_first, is_gap = not self.row.last, row.last > self.row.last
+        self.is_lost = self.is_lost or row.epoch > self.row.epoch  # until `own`
         self.row = row if row.first >= self.row.first else msgspec.structs.replace(row, first=self.row.first)
         if events:
             self._extend(row.last + 1 - len(events), events)
@@ -230,9 +231,9 @@ class Stream:
 
     def fenced(self, error: StoreError) -> None:
         """Readers follow the new owner, come back if the store cannot say who that is, or fail with `error`."""
-        self.is_lost = True
+        epoch, self.is_lost = self.row.epoch - self.is_lost, True  # the new owner's row may be here already
 
-        def looked(page: EventPage | StoreError | None, epoch: int = self.row.epoch) -> None:
+        def looked(page: EventPage | StoreError | None) -> None:
             if isinstance(page, EventPage) and (page.row.has_ended or page.row.epoch > epoch):
                 self.committed(page.row)
             elif self.row.last and (isinstance(page, StoreError) or not self.store.is_settled):
@@ -262,9 +263,8 @@ class Stream:
         return reader
 
     def follow(self, wake: Callable[[], None], after: int, limit: int) -> "StreamReader":
-        """A reader for a client, one of `limit`.
-
-        Raises `EventsGone`, `Busy`, `InvalidParams` beyond the end, `StoreError` if another hub may be ahead.
+        """A reader for a client, one of `limit`. Raises `EventsGone`, `Busy`, `InvalidParams` beyond the end,
+        `StoreError` if another hub may be ahead.
         """
         row = self.row
         if after > row.last and not (row.has_ended or self.store.is_settled):

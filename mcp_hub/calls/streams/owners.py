@@ -1,5 +1,6 @@
 """Owners of streams at other hubs: messages to them, and takeover of the streams of lost ones."""
 
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -13,7 +14,7 @@ from mcp_hub.calls.reading.stored import done_with, last_progress, open_question
 from mcp_hub.calls.reading.stream import LogWriter, Stream
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import HubError, HubRestarted, OwnerLost, RpcError, StoreError, StoreUnavailable
-from mcp_hub.events import Completed, Ending, Failed, InputReceived, Progressed
+from mcp_hub.events import Cancelled, Completed, Ending, Failed, InputReceived, Progressed, is_by_client
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
 from mcp_hub.protocol.notifications import FEED
@@ -27,6 +28,8 @@ _STORED: Final = 5.0
 """Seconds for the store to confirm what a client waits for."""
 _MOST_TOUCHED: Final = 4096
 """Streams that no call writes, and others follow."""
+_MOST_OUTGOING: Final = 4096
+"""Messages that wait for the store; beyond it the oldest is dropped."""
 _HEARD: Final = 0.5
 _HEARD_LOOK: Final = 0.01
 """Seconds for an answer to reach its call at another hub, and between looks."""
@@ -39,15 +42,40 @@ class Inbox:
         self._store = store
         self._is_behind = False
         self._messages: list[Message] = []
+        self._outgoing: deque[Message] = deque(maxlen=_MOST_OUTGOING)
         self._turn = anyio.Lock()  # a message that two take at once is done twice
         self._touched: set[CallId] = set()
         self.hearers: list[Callable[[Message], bool]] = []
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether messages may come, or have to go, though no stream is followed or owned."""
+        return bool(self.hearers or self._outgoing)
 
     async def has_news(self) -> bool:
         """Whether something is not taken in yet. Raises `StoreError`."""
         if await self._store.has_news():
             self._is_behind = True
-        return self._is_behind or bool(self._messages)
+        return self._is_behind or bool(self._messages or self._outgoing)
+
+    def send(self, message: Message) -> None:
+        """Sends a message to the hub that has a stream, with the next look, or once the store is back."""
+        self._outgoing.append(message)
+
+    def pass_on(self, stream: CallId, stopping: Ending | None) -> None:
+        """Sends a client's cancel of a call that was lost: its next owner may not know it."""
+        if isinstance(stopping, Cancelled) and is_by_client(stopping.reason):
+            self.send(cancelling(stream, stopping.reason or ""))
+
+    async def post(self) -> None:
+        """Posts what is to be sent. What the store does not take now goes behind the rest, which waits, too."""
+        for _ in range(len(self._outgoing)):
+            message = self._outgoing.popleft()
+            try:
+                await self._store.post(message)
+            except StoreError:
+                self._outgoing.append(message)
+                return
 
     async def messages(self) -> list[Message]:
         """Takes messages, each once. Raises `StoreError`."""

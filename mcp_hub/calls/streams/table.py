@@ -218,6 +218,7 @@ class StreamTable:
             if not self._detached[call.principal]:
                 del self._detached[call.principal]
         if isinstance(writer.error, Fenced):
+            self.inbox.pass_on(call.id, writer.record.stopping)
             writer.record.cancel(error=lost_call(call.upstream))
         elif isinstance(writer.error, KeyTaken):
             writer.record.cancel("its stream belongs to another hub now")
@@ -277,7 +278,7 @@ class StreamTable:
             writer.cancel(reason)
             if writer.record.resumption is not None:
                 await until_stored(writer)  # a hub that continues the call knows it, too
-        elif not row.has_ended:
+        if (writer is None or _is_left(writer) or isinstance(writer.error, Fenced)) and not row.has_ended:
             await self.store.inbox.post(cancelling(row.id, reason))
         return row
 
@@ -327,7 +328,7 @@ class StreamTable:
     async def _look(self) -> None:
         followed = self._foreign.followed
         self.store.inbox.moved([stream.row for stream in followed])  # which watches them
-        if not (followed or self._owned or self.inbox.hearers):
+        if not (followed or self._owned or self.inbox.is_needed):
             return
         if not await self.inbox.has_news():
             return
@@ -346,10 +347,8 @@ class StreamTable:
     async def _deliver(self) -> None:
         for message in await self.inbox.messages():
             if not self._take(message):
-                try:
-                    await self.store.inbox.post(message)
-                except StoreError:
-                    self.inbox.put_back(message)
+                self.inbox.send(message)
+        await self.inbox.post()
 
     def _take(self, message: Message) -> bool:
         """Whether it was for this hub. A cancel of a call that is left is for the next owner."""

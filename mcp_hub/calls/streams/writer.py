@@ -53,10 +53,8 @@ _BEHIND: Final = 8192
 """Committed events that the fastest follower may lag before progress is merged."""
 _MOST: Final = 4096
 """Events of one append; half of the followers' tail in memory."""
-_STARTED: Final = 1
-"""A stream has its own first event."""
-_GONE: Final = b""
-"""A cleared continuation; None would keep the row's."""
+_STARTED: Final = 1  # a stream has its own first event
+_GONE: Final = b""  # a cleared continuation; None would keep the row's
 
 
 class _WriterState(Enum):
@@ -255,6 +253,9 @@ class StreamWriter:
             self._timer.cancel()
             self._timer = None
         if self.is_over:
+            return
+        if self.stream.is_lost:  # a reader has seen that first
+            self.fail(Fenced(f"stream {self.stream.row.id}: another hub has claimed it"))
             return
         now = self._owner.clock.now()
         self._collect(now)

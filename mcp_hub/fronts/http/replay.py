@@ -1,21 +1,16 @@
-"""A handshake client's messages, made from the stored events of a call."""
+"""A handshake client's request, as the stream of its call keeps it."""
 
-from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final, Self
 
 import msgspec
 
 from mcp_hub.call import Call, MakeInfo, StreamInfo
-from mcp_hub.errors import RpcError, StoreError, UnknownStream
-from mcp_hub.events import CallEvent, InputRequired
-from mcp_hub.fronts.mcp.client_requests import ClientRequests
-from mcp_hub.fronts.mcp.responder import CallResponder, nobody
+from mcp_hub.errors import StoreError, UnknownStream
 from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.envelope import id_key
 from mcp_hub.sessions.session import Session
-from mcp_hub.types import RawJson
 
 log = get_logger(__name__)
 
@@ -92,33 +87,3 @@ def _key_in(row: StreamInfo) -> int | str | None:
     with suppress(UnknownStream):
         return Origin.stored(row).key
     return None
-
-
-class StreamReplay(CallResponder):
-    """A stored stream's messages for its request `origin`. `questions`: open as of `row`; `pass_on` gets answers."""
-
-    __slots__ = ("_remote",)
-
-    def __init__(
-        self,
-        hub: HubPort,
-        session: Session,
-        asking: ClientRequests,
-        row: StreamInfo,
-        origin: Origin,
-        questions: Iterable[str],
-        pass_on: Callable[[str, RawJson | RpcError], None],
-    ) -> None:
-        self._remote = hub.remote_call(origin.call(row, session), questions, pass_on, last=row.last)
-        super().__init__(
-            hub=hub, id_=bytes(origin.id), session=session, call=self._remote, token=origin.token, wake=nobody,
-            asking=asking,
-        )  # fmt: skip
-
-    def remember(self, withdrawn: list[bytes]) -> None:
-        self._questions.remember(withdrawn)
-
-    def _frame(self, seq: int, event: CallEvent) -> bytes | None:
-        if isinstance(event, InputRequired):
-            self._remote.opened(event.key, seq)
-        return super()._frame(seq, event)

@@ -12,6 +12,7 @@ import anyio.lowlevel
 from mcp_hub.aio import Bell, Block
 from mcp_hub.call import MakeInfo
 from mcp_hub.errors import RpcError, StoreUnavailable
+from mcp_hub.events import BY_CLIENT
 from mcp_hub.fronts.http.response import (
     KEEP_ALIVE,
     LAST,
@@ -27,7 +28,7 @@ from mcp_hub.fronts.mcp.binding import Binding, Deferred
 from mcp_hub.fronts.mcp.quick_call import QuickCall
 from mcp_hub.fronts.mcp.responder import CallResponder, ResponderState
 from mcp_hub.fronts.mcp.subscriptions import Listening, ListenStreams
-from mcp_hub.hub import CallHandle, HubPort
+from mcp_hub.hub import CallHandle, HubPort, is_elsewhere
 from mcp_hub.protocol import sse
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import ABSENT, Envelope
@@ -333,12 +334,14 @@ async def answer_call(
         else:
             continues = await _follow(quick, request)
     finally:
-        if not (call.has_ended or continues):
+        if not continues and is_elsewhere(call):
+            call.cancel(BY_CLIENT)
+        elif not (call.has_ended or continues):
             call.cancel("the client closed the response stream")
 
 
 async def _follow(quick: QuickWait, request: HttpRequest) -> bool:
-    """Whether the call continues without the client."""
+    """Whether the call is not the client's any more: it continues, or another hub has it and the client knows."""
     responder = quick.follow()
     response = HttpResponse(request.receive, request.send)
     is_complete = False
@@ -346,7 +349,8 @@ async def _follow(quick: QuickWait, request: HttpRequest) -> bool:
         is_complete = await CallWriter(responder, quick.bell, response, can_stream=request.takes_sse).run()
     finally:
         responder.close()
-    return responder.state is ResponderState.PENDING or (responder.detached and is_complete)
+    is_left = responder.detached or is_elsewhere(responder.call)
+    return responder.state is ResponderState.PENDING or (is_left and is_complete)
 
 
 async def _listen(streams: ListenStreams, request: HttpRequest, listening: Listening) -> None:

@@ -30,30 +30,29 @@ from mcp_hub import aio
 from mcp_hub.aio import Bell
 from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
-from mcp_hub.errors import Busy, EventsGone, InvalidParams, RpcError, StoreError, UnknownStream
+from mcp_hub.errors import Busy, EventsGone, InvalidParams, StoreError, UnknownStream
 from mcp_hub.events import BY_SESSION, cancelled_by_client
-from mcp_hub.fronts.http.replay import Origin, StreamReplay, cancel_stored
+from mcp_hub.fronts.http.replay import Origin, cancel_stored
 from mcp_hub.fronts.http.request import CallWriter, Housekeeper, HttpRequest, QuickWait
 from mcp_hub.fronts.http.response import HttpError, HttpResponse, respond, unavailable
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
 from mcp_hub.fronts.mcp.quick_call import QuickCall
 from mcp_hub.fronts.mcp.responder import CallResponder, nobody
-from mcp_hub.hub import CallHandle, HubPort, StreamHandle
+from mcp_hub.hub import CallHandle, HubPort, StreamHandle, is_elsewhere
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol import eras, sse
 from mcp_hub.protocol.jsonrpc.envelope import Unset
 from mcp_hub.protocol.sse import Cursor
 from mcp_hub.sessions.session import Session
 from mcp_hub.sessions.stored import StoredSession
-from mcp_hub.types import CallId, RawJson
+from mcp_hub.types import CallId
 
 log = get_logger(__name__)
 
 _RETURN: Final = 30.0
 """Seconds for a polling client to be back, where its calls may not continue without it."""
 _MOST_WITHDRAWN: Final = 64
-_MOST_ANSWERS: Final = 256
-"""Per client: ended calls with unsent withdrawals or that it joined, and answers for other processes."""
+"""Per client: ended calls with unsent withdrawals or that it joined."""
 _PRIMED_SINCE: Final = "2025-11-25"
 """Older clients take an event without data for a broken message."""
 _RETRY: Final = 5000
@@ -66,7 +65,7 @@ class ClientCalls(msgspec.Struct, eq=False):
     """One session's calls by request id, and its questions.
 
     A call that starts is None in `requests`, one without messages a `CallHandle`. `withdrawals`: of calls that ended
-    meanwhile; `answers`: for remote calls; `let_go`: calls that a time-out has left; `joined`: its requests to ended
+    meanwhile; `let_go`: calls that a time-out has left; `joined`: its requests to ended
     calls of other sessions.
     """
 
@@ -74,9 +73,6 @@ class ClientCalls(msgspec.Struct, eq=False):
     requests: dict[int | str, "_ClientStream | CallHandle | None"] = msgspec.field(default_factory=dict)
     questions: ClientRequests = msgspec.field(default_factory=ClientRequests)
     withdrawals: dict[CallId, list[bytes]] = msgspec.field(default_factory=dict)
-    answers: deque[tuple[CallId, str, RawJson | RpcError]] = msgspec.field(
-        default_factory=lambda: deque(maxlen=_MOST_ANSWERS)
-    )
     let_go: deque[CallId] = msgspec.field(default_factory=lambda: deque(maxlen=_MOST_WITHDRAWN))
     joined: deque[tuple[CallId, Origin]] = msgspec.field(default_factory=lambda: deque(maxlen=_MOST_WITHDRAWN))
     is_closed: bool = False
@@ -121,11 +117,11 @@ class _ClientStream(msgspec.Struct, eq=False):
 
     @property
     def is_remote(self) -> bool:
-        return isinstance(self.responder, StreamReplay)
+        return is_elsewhere(self.responder.call)
 
     @property
     def has_ended(self) -> bool:
-        return self.responder.call.has_ended or (self.is_remote and self.responder.ended)
+        return self.responder.ended if self.is_remote else self.responder.call.has_ended
 
     @property
     def can_poll(self) -> bool:
@@ -253,23 +249,13 @@ class Resumption:
         """Raises `UnknownStream`, `StoreError`."""
         row, call = handle.info, self._hub.running_call(handle)
         origin = client.origin(row)
-        if call is not None:
-            id_ = bytes(origin.id)
-            return CallResponder(
-                hub=self._hub, id_=id_, session=client.session, call=call, token=origin.token, wake=nobody,
-                asking=client.questions,
-            )  # fmt: skip
-        questions = await handle.questions()
-
-        def queue(key: str, outcome: RawJson | RpcError) -> None:
-            client.answers.append((row.id, key, outcome))
-
-        replay = StreamReplay(
-            hub=self._hub, session=client.session, asking=client.questions, row=row, origin=origin,
-            questions=questions, pass_on=queue,
+        if call is None:
+            stored, queue = origin.call(row, client.session), client.questions.queue(row.id)
+            call = self._hub.remote_call(stored, await handle.questions(), queue, last=row.last)
+        return CallResponder(
+            hub=self._hub, id_=bytes(origin.id), session=client.session, call=call, token=origin.token, wake=nobody,
+            asking=client.questions, withdrawn=client.withdrawals.get(row.id),
         )  # fmt: skip
-        replay.remember(client.withdrawals.get(row.id, []))
-        return replay
 
     async def _rebind(self, stream: _ClientStream, client: ClientCalls, cursor: int) -> None:
         if stream.client is not client:
@@ -317,7 +303,7 @@ class Resumption:
             if stream.writer is not None:
                 if self._close_after is not None and now - stream.opened >= self._close_after and stream.can_poll:
                     stream.writer.stop()
-            elif stream.has_ended and not stream.resuming:
+            elif (stream.has_ended or stream.is_remote) and not stream.resuming:
                 self._release(stream)
         self._timer = aio.call_later(_TICK, self._sweep) if self._streams else None
 
@@ -378,8 +364,8 @@ class Resumption:
 
     async def forward_answers(self, client: ClientCalls) -> None:
         """Sends answers to the hubs that run the calls. Raises `HttpError`: who sent one has to repeat it."""
-        answers = [*client.answers]
-        client.answers.clear()
+        answers = [*client.questions.answers]
+        client.questions.answers.clear()
         problem: StoreError | None = None
         for stream, key, outcome in answers:
             try:

@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import HubRestarted, RpcError, StoreError, UnknownStream
-from mcp_hub.events import Cancelled, Completed, Failed
+from mcp_hub.events import BY_CLIENT, Cancelled, Completed, Failed
 from mcp_hub.fronts.following import Following
 from mcp_hub.fronts.mcp.results import result_for
 from mcp_hub.fronts.mcp.tasks import call_of, ending_of
-from mcp_hub.hub import CallHandle, HubPort, StreamHandle
+from mcp_hub.hub import CallHandle, HubPort, StreamHandle, is_elsewhere
 from mcp_hub.protocol.jsonrpc.rpc_errors import for_caller
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import Era
@@ -31,7 +31,7 @@ class ClientBond:
     def on_left(self, call: CallHandle) -> None:
         """The client has left."""
         if not self.ends_hub:
-            call.cancel("the client is gone")
+            call.cancel(BY_CLIENT if is_elsewhere(call) else "the client is gone")
 
     def followed(self, id_: bytes, call: CallHandle) -> bytes:
         """A message about a call that takes long; empty for none."""

@@ -5,6 +5,7 @@ Late and repeated responses are dropped (2025-11-25, basic/index "Responses").
 
 import hashlib
 import secrets
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -12,7 +13,7 @@ import msgspec
 
 from mcp_hub.errors import MethodNotFound, RpcError, StoreError, UnknownStream
 from mcp_hub.events import InputRequired
-from mcp_hub.hub import CallHandle, HubPort
+from mcp_hub.hub import CallHandle, HubPort, PassOn, RemoteCall, followed_elsewhere
 from mcp_hub.ids import new_session_id
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, notification_frame, request_frame
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
@@ -29,18 +30,22 @@ _MOST_NUMBERED: Final = 32
 """Questions of one call among which a settled one is known."""
 _IDS: Final = 1 << 30
 """Ids stay what clients with 32 bits for them can keep."""
+_MOST_ANSWERS: Final = 256
+"""Answers that wait to be sent to other hubs."""
 _NOTHING: Final[Mapping[str, bytes | None]] = {}
 
 
 class ClientRequests:
     """Requests to one client; `requests` is its wire's table.
 
-    Without a wire, ids derive from stream and key: every hub recognizes a response. `ends_hub` leaves questions open.
+    Without a wire, ids derive from stream and key: every hub recognizes a response. `answers` are then those for calls
+    of other hubs, which the front sends. `ends_hub` leaves questions open.
     """
 
     def __init__(self, requests: Requests | None = None, *, ends_hub: bool = False) -> None:
         self._requests = requests if requests is not None else Requests(1 + secrets.randbelow(_IDS))
         self._has_wire = requests is not None
+        self.answers: deque[tuple[CallId, str, RawJson | RpcError]] = deque(maxlen=_MOST_ANSWERS)
         self._ends_hub = ends_hub
         self._open: dict[tuple[CallId, str], Pending] = {}
         self._paused: dict[tuple[CallId, str], None] = {}
@@ -91,6 +96,10 @@ class ClientRequests:
     def close(self) -> None:
         self._requests.fail_all("the client is gone")
 
+    def queue(self, stream: CallId) -> PassOn | None:
+        """Takes answers for a call of another hub; None with a wire."""
+        return None if self._has_wire else lambda key, outcome: self.answers.append((stream, key, outcome))
+
     def _answered(
         self, call: CallHandle, key: str, pending: Pending, late: Callable[[RawJson | RpcError], None] | None
     ) -> None:
@@ -115,12 +124,14 @@ class CallQuestions:
 
     __slots__ = ("_frames", "_asking", "_call", "_withdrawn", "_version")
 
-    def __init__(self, call: CallHandle, asking: ClientRequests | None, version: str) -> None:
+    def __init__(
+        self, call: CallHandle, asking: ClientRequests | None, version: str, withdrawn: list[bytes] | None = None
+    ) -> None:
         self._call = call
         self._asking = asking
         self._version = version
         self._frames = _NOTHING  # most calls ask nothing
-        self._withdrawn: list[bytes] | None = None
+        self._withdrawn = withdrawn
 
     def ask(self, question: InputRequired) -> bytes | None:
         """The request frame, if the client is asked."""
@@ -134,6 +145,12 @@ class CallQuestions:
         if frame is not None:
             self._frames = {**self._frames, question.key: self._frames.get(question.key)}
         return frame
+
+    def moved(self) -> RemoteCall:
+        """The call, which another hub has now; its answers go there."""
+        pass_on = None if self._asking is None else self._asking.queue(self._call.call.id)
+        self._call = remote = followed_elsewhere(self._call, pass_on)
+        return remote
 
     def answered(self, key: str) -> bytes | None:
         """The cancellation of a question that somebody else answered."""
@@ -154,9 +171,6 @@ class CallQuestions:
         frames = [frame for key in self._frames if (frame := self._leave(key)) is not None]
         self._frames = _NOTHING
         return frames
-
-    def remember(self, withdrawn: list[bytes]) -> None:
-        self._withdrawn = withdrawn or None
 
     def _leave(self, key: str) -> bytes | None:
         return self._asking.leave(self._call, key) if self._asking is not None else None

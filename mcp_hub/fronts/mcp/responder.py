@@ -32,7 +32,7 @@ from mcp_hub.events import (
 from mcp_hub.fronts.mcp.client_requests import CallQuestions, ClientRequests
 from mcp_hub.fronts.mcp.results import Partials, marked, result_for
 from mcp_hub.fronts.mcp.tasks import task_of
-from mcp_hub.hub import CallHandle, HubPort
+from mcp_hub.hub import CallHandle, HubPort, RemoteCall, is_elsewhere
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.jsonrpc.envelope import error_frame, result_frame
 from mcp_hub.protocol.jsonrpc.rpc_errors import URL_ELICITATION_REQUIRED, for_caller, url_elicitations
@@ -76,7 +76,8 @@ class CallResponder:
     """Follows one call for one request.
 
     The states `ENDED` (unless cancelled), `PENDING` and `DETACHED` set `answer`. `asking` reaches a handshake client.
-    `by_cursor`: messages carry cursors, and the durable stream is followed.
+    `by_cursor`: messages carry cursors, and the durable stream is followed. `withdrawn`: cancellations of questions
+    that were made before.
     """
 
     __slots__ = (
@@ -95,6 +96,7 @@ class CallResponder:
         asking: ClientRequests | None = None,
         *,
         by_cursor: bool = False,
+        withdrawn: list[bytes] | None = None,
     ) -> None:
         self.id = id_
         self.call = call
@@ -103,7 +105,7 @@ class CallResponder:
         self.error_code: int | None = None
         self._hub = hub
         self.session = session
-        self._questions = CallQuestions(call, asking, session.version)
+        self._questions = CallQuestions(call, asking, session.version, withdrawn)
         self.state = ResponderState.FOLLOWING
         self._partials: Partials | None = None
         if token is not None and declares(session.capabilities, session.era, STREAMS):
@@ -285,8 +287,10 @@ class CallResponder:
             case Log():
                 return results.log_frame(event) if event.method or self._wants(event.level) else None
             case InputRequired():
-                return self._questions.ask(event) if self.session.era is Era.HANDSHAKE else None
+                return self._ask(seq, event)
             case InputReceived(key):
+                if isinstance(self.call, RemoteCall):
+                    self.call.closed(key)
                 return self._questions.answered(key)
             case Failed(error):
                 self._become(ResponderState.ENDED)
@@ -298,6 +302,14 @@ class CallResponder:
             case _:
                 pass  # started; deltas travel with the streams extension, or as messages that the hub made of them
         return None
+
+    def _ask(self, seq: int, question: InputRequired) -> bytes | None:
+        """The request to a handshake client. What another hub asks is open from here on."""
+        if is_elsewhere(self.call) and not isinstance(self.call, RemoteCall):
+            self.call = self._questions.moved()
+        if isinstance(self.call, RemoteCall):
+            self.call.opened(question, seq)
+        return self._questions.ask(question) if self.session.era is Era.HANDSHAKE else None
 
     def _progress(self, event: Progressed) -> bytes:
         assert self.token is not None

@@ -295,6 +295,28 @@ async def test_hub_taken_for_dead_writes_nothing_and_its_followers_read_the_othe
     assert follower.lines == later.lines == pair.shared.lines(call.id) and STEP not in pair.events(call.id)
 
 
+@virtual
+async def test_hub_that_reads_of_its_loss_before_it_hears_of_it_writes_nothing_either() -> None:
+    pair, call = await pair_with_call(takes_up=True)
+    follower = await pair.one.follow(call.id)
+    call.record.continuable(HOW)
+    await sleep(1)
+    pair.shared.alive.discard(pair.one.store.log.instance)
+    await settle(lambda: bool(pair.two.taken_up))
+    pair.shared.alive.add(pair.one.store.log.instance)
+    [again] = pair.two.taken_up
+    again.says(Progressed(6))
+    await sleep(1)
+    assert (await pair.one.streams.open("p", call.id)).row.epoch == 2
+    call.says(STEP)
+    await settle(lambda: call.record.log.ended)
+    again.says(Progressed(7))
+    again.ends()
+    await settle(lambda: follower.at_end)
+    assert follower.reader.failed is None and pair.events(call.id)[-1] == DONE
+    assert follower.lines == pair.shared.lines(call.id) and STEP not in pair.events(call.id)
+
+
 @pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.parametrize("takes_up", [True, False])

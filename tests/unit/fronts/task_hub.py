@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_hub.call import Call, CallChannel, Question, Upstream
+from mcp_hub.call import Call, CallChannel, Question, StreamInfo, Upstream
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.plan import CallRules, SessionRules, StreamLimits, TimeLimits
 from mcp_hub.calls.registry import CallRegistry
@@ -23,6 +23,7 @@ from mcp_hub.fronts.mcp.duplex import Duplex
 from mcp_hub.hub import HubPort
 from mcp_hub.notices import Notices
 from mcp_hub.sessions.session import Caller
+from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import Era, Kind, RawJson, Snapshot
 from mcp_hub.upstreams.peer.input_questions import follow_up
@@ -87,6 +88,9 @@ class Server(IdleUpstream):
         self.calls: list[Running] = []
         self.tools = list(TOOLS)
 
+    async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
+        return await self.call(call, channel)
+
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         running = Running(call, channel)
         self.calls.append(running)
@@ -142,7 +146,7 @@ class Sent:
 
 
 class TaskHub:
-    """`port` and what it is made of; `stopping` ends all calls as the hub does."""
+    """`port` and what it is made of, over a `store` that may be others' as well."""
 
     def __init__(
         self,
@@ -151,12 +155,18 @@ class TaskHub:
         bond: Callable[[HubPort], ClientBond] = lambda port: ClientBond(ends_hub=True),
         running: int = 99,
         server: Server | None = None,
+        store: EventStore | None = None,
     ) -> None:
         self.front = front
         self._bond = bond
         self.clock = LoopClock()
         self.server = server or Server()
-        self.streams = StreamTable(MemoryStore(), self.clock, StreamLimits(detached=3))
+        store = store or MemoryStore()
+
+        async def take_up(row: StreamInfo, last: Progressed | None) -> None:
+            await self.port.starter.take_up(row, last)
+
+        self.streams = StreamTable(store, self.clock, StreamLimits(detached=3), take_up)
         self.registry = CallRegistry(self.clock, running, 9, on_durable=self.streams.begin)
         upstreams: dict[str, Upstream] = {"git": self.server}
         changes = Notices()
@@ -167,7 +177,9 @@ class TaskHub:
             upstreams,
             {"git": (limits, limits)},
             SessionRules(100, AFTER),
-            PendingInput(self.clock, 60, self.registry.cancel),
+            PendingInput(
+                self.clock, 60, self.registry.cancel, lambda: b"k" * 32, has_replicas=store.replicas is not None
+            ),
             changes,
             self.streams,
             lambda server, tool: RULES.get(tool, CallRules()),

@@ -318,10 +318,12 @@ class Feeds:
     # -- durable streams --------------------------------------------------------------------------------------------
 
     def _written(self, key: str) -> Stream | None:
-        """The stream that this hub writes; one that has failed is another hub's."""
+        """The stream that this hub writes, unless another one may have claimed it and written more."""
         feed = self._feeds.get(key)
         stream = None if feed is None else feed.stream
-        return None if stream is None or stream.failed is not None else stream
+        if stream is None or stream.failed is not None or not self._table.store.log.is_held(stream.row.id):
+            return None
+        return stream
 
     async def _segment(self, key: str, id_: CallId) -> Stream | None:
         """Raises `StoreError`."""

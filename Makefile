@@ -135,9 +135,11 @@ attach: $(STAMP)
 orphans: $(STAMP)
 	$(BIN)/python -m rigs.orphans $(ORPHANS)
 
-# kills a hub and its servers while events happen, and looks for lost and doubled ones
+# kills hubs and their servers while events happen, and looks for lost and doubled ones; at length with
+# EVENTS='--kills 200 --events 10000'
 events: $(STAMP)
 	$(BIN)/python -m rigs.events $(EVENTS)
+	$(BIN)/python -m rigs.events --redis $(EVENTS)
 
 hostile: $(STAMP)
 	$(BIN)/python -m rigs.hostile $(HOSTILE)

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.aio import Turn
-from mcp_hub.call import OF_REST, Call, CallHandler, Early, MakeInfo, Upstream
+from mcp_hub.call import OF_REST, Call, CallChannel, CallHandler, Early, MakeInfo, StreamInfo, Upstream
 from mcp_hub.calls.code.runs import CodeRuns
 from mcp_hub.calls.gates.steps import Gates
 from mcp_hub.calls.handle import (
@@ -42,13 +42,15 @@ from mcp_hub.catalog.discovery.meta_tools import ToolFinder, explaining, finding
 from mcp_hub.catalog.resources.uris import mentions_uris
 from mcp_hub.catalog.routes import Route, resolve, route
 from mcp_hub.code.tool import RUN_CODE
-from mcp_hub.errors import MethodNotFound, RpcError, StoreUnavailable
+from mcp_hub.errors import HubRestarted, MethodNotFound, RpcError, StoreUnavailable
+from mcp_hub.events import Completed
 from mcp_hub.notices import Notices, Origin
+from mcp_hub.protocol.eras import LATEST_MODERN
 from mcp_hub.protocol.jsonrpc.rpc_errors import for_caller, for_others
 from mcp_hub.protocol.meta import TASKS, RequestMeta, declares
 from mcp_hub.protocol.shape import questions, tasks
 from mcp_hub.session_views import SessionViews, routed
-from mcp_hub.sessions.session import Session, SessionSubscriptions, call_of, marked
+from mcp_hub.sessions.session import Caller, Session, SessionSubscriptions, call_of, marked
 from mcp_hub.sessions.stored import SessionStore
 from mcp_hub.types import HANDSHAKE, MODERN, OWN, ClientKind, Kind, RawJson, RawObject, UpstreamStatus
 
@@ -108,7 +110,7 @@ class HubPort:
         self._code = code
         self.starter = CallStarter(
             registry=registry, streams=streams, upstreams=upstreams, limits=limits, follow_up=follow_up,
-            retention=long_results, rules=rules, scripts=code, gates=Gates(session_rules.people),
+            retention=long_results, rules=rules, hub_calls=_OwnCalls(self, code), gates=Gates(session_rules.people),
         )  # fmt: skip
         self.views = SessionViews(
             catalog=catalog, upstreams=upstreams, session_rules=session_rules, changes=changes,
@@ -207,8 +209,10 @@ class HubPort:
         return CallHandle(call, self._registry.start(call, handler, limits, plan), self.durable, early=early)
 
     def _own_handler(
-        self, session: Session, call: Call, deadline: float | None, refused: RpcError | None
-    ) -> tuple[CallHandler, TimeLimits]:
+        self, session: Session, call: Call, deadline: float | None, refused: RpcError | None,
+        state: RawJson | None = None,
+    ) -> tuple[CallHandler, TimeLimits]:  # fmt: skip
+        """The handler of a call of an own tool, and its limits. `state` is that of another hub."""
         if refused is not None:
             return refusing(refused), _SHORT
         match own_name(call):
@@ -221,7 +225,7 @@ class HubPort:
                 handler = event_tool.handler(
                     session.id, subscriptions, own_tools.patience(deadline),
                     types=partial(self._event_types, session), check=partial(self.events().entry, session),
-                    open=partial(_opened, self, session),
+                    open=partial(_opened, self, session), state=state,
                 )  # fmt: skip
                 return handler, own_tools.limits(deadline)
             case _:
@@ -342,6 +346,45 @@ class HubPort:
 
     def statuses(self) -> list[UpstreamStatus]:
         return [upstream.status() for upstream in self.upstreams.values()]
+
+
+class _OwnCalls:
+    """Another hub's calls of own tools: scripts, and waits for events."""
+
+    def __init__(self, hub: HubPort, code: CodeRuns | None) -> None:
+        self._hub = hub
+        self._code = code
+
+    def limits(self, call: Call) -> TimeLimits:
+        if own_name(call) == event_tool.EVENTS or self._code is None:
+            return own_tools.limits(_LONG_WAIT)
+        return self._code.limits
+
+    async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
+        """Raises as `CodeRuns.resume`, `HubRestarted` for a state that cannot be read."""
+        if own_name(call) == event_tool.EVENTS:
+            return await self._waited(call, channel, state)
+        if self._code is None:
+            raise HubRestarted("This hub runs no scripts.")
+        return await self._code.resume(call, channel, state)
+
+    async def _waited(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
+        caller = Caller(
+            call.principal, call.profile, has_own_hub=call.shows_paths, directory=call.directory, claims=call.claims
+        )
+        session = Session("", caller, MODERN, LATEST_MODERN)
+        try:
+            await self._hub.views.settled(session)
+            handler, _ = self._hub._own_handler(session, call, _LONG_WAIT, None, state)
+        except (msgspec.DecodeError, RecursionError, KeyError):  # KeyError: its profile is gone
+            raise HubRestarted("The hub that waited for events is gone. Wait again.") from None
+        return await handler(call, channel)
+
+    async def unreadable(self, row: StreamInfo, reason: str) -> RpcError:
+        """The error of a call whose record cannot be read."""
+        if self._code is None or row.name == event_tool.EVENTS:
+            return HubRestarted("The hub that ran this call is gone, and its record cannot be read.")
+        return await self._code.unreadable(row, reason)
 
 
 async def _opened(hub: HubPort, session: Session, params: "EventParams") -> "FeedReader":

@@ -258,7 +258,9 @@ class EventFeeds:
         if self._incoming is None:
             from mcp_hub.calls.feeds.incoming import Incoming
 
-            self._incoming = Incoming(self._table, lambda: self._current.settings.hub.http.public_url, self._key)
+            self._incoming = Incoming(
+                self._table, self._upstreams, lambda: self._current.settings.hub.http.public_url, self._key
+            )
             self._is_used.set()
         return self._incoming
 

@@ -32,15 +32,14 @@ class _Resumes(Protocol):
         """Continues a call, as an `Upstream` does."""
 
 
-class _Scripts(_Resumes, Protocol):
-    """Runs of scripts, which are calls of the hub's own."""
+class _OwnCalls(_Resumes, Protocol):
+    """Calls of the hub's own tools that another hub can continue."""
 
-    @property
-    def limits(self) -> TimeLimits:
-        """Limits of a run."""
+    def limits(self, call: Call) -> TimeLimits:
+        """Limits of a call."""
 
     async def unreadable(self, row: StreamInfo, reason: str) -> RpcError:
-        """The error of a run whose record cannot be read."""
+        """The error of a call whose record cannot be read."""
 
 
 _UNKNOWN = TimeLimits(60, 60), TimeLimits(60, 60)
@@ -120,11 +119,11 @@ class CallStarter:
         follow_up: FollowUp | None,
         retention: LongResults | None,
         rules: Callable[[str, str], CallRules] | None = None,
-        scripts: _Scripts | None = None,
+        hub_calls: _OwnCalls | None = None,
         gates: Gates | None = None,
     ) -> None:
         self.gates = Gates() if gates is None else gates
-        self._scripts = scripts
+        self._hub_calls = hub_calls
         self._registry = registry
         self._streams = streams
         self._upstreams = upstreams
@@ -207,16 +206,18 @@ class CallStarter:
         try:
             continuation = _Continuation.of(row)
         except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
-            if self._scripts is None or row.server != OWN:
+            if self._hub_calls is None or row.server != OWN:
                 raise
-            raise await self._scripts.unreadable(row, str(problem)) from None
+            raise await self._hub_calls.unreadable(row, str(problem)) from None
         server = continuation.call.upstream
-        runs = self._scripts if server == OWN else None
-        limits, _ = self._limits.get(server, _UNKNOWN) if runs is None else (runs.limits, None)
-        if runs is not None:  # which asks before it writes
+        hub_calls = self._hub_calls if server == OWN else None
+        limits, _ = (
+            self._limits.get(server, _UNKNOWN) if hub_calls is None else (hub_calls.limits(continuation.call), None)
+        )
+        if hub_calls is not None:  # a script asks before it writes
             continuation.call = msgspec.structs.replace(continuation.call, people=self.gates.people)
         plan = continuation.plan(row, progressed, self.truncation(None))
-        upstream: _Resumes | None = runs or self._upstreams.get(server)
+        upstream: _Resumes | None = hub_calls or self._upstreams.get(server)
         if waits(continuation.state) and server in self._upstreams:
             upstream = _AtGate(self.gates, self._upstreams[server].call)
         record = continuation.started(upstream, self._registry, limits, plan)

@@ -14,6 +14,7 @@ from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.views.exposure import EVENTS_TOOL
 from tests.e2e.client import HttpClient, Hub
 from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, Peer, Seen, connected, http_hub
+from tests.interaction.hub_process import hub_process
 from tests.interaction.occurring import Service, config
 from tests.upstreams.child import WAIT, until
 from tests.upstreams.messages import CLIENT, PREFIX
@@ -171,6 +172,25 @@ async def test_client_with_tasks_waits_in_a_task(builds: Builds) -> None:
         builds.service.happens(number)
         task = await ended(peer, created["taskId"])
         assert numbers(task["result"]["content"][0]["text"]) == [number]
+
+
+async def test_wait_in_a_task_is_continued_by_the_next_hub_from_its_cursor(tmp_path: Path) -> None:
+    service = Service(tmp_path, "ci")
+    text = config({"ci": service.argv(MODERN, "push")}, task_after=0.2)
+    async with hub_process(text, tmp_path) as hub, HttpClient(hub.url) as wire:
+        peer = Peer(wire, MODERN, capabilities=TASKS)
+        id_ = (await asked(peer, "wait", name=DONE)).result["taskId"]
+        with anyio.fail_after(WAIT):
+            while "waiting for" not in (await peer.request("tasks/get", {"taskId": id_})).result.get(
+                "statusMessage", ""
+            ):
+                pass
+        hub.kill()
+    service.happens(1, 2)
+    async with hub_process(text, tmp_path) as hub, HttpClient(hub.url) as wire:
+        task = await ended(Peer(wire, MODERN, capabilities=TASKS), id_)
+        assert task["status"] == "completed", task
+        assert numbers(task["result"]["content"][0]["text"])[0] == 1
 
 
 async def test_answer_comes_before_the_limit_of_the_client_and_the_cursor_still_holds(tmp_path: Path) -> None:

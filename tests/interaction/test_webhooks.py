@@ -111,6 +111,23 @@ async def test_failed_attempts_are_repeated_with_one_id_and_the_next_occurrence_
         assert (await subscribe(peer, NAME, receiver.url())).result["deliveryStatus"]["lastError"] is None
 
 
+async def test_refreshes_of_a_receiver_that_fails_use_up_none_of_its_attempts(place: Place) -> None:
+    receiver, attempts = place.receiver, 8
+
+    async def respond(post: Post) -> Answer:
+        return (500, {}, b"") if 0 < len(receiver.numbers) <= attempts else await taken(post)
+
+    receiver.respond = respond
+    async with connected(place.hub, MODERN) as peer:
+        await subscribe(peer, NAME, receiver.url())
+        place.service.happens(1, 2)
+        for attempt in range(attempts):
+            await receiver.until(lambda: len(receiver.numbers) > attempt)  # noqa: B023 - it ends before the next
+            await subscribe(peer, NAME, receiver.url())
+        await receiver.until(lambda: receiver.numbers[-1] == 2)
+        assert receiver.numbers == [1] * (attempts + 1) + [2], "it was not given up"
+
+
 async def test_receiver_that_is_gone_gets_nothing_until_it_is_refreshed(place: Place) -> None:
     receiver, service = place.receiver, place.service
     is_gone = True
@@ -127,8 +144,7 @@ async def test_receiver_that_is_gone_gets_nothing_until_it_is_refreshed(place: P
         await poller.until(lambda: poller.numbers == [4])
         assert receiver.numbers == [1, 2, 3], "a 410 is not repeated, and after three of them nothing is sent"
         is_gone = False
-        status = (await subscribe(peer, NAME, receiver.url())).result["deliveryStatus"]
-        assert status["active"] is True
+        assert (await subscribe(peer, NAME, receiver.url())).result["deliveryStatus"]["active"] is True
         await receiver.until(lambda: receiver.numbers[3:] == [4])
 
 

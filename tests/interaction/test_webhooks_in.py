@@ -3,6 +3,8 @@
 import base64
 import hmac
 import json
+import os
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -15,7 +17,7 @@ import httpx2
 import pytest
 
 from tests.e2e.client import Hub
-from tests.interaction.fronts import MODERN, connected
+from tests.interaction.fronts import MODERN, children, connected
 from tests.interaction.hooked import receiving, subscribe
 from tests.interaction.hub_process import hub_process
 from tests.interaction.occurring import Poller, Service, config, streaming
@@ -115,6 +117,22 @@ async def test_killed_hub_gets_what_it_has_missed(tmp_path: Path) -> None:
             assert (again.numbers, again.gaps) == ([2, 3], 0)
     urls = {request["url"] for request in service.asked if "url" in request}
     assert len(urls) == 1, "the address outlives the hub"
+
+
+async def test_killed_server_is_subscribed_again_and_sends_what_happened_meanwhile(tmp_path: Path) -> None:
+    service = Service(tmp_path, "b")
+    async with hub_process(_config(service), tmp_path) as hub:
+        Place(hub, service)
+        async with connected(hub, MODERN) as peer:
+            poller = Poller(peer, NAME)
+            await poller.poll()
+            service.happens(1)
+            await poller.until(lambda: poller.numbers == [1])
+            for pid in children(hub.pid):
+                os.kill(pid, signal.SIGKILL)
+            service.happens(2)
+            await poller.until(lambda: len(poller.numbers) >= 2)
+            assert (poller.numbers, poller.gaps) == ([1, 2], 0)
 
 
 async def test_messages_of_strangers_are_refused(place: Place) -> None:

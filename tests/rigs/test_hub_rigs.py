@@ -16,7 +16,8 @@ from rigs.chaos.hubs import Life
 from rigs.chaos.replicas import Plan as ReplicaPlan
 from rigs.chaos.replicas import replicas
 from rigs.chaos.stepped import stepped
-from rigs.events import events
+from rigs.events.run import Plan as EventPlan
+from rigs.events.run import events
 from rigs.fuzz.search import Search, drawn, fault_of, smaller
 from rigs.fuzz.target import Target
 from rigs.fuzz.workers import TARGETS
@@ -38,10 +39,17 @@ def test_audit_of_a_killed_hub_holds_and_counts_what_is_missing(tmp_path: Path) 
 
 
 @pytest.mark.anyio
-async def test_no_event_is_lost_when_hub_and_servers_are_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "hubs",
+    [
+        pytest.param(1, id="sqlite"),
+        pytest.param(2, id="replicas", marks=pytest.mark.skipif(binary() is None, reason=NO_SERVER)),
+    ],
+)
+async def test_no_event_is_lost_when_hubs_and_servers_are_killed(hubs: int) -> None:
     with anyio.fail_after(600):
-        outcome = await events(kills=5, count=300, seed=3, root=tmp_path)
-    assert outcome.faults == [] and outcome.total >= 5 and sum(outcome.happened.values()) > 100
+        outcome = await events(EventPlan(kills=4, events=100, seed=3, hubs=hubs, pause=0.3))
+    assert outcome.faults == [] and outcome.kills >= 4 and sum(outcome.happened.values()) > 50
 
 
 @pytest.mark.anyio

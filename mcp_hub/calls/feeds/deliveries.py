@@ -157,15 +157,7 @@ class _Callback:
         try:
             with anyio.fail_after(_SECONDS):
                 return await self._answer(self._request(keys, id_, body), is_read=is_read)
-        except (
-            OSError,
-            TimeoutError,
-            ValueError,
-            ImportError,
-            StartFailed,
-            httpx2.HTTPError,
-            httpx2.InvalidURL,
-        ) as exc:
+        except _UNREACHED as exc:
             reason = bad_proxy(self._url, exc) if isinstance(exc, ImportError) else reason_of(exc)
             log.info("webhook_not_reached", to=origin(self._url), reason=hide_head(reason, 300))
             code = code_of(exc)
@@ -281,10 +273,12 @@ class WebhookDelivery:
             return False
         try:
             granted = self._deliverer.rights(self.webhook)
-            if granted is None or not self.webhook.is_active:
+            if not self.webhook.is_active:
                 self._close()
                 await self._wait(None)
                 return True
+            if granted is None:  # the server has listed nothing yet, as after a start of the hub
+                return await self._again()
             if self._reader is None:
                 self._reader = await self._deliverer.open(*granted, self.webhook)
             return await self._delivered(callback, self._reader)
@@ -295,10 +289,14 @@ class WebhookDelivery:
         except (RpcError, StoreError) as error:
             if isinstance(error, RpcError) and error.code in _OVER:
                 return await self._terminate(callback, error)
-            self._close()
-            await self.bell.wait(self._pause)
-            self._pause = min(2 * self._pause, _LOOK)
-            return True
+            return await self._again()
+
+    async def _again(self) -> bool:
+        """Waits until the next attempt to read, or a ring."""
+        self._close()
+        await self.bell.wait(self._pause)
+        self._pause = min(2 * self._pause, _LOOK)
+        return True
 
     async def _delivered(self, callback: _Callback, reader: FeedReader) -> bool:
         occurrences, is_truncated = await reader.read(_AT_ONCE)
@@ -327,22 +325,24 @@ class WebhookDelivery:
 
     async def _send(self, callback: _Callback, id_: str, body: bytes, cursor: str) -> bool:
         """Whether the message was taken or given up; else everything behind the stored cursor is looked at again."""
-        counts, outcome = self._deliverer.counts, _Outcome(0, "")
-        for pause in (*_PAUSES, None):
+        counts, pauses, due = self._deliverer.counts, list(_PAUSES), 0.0
+        while True:
             if not self._may_send():
                 self._close()
                 return False
             outcome = await callback.send(self._deliverer.keys(self.webhook), id_, body)
-            wall = wall_time()
+            wall, now = wall_time(), anyio.current_time()
             if not outcome.problem:
                 counts["delivered"] += 1
                 await self.change(partial(Webhook.taken, cursor=cursor, at=wall))
                 return True
             counts["failed"] += 1
             self.webhook = self.webhook.failed(outcome.problem, wall)
-            if outcome.is_final or pause is None:
+            if outcome.is_final or (now >= due and not pauses):
                 break
-            await self.bell.wait(max(pause * random.uniform(0.5, 1.5), min(outcome.pause, _LONGEST_PAUSE)))
+            if now >= due:  # else a refresh has brought this attempt forward
+                due = now + max(pauses.pop(0) * random.uniform(0.5, 1.5), min(outcome.pause, _LONGEST_PAUSE))
+            await self.bell.wait(due - now)
         counts["given_up"] += 1
         log.warning(
             "webhook_given_up", webhook=self.webhook.id, to=origin(self.webhook.url), message=hide_head(id_, 100),

@@ -18,7 +18,7 @@ import anyio
 import anyio.abc
 import msgspec
 
-from mcp_hub.call import StreamInfo
+from mcp_hub.call import StreamInfo, Upstream
 from mcp_hub.calls.feeds.reading import RUNNING, Topic, feed_key, read_line
 from mcp_hub.calls.feeds.sources import Ask, Take, Tell
 from mcp_hub.calls.reading.stored import fetched
@@ -49,6 +49,8 @@ _LEAST: Final = 30.0
 _ANSWER: Final = 60.0
 """Seconds for the server to accept a subscription: it sends a challenge meanwhile."""
 _LEAVE: Final = 10.0
+_RESTART_LOOK: Final = 2.0
+"""Seconds between looks whether the server has started again."""
 _SEEN: Final = 4096
 """Ids of messages of one subscription that are remembered."""
 _AT_ONCE: Final = 32
@@ -138,10 +140,17 @@ class _Open:
 
 
 class Incoming:
-    """All of them. `public_url`: where servers reach the hub; None: nowhere. `key` is the deployment's."""
+    """All of them. `public_url`: where servers reach the hub; None: nowhere. `key` is the deployment's.
 
-    def __init__(self, table: StreamTable, public_url: Callable[[], str | None], key: Callable[[], bytes]) -> None:
+    `upstreams` is live.
+    """
+
+    def __init__(
+        self, table: StreamTable, upstreams: Mapping[str, Upstream], public_url: Callable[[], str | None],
+        key: Callable[[], bytes],
+    ) -> None:  # fmt: skip
         self.refused = 0
+        self._upstreams = upstreams
         self._table = table
         self._public_url = public_url
         self._key = key
@@ -164,22 +173,39 @@ class Incoming:
         """Subscribes, and refreshes in time. Raises `RpcError`, `StoreError`."""
         feed = _half(topic)
         opened = self._open[feed] = _Open(topic.name, cursor, take)
+        has_lapsed = False
         try:
             while True:
+                start = self._start_of(topic)
                 result = await self._subscribed(ask, topic, opened.cursor)
-                if result.truncated or not opened.stands or opened.cursor is None:
+                is_truncated = result.truncated or (has_lapsed and opened.cursor is None)
+                if is_truncated or not opened.stands or opened.cursor is None:
                     cursor = result.cursor if result.truncated or opened.cursor is None else opened.cursor
-                    await take((), cursor, result.truncated)
+                    await take((), cursor, is_truncated)
                     opened.cursor, opened.stands = cursor, True
                 tell(None)
-                with anyio.move_on_after(_refresh_after(result.refreshBefore, wall_time())):
-                    await opened.news.wait()
+                if await self._has_news(opened, topic, start, _refresh_after(result.refreshBefore, wall_time())):
                     if opened.over is not None:
                         raise opened.over
                     return opened.verdict
+                has_lapsed = self._start_of(topic) != start
         finally:
             if self._open.get(feed) is opened:
                 del self._open[feed]
+
+    async def _has_news(self, opened: _Open, topic: Topic, start: object, seconds: float) -> bool:
+        """Waits for the end of a subscription; False when it is to be refreshed, or its server has started again."""
+        due = anyio.current_time() + seconds
+        while (remaining := due - anyio.current_time()) > 0 and self._start_of(topic) == start:
+            with anyio.move_on_after(min(remaining, _RESTART_LOOK)):
+                await opened.news.wait()
+                return True
+        return False
+
+    def _start_of(self, topic: Topic) -> object:
+        """Another value after each start of the server, which may have forgotten the subscription."""
+        upstream = self._upstreams.get(topic.server)
+        return None if upstream is None else (id(upstream), upstream.status().restarts)
 
     async def leave(self, ask: Ask, topic: Topic) -> None:
         """Ends the subscription at the server, if it answers."""

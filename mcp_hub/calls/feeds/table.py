@@ -317,11 +317,19 @@ class Feeds:
 
     # -- durable streams --------------------------------------------------------------------------------------------
 
+    def _written(self, key: str) -> Stream | None:
+        """The stream that this hub writes, unless another one may have claimed it and written more."""
+        feed = self._feeds.get(key)
+        stream = None if feed is None else feed.stream
+        if stream is None or stream.failed is not None or not self._table.store.log.is_held(stream.row.id):
+            return None
+        return stream
+
     async def _segment(self, key: str, id_: CallId) -> Stream | None:
         """Raises `StoreError`."""
-        feed = self._feeds.get(key)
-        if feed is not None and feed.stream is not None and feed.stream.row.id == id_:
-            return feed.stream
+        stream = self._written(key)
+        if stream is not None and stream.row.id == id_:
+            return stream
         try:
             return await self._table.open(key, id_)
         except UnknownStream:
@@ -329,9 +337,8 @@ class Feeds:
 
     async def _next(self, key: str, row: StreamInfo | None) -> Stream | None:
         """Raises `StoreError`."""
-        feed = self._feeds.get(key)
-        if row is None and feed is not None and feed.stream is not None:
-            return feed.stream
+        if row is None and (stream := self._written(key)) is not None:
+            return stream
         rows: Sequence[StreamInfo] = await self._table.store.log.rows(key, 1 if row is None else _MOST_SEGMENTS)
         later = [each for each in rows if row is None or (each.created, each.id) > (row.created, row.id)]
         if not later:

@@ -1,6 +1,7 @@
 """`hub_events`: events of servers for models whose clients do not know them. A caller's mistake is a result.
 
-A wait begins behind a cursor, which each answer has, so that nothing is missed between two of them.
+A wait begins behind a cursor, which each answer has, so that nothing is missed between two of them. One that is a task
+is continued by another hub from where it began.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,12 +13,13 @@ import msgspec
 from msgspec import Raw
 
 from mcp_hub.call import Call, CallChannel, CallHandler
+from mcp_hub.clock import wall_time
 from mcp_hub.errors import InvalidParams, RpcError, StoreError
 from mcp_hub.events import Completed, Progressed
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, one_line
 from mcp_hub.protocol.shape.occurrences import EventParams, delivered, event_params
-from mcp_hub.types import RawObject, plural
+from mcp_hub.types import RawJson, RawObject, plural
 
 if TYPE_CHECKING:
     from mcp_hub.calls.feeds.reading import FeedReader
@@ -46,6 +48,14 @@ class _Arguments(msgspec.Struct):
     after: str | None = None
 
 
+class _Wait(msgspec.Struct, frozen=True):
+    """A wait that another hub continues: `until` in Unix seconds, and how many `seconds` it takes in all."""
+
+    events: tuple[EventParams, ...]
+    until: float
+    seconds: float
+
+
 class _Subscription:
     """One of a session: its open reader keeps the feed running, `params` have the cursor behind what was answered."""
 
@@ -72,14 +82,17 @@ class _Session(NamedTuple):
 def handler(
     session: str, subscriptions: Subscriptions | None, patience: float, *,
     types: Callable[[str | None], Awaitable[str]], check: Callable[[str], object],
-    open: Callable[[EventParams], Awaitable["FeedReader"]],
+    open: Callable[[EventParams], Awaitable["FeedReader"]], state: RawJson | None = None,
 ) -> CallHandler:  # fmt: skip
     """For a session, which may end with its request (`subscriptions` None); a wait takes at most `patience` seconds.
+
+    `state` is that of another hub's wait, which is continued. Raises `msgspec.DecodeError` if it cannot be read.
 
     `types` returns the text of the list, or of one type; `check` raises `RpcError` for a type that the session may not
     have any more; `open` raises as `EventPort.open`.
     """
-    return partial(_answered, _Source(types, check, open), _Session(session, subscriptions), patience)
+    wait = None if state is None else msgspec.json.decode(state, type=_Wait)
+    return partial(_answered, _Source(types, check, open), _Session(session, subscriptions), patience, wait)
 
 
 def end(session: str, subscriptions: Subscriptions) -> None:
@@ -88,7 +101,9 @@ def end(session: str, subscriptions: Subscriptions) -> None:
         subscription.reader.close()
 
 
-async def _answered(source: _Source, session: _Session, patience: float, call: Call, channel: CallChannel) -> Completed:
+async def _answered(
+    source: _Source, session: _Session, patience: float, wait: _Wait | None, call: Call, channel: CallChannel
+) -> Completed:
     try:
         arguments = _arguments(call)
         action = arguments.action or ("list" if arguments.name is None else "wait")
@@ -96,16 +111,21 @@ async def _answered(source: _Source, session: _Session, patience: float, call: C
             return Completed.of(await source.types(arguments.name))
         if action == "subscribe":
             return await _subscribed(source, session, _params(arguments))
-        follower = _Follower(source, _chosen(session, arguments))
-        await follower.follow(patience, channel)
+        if wait is None:
+            wait = _Wait(tuple(_chosen(session, arguments)), wall_time() + patience, patience)
+        follower = _Follower(source, wait)
+        await follower.follow(channel)
         for params in follower.positions:  # behind which waits without a cursor continue
             if (subscription := session.present.get(_key(params))) is not None:
                 subscription.params = params
-        return Completed.of(follower.text(patience))
-    except StoreError as problem:
-        return Completed.of(f"{EVENTS}: {problem.public}", is_error=True)
-    except RpcError as problem:
-        return Completed.of(f"{EVENTS}: {hide_head(problem.message, _REASON)}", is_error=True)
+        return Completed.of(follower.text())
+    except (StoreError, RpcError) as problem:
+        return _failed(problem)
+
+
+def _failed(problem: StoreError | RpcError) -> Completed:
+    reason = problem.public if isinstance(problem, StoreError) else hide_head(problem.message, _REASON)
+    return Completed.of(f"{EVENTS}: {reason}", is_error=True)
 
 
 async def _subscribed(source: _Source, session: _Session, params: EventParams) -> Completed:
@@ -140,29 +160,32 @@ def _chosen(session: _Session, arguments: _Arguments) -> Sequence[EventParams]:
 class _Follower:
     """Reads several subscriptions until one of them has something."""
 
-    def __init__(self, source: _Source, subscribed: Sequence[EventParams]) -> None:
+    def __init__(self, source: _Source, wait: _Wait) -> None:
         self._source = source
-        self._subscribed = list(subscribed)
+        self._wait = wait
+        self._subscribed = wait.events
         self._readers: list[FeedReader] = []
         self._lines: list[str] = []
         self._count = 0
         self._size = 0
 
-    async def follow(self, patience: float, channel: CallChannel) -> None:
-        """At most `patience` seconds. Raises `RpcError` if one is over or cannot be opened, `StoreError`."""
-        names = ", ".join(dict.fromkeys(params.name for params in self._subscribed))
-        message = Raw(object_bytes(f"waiting for {hide_head(names, _REASON)}"))
-        channel.send(Progressed(0, members={"message": message}))
+    async def follow(self, channel: CallChannel) -> None:
+        """Until the wait is over. Raises `RpcError` if a subscription is over or cannot be opened, `StoreError`."""
         try:
-            with anyio.move_on_after(patience):
-                await self._follow()
+            with anyio.move_on_after(max(0.0, self._wait.until - wall_time())):
+                await self._follow(channel)
         finally:
             for reader in self._readers:
                 reader.close()
 
-    async def _follow(self) -> None:
+    async def _follow(self, channel: CallChannel) -> None:
         for params in self._subscribed:
             self._readers.append(await self._source.open(params))
+        state = msgspec.json.encode(msgspec.structs.replace(self._wait, events=tuple(self.positions)))
+        channel.continuable(Raw(state), is_quiet=True)
+        names = ", ".join(dict.fromkeys(params.name for params in self._subscribed))
+        message = Raw(object_bytes(f"waiting for {hide_head(names, _REASON)}"))
+        channel.send(Progressed(0, members={"message": message}))
         while not self._lines:
             for params, reader in zip(self._subscribed, self._readers, strict=True):
                 self._source.check(params.name)
@@ -199,9 +222,9 @@ class _Follower:
             for params, cursor in zip(self._subscribed, cursors, strict=True)
         ]
 
-    def text(self, patience: float) -> str:
+    def text(self) -> str:
         """The answer. The way to continue comes first: an answer that is too long is cut behind it."""
-        head = plural(self._count, "event") if self._lines else f"No event yet, after {patience:.0f} s"
+        head = plural(self._count, "event") if self._lines else f"No event yet, after {self._wait.seconds:.0f} s"
         lines = [f"{head}.", *map(_next, self.positions)]
         problems = [reader.problem for reader in self._readers if reader.problem is not None]
         lines += [f"The server does not deliver at present: {hide_head(each.message, _REASON)}" for each in problems]

@@ -212,8 +212,8 @@ async def stream(
 ) -> None:
     """Sends notifications until the client leaves or `scope` is cancelled, then `last`."""
     response = HttpResponse(receive, send)
+    await response.start()  # also if `scope` is cancelled already
     with scope, suppress(ClientGone):
-        await response.start()
         with Block(response.watch):
             await _pump(source, response)
     with anyio.move_on_after(LAST, shield=True), suppress(ClientGone):

@@ -57,8 +57,9 @@ class EventStream:
             self._hub.events().entry(self.session, self._params.name)
             before = self._state.cursor or self._reader.cursor  # a client may leave between two messages
             occurrences, is_truncated = await self._reader.read(_AT_ONCE)
-        except StoreError as problem:
-            return self._over(RpcError(problem.public))
+        except StoreError as problem:  # the next stream of this client continues behind its cursor
+            self._state.is_over = True
+            return [self._frame("error", {"error": msgspec.Raw(bytes(RpcError(problem.public).encoded()))})]
         except RpcError as problem:
             return self._over(problem)
         frames: list[bytes] = []

@@ -299,12 +299,19 @@ class ListenStreams:
     def __init__(self, hub: HubPort) -> None:
         self._hub = hub
         self._open: set[Listening] = set()
+        self._is_complete = False
 
     def __len__(self) -> int:
         return len(self._open)
 
     def open(self, session: Session, id_: bytes, filter: ListenFilter | Opening) -> Listening:
         """A new stream, to be closed. Raises `Busy`, and the extension's ResourceExhausted."""
+        listening = self._opened(session, id_, filter)
+        if self._is_complete:  # the hub stops
+            listening.scope.cancel()
+        return listening
+
+    def _opened(self, session: Session, id_: bytes, filter: ListenFilter | Opening) -> Listening:
         if not isinstance(filter, ListenFilter):
             return self._add(filter(id_))
         if len(filter.resourceSubscriptions) > MOST_SUBSCRIPTIONS:
@@ -344,6 +351,7 @@ class ListenStreams:
         listening.close()
 
     def complete(self) -> None:
-        """Ends all streams."""
+        """Ends all streams, and those that are opened afterwards."""
+        self._is_complete = True
         for listening in self._open:
             listening.scope.cancel()

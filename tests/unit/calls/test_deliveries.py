@@ -1,14 +1,29 @@
 """Messages to webhooks: where a name leads decides anew for each message (SEP-3415, delivery)."""
 
-from collections.abc import AsyncIterator, Collection
+import math
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Sequence
+from functools import partial
 from ipaddress import ip_address
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import anyio
+import msgspec
 import pytest
 
 from mcp_hub.addresses import Address
+from mcp_hub.call import StreamInfo
+from mcp_hub.calls.feeds import deliveries
 from mcp_hub.calls.feeds.deliveries import Callbacks
+from mcp_hub.calls.feeds.reading import Topic
+from mcp_hub.calls.reading.stored import done_with
 from mcp_hub.errors import RpcError
+from mcp_hub.ids import new_call_id
+from mcp_hub.protocol.notifications import HOOK
+from mcp_hub.protocol.shape.webhooks import Webhook
+from mcp_hub.stores.base import Chunk
+from mcp_hub.stores.memory import MemoryStore
+from mcp_hub.types import RawObject
 from tests.interaction.hooked import KEY, Answer, Post, Receiver, receiving, taken
 
 pytestmark = pytest.mark.anyio
@@ -160,3 +175,57 @@ async def test_proxy_of_the_environment_is_not_used_for_an_allowed_inner_host(
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     outcome = await _sent(Names(["127.0.0.1"]), receiver.url(), ["127.0.0.1"])
     assert not outcome.problem
+
+
+class Reader:
+    """A feed with one occurrence."""
+
+    problem = ended = None
+    is_open = True
+    cursor = "c1"
+
+    def __init__(self) -> None:
+        text = {"eventId": "e1", "timestamp": "2026-11-30T10:00:00Z", "data": {"n": 1}}
+        occurrence = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in text.items()}
+        self._unread = [(occurrence, "c1")]
+
+    async def read(self, limit: int) -> tuple[list[tuple[RawObject, str]], bool]:
+        occurrences, self._unread = self._unread, []
+        return occurrences, False
+
+    async def wait(self) -> None:
+        await anyio.sleep_forever()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+async def test_subscription_whose_server_lists_its_types_late_is_delivered_without_a_look_at_it(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliveries, "_LOOK", math.inf)
+    monkeypatch.setattr(deliveries, "_STORE", 0.01)
+    answers = iter([None, None])
+    log = MemoryStore().log
+    webhook = Webhook(
+        id="sub_1", principal="ann", url=receiver.url(), name="b_done", arguments="{}", server="b", key="done",
+        secret="",
+    )  # fmt: skip
+    row = StreamInfo(
+        id=new_call_id(), principal="hooks", owner=log.instance, server="b", method=HOOK, name="b_done", created=0.0,
+        updated=0.0, last=1, key="sub_1", continuation=msgspec.json.encode(webhook),
+    )  # fmt: skip
+    assert await done_with(partial(log.create, row, Chunk(1, (b"{}",)))) is None
+    deliverer = deliveries.Deliverer(
+        log=log, callbacks=Callbacks(lambda: ["127.0.0.1"]), keys=lambda webhook: [KEY], counts=Counter(),
+        rights=lambda webhook: next(answers, (Topic("b", "done", b"{}"), ("push",))), open=_read,
+    )  # fmt: skip
+    delivery = deliveries.WebhookDelivery(deliverer, row, webhook, None)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(delivery.run)
+        await receiver.until(lambda: receiver.numbers == [1])
+        tasks.cancel_scope.cancel()
+
+
+async def _read(topic: Topic, modes: Sequence[str], webhook: Webhook) -> Any:
+    return Reader()

@@ -65,7 +65,7 @@ class Server:
 @pytest.fixture
 def incoming() -> Incoming:
     table = StreamTable(MemoryStore(), SystemClock(), StreamLimits())
-    return Incoming(table, lambda: "https://hub.example.com/", lambda: b"k" * 32)
+    return Incoming(table, {}, lambda: "https://hub.example.com/", lambda: b"k" * 32)
 
 
 @asynccontextmanager
@@ -179,7 +179,7 @@ async def test_address_and_secret_follow_from_the_key_and_the_topic(incoming: In
     async with subscribed(incoming, again):
         assert (again.id, again.key) == (server.id, server.key)
     table = StreamTable(MemoryStore(), SystemClock(), StreamLimits())
-    assert not Incoming(table, lambda: None, lambda: b"j" * 32).takes(server.id)
+    assert not Incoming(table, {}, lambda: None, lambda: b"j" * 32).takes(server.id)
 
 
 async def test_challenge_is_answered_only_if_it_is_signed(incoming: Incoming) -> None:
@@ -232,7 +232,7 @@ async def test_without_a_public_url_nothing_is_subscribed() -> None:
     table = StreamTable(MemoryStore(), SystemClock(), StreamLimits())
     server = Server()
     with pytest.raises(RpcError, match=r"hub\.http\.public_url"):
-        await Incoming(table, lambda: None, lambda: b"k").source(server.ask, TOPIC, None, server.take, print)
+        await Incoming(table, {}, lambda: None, lambda: b"k").source(server.ask, TOPIC, None, server.take, print)
     assert server.requests == []
 
 

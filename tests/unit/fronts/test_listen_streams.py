@@ -1,6 +1,6 @@
 """`subscriptions/listen` on a connection that carries everything: what comes first, what comes last, who is slow."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 
 from mcp_hub.call import Call
 from mcp_hub.errors import Busy
+from mcp_hub.fronts.http.response import stream
 from mcp_hub.fronts.mcp import subscriptions as module
 from mcp_hub.fronts.mcp.binding import Binding, modern_session
 from mcp_hub.fronts.mcp.duplex import Duplex
@@ -144,3 +145,21 @@ async def test_each_principal_has_its_own_limit(hub: Hub) -> None:
     streams.open(bob, b"1", ListenFilter())
     streams.close(opened[0])
     streams.open(alice, b"1", ListenFilter())
+
+
+async def test_stream_that_is_opened_while_the_hub_stops_is_answered_and_ends(hub: Hub) -> None:
+    streams, sent = ListenStreams(hub.port), list[dict[str, Any]]()
+    streams.complete()
+    listening = streams.open(Session("s", Caller("alice"), Era.MODERN, ""), b"1", ListenFilter())
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        await anyio.lowlevel.checkpoint()
+        sent.append(dict(message))
+
+    async def receive() -> MutableMapping[str, Any]:
+        await anyio.sleep_forever()
+
+    with anyio.fail_after(WAIT):
+        await stream(listening, receive, send, listening.scope, listening.completed())
+    assert [message["type"].rpartition(".")[2] for message in sent] == ["start", "body", "body"]
+    assert b'"resultType":"complete"' in sent[1]["body"]

@@ -1,52 +1,71 @@
-"""An MCP server that streams (docs/specification/streams.md): `python examples/streaming/server.py`.
+"""An MCP server that streams (docs/specification/streams.md): `python examples/streaming/server.py [--http PORT]`.
 
 Copy `EventLog` and `Streams`. They keep streams in memory: to survive restarts, store each event before sending it.
 """
 
-import secrets
+import re
+import sys
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Annotated, Any, Final
+from secrets import token_urlsafe
+from typing import Annotated, Any, Final, Literal
 
 import anyio
 import mcp_types as types
+import uvicorn
 from mcp.server import Server, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ConfigDict, Field
 
 EXTENSION: Final = "dev.mcp-hub/streams"
 MOST_STREAMS: Final = 1000
 MOST_EVENTS: Final = 10_000
+MOST_READERS: Final = 16
+LONGEST_PAGE: Final = 1000
 LONGEST_WAIT: Final = 60.0
+_CURSOR: Final = re.compile("0|[1-9][0-9]{0,14}")
+_LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 
 Context = ServerRequestContext[Any, Any]
 Json = dict[str, Any]
 
 
 class EventLog:
-    """The numbered events of one call."""
+    """The numbered events of one call; the latest `keeps`."""
 
-    def __init__(self, name: str, arguments: str) -> None:
-        self.id = f"st_{secrets.token_urlsafe(20)}"
+    def __init__(self, name: str, arguments: str, keeps: int = MOST_EVENTS) -> None:
+        self.id = f"st_{token_urlsafe(20)}"
         self.events: list[Json] = []
         self.is_closed = False
+        self._keeps = keeps
+        self._dropped = 0
+        self._readers = 0
         self._news = anyio.Event()
         digest = sha256(arguments.encode()).hexdigest()
         self.add("start", {"server": "streaming", "tool": name, "name": name, "args_sha256": digest, "attempt": 1})
 
     @property
+    def last(self) -> int:
+        """The number of the last event."""
+        return self._dropped + len(self.events)
+
+    @property
     def cursor(self) -> str:
-        return str(len(self.events))
+        return str(self.last)
 
     def add(self, kind: str, data: Json) -> Json:
         """Appends an event. Raises `ValueError` after the end."""
-        if self.is_closed or (len(self.events) >= MOST_EVENTS and kind not in ("end", "error")):
-            raise ValueError("the stream takes no more events")
+        if self.is_closed:
+            raise ValueError("the stream has ended")
         time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        event = {"v": 1, "stream": self.id, "seq": len(self.events) + 1, "ts": time, "type": kind, "data": data}
+        event = {"v": 1, "stream": self.id, "seq": self.last + 1, "ts": time, "type": kind, "data": data}
         self.events.append(event)
+        if len(self.events) > self._keeps:
+            del self.events[0]
+            self._dropped += 1
         self.is_closed = kind in ("end", "error")
         self._news.set()
         self._news = anyio.Event()
@@ -56,26 +75,30 @@ class EventLog:
         return {EXTENSION: {"stream": self.id, "cursor": self.cursor, "status": status}}
 
     async def read(self, after: int, limit: int, seconds: float) -> Json:
-        """A page behind a cursor, or a wait for news."""
-        if after >= len(self.events) and not self.is_closed:
-            with anyio.move_on_after(min(seconds, LONGEST_WAIT)):
+        """A page after a cursor, or a wait for news. Raises `MCPError` if too many wait."""
+        if after >= self.last and not self.is_closed and seconds > 0:
+            await self._wait(min(seconds, LONGEST_WAIT))
+        first = max(after, self._dropped)
+        events = self.events[first - self._dropped :][: min(limit, LONGEST_PAGE)]
+        cursor = first + len(events)
+        closed = self.is_closed and cursor == self.last
+        return {"events": events, "cursor": str(cursor), "truncated": first > after, "closed": closed}
+
+    async def _wait(self, seconds: float) -> None:
+        if self._readers >= MOST_READERS:
+            raise MCPError(types.INTERNAL_ERROR, "too many readers wait", {"code": "busy", "retryAfter": 1})
+        self._readers += 1
+        try:
+            with anyio.move_on_after(seconds):
                 await self._news.wait()
-        events = self.events[after : after + min(limit, 1000)]
-        cursor = after + len(events)
-        closed = self.is_closed and cursor == len(self.events)
-        return {"events": events, "cursor": str(cursor), "truncated": False, "closed": closed}
+        finally:
+            self._readers -= 1
 
 
 class _ReadParams(types.RequestParams):
-    """Parameters of `dev.mcp-hub/streams.read`."""
+    """Parameters of `dev.mcp-hub/streams.read`, which `_wanted` checks."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
-
-    stream: str
-    cursor: Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,14})$")] | None = None
-    minEvents: Annotated[int, Field(ge=1)] = 1
-    maxEvents: Annotated[int, Field(ge=1)] = 2**53 - 1
-    waitMs: Annotated[int, Field(ge=0)] = 0
+    model_config = ConfigDict(extra="allow")
 
 
 class _Page(types.Result):
@@ -84,39 +107,63 @@ class _Page(types.Result):
     model_config = ConfigDict(extra="allow")
 
 
-class Streams:
-    """The latest streams, with a single owner."""
+def _wanted(params: Json) -> tuple[str, int, int, int]:
+    """The stream, the cursor, events at most, and milliseconds to wait. Raises `MCPError`."""
+    if unknown := params.keys() - {"stream", "cursor", "minEvents", "maxEvents", "waitMs"}:
+        raise _invalid(f"unknown parameters: {', '.join(sorted(unknown))}")  # a misspelt one is not ignored
+    if not isinstance(stream := params.get("stream"), str):
+        raise _invalid("stream has to be a string")
+    if not isinstance(cursor := params.get("cursor") or "0", str) or not _CURSOR.fullmatch(cursor):
+        raise _invalid("this is not a cursor")
+    numbers = {
+        name: params.get(name, default) for name, default in (("maxEvents", 2**53), ("minEvents", 1), ("waitMs", 0))
+    }
+    for name, value in numbers.items():
+        if type(value) is not int or value < (name != "waitMs"):
+            raise _invalid(f"{name} has to be a whole number, and large enough")
+    if numbers["minEvents"] > numbers["maxEvents"]:  # else what is there is answered: a server need not gather
+        raise _invalid("minEvents is above maxEvents")
+    return stream, int(cursor), numbers["maxEvents"], numbers["waitMs"]
 
-    def __init__(self) -> None:
+
+def _invalid(why: str) -> MCPError:
+    return MCPError(types.INVALID_PARAMS, why, {"code": "invalid_params"})
+
+
+class Streams:
+    """The latest streams, with a single owner; each keeps its latest events."""
+
+    def __init__(self, keeps: int = MOST_EVENTS) -> None:
         self._streams: dict[str, EventLog] = {}
+        self._keeps = keeps
 
     def open(self, name: str, arguments: str) -> EventLog:
         while len(self._streams) >= MOST_STREAMS:
             del self._streams[next(iter(self._streams))]
-        stream = EventLog(name, arguments)
+        stream = EventLog(name, arguments, self._keeps)
         self._streams[stream.id] = stream
         return stream
 
     async def read(self, context: Context, params: _ReadParams) -> _Page:
         if not declares(context):
             raise MCPError(types.METHOD_NOT_FOUND, f"Method not found: {EXTENSION}.read")
-        if unknown := ", ".join(params.model_extra or {}):  # a misspelt parameter is not ignored
-            raise MCPError(types.INVALID_PARAMS, f"unknown parameters: {unknown}", {"code": "invalid_params"})
-        if params.minEvents > params.maxEvents:  # if not, what is there is answered: a server need not gather
-            raise MCPError(types.INVALID_PARAMS, "minEvents is above maxEvents", {"code": "invalid_params"})
-        stream, after = self._streams.get(params.stream), int(params.cursor or 0)
-        if stream is None:
+        id_, after, most, wait = _wanted(params.model_extra or {})
+        if (stream := self._streams.get(id_)) is None:
             raise MCPError(types.INVALID_PARAMS, "Unknown stream", {"code": "unknown_stream"})
-        if after > len(stream.events):
-            raise MCPError(types.INVALID_PARAMS, f"cursor {after} is beyond the last event", {"code": "invalid_params"})
-        return _Page.model_validate(await stream.read(after, params.maxEvents, params.waitMs / 1000))
+        if after > stream.last:
+            raise _invalid(f"cursor {after} is after the last event")
+        return _Page.model_validate(await stream.read(after, most, wait / 1000))
 
 
 def declares(context: Context) -> bool:
     """Whether the client supports the extension."""
     declared = context.session.client_capabilities
     places = (declared.extensions, declared.experimental) if declared is not None else ()
-    return any(EXTENSION in (capabilities or {}) for capabilities in places)
+    return any(isinstance((capabilities or {}).get(EXTENSION), dict) for capabilities in places)
+
+
+def _is_modern(context: Context) -> bool:
+    return context.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 class _Sender:
@@ -129,12 +176,13 @@ class _Sender:
         self._is_wanted = self._token is not None and declares(context)
         self._step = 0
 
-    async def emit(self, kind: str, data: Json, message: str) -> None:
-        """Appends an event, then sends it."""
+    async def emit(self, kind: str, data: Json, message: str) -> int:
+        """Appends an event, then sends it. Its number."""
         event = self._stream.add(kind, data)
+        number: int = event["seq"]
         self._step += 1
         if self._token is None:
-            return
+            return number
         part = {"seq": event["seq"], "type": kind, "data": data}
         meta = {EXTENSION: {"stream": self._stream.id, "cursor": self._stream.cursor, "events": [part]}}
         params = types.ProgressNotificationParams(
@@ -142,18 +190,54 @@ class _Sender:
         )
         notification = types.ProgressNotification(params=params)
         await self._context.session.send_notification(notification, self._context.request_id)
+        return number
+
+    async def log(self, text: str) -> None:
+        """An event, then the message that MCP has for it, if the client asked for it."""
+        data = {"level": "info", "data": text}
+        await self.emit("log", data, text)
+        if _is_modern(self._context) and _LOG_LEVEL not in (self._context.meta or {}):
+            return
+        said = types.LoggingMessageNotification(params=types.LoggingMessageNotificationParams.model_validate(data))
+        await self._context.session.send_notification(said, self._context.request_id)
+
+    async def ask(self, answers: Json | None) -> types.InputRequiredResult | None:
+        """Asks for a title. In the modern era the question is a result, and the answer comes with another call."""
+        if answers is not None:
+            return None
+        schema = {"type": "object", "properties": {"title": {"type": "string"}}}
+        params = types.ElicitRequestFormParams(message="Which title?", requested_schema=schema)
+        question = types.ElicitRequest(params=params)
+        shown = params.model_dump(by_alias=True, mode="json", exclude_none=True)
+        await self.emit("input-required", {"key": "title", "method": question.method, "params": shown}, "Which title?")
+        if _is_modern(self._context):
+            return types.InputRequiredResult(input_requests={"title": question})
+        answer = await self._context.session.elicit_form(params.message, schema, self._context.request_id)
+        await self.emit("input-received", {"key": "title", "action": answer.action}, "thank you")
+        return None
 
 
-async def report(sender: _Sender, lines: int, pause: float) -> str:
+async def report(sender: _Sender, wanted: "_Arguments") -> str:
     """The tool: a line, a pause, a line…"""
+    for attempt in range(1, wanted.fails + 1):
+        await anyio.sleep(wanted.pause)
+        first = await sender.emit("delta", _delta("a line that comes to nothing\n"), "a line that comes to nothing")
+        failure = {"attempt": attempt + 1, "reason": "lost"}
+        await sender.emit("attempt", {**failure, "after": 0}, "again")
+        await sender.emit("reset", {**failure, "discard_from": first}, "again")
     text = ""
-    for number in range(1, lines + 1):
-        await anyio.sleep(pause)
-        line = f"line {number} of {lines}\n"
+    for number in range(1, wanted.lines + 1):
+        await anyio.sleep(wanted.pause)
+        if wanted.logs:
+            await sender.log(f"line {number} is written")
+        line = f"line {number} of {wanted.lines}\n"
         text += line
-        content = [{"type": "text", "text": line}]
-        await sender.emit("delta", {"channel": "content", "index": 0, "content": content}, line.strip())
+        await sender.emit("delta", _delta(line), line.strip())
     return text
+
+
+def _delta(text: str) -> Json:
+    return {"channel": "content", "index": 0, "content": [{"type": "text", "text": text}]}
 
 
 TOOL: Final = types.Tool(
@@ -164,6 +248,10 @@ TOOL: Final = types.Tool(
         "properties": {
             "lines": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 5},
             "pause": {"type": "number", "minimum": 0, "maximum": 10, "default": 0.2, "description": "seconds a line"},
+            "ends": {"enum": ["result", "tool_error", "error"], "default": "result"},
+            "fails": {"type": "integer", "minimum": 0, "maximum": 3, "default": 0, "description": "attempts that fail"},
+            "asks": {"type": "boolean", "default": False, "description": "whether to ask for a title"},
+            "logs": {"type": "boolean", "default": False, "description": "whether to log each line"},
         },
     },
     annotations=types.ToolAnnotations(read_only_hint=True, open_world_hint=False),
@@ -175,6 +263,10 @@ class _Arguments(BaseModel):
 
     lines: Annotated[int, Field(ge=1, le=1000)] = 5
     pause: Annotated[float, Field(ge=0, le=10)] = 0.2
+    ends: Literal["result", "tool_error", "error"] = "result"
+    fails: Annotated[int, Field(ge=0, le=3)] = 0
+    asks: bool = False
+    logs: bool = False
 
 
 class StreamingServer:
@@ -193,28 +285,47 @@ class StreamingServer:
     async def _list(self, context: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[TOOL])
 
-    async def _call(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def _call(
+        self, context: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
         if params.name != TOOL.name:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
         arguments = _Arguments.model_validate(params.arguments or {})
         stream = self.streams.open(params.name, arguments.model_dump_json())
+        sender = self._sender(context, stream)
         try:
-            text = await report(self._sender(context, stream), arguments.lines, arguments.pause)
+            question = await sender.ask(params.input_responses) if arguments.asks else None
+            text = "" if question is not None else await report(sender, arguments)
         except anyio.get_cancelled_exc_class():
             stream.add("end", {"outcome": "cancelled", "reason": "cancelled by the client"})
             raise
-        result = types.CallToolResult(content=[types.TextContent(type="text", text=text)])
-        stream.add("end", {"outcome": "ok", "result": result.model_dump(by_alias=True, mode="json", exclude_none=True)})
+        if arguments.ends == "error" and question is None:
+            raise self._failed(stream, MCPError(types.INTERNAL_ERROR, "the report burned"))
+        is_error = arguments.ends == "tool_error"
+        result = question or types.CallToolResult(
+            content=[types.TextContent(type="text", text=text)], is_error=is_error
+        )
+        outcome = "tool_error" if question is None and is_error else "ok"
+        shown = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+        stream.add("end", {"outcome": outcome, "result": shown} | ({"era": "modern"} if _is_modern(context) else {}))
         return result.model_copy(update={"meta": stream.mark("completed")})
 
+    def _failed(self, stream: EventLog, error: MCPError) -> MCPError:
+        """The error, which is the ending. It is the tool's answer, and not repeated."""
+        shown = error.error.model_dump(by_alias=True, mode="json", exclude_none=True)
+        said = {"code": "tool_error", "class": "tool", "retryable": False, "detail": error.error.message}
+        stream.add("error", {**said, "jsonrpc": shown})
+        return error
 
-async def main() -> None:
-    """Runs the server."""
-    server = StreamingServer().make()
+
+async def over_stdio(server: Server[Any]) -> None:
     options = server.create_initialization_options(NotificationOptions(), {EXTENSION: {}})
     async with stdio_server() as (reading, writing):
         await server.run(reading, writing, options)
 
 
 if __name__ == "__main__":
-    anyio.run(main)
+    if "--http" in sys.argv:
+        uvicorn.run(StreamingServer().make().streamable_http_app(), port=int(sys.argv[-1]), log_level="warning")
+    else:
+        anyio.run(over_stdio, StreamingServer().make())

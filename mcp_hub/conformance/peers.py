@@ -2,7 +2,7 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 from urllib.parse import urljoin
@@ -17,7 +17,8 @@ from mcp_hub.protocol.eras import LATEST_HANDSHAKE, LATEST_MODERN
 from mcp_hub.protocol.sse import EventParser, SseEvent
 from mcp_hub.types import HANDSHAKE, MODERN, Era, JsonObject
 
-_NAME: Final = {"name": "mcp-hub-conformance", "version": "1"}
+NAME: Final = "mcp-hub-conformance"
+"""The name of a client itself, unless a case says otherwise."""
 _MOST: Final = 16 << 20
 """Bytes of one message."""
 _STARTING: Final = 60.0
@@ -26,13 +27,14 @@ _PREFIX: Final = "io.modelcontextprotocol/"
 
 
 class Exchange:
-    """One request: its notifications and its response."""
+    """One request: its notifications, its response, and the HTTP status of that."""
 
     def __init__(self, id_: int, token: object) -> None:
         self.id = id_
         self.token = token
         self.notifications: list[JsonObject] = []
         self.response: JsonObject | None = None
+        self.status: int | None = None
         self.failed: str | None = None
         self.scope = anyio.CancelScope()
         self._news = anyio.Event()
@@ -69,13 +71,16 @@ class Exchange:
 
 
 class RawClient(ABC):
-    """A client; `offered` are the server's capabilities."""
+    """A client; `offered` are the server's capabilities, `questions` its requests that are not answered yet."""
 
-    def __init__(self, era: Era, capabilities: JsonObject) -> None:
+    def __init__(self, era: Era, capabilities: JsonObject, name: str = NAME) -> None:
         self.era = era
         self.offered: JsonObject = {}
+        self.questions: list[JsonObject] = []
         self._capabilities = capabilities
+        self._info = {"name": name, "version": "1"}
         self._exchanges: dict[int, Exchange] = {}
+        self._question = anyio.Event()
 
     async def hello(self) -> None:
         """The handshake of the era, and the list of tools. Raises `Mismatch`."""
@@ -86,7 +91,7 @@ class RawClient(ABC):
 
     async def _hello(self) -> None:
         if self.era is HANDSHAKE:
-            params = {"protocolVersion": LATEST_HANDSHAKE, "capabilities": self._capabilities, "clientInfo": _NAME}
+            params = {"protocolVersion": LATEST_HANDSHAKE, "capabilities": self._capabilities, "clientInfo": self._info}
             answer = await (await self.send("initialize", params)).answer()
         else:
             answer = await (await self.send("server/discover", {})).answer()
@@ -105,7 +110,7 @@ class RawClient(ABC):
         if self.era is MODERN:
             meta |= {
                 f"{_PREFIX}protocolVersion": LATEST_MODERN,
-                f"{_PREFIX}clientInfo": _NAME,
+                f"{_PREFIX}clientInfo": self._info,
                 f"{_PREFIX}clientCapabilities": self._capabilities,
             }
         whole = {**params, "_meta": meta} if meta else params
@@ -116,12 +121,28 @@ class RawClient(ABC):
         params = {"requestId": exchange.id}
         await self._write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}, None)
 
+    async def question(self) -> JsonObject:
+        """The next request of the server (handshake era)."""
+        while not self.questions:
+            await self._question.wait()
+        return self.questions.pop(0)
+
+    async def reply(self, question: JsonObject, result: JsonObject) -> None:
+        await self._write({"jsonrpc": "2.0", "id": question["id"], "result": result}, None)
+
     def _dispatch(self, message: JsonObject, of: Exchange | None = None) -> None:
+        if "method" in message and "id" in message:
+            self.questions.append(message)
+            self._question.set()
+            self._question = anyio.Event()
+            return
         if "method" not in message:
             of = self._exchanges.get(message["id"]) if isinstance(message.get("id"), int) else of
         elif of is None:
             token = (message.get("params") or {}).get("progressToken")
             alike = [exchange for exchange in self._exchanges.values() if exchange.token == token and token is not None]
+            if message["method"] == "notifications/message":  # does not say of which call: there is one at a time
+                alike = [exchange for exchange in self._exchanges.values() if exchange.response is None]
             of = alike[-1] if alike else None
         if of is not None:
             of.take(message)
@@ -131,8 +152,8 @@ class RawClient(ABC):
 
 
 class _StdioClient(RawClient):
-    def __init__(self, era: Era, capabilities: JsonObject, process: anyio.abc.Process) -> None:
-        super().__init__(era, capabilities)
+    def __init__(self, era: Era, capabilities: JsonObject, name: str, process: anyio.abc.Process) -> None:
+        super().__init__(era, capabilities, name)
         self._process = process
 
     async def read(self) -> None:
@@ -160,8 +181,8 @@ class _StdioClient(RawClient):
 class _SseClient(RawClient):
     """HTTP+SSE (2024-11-05)."""
 
-    def __init__(self, capabilities: JsonObject, url: str, http: httpx2.AsyncClient) -> None:
-        super().__init__(HANDSHAKE, capabilities)
+    def __init__(self, capabilities: JsonObject, name: str, url: str, http: httpx2.AsyncClient) -> None:
+        super().__init__(HANDSHAKE, capabilities, name)
         self._url = url
         self._http = http
         self._endpoint = ""
@@ -208,12 +229,13 @@ class _HttpClient(RawClient):
         self,
         era: Era,
         capabilities: JsonObject,
+        name: str,
         url: str,
         token: str | None,
         http: httpx2.AsyncClient,
         tasks: TaskGroup,
     ) -> None:
-        super().__init__(era, capabilities)
+        super().__init__(era, capabilities, name)
         self._url = url
         self._http = http
         self._tasks = tasks
@@ -246,6 +268,8 @@ class _HttpClient(RawClient):
         body = msgspec.json.encode(message)
         async with self._http.stream("POST", self._url, content=body, headers=self._headers(message)) as response:
             self._session = response.headers.get("mcp-session-id", self._session)
+            if exchange is not None:
+                exchange.status = response.status_code
             parser = EventParser(_MOST)
             is_sse = response.headers.get("content-type", "").startswith("text/event-stream")
             whole = b""
@@ -270,7 +294,8 @@ class _HttpClient(RawClient):
         if self.era is HANDSHAKE:
             return headers if self._version is None else {**headers, "mcp-protocol-version": self._version}
         headers |= {"mcp-protocol-version": LATEST_MODERN, "mcp-method": str(message["method"])}
-        name = (message.get("params") or {}).get("name")
+        params = message.get("params") or {}
+        name = params.get("taskId" if str(message["method"]).startswith("tasks/") else "name")
         return headers if name is None else {**headers, "mcp-name": str(name)}
 
 
@@ -282,10 +307,12 @@ def _decoded(text: bytes) -> JsonObject | None:
 
 
 @asynccontextmanager
-async def stdio_peer(command: Sequence[str], era: Era, capabilities: JsonObject) -> AsyncIterator[RawClient]:
+async def stdio_peer(
+    command: Sequence[str], era: Era, capabilities: JsonObject, name: str = NAME
+) -> AsyncIterator[RawClient]:
     """Starts `command`, and ends it on exit. Raises `Mismatch`, `OSError`."""
     process = await anyio.open_process(command, stderr=None, env=dict(os.environ))
-    client = _StdioClient(era, capabilities, process)
+    client = _StdioClient(era, capabilities, name, process)
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.read)
@@ -304,18 +331,22 @@ async def stdio_peer(command: Sequence[str], era: Era, capabilities: JsonObject)
 
 
 @asynccontextmanager
-async def http_peer(url: str, token: str | None, era: Era, capabilities: JsonObject) -> AsyncIterator[RawClient]:
+async def http_peer(
+    url: str, token: str | None, era: Era, capabilities: JsonObject, name: str = NAME
+) -> AsyncIterator[RawClient]:
     """Raises `Mismatch`."""
     timeout = httpx2.Timeout(120.0, connect=5.0)
     async with httpx2.AsyncClient(timeout=timeout, trust_env=False) as http, anyio.create_task_group() as tasks:
-        client = _HttpClient(era=era, capabilities=capabilities, url=url, token=token, http=http, tasks=tasks)
+        client = _HttpClient(
+            era=era, capabilities=capabilities, name=name, url=url, token=token, http=http, tasks=tasks
+        )
         await client.hello()
         yield client
         tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
-async def sse_peer(url: str, token: str | None, capabilities: JsonObject) -> AsyncIterator[RawClient]:
+async def sse_peer(url: str, token: str | None, capabilities: JsonObject, name: str = NAME) -> AsyncIterator[RawClient]:
     """A handshake client. Raises `Mismatch`."""
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
     timeout = httpx2.Timeout(120.0, connect=5.0)
@@ -323,14 +354,8 @@ async def sse_peer(url: str, token: str | None, capabilities: JsonObject) -> Asy
         httpx2.AsyncClient(timeout=timeout, headers=headers, trust_env=False) as http,
         anyio.create_task_group() as tasks,
     ):
-        client = _SseClient(capabilities, url, http)
+        client = _SseClient(capabilities, name, url, http)
         tasks.start_soon(client.read)
         await client.hello()
         yield client
         tasks.cancel_scope.cancel()
-
-
-def declared(declares: bool, extension: str) -> JsonObject:
-    """The capabilities of a client."""
-    empty: Mapping[str, object] = {}
-    return {"extensions": {extension: empty}} if declares else {}

@@ -1,6 +1,7 @@
 """Scenarios, templates that match messages, and rules of docs/specification/streams.md. Pure; raise `Mismatch`."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from mcp_hub.files import LARGEST_OF_CLIENTS, read_file
-from mcp_hub.types import JsonObject
+from mcp_hub.types import Era, JsonObject
 
 _ANY: Final = "$_"
 _SHOWN: Final = 120
@@ -20,19 +21,21 @@ class Mismatch(Exception):
     """The server differs from the specification, or is gone."""
 
 
-class Scenario(msgspec.Struct, frozen=True):
-    """One file: a header, then one step a line."""
+class Scenario(msgspec.Struct, frozen=True, rename={"name": "scenario"}, forbid_unknown_fields=True):
+    """One file: a header, then one step a line.
+
+    `rules` are the ids that it tests. `needs` is a case that a server has to be able to show, or "". `eras` and
+    `transports` (stdio, http, sse) are those in which it can be played.
+    """
 
     name: str
     section: str
     says: str
-    steps: tuple[JsonObject, ...]
-
-
-class _Head(msgspec.Struct, forbid_unknown_fields=True):
-    scenario: str
-    section: str
-    says: str
+    rules: tuple[str, ...]
+    needs: str = ""
+    eras: tuple[Era, ...] = tuple(Era)
+    transports: tuple[str, ...] = ("stdio", "http", "sse")
+    steps: tuple[JsonObject, ...] = ()
 
 
 def read(path: Path) -> Scenario:
@@ -40,14 +43,14 @@ def read(path: Path) -> Scenario:
     first, *lines = read_file(path, LARGEST_OF_CLIENTS).data.decode().splitlines() or [""]
     number = 1
     try:
-        head = msgspec.json.decode(first, type=_Head)
+        head = msgspec.json.decode(first, type=Scenario)
         steps: list[JsonObject] = []
         for line in lines:
             number += 1
             steps.append(msgspec.json.decode(line, type=JsonObject))
     except msgspec.DecodeError as exc:
         raise ValueError(f"{path}:{number}: {exc}") from None
-    return Scenario(head.scenario, head.section, head.says, tuple(steps))
+    return msgspec.structs.replace(head, steps=tuple(steps))
 
 
 def read_all(folder: Path) -> list[Scenario]:
@@ -104,6 +107,20 @@ def shown(value: object) -> str:
 STREAMS: Final = "dev.mcp-hub/streams"
 ENDINGS: Final = ("end", "error")
 _BRIEF: Final = ("seq", "type", "data")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
+_ID: Final = re.compile("[!-~]{1,128}")
+_CURSOR: Final = re.compile("0|[1-9][0-9]{0,14}")
+_REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
+    "start": ("server", "tool", "name", "args_sha256", "attempt"),
+    "delta": ("channel", "index", "content"), "progress": ("progress",), "log": ("level", "data"),
+    "notification": ("method", "params"), "input-required": ("key", "method", "params"), "input-received": ("key",),
+    "tool-call": ("call", "name", "arguments"), "tool-result": ("call", "isError", "content"),
+    "attempt": ("attempt", "reason", "after"), "reset": ("attempt", "reason", "discard_from"), "end": ("outcome",),
+    "error": ("code", "class", "retryable", "detail", "jsonrpc"),
+}  # fmt: skip
+"""The members of `data` by type (section 3.1)."""
+_MOST_MESSAGE: Final = 200
+"""Characters of the message beside a delta."""
 
 
 class SeenEvent(msgspec.Struct, frozen=True):
@@ -159,8 +176,39 @@ def live_events(notifications: Sequence[JsonObject], stream: object, token: str)
     return seen
 
 
+def shown_progress(notifications: Sequence[JsonObject]) -> None:
+    """Checks the number and the line that notifications show (section 4.1)."""
+    last = -math.inf
+    for message in notifications:
+        params = message.get("params") or {}
+        events = ((params.get("_meta") or {}).get(STREAMS) or {}).get("events") or [{}]
+        newest, value = events[-1], params.get("progress", last)
+        if newest.get("type") == "progress" and newest["data"]["progress"] > last:
+            check(
+                value == newest["data"]["progress"], f"progress is {value} beside an event of {shown(newest['data'])}"
+            )
+        elif newest.get("type") == "delta":
+            text = params.get("message")
+            fits = isinstance(text, str) and len(text) <= _MOST_MESSAGE and "\n" not in text
+            check(fits, f"the message beside a delta is {shown(text)}")
+        last = value
+
+
+def logged(notifications: Sequence[JsonObject]) -> None:
+    """A log message comes directly after the notification of its event, and says the same (section 4.2)."""
+    check(any(message.get("method") == "notifications/message" for message in notifications), "no log message came")
+    for earlier, later in pairwise([{}, *notifications]):
+        if later.get("method") == "notifications/message":
+            part = ((earlier.get("params") or {}).get("_meta") or {}).get(STREAMS) or {}
+            newest = (part.get("events") or [{}])[-1]
+            params = {key: value for key, value in later["params"].items() if key != "_meta"}
+            is_same = newest.get("type") == "log" and newest["data"] == params
+            check(is_same, f"before the log message {shown(params)} comes {shown(newest)}")
+
+
 def _part_events(part: _Part, stream: object) -> list[SeenEvent]:
     check(part.stream == stream, f"a notification is of stream {part.stream}, the mark of {stream}")
+    check(_ID.fullmatch(part.stream) is not None, f"{shown(part.stream)} is not an id")
     check(bool(part.events), "a notification has no events")
     check(part.cursor == str(part.events[-1].seq), f"cursor {part.cursor} is not that of event {part.events[-1].seq}")
     return part.events
@@ -171,7 +219,10 @@ def whole_log(events: Sequence[JsonObject], stream: object) -> list[SeenEvent]:
     for event in events:
         check(event.get("v") == 1, f"event {event.get('seq')}: v is {shown(event.get('v'))}, not 1")
         check(event.get("stream") == stream, f"event {event.get('seq')} is of stream {event.get('stream')}")
-        check(isinstance(event.get("ts"), str), f"event {event.get('seq')} has no time")
+        check(
+            _TIME.fullmatch(str(event.get("ts"))) is not None,
+            f"event {event.get('seq')}: ts is {shown(event.get('ts'))}",
+        )
     seen = [_read({key: event.get(key) for key in _BRIEF}, SeenEvent, "an event") for event in events]
     check(bool(seen), "the stream has no events")
     check((seen[0].seq, seen[0].type) == (1, "start"), f"the first event is {seen[0].seq} {seen[0].type}")
@@ -180,7 +231,89 @@ def whole_log(events: Sequence[JsonObject], stream: object) -> list[SeenEvent]:
     endings = [event.seq for event in seen if event.is_ending]
     check(len(endings) == 1, f"{len(endings)} events are endings: {endings}")
     check(seen[-1].is_ending, f"event {seen[-1].seq} comes after the ending, {endings[0]}")
+    for event in seen:
+        _as_its_type(event)
+    _attempts(seen)
+    _questions(seen)
     return seen
+
+
+def _as_its_type(event: SeenEvent) -> None:
+    missing = [name for name in _REQUIRED.get(event.type, ()) if name not in event.data]
+    check(not missing, f"event {event.seq}: {event.type} has no {', '.join(missing)}")
+    if event.type == "end" and event.data["outcome"] != "cancelled":
+        check("result" in event.data, "the ending has no result")
+        is_error = event.data["result"].get("isError", False)
+        check(is_error == (event.data["outcome"] == "tool_error"), f"isError is {is_error} in {event.data['outcome']}")
+    if event.data.get("outcome") == "unknown":
+        check(event.data.get("retryable") is False, "an error of unknown outcome is retryable")
+
+
+def _attempts(events: Sequence[SeenEvent]) -> None:
+    """Each attempt is counted, and takes back the partial content of the one before it (section 3.3)."""
+    attempt, has_delta, is_stale = events[0].data["attempt"], False, False
+    for event in events:
+        if event.type == "attempt":
+            check(event.data["attempt"] > attempt, f"attempt {event.data['attempt']} follows {attempt}")
+            attempt, is_stale = event.data["attempt"], has_delta
+        elif event.type == "reset":
+            check(
+                event.data["discard_from"] < event.seq, f"event {event.seq} discards from {event.data['discard_from']}"
+            )
+            has_delta = is_stale = False
+        elif event.type == "delta":
+            check(not is_stale, f"no reset before event {event.seq} of attempt {attempt}")
+            has_delta = True
+
+
+def _questions(events: Sequence[SeenEvent]) -> None:
+    """A key is asked once, before it is answered (section 3.4)."""
+    open_, keys = set(), set()
+    for event in events:
+        if event.type == "input-required":
+            check(event.data["key"] not in keys, f"the key {event.data['key']} is used twice")
+            keys.add(event.data["key"])
+            open_.add(event.data["key"])
+        elif event.type == "input-received":
+            check(event.data["key"] in open_, f"event {event.seq} answers {event.data['key']}, which is not open")
+            open_.discard(event.data["key"])
+
+
+_OF_A_RESPONSE: Final = ("_meta", "requestState", "resultType")
+
+
+def same_result(ending: SeenEvent, response: JsonObject, era: Era) -> None:
+    """The result in the log is that of the response (section 3.5), if both are of one era."""
+    if "error" in response:
+        check(
+            ending.data.get("jsonrpc") == response["error"],
+            f"the log has the error {shown(ending.data.get('jsonrpc'))}",
+        )
+        return
+    check(ending.type == "end", f"the ending is {ending.type}, the response a result")
+    if (ending.data.get("era") == "modern") == (era is Era.MODERN):
+        mine, its = (
+            {key: value for key, value in result.items() if key not in _OF_A_RESPONSE}
+            for result in (ending.data["result"], response["result"])
+        )
+        check(mine == its, f"the log has the result {shown(mine)}")
+
+
+def joined(events: Sequence[SeenEvent]) -> None:
+    """The text of each index is that of the block of the result (section 3.2)."""
+    texts: dict[int, list[tuple[int, str]]] = {}
+    for event in events:
+        if event.type == "delta" and event.data["channel"] == "content":
+            text = "".join(block.get("text", "") for block in event.data["content"] if block["type"] == "text")
+            texts.setdefault(event.data["index"], []).append((event.seq, text))
+        elif event.type == "reset":
+            first = event.data["discard_from"]
+            texts = {index: [piece for piece in parts if piece[0] < first] for index, parts in texts.items()}
+    content = events[-1].data["result"]["content"]
+    for index, parts in texts.items():
+        text = "".join(part for _, part in parts)
+        its = content[index].get("text", "") if index < len(content) else None
+        check(text in ("", its), f"the deltas of block {index} make {shown(text)}")
 
 
 def _in_order(events: Sequence[SeenEvent]) -> None:
@@ -205,6 +338,8 @@ def page(result: object, after: int, limit: int | None) -> _Page:
     check(numbers == expected, f"behind cursor {after} come events {shown(numbers)}")
     last = str(numbers[-1]) if numbers else str(after)
     check(read.cursor == last, f"the cursor of a page up to event {last} is {read.cursor}")
+    check(_CURSOR.fullmatch(read.cursor) is not None, f"{shown(read.cursor)} is not a cursor")
+    check(bool(numbers) or not read.truncated, "a truncated page has no events")
     ends = any(event.get("type") in ENDINGS for event in read.events)
     check(read.closed or not ends, "the page has the ending and is not closed")
     return read

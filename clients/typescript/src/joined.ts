@@ -1,4 +1,4 @@
-/** The text so far of the blocks of a result, joined from deltas (section 3, "Joining deltas"). */
+/** The text so far of the blocks of a result, joined from deltas (section 3.2). */
 
 import type { StreamEvent } from "./events.ts";
 

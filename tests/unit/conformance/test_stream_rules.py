@@ -10,6 +10,7 @@ import pytest
 
 from mcp_hub.conformance import vectors
 from mcp_hub.conformance.vectors import Mismatch, matched, read, read_all
+from mcp_hub.types import Era
 
 SPECIFICATION = Path(__file__).parents[3] / "docs/specification"
 STREAM = "st_1"
@@ -113,7 +114,7 @@ def test_a_template_takes_the_first_value_of_a_variable_and_holds_others_to_it()
 
 def test_a_broken_vector_is_named_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
-    path.write_text('{"scenario": "x", "section": "1", "says": "y"}\n{"read"\n')
+    path.write_text('{"scenario": "x", "section": "1", "says": "y", "rules": []}\n{"read"\n')
     with pytest.raises(ValueError, match=r"x\.jsonl:2: "):
         read(path)
 
@@ -122,7 +123,7 @@ def test_every_vector_can_be_read_and_names_a_section_that_exists() -> None:
     text = (SPECIFICATION / "streams.md").read_text()
     for scenario in read_all(SPECIFICATION / "vectors"):
         assert scenario.steps
-        assert all(f"\n## {section}. " in text for section in scenario.section.split(", "))
+        assert all(f"\n### {section}. " in text for section in scenario.section.split(", "))
 
 
 @pytest.mark.parametrize("fault", [None, "other stream", "without a time"])
@@ -133,3 +134,76 @@ def test_events_are_as_the_schema_says(fault: str | None) -> None:
     registry = jsonschema_rs.Registry([(path.name, json.loads(path.read_text())) for path in schemas.glob("*.json")])
     validator = jsonschema_rs.validator_for(json.loads((schemas / "read-result.json").read_text()), registry=registry)
     assert validator.is_valid(result) == (fault != "without a time")
+
+
+def again() -> Log:
+    """A log with two attempts and a question."""
+    start, delta, _, end = log()
+    asked = [
+        event(6, "input-required", key="k", method="elicitation/create", params={}),
+        event(7, "input-received", key="k"),
+    ]
+    failure = {"attempt": 2, "reason": "lost"}
+    repeated = [event(3, "attempt", **failure, after=0.5), event(4, "reset", **failure, discard_from=2)]
+    return [start, delta, *repeated, {**delta, "seq": 5}, *asked, {**end, "seq": 8}]
+
+
+def changed(seq: int, **members: Any) -> Callable[[Log], Log]:
+    return lambda events: [{**one, "data": {**one["data"], **members}} if one["seq"] == seq else one for one in events]
+
+
+def retyped(seq: int, type_: str, **data: Any) -> Callable[[Log], Log]:
+    return lambda events: [{**one, "type": type_, "data": data} if one["seq"] == seq else one for one in events]
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        (changed(3, attempt=1), "attempt 1 follows 1"),
+        (retyped(4, "progress", progress=1), "no reset before event 5"),
+        (changed(4, discard_from=4), "event 4 discards from 4"),
+        (retyped(5, "input-required", key="k", method="m", params={}), "the key k is used twice"),
+        (retyped(6, "progress", progress=1), "event 7 answers k"),
+        (retyped(5, "delta", channel="content", index=0), "delta has no content"),
+        (changed(8, result={"content": [], "isError": True}), "isError is True in ok"),
+        (changed(8, outcome="tool_error"), "isError is False in tool_error"),
+        (retyped(8, "end", outcome="ok"), "the ending has no result"),
+        (
+            retyped(8, "error", code="x", **{"class": "x"}, retryable=True, outcome="unknown", detail="", jsonrpc={}),
+            "unknown outcome is retryable",
+        ),
+    ],
+)
+def test_a_log_whose_events_contradict_each_other_fails(fault: Callable[[Log], Log], why: str) -> None:
+    assert len(vectors.whole_log(again(), STREAM)) == 8
+    with pytest.raises(Mismatch, match=why):
+        vectors.whole_log(fault(again()), STREAM)
+
+
+def test_a_result_in_the_log_is_that_of_the_response() -> None:
+    ending = vectors.whole_log(log(), STREAM)[-1]
+    marked = {"content": [], "_meta": {vectors.STREAMS: {}}}
+    vectors.same_result(ending, {"result": marked}, Era.HANDSHAKE)
+    vectors.same_result(ending, {"result": {"content": [1]}}, Era.MODERN)  # of the other era
+    for response in ({"result": {"content": [1]}}, {"error": {"code": 1, "message": "x"}}):
+        with pytest.raises(Mismatch):
+            vectors.same_result(ending, response, Era.HANDSHAKE)
+
+
+def test_joined_deltas_are_the_text_of_the_result() -> None:
+    whole = changed(8, result={"content": [{"type": "text", "text": "a"}]})(again())
+    vectors.joined(vectors.whole_log(whole, STREAM))
+    with pytest.raises(Mismatch, match="the deltas of block 0"):
+        vectors.joined(vectors.whole_log(changed(4, discard_from=3)(whole), STREAM))
+
+
+def test_what_is_shown_beside_events_is_checked() -> None:
+    text = {"channel": "content", "index": 0, "content": []}
+    fine = notifications([event(2, "progress", progress=2.0), event(3, "delta", **text)])
+    fine[1]["params"]["message"] = "a"
+    vectors.shown_progress(fine)
+    for part, member, value in ((0, "progress", 1.5), (1, "message", "a\nb"), (1, "message", "x" * 201)):
+        broken = json.loads(json.dumps(fine))
+        broken[part]["params"][member] = value
+        with pytest.raises(Mismatch):
+            vectors.shown_progress(broken)

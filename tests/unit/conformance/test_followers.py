@@ -1,0 +1,71 @@
+"""The vectors of clients (docs/specification/vectors/clients), played by the example of a client's state."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_hub.conformance.vectors import Scenario, read_all
+from tests.streaming import follower as example
+
+SCENARIOS = read_all(Path(__file__).parents[3] / "docs/specification/vectors/clients")
+
+
+def began(client: dict[str, Any]) -> example.Follower:
+    return example.Follower(
+        is_handshake=client["era"] == "handshake", stream=client.get("stream"), cursor=client.get("cursor", 0)
+    )
+
+
+def hand(follower: example.Follower, step: dict[str, Any]) -> None:
+    match step:
+        case {"notification": message}:
+            follower.notified(message["method"], message["params"])
+        case {"result": result}:
+            follower.answered(result)
+        case {"error": error}:
+            follower.failed(error)
+        case {"lost": True}:
+            follower.lost()
+        case {"page": page}:
+            follower.page(page)
+        case {"refused": refused}:
+            follower.refused(refused.get("status"), refused.get("error"))
+        case _:
+            raise AssertionError(step)
+
+
+def has(expected: Any, value: Any) -> bool:
+    """Objects may have more members."""
+    if isinstance(expected, dict):
+        return isinstance(value, dict) and all(
+            name in value and has(its, value[name]) for name, its in expected.items()
+        )
+    return bool(expected == value)
+
+
+def seen(follower: example.Follower, name: str, expected: Any) -> Any:
+    match name:
+        case "text":
+            return {index: follower.text(int(index)) for index in expected}
+        case "aux":
+            return follower.text(channel="aux")
+        case "whole":
+            return follower.is_whole
+    return getattr(follower, name)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=[one.name for one in SCENARIOS])
+def test_the_example_of_a_client_passes(scenario: Scenario) -> None:
+    first, *steps = scenario.steps
+    follower = began(first["client"])
+    checks = 0
+    for step in steps:
+        if "then" not in step:
+            hand(follower, step)
+            continue
+        for name, expected in step["then"].items():
+            value = seen(follower, name, expected)
+            assert has(expected, value), f"{name} is {value}, not {expected}"
+            checks += 1
+    assert checks

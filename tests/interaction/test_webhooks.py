@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import httpx2
 import pytest
 from anyio.abc import SocketStream
 
@@ -126,6 +127,8 @@ async def test_receiver_that_is_gone_gets_nothing_until_it_is_refreshed(place: P
         poller = Poller(peer, NAME, receiver.of()[2].json["cursor"])
         await poller.until(lambda: poller.numbers == [4])
         assert receiver.numbers == [1, 2, 3], "a 410 is not repeated, and after three of them nothing is sent"
+        (server,) = httpx2.get(place.hub.url.removesuffix("mcp") + "v1/servers").json()["servers"]
+        assert server["given_up"] == 3, "mcp-hub status and the page show it"
         is_gone = False
         status = (await subscribe(peer, NAME, receiver.url())).result["deliveryStatus"]
         assert status["active"] is True

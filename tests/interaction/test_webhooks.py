@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import httpx2
 import pytest
-from anyio.abc import SocketStream
+from anyio.abc import ByteStream
 
 from tests.e2e.client import Hub
 from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, connected, http_hub
@@ -162,7 +162,7 @@ async def test_callback_that_fails_the_challenge_gets_nothing(place: Place, answ
 async def test_answer_without_end_is_not_read(place: Place) -> None:
     sent = 0
 
-    async def flood(stream: SocketStream, post: Post) -> bool:
+    async def flood(stream: ByteStream, post: Post) -> bool:
         nonlocal sent
         await stream.send(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 10737418240\r\n\r\n")
         while True:

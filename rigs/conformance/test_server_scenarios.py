@@ -108,6 +108,26 @@ async def test_a_bare_server_is_not_announced_with_more_than_it_has(
     assert verdicts[behind][1]["sep-2575-server-declares-prompts-in-discover"] == "SUCCESS"
 
 
+@pytest.mark.parametrize("version", ALL)
+async def test_no_scenario_of_a_bare_server_is_worse_than_without_the_hub(
+    suite: Sequence[str], tmp_path_factory: pytest.TempPathFactory, version: str
+) -> None:
+    bad = {}
+    for arrangement in ("bare-direct", "bare-stdio-both", "bare-http"):
+        async with arranged(arrangement, tmp_path_factory.mktemp(arrangement)) as url:
+            run = await run_server_scenarios(suite, url, version)
+        print(version, arrangement, run)
+        assert len(run.verdicts) == SERVER_SCENARIOS[version]
+        bad[arrangement] = {
+            (each.scenario, check["id"])
+            for each in run.verdicts
+            for check in each.checks or [{"id": "broke off", "status": "FAILURE"}]
+            if check["status"] in ("FAILURE", "WARNING")
+        }
+    assert bad["bare-stdio-both"] - bad["bare-direct"] == set()
+    assert bad["bare-http"] - bad["bare-direct"] == set()
+
+
 async def test_skills_of_fastmcp_pass_what_they_do_without_the_hub(suite: Sequence[str], tmp_path: Path) -> None:
     try:
         async with fastmcp_server(tmp_path) as server:

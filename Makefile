@@ -184,6 +184,7 @@ clients: $(STAMP)
 	$(BIN)/python -m rigs.clients.record
 	$(BIN)/python -m rigs.clients.background
 	$(BIN)/python -m rigs.clients.declared
+	$(BIN)/python -m rigs.clients.events
 	$(BIN)/python -m rigs.clients.first
 	$(BIN)/python -m rigs.clients.story
 

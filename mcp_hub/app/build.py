@@ -387,6 +387,7 @@ def build(
         binding=Binding(hub, hub_info(settings), partial(instructions, catalog, servers.upstreams)),
         current=current, hub=hub, upstreams=servers.upstreams, registry=registry, changes=changes, streams=streams,
         documents=documents, watchdog=watchdog, seen=seen, approvals=approvals, upstream_set=servers,
-        operations=operations(loaded, applier, watchdog), logins=logins, journal=journal, executors=executors,
+        operations=operations(loaded, applier, watchdog, partial(events.outcomes, "given_up")), logins=logins,
+        journal=journal, executors=executors,
         server_logs=sources.logs, code=code, gates=RuleGates(applier), audit=audit, events=events,
     )  # fmt: skip

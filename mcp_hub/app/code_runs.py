@@ -308,7 +308,11 @@ class EventFeeds:
                 return 0 if incoming is None else len(incoming)
             case "webhooks_refused_total":
                 return 0 if incoming is None else incoming.refused
-        return 0 if webhooks is None else webhooks.counts[name.removeprefix("webhooks_").removesuffix("_total")]
+        return sum(self.outcomes(name.removeprefix("webhooks_").removesuffix("_total")).values())
+
+    def outcomes(self, outcome: str) -> dict[str, int]:
+        """Messages to webhooks that came to this, by server."""
+        return {} if self._webhooks is None else self._webhooks.outcomes(outcome)
 
     def look(self) -> None:
         """Lets webhooks look at their rights after a change of settings."""

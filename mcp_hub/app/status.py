@@ -63,6 +63,7 @@ _MOST: Final = 100
 """Warnings, flags, texts and paths per server; `approve`, `doctor` and `sandbox` show all."""
 _Found = TypeVar("_Found", UnapprovedTool, Flag, Quarantined)
 Grouped = Mapping[str, Sequence[_Found]]
+_Counts = Callable[[], Mapping[str, int]]
 """By server."""
 
 
@@ -311,9 +312,7 @@ def _idle_caches(settings: Settings, view: CatalogView) -> list[Unmatched]:
         server = settings.servers.get(entry.server)
         pattern = None if server is None or entry.is_read_only else first_match(entry.key, server.per_tool)
         if server is not None and pattern is not None and server.per_tool[pattern].cache:
-            why = (
-                f'"{entry.key}" does not only read (it has no readOnlyHint), so its results are not kept. Remove cache.'
-            )
+            why = f'"{entry.key}" does not only read (it has no readOnlyHint): its results are not kept. Remove cache.'
             path = ("servers", entry.server, "per_tool", pattern, "cache")
             findings.append(Unmatched(path, entry.key, why=why))
     return findings
@@ -337,22 +336,24 @@ def _safe(text: str) -> str:
 
 
 class Admin(msgspec.Struct, frozen=True):
-    """An operator's commands, for REST."""
+    """An operator's commands, for REST. `given_up`: messages to webhooks that were given up, by server."""
 
     reloader: Reloader
     applier: Applier
     watch: _HubStatus
+    given_up: _Counts
 
     async def servers(self, profile: str | None) -> list[ServerInfo]:
-        return await self.watch.servers(profile)
+        servers, counts = await self.watch.servers(profile), self.given_up()
+        return [replace(info, given_up=counts.get(info.server, 0)) for info in servers]
 
     async def listed(self, profile: str | None) -> ServerList:
         """The servers; without a profile also patterns that match nothing."""
-        servers = await self.watch.servers(profile)
+        servers = await self.servers(profile)
         if profile is not None:
             return ServerList(servers)
-        stamp, patterns_found = self.reloader.stamp, await self.watch.unmatched()
-        patterns = [UnmatchedInfo(list(pattern.path), hide(pattern.reason)) for pattern in patterns_found]
+        stamp, unmatched = self.reloader.stamp, await self.watch.unmatched()
+        patterns = [UnmatchedInfo(list(pattern.path), hide(pattern.reason)) for pattern in unmatched]
         return ServerList(servers, patterns, stamp.text if stamp is not None else "")
 
     async def restart(self, server: str) -> None:
@@ -389,11 +390,11 @@ class Admin(msgspec.Struct, frozen=True):
         )
 
 
-def operations(loaded: Loaded, applier: Applier, watchdog: Watchdog) -> Admin:
+def operations(loaded: Loaded, applier: Applier, watchdog: Watchdog, given_up: _Counts) -> Admin:
     """An operator's commands on a hub that is built."""
     reloader = Reloader(loaded, applier.sources.read, applier)
     status = _HubStatus(
         current=applier.current, hub=applier.hub, applier=applier, approvals=applier.approvals, reloader=reloader,
         is_unguarded=lambda: watchdog.has_given_up,
     )  # fmt: skip
-    return Admin(reloader, applier, status)
+    return Admin(reloader, applier, status, given_up)

@@ -20,6 +20,7 @@ from rigs.conformance.suite import (
     run_skill_scenario,
     run_task_scenario,
 )
+from tests.e2e.client import HttpClient
 from tests.interaction.fronts import replica_count
 
 pytestmark = pytest.mark.anyio
@@ -106,6 +107,27 @@ async def test_a_bare_server_is_not_announced_with_more_than_it_has(
     assert verdicts[behind] == verdicts["bare-direct"]
     assert {status for _, status in verdicts[behind][0]} == {"SUCCESS", "SKIPPED"}
     assert verdicts[behind][1]["sep-2575-server-declares-prompts-in-discover"] == "SUCCESS"
+
+
+@pytest.mark.parametrize("version", ALL)
+async def test_no_scenario_of_a_bare_server_is_worse_than_without_the_hub(
+    suite: Sequence[str], tmp_path_factory: pytest.TempPathFactory, version: str
+) -> None:
+    passed = {}
+    for arrangement in ("bare-direct", "bare-stdio-both", "bare-http"):
+        async with arranged(arrangement, tmp_path_factory.mktemp(arrangement)) as url:
+            async with HttpClient(url) as client:  # a process of this era may need longer than a scenario has
+                await client.initialize()
+                assert (await client.request("tools/call", {"name": "test_simple_text", "arguments": {}})).last[
+                    "result"
+                ]
+            run = await run_server_scenarios(suite, url, version)
+        print(version, arrangement, run)
+        assert len(run.verdicts) == SERVER_SCENARIOS[version]
+        passed[arrangement] = {each.scenario for each in run.verdicts if each.is_passed}
+    assert passed["bare-direct"]
+    assert passed["bare-direct"] - passed["bare-stdio-both"] == set()
+    assert passed["bare-direct"] - passed["bare-http"] == set()
 
 
 async def test_skills_of_fastmcp_pass_what_they_do_without_the_hub(suite: Sequence[str], tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ class People:
     held: threading.Event = field(default_factory=threading.Event)
     pushed: dict[str, queue.Queue[dict[str, Any] | None]] | None = None
     """What is sent on the streams of an account; without a mapping they are refused."""
+    happened: dict[str, list[int]] | None = None
+    """The events of each account; without a mapping it has none."""
 
     def push(self, account: str, method: str, params: dict[str, Any]) -> None:
         assert self.pushed is not None
@@ -48,11 +50,8 @@ class People:
         self.requests.append((account, method))
         match method:
             case "initialize":
-                offers: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}}
-                if self.pushed is not None:
-                    offers["resources"]["subscribe"] = True
                 info = {"name": f"people for {account}", "version": "1"}
-                return {"protocolVersion": "2025-11-25", "capabilities": offers, "serverInfo": info}
+                return {"protocolVersion": "2025-11-25", "capabilities": self._offers(), "serverInfo": info}
             case "tools/list":
                 named = [("whoami", "Says whose account it is."), (f"only_{account}", f"A secret tool of {account}.")]
                 reads = {"readOnlyHint": True}
@@ -80,7 +79,33 @@ class People:
                 text = f"prompt of {account}"
                 return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
             case _:
-                return {}
+                return self._others(account, method, params)
+
+    def _offers(self) -> dict[str, Any]:
+        offers: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}}
+        if self.pushed is not None:
+            offers["resources"]["subscribe"] = True
+        if self.happened is not None:
+            offers["events"] = {}
+        return offers
+
+    def _others(self, account: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        if method == "events/list":
+            types = [{"name": name, "delivery": ["poll"]} for name in ("mail", f"mail_{account}")]
+            return {"events": [{**one, "inputSchema": LOOSE, "payloadSchema": LOOSE} for one in types]}
+        if method == "events/poll":
+            return self._poll(account, params)
+        return {"account": account, "params": params} if method.startswith("acme/") else {}
+
+    def _poll(self, account: str, params: dict[str, Any]) -> dict[str, Any]:
+        numbers = (self.happened or {}).get(account, [])
+        after = len(numbers) if params.get("cursor") is None else int(params["cursor"])
+        events = [
+            {"eventId": f"{account}-{number}", "name": params["name"], "timestamp": "2026-11-30T10:00:00Z",
+             "data": {"n": number, "of": account}}
+            for number in numbers[after:]
+        ]  # fmt: skip
+        return {"events": events, "cursor": str(len(numbers)), "truncated": False, "hasMore": False, "nextPollMs": 1000}
 
 
 class _Handler(Silent):

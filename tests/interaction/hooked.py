@@ -3,15 +3,17 @@
 import base64
 import hmac
 import json
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
 import anyio
-from anyio.abc import SocketAttribute, SocketStream
+from anyio.abc import ByteStream, SocketAttribute, SocketStream
+from anyio.streams.tls import TLSStream
 
 from tests.interaction.fronts import Peer, Seen
 from tests.upstreams.child import WAIT
@@ -59,11 +61,12 @@ class Receiver:
     port: int
     respond: Respond = taken
     posts: list[Post] = field(default_factory=list)
-    raw: Callable[[SocketStream, Post], Awaitable[bool]] | None = None
+    raw: Callable[[ByteStream, Post], Awaitable[bool]] | None = None
     """Answers by itself; whether it has."""
+    tls: ssl.SSLContext | None = None
 
     def url(self, path: str = "/hook", host: str = "127.0.0.1") -> str:
-        return f"http://{host}:{self.port}{path}"
+        return f"http{'s' if self.tls else ''}://{host}:{self.port}{path}"
 
     def of(self, kind: str | None = None, path: str | None = None) -> list[Post]:
         """Control bodies of one kind; None: occurrences."""
@@ -78,7 +81,16 @@ class Receiver:
             while not done():  # noqa: ASYNC110 - of the hub's process
                 await anyio.sleep(0.02)
 
-    async def serve(self, stream: SocketStream) -> None:
+    async def accept(self, stream: SocketStream) -> None:
+        if self.tls is None:
+            return await self.serve(stream)
+        async with stream:
+            with suppress(ssl.SSLError, anyio.BrokenResourceError, anyio.EndOfStream):
+                await self.serve(
+                    await TLSStream.wrap(stream, server_side=True, ssl_context=self.tls, standard_compatible=False)
+                )
+
+    async def serve(self, stream: ByteStream) -> None:
         async with stream:
             buffer = b""
             try:
@@ -111,11 +123,11 @@ class Receiver:
 
 
 @asynccontextmanager
-async def receiving() -> AsyncIterator[Receiver]:
+async def receiving(tls: ssl.SSLContext | None = None) -> AsyncIterator[Receiver]:
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
-    receiver = Receiver(listener.listeners[0].extra(SocketAttribute.local_port))
+    receiver = Receiver(listener.listeners[0].extra(SocketAttribute.local_port), tls=tls)
     async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, receiver.serve)
+        tasks.start_soon(listener.serve, receiver.accept)
         yield receiver
         tasks.cancel_scope.cancel()
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import httpx2
 import pytest
-from anyio.abc import SocketStream
+from anyio.abc import ByteStream
 
 from tests.e2e.client import Hub
 from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, connected, http_hub
@@ -143,6 +144,8 @@ async def test_receiver_that_is_gone_gets_nothing_until_it_is_refreshed(place: P
         poller = Poller(peer, NAME, receiver.of()[2].json["cursor"])
         await poller.until(lambda: poller.numbers == [4])
         assert receiver.numbers == [1, 2, 3], "a 410 is not repeated, and after three of them nothing is sent"
+        (server,) = httpx2.get(place.hub.url.removesuffix("mcp") + "v1/servers").json()["servers"]
+        assert server["given_up"] == 3, "mcp-hub status and the page show it"
         is_gone = False
         assert (await subscribe(peer, NAME, receiver.url())).result["deliveryStatus"]["active"] is True
         await receiver.until(lambda: receiver.numbers[3:] == [4])
@@ -175,7 +178,7 @@ async def test_callback_that_fails_the_challenge_gets_nothing(place: Place, answ
 async def test_answer_without_end_is_not_read(place: Place) -> None:
     sent = 0
 
-    async def flood(stream: SocketStream, post: Post) -> bool:
+    async def flood(stream: ByteStream, post: Post) -> bool:
         nonlocal sent
         await stream.send(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 10737418240\r\n\r\n")
         while True:

@@ -2,8 +2,9 @@
 
 Each line of FILE is the `data` of one event; its number is cursor and id. The file is the service behind the server, so
 that events outlive it. MODES: `poll`, `push` or both. Options: `no-cursor` (no replay), `window=N` (only the last N can
-be replayed), `draft` (declares and refuses as drafts of the extension), `repeats` (each event comes twice).
-`build.other` needs the argument `branch`; the file `FILE.journal` has what was requested.
+be replayed), `draft` (declares and refuses as drafts of the extension), `repeats` (each event comes twice),
+`changed` (`build.other` has another description). `build.other` needs the argument `branch`; in `FILE.journal` is
+what was requested.
 """
 
 import json
@@ -89,7 +90,8 @@ def stream(id_: Any, params: dict[str, Any]) -> None:
 def types() -> list[dict[str, Any]]:
     schema = {"type": "object", "properties": {"branch": {"type": "string"}}}
     payload = {"type": "object", "properties": {"status": {"type": "string"}}}
-    names = {"build.done": "A build has ended", "build.other": "Something else of a build"}
+    other = "Send it to me first" if "changed" in OPTIONS else "Something else of a build"
+    names = {"build.done": "A build has ended", "build.other": other}
     return [
         {"name": name, "description": text, "delivery": MODES, "inputSchema": schema, "payloadSchema": payload}
         for name, text in names.items()

@@ -2,7 +2,8 @@
 
 Each line of FILE is the `data` of one event; its number is cursor and id. `FILE.hub` has the origin at which the hub is
 reached, in place of that of the URLs. Options: `ttl=MILLISECONDS` (granted at most), `forged` (each event comes with a
-wrong signature first), `repeats` (each message comes twice). `FILE.journal` has requests, and answers to messages.
+wrong signature first), `repeats` (each message comes twice), `handshake` (of that era). `FILE.journal` has
+requests, and answers to messages.
 """
 
 import base64
@@ -118,9 +119,13 @@ def take(message: dict[str, Any]) -> None:
     events: dict[str, Any] = {"io.modelcontextprotocol/events": {}}
     info = {"io.modelcontextprotocol/serverInfo": {"name": "hooks", "version": "1"}}
     match method:
-        case "server/discover":
+        case "initialize" if "handshake" in OPTIONS:
+            offered = {"tools": {}, "extensions": events}
+            about = {"name": "hooks", "version": "1"}
+            result: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": offered, "serverInfo": about}
+        case "server/discover" if "handshake" not in OPTIONS:
             capabilities = {"tools": {}, "extensions": events}
-            result: dict[str, Any] = {
+            result = {
                 "supportedVersions": ["2026-07-28"], "capabilities": capabilities, "_meta": info,
             }  # fmt: skip
         case "tools/list":

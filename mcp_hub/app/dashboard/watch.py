@@ -110,18 +110,22 @@ class HubWatch:
         return listed if caller.operates else listed.without_output()
 
     def servers_stamp(self) -> object:
-        return self.tools, tuple(
-            (
-                status.server,
-                status.state,
-                status.restarts,
-                status.reason,
-                status.pid,
-                status.stderr[-1:],
-                status.sandbox,
-                status.refusals,
-            )
-            for status in self._admin.watch.statuses(None)
+        return (
+            self.tools,
+            tuple(self._admin.given_up().items()),
+            tuple(
+                (
+                    status.server,
+                    status.state,
+                    status.restarts,
+                    status.reason,
+                    status.pid,
+                    status.stderr[-1:],
+                    status.sandbox,
+                    status.refusals,
+                )
+                for status in self._admin.watch.statuses(None)
+            ),
         )
 
     def ended(self, caller: Caller, epoch: str, seq: int) -> list[CallSummary] | None:

@@ -206,14 +206,14 @@ Open = Callable[[Topic, Sequence[str], Webhook], Awaitable[FeedReader]]
 
 
 class Deliverer(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts that all subscriptions of a hub share. `keys` that sign at present; `counts` by outcome."""
+    """The parts that all subscriptions of a hub share. `keys` that sign at present; `counts` by outcome and server."""
 
     log: StreamLog
     callbacks: Callbacks
     rights: Rights
     open: Open
     keys: Callable[[Webhook], list[bytes]]
-    counts: Counter[str]
+    counts: Counter[tuple[str, str]]
 
 
 class WebhookDelivery:
@@ -325,7 +325,7 @@ class WebhookDelivery:
 
     async def _send(self, callback: _Callback, id_: str, body: bytes, cursor: str) -> bool:
         """Whether the message was taken or given up; else everything behind the stored cursor is looked at again."""
-        counts, pauses, due = self._deliverer.counts, list(_PAUSES), 0.0
+        counts, server, pauses, due = self._deliverer.counts, self.webhook.server, list(_PAUSES), 0.0
         while True:
             if not self._may_send():
                 self._close()
@@ -333,17 +333,17 @@ class WebhookDelivery:
             outcome = await callback.send(self._deliverer.keys(self.webhook), id_, body)
             wall, now = wall_time(), anyio.current_time()
             if not outcome.problem:
-                counts["delivered"] += 1
+                counts["delivered", server] += 1
                 await self.change(partial(Webhook.taken, cursor=cursor, at=wall))
                 return True
-            counts["failed"] += 1
+            counts["failed", server] += 1
             self.webhook = self.webhook.failed(outcome.problem, wall)
             if outcome.is_final or (now >= due and not pauses):
                 break
             if now >= due:  # else a refresh has brought this attempt forward
                 due = now + max(pauses.pop(0) * random.uniform(0.5, 1.5), min(outcome.pause, _LONGEST_PAUSE))
             await self.bell.wait(due - now)
-        counts["given_up"] += 1
+        counts["given_up", server] += 1
         log.warning(
             "webhook_given_up", webhook=self.webhook.id, to=origin(self.webhook.url), message=hide_head(id_, 100),
             reason=outcome.problem, status=outcome.status,
@@ -354,7 +354,7 @@ class WebhookDelivery:
     async def _terminate(self, callback: _Callback, error: RpcError) -> bool:
         """Says that the subscription is over, and ends it."""
         self._close()
-        self._deliverer.counts["terminated"] += 1
+        self._deliverer.counts["terminated", self.webhook.server] += 1
         log.info("webhook_terminated", webhook=self.webhook.id, to=origin(self.webhook.url), code=error.code)
         id_, body = control_id("terminated"), control_body("terminated", error=error_object(error))
         for pause in (*_PAUSES[:2], None):

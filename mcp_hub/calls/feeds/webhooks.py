@@ -84,7 +84,7 @@ class Webhooks:
     def __init__(
         self, table: StreamTable, feeds: Feeds, callbacks: Callbacks, rights: Rights, key: Callable[[], bytes]
     ) -> None:
-        self.counts = Counter[str]()
+        self.counts = Counter[tuple[str, str]]()
         self._table = table
         self._feeds = feeds
         self.callbacks = callbacks
@@ -101,6 +101,10 @@ class Webhooks:
 
     def __len__(self) -> int:
         return len(self._running)
+
+    def outcomes(self, outcome: str) -> dict[str, int]:
+        """Messages and attempts with this outcome since the hub started, by server."""
+        return {server: count for (name, server), count in self.counts.items() if name == outcome}
 
     async def run(self) -> None:
         """Delivers until cancelled."""

@@ -254,14 +254,15 @@ def overview(servers: Sequence[ServerAbout], budget_tokens: int = 2000) -> str:
 
 
 def events_found(types: Sequence[Searchable], query: str) -> list[str]:
-    """A line for each of the event types that fit best; without a query for the first ones."""
+    """A line for each of the event types that fit best, and how to wait; without a query for the first ones."""
     if not types:
         return []
     index = SearchIndex()
     index.put("", types[:_MOST_EVENTS])
     results = [hit.id for hit in index.search(query, _EVENTS) if not hit.weak] if query else [of.id for of in types]
     texts = {of.id: first_sentence(of.description, MAX_PURPOSE) for of in types}
-    return [f"event {one_line(id_)}: {one_line(texts[id_])}" for id_ in results[:_EVENTS]]
+    lines = [f"event {one_line(id_)}: {one_line(texts[id_])}" for id_ in results[:_EVENTS]]
+    return [*lines, "hub_events waits for an event."] if lines else []
 
 
 def exact(raw: bytes, *, is_read_only: bool = False, script: str = "") -> str:

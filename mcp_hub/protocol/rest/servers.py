@@ -162,7 +162,8 @@ class ServerInfo(Struct, frozen=True, omit_defaults=True):
     `software` its own name, `stderr` its last lines. Its lists were read at `listed`, `age` seconds ago, with `entries`
     by kind; clients get `offered`. `warnings` end with `quarantined` ones on malformed definitions; `unsteady` lists
     differ at each read. `second` is the connection in the other era. `logs` is about log messages outside of calls.
-    `scope`: which calls share a process. `connections`: open ones of principals with an account for each.
+    `scope`: which calls share a process. `connections`: open ones of principals with an account for each. `given_up`:
+    messages about its events that webhooks did not take, since the hub started.
     """
 
     server: str
@@ -190,6 +191,7 @@ class ServerInfo(Struct, frozen=True, omit_defaults=True):
     scope: str = "shared"
     sandbox: SandboxInfo | UnsetType = UNSET
     connections: int | UnsetType = UNSET
+    given_up: int = 0
 
     def without_output(self) -> Self:
         """Without texts that may reveal paths or other principals' data."""
@@ -200,7 +202,7 @@ class ServerInfo(Struct, frozen=True, omit_defaults=True):
             second = replace(second, reason=_withheld(second.reason, second.code))
         warnings = [without_paths(text.partition(LAST_LINE)[0]) for text in self.warnings]
         reason = _withheld(self.reason, self.code)
-        return replace(self, stderr=[], reason=reason, warnings=warnings, second=second, sandbox=sandbox)
+        return replace(self, stderr=[], reason=reason, warnings=warnings, second=second, sandbox=sandbox, given_up=0)
 
 
 def _withheld(reason: str | UnsetType, code: str | UnsetType) -> str | UnsetType:

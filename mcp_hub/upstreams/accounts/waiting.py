@@ -105,16 +105,20 @@ def waits(desk: LoginDesk, tell: Callable[[str, bytes], None]) -> Needed:
 async def wait_for_login(
     desk: LoginDesk, links: _Links, needed: AccountNeeded, call: Call, channel: CallChannel
 ) -> Completed | None:
-    """Returns None when the account is there, so that the call may be tried; else the result of the call.
+    """Returns None when the account is there, so that the call may be tried; else the result of a tool call.
 
-    Raises `RpcError`, -32042 for a client that opens links but cannot be asked now.
+    Raises `RpcError`, for another request what a tool call has as its result, and -32042 for a client that opens links
+    but cannot be asked now.
     """
     try:
-        return await _Wait(desk, needed, call, channel, links=links).result()
+        text = await _Wait(desk, needed, call, channel, links=links).refusal()
     except Rejected as refused:
-        return _said(needed, f"{refused}")
+        text = _said(needed, f"{refused}")
     except (StoreError, LoginFailed) as problem:
         raise StoreUnavailable(f"the accounts cannot be read: {problem}") from None
+    if text is not None and call.method != "tools/call":
+        raise RpcError(text, code=needed.code, data=needed.data)
+    return None if text is None else Completed.of(text, is_error=True)
 
 
 class _Wait:
@@ -130,7 +134,8 @@ class _Wait:
         self._woken = anyio.Event()
         self._question = _OpenQuestion(channel, self._wake)
 
-    async def result(self) -> Completed | None:
+    async def refusal(self) -> str | None:
+        """Waits; what to say if the account is not there."""
         server, principal = self._needed.server, self._needed.principal
         before = await self._accounts.read(server, principal)
         since = before.since if before is not None else None
@@ -156,8 +161,8 @@ class _Wait:
             return set(self._needed.names) <= account.values.keys()
         return account.grant is not None and account.since != since
 
-    async def _step(self, pending: tuple[PendingLogin, ...]) -> Completed | None:
-        """Asks what is to be asked now, or takes its answer; a result if nothing can be waited for."""
+    async def _step(self, pending: tuple[PendingLogin, ...]) -> str | None:
+        """Asks what is to be asked now, or takes its answer; a refusal if nothing can be waited for."""
         proven = awaiting(pending, self._needed.server)
         if proven is not None:
             return await self._code(proven)
@@ -169,7 +174,7 @@ class _Wait:
 
     # -- the link
 
-    async def _link(self) -> Completed | None:
+    async def _link(self) -> str | None:
         needed = self._needed
         entry, url = await self._desk.offer(needed.server, needed.principal, needed.names)
         params: JsonObject = {
@@ -183,7 +188,7 @@ class _Wait:
         self._question.ask(params, params)
         return None
 
-    async def _opened(self) -> Completed | None:
+    async def _opened(self) -> str | None:
         answer, params = self._question.answer, self._question.subject
         if isinstance(answer, RpcError):
             assert isinstance(params, dict)
@@ -199,7 +204,7 @@ class _Wait:
 
     # -- the code
 
-    async def _code(self, proven: PendingLogin) -> Completed | None:
+    async def _code(self, proven: PendingLogin) -> str | None:
         if self._lacks(_ONLY_FORM):
             # who has asked waits on, since the code can be entered elsewhere
             return (
@@ -270,5 +275,5 @@ def _way(server: str) -> str:
     return f"Enter the code by: mcp-hub account confirm {server} CODE"
 
 
-def _said(needed: AccountNeeded, text: str) -> Completed:
-    return Completed.of(f"{needed.message} {text}", is_error=True)
+def _said(needed: AccountNeeded, text: str) -> str:
+    return f"{needed.message} {text}"

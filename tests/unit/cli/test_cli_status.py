@@ -66,18 +66,22 @@ def test_report_counts_servers_and_names_those_given_up() -> None:
     servers = [ServerInfo(server=name, state="ready", restarts=0) for name in ("a", "b")]
     servers.append(ServerInfo(server="c", state="failed", restarts=5, code="crashed"))
     servers.append(ServerInfo("d", "ready", 0, sandbox=SandboxInfo("on", "hosts", 2)))
+    servers += [ServerInfo(name, "ready", 0, given_up=count) for name, count in (("e", 1), ("f", 3))]
     report = _HubReport("/x.yaml", [HubRecord("http://h/mcp", 7, 1000.0, "1.2.3")], servers)
     assert [text for text, _ in report_lines(report, 8200.0)] == [
         "running at http://h/mcp",
         "  process: 7, for 2 h, version 1.2.3",
         "config:  /x.yaml",
-        "servers: 3 ready, 1 failed",
+        "servers: 5 ready, 1 failed",
         "  c: failed [crashed]. Run mcp-hub doctor c",
         "  d: its sandbox refused 2 attempts. Run mcp-hub sandbox d",
+        "  e: 1 message about its events reached no webhook and was given up",
+        "  f: 3 messages about its events reached no webhook and were given up",
     ]
     data = report_data(report, 8200.0)
     assert data["hubs"][0]["uptime"] == 7200 and data["servers"][2]["code"] == "crashed"
-    assert [server.get("refused") for server in data["servers"]] == [None, None, None, 2]
+    assert [server.get("refused") for server in data["servers"]] == [None, None, None, 2, None, None]
+    assert [server.get("given_up") for server in data["servers"][3:]] == [None, 1, 3]
     report = _HubReport("/x.yaml", [HubRecord("http://h/mcp", 7)], problem="wrong token [unauthorized]")
     assert ("servers: unknown: wrong token [unauthorized]", "yellow") in report_lines(report, 0.0)
 

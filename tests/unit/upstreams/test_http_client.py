@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,8 @@ class Authority:
         """That of a server with a certificate for `host`, valid for so many days."""
         key = ec.generate_private_key(ec.SECP256R1())
         made = self._builder(x509.Name([]), key, days)
-        names = x509.SubjectAlternativeName([x509.DNSName(host)])
+        name = x509.IPAddress(ip_address(host)) if host[0].isdigit() else x509.DNSName(host)
+        names = x509.SubjectAlternativeName([name])
         certificate = made.add_extension(names, critical=True).sign(self.key, hashes.SHA256())
         secret = key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         file = self.folder / "server.pem"

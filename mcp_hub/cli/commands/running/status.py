@@ -142,6 +142,7 @@ def report_data(report: _HubReport, now: float) -> JsonObject:
     states = [
         {"server": server.server, "state": server.state, "code": server.code or None}
         | ({"refused": server.sandbox.refused} if server.sandbox else {})
+        | ({"given_up": server.given_up} if server.given_up else {})
         for server in report.servers
     ]
     problem = hide(report.problem) or None
@@ -331,6 +332,12 @@ def _servers(report: _HubReport) -> list[tuple[str, str]]:
              f"Run mcp-hub sandbox {quote(server.server)}", "yellow")
             for server in report.servers
             if server.sandbox and (refused := server.sandbox.refused)
+        ),
+        *(
+            (f"  {server.server}: {tables.plural(server.given_up, 'message')} about its events reached no webhook and "
+             f"{'was' if server.given_up == 1 else 'were'} given up", "yellow")
+            for server in report.servers
+            if server.given_up
         ),
     ]  # fmt: skip
 

@@ -24,6 +24,7 @@ export function needs(store) {
     found.push({ key: `e ${one.server}`, kind: 'warn', tag: 'edit', text: `${plain(one.server)}: an edit waits for you on a terminal`, href: link('servers', '', { show: 'edits' }) });
   }
   for (const server of store.hub?.operator ? store.servers : []) {
+    if (server.given_up) found.push({ key: `w ${server.server}`, kind: 'warn', tag: 'webhooks', text: `${plain(server.server)}: ${plural(server.given_up, 'message')} about its events reached no webhook`, href: link('server', server.server) });
     if (!isBad(server)) continue;
     found.push({ key: `s ${server.server}`, kind: 'bad', tag: isLogin(server) ? 'login' : 'server', text: `${plain(server.server)}: ${plain(cut(server.reason ?? server.state, 160))}`, href: link('server', server.server) });
   }

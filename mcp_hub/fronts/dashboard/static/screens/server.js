@@ -92,6 +92,7 @@ function facts(server) {
     ['Process', server.pid ?? '–'],
     ['Restarts', server.restarts],
     ['Offers', entries || '–'],
+    ...(server.given_up ? [['Webhooks', html`<span class="badge warn">${plural(server.given_up, 'message')} given up</span>`]] : []),
     ...(server.second ? [['Second connection', `${server.second.era ?? ''} ${server.second.state}`]] : []),
   ];
 }

@@ -1,0 +1,84 @@
+"""Webhooks over TLS: a receiver whose certificate the hub trusts, and certificates that count as failures."""
+
+import json
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from mcp_hub.wire.http_client import EXTRA_CERTIFICATES
+from tests.e2e.client import Hub
+from tests.interaction.fronts import MODERN, connected
+from tests.interaction.hooked import Receiver, receiving, subscribe
+from tests.interaction.hub_process import hub_process
+from tests.interaction.occurring import Service, config
+from tests.unit.upstreams.test_http_client import Authority
+
+pytestmark = [pytest.mark.anyio, pytest.mark.processes]
+
+NAME = "b_build_done"
+HOST = "127.0.0.1"
+
+
+class Place:
+    """A hub that trusts `authority`, and a receiver with its certificate."""
+
+    def __init__(self, hub: Hub, service: Service, receiver: Receiver, authority: Authority) -> None:
+        self.hub = hub
+        self.service = service
+        self.receiver = receiver
+        self.authority = authority
+
+    def count(self, name: str) -> int:
+        text = httpx2.get(self.hub.url.removesuffix("mcp") + "metrics").text
+        found = re.search(rf"^mcp_hub_webhooks_{name}_total (\d+)", text, re.MULTILINE)
+        return int(found[1]) if found else 0
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    authority, service = Authority(tmp_path), Service(tmp_path, "b")
+    text = config({"b": service.argv(MODERN, "push")}, events={"webhook_hosts": [HOST]})
+    async with (
+        receiving(authority.server(HOST)) as receiver,
+        hub_process(text, tmp_path, **{EXTRA_CERTIFICATES: str(authority.file)}) as hub,
+    ):
+        yield Place(hub, service, receiver, authority)
+
+
+async def test_receiver_gets_events_over_tls_and_a_bad_certificate_is_a_failed_attempt(place: Place) -> None:
+    receiver, trusted = place.receiver, place.receiver.tls
+    async with connected(place.hub, MODERN) as peer:
+        assert receiver.url().startswith("https://")
+        assert "result" in (await subscribe(peer, NAME, receiver.url())).answer
+        receiver.tls = place.authority.server("other.example")
+        place.service.happens(1)
+        await receiver.until(lambda: place.count("failed") >= 1)
+        status = (await subscribe(peer, NAME, receiver.url())).result["deliveryStatus"]
+        assert status["lastError"] == "tls_error" and "failedSince" in status
+        assert receiver.numbers == [], "nothing is sent before the certificate is judged"
+        receiver.tls = trusted
+        while not receiver.numbers:  # a refresh brings the next attempt forward
+            await subscribe(peer, NAME, receiver.url())
+        assert receiver.numbers == [1] and receiver.of()[0].is_signed()
+        assert (await subscribe(peer, NAME, receiver.url())).result["deliveryStatus"]["lastError"] is None
+        assert place.count("delivered") == 1
+
+
+@pytest.mark.parametrize("fault", ["authority", "name", "expired"])
+async def test_challenge_is_not_sent_to_a_receiver_with_a_bad_certificate(
+    place: Place, fault: str, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    place.receiver.tls = {
+        "authority": lambda: Authority(tmp_path / "other").server(HOST),
+        "name": lambda: place.authority.server("other.example"),
+        "expired": lambda: place.authority.server(HOST, days=-1),
+    }[fault]()
+    async with connected(place.hub, MODERN) as peer:
+        error = (await subscribe(peer, NAME, place.receiver.url())).error
+        assert (error["code"], error["data"]) == (-32027, {"reason": "tls_error"})
+        assert str(tmp_path) not in json.dumps(error)
+    assert place.receiver.posts == []

@@ -74,6 +74,7 @@ def configure(hubs: Background, **keys: object) -> None:
     written(hubs.root, json.dumps(settings))
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("first", CLIENTS)
 async def test_clients_of_every_kind_share_one_hub_whose_servers_get_nothing_of_the_first(
     hubs: Background, first: str

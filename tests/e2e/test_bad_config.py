@@ -49,7 +49,7 @@ async def test_bad_configuration_is_reported_with_its_line_and_nothing_starts(
     assert journal(tmp_path / "journal") == []
 
 
-@pytest.mark.first(3)
+@pytest.mark.first(2)
 @FRONTS
 @pytest.mark.parametrize("name", BAD_SERVERS)
 async def test_bad_server_is_reported_with_its_line_and_the_others_start(

@@ -101,7 +101,7 @@ async def test_a_second_process_is_for_the_questions_of_a_modern_one_and_nothing
 
 
 @pytest.mark.parametrize(("first", "other"), [(HANDSHAKE, MODERN), (MODERN, HANDSHAKE)])
-@pytest.mark.first(1)
+@pytest.mark.proof
 async def test_hubs_of_clients_of_other_eras_list_the_same_bytes_and_need_one_process(
     tmp_path: Path, first: str, other: str
 ) -> None:
@@ -133,6 +133,7 @@ async def test_a_pinned_era_holds_for_all_callers(tmp_path: Path, era: str, vers
     assert len(pids(journal)) == 1
 
 
+@pytest.mark.proof
 async def test_sessions_have_processes_of_their_own_era(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     answers = Answers({"elicitation/create": form(name="Ann")})

@@ -161,6 +161,7 @@ async def run_of_alice(site: Site, status: str) -> AsyncIterator[tuple[Kept, str
             assert (ended["status"], ended["result"]["content"][-1]["text"]) == ("completed", "passed held")
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("status", RUNS)
 async def test_run_of_another_principal_is_as_one_that_never_was(site: Site, status: str) -> None:
     async with run_of_alice(site, status) as (run, inner):

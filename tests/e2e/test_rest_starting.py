@@ -61,6 +61,7 @@ async def test_a_list_that_will_grow_says_so(rest: RestClient) -> None:
     assert (await rest.ask("GET", "/tools?server=slow")).status_code == 503
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("kind", ["prompts", "resources"])
 async def test_other_lists_say_who_starts_too(rest: RestClient, tmp_path: Path, kind: str) -> None:
     early = await rest.ask("GET", f"/{kind}", prefer="wait=1")
@@ -101,6 +102,7 @@ async def test_a_call_waits_for_its_server(rest: RestClient, tmp_path: Path) -> 
         assert (await rest.call("slow_echo", {"text": "x"})).status_code == 200
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("kind", ["a call", "a model's call"])
 async def test_a_call_waits_for_every_server_that_may_have_a_name_without_prefix(tmp_path: Path, kind: str) -> None:
     text = servers_yaml(

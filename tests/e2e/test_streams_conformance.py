@@ -81,7 +81,7 @@ async def test_the_hub_passes_over_sse(hub: Hub, scenario: Scenario) -> None:
     assert outcome == ("passed", "")
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("era", Era)
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
 async def test_the_hub_passes_over_stdio(scenario: Scenario, era: Era, tmp_path: Path) -> None:
@@ -92,15 +92,15 @@ async def test_the_hub_passes_over_stdio(scenario: Scenario, era: Era, tmp_path:
     assert outcome == ("passed", "") or scenario.name == "foreign"
 
 
-@pytest.mark.first(2)
-@pytest.mark.parametrize("era", Era)
+@pytest.mark.first(1)
+@pytest.mark.parametrize("era", [*reversed(Era)])
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
 async def test_a_server_built_with_the_sdk_passes(scenario: Scenario, era: Era) -> None:
     outcome = await over_stdio(STREAMING, era, scenario).play(scenario)
     assert outcome == ("passed", "") or scenario.name == "foreign"
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("mutant", "scenario"),
     [

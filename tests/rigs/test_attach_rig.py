@@ -1,10 +1,10 @@
-"""The short form of each case of `make attach`."""
+"""Short forms of the cases of `make attach` that no other test has."""
 
 import sys
 
 import pytest
 
-from rigs.attach.cases import CASES, LONG, run
+from rigs.attach.cases import run
 
 pytestmark = [
     pytest.mark.anyio,
@@ -14,8 +14,15 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in LONG])
-@pytest.mark.first(14)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "clients with other search paths",
+        "a session of its own",
+        "a scope of its own under systemd",
+        "a stopped hub is waited for",
+    ],
+)
 async def test_attached_hub_keeps_its_promise(name: str) -> None:
     outcome = await run(name, is_short=True)
     if outcome.skipped:

@@ -14,6 +14,7 @@ from mcp_hub.conformance.vectors import Scenario, read_all
 from mcp_hub.types import Era, JsonObject
 from tests.e2e.client import Hub
 from tests.e2e.sse_client import sse_url
+from tests.fork_server import forked_command
 from tests.interaction.fronts import http_hub
 
 pytestmark = pytest.mark.anyio
@@ -87,7 +88,7 @@ async def test_the_hub_passes_over_sse(hub: Hub, scenario: Scenario) -> None:
 async def test_the_hub_passes_over_stdio(scenario: Scenario, era: Era, tmp_path: Path) -> None:
     config = tmp_path / "servers.json"
     config.write_text(json.dumps({**CONFIG, "hub": HUB | {"store": {"path": str(tmp_path / "store")}}}))
-    command = [sys.executable, "-m", "mcp_hub", "serve", "--config", str(config)]
+    command = [*forked_command(), "serve", "--config", str(config)]
     outcome = await over_stdio(command, era, scenario, "inner_report").play(scenario)
     assert outcome == ("passed", "") or scenario.name == "foreign"
 

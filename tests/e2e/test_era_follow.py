@@ -47,6 +47,7 @@ async def version_of(peer: Peer) -> str:
     return (await peer.call("asking_version")).text
 
 
+@pytest.mark.proof
 async def test_a_question_of_an_sdk_server_reaches_a_handshake_client_over_stdio(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     async with stdio_hub(config(journal), tmp_path) as client:

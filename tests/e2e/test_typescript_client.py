@@ -160,6 +160,7 @@ async def test_a_cut_in_the_modern_era_ends_a_call_that_is_no_task(
         assert found["notBegun"] == "the call was lost"
 
 
+@pytest.mark.proof
 async def test_cuts_and_kills_cost_neither_client_an_event(project: Path) -> None:
     with anyio.fail_after(SECONDS):
         outcome = await followers(rounds=3, workers=9, seed=5, serves=(0.6, 0.9), most_kills=2)

@@ -22,7 +22,6 @@ from rigs.poison.run import Plan as PoisonPlan
 from rigs.poison.run import poisoned
 from rigs.report import crashes
 from tests.redis_server import NO_SERVER, binary
-from tests.unit.sandbox.confined import needs_sandbox
 
 ROOT = Path(__file__).parents[2]
 LOST = '{"upstream": "git", "code": "start_crashed", "event": "upstream_state", "level": "warning"}'
@@ -95,19 +94,6 @@ async def test_replicas_serve_while_their_store_is_poisoned() -> None:
     assert outcome.faults == [] and outcome.restarts == 1
     assert outcome.written.total() >= 40 and outcome.set_aside.total() > 0 and outcome.jobs["spared"] > 0
     assert outcome.past["spared"] > 0
-
-
-@pytest.mark.first(1)
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only process groups are killed")
-@pytest.mark.parametrize(
-    "options",
-    [pytest.param([], id="plain"), pytest.param(["--sandbox", "hosts"], id="sandboxed", marks=needs_sandbox())],
-)
-def test_nothing_is_left_of_servers_children_and_hubs_that_were_killed(options: list[str]) -> None:
-    command = [sys.executable, "-m", "rigs.orphans", "--kills", "3", "--seed", "3", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=ROOT)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("3 kills"), done.stdout
 
 
 def test_nothing_is_found_in_a_second() -> None:

@@ -1,5 +1,6 @@
 """Short cases of rigs that load or kill hubs, whose own commands of `make proof` run them all at length."""
 
+import asyncio
 import subprocess
 import sys
 import time
@@ -21,7 +22,9 @@ from rigs.fuzz.workers import TARGETS
 from rigs.poison.run import Plan as PoisonPlan
 from rigs.poison.run import poisoned
 from rigs.report import crashes
+from rigs.soak.soak import Plan, soak
 from tests.redis_server import NO_SERVER, binary
+from tests.unit.sandbox.confined import needs_sandbox
 
 ROOT = Path(__file__).parents[2]
 LOST = '{"upstream": "git", "code": "start_crashed", "event": "upstream_state", "level": "warning"}'
@@ -94,6 +97,26 @@ async def test_replicas_serve_while_their_store_is_poisoned() -> None:
     assert outcome.faults == [] and outcome.restarts == 1
     assert outcome.written.total() >= 40 and outcome.set_aside.total() > 0 and outcome.jobs["spared"] > 0
     assert outcome.past["spared"] > 0
+
+
+@pytest.mark.proof
+def test_nothing_is_lost_and_nothing_is_left_behind() -> None:
+    outcome = asyncio.run(soak(Plan(200, "http", rounds=2, workers=16)))
+    assert outcome.faults == []
+    assert sum(outcome.answered.values()) == 200 and outcome.kills == 2
+
+
+@pytest.mark.proof
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only process groups are killed")
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param([], id="plain"), pytest.param(["--sandbox", "hosts"], id="sandboxed", marks=needs_sandbox())],
+)
+def test_nothing_is_left_of_servers_children_and_hubs_that_were_killed(options: list[str]) -> None:
+    command = [sys.executable, "-m", "rigs.orphans", "--kills", "3", "--seed", "3", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("3 kills"), done.stdout
 
 
 def test_nothing_is_found_in_a_second() -> None:

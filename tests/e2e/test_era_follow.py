@@ -61,6 +61,7 @@ async def test_a_question_of_an_sdk_server_reaches_a_handshake_client_over_stdio
         assert await client.close() == 0
 
 
+@pytest.mark.proof
 async def test_one_process_serves_clients_of_both_eras_and_asks_them(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     answers = Answers({"elicitation/create": form(name="Ann")})

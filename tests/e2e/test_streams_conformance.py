@@ -69,14 +69,14 @@ def over_stdio(command: Sequence[str], era: Era, scenario: Scenario, tool: str =
 
 @pytest.mark.parametrize("era", Era)
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 async def test_the_hub_passes_over_http(hub: Hub, scenario: Scenario, era: Era) -> None:
     outcome = await over_http(hub.url, era, scenario).play(scenario)
     assert outcome == ("passed", "")
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
-@pytest.mark.first(3)
+@pytest.mark.first(1)
 async def test_the_hub_passes_over_sse(hub: Hub, scenario: Scenario) -> None:
     outcome = await over_sse(hub.url, scenario).play(scenario)
     assert outcome == ("passed", "")

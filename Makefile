@@ -38,11 +38,11 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(TYPES)
 
-# types are checked beside the tests, which wait now and then; what is wrong with them is printed as soon as it is known
+# types of this system are checked beside the tests, which wait now and then; mistakes are printed as soon as they are known
 test: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	($(BIN)/mypy && $(TYPES)) >$(VENV)/.types 2>&1 || { cat $(VENV)/.types; exit 1; } & types=$$!; \
+	$(BIN)/mypy >$(VENV)/.types 2>&1 || { cat $(VENV)/.types; exit 1; } & types=$$!; \
 		$(PYTEST); status=$$?; wait $$types || exit 1; exit $$status
 
 # what needs neither processes of its own nor data: under a minute on two cores
@@ -52,7 +52,7 @@ test-fast: $(STAMP)
 
 # everything: the checks, then each rig for as long as it takes to believe it
 proof: check
-	$(MAKE) long conformance orphans
+	$(MAKE) types long conformance orphans
 	$(MAKE) orphans ORPHANS='--sandbox hosts $(ORPHANS)'
 	$(MAKE) events
 	$(MAKE) hostile HOSTILE='--together 4 $(HOSTILE)'
@@ -98,10 +98,11 @@ dashboard-pictures: $(STAMP)
 conformance: $(STAMP)
 	$(PYTEST) rigs/conformance
 
-# the tests that only this runs, and the properties with all of their examples
+# the tests that only this runs, and the properties and schedules with all of their examples
 long: $(STAMP)
 	$(PYTEST) -m proof
 	EXAMPLES=all $(PYTEST) tests/property
+	INTERLEAVE_EXAMPLES=24 $(BIN)/pytest tests/interaction/test_interleaved.py
 
 # a million steps of replicas that share a store, of which each one is checked
 model: $(STAMP)

@@ -3,6 +3,8 @@
 Each command is a process of its own, forked from one that has imported the hub and done nothing else. Tests that are
 about the start itself, about pids, closed streams or limits run the real command. The server declines what would make
 Python itself start in another way (`PYTHON…`, the locale). It ends when its stdin does.
+
+A client with the variable `FORKS` has its background hub started in this way, too.
 """
 
 import atexit
@@ -36,6 +38,7 @@ _IMPORTED: Final = ("mcp_hub.__main__", "mcp_hub.app.http")
 _OPTIONAL: Final = "mcp_hub.cli.commands.running.operate"
 """A module that needs what may not be installed."""
 _STAND_IN: Final = "forked_command.py"
+FORKS: Final = "MCP_HUB_TESTS_FORK"
 _MOST: Final = 4 << 20
 """Bytes of a request: the environment and the arguments of a process."""
 
@@ -48,9 +51,13 @@ class _Request(NamedTuple):
 
 
 def _text(env: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """The variables that Python itself reads at its start, but for the folders of modules."""
+    """The variables that Python itself reads at its start, but for those that `_become` does justice to."""
     read = (b"PYTHON", b"LC_", b"LANG")
-    return {key: value for key, value in env.items() if key.startswith(read) and key != b"PYTHONPATH"}
+    done = (b"PYTHONPATH", b"PYTHONDONTWRITEBYTECODE", b"PYTHONUNBUFFERED")
+    found = {key: value for key, value in env.items() if key.startswith(read) and key not in done and value}
+    if not any(key.startswith(b"LANG") for key in found) and found.get(b"LC_CTYPE", b"C.UTF-8") == b"C.UTF-8":
+        return {**found, b"LANG": b"C.UTF-8", b"LC_CTYPE": b"C.UTF-8"}  # as Python has it without a locale (PEP 538)
+    return {b"LC_CTYPE": found[b"LANG"], **found} if b"LANG" in found else found
 
 
 def _read(connection: socket.socket) -> tuple[_Request, list[int]]:
@@ -66,8 +73,20 @@ def _read(connection: socket.socket) -> tuple[_Request, list[int]]:
     return _Request(arguments, folder, int(umask), env), streams
 
 
-def _become(request: _Request, streams: list[int]) -> NoReturn:
-    """Runs the command in this process, which was just forked."""
+def _forked_hubs(path: str) -> None:
+    """A background hub that this process starts is forked by the server of this socket."""
+    execute = os.execve
+
+    def execve(program: str, line: list[str], env: dict[str, str]) -> NoReturn:
+        if line[1:4] == ["-m", "mcp_hub", "attached-hub"]:
+            line = [line[0], "-I", "-S", str(Path(__file__).with_name(_STAND_IN)), path, *line[3:]]
+        execute(program, line, env)
+
+    os.execve = execve  # type: ignore[assignment]
+
+
+def _become(request: _Request, streams: list[int], path: str) -> NoReturn:
+    """Runs the command in this process, which was just forked by the server of this socket."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
@@ -78,12 +97,17 @@ def _become(request: _Request, streams: list[int]) -> NoReturn:
     os.umask(request.umask)
     os.environb.clear()
     os.environb.update(request.env)
+    if os.environ.pop(FORKS, None):
+        _forked_hubs(path)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
     text = sys.__stdout__.encoding if sys.__stdout__ else "utf-8"
     sys.stdin = sys.__stdin__ = open(0, encoding=text, closefd=False)  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = open(1, "w", encoding=text, closefd=False)  # type: ignore[misc]
+    if os.environ.get("PYTHONUNBUFFERED"):
+        sys.stdout.reconfigure(write_through=True)
     sys.stderr = sys.__stderr__ = open(2, "w", 1, text, "backslashreplace", closefd=False)  # type: ignore[misc]
     folders = os.fsdecode(request.env.get(b"PYTHONPATH", b"")).split(os.pathsep)
     sys.path[:1] = [os.fsdecode(request.folder), *filter(None, folders)]  # as `python -m` does
@@ -189,7 +213,7 @@ def _main(path: str) -> None:
         print("ready", flush=True)
         work = _Server(listener).serve()
     if work is not None:
-        _become(*work)
+        _become(*work, path)
 
 
 @cache

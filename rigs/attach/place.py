@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,9 +53,19 @@ class Place:
     """Leaving the block ends every process whose command line or environment names the folder. Needs `/proc`."""
 
     def __init__(
-        self, root: Path, *, servers: Iterable[str] = ("a", "b"), hub: Mapping[str, Any] | None = None, **more: object
+        self,
+        root: Path,
+        *,
+        servers: Iterable[str] = ("a", "b"),
+        hub: Mapping[str, Any] | None = None,
+        command: Sequence[str] = (sys.executable, "-m", "mcp_hub"),
+        **more: object,
     ) -> None:
-        """`servers` are the names of fixture servers; `hub` and `more` are further settings."""
+        """`servers` are the names of fixture servers; `hub` and `more` are further settings.
+
+        `command` is the beginning of each `command` line.
+        """
+        self._command = command
         self.root = root
         self.config = root / "servers.yaml"
         self.clients: set[int] = set()
@@ -136,7 +146,7 @@ class Place:
 
     async def command(self, *args: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """A run of `mcp-hub` with these arguments, to its end, for this configuration."""
-        line = [sys.executable, "-m", "mcp_hub", *args]
+        line = [*self._command, *args]
         given = {**os.environ, **self.env, "MCP_HUB_CONFIG": str(self.config), **(env or {})}
         with anyio.fail_after(240):
             done = await anyio.run_process(line, env=given, cwd=self.root, check=False)

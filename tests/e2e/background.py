@@ -12,7 +12,7 @@ from typing import Any
 
 from mcp_hub.attach.folder import LOCK, RECORD, is_alive
 from mcp_hub.attach.join import NotJoined, request
-from tests.fork_server import forked_command
+from tests.fork_server import FORKS, forked_command
 from tests.interaction.fronts import stdio_hub
 from tests.upstreams.child import until
 from tests.upstreams.stdio_client import StdioClient
@@ -28,7 +28,7 @@ class Background:
     @asynccontextmanager
     async def client(self, config: str, *args: str, attach: str = "always", **env: str) -> AsyncIterator[StdioClient]:
         """A client of the hub of this configuration, which the first one starts."""
-        own = {"XDG_RUNTIME_DIR": str(self.runtime), **env}
+        own = {"XDG_RUNTIME_DIR": str(self.runtime), FORKS: "1", **env}
         async with stdio_hub(config, self.root, *args, "--attach", attach, **own) as running:
             yield running
 

@@ -79,6 +79,7 @@ async def used(hub: Hub, name: str, era: str) -> list[str]:
     return texts
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("era", ERAS)
 async def test_over_mcp_each_has_the_lists_and_answers_of_their_own_account(hub: Hub, people: People, era: str) -> None:
     seen: dict[str, list[str]] = {}
@@ -341,6 +342,7 @@ async def test_each_principal_has_a_process_with_their_own_values_which_no_other
         assert "password-of" not in listed.stdout + hub.stderr
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("principal", ["--config=/etc/passwd", "a\u0007b", "x" * 600])
 async def test_a_principal_that_looks_like_an_option_gets_no_process(tmp_path: Path, principal: str) -> None:
     config = json.loads(local(tmp_path, "anna"))

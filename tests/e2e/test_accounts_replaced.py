@@ -122,6 +122,7 @@ async def test_a_replica_without_a_connection_hears_of_an_account_that_another_o
                     await arrived(boss, "/servers", '"connections":0')
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("value", ["日本", "é"])
 async def test_a_value_that_no_header_can_hold_is_refused_and_one_in_the_store_ends_no_hub(
     tmp_path: Path, value: str

@@ -22,7 +22,8 @@ from tests.upstreams.child import WAIT, until
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.first(1)
+@pytest.mark.parametrize("era", ERAS[::-1])
 async def test_updates_of_resources_reach_only_whose_account_they_are_of(tmp_path: Path, era: str) -> None:
     with people_server("anna", "bert", pushes=True) as people:
         for name in ALL_OF:

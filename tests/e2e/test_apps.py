@@ -80,6 +80,7 @@ async def tools_of(peer: Peer) -> dict[str, Message]:
     return {tool["name"]: tool for tool in (await peer.request("tools/list")).result["tools"]}
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(("kind", "era"), [("sdk", HANDSHAKE), ("plain", MODERN)])
 async def test_an_app_is_shown_and_calls_its_own_server_over_stdio(kind: str, era: str, tmp_path: Path) -> None:
     async with stdio_hub(config(kind), tmp_path, "--profile", "both", client=None) as wire:

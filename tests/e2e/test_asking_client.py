@@ -64,6 +64,7 @@ async def peer(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         yield Peer(wire, request.param)
 
 
+@pytest.mark.first(1)
 async def test_twenty_reads_ask_nothing_and_a_delete_asks_once(peer: Peer, tmp_path: Path) -> None:
     listed = (await peer.request("tools/list")).result["tools"]
     assert [tool["name"] for tool in listed][:3] == ["find_tools", "read_tool", "run_tool"]
@@ -83,7 +84,8 @@ async def test_twenty_reads_ask_nothing_and_a_delete_asks_once(peer: Peer, tmp_p
     assert sorted(calls) == ["delete_note", *["show_note"] * 10, *["show_page"] * 10]
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.first(1)
+@pytest.mark.parametrize("era", ERAS[::-1])
 async def test_a_process_that_lists_the_tool_otherwise_by_now_does_not_get_the_call(era: str, tmp_path: Path) -> None:
     text = json.loads(config(tmp_path))
     text["servers"]["notes"]["scope"] = "call"

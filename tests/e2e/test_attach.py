@@ -152,6 +152,7 @@ async def test_a_server_that_is_bound_to_a_working_directory_has_a_process_there
     assert counts == [1, 1], "two clients of a folder share a process"
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("attach", ["always", "never"])
 async def test_overlay_of_a_project_decides_what_its_clients_get(
     hubs: Background, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attach: str
@@ -228,6 +229,7 @@ async def _line(pipes: HubPipes, begins: bytes) -> bytes:
                 return line
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("has_ended", [True, False])
 async def test_a_request_is_taken_up_on_another_connection_by_its_stream(hubs: Background, has_ended: bool) -> None:
     held, config = Held(hubs.root), held_tools.config()

@@ -11,6 +11,7 @@ import pytest
 
 from rigs.attacks.outside import hub_environment_is_read
 from tests.e2e.background import Background
+from tests.fork_server import forked_command
 from tests.interaction.hub_process import written
 from tests.upstreams.launch import argv, servers_yaml
 from tests.upstreams.stdio_client import StdioClient
@@ -51,7 +52,7 @@ GIVEN = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "MCP_HUB_CHILD", "M
 @asynccontextmanager
 async def client(hubs: Background, env: Mapping[str, str]) -> AsyncIterator[StdioClient]:
     """A client with this environment and no other."""
-    line = [sys.executable, "-m", "mcp_hub", "serve", "--config", str(hubs.root / "servers.yaml"), "--attach", "always"]
+    line = [*forked_command(), "serve", "--config", str(hubs.root / "servers.yaml"), "--attach", "always"]
     running = StdioClient(line)
     state, runtime = str(hubs.root / "state"), str(hubs.runtime)
     running.env = {"HOME": str(hubs.root), **env, "MCP_HUB_STATE_DIR": state, "XDG_RUNTIME_DIR": runtime}
@@ -74,6 +75,7 @@ def configure(hubs: Background, **keys: object) -> None:
     written(hubs.root, json.dumps(settings))
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("first", CLIENTS)
 async def test_clients_of_every_kind_share_one_hub_whose_servers_get_nothing_of_the_first(
     hubs: Background, first: str

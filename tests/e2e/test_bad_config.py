@@ -1,11 +1,11 @@
 """A configuration with a mistake in it: the hub says where, and starts the servers without one, or nothing."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.fork_server import forked_command
 from tests.upstreams.child import Child, until
 from tests.upstreams.launch import argv, events, journal
 
@@ -31,7 +31,7 @@ def serving(folder: Path, text: str, front: tuple[str, ...]) -> Child:
     config = folder / "servers.yaml"
     good = f"servers:\n  a:\n    command: {json.dumps(command)}\n    args: {json.dumps(args)}\n"
     config.write_text(good + text)
-    argv_ = [sys.executable, "-m", "mcp_hub", "serve", *front, "--config", str(config)]
+    argv_ = [*forked_command(), "serve", *front, "--config", str(config)]
     return Child(argv_, {"MCP_HUB_STATE_DIR": str(folder / "state")})
 
 
@@ -49,7 +49,7 @@ async def test_bad_configuration_is_reported_with_its_line_and_nothing_starts(
     assert journal(tmp_path / "journal") == []
 
 
-@pytest.mark.first(3)
+@pytest.mark.first(2)
 @FRONTS
 @pytest.mark.parametrize("name", BAD_SERVERS)
 async def test_bad_server_is_reported_with_its_line_and_the_others_start(

@@ -202,6 +202,7 @@ async def test_caller_that_is_left_out_cannot_allow_its_own_call(tmp_path: Path)
             assert ticket not in hub.stderr and SECRET not in hub.stderr
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("code", ["all", "ask"])
 async def test_script_waits_for_a_yes_to_each_of_its_calls(tmp_path: Path, code: str) -> None:
     rules = {"echo": {"ask": "always"}, "show": {"deny_if": [{"arguments": {"page": "secret*"}}], "reason": "not that"}}

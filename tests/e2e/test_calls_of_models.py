@@ -40,6 +40,7 @@ async def shown(peer: Peer, words: str) -> str:
     return lines[0].split()[0]
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_model_sees_into_a_call_that_its_client_waits_for_and_so_does_a_later_session(
     tmp_path: Path, era: str

@@ -37,6 +37,7 @@ def test_arguments_come_as_json_too(folder: Path, options: list[str], stdin: str
     assert json.loads(done.stdout)["structuredContent"] == {"text": "a"}
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_images_are_saved_where_the_user_says(folder: Path, form: str) -> None:
     image = {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}

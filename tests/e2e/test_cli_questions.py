@@ -84,8 +84,10 @@ def answers(shown: str) -> dict[str, Any]:
 
 
 WHERE = pytest.mark.parametrize("where", ["running", "own"])
+OWN_FIRST = pytest.mark.parametrize("where", ["own", "running"])
 
 
+@pytest.mark.first(1)
 @WHERE
 async def test_form_is_filled_in_at_the_terminal(place: Place, where: str) -> None:
     given = json.dumps({"schema": SCHEMA, "message": "Hello\n\x1b]0;evil\x07"})
@@ -104,7 +106,8 @@ PAGE = "https://example.org/\u202elogin"
 SHOWN = (("URL:  https://example.org/%E2%80%AElogin", ""), ("Host: example.org", ""))
 
 
-@WHERE
+@pytest.mark.first(1)
+@OWN_FIRST
 async def test_url_is_shown_and_agreed_to_or_declined(place: Place, where: str) -> None:
     for answer, action in (("y", "accept"), ("d", "decline")):
         lines = (*SHOWN, ("ecline: ", f"{answer}\n"))
@@ -118,6 +121,7 @@ async def test_page_that_a_call_requires_is_shown_with_the_error(place: Place) -
     await place.typed("own", "call", "fix_error", "--args-json", given, lines=(("-32042", ""), *SHOWN), code=1)
 
 
+@pytest.mark.first(1)
 @WHERE
 async def test_two_questions_at_once_are_asked_one_after_the_other(place: Place, where: str) -> None:
     lines = [("answer: ", "1\n"), ("ecline: ", "y\n"), ("answer: ", "2\n"), ("ecline: ", "y\n")]
@@ -132,7 +136,8 @@ async def test_ctrl_d_declines_and_sampling_is_refused_with_the_reason(place: Pl
     assert said in await place.typed("running", "call", "fix_ask_sampling")
 
 
-@WHERE
+@pytest.mark.first(1)
+@OWN_FIRST
 async def test_ctrl_c_at_a_question_cancels_the_call(place: Place, where: str) -> None:
     question = [("answer: ", "\x03")]
     shown = await place.typed(where, "call", "fix_ask_form", f"nonce={where}", lines=question, code=130)

@@ -51,6 +51,7 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
 
 
 WHERE = pytest.mark.parametrize("where", ["running", "own"])
+OWN_FIRST = pytest.mark.parametrize("where", ["own", "running"])
 
 
 @WHERE
@@ -66,6 +67,7 @@ async def test_resource_is_read_as_text_or_as_its_bytes(place: Place, where: str
     assert (place.root / where / "1.png").read_bytes() == PNG
 
 
+@pytest.mark.first(1)
 @WHERE
 async def test_prompt_is_got_with_its_arguments(place: Place, where: str) -> None:
     done = await place.run(where, "prompt", "fix_greet", "who=5", "style=Hi")
@@ -77,7 +79,8 @@ async def test_prompt_is_got_with_its_arguments(place: Place, where: str) -> Non
     assert done.returncode == 2 and b"fix_greet needs who=" in done.stderr
 
 
-@WHERE
+@pytest.mark.first(1)
+@OWN_FIRST
 async def test_unknown_resource_and_prompt_end_with_2(place: Place, where: str) -> None:
     done = await place.run(where, "read", "test://fix2/nothing")
     assert done.returncode == 2 and b"test://fix2/nothing" in done.stderr and b"[unknown_entry]" in done.stderr
@@ -85,6 +88,7 @@ async def test_unknown_resource_and_prompt_end_with_2(place: Place, where: str) 
     assert done.returncode == 2 and b"Did you mean fix_greet" in done.stderr
 
 
+@pytest.mark.first(1)
 @WHERE
 async def test_question_of_a_resource_is_asked_at_the_terminal(place: Place, where: str) -> None:
     more = ["--url", place.hub.url, "--token", ALICE] if where == "running" else ["--local"]

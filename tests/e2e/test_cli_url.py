@@ -102,6 +102,7 @@ async def test_arguments_follow_the_name_and_are_checked_by_the_tools_schema(whe
     assert (await run("call", "fix_echo", "--json", '{"txt": 5}', *where)).returncode == 0
 
 
+@pytest.mark.first(1)
 async def test_progress_content_and_logs_come_as_json_lines(where: list[str]) -> None:
     done = await run("call", "fix_progress", "--arg", "n=3", "--json", *where)
     assert done.returncode == 0
@@ -135,12 +136,14 @@ async def test_errors_of_a_tool_end_with_1(where: list[str]) -> None:
     assert (done.returncode, done.stderr) == (1, b"error -32602: no\n")
 
 
+@pytest.mark.first(1)
 async def test_unknown_tool_ends_with_2_and_names_the_nearest(where: list[str]) -> None:
     done = await run("call", "fix_ecko", *where)
     assert done.returncode == 2
     assert done.stderr.startswith(b"Unknown tool: fix_ecko. Did you mean fix_echo")
 
 
+@pytest.mark.first(1)
 async def test_server_that_dies_ends_with_3(where: list[str]) -> None:
     done = await run("call", "doomed_crash", "--json", *where)
     assert done.returncode == 3

@@ -132,6 +132,7 @@ async def test_call_continues_without_the_client_that_made_it(tmp_path: Path) ->
 # -- what is not a hub, or breaks off
 
 
+@pytest.mark.proof
 async def test_the_example_of_the_page_about_this_client_runs(tmp_path: Path) -> None:
     page = Path(__file__).parents[2] / "docs" / "clients-python.md"
     (example,) = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)

@@ -208,6 +208,7 @@ async def test_state_that_cannot_be_used_ends_the_run_by_name_with_its_calls(
     assert place.written == ["one"]
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("at", [1, 2, 3, 4])
 async def test_hub_that_dies_in_the_middle_of_a_state_s_write_has_sent_nothing_of_it(tmp_path: Path, at: int) -> None:
     place = Place(tmp_path, "all")

@@ -47,6 +47,7 @@ async def version_of(peer: Peer) -> str:
     return (await peer.call("asking_version")).text
 
 
+@pytest.mark.proof
 async def test_a_question_of_an_sdk_server_reaches_a_handshake_client_over_stdio(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     async with stdio_hub(config(journal), tmp_path) as client:
@@ -60,6 +61,7 @@ async def test_a_question_of_an_sdk_server_reaches_a_handshake_client_over_stdio
         assert await client.close() == 0
 
 
+@pytest.mark.proof
 async def test_one_process_serves_clients_of_both_eras_and_asks_them(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     answers = Answers({"elicitation/create": form(name="Ann")})
@@ -102,7 +104,7 @@ async def test_a_second_process_is_for_the_questions_of_a_modern_one_and_nothing
 
 
 @pytest.mark.parametrize(("first", "other"), [(HANDSHAKE, MODERN), (MODERN, HANDSHAKE)])
-@pytest.mark.first(1)
+@pytest.mark.proof
 async def test_hubs_of_clients_of_other_eras_list_the_same_bytes_and_need_one_process(
     tmp_path: Path, first: str, other: str
 ) -> None:
@@ -134,6 +136,7 @@ async def test_a_pinned_era_holds_for_all_callers(tmp_path: Path, era: str, vers
     assert len(pids(journal)) == 1
 
 
+@pytest.mark.proof
 async def test_sessions_have_processes_of_their_own_era(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     answers = Answers({"elicitation/create": form(name="Ann")})

@@ -142,7 +142,7 @@ def expected(provider: Provider, image: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("example", AGENTS)
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 async def test_agent_has_all_calls_of_an_answer_made_and_gives_the_model_their_results(
     hub: Hub, image: str, example: str
 ) -> None:
@@ -152,6 +152,7 @@ async def test_agent_has_all_calls_of_an_answer_made_and_gives_the_model_their_r
     assert results(model.provider, model.requests[-1]) == expected(model.provider, image)
 
 
+@pytest.mark.proof
 async def test_agent_uses_a_server_that_is_fetched_from_its_index(hub: Hub) -> None:
     async with RestClient(hub) as rest:
         await rest.ask("GET", "/tools", prefer="wait=100")  # waits until each server is ready or has failed
@@ -165,7 +166,7 @@ async def test_agent_uses_a_server_that_is_fetched_from_its_index(hub: Hub) -> N
     assert json.loads(time["output"])["timezone"] == "Asia/Tokyo"
 
 
-@pytest.mark.first(1)
+@pytest.mark.proof
 @pytest.mark.parametrize("example", [*reversed(AGENTS), *SEARCHES])
 async def test_agent_asks_again_while_calls_still_run(hub: Hub, tmp_path: Path, example: str) -> None:
     """As it stands in the example, it waits for a minute at first."""
@@ -178,6 +179,7 @@ async def test_agent_asks_again_while_calls_still_run(hub: Hub, tmp_path: Path, 
     assert LIFT_OFF in json.dumps(results(model.provider, model.requests[-1])).replace("\\", "").replace(" ", "")
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("example", SEARCHES)
 async def test_model_calls_a_deferred_tool_once_the_hub_has_found_it(hub: Hub, example: str) -> None:
     provider, search = SEARCHES[example]
@@ -202,6 +204,7 @@ async def test_model_that_only_writes_text_has_its_calls_made(hub: Hub) -> None:
     assert len(found) == 3 and "42.0" in found[0] and REFUSAL in found[1] and "no_such_tool" in found[2]
 
 
+@pytest.mark.proof
 async def test_images_of_a_tool_are_written_to_files_and_shown_to_the_model(
     hub: Hub, image: str, tmp_path: Path
 ) -> None:
@@ -211,6 +214,7 @@ async def test_images_of_a_tool_are_written_to_files_and_shown_to_the_model(
     assert results(model.provider, model.requests[-1]) == expected(model.provider, image)[:2]
 
 
+@pytest.mark.proof
 async def test_agent_uses_a_remote_server_by_its_url() -> None:
     model = ScriptedModel(
         Anthropic(),

@@ -31,6 +31,7 @@ async def posted(client: RestClient, epoch: int, seq: int, call: str, **body: An
     return answer.status_code
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("complete", [False, True])
 async def test_what_was_acknowledged_is_there_after_a_kill(complete: bool, tmp_path: Path) -> None:
     with anyio.fail_after(240):

@@ -69,6 +69,7 @@ def test_twelve_servers_of_four_clients_become_one_hub_with_ten_and_every_byte_c
     assert [path for path in home.folder.rglob("*mcp-hub-backup*") if path.is_file()] == []
 
 
+@pytest.mark.proof
 def test_undo_keeps_what_five_clients_have_written_meanwhile(tmp_path: Path) -> None:
     home = StoryHome(tmp_path)
     move_in(home)

@@ -55,8 +55,9 @@ def folders(home: Path) -> dict[str, str]:
     return {str(path): f"{stat.S_IMODE(path.stat().st_mode) & 0o777:03o}" for path in home.rglob("*") if path.is_dir()}
 
 
-@pytest.mark.parametrize("umask", [0o000, 0o002, 0o022])
+@pytest.mark.first(len(FIRST))  # where nothing is masked
 @pytest.mark.parametrize("args", FIRST, ids=[args[0] for args in FIRST])
+@pytest.mark.parametrize("umask", [0o000, 0o002, 0o022])
 def test_folders_of_the_first_command_are_private(home: Path, umask: int, args: tuple[str, ...]) -> None:
     output = run(home, umask, *args)
     made = folders(home)

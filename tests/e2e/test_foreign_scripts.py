@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,7 @@ async def run_of_alice(site: Site, status: str) -> AsyncIterator[tuple[Kept, str
             assert (ended["status"], ended["result"]["content"][-1]["text"]) == ("completed", "passed held")
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("status", RUNS)
 async def test_run_of_another_principal_is_as_one_that_never_was(site: Site, status: str) -> None:
     async with run_of_alice(site, status) as (run, inner):
@@ -275,8 +277,12 @@ def swapped(answer: object) -> Any:
 NAMES = ("vlt_read_pelican", "read_pelican", "VLT_READ_PELICAN", "\uff56lt_read_pelican", "vlt_pay_pelican")
 
 
+PARTS = 4
+"""Each has every way of `spelled`, but not of every name."""
+
+
 def spelled() -> Iterator[str]:
-    """Scripts that name a hidden tool in every way."""
+    """Scripts that name a hidden tool in every way, of which there are 21."""
     for name in NAMES:
         yield f"await {name}()"
         yield f"await {name}(amount=1)"
@@ -297,9 +303,11 @@ def spelled() -> Iterator[str]:
         yield f"async def {name}(): return 1\nr = await {name}()\ndel {name}\nawait {name}()"
 
 
-async def test_hidden_tool_is_no_name_in_a_script_however_it_is_spelled(site: Site) -> None:
+@pytest.mark.first(1)
+@pytest.mark.parametrize("part", range(PARTS))
+async def test_hidden_tool_is_no_name_in_a_script_however_it_is_spelled(site: Site, part: int) -> None:
     async with RestClient(site.hub, BOB) as rest, connected(site.hub, HANDSHAKE, BOB) as peer:
-        for code in spelled():
+        for code in islice(spelled(), part, None, PARTS):
             never = str(swapped(code))
             answers = [await rest.ask("POST", "/code", {"code": each, "again": True}) for each in (code, never)]
             results = [answer.json().get("result") or answer.json() for answer in answers]

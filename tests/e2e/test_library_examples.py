@@ -50,6 +50,7 @@ def run(env: dict[str, str], program: Sequence[str], awaited: str = "") -> str:
     return done.stdout
 
 
+@pytest.mark.proof
 def test_calls_lists_searches_calls_streams_and_resumes(env: dict[str, str]) -> None:
     tools = "time_get_current_time, time_convert_time, mine_add, mine_count_down"
     said = run(env, [f"{EXAMPLES}/library_calls.py"], tools)

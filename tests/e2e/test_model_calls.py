@@ -32,7 +32,7 @@ def body(into: Format, *calls: tuple[str, dict[str, Any]]) -> Any:
 
 
 @pytest.mark.parametrize("into", list(Format))
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 async def test_calls_go_to_servers_of_both_eras_and_one_that_dies_takes_no_other_with_it(
     rest: RestClient, into: Format
 ) -> None:

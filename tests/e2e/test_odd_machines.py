@@ -110,15 +110,15 @@ def _exchanged(process: "subprocess.Popen[bytes]", line: object, id_: int | None
 
 MACHINES: dict[str, dict[str, Any]] = {
     "HOME of another user": {"user": STRANGER, "HOME": "/root"},
-    "HOME below a file": {"user": STRANGER, "HOME": "/etc/passwd/home"},
     "all of it": {"user": STRANGER, "HOME": None, "cwd": "deleted", "files": (96, 96)},
     "C locale": {"LC_ALL": "C", "LANG": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
-    "Latin-1 terminal": {"PYTHONIOENCODING": "latin-1"},
     "odd variables": {
         **{"LC_ALL": "xx_YY.zz", "TERM": "zz", "TZ": "No/Where", "COLUMNS": "0", "TMPDIR": "/does/not/exist"},
         **{"XDG_STATE_HOME": "here", "XDG_CONFIG_HOME": "here", "XDG_RUNTIME_DIR": "here", "PATH": ""},
         "files": (96, 4096),
     },
+    "HOME below a file": {"user": STRANGER, "HOME": "/etc/passwd/home"},
+    "Latin-1 terminal": {"PYTHONIOENCODING": "latin-1"},
     "deleted working directory": {"cwd": "deleted"},
     "HOME unset, no account": {"user": STRANGER, "HOME": None},
     "HOME empty, no account": {"user": STRANGER, "HOME": ""},
@@ -133,7 +133,7 @@ MACHINES: dict[str, dict[str, Any]] = {
     "empty PATH": {"PATH": ""},
 }
 """The first `SHORT` of them are those of `make test`; "all of it" and "odd variables" join what others have alone."""
-SHORT = 6
+SHORT = 4
 ATTACHED = [(attach, machine) for attach in ("always", "never") for machine in MACHINES]
 
 
@@ -203,7 +203,7 @@ def test_serve_works_on_an_odd_machine(machine: Machine, attach: str) -> None:
     assert len([line for line in errors.splitlines() if line.startswith("mcp-hub:")]) <= 2, errors
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("machine", WITH_COMMANDS, indirect=True)
 def test_commands_work_on_an_odd_machine(machine: Machine) -> None:
     for args in COMMANDS:

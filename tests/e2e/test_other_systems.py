@@ -20,6 +20,7 @@ AS_WINDOWS = [sys.executable, "-m", "tests.as_system", "win32", "mcp-hub"]
 LOCAL = {"local": "mcp_hub.examples.tools"}
 
 
+@pytest.mark.proof
 def test_every_module_can_be_imported_on_macos_and_windows() -> None:
     line = [sys.executable, "-m", "tests.as_system", "imports"]
     done = subprocess.run(line, capture_output=True, text=True, timeout=600)

@@ -108,6 +108,7 @@ async def refused_with_link(peer: Peer, tool: str = "log_in") -> str:
     return found[0]
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("era", ERAS)
 async def test_each_person_works_with_the_account_that_they_logged_in_to(
     upstream: OwnAccounts, hub: Hub, era: str
@@ -135,7 +136,8 @@ async def test_each_person_works_with_the_account_that_they_logged_in_to(
     assert upstream.calls == ["alice", "bella", "alice"]
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.first(1)
+@pytest.mark.parametrize("era", ERAS[::-1])
 async def test_wrong_codes_are_asked_again_and_three_end_the_login(upstream: OwnAccounts, hub: Hub, era: str) -> None:
     ann = Answers({ELICIT: Person("alice", wrong=2)})
     async with client(hub, era, ANN, ann) as peer:
@@ -148,6 +150,7 @@ async def test_wrong_codes_are_asked_again_and_three_end_the_login(upstream: Own
         assert await peer.names() == ["log_in"]
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_a_person_may_decline(upstream: OwnAccounts, hub: Hub, era: str, action: str) -> None:

@@ -167,6 +167,7 @@ async def two_hubs(kind: str, text: str, root: Path) -> AsyncIterator[tuple[Hub,
             yield running.hubs[0], running.hubs[1]
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("kind", ["folder", "server"])
 async def test_two_hubs_that_renew_one_login_use_its_refresh_token_once(tmp_path: Path, kind: str) -> None:
     """A second use would end the login (RFC 9700), and both hubs would have to ask the person."""

@@ -61,6 +61,7 @@ async def allowed_by(name: str, page: str) -> str:
             answer = await http.post(unescape(action[1]), data={**fields, "login": name, "password": "any"})
 
 
+@pytest.mark.proof
 async def test_people_of_a_real_provider_get_what_their_groups_say(tmp_path: Path) -> None:
     async with provider() as issuer:
         login = {

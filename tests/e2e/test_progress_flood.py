@@ -22,7 +22,7 @@ def check(progress: list[dict[str, object]]) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-@pytest.mark.first(1)
+@pytest.mark.proof
 async def test_twenty_thousand_notifications_arrive_over_http(era: str, tmp_path: Path) -> None:
     async with http_hub(servers_yaml({"a": argv()}), tmp_path) as running, connected(running, era) as peer:
         check((await peer.call("a_progress", {"n": COUNT}, token="p")).progress)

@@ -90,11 +90,11 @@ async def test_one_of_two_hubs_that_are_asked_at_once_with_one_key_makes_the_cal
         async def call(client: RestClient, key: str) -> None:
             answers.append(await client.call("run_job", {"steps": 2, "seconds": 0.1}, idempotency_key=key))
 
-        for number in range(10):
+        for number in range(4):
             answers.clear()
             async with anyio.create_task_group() as tasks:
                 for client in (first, second, first, second):
                     tasks.start_soon(call, client, f"k{number}")
             assert len({answer.text for answer in answers}) == 1, [answer.text for answer in answers]
             assert answers[0].status_code == 200
-        assert len((await first.ask("GET", "/streams")).json()["streams"]) == 10
+        assert len((await first.ask("GET", "/streams")).json()["streams"]) == 4

@@ -37,6 +37,7 @@ async def rest(tmp_path: Path) -> AsyncIterator[RestClient]:
         yield client
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("query", ["", "?format=gemini&strict=1", "?tools=slow_echo"])
 async def test_a_list_without_tools_is_a_503_that_names_who_starts(
     alone: RestClient, tmp_path: Path, query: str
@@ -61,6 +62,7 @@ async def test_a_list_that_will_grow_says_so(rest: RestClient) -> None:
     assert (await rest.ask("GET", "/tools?server=slow")).status_code == 503
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("kind", ["prompts", "resources"])
 async def test_other_lists_say_who_starts_too(rest: RestClient, tmp_path: Path, kind: str) -> None:
     early = await rest.ask("GET", f"/{kind}", prefer="wait=1")
@@ -75,6 +77,7 @@ async def test_a_list_waits_no_longer_than_it_is_asked_to(rest: RestClient) -> N
         assert (await rest.ask("GET", "/tools", prefer="wait=1")).json()["starting"] == ["slow"]
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", ["slow_echo", "unprefixed", "run_tool"])
 async def test_a_call_of_what_may_be_on_its_way_is_a_503_to_be_sent_again(
     rest: RestClient, tmp_path: Path, name: str
@@ -101,6 +104,7 @@ async def test_a_call_waits_for_its_server(rest: RestClient, tmp_path: Path) -> 
         assert (await rest.call("slow_echo", {"text": "x"})).status_code == 200
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("kind", ["a call", "a model's call"])
 async def test_a_call_waits_for_every_server_that_may_have_a_name_without_prefix(tmp_path: Path, kind: str) -> None:
     text = servers_yaml(
@@ -124,6 +128,7 @@ async def test_a_call_waits_for_every_server_that_may_have_a_name_without_prefix
 BROKEN = {"command": "mcp-hub-test-no-such-command"}
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("query", ["?server=broken", "?server=broken&format=openai", ""])
 async def test_a_list_without_tools_says_that_its_server_is_down(tmp_path: Path, query: str) -> None:
     servers = {"broken": BROKEN, **({"jobs": JOBS} if query else {})}

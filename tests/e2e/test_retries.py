@@ -42,6 +42,7 @@ async def test_a_call_that_is_safe_survives_its_server(era: str, tmp_path: Path)
     assert calls(tmp_path) == 2
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("defaults", [{}, {"idempotent": True, **NEVER}])
 async def test_any_other_is_lost_with_it_and_made_once(defaults: dict[str, Any], tmp_path: Path) -> None:
     async with http_hub(config(dying(tmp_path), **defaults), tmp_path) as hub, connected(hub, HANDSHAKE) as peer:
@@ -76,6 +77,7 @@ async def test_a_server_that_wants_a_pause_gets_it_and_then_the_call(mode: str, 
     assert attempt["reason"] == reason and attempt["after"] >= 1
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(("mode", "status"), [("http-503", 503), ("http-429", 429)])
 async def test_a_pause_that_is_too_long_is_handed_on(mode: str, status: int, tmp_path: Path) -> None:
     async with (

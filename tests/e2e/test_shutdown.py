@@ -99,7 +99,7 @@ async def test_servers_that_will_not_go_are_killed_in_time(front: str, way: str,
         await until(lambda: not any(map(is_alive, pids)))
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("way", ["SIGINT", "SIGTERM"])
 async def test_running_calls_over_stdio_get_exactly_one_error_each(way: str, era: str, tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ async def test_http_hub_ends_in_time_while_calls_and_streams_run(era: str, tmp_p
 
 
 @pytest.mark.parametrize(("front", "way"), [("stdio", "EOF"), ("stdio", "SIGINT"), ("http", "SIGTERM")])
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 async def test_hub_can_be_ended_before_anything_is_ready(front: str, way: str, tmp_path: Path) -> None:
     text = servers_yaml({"a": argv(mode="hang-start"), "b": argv("--start-delay", "60"), "c": ["/no/such/program"]})
     async with (stdio_hub if front == "stdio" else http_hub)(text, tmp_path) as running:
@@ -291,6 +291,7 @@ def called(tool: str, **arguments: Any) -> tuple[str, dict[str, Any]]:
     return "tools/call", {"name": f"a_{tool}", "arguments": arguments}
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("attach", ["never", "always"])
 def test_requests_before_the_end_of_input_are_answered(attach: str, hubs: Background) -> None:
     answers = piped(

@@ -76,6 +76,7 @@ async def waited(peer: Peer, how: dict[str, Any]) -> tuple[str, Any]:
         output += new
 
 
+@pytest.mark.first(1)
 async def test_a_desktop_client_gets_its_answer_in_time_and_the_result_later(desktop: tuple[Peer, Held]) -> None:
     peer, held = desktop
     with anyio.fail_after(240):

@@ -3,16 +3,16 @@
 import json
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
+from tests.fork_server import forked_command
 from tests.upstreams.launch import argv, servers_yaml
 
 
 def test_hub_serves_one_socket_in_both_directions(tmp_path: Path) -> None:
     (tmp_path / "servers.yaml").write_text(servers_yaml({"a": argv(name="a")}))
     config = str(tmp_path / "servers.yaml")
-    command = [sys.executable, "-m", "mcp_hub", "serve", "--client", "mcp-hub", "--config", config]
+    command = [*forked_command(), "serve", "--client", "mcp-hub", "--config", config]
     ours, theirs = socket.socketpair()
     hub = subprocess.Popen(command, stdin=theirs.fileno(), stdout=theirs.fileno())
     theirs.close()

@@ -65,7 +65,7 @@ NOT_OF_THE_EXAMPLE = {"foreign", "left", "lost", "rest", "task", "early"}
 
 
 @pytest.mark.parametrize(("scenario", "era"), PLAYED, ids=NAMES)
-@pytest.mark.first(8)
+@pytest.mark.first(4)
 async def test_a_server_built_with_the_sdk_passes_over_http(scenario: Scenario, era: Era) -> None:
     async with broken_streams.over_http(broken_streams.server(keeps=keeps(scenario))) as url:
 
@@ -157,7 +157,7 @@ async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hub]:
 
 
 @pytest.mark.parametrize(("scenario", "era"), PLAYED, ids=NAMES)
-@pytest.mark.first(8)
+@pytest.mark.first(4)
 async def test_the_hub_passes_over_http(hub: Hub, scenario: Scenario, era: Era) -> None:
     def connect(capabilities: JsonObject, is_other: bool, name: str) -> AbstractAsyncContextManager[RawClient]:
         return http_peer(hub.url, ("b" if is_other else "a") * 20, era, capabilities, name)
@@ -168,7 +168,7 @@ async def test_the_hub_passes_over_http(hub: Hub, scenario: Scenario, era: Era) 
 
 
 @pytest.mark.parametrize("scenario", [one for one in SCENARIOS.values() if Era.HANDSHAKE in one.eras], ids=str)
-@pytest.mark.first(3)
+@pytest.mark.first(1)
 async def test_the_hub_passes_over_sse(hub: Hub, scenario: Scenario) -> None:
     def connect(capabilities: JsonObject, is_other: bool, name: str) -> AbstractAsyncContextManager[RawClient]:
         return sse_peer(sse_url(hub.url), ("b" if is_other else "a") * 20, capabilities, name)

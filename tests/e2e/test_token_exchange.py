@@ -52,7 +52,8 @@ def everything_below(root: Path) -> bytes:
     return b"".join(file.read_bytes() for file in root.rglob("*") if file.is_file())
 
 
-@pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
+@pytest.mark.first(1)
+@pytest.mark.parametrize("era", [MODERN, HANDSHAKE])
 async def test_each_caller_has_a_token_of_their_own_and_keeps_the_hubs(
     upstream: OwnAccounts, tmp_path: Path, era: str
 ) -> None:

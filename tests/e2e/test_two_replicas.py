@@ -239,6 +239,7 @@ async def is_refused(hub: Hub, session: HttpClient) -> None:
         assert (await client.request("tools/list")).status == 503
 
 
+@pytest.mark.proof
 async def test_without_the_server_events_wait_and_all_refuse_until_it_is_back(
     pair: Replicas, a: RestClient, b: RestClient
 ) -> None:

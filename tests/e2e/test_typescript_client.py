@@ -89,6 +89,7 @@ def ran(folder: Path, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.proof
 def test_its_types_are_strict(project: Path) -> None:
     ran(project, "node_modules/typescript/bin/tsc")
 
@@ -109,6 +110,7 @@ def test_the_package_has_types_and_depends_on_nothing(project: Path) -> None:
     assert not (packed / "test").exists()
 
 
+@pytest.mark.proof
 async def test_the_example_of_its_readme_runs_on_the_package(project: Path, hub: tuple[Hub, str]) -> None:
     example = re.findall(r"```ts\n(.*?)```", (SOURCE / "README.md").read_text(), re.DOTALL)[0]
     assert "127.0.0.1:8765/mcp" in example and len([line for line in example.splitlines() if line]) <= 20
@@ -122,7 +124,8 @@ async def test_the_example_of_its_readme_runs_on_the_package(project: Path, hub:
     assert re.findall(r"again (\d+)", printed) == ["5", "6", "7", "8", "9", "10", "11"]
 
 
-@pytest.mark.parametrize("era", ["handshake", "modern"])
+@pytest.mark.first(1)
+@pytest.mark.parametrize("era", ["modern", "handshake"])
 async def test_a_server_that_streams_is_followed_through_the_hub(project: Path, hub: tuple[Hub, str], era: str) -> None:
     with anyio.fail_after(SECONDS):
         async with node_follower() as follower:
@@ -157,6 +160,7 @@ async def test_a_cut_in_the_modern_era_ends_a_call_that_is_no_task(
         assert found["notBegun"] == "the call was lost"
 
 
+@pytest.mark.proof
 async def test_cuts_and_kills_cost_neither_client_an_event(project: Path) -> None:
     with anyio.fail_after(SECONDS):
         outcome = await followers(rounds=3, workers=9, seed=5, serves=(0.6, 0.9), most_kills=2)

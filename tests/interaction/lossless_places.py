@@ -3,7 +3,6 @@
 import itertools
 import json
 import re
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 
 from tests.e2e.answers import EVERYTHING
 from tests.e2e.client import HttpClient
+from tests.fork_server import forked_command
 from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, http_hub
 from tests.interaction.json_text import items, member, members
 from tests.interaction.verbatim_server import ANSWER, LISTS, REFUSE
@@ -247,7 +247,7 @@ async def _wires(stack: AsyncExitStack, root: Path, config: str) -> dict[tuple[s
     hub = await stack.enter_async_context(http_hub(config, root))
     for era in ERAS:
         serve = ["serve", "--client", "mcp-hub", "--config", str(root / "servers.yaml")]
-        command = [sys.executable, "-m", "mcp_hub", *serve]
+        command = [*forked_command(), *serve]
         pipe = await stack.enter_async_context(RawPipe(command, {"MCP_HUB_STATE_DIR": str(root / f"state-{era}")}))
         client = await stack.enter_async_context(HttpClient(hub.url))
         found["stdio", era], found["HTTP", era] = pipe, client

@@ -1,7 +1,8 @@
 """Everything at once, at random: questions, logs, progress, subscriptions, changed lists, lost connections.
 
 Two or three clients share one process of each server. Whatever a client is sent, on any stream, must be its own, and
-it must get all that is. `INTERLEAVE_EXAMPLES` is how many schedules are tried, `INTERLEAVE_SEED` which.
+it must get all that is. `INTERLEAVE_EXAMPLES` is how many schedules are tried (more in `make long`), and
+`INTERLEAVE_SEED` which.
 """
 
 import itertools
@@ -28,7 +29,7 @@ from tests.upstreams.messages import Message
 
 pytestmark = pytest.mark.anyio
 
-EXAMPLES = int(os.environ.get("INTERLEAVE_EXAMPLES", "24"))
+EXAMPLES = int(os.environ.get("INTERLEAVE_EXAMPLES", "9"))
 SEED = int(os.environ.get("INTERLEAVE_SEED", random.randrange(1 << 30)))
 LANES = 5
 """Schedules that run side by side, each at two servers of its own."""

@@ -28,12 +28,14 @@ SERVER = str(Path(__file__).with_name("one_server.py"))
 KINDS = {"h": ["handshake"], "m": ["modern"], "b": ["both"], "a": ["both", "asks"]}
 TOOLS = "notifications/tools/list_changed"
 BOTH = (MODERN, HANDSHAKE)
-CASES = [
+FIRST = [("own", "session", BOTH), ("attached", "session", BOTH), ("http", "default", BOTH)]
+ALL = [
     (front, scope, eras)
     for eras in (BOTH, (MODERN,), (HANDSHAKE,))
     for front in ("own", "attached", "http")
     for scope in ("default", "session")
 ]
+CASES = [*FIRST, *(case for case in ALL if case not in FIRST)]
 
 
 @dataclass
@@ -87,7 +89,7 @@ async def peers(front: str, scope: str, eras: tuple[str, ...], root: Path) -> As
 @pytest.mark.parametrize(
     ("front", "scope", "eras"), CASES, ids=lambda value: value if isinstance(value, str) else "-".join(value)
 )
-@pytest.mark.first(6)
+@pytest.mark.first(3)
 async def test_a_call_changes_what_its_caller_sees(
     front: str, scope: str, eras: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -111,6 +111,7 @@ async def test_that_it_asks_is_remembered_by_the_next_hub(tmp_path: Path) -> Non
         assert sorted(each["answers"]["form"]["result"]["content"]["answer"] for each in told) == ["one", "two"]
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("era", ERAS)
 async def test_with_scope_session_nobody_waits_for_anybody(tmp_path: Path, era: str) -> None:
     async with http_hub(config(tmp_path, scope="session"), tmp_path) as hub:
@@ -144,7 +145,8 @@ async def test_with_scope_call_every_call_has_a_process_that_ends_with_it(tmp_pa
         assert starts(tmp_path) == 3
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.first(1)
+@pytest.mark.parametrize("era", ERAS[::-1])
 async def test_a_tool_that_runs_only_as_a_task_is_an_ordinary_call(tmp_path: Path, era: str) -> None:
     options = ("--tasks-capability", "--poll-interval", "20")
     async with (

@@ -75,6 +75,7 @@ async def question(peer: DashboardPeer) -> tuple[str, str]:
     return call["id"], key
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(("client", "server"), [("h", "handshake"), ("h", "modern"), ("m", "handshake")])
 async def test_a_question_that_a_client_cannot_be_asked_is_answered_on_the_page(
     peer: DashboardPeer, client: str, server: str

@@ -242,6 +242,7 @@ async def until_named(peer: Peer, tool: str) -> None:
 # -- floods
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(("server", "era"), UPSTREAMS.items())
 async def test_a_flood_of_updates_is_sent_now_and_then_and_starves_nobody(hub: Running, server: str, era: str) -> None:
     other = next(iter(UPSTREAMS.keys() - {server}))
@@ -267,6 +268,7 @@ async def test_a_flood_of_updates_is_sent_now_and_then_and_starves_nobody(hub: R
     assert max(own) < 1, "seconds of the hub; those of a busy machine do not count"
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("server", UPSTREAMS)
 async def test_a_flood_of_changes_that_change_nothing_is_not_passed_on(hub: Running, server: str) -> None:
     async with hub.client(MODERN) as peer:

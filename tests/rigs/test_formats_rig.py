@@ -22,6 +22,7 @@ class Own(Entry):
         return {**entry(), "env": {}}
 
 
+@pytest.mark.proof
 @pytest.mark.anyio
 async def test_results_of_a_server_are_called_for_written_and_checked(tmp_path: Path) -> None:
     calls = [{"tool": "raw", "arguments": {"json": json.dumps(RESULTS[kind])}} for kind in KINDS]

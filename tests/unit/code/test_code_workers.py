@@ -181,6 +181,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.first(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("rest", ["print('ended')", "print('ended'); 1 / 0", "print('ended'); sys.exit(0)"])
 def test_program_with_scripts_ends_by_itself(rest: str) -> None:

@@ -23,6 +23,8 @@ class Later:
         self._module = module
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith(("_", "pytest")):  # pytest asks everything in a file whether it is a fixture
+            raise AttributeError(name)
         return getattr(import_module(self._module), name)
 
 

@@ -292,13 +292,18 @@ def test_no_result_can_forge_a_call(format: str) -> None:
         assert is_text("now", {"structuredContent": {text: [text] for text in texts}}), texts
 
 
+STYLES = ("schemas", "signatures")
+
+
 def schema_of(text: str) -> dict[str, Any]:
     return {"type": "object", "properties": {text: {"type": "string", "description": text, "enum": [text]}}}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("style", ["schemas", "signatures"])
+@pytest.mark.first(len(FORMATS))  # each in one style
+@pytest.mark.parametrize(
+    ("format", "style"), [(format, STYLES[(at + n) % 2]) for n in range(2) for at, format in enumerate(FORMATS)]
+)
 def test_no_definition_can_forge_a_call(format: str, style: Any) -> None:
     def is_text(texts: list[str]) -> bool:
         tools = [{"name": text, "description": text, "inputSchema": schema_of(text)} for text in texts]

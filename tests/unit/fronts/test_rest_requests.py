@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import AsyncIterator
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -83,12 +84,19 @@ REFUSED = [
 ]
 
 
+@pytest.fixture(scope="module")
+async def refusing(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RestPeer]:
+    """For all requests that change nothing."""
+    async with rest_hub(tmp_path_factory.mktemp("refusing")) as peer:
+        yield peer
+
+
 @pytest.mark.parametrize(("to", "body", "code"), REFUSED)
-async def test_request_that_cannot_be_read_is_refused(peer: RestPeer, to: str, body: object, code: str) -> None:
+async def test_request_that_cannot_be_read_is_refused(refusing: RestPeer, to: str, body: object, code: str) -> None:
     status = 404 if code in ("not_found", "unknown_tool", "unknown_server") else 400
     method, _, path = to.partition(" ")
-    problem(await peer.ask(method, path, body), status, code)
-    assert (await peer.ask("GET", "/v1/streams")).json == {"streams": []}
+    problem(await refusing.ask(method, path, body), status, code)
+    assert (await refusing.ask("GET", "/v1/streams")).json == {"streams": []}
 
 
 @pytest.mark.parametrize("media", ["text/plain", "multipart/form-data; boundary=x", "application/jsonx", "text/json"])

@@ -196,6 +196,7 @@ async def test_poison_ends_no_replica_and_changes_nothing_for_another_principal(
     assert [entry for entry in logs if entry.get("exc_info")] == []
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("value", ["abc", "", "-1", "9" * 30, "nan", b"\xff"])
 async def test_replica_lives_and_starts_when_a_beat_is_not_an_integer(site: Site, tmp_path: Path, value: Any) -> None:
     key = site.key("replicas")

@@ -162,6 +162,7 @@ async def test_lost_session_comes_back_by_itself(form: str) -> None:
         assert len(server.of("notifications/initialized")) == 3 and not server.of("DELETE")
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("form", ["404", "400 text", "400 own id", "200 own id", "stream nameless", "500"])
 async def test_herd_at_a_lost_session_makes_one_initialize_at_once(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("_BASE", "_CAP"):  # the pause after a failure is longer than anybody waits here

@@ -17,7 +17,7 @@ from mcp_hub.calls.runner import CallRecord, new_record
 from mcp_hub.calls.streams.owners import lost_call, unconfirmed_call
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.calls.timeouts import end_of_wait
-from mcp_hub.errors import Busy, OwnerLost, RpcError, StoreError
+from mcp_hub.errors import Busy, RpcError, StoreError
 from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Failed, failed_by
 from mcp_hub.logs import get_logger
 from mcp_hub.types import RawJson
@@ -214,7 +214,7 @@ class _ConfirmedReader:
 
     def _confirmed(self, ending: Ending) -> Ending:
         record, stream = self._record, self._record.stream
-        if stream is None or isinstance(ending, Cancelled) or failed_by(ending, OwnerLost):
+        if stream is None or isinstance(ending, Cancelled) or failed_by(ending, "owner_lost"):
             return ending
         if stream.is_lost:
             return Failed(lost_call(record.call.upstream, ending))

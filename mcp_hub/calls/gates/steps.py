@@ -20,7 +20,7 @@ from mcp_hub.call import Call, CallChannel, CallHandler, People
 from mcp_hub.calls.plan import Sender
 from mcp_hub.calls.reading.stored import own_name
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.errors import NotApproved
+from mcp_hub.errors import not_approved
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
@@ -128,11 +128,11 @@ class Gates:
             trail.decisions[call.id] = Decision(decision, rule, by)
 
     async def resume(self, call: Call, channel: CallChannel, state: RawJson, handler: CallHandler) -> Completed:
-        """Continues a call that waited at a gate of a lost hub. Raises `NotApproved` if no gate waits for it now."""
+        """Continues a call that waited at a gate of a lost hub. Raises `not_approved` if no gate waits for it now."""
 
         async def send(call: Call, channel: CallChannel) -> Completed:
             if call.id in self.states:
-                raise NotApproved("The call was not sent: the rule for which it waited has changed. Call again.")
+                raise not_approved("The call was not sent: the rule for which it waited has changed. Call again.")
             return await handler(call, channel)
 
         self.states[call.id] = state

@@ -12,10 +12,10 @@ from mcp_hub.errors import (
     EventsGone,
     Fenced,
     HubError,
-    OwnerLost,
     RpcError,
     StoreError,
     StoreUnavailable,
+    owner_lost,
 )
 from mcp_hub.events import (
     CallEvent,
@@ -350,7 +350,7 @@ def _unreadable(problem: HubError | None, call: CallHandle) -> RpcError:
     """The error of a call whose events do not come."""
     data: JsonObject = {"upstream": {"server": call.call.upstream}, "outcome": "unknown"}
     if isinstance(problem, Fenced):
-        return OwnerLost("Another hub has taken this call over. Its outcome is unknown.", data=data)
+        return owner_lost("Another hub has taken this call over. Its outcome is unknown.", data)
     stream = call.record.stream
     if not isinstance(problem, StoreError) or stream is None or stream.failed is not None:
         return RpcError(f"the call's events cannot be read any more: {problem}")

@@ -86,7 +86,7 @@ class _TaskAnswer(_EarlyAnswer):
 
     def take(self) -> EarlyOutput:
         self._streams.leave(self._record)
-        return EarlyOutput(self._stream.info)
+        return self._stream.info, 0, None
 
 
 class _OutputSoFar(_EarlyAnswer):
@@ -134,9 +134,7 @@ class _OutputSoFar(_EarlyAnswer):
         self._streams.leave(self._record)
         row, cursor = self._reader.stream.row, self._reader.cursor
         call, questions = self._record.call, self._record.questions.open.values()
-        return EarlyOutput(
-            row, cursor, still_running(row.id, cursor, self._transcript, "Output so far", call, questions)
-        )
+        return row, cursor, still_running(row.id, cursor, self._transcript, "Output so far", call, questions)
 
 
 class _ConfirmedReader:

@@ -14,7 +14,7 @@ first one outermost. Inner calls of scripts pass the same gates.
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, Protocol
 
 from mcp_hub.call import Call, CallChannel, CallHandler, People
 from mcp_hub.calls.plan import Sender
@@ -45,12 +45,8 @@ _MOST: Final = 4096
 """Combinations of server, tool and profile that are remembered."""
 
 
-class Decision(NamedTuple):
-    """A gate's decision about a call, such as `denied`, the rule that made it, and who decided."""
-
-    decision: str
-    rule: str = ""
-    by: str = ""
+Decision = tuple[str, str, str]
+"""A gate's decision about a call, such as `denied`, the rule that made it, and who decided."""
 
 
 class _Trail(Protocol):
@@ -125,7 +121,7 @@ class Gates:
                 decision=decision, rule=rule, by=hide_head(by, 300), principal=call.principal,
             )  # fmt: skip
         for trail in self.trails:
-            trail.decisions[call.id] = Decision(decision, rule, by)
+            trail.decisions[call.id] = decision, rule, by
 
     async def resume(self, call: Call, channel: CallChannel, state: RawJson, handler: CallHandler) -> Completed:
         """Continues a call that waited at a gate of a lost hub. Raises `not_approved` if no gate waits for it now."""

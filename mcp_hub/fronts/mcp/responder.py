@@ -360,11 +360,11 @@ def _unreadable(problem: HubError | None, call: CallHandle) -> RpcError:
 
 def _early_result(session: Session, output: EarlyOutput) -> bytes:
     """A task, or the output until now."""
-    row = output.info
-    if output.text is None:
+    row, cursor, text = output
+    if text is None:
         return tasks.created(task_of(row))
-    result = msgspec.json.encode({"content": [{"type": "text", "text": output.text}], "isError": False})
-    completed = marked(Completed(result), row.id, output.cursor, task_of(row).status)
+    result = msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": False})
+    completed = marked(Completed(result), row.id, cursor, task_of(row).status)
     return b"".join(results.call_result("tools/call", completed, session.era))
 
 

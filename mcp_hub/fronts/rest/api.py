@@ -7,13 +7,11 @@ from urllib.parse import quote, unquote_to_bytes
 import anyio
 import msgspec
 from msgspec import Raw
-from msgspec.structs import replace
 from starlette.responses import Response
 from starlette.routing import Match, Route, Router
 
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import ConfigError, HubError, RpcError
-from mcp_hub.formats.providers import Connector
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.auth import Refusal
 from mcp_hub.fronts.http.response import ClientGone, HttpExchange, Message, Receive, Scope, Send
@@ -24,19 +22,19 @@ from mcp_hub.fronts.rest.exchange import JSON, Handlers, RestRequest, answer, ch
 from mcp_hub.fronts.rest.executors import Executors, executor_handlers
 from mcp_hub.fronts.rest.formats.calls import FormatCalls
 from mcp_hub.fronts.rest.formats.prompted import prompted_handlers
-from mcp_hub.fronts.rest.formats.search import ToolSearch
-from mcp_hub.fronts.rest.formats.tools import ToolExports, connector_entries
+from mcp_hub.fronts.rest.formats.search import search_handlers
+from mcp_hub.fronts.rest.formats.tools import tool_handlers
 from mcp_hub.fronts.rest.history import HubHistory, history_handlers
 from mcp_hub.fronts.rest.pages import openapi_document
 from mcp_hub.fronts.rest.problem import Problem, problem_for, unknown_server
-from mcp_hub.fronts.rest.routes import EXPOSE, PREFIX, ROUTES, RestRoute
+from mcp_hub.fronts.rest.routes import PREFIX, ROUTES, RestRoute
 from mcp_hub.fronts.rest.streams import Closing, RunningView, stream_handlers
 from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.calls import PromptList, ResourceList
 from mcp_hub.protocol.rest.servers import ReloadAnswer, RestartAnswer, ServerInfo, ServerList
-from mcp_hub.types import PROGRAM, ClientKind, Era, Kind
+from mcp_hub.types import Era, Kind
 
 ANY_CLIENT: Final = "unknown"
 """The kind of every client that no other kind matches."""
@@ -44,7 +42,6 @@ _LONGEST_CLIENT: Final = 256
 """Characters of a kind of client."""
 _HITS, _MOST_HITS = 8, 50
 _MOST_TOP: Final = 100_000
-_CLIENT_KINDS: Final = {expose: PROGRAM if expose == "full" else replace(PROGRAM, expose=expose) for expose in EXPOSE}
 _ALL: Final = 1 << 30
 
 
@@ -57,26 +54,11 @@ class _Page(msgspec.Struct, rename="camel"):
 
 
 class _RestLists:
-    """Serves `/v1/tools`, `/v1/resources`, `/v1/prompts`, `/v1/search` and `/v1/tokens`."""
+    """Serves `/v1/resources`, `/v1/prompts` and `/v1/tokens`."""
 
-    def __init__(self, hub: HubPort, closing: Closing, public_url: Callable[[], str | None]) -> None:
+    def __init__(self, hub: HubPort, closing: Closing) -> None:
         self._hub = hub
         self._closing = closing
-        self._public_url = public_url
-        self._exports = ToolExports(hub, closing)
-        search = ToolSearch(hub)
-        self.search, self.search_as = search.by_query, search.by_body
-
-    async def list_tools(self, request: RestRequest) -> Response:
-        """The tools in the wanted format."""
-        format = request.query_params.get("format")
-        if format in list(Connector):
-            return await connector_entries(self._hub, self._public_url(), request, Connector(format))
-        return await self._exports.answer(request, _client_kind(request))
-
-    async def list_losses(self, request: RestRequest) -> Response:
-        """The losses in the wanted format."""
-        return await self._exports.losses(request, _client_kind(request))
 
     async def list_resources(self, request: RestRequest) -> Response:
         """Resources and templates."""
@@ -113,15 +95,6 @@ def _growing(listed: ResourceList | PromptList) -> Response:
     response = answer(listed)
     response.raw_headers.extend([SOON] if listed.starting else [])
     return response
-
-
-def _client_kind(request: RestRequest) -> ClientKind:
-    expose = request.query_params.get("expose", "full")
-    if expose not in _CLIENT_KINDS:
-        raise Problem(
-            400, "unknown_expose", f"unknown expose {hide_head(expose, 50)!r}; known: {', '.join(_CLIENT_KINDS)}"
-        )
-    return _CLIENT_KINDS[expose]
 
 
 log = get_logger(__name__)
@@ -216,11 +189,13 @@ class RestApi:
         self._closing = Closing()
         admission = Admission(SystemClock()) if admission is None else admission
         self._document = openapi_document(version)
-        lists = _RestLists(hub, self._closing, public_url)
+        lists = _RestLists(hub, self._closing)
         calls = RestCalls(hub, self._closing)
         format_calls = FormatCalls(hub, calls, self._closing)
         handlers = {
             **_handlers(lists, calls, _RestServers(operator, admission)),
+            **tool_handlers(hub, self._closing, public_url),
+            **search_handlers(hub),
             **stream_handlers(hub, self._closing, running, shows_all=is_private),
             **executor_handlers(executors, self._closing, is_open=is_open),
             **history_handlers(history, calls),
@@ -271,12 +246,8 @@ class RestApi:
 
 def _handlers(lists: _RestLists, calls: RestCalls, servers: _RestServers) -> Handlers:
     return {
-        "listTools": lists.list_tools,
-        "listLosses": lists.list_losses,
         "listResources": lists.list_resources,
         "listPrompts": lists.list_prompts,
-        "searchTools": lists.search,
-        "searchToolsAs": lists.search_as,
         "countTokens": lists.count_tokens,
         "callTool": calls.call_tool,
         "runCode": calls.run_code,

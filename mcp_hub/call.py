@@ -392,9 +392,5 @@ class Early(msgspec.Struct, frozen=True):
     is_task: bool
 
 
-class EarlyOutput(msgspec.Struct, frozen=True):
-    """A continuing call's stream and output, up to `cursor`; `text` None for a task."""
-
-    info: StreamInfo
-    cursor: int = 0
-    text: str | None = None
+EarlyOutput = tuple[StreamInfo, int, str | None]
+"""A continuing call's stream, a cursor, and the output up to it; None for a task."""

@@ -203,15 +203,19 @@ class RpcError(HubError):
 
 
 class InvalidParams(RpcError, code=-32602, symbol="invalid_params"):
-    """A wrong request: a member is missing, of a wrong type or out of range."""
+    """A wrong request: a member is missing, of a wrong type or out of range.
+
+    `not_approved` (1010): the definition awaits a person's approval. `not_read_only`: `read_tool` refused a tool that
+    is not known to be so. Nothing was sent.
+    """
+
+
+def not_approved(message: str, data: JsonObject | None = None) -> InvalidParams:
+    return InvalidParams(message, code=1010, data=data, symbol="not_approved")
 
 
 class UnknownEntry(InvalidParams, symbol="unknown_entry"):
-    """A name or URI outside the caller's view."""
-
-
-class ToolRemoved(UnknownEntry, symbol="tool_removed"):
-    """A tool that was listed before and is gone."""
+    """A name or URI outside the caller's view; `tool_removed`: a tool that was listed before."""
 
 
 class MethodNotFound(RpcError, code=-32601, symbol="method_not_found"):
@@ -323,11 +327,14 @@ class HubStopping(RpcError, code=1005, symbol="hub_stopped"):
 
 
 class HubRestarted(RpcError, code=1006, symbol="hub_restarted"):
-    """The hub was restarted and cannot continue the call; its outcome is unknown."""
+    """The hub was restarted and cannot continue the call; its outcome is unknown.
+
+    `owner_lost`: the replica that ran the call is lost.
+    """
 
 
-class OwnerLost(HubRestarted, symbol="owner_lost"):
-    """The replica that ran the call is lost; the outcome is unknown."""
+def owner_lost(message: str, data: JsonObject) -> HubRestarted:
+    return HubRestarted(message, data=data, symbol="owner_lost")
 
 
 class ExecutorLost(RpcError, code=1007, symbol="executor_lost"):
@@ -336,14 +343,6 @@ class ExecutorLost(RpcError, code=1007, symbol="executor_lost"):
 
 class CallCancelled(RpcError, code=1009, symbol="cancelled"):
     """Somebody other than the caller cancelled the call."""
-
-
-class NotApproved(InvalidParams, code=1010, symbol="not_approved"):
-    """The definition awaits a person's approval; nothing was sent."""
-
-
-class NotReadOnly(InvalidParams, symbol="not_read_only"):
-    """`read_tool` refused a tool not known to be read-only; nothing was sent."""
 
 
 class UnknownStream(InvalidParams, symbol="unknown_stream"):

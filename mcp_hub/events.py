@@ -202,8 +202,11 @@ class Cancelled(msgspec.Struct, frozen=True, gc=False):
 Ending = Completed | Failed | Cancelled
 
 
-def failed_by(ending: Ending | None, error: type[RpcError]) -> bool:
-    return isinstance(ending, Failed) and isinstance(ending.error, error)
+def failed_by(ending: Ending | None, error: type[RpcError] | str) -> bool:
+    """Whether it failed with an error of this class, or with this symbol."""
+    if not isinstance(ending, Failed):
+        return False
+    return ending.error.symbol == error if isinstance(error, str) else isinstance(ending.error, error)
 
 
 def reason_of_client(ending: Ending | None) -> str | None:

@@ -19,7 +19,8 @@ from mcp_hub.config.schema.servers import AccountLookup, Lookup, ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import AccountNeeded, Rejected, StoreUnavailable, UpstreamUnavailable
 from mcp_hub.fronts.http.login_pages import login_pages
-from mcp_hub.fronts.rest.accounts import RestAccounts
+from mcp_hub.fronts.rest.accounts import account_handlers
+from mcp_hub.fronts.rest.exchange import Handlers
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide
 from mcp_hub.notices import Notices
@@ -133,7 +134,7 @@ def fronts_of(
     store: EventStore,
     url: str | None,
     tell: Callable[[str, bytes], None],
-) -> tuple[RestAccounts, Callable[[Iterable[str]], Mapping[str, Route]], Callable[[str, str, float], None]]:
+) -> tuple[Handlers, Callable[[Iterable[str]], Mapping[str, Route]], Callable[[str, str, float], None]]:
     """REST, the pages of servers by path, and a function that keeps callers' tokens to exchange. `url` is where this
     machine reaches the hub; None: no browser does. `tell` sends a message to a session.
     """
@@ -157,8 +158,8 @@ def fronts_of(
     desk = LoginDesk(accounts, rows, seal, address=address, target=target)
     accounts.needed.append(waits(desk, tell))
     accounts.ended.append(desk.ended)
-    rest_accounts = RestAccounts(desk, partial(account_fields, settings), AccountRecords(accounts, settings))
-    return rest_accounts, login_pages(desk), note
+    handlers = account_handlers(desk, partial(account_fields, settings), AccountRecords(accounts, settings))
+    return handlers, login_pages(desk), note
 
 
 def login_target(server: ServerSettings) -> tuple[str, ClientRegistration] | None:

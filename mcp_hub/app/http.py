@@ -38,8 +38,8 @@ from mcp_hub.fronts.http.streamable import StreamableHttp
 from mcp_hub.fronts.legacy_sse import LegacySse
 from mcp_hub.fronts.metrics import Metrics
 from mcp_hub.fronts.rest import pages
-from mcp_hub.fronts.rest.accounts import RestAccounts
 from mcp_hub.fronts.rest.api import RestApi
+from mcp_hub.fronts.rest.exchange import Handlers
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.rest.overview import ClientInstall, DashboardMode
 from mcp_hub.sessions.session import Caller
@@ -166,9 +166,7 @@ def _public(login_pages: LoginPages | None, auth: "_HttpAuthFactory", settings: 
     return {**routes, **login_pages(names)}
 
 
-def _people(
-    app: App, url: str, *, is_private: bool
-) -> "tuple[RestAccounts, LoginPages, Note] | tuple[None, None, None]":
+def _people(app: App, url: str, *, is_private: bool) -> "tuple[Handlers, LoginPages, Note] | tuple[None, None, None]":
     """REST, pages and tokens of callers with accounts of their own; None without such accounts."""
     if (accounts := app.operations.applier.sources.accounts) is None:
         return None, None, None

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 import platformdirs
@@ -29,7 +29,7 @@ from mcp_hub.config.schema.tools import OverlaySettings, ToolRules, ToolSettings
 from mcp_hub.globs import any_matches
 from mcp_hub.hub import HubPort
 from mcp_hub.stores.base import EventStore, StoreLimits
-from mcp_hub.stores.documents import DocumentLimits, Documents, Holdings
+from mcp_hub.stores.documents import DocumentLimits, Documents, Holdings, LimitRule
 from mcp_hub.stores.history.base import HistoryStore
 from mcp_hub.stores.history.file import HistoryFile
 from mcp_hub.stores.locks import Instances
@@ -40,9 +40,6 @@ from mcp_hub.stores.sqlite.store import FILE
 from mcp_hub.types import JsonObject, Kind
 from mcp_hub.upstreams.process.child import HUB, PER_SERVER
 from mcp_hub.upstreams.supervision.side_connections import topic_of
-
-if TYPE_CHECKING:
-    from mcp_hub.calls.gates.turns import LimitRule
 
 PER_CLIENT: Final = 4
 """Descriptors per client of a background hub, or over HTTP."""
@@ -298,7 +295,7 @@ def _follow_limits(kind: _LimitKind, hub: HubPort, current: Current, store: Even
         return
     from mcp_hub.calls.gates.rate import CallLimits
 
-    def rules(server: str, tool: str) -> "tuple[LimitRule | None, LimitRule | None]":
+    def rules(server: str, tool: str) -> tuple[LimitRule | None, LimitRule | None]:
         settings, key = current.settings, f"servers.{server}"
         entry, tool_rules = settings.servers.get(server), settings.tool_rules(server, tool)
         whole = None if entry is None else _amount(kind, entry)
@@ -321,8 +318,7 @@ def _amount(kind: _LimitKind, entry: ServerSettings | ToolSettings | ToolRules) 
     return entry.rate if kind == "rate" else entry.concurrency
 
 
-def _rule(key: str, amount: str | int | None) -> "LimitRule | None":
-    from mcp_hub.calls.gates.turns import LimitRule
+def _rule(key: str, amount: str | int | None) -> LimitRule | None:
 
     if not amount:
         return None

@@ -278,7 +278,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         async def read(lookup: CommandLookup, path: DataPath) -> None:
             assert self.outputs is not None
             try:
-                outputs[lookup] = await self.outputs.read(lookup.argv, "" if server.scope == "call" else name, since)
+                outputs[lookup] = await self.outputs.read(lookup, "" if server.scope == "call" else name, since)
             except LookupFailed as exc:
                 failures.append(LookupFailed(exc.code, f"{path_text(path)}: {exc.brief}", can_retry=exc.can_retry))
 
@@ -294,13 +294,13 @@ async def failed_lookups(settings: Settings, env: Mapping[str, str], folder: str
     """Runs the commands of all enabled servers; returns failures by path."""
     servers = {name: server for name, server in settings.servers.items() if server.enabled and server.command_texts}
     paths = {name: commands_of(name, server) for name, server in servers.items()}
-    argvs = {lookup.argv for lookups in paths.values() for lookup in lookups}
+    argvs = {lookup for lookups in paths.values() for lookup in lookups}
     outcomes = await outputs_once(argvs, env, folder) if argvs else {}
     failed: dict[DataPath, str] = {}
     for name, lookups in paths.items():
         outputs: dict[Lookup, str] = {}
         for lookup, path in lookups.items():
-            outcome = outcomes[lookup.argv]
+            outcome = outcomes[lookup]
             if isinstance(outcome, str):
                 outputs[lookup] = outcome
             else:

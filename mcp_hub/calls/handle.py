@@ -17,7 +17,7 @@ from mcp_hub.calls.runner import CallRecord, moved_record, new_record
 from mcp_hub.calls.streams.owners import answering, cancelling, lost_call, unconfirmed_call
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.calls.timeouts import end_of_wait
-from mcp_hub.errors import Busy, OwnerLost, RpcError, StoreError
+from mcp_hub.errors import Busy, RpcError, StoreError
 from mcp_hub.events import (
     BY_CLIENT,
     CallEvent,
@@ -99,7 +99,7 @@ class _TaskAnswer(_EarlyAnswer):
 
     def take(self) -> EarlyOutput:
         self._streams.leave(self._record)
-        return EarlyOutput(self._stream.info)
+        return self._stream.info, 0, None
 
 
 class _OutputSoFar(_EarlyAnswer):
@@ -147,9 +147,7 @@ class _OutputSoFar(_EarlyAnswer):
         self._streams.leave(self._record)
         row, cursor = self._reader.stream.row, self._reader.cursor
         call, questions = self._record.call, self._record.questions.open.values()
-        return EarlyOutput(
-            row, cursor, still_running(row.id, cursor, self._transcript, "Output so far", call, questions)
-        )
+        return row, cursor, still_running(row.id, cursor, self._transcript, "Output so far", call, questions)
 
 
 class _ConfirmedReader:
@@ -227,7 +225,7 @@ class _ConfirmedReader:
 
     def _confirmed(self, ending: Ending) -> Ending:
         record, stream = self._record, self._record.stream
-        if stream is None or isinstance(ending, Cancelled) or failed_by(ending, OwnerLost):
+        if stream is None or isinstance(ending, Cancelled) or failed_by(ending, "owner_lost"):
             return ending
         if stream.is_lost:
             return Failed(lost_call(record.call.upstream, ending))
@@ -357,7 +355,7 @@ def is_elsewhere(call: CallHandle) -> bool:
     stream = call.record.stream
     if stream is None or stream.failed is not None:
         return False
-    return stream.is_lost or failed_by(call.record.stopping, OwnerLost)
+    return stream.is_lost or failed_by(call.record.stopping, "owner_lost")
 
 
 def followed_elsewhere(call: CallHandle, pass_on: PassOn | None) -> RemoteCall:

@@ -34,7 +34,7 @@ from mcp_hub.calls.progress import CallProgress
 from mcp_hub.calls.reading.stream import LogWriter, Stream
 from mcp_hub.calls.timeouts import CallTimes, OpenQuestions
 from mcp_hub.clock import Clock
-from mcp_hub.errors import HubStopping, OwnerLost, RpcError
+from mcp_hub.errors import HubStopping, RpcError
 from mcp_hub.events import (
     Attempt,
     CallEvent,
@@ -148,7 +148,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         stream = self.stream
         if stream is None or self.resumption is None:
             return False
-        if stream.is_lost or failed_by(self.stopping, OwnerLost):
+        if stream.is_lost or failed_by(self.stopping, "owner_lost"):
             return True
         is_kept = stream.store.is_durable or (self.writer is not None and self.writer.is_kept)
         return is_kept and failed_by(self.stopping, HubStopping)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from mcp_hub.catalog.flags import as_json, ends_of_members, flag_texts
 from mcp_hub.catalog.offers.definitions import app_members, parse
 from mcp_hub.catalog.texts import MAX_PURPOSE, OPENING, first_sentence
-from mcp_hub.errors import NotApproved
+from mcp_hub.errors import not_approved
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.capabilities import KINDS
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
@@ -206,10 +206,10 @@ def tool_hash(snapshot: Snapshot | None, tool: str) -> str:
 
 
 def check_shown(snapshot: Snapshot, tool: str, digest: str) -> None:
-    """Raises `NotApproved` unless the list has the tool as a person has seen it."""
+    """Raises `not_approved` unless the list has the tool as a person has seen it."""
     if tool_hash(snapshot, tool) != digest:
         reason = "its process lists it in another way than a person was shown. Nothing was sent. Call it again."
-        raise NotApproved(f"{hide_head(tool, 200)} was not called: {reason}")
+        raise not_approved(f"{hide_head(tool, 200)} was not called: {reason}")
 
 
 def compared_kinds(snapshot: Snapshot) -> list[str]:

@@ -15,7 +15,7 @@ from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.catalog.views.names import begins_with
 from mcp_hub.catalog.views.view import CatalogView
-from mcp_hub.errors import InvalidParams, MethodNotFound, NotApproved, RpcError, ToolRemoved, UnknownEntry
+from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, UnknownEntry, not_approved
 from mcp_hub.masking import hide, hide_head
 from mcp_hub.methods import passes
 from mcp_hub.protocol.eras import CALL_METHODS, SKILL_METHODS, serves
@@ -60,7 +60,7 @@ class Route(msgspec.Struct, frozen=True, gc=False):
 def route(view: CatalogView, era: Era, method: str, params: RawObject, unlisted: Unlisted = lambda name: None) -> Route:
     """The route of `method`, with configured arguments; `unlisted` explains missing names.
 
-    Raises `InvalidParams` for members that are missing, mistyped or not the caller's; `UnknownEntry`; `NotApproved`.
+    Raises `InvalidParams` for members that are missing, mistyped or not the caller's; `UnknownEntry`; `not_approved`.
     """
     match method:
         case "tools/call":
@@ -151,7 +151,7 @@ def named(view: CatalogView, kind: Kind, method: str, params: RawObject, unliste
     entry = view.find(kind, name)
     if entry is None:
         if (finding := view.withheld.get((kind, name))) is not None:
-            raise not_approved(name, finding, kind.value.capitalize())
+            raise awaiting(name, finding, kind.value.capitalize())
         raise _unknown(view, kind, name, unlisted(name))
     if entry.key != name:
         params = {**params, "name": _encoded_name(entry.key)}
@@ -166,9 +166,8 @@ def _unknown(view: CatalogView, kind: Kind, name: str, server: UpstreamStatus | 
     near = view.nearest(kind, name)
     hint = f". Did you mean {', '.join(near)}?" if near else ""
     if kind is _TOOL and name in view.removed:
-        return ToolRemoved(
-            f"Tool {name} is no longer offered{hint or '. List the tools again.'}", data={"nearest": near}
-        )
+        gone = f"Tool {name} is no longer offered{hint or '. List the tools again.'}"
+        return UnknownEntry(gone, data={"nearest": near}, symbol="tool_removed")
     return UnknownEntry(f"Unknown {kind.value}: {hide_head(name, 200)}{hint}", data={"nearest": near})
 
 
@@ -186,7 +185,7 @@ def _unlisted(kind: Kind, name: str, server: UpstreamStatus) -> UnknownEntry:
     )
 
 
-def not_approved(name: str, finding: UnapprovedTool, noun: str = "Tool") -> NotApproved:
+def awaiting(name: str, finding: UnapprovedTool, noun: str = "Tool") -> InvalidParams:
     """The error for a tool, prompt or skill that awaits approval."""
     server, tool = decoded(finding.server), decoded(finding.tool)
     message = (
@@ -198,13 +197,13 @@ def not_approved(name: str, finding: UnapprovedTool, noun: str = "Tool") -> NotA
         "reason": finding.kind,
         "members": [*finding.members],
     }
-    return NotApproved(message, data=data)
+    return not_approved(message, data)
 
 
 def _resource(view: CatalogView, era: Era, uri: str) -> tuple[str, str]:
     origin = view.resolve_uri(uri)
     if origin is None and (finding := view.resources.unapproved(uri)) is not None:
-        raise not_approved(uri, finding, "Skill file")
+        raise awaiting(uri, finding, "Skill file")
     if origin is None:
         code = _RESOURCE_NOT_FOUND if era is Era.HANDSHAKE else None
         raise UnknownEntry(f"Resource not found: {hide_head(uri, 500)}", code=code, data={"uri": uri})

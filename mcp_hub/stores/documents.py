@@ -8,7 +8,7 @@ import hashlib
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -111,13 +111,17 @@ def surplus(sizes: Sequence[int], max_bytes: int, max_count: int) -> int:
     return gone
 
 
-class SharedLimit(NamedTuple):
-    """At most `calls` in `period` seconds, and `running` at once, under a name; 0: any number."""
+class LimitRule(msgspec.Struct, frozen=True):
+    """At most `count` calls begin in `period` seconds, and `running` run; 0: any number. `key` is in the settings."""
 
-    name: str
-    calls: int
-    period: float
-    running: int
+    key: str
+    count: int = 0
+    period: float = 0.0
+    running: int = 0
+
+
+SharedLimit = tuple[str, LimitRule]
+"""A rule under a name."""
 
 
 class SharedCounts(Protocol):

@@ -85,8 +85,8 @@ class _RedisCounts:
         self._running: set[str] = set()
 
     async def take(self, group: str, limits: Sequence[SharedLimit], holder: str) -> float:
-        keys = [key for limit in limits for key in self._pair(group, limit)]
-        numbers = [value for limit in limits for value in (limit.calls, int(limit.period * 1000), limit.running)]
+        keys = [key for tool, _ in limits for key in self._keys.counts(group, tool)]
+        numbers = [value for _, rule in limits for value in (rule.count, int(rule.period * 1000), rule.running)]
         for _ in range(2):
             self._running.add(holder)
             [reply] = await self._ask(holder, script(COUNT, keys, holder, self._instance, *numbers))
@@ -96,7 +96,7 @@ class _RedisCounts:
             self._running.discard(holder)
             if outcome == b"wait":
                 return number / 1000
-            if not await self._clear(self._pair(group, limits[number - 1])[1]):
+            if not await self._clear(self._keys.counts(group, limits[number - 1][0])[1]):
                 break
         return math.inf
 
@@ -126,12 +126,9 @@ class _RedisCounts:
 
     def leave(self, group: str, limits: Sequence[SharedLimit], holder: str) -> None:
         self._running.discard(holder)
-        commands: list[Command] = [("HDEL", self._pair(group, limit)[1], holder) for limit in limits if limit.running]
-        if commands:
-            self._writer.submit(commands, lambda _: None)
-
-    def _pair(self, group: str, limit: SharedLimit) -> tuple[str, str]:
-        return self._keys.counts(group, limit.name)
+        keys = [self._keys.counts(group, tool)[1] for tool, rule in limits if rule.running]
+        if keys:
+            self._writer.submit([("HDEL", key, holder) for key in keys], lambda _: None)
 
 
 class _RedisRecord:

@@ -16,7 +16,7 @@ from mcp_hub.calls.streams.port import StreamPort
 from mcp_hub.code.engine import CodeEngine
 from mcp_hub.code.steps import CodeLimits, CodeRaise
 from mcp_hub.code.values import value_of
-from mcp_hub.errors import HubRestarted, HubStopping, NotReadOnly, RpcError, StoreError, UnknownStream
+from mcp_hub.errors import HubRestarted, HubStopping, RpcError, StoreError, UnknownStream
 from mcp_hub.events import (
     CallEvent,
     Cancelled,
@@ -162,7 +162,7 @@ def outcome_of(inner: InnerCall, ending: Ending) -> RawJson | CodeRaise:
         case Failed(error=error) if inner.effect.writes and error.is_outcome_unknown:
             return unknown_outcome(inner)
         case Failed(error=error):
-            if isinstance(error, NotReadOnly):
+            if error.symbol == "not_read_only":
                 return CodeRaise("PermissionError", error.message)
             return CodeRaise("ToolError", error.message, {"code": error.symbol, "number": error.code})
         case Cancelled(reason=reason):

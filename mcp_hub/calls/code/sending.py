@@ -31,7 +31,7 @@ from mcp_hub.clock import wall_time
 from mcp_hub.code.source import lines_around
 from mcp_hub.code.steps import CodeRaise
 from mcp_hub.code.values import has_media
-from mcp_hub.errors import HubStopping, OwnerLost, RpcError, StoreError, UnknownStream
+from mcp_hub.errors import HubStopping, RpcError, StoreError, UnknownStream
 from mcp_hub.events import CallEvent, Completed, Ending, Failed, InputReceived, InputRequired, failed_by
 from mcp_hub.ids import new_call_id
 from mcp_hub.protocol.shape.questions import ELICIT
@@ -154,7 +154,7 @@ class _Inbox:
             yield arrived
 
     def _arrive_here(self, follower: _Follower, ending: Ending) -> None:
-        if failed_by(ending, OwnerLost):
+        if failed_by(ending, "owner_lost"):
             self._recover(follower.inner)
         elif not failed_by(ending, HubStopping):  # then another one continues
             self._endings.append((follower.inner.id, follower.stream, ending))

@@ -23,7 +23,7 @@ from mcp_hub.calls.gates.conditions import Facts, Test, is_met
 from mcp_hub.calls.gates.steps import Gates, Step
 from mcp_hub.calls.reading.stored import exported_name
 from mcp_hub.clock import wall_time
-from mcp_hub.errors import CallCancelled, NotApproved, OwnerLost, RpcError
+from mcp_hub.errors import CallCancelled, InvalidParams, RpcError, not_approved, owner_lost
 from mcp_hub.events import Completed, hubs_message
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.shape.questions import ELICIT, can_answer, may_ask
@@ -220,7 +220,7 @@ class Asking:
         with channel.times.put_off(max(wait.until - wall_time(), 0.0) + _EARLY):
             answer, by = await (self._by_caller if asks_caller else self._by_people)(call, channel, wait)
         if channel.survives:
-            raise OwnerLost("Another hub has this call by now.", data={"outcome": "unknown"})
+            raise owner_lost("Another hub has this call by now.", {"outcome": "unknown"})
         self._gates.note(call, "ask", "denied" if answer == NO else "allowed", wait.rule, by)
         if answer == NO:
             return Completed.of(f"{exported_name(call)} was not called: {by}.", is_error=True)
@@ -229,7 +229,7 @@ class Asking:
         if was_offered and not self._is_offered(call):
             raise changed(call)
         if wait.admitted and not self._admits(call):
-            raise NotApproved(f"{exported_name(call)} was not called: the token of its caller is not valid any more.")
+            raise not_approved(f"{exported_name(call)} was not called: the token of its caller is not valid any more.")
         if not wait.always:
             self._remember(self._grants, _keys(call, wait.definition)[answer == ANY])
         channel.send(hubs_message(f"allowed by {hide_head(by, 200)}"))
@@ -316,11 +316,11 @@ class Asking:
         return pending if pending is not None and pending.opens(secret) else None
 
 
-def changed(call: Call) -> NotApproved:
+def changed(call: Call) -> InvalidParams:
     """The error for a tool that is not the one that was shown any more."""
     name = exported_name(call)
     reason = "its definition has changed since a person was asked, or a filter hides it now"
-    return NotApproved(f"{name} was not called: {reason}. Call it again.")
+    return not_approved(f"{name} was not called: {reason}. Call it again.")
 
 
 def _choices(wait: _Wait) -> Mapping[str, str]:

@@ -12,13 +12,13 @@ import anyio
 
 from mcp_hub.call import Call, CallChannel, CallHandler, SentCall
 from mcp_hub.calls.gates.steps import QuickStep, Step
-from mcp_hub.calls.gates.turns import Limit, LimitRule, TurnQueue, busy, busy_at
+from mcp_hub.calls.gates.turns import Limit, TurnQueue, busy, busy_at
 from mcp_hub.calls.plan import Sender, TimeLimits
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, StoreError
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
-from mcp_hub.stores.documents import SharedCounts, SharedLimit
+from mcp_hub.stores.documents import LimitRule, SharedCounts, SharedLimit
 
 log = get_logger(__name__)
 
@@ -242,8 +242,7 @@ class _SharedStep:
 
     @property
     def _shares(self) -> list[SharedLimit]:
-        rules = [(limit.tool, limit.rule) for limit in self._local.limits]
-        return [SharedLimit(tool, rule.count, rule.period, rule.running) for tool, rule in rules]
+        return [(limit.tool, limit.rule) for limit in self._local.limits]
 
     async def _take(self, call: Call, channel: CallChannel, until: float) -> bool:
         """Counts the call as soon as it may begin; False if the store does not answer. Raises `Busy`."""

@@ -14,13 +14,13 @@ first one outermost. Inner calls of scripts pass the same gates.
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, Protocol
 
 from mcp_hub.call import Call, CallChannel, CallHandler, People
 from mcp_hub.calls.plan import Sender
 from mcp_hub.calls.reading.stored import own_name
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.errors import NotApproved
+from mcp_hub.errors import not_approved
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
@@ -45,12 +45,8 @@ _MOST: Final = 4096
 """Combinations of server, tool and profile that are remembered."""
 
 
-class Decision(NamedTuple):
-    """A gate's decision about a call, such as `denied`, the rule that made it, and who decided."""
-
-    decision: str
-    rule: str = ""
-    by: str = ""
+Decision = tuple[str, str, str]
+"""A gate's decision about a call, such as `denied`, the rule that made it, and who decided."""
 
 
 class _Trail(Protocol):
@@ -125,14 +121,14 @@ class Gates:
                 decision=decision, rule=rule, by=hide_head(by, 300), principal=call.principal,
             )  # fmt: skip
         for trail in self.trails:
-            trail.decisions[call.id] = Decision(decision, rule, by)
+            trail.decisions[call.id] = decision, rule, by
 
     async def resume(self, call: Call, channel: CallChannel, state: RawJson, handler: CallHandler) -> Completed:
-        """Continues a call that waited at a gate of a lost hub. Raises `NotApproved` if no gate waits for it now."""
+        """Continues a call that waited at a gate of a lost hub. Raises `not_approved` if no gate waits for it now."""
 
         async def send(call: Call, channel: CallChannel) -> Completed:
             if call.id in self.states:
-                raise NotApproved("The call was not sent: the rule for which it waited has changed. Call again.")
+                raise not_approved("The call was not sent: the rule for which it waited has changed. Call again.")
             return await handler(call, channel)
 
         self.states[call.id] = state

@@ -13,6 +13,7 @@ import msgspec
 from mcp_hub.aio import Timer, call_later
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy
+from mcp_hub.stores.documents import LimitRule
 
 _MOST: Final = 4096
 """Waiting calls of a server."""
@@ -20,15 +21,6 @@ _MOST_OF_ONE: Final = 256
 """Waiting calls of a principal at a server."""
 _AGAIN: Final = 5
 """Seconds after which a refused call may be tried again if nothing better is known."""
-
-
-class LimitRule(msgspec.Struct, frozen=True):
-    """At most `count` calls begin in `period` seconds, and `running` run; 0: any number. `key` is in the settings."""
-
-    key: str
-    count: int = 0
-    period: float = 0.0
-    running: int = 0
 
 
 class Limit:

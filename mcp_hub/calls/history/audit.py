@@ -14,11 +14,12 @@ from typing import Final, Protocol
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from mcp_hub import __version__
 from mcp_hub.call import Call, Question
 from mcp_hub.calls.gates.steps import Decision
-from mcp_hub.calls.history.audit_lines import NAME, AuditedQuestions, LineRules, decided, plain, quote, timestamp
+from mcp_hub.calls.history.audit_lines import NAME, LineRules, decided, plain, quote, timestamp
 from mcp_hub.calls.history.recent import shown_principal
 from mcp_hub.calls.history.waiting import MOST, Portion
 from mcp_hub.calls.metering import CallObserver, Outcome
@@ -26,11 +27,13 @@ from mcp_hub.calls.reading.stored import own_name
 from mcp_hub.calls.runner import CallRecord, put_questions
 from mcp_hub.calls.timeouts import OpenQuestions
 from mcp_hub.clock import wall_time
+from mcp_hub.errors import RpcError
 from mcp_hub.events import Failed
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
+from mcp_hub.protocol.shape.questions import ELICIT, action_of
 from mcp_hub.protocol.shape.stream_events import code_of
-from mcp_hub.types import CallId
+from mcp_hub.types import CallId, RawJson
 
 log = get_logger(__name__)
 
@@ -52,6 +55,37 @@ _OF_CALLS: Final = ("principal", "client", "tool", "decision", "rule", "outcome"
 _NOT_DATA: Final = frozenset({"event", "level", "timestamp", "upstream", "audit", *_OF_CALLS})
 _TRACE: Final = re.compile(rb'"00-([0-9a-f]{32})-')
 """A `traceparent` (W3C Trace Context), encoded."""
+
+
+_FOR_PEOPLE: Final = (ELICIT, "sampling/createMessage")
+"""Questions with a line of their own: others are for the client alone."""
+
+
+class _AuditedQuestions(OpenQuestions):
+    """Questions of a call; `audit` gets the outcome of each for people, and the seconds it took."""
+
+    audit: Callable[[Question, str, float], None] = lambda question, outcome, seconds: None
+    begun: dict[str, float] = msgspec.field(default_factory=dict)
+
+    def ask(self, question: Question) -> str:
+        key = super().ask(question)
+        if question.method in _FOR_PEOPLE and key in self.open:
+            self.begun[key] = self.times.clock.now()
+        return key
+
+    def answer(self, key: str, outcome: RawJson | RpcError) -> bool:
+        question, begun = self.open.get(key), self.begun.pop(key, None)
+        is_open = super().answer(key, outcome)
+        if question is not None and begun is not None:
+            action = "failed" if isinstance(outcome, RpcError) else action_of(question.method, outcome) or "answered"
+            self.audit(question, action, self.times.clock.now() - begun)
+        return is_open
+
+    def close(self) -> None:
+        for key, begun in self.begun.items():
+            if key in self.open:
+                self.audit(self.open[key], "unanswered", self.times.clock.now() - begun)
+        super().close()
 
 
 class AuditPlace(Protocol):
@@ -132,7 +166,7 @@ class AuditTrail:
         """Takes the questions of a call that may ask."""
         questions = record.questions
         if type(questions) is OpenQuestions:
-            audited = AuditedQuestions(
+            audited = _AuditedQuestions(
                 log=questions.log, times=questions.times, count=questions.count, open=questions.open,
                 audit=partial(self._note_question, record.call),
             )  # fmt: skip

@@ -7,18 +7,14 @@ from typing import Final, Literal
 
 import msgspec
 
-from mcp_hub.call import Call, Question
+from mcp_hub.call import Call
 from mcp_hub.calls.gates.steps import Decision
 from mcp_hub.calls.history.batches import ToolKeeping, hashed_arguments, masked_texts, reduced
 from mcp_hub.calls.history.recent import shown_principal
 from mcp_hub.calls.history.waiting import Portion
 from mcp_hub.calls.metering import Outcome
 from mcp_hub.calls.reading.stored import exported_name, own_name
-from mcp_hub.calls.timeouts import OpenQuestions
-from mcp_hub.errors import RpcError
 from mcp_hub.masking import hide_head, hide_within
-from mcp_hub.protocol.shape.questions import ELICIT, action_of
-from mcp_hub.types import RawJson
 
 ArgumentRule = Literal["hash", "full", "none"]
 NAME: Final = 200
@@ -26,8 +22,6 @@ NAME: Final = 200
 _TEXT: Final = 1000
 """Characters of a text of an event."""
 _OUTCOMES: Final = ("completed", "tool_error", "failed", "cancelled", "timed_out")
-_FOR_PEOPLE: Final = (ELICIT, "sampling/createMessage")
-"""Questions with a line of their own: others are for the client alone."""
 _MOST_ITEMS: Final = 20
 quote: Final = msgspec.json.Encoder().encode
 
@@ -36,8 +30,11 @@ def decided(decision: Decision | None) -> bytes:
     """The members about what the gates have decided."""
     if decision is None:
         return b'"decision":"allowed"'
-    more = (("rule", decision.rule), ("by", decision.by))
-    members = {"decision": decision.decision, **{name: hide_head(text, NAME) for name, text in more if text}}
+    outcome, rule, by = decision
+    members = {
+        "decision": outcome,
+        **{name: hide_head(text, NAME) for name, text in (("rule", rule), ("by", by)) if text},
+    }
     return quote(members)[1:-1]
 
 
@@ -86,33 +83,6 @@ class LineRules:
         self._key = self._key or self._find_key()
         hashes = hashed_arguments(self._key, fields, long, places)
         return [b'"%b"' % text if text else b"" for text in hashes.split(b"\0")[::2]]
-
-
-class AuditedQuestions(OpenQuestions):
-    """Questions of a call; `audit` gets the outcome of each for people, and the seconds it took."""
-
-    audit: Callable[[Question, str, float], None] = lambda question, outcome, seconds: None
-    begun: dict[str, float] = msgspec.field(default_factory=dict)
-
-    def ask(self, question: Question) -> str:
-        key = super().ask(question)
-        if question.method in _FOR_PEOPLE and key in self.open:
-            self.begun[key] = self.times.clock.now()
-        return key
-
-    def answer(self, key: str, outcome: RawJson | RpcError) -> bool:
-        question, begun = self.open.get(key), self.begun.pop(key, None)
-        is_open = super().answer(key, outcome)
-        if question is not None and begun is not None:
-            action = "failed" if isinstance(outcome, RpcError) else action_of(question.method, outcome) or "answered"
-            self.audit(question, action, self.times.clock.now() - begun)
-        return is_open
-
-    def close(self) -> None:
-        for key, begun in self.begun.items():
-            if key in self.open:
-                self.audit(self.open[key], "unanswered", self.times.clock.now() - begun)
-        super().close()
 
 
 def plain(value: object) -> object:

@@ -13,7 +13,7 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.calls.reading.stored import done_with, last_progress, open_questions
 from mcp_hub.calls.reading.stream import LogWriter, Stream
 from mcp_hub.clock import wall_time
-from mcp_hub.errors import HubError, HubRestarted, OwnerLost, RpcError, StoreError, StoreUnavailable
+from mcp_hub.errors import HubError, HubRestarted, RpcError, StoreError, StoreUnavailable, owner_lost
 from mcp_hub.events import Cancelled, Completed, Ending, Failed, InputReceived, Progressed, is_by_client
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
@@ -170,10 +170,10 @@ async def until_heard(store: StreamLog, row: StreamInfo) -> None:
             await anyio.sleep(_HEARD_LOOK)
 
 
-def lost_call(server: str, answer: Ending | None = None) -> OwnerLost:
+def lost_call(server: str, answer: Ending | None = None) -> HubRestarted:
     """The error of a call whose stream another hub has claimed; `answer` is what its server said."""
     reason = "Another hub has taken this call over: this one had lost the store. The outcome of the call is unknown."
-    return OwnerLost(reason, data=_unknown(server, answer))
+    return owner_lost(reason, _unknown(server, answer))
 
 
 def unconfirmed_call(server: str, answer: Ending | None) -> RpcError:
@@ -301,8 +301,8 @@ class Takeover:
     def _ending(self, row: StreamInfo, wall: float, reason: str, error: RpcError | None = None) -> bytes:
         data = {"upstream": {"server": row.server}, "outcome": "unknown"}
         reason = reason.encode("utf-8", "replace").decode()
-        kind = HubRestarted if self._replicas is None else OwnerLost
-        return encoded(row.id, row.last + 1, timestamp(wall), Failed(error or kind(reason, data=data)))
+        lost = HubRestarted(reason, data=data) if self._replicas is None else owner_lost(reason, data)
+        return encoded(row.id, row.last + 1, timestamp(wall), Failed(error or lost))
 
 
 async def read_on(stream: Stream) -> StreamInfo | None:

@@ -35,7 +35,7 @@ from mcp_hub.catalog.texts import FIND, RUN, RUN_READING, signature
 from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.code.tool import RUN_CODE
-from mcp_hub.errors import InvalidParams, NotReadOnly, RpcError, UnknownEntry
+from mcp_hub.errors import InvalidParams, RpcError, UnknownEntry
 from mcp_hub.events import Completed
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import one_line, raw_object
@@ -140,7 +140,7 @@ def _out_of_text(arguments: bytes, runner: str) -> bytes:
 def unwrapped(view: CatalogView, is_settled: Callable[[], bool], unlisted: Unlisted, params: RawObject) -> Route | None:
     """The route of a call of `run_tool` or `read_tool`, to the tool that it runs; None for others.
 
-    Raises `UnknownEntry`, `NotApproved`.
+    Raises `InvalidParams`.
     """
     runner = runner_of(params)
     return None if runner is None else _unwrapped_route(runner, view.for_model, params, is_settled, unlisted)
@@ -170,8 +170,9 @@ def _unwrapped_route(
     return replace(to, requested=requested, entry=entry, must_read=must_read, path=run.path or to.path)
 
 
-def not_read_only(name: str) -> NotReadOnly:
-    return NotReadOnly(f"{RUN_READING} runs read-only tools, and {name} is not known to be one. Use {RUN} for it.")
+def not_read_only(name: str) -> InvalidParams:
+    message = f"{RUN_READING} runs read-only tools, and {name} is not known to be one. Use {RUN} for it."
+    return InvalidParams(message, symbol="not_read_only")
 
 
 def _refused(params: RawObject, message: str) -> Route:
@@ -204,9 +205,9 @@ def explaining(handler: CallHandler, entry: Entry, arguments: RawJson = b"{}") -
     async def explained(call: Call, channel: CallChannel) -> Completed:
         try:
             completed = await handler(call, channel)
-        except NotReadOnly as problem:
-            return text_result(problem.message, is_error=True)
         except RpcError as error:
+            if error.symbol == "not_read_only":
+                return text_result(error.message, is_error=True)
             if error.code != _INVALID_PARAMS:
                 raise
             raise _with_definition(error, entry) from None
@@ -255,7 +256,7 @@ def text_result(text: str, *, is_error: bool = False) -> Completed:
 def check_reading(
     rules: Callable[[str], ServerRules], is_confirmed: Callable[[str, Definition], bool], call: Call, snapshot: Snapshot
 ) -> None:
-    """Raises `NotReadOnly` for a tool that this list does not show as read-only, by a server's rules and a person's
+    """Raises `not_read_only` for a tool that this list does not show as read-only, by a server's rules and a person's
     approval.
     """
     tool = msgspec.json.decode(call.params["name"], type=str)

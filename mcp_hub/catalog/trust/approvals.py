@@ -35,7 +35,7 @@ from mcp_hub.catalog.pins import (
     subject_of,
     without_texts,
 )
-from mcp_hub.catalog.routes import not_approved
+from mcp_hub.catalog.routes import awaiting
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
 from mcp_hub.types import Kind, Origin, Snapshot
@@ -146,7 +146,7 @@ class Approvals:
         return self._servers.get(name)
 
     def check(self, call: Call, snapshot: Snapshot) -> None:
-        """A `Gate`: checks a call against the list of its own process. Raises `NotApproved`."""
+        """A `Gate`: checks a call against the list of its own process. Raises `not_approved`."""
         kind = _CHECKED.get(call.method)
         if kind is None:
             return
@@ -166,7 +166,7 @@ class Approvals:
                 self._relist(server.name)
         if finding is not None and finding.is_held:
             label = key if call.exported_name is msgspec.UNSET else msgspec.json.decode(call.exported_name, type=str)
-            raise not_approved(label, finding, kind.value.capitalize())
+            raise awaiting(label, finding, kind.value.capitalize())
 
     def _check_skill(self, call: Call, server: "_Server | None", snapshot: Snapshot) -> None:
         """An unlisted skill cannot be approved."""
@@ -179,7 +179,7 @@ class Approvals:
         if finding is None and name not in pinned_texts(snapshot):
             finding = UnapprovedTool(server.name, name, "new", is_held=server.policy == "block")
         if finding is not None and finding.is_held:
-            raise not_approved(call.exported_uri or uri, finding, "Skill")
+            raise awaiting(call.exported_uri or uri, finding, "Skill")
 
     def findings(self) -> list[UnapprovedTool]:
         """By server in order of first listing, then by tool; held or not."""

@@ -15,7 +15,7 @@ import anyio
 import msgspec
 from msgspec import UNSET, Raw
 
-from mcp_hub.cli.access.form import Field, Unfit, fields_of
+from mcp_hub.cli.access.form import Field, fields_of
 from mcp_hub.cli.render.output import say
 from mcp_hub.errors import InvalidParams, RpcError
 from mcp_hub.events import InputRequired
@@ -152,9 +152,9 @@ async def _take(person: _Conversation, field: Field, content: dict[str, object])
             elif default is not None:
                 content[field.name] = default
             elif field.is_required:
-                raise Unfit("It is required.")
+                raise ValueError("It is required.")
             return
-        except Unfit as problem:
+        except ValueError as problem:
             person.tell(str(problem))
 
 

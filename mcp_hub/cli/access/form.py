@@ -29,10 +29,6 @@ _EXAMPLES: Final = {
 }
 
 
-class Unfit(Exception):
-    """The text is not a value of its field."""
-
-
 class _Choice(msgspec.Struct, frozen=True):
     """A value and its title."""
 
@@ -82,7 +78,7 @@ class Field(msgspec.Struct, frozen=True):
         return f"{self.kind}{_bounds(self.schema, 'minimum', 'maximum', '')}"
 
     def value(self, text: str) -> object:
-        """The value of a text that is not empty. Raises `Unfit`."""
+        """The value of a text that is not empty. Raises `ValueError`."""
         return _READERS[self.kind](self, text if self.kind == "string" else text.strip())
 
     def typed(self, value: object) -> str:
@@ -104,7 +100,7 @@ class Field(msgspec.Struct, frozen=True):
             if self.kind == "many":
                 return _items(self, [each if isinstance(each, str) else "" for each in cast(list[object], value)])
             fits = self.value(value if isinstance(value, str) else self.typed(value)) == value
-        except (Unfit, TypeError):
+        except (ValueError, TypeError):
             return None
         return value if fits else None
 
@@ -162,14 +158,14 @@ def _bounds(schema: JsonObject, low: str, high: str, unit: str) -> str:
 def _check(size: float, schema: JsonObject, low: str, high: str, unit: str = "") -> None:
     lowest, highest = _number(schema, low), _number(schema, high)
     if (lowest is not None and size < lowest) or (highest is not None and size > highest):
-        raise Unfit(f"It has to be {_bounds(schema, low, high, unit).removeprefix('; ')}.")
+        raise ValueError(f"It has to be {_bounds(schema, low, high, unit).removeprefix('; ')}.")
 
 
 def _string(field: Field, text: str) -> str:
     _check(len(text), field.schema, "minLength", "maxLength", " characters")
     form = _text(field.schema, "format")
     if not _FORMATS.get(form, bool)(text):
-        raise Unfit(f"It has to be {_EXAMPLES[form]}.")
+        raise ValueError(f"It has to be {_EXAMPLES[form]}.")
     return text
 
 
@@ -201,7 +197,7 @@ _FORMATS: Final[Mapping[str, Callable[[str], object]]] = {
 
 def _integer(field: Field, text: str) -> int:
     if not re.fullmatch(r"[+-]?[0-9]{1,100}", text):
-        raise Unfit("It has to be a whole number.")
+        raise ValueError("It has to be a whole number.")
     _check(int(text), field.schema, "minimum", "maximum")
     return int(text)
 
@@ -212,14 +208,14 @@ def _real(field: Field, text: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise Unfit("It has to be a number.")
+        raise ValueError("It has to be a number.")
     _check(number, field.schema, "minimum", "maximum")
     return number
 
 
 def _boolean(field: Field, text: str) -> bool:
     if text.lower() not in _YES:
-        raise Unfit("It has to be y or n.")
+        raise ValueError("It has to be y or n.")
     return _YES[text.lower()]
 
 
@@ -233,7 +229,7 @@ def _choice_of(field: Field, text: str) -> str:
     for each in field.choices:
         if text.lower() in (each.value.lower(), each.title.lower()):
             return each.value
-    raise Unfit(f"{hide_head(text, 50)!r} is not one of the choices.")
+    raise ValueError(f"{hide_head(text, 50)!r} is not one of the choices.")
 
 
 def _many(field: Field, text: str) -> list[str]:
@@ -244,7 +240,7 @@ def _many(field: Field, text: str) -> list[str]:
 
 def _items(field: Field, values: list[str]) -> list[str]:
     if not {each.value for each in field.choices}.issuperset(values):
-        raise Unfit("It has to be of the choices.")
+        raise ValueError("It has to be of the choices.")
     unique = list(dict.fromkeys(values))
     _check(len(unique), field.schema, "minItems", "maxItems", " of them")
     return unique
@@ -254,7 +250,7 @@ def _json(field: Field, text: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise Unfit("It has to be JSON.") from None
+        raise ValueError("It has to be JSON.") from None
 
 
 _READERS: Final[Mapping[str, Callable[[Field, str], object]]] = {

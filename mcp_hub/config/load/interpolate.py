@@ -205,7 +205,7 @@ def parsed_command(reference: str) -> CommandLookup:
         raise Unresolved("invalid_placeholder", f"{message}, also within quotes") from None
     if not argv or not argv[0] or "\0" in reference:
         raise Unresolved("invalid_placeholder", "expected ${cmd:PROGRAM ARG…}")
-    return CommandLookup(tuple(argv))
+    return tuple(argv)
 
 
 def _beside_client(literal: str, *, is_before: bool) -> str:

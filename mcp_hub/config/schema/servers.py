@@ -128,18 +128,14 @@ class OAuthSettings(Section):
         return {value.get_secret_value() for key in _SECRETS if (value := getattr(self, key)) is not None}
 
 
-class CommandLookup(msgspec.Struct, frozen=True):
-    """`${cmd:PROGRAM ARG…}`: a program whose output is a value."""
-
-    argv: tuple[str, ...]
-
-
 class AccountLookup(msgspec.Struct, frozen=True):
     """`${account:NAME}`: a value of the caller's account; without a name `${client.principal}`, who the caller is."""
 
     name: str | None = None
 
 
+CommandLookup = tuple[str, ...]
+"""`${cmd:PROGRAM ARG…}`: a program whose output is a value, and its arguments."""
 Lookup = CommandLookup | AccountLookup
 CommandTexts = Mapping[tuple[str | int, ...], tuple[str | Lookup, ...]]
 """Parts of texts with values that are looked up, by place: `("env", "TOKEN")`, `("args", 0)`."""

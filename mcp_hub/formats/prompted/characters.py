@@ -29,11 +29,7 @@ _MOST_SHOWN: Final = 40
 
 
 class MalformedCall(Exception):
-    """A call breaks its format; held characters are text."""
-
-
-class TruncatedCall(Exception):
-    """The text ends inside a call."""
+    """A call breaks its format; held characters are text. Where the text ends inside a call, `EOFError` is raised."""
 
 
 class Characters:
@@ -131,10 +127,10 @@ class Characters:
 
 
 def need(source: Characters) -> Steps[str]:
-    """The next character. Raises: TruncatedCall at the end."""
+    """The next character. Raises: EOFError at the end."""
     char = yield from source.peek()
     if not char:
-        raise TruncatedCall
+        raise EOFError
     return char
 
 
@@ -150,7 +146,7 @@ def skip(source: Characters) -> Steps[str]:
 def skip_to(source: Characters, chars: str = "") -> Steps[str]:
     """Consumes white space; returns the next character, one of `chars` if given.
 
-    Raises: MalformedCall, TruncatedCall.
+    Raises: MalformedCall, EOFError.
     """
     yield from skip(source)
     char = yield from need(source)
@@ -191,7 +187,7 @@ def shown(text: str) -> str:
 
 
 def expect(source: Characters, tag: str) -> Steps[None]:
-    """Consumes `tag`. Raises: MalformedCall, TruncatedCall."""
+    """Consumes `tag`. Raises: MalformedCall, EOFError."""
     if tag:
         _, is_whole = yield from match(source, (tag,))
         if not is_whole:

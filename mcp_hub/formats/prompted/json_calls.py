@@ -14,7 +14,6 @@ from mcp_hub.formats.prompted.characters import (
     Characters,
     MalformedCall,
     Steps,
-    TruncatedCall,
     all_of,
     expect,
     match,
@@ -219,7 +218,7 @@ def _read_inside(text: str, call: ParsedCall) -> None:
             pass
         for _ in pass_value(inner, pieces.append, call.too_deep):
             pass
-    except TruncatedCall:
+    except EOFError:
         raise MalformedCall("the arguments are a string that is not the text of an object") from None
     for _ in skip(inner):
         pass

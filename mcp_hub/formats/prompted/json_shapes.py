@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.formats.prompted.characters import MalformedCall, TruncatedCall, shown
+from mcp_hub.formats.prompted.characters import MalformedCall, shown
 from mcp_hub.formats.prompted.loose_json import read_value, skipped
 from mcp_hub.formats.prompted.output import Tools, resolved
 from mcp_hub.schema import allowed_types, properties
@@ -199,7 +199,7 @@ def _object(text: str) -> str:
             return "{}"
         try:
             text, end, missing = read_value(inside, start)
-        except TruncatedCall:
+        except EOFError:
             missing, end = 1, start
         if missing or inside[end:].strip():
             raise MalformedCall("the arguments are a string that is not the text of an object")

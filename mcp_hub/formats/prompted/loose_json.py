@@ -11,7 +11,7 @@ import re
 import sys
 from typing import Final
 
-from mcp_hub.formats.prompted.characters import MalformedCall, TruncatedCall, shown
+from mcp_hub.formats.prompted.characters import MalformedCall, shown
 from mcp_hub.formats.prompted.output import MAX_DEPTH
 
 _MAX_DEPTH: Final = MAX_DEPTH + 4
@@ -51,7 +51,7 @@ _COLONS: Final = re.compile(r"=>|[:=：]")
 def read_value(text: str, start: int = 0) -> tuple[str, int, int]:
     """The value that begins at `start`, as JSON; its end, and how many braces and brackets are missing at the end.
 
-    Raises: MalformedCall; TruncatedCall if more text could make it a value.
+    Raises: MalformedCall; EOFError if more text could make it a value.
     """
     reader = _Reader(text, start)
     value = reader.value("]")
@@ -77,7 +77,7 @@ class _Reader:
         blanks = self._skip()
         char = self._text[self.at : self.at + 1]
         if not char:
-            raise TruncatedCall
+            raise EOFError
         if char == "{":
             return blanks + self._container("}")
         if char in "[(":
@@ -94,7 +94,7 @@ class _Reader:
         if word is None or word[0] not in _WORDS:
             raise MalformedCall(f"expected a value, found {self._shown()}")
         if word.end() == len(self._text) and self._depth == 0:
-            raise TruncatedCall
+            raise EOFError
         self.at = word.end()
         return _WORDS[word[0]]
 
@@ -128,7 +128,7 @@ class _Reader:
             self.at += 1
         elif not char:
             if has_comma or self._text[start - 1 : start] in "{[(":
-                raise TruncatedCall
+                raise EOFError
             self.missing += 1
             blanks = ""
         elif char in "}])":
@@ -182,7 +182,7 @@ class _Reader:
         colon = _COLONS.match(self._text, self.at)
         if colon is None:
             if self.at == len(self._text):
-                raise TruncatedCall
+                raise EOFError
             raise MalformedCall(f"expected a colon, found {self._shown()}")
         self.at = colon.end()
         return f"{blanks}:"
@@ -207,7 +207,7 @@ class _Reader:
                 self.at = piece.end()
             char = self._text[self.at : self.at + 1]
             if not char:
-                raise TruncatedCall
+                raise EOFError
             if char == "\\":
                 self.at += string.escape(self._text, self.at)
             elif char in _QUOTES[quote] and self._ends(context):
@@ -221,7 +221,7 @@ class _Reader:
     def _delimited(self, quote: str) -> str:
         end = self._text.find(quote, self.at)
         if end < 0:
-            raise TruncatedCall
+            raise EOFError
         string, self.at = self._text[self.at : end], end + len(quote)
         if quote[0] in "\"'" and "\\" in string:
             raise MalformedCall("a string in three quotes contains a backslash")
@@ -287,7 +287,7 @@ class _String:
         """Adds the escape that begins at `at`; returns its length."""
         char = text[at + 1 : at + 2]
         if not char:
-            raise TruncatedCall
+            raise EOFError
         if char in '"\\/':
             self.add(f"\\{char}")
         elif char in "bfnrt":
@@ -310,7 +310,7 @@ class _String:
         code = text[at + 2 : at + 2 + length]
         if not re.fullmatch(f"[0-9a-fA-F]{{{length}}}", code) or int(code, 16) > 0x10FFFF:
             if at + 2 + length > len(text):
-                raise TruncatedCall
+                raise EOFError
             raise MalformedCall(f"{length} hexadecimal digits follow \\{text[at + 1]} in a string")
         self.add(f"\\u{code}" if length == 4 else json.dumps(chr(int(code, 16)), ensure_ascii=False)[1:-1])
         return 2 + length

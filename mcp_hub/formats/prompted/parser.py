@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mcp_hub.formats.prompted.characters import Characters, MalformedCall, Steps, TruncatedCall, match, read_tag, tag_of
+from mcp_hub.formats.prompted.characters import Characters, MalformedCall, Steps, match, read_tag, tag_of
 from mcp_hub.formats.prompted.json_calls import other_family
 from mcp_hub.formats.prompted.json_shapes import is_like_call
 from mcp_hub.formats.prompted.output import ParsedOutput
@@ -228,8 +228,8 @@ class PromptedParser:
         outcome: Outcome = "read"
         try:
             yield from grammar(source, output)
-        except (MalformedCall, TruncatedCall) as error:
-            is_cut = isinstance(error, TruncatedCall)
+        except (MalformedCall, EOFError) as error:
+            is_cut = isinstance(error, EOFError)
             if output.give_up():
                 yield from dropped(source, output, self._format, begin)
                 self._state.is_cut |= is_cut

@@ -226,7 +226,7 @@ def _texts(keys: Sequence[ast.expr | None]) -> list[str]:
 def python_call_in(text: str, at: int, tools: Tools) -> tuple[list[tuple[str, str]], int]:
     """The call of a whole text that begins at `at`, by name and arguments, and its end.
 
-    Raises: MalformedCall, TruncatedCall.
+    Raises: MalformedCall, EOFError.
     """
     source, output = Characters(text[at:], is_whole=True), ParsedOutput(tools, "")
     for _ in pythonic_call(source, output):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from mcp_hub.formats.prompted.characters import MalformedCall, TruncatedCall, shown, tag_of
+from mcp_hub.formats.prompted.characters import MalformedCall, shown, tag_of
 from mcp_hub.formats.prompted.json_shapes import calls_in, checked, has_whole_arguments, is_call_object, members_of
 from mcp_hub.formats.prompted.loose_json import read_value, skipped
 from mcp_hub.formats.prompted.output import Tools, resolved
@@ -82,7 +82,7 @@ def read_calls(text: str, start: int, tools: Tools, *, is_ended: bool, is_last: 
     """The calls in `text` from `start` on, and where what follows them begins.
 
     `is_ended`: the text ends with the call's end, not with the output. `is_last`: no more text can complete it. No
-    calls: they are the definitions or the results of tools. Raises: MalformedCall, TruncatedCall.
+    calls: they are the definitions or the results of tools. Raises: MalformedCall, EOFError.
     """
     is_escaped = '"' not in text and "&quot;" in text
     body = html.unescape(text[start:]) if is_escaped else text[start:]
@@ -119,7 +119,7 @@ class _Reading:
                 raise MalformedCall(f"expected a call, found {shown(self._text[end:])}")
         if not self.calls and not self._is_other:
             if not self._is_ended and not self._text[self.at :].strip():
-                raise TruncatedCall
+                raise EOFError
             raise MalformedCall('expected an object with "name" and "arguments"')
 
     def _skip(self) -> int:
@@ -163,7 +163,7 @@ class _Reading:
     def _json(self) -> str:
         value, end, missing = read_value(self._text, self.at)
         if missing and not self._is_ended and not has_whole_arguments(value, missing, self._text):
-            raise TruncatedCall
+            raise EOFError
         self.at = end
         return value
 
@@ -285,7 +285,7 @@ class _Reading:
             self.at += len(text)
             self._element(text.strip("<>/ "))
         elif self._is_cut(self.at):
-            raise TruncatedCall
+            raise EOFError
         else:
             raise MalformedCall(f"expected a call, found {shown(self._text[self.at :])}")
 
@@ -307,7 +307,7 @@ class _Reading:
         elif (end := _CALL_END.match(self._text, start)) and (end[0].strip() or self._is_ended):
             self._without_arguments(name)
         elif self._is_cut(start):
-            raise TruncatedCall
+            raise EOFError
         else:
             raise MalformedCall(f"expected an element for each argument of {name}")
         if end := _CALL_END.match(self._text, self.at):
@@ -352,7 +352,7 @@ class _Reading:
             self._blanks()
         call_end = _CALL_END.match(self._text, self.at)
         if not (self._is_ended or (call_end and call_end[0].strip())) and self._is_cut(self.at):
-            raise TruncatedCall
+            raise EOFError
         if call_end is None:
             raise MalformedCall(f"expected an element for an argument of {name}, found {shown(self._text[self.at :])}")
         self.calls.append((name, object_of(members)))
@@ -368,14 +368,14 @@ class _Reading:
         if closing:
             return closing.start(), closing.end()
         if not self._is_last:
-            raise TruncatedCall
+            raise EOFError
         ends = [end for end in _CALL_END.finditer(self._text, start) if end[0].strip()]
         end = next(
             (end for end in ends if not self._text[end.end() :].strip() or tag_of(self._text[end.end() :].strip())),
             None,
         )
         if end is None and not self._is_ended:
-            raise TruncatedCall
+            raise EOFError
         return self._without_markup(start, end.start() if end else len(self._text))
 
     def _without_markup(self, start: int, end: int) -> tuple[int, int]:

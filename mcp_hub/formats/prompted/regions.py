@@ -12,7 +12,6 @@ from mcp_hub.formats.prompted.characters import (
     Characters,
     MalformedCall,
     Steps,
-    TruncatedCall,
     read_tag,
     skip_over,
     tag_of,
@@ -83,7 +82,7 @@ class _Region:
 
     def read(self, is_open: bool, position: int) -> Steps[Outcome]:
         """`position`: where its format gave up."""
-        error: MalformedCall | TruncatedCall = MalformedCall()
+        error: MalformedCall | EOFError = MalformedCall()
         tag = ""
         budget = MAX_KEPT
         for _ in range(_MAX_ENDS):
@@ -98,19 +97,19 @@ class _Region:
                 break
             try:
                 return self._done(*self._calls(self.text, is_ended=bool(tag)), tag)
-            except (MalformedCall, TruncatedCall) as matched:
+            except (MalformedCall, EOFError) as matched:
                 error = matched
             if self._ended is None and tag and not begins:
                 self._ended = len(self.text)
             if not tag or budget < 0 or isinstance(error, MalformedCall) or (begins and self._ended is not None):
                 break
         self.text += tag
-        if isinstance(error, TruncatedCall):
+        if isinstance(error, EOFError):
             text = self.text[: self._ended]
             try:
                 calls, end = self._calls(text, is_ended=self._ended is not None, is_last=True)
                 return self._done(calls, end, "")
-            except (MalformedCall, TruncatedCall) as matched:
+            except (MalformedCall, EOFError) as matched:
                 error = matched
         return (yield from self._failed(error, is_open, position))
 
@@ -187,7 +186,7 @@ class _Region:
         self._output.text(self.text[:end])
         return "text"
 
-    def _failed(self, error: MalformedCall | TruncatedCall, is_open: bool, position: int) -> Steps[Outcome]:
+    def _failed(self, error: MalformedCall | EOFError, is_open: bool, position: int) -> Steps[Outcome]:
         tail = self._body
         if not self._output.has_begun and not self.is_call() and (tail.strip() or self._is_text):
             self._source.give_back(tail)
@@ -195,7 +194,7 @@ class _Region:
                 return "outer"
             self._output.text(self.begin or self._source.step())
             return "text"
-        if isinstance(error, TruncatedCall) and self._ended is None:
+        if isinstance(error, EOFError) and self._ended is None:
             self._output.refuse()
             return "cut"
         self._output.refuse(str(error) or "a string or an element does not end")
@@ -237,12 +236,12 @@ def bare_again(source: Characters, output: ParsedOutput, format: PromptFormat) -
             output.complete(calls)
             return "read"
         is_call, error = bool(calls) and begun, Exception()
-    except (MalformedCall, TruncatedCall) as matched:
+    except (MalformedCall, EOFError) as matched:
         is_call, error = is_like_call(text, output.tools), matched
     if not begun and not is_call:
         output.text(text)
         return "text"
-    if isinstance(error, TruncatedCall):
+    if isinstance(error, EOFError):
         output.refuse()
         return "cut"
     output.refuse(str(error))
@@ -372,7 +371,7 @@ def calls_only(text: str, output: ParsedOutput) -> Calls:
     """The calls of a text that is nothing else; none if it is."""
     try:
         calls, end = read_calls(text, 0, output.tools, is_ended=True, is_last=True)
-    except (MalformedCall, TruncatedCall):
+    except (MalformedCall, EOFError):
         return []
     return calls if not text[end:].strip() and are_known(calls, output.tools) else []
 

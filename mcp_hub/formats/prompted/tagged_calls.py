@@ -13,7 +13,6 @@ from mcp_hub.formats.prompted.characters import (
     Characters,
     MalformedCall,
     Steps,
-    TruncatedCall,
     all_of,
     expect,
     match,
@@ -95,7 +94,7 @@ def _python(text: str, allowed: set[str]) -> str:
     if stripped[:1] in ("[", "{") and not allowed.isdisjoint(("array", "object")):
         try:
             value, end, missing = read_value(stripped)
-        except (MalformedCall, TruncatedCall):
+        except (MalformedCall, EOFError):
             missing, end, value = 1, 0, ""
         if missing or end < len(stripped):
             raise MalformedCall(f"expected JSON, found {shown(stripped)}")

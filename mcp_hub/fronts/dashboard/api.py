@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from mcp_hub.errors import HubError, RpcError
 from mcp_hub.fronts.dashboard import asked, shell
-from mcp_hub.fronts.dashboard.feed import Feed, OpenFeeds, send_login
+from mcp_hub.fronts.dashboard.feed import OpenFeeds, feed_of, send_login
 from mcp_hub.fronts.dashboard.ports import HubOperator, HubView
 from mcp_hub.fronts.http.auth import HttpAuth, Refusal
 from mcp_hub.fronts.http.response import LAST, ClientGone, HttpExchange, Message, Scope, Send
@@ -245,12 +245,12 @@ class DashboardApi:
 
     async def _feed(self, request: RestRequest) -> None:
         lasts = partial(self._access.lasts, dict(request.scope["headers"]))
-        feed = Feed(self._watched, request.caller, request.query_params.get("after", ""), lasts)
+        send = feed_of(self._watched, request.caller, request.query_params.get("after", ""), lasts)
         # the page shows questions with a form, other programs only watch
         is_page = request.query_params.get("answers") == "1"
         with self._feeds.opened(request.caller):
             with self._watched.watched(request.caller, request.scope["mode"]) if is_page else nullcontext():
-                await self._closing.connected(request, feed.send(request.streamed()))
+                await self._closing.connected(request, send(request.streamed()))
 
     async def _clients(self, request: RestRequest) -> Response:
         return answer(self._watched.clients(request.caller))

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -72,19 +72,26 @@ def _busy(reason: str) -> Problem:
     return Problem(503, "busy", reason, headers=((b"retry-after", b"5"),))
 
 
-class Feed:
-    """News for a caller, as long as it `lasts`. Raises `Problem` 400 for a malformed cursor."""
+def feed_of(
+    watched: HubView, caller: Caller, cursor: str, lasts: Callable[[], Awaitable[bool]] | None = None
+) -> Callable[[HttpResponse], Coroutine[None, None, None]]:
+    """Sends a caller's news as long as it `lasts`. Raises `Problem` 400 for a malformed cursor."""
+    match = _CURSOR.fullmatch(cursor)
+    if match is None:
+        raise Problem(400, "invalid_cursor", f"a cursor is an epoch and a number, not {hide_head(cursor, 50)!r}")
+    return _Feed(watched, caller, match[1], int(match[2]), lasts).send
+
+
+class _Feed:
+    """News for a caller."""
 
     def __init__(
-        self, watched: HubView, caller: Caller, cursor: str, lasts: Callable[[], Awaitable[bool]] | None = None
+        self, watched: HubView, caller: Caller, epoch: str, seq: int, lasts: Callable[[], Awaitable[bool]] | None
     ) -> None:
-        match = _CURSOR.fullmatch(cursor)
-        if match is None:
-            raise Problem(400, "invalid_cursor", f"a cursor is an epoch and a number, not {hide_head(cursor, 50)!r}")
         self._watched = watched
         self._lasts = lasts
         self._caller = caller
-        self._epoch, self._seq = match[1], int(match[2])
+        self._epoch, self._seq = epoch, seq
         self._live: list[CallSummary] | None = None  # the client's are not known: the first batch has them
         self._stamp: object = None
         self._rounds = 0

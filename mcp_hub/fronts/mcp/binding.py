@@ -8,7 +8,7 @@ from typing import Final, TypeVar, final
 import msgspec
 
 from mcp_hub.call import MakeInfo
-from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, ToolRemoved, UnknownEntry
+from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, UnknownEntry
 from mcp_hub.events import Completed
 from mcp_hub.fronts.mcp.events import Opening, event_methods
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams
@@ -112,7 +112,7 @@ class Binding:
             if not self._is_settled(session):
                 # its server may be on its way up: wait as long as a list would
                 return Deferred(self._settled(session, call))
-            if isinstance(problem, ToolRemoved):
+            if problem.symbol == "tool_removed":
                 return _removed(problem, session.era)
             raise
 
@@ -135,7 +135,7 @@ class Binding:
         try:
             return self._hub.call(session, method, params, meta, info=info)
         except UnknownEntry as problem:
-            if isinstance(problem, ToolRemoved) or (method == "tools/call" and self._hub.runner_of(params)):
+            if problem.symbol == "tool_removed" or (method == "tools/call" and self._hub.runner_of(params)):
                 return _removed(problem, session.era)
             raise
 

@@ -12,10 +12,10 @@ from mcp_hub.errors import (
     EventsGone,
     Fenced,
     HubError,
-    OwnerLost,
     RpcError,
     StoreError,
     StoreUnavailable,
+    owner_lost,
 )
 from mcp_hub.events import (
     CallEvent,
@@ -362,7 +362,7 @@ def _unreadable(problem: HubError | None, call: CallHandle) -> RpcError:
     """The error of a call whose events do not come."""
     data: JsonObject = {"upstream": {"server": call.call.upstream}, "outcome": "unknown"}
     if isinstance(problem, Fenced):
-        return OwnerLost("Another hub has taken this call over. Its outcome is unknown.", data=data)
+        return owner_lost("Another hub has taken this call over. Its outcome is unknown.", data)
     stream = call.record.stream
     if not isinstance(problem, StoreError) or stream is None or stream.failed is not None:
         return RpcError(f"the call's events cannot be read any more: {problem}")
@@ -372,11 +372,11 @@ def _unreadable(problem: HubError | None, call: CallHandle) -> RpcError:
 
 def _early_result(session: Session, output: EarlyOutput) -> bytes:
     """A task, or the output until now."""
-    row = output.info
-    if output.text is None:
+    row, cursor, text = output
+    if text is None:
         return tasks.created(task_of(row))
-    result = msgspec.json.encode({"content": [{"type": "text", "text": output.text}], "isError": False})
-    completed = marked(Completed(result), row.id, output.cursor, task_of(row).status)
+    result = msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": False})
+    completed = marked(Completed(result), row.id, cursor, task_of(row).status)
     return b"".join(results.call_result("tools/call", completed, session.era))
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from msgspec import UNSET
 from starlette.responses import Response
 
-from mcp_hub.fronts.rest.exchange import RestRequest, answer, check_operator
+from mcp_hub.fronts.rest.exchange import Handlers, RestRequest, answer, check_operator
 from mcp_hub.fronts.rest.problem import Problem, unknown_server
 from mcp_hub.protocol.rest.servers import (
     AccountAnswer,
@@ -42,7 +42,7 @@ class _AccountBook(Protocol):
         """Stores a value. Raises `Rejected` for one that cannot be sent."""
 
 
-class RestAccounts:
+class _Accounts:
     """Serves `/v1/accounts/…`. `fields` gives the values of an account at a server; None: it has no own accounts."""
 
     def __init__(
@@ -118,3 +118,16 @@ class RestAccounts:
         if fields is None:
             raise unknown_server(server)
         return self._desk, server, fields
+
+
+def account_handlers(
+    desk: "LoginCounter | None", fields: Callable[[str], tuple[str, ...] | None], book: _AccountBook | None = None
+) -> Handlers:
+    served = _Accounts(desk, fields, book)
+    return {
+        "linkAccount": served.link,
+        "confirmAccount": served.confirm,
+        "listAccounts": served.list_accounts,
+        "removeAccount": served.remove,
+        "putAccountValue": served.put_value,
+    }

@@ -1,42 +1,40 @@
 """Everything under `/v1`, dispatched by the table in `routes`. All errors are problems."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 from urllib.parse import quote, unquote_to_bytes
 
 import anyio
 import msgspec
 from msgspec import Raw
-from msgspec.structs import replace
 from starlette.responses import Response
 from starlette.routing import Match, Route, Router
 
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import ConfigError, HubError, RpcError
-from mcp_hub.formats.providers import Connector
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.auth import Refusal
 from mcp_hub.fronts.http.response import ClientGone, HttpExchange, Message, Receive, Scope, Send
-from mcp_hub.fronts.rest.accounts import RestAccounts
+from mcp_hub.fronts.rest.accounts import account_handlers
 from mcp_hub.fronts.rest.calls import SOON, RestCalls, preferred_wait, started_servers, starting_servers
 from mcp_hub.fronts.rest.events import events_of
-from mcp_hub.fronts.rest.exchange import JSON, RestRequest, answer, check_operator, check_query, refusal
-from mcp_hub.fronts.rest.executors import Executors, RestExecutors
+from mcp_hub.fronts.rest.exchange import JSON, Handlers, RestRequest, answer, check_operator, check_query, refusal
+from mcp_hub.fronts.rest.executors import Executors, executor_handlers
 from mcp_hub.fronts.rest.formats.calls import FormatCalls
-from mcp_hub.fronts.rest.formats.prompted import PromptedTools
-from mcp_hub.fronts.rest.formats.search import ToolSearch
-from mcp_hub.fronts.rest.formats.tools import ToolExports, connector_entries
-from mcp_hub.fronts.rest.history import HubHistory, RestHistory
+from mcp_hub.fronts.rest.formats.prompted import prompted_handlers
+from mcp_hub.fronts.rest.formats.search import search_handlers
+from mcp_hub.fronts.rest.formats.tools import tool_handlers
+from mcp_hub.fronts.rest.history import HubHistory, history_handlers
 from mcp_hub.fronts.rest.pages import openapi_document
 from mcp_hub.fronts.rest.problem import Problem, problem_for, unknown_server
-from mcp_hub.fronts.rest.routes import EXPOSE, PREFIX, ROUTES, RestRoute
-from mcp_hub.fronts.rest.streams import Closing, RestStreams, RunningView
+from mcp_hub.fronts.rest.routes import PREFIX, ROUTES, RestRoute
+from mcp_hub.fronts.rest.streams import Closing, RunningView, stream_handlers
 from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.calls import PromptList, ResourceList
 from mcp_hub.protocol.rest.servers import ReloadAnswer, RestartAnswer, ServerInfo, ServerList
-from mcp_hub.types import PROGRAM, ClientKind, Era, Kind
+from mcp_hub.types import Era, Kind
 
 ANY_CLIENT: Final = "unknown"
 """The kind of every client that no other kind matches."""
@@ -44,7 +42,6 @@ _LONGEST_CLIENT: Final = 256
 """Characters of a kind of client."""
 _HITS, _MOST_HITS = 8, 50
 _MOST_TOP: Final = 100_000
-_CLIENT_KINDS: Final = {expose: PROGRAM if expose == "full" else replace(PROGRAM, expose=expose) for expose in EXPOSE}
 _ALL: Final = 1 << 30
 
 
@@ -57,26 +54,11 @@ class _Page(msgspec.Struct, rename="camel"):
 
 
 class _RestLists:
-    """Serves `/v1/tools`, `/v1/resources`, `/v1/prompts`, `/v1/search` and `/v1/tokens`."""
+    """Serves `/v1/resources`, `/v1/prompts` and `/v1/tokens`."""
 
-    def __init__(self, hub: HubPort, closing: Closing, public_url: Callable[[], str | None]) -> None:
+    def __init__(self, hub: HubPort, closing: Closing) -> None:
         self._hub = hub
         self._closing = closing
-        self._public_url = public_url
-        self._exports = ToolExports(hub, closing)
-        search = ToolSearch(hub)
-        self.search, self.search_as = search.by_query, search.by_body
-
-    async def list_tools(self, request: RestRequest) -> Response:
-        """The tools in the wanted format."""
-        format = request.query_params.get("format")
-        if format in list(Connector):
-            return await connector_entries(self._hub, self._public_url(), request, Connector(format))
-        return await self._exports.answer(request, _client_kind(request))
-
-    async def list_losses(self, request: RestRequest) -> Response:
-        """The losses in the wanted format."""
-        return await self._exports.losses(request, _client_kind(request))
 
     async def list_resources(self, request: RestRequest) -> Response:
         """Resources and templates."""
@@ -115,22 +97,10 @@ def _growing(listed: ResourceList | PromptList) -> Response:
     return response
 
 
-def _client_kind(request: RestRequest) -> ClientKind:
-    expose = request.query_params.get("expose", "full")
-    if expose not in _CLIENT_KINDS:
-        raise Problem(
-            400, "unknown_expose", f"unknown expose {hide_head(expose, 50)!r}; known: {', '.join(_CLIENT_KINDS)}"
-        )
-    return _CLIENT_KINDS[expose]
-
-
 log = get_logger(__name__)
 
 _LAST: Final = 1.0
 """Seconds to end a response that its client may not be reading."""
-
-Handler = Callable[[RestRequest], Awaitable[Response | None]]
-"""Answers a request; None if the response is sent already."""
 
 
 class _Operator(Protocol):
@@ -214,22 +184,24 @@ class RestApi:
         public_url: Callable[[], str | None] = lambda: None,
         running: RunningView = lambda caller, of_rest: (),
         history: HubHistory | None = None,
-        accounts: RestAccounts | None = None,
+        accounts: Handlers | None = None,
     ) -> None:
         self._closing = Closing()
         admission = Admission(SystemClock()) if admission is None else admission
         self._document = openapi_document(version)
-        lists = _RestLists(hub, self._closing, public_url)
-        calls, streams = RestCalls(hub, self._closing), RestStreams(hub, self._closing, running, shows_all=is_private)
+        lists = _RestLists(hub, self._closing)
+        calls = RestCalls(hub, self._closing)
         format_calls = FormatCalls(hub, calls, self._closing)
-        prompted = PromptedTools(hub, format_calls, self._closing)
-        workers = RestExecutors(executors, self._closing, is_open=is_open)
         handlers = {
-            **_handlers(lists, calls, streams, workers, _RestServers(operator, admission)),
-            **_handlers_of(RestHistory(history, calls), accounts or RestAccounts(None, lambda server: None)),
+            **_handlers(lists, calls, _RestServers(operator, admission)),
+            **tool_handlers(hub, self._closing, public_url),
+            **search_handlers(hub),
+            **stream_handlers(hub, self._closing, running, shows_all=is_private),
+            **executor_handlers(executors, self._closing, is_open=is_open),
+            **history_handlers(history, calls),
+            **(accounts or account_handlers(None, lambda server: None)),
+            **prompted_handlers(hub, format_calls, self._closing),
             "callTools": format_calls.call_tools,
-            "promptTools": prompted.section,
-            "readPrompted": prompted.read,
             "followEvents": events_of(hub, self._closing),
             "describe": self._describe,
         }
@@ -272,49 +244,19 @@ class RestApi:
         return Response(self._document, media_type=JSON)
 
 
-def _handlers(
-    lists: _RestLists, calls: RestCalls, streams: RestStreams, workers: RestExecutors, servers: _RestServers
-) -> Mapping[str, Handler]:
+def _handlers(lists: _RestLists, calls: RestCalls, servers: _RestServers) -> Handlers:
     return {
-        "listTools": lists.list_tools,
-        "listLosses": lists.list_losses,
         "listResources": lists.list_resources,
         "listPrompts": lists.list_prompts,
-        "searchTools": lists.search,
-        "searchToolsAs": lists.search_as,
         "countTokens": lists.count_tokens,
         "callTool": calls.call_tool,
         "runCode": calls.run_code,
         "getPrompt": calls.get_prompt,
         "readResource": calls.read_resource,
-        "listStreams": streams.list_streams,
-        "getStream": streams.get_stream,
-        "cancelStream": streams.cancel_stream,
-        "followStream": streams.follow_stream,
-        "answerQuestion": streams.answer_question,
-        "registerExecutor": workers.register,
-        "removeExecutor": workers.remove,
-        "fetchCalls": workers.calls,
-        "postResults": workers.post,
         "listServers": servers.servers,
         "getServer": servers.server,
         "restartServer": servers.restart,
         "reload": servers.reload,
-    }
-
-
-def _handlers_of(history: RestHistory, accounts: RestAccounts) -> Mapping[str, Handler]:
-    return {
-        "linkAccount": accounts.link,
-        "confirmAccount": accounts.confirm,
-        "listAccounts": accounts.list_accounts,
-        "removeAccount": accounts.remove,
-        "putAccountValue": accounts.put_value,
-        "listPastCalls": history.list_calls,
-        "clearHistory": history.clear,
-        "pastFigures": history.get_figures,
-        "getPastCall": history.get_call,
-        "runAgain": history.run_again,
     }
 
 
@@ -342,7 +284,7 @@ async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
 class _Resource:
     """One path's handlers by method. Raises `Problem` 400, 405 and 415."""
 
-    def __init__(self, routes: Mapping[str, RestRoute], handlers: Mapping[str, Handler], max_body: int) -> None:
+    def __init__(self, routes: Mapping[str, RestRoute], handlers: Handlers, max_body: int) -> None:
         methods = {method: handlers[route.operation] for method, route in routes.items()}
         self._guarded = {method for method, route in routes.items() if route.needs_header}
         if any(route.has_head for route in routes.values()):

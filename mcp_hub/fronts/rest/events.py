@@ -5,7 +5,7 @@ SSE has the cursor as id, and the types `active` (the subscription stands; `trun
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -29,7 +29,7 @@ from mcp_hub.errors import (
 from mcp_hub.fronts.http.response import KEEP_ALIVE, HttpResponse
 from mcp_hub.fronts.limits import DEPTH, LISTENS
 from mcp_hub.fronts.rest.calls import SOON, preferred_wait, rest_session, started_servers, starting_servers
-from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, NDJSON, RestRequest, answer
+from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, NDJSON, Handler, RestRequest, answer
 from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.fronts.rest.streams import Closing
 from mcp_hub.hub import HubPort
@@ -75,7 +75,7 @@ Write = Callable[[str, RawObject, str | None], bytes]
 """A message of a type with these members; its cursor, if a client can continue behind it."""
 
 
-def events_of(hub: HubPort, closing: Closing) -> Callable[[RestRequest], Awaitable[Response | None]]:
+def events_of(hub: HubPort, closing: Closing) -> Handler:
     """Serves `/v1/events`."""
     return _RestEvents(hub, closing).answer
 

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Final, TypeVar, cast
 from urllib.parse import unquote
 
@@ -192,6 +192,12 @@ def check_query(request: RestRequest) -> None:
 
 
 CODE_OFF: Final = "Scripts are off for this caller. Set hub.code to reads, ask or all, or code of its profile."
+
+
+Handler = Callable[[RestRequest], Awaitable[Response | None]]
+"""Answers a request; None if the response is sent already."""
+Handlers = Mapping[str, Handler]
+"""By the operation of the route."""
 
 
 async def script(request: RestRequest) -> msgspec.Raw:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from mcp_hub.errors import HubError
 from mcp_hub.events import Post
 from mcp_hub.fronts.http.response import KEEP_ALIVE
-from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, RestRequest, answer, check_unbound
+from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, Handlers, RestRequest, answer, check_unbound
 from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.fronts.rest.streams import Closing
 from mcp_hub.masking import hide_head
@@ -53,7 +53,7 @@ class Executors(Protocol):
     async def post(self, principal: str, tool_call_id: str, post: Post) -> _Posted: ...
 
 
-class RestExecutors:
+class _Executors:
     """Serves `/v1/executors` and `/v1/tool-results`, if `is_open`."""
 
     def __init__(self, executors: Executors | None, closing: Closing, *, is_open: Callable[[], bool]) -> None:
@@ -148,6 +148,16 @@ class RestExecutors:
         if posted.is_duplicate:
             return Response(status_code=204)
         return answer(PostAnswer(posted.credit))
+
+
+def executor_handlers(executors: Executors | None, closing: Closing, *, is_open: Callable[[], bool]) -> Handlers:
+    served = _Executors(executors, closing, is_open=is_open)
+    return {
+        "registerExecutor": served.register,
+        "removeExecutor": served.remove,
+        "fetchCalls": served.calls,
+        "postResults": served.post,
+    }
 
 
 def _number(request: RestRequest, header: str, otherwise: str | None = None) -> int:

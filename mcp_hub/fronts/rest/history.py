@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from mcp_hub.clock import wall_time
 from mcp_hub.fronts.rest.calls import RestCalls, tool_call
-from mcp_hub.fronts.rest.exchange import RestRequest, answer, check_operator
+from mcp_hub.fronts.rest.exchange import Handlers, RestRequest, answer, check_operator
 from mcp_hub.fronts.rest.problem import Problem, unknown_call
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.history import (
@@ -48,7 +48,7 @@ class HubHistory(Protocol):
         """Tool and arguments to call again. Raises `Problem` 404 and 409."""
 
 
-class RestHistory:
+class _History:
     """Serves `/v1/history…`. Without a `history` it is empty."""
 
     def __init__(self, history: HubHistory | None, calls: RestCalls) -> None:
@@ -89,6 +89,17 @@ class RestHistory:
         """Removes all calls, for operators only."""
         check_operator(request.caller, "The history is that of everybody.")
         return answer(HistoryCleared(0 if self._history is None else await self._history.clear()))
+
+
+def history_handlers(history: HubHistory | None, calls: RestCalls) -> Handlers:
+    served = _History(history, calls)
+    return {
+        "listPastCalls": served.list_calls,
+        "clearHistory": served.clear,
+        "pastFigures": served.get_figures,
+        "getPastCall": served.get_call,
+        "runAgain": served.run_again,
+    }
 
 
 def _query(request: RestRequest) -> HistoryQuery:

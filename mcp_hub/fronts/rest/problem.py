@@ -13,7 +13,6 @@ from mcp_hub.errors import (
     HubError,
     HubStopping,
     InvalidParams,
-    NotApproved,
     Rejected,
     RpcError,
     StoreError,
@@ -147,7 +146,7 @@ def problem_for(error: HubError) -> Problem:
             return Problem(404, "unknown_stream", str(error))
         case EventsGone(earliest=earliest):
             return Problem(410, "events_gone", str(error), earliest=earliest)
-        case UnknownEntry() | NotApproved():
+        case UnknownEntry() | InvalidParams(symbol="not_approved"):
             status, code = (404, "unknown_tool") if isinstance(error, UnknownEntry) else (403, "not_approved")
             return Problem(status, code, str(error), **(error.data or {}))
         case InvalidParams():

@@ -19,7 +19,7 @@ from mcp_hub.errors import HubError, HubStopping, InvalidParams, RpcError
 from mcp_hub.events import said_of_cancel
 from mcp_hub.fronts.following import Following
 from mcp_hub.fronts.http.response import KEEP_ALIVE, ClientGone, HttpResponse
-from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, NDJSON, RestRequest, answer
+from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, NDJSON, Handlers, RestRequest, answer
 from mcp_hub.fronts.rest.problem import Problem, ended_in, problem_for
 from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.masking import hide, hide_head
@@ -221,10 +221,10 @@ RunningView = Callable[[Caller, bool], Sequence[RunningCall]]
 """A caller's calls that run here and may have streams; with True, those over REST only."""
 
 
-class RestStreams:
+class _Streams:
     """Serves `/v1/streams`. `shows_all`: every caller is the hub's user. `running` returns a caller's calls."""
 
-    def __init__(self, hub: HubPort, closing: Closing, running: RunningView, *, shows_all: bool = False) -> None:
+    def __init__(self, hub: HubPort, closing: Closing, running: RunningView, *, shows_all: bool) -> None:
         self._shows_all = shows_all
         self._running = running
         self._hub = hub
@@ -315,6 +315,17 @@ def _cursor(request: RestRequest) -> int:
     if not _CURSOR.fullmatch(text):
         raise Problem(400, "invalid_cursor", f"a cursor is the number of an event, not {hide_head(text, 50)!r}")
     return int(text)
+
+
+def stream_handlers(hub: HubPort, closing: Closing, running: RunningView, *, shows_all: bool) -> Handlers:
+    served = _Streams(hub, closing, running, shows_all=shows_all)
+    return {
+        "listStreams": served.list_streams,
+        "getStream": served.get_stream,
+        "cancelStream": served.cancel_stream,
+        "followStream": served.follow_stream,
+        "answerQuestion": served.answer_question,
+    }
 
 
 def _outcome(body: InputBody, question: QuestionInfo) -> Raw | RpcError:

@@ -39,16 +39,11 @@ _CRASH: Final = _Kind("upstream_crash", is_retryable=True)
 _RESTART: Final = _Kind("hub_restart", is_retryable=True)
 _KINDS: Final[Mapping[type[RpcError], _Kind]] = {
     RpcError: _INTERNAL,
-    **dict.fromkeys(
-        (errors.InvalidParams, errors.UnknownEntry, errors.ToolRemoved, errors.UnknownStream),
-        _CLIENT,
-    ),
-    errors.NotReadOnly: _CLIENT,
+    **dict.fromkeys((errors.InvalidParams, errors.UnknownEntry, errors.UnknownStream), _CLIENT),
     **dict.fromkeys((errors.EventsGone, errors.MethodNotFound), _CLIENT),
     **dict.fromkeys((errors.UpstreamLost, errors.ExecutorLost), _CRASH),
     **dict.fromkeys((errors.HubStopping, errors.HubRestarted), _RESTART),
-    errors.OwnerLost: _Kind("owner_lost", is_retryable=True),
-    **dict.fromkeys((errors.NotApproved, errors.AccountNeeded), _Kind("auth")),
+    errors.AccountNeeded: _Kind("auth"),
     errors.UpstreamUnavailable: _Kind("upstream_transport", is_retryable=True),
     errors.HttpRefused: _Kind("upstream_transport"),
     errors.DeadlineExceeded: _Kind("upstream_timeout"),
@@ -56,11 +51,15 @@ _KINDS: Final[Mapping[type[RpcError], _Kind]] = {
     errors.Busy: _Kind("capacity", is_retryable=True),
     errors.StoreUnavailable: _Kind("capacity", is_retryable=True),
 }
+_BY_SYMBOL: Final = {"not_approved": _Kind("auth"), "owner_lost": _Kind("owner_lost", is_retryable=True)}
+"""Errors of another kind than others of their class."""
 _ELSEWHERE: Final = "session_elsewhere"
 """Another replica runs the session's process: a retry here cannot help."""
 _CLASSES: Final[Mapping[str, type[RpcError]]] = {
     **{class_.symbol: class_ for class_ in _KINDS},
-    "unknown_state": errors.InvalidParams,
+    **dict.fromkeys(("unknown_state", "not_approved", "not_read_only"), errors.InvalidParams),
+    "tool_removed": errors.UnknownEntry,
+    "owner_lost": errors.HubRestarted,
     _ELSEWHERE: errors.UpstreamUnavailable,
 }
 _CODE: Final = re.compile("[a-z][a-z_]{0,63}")
@@ -88,7 +87,7 @@ def error_data(error: RpcError) -> tuple[RawJson, ...]:
 def _kind(error: RpcError) -> _Kind:
     if error.raw is not None:
         return _Kind(_TOOL)
-    kind = next(_KINDS[class_] for class_ in type(error).__mro__ if class_ in _KINDS)
+    kind = _BY_SYMBOL.get(error.symbol) or next(_KINDS[class_] for class_ in type(error).__mro__ if class_ in _KINDS)
     if error.symbol == _ELSEWHERE:
         return kind._replace(is_retryable=False)
     data = error.data or {}

@@ -167,10 +167,10 @@ class LoginDesk:
     async def came_back(self, server: str, cookie: str, returned: Mapping[str, str]) -> PendingLogin:
         """Ends a login by what the browser brought from the authorization server; it awaits its code then."""
         state = returned.get("state", "")
-        stages = (Stage.BEGUN, Stage.PROVEN)
+        stages: tuple[Stage, ...] = ("begun", "proven")
         entry = steps.by_browser(await self._of(state), server, cookie, state, stages)
         await self._check(entry)
-        if entry.stage is Stage.PROVEN:  # the page is loaded again
+        if entry.stage == "proven":  # the page is loaded again
             return entry
         if (login := entry.login) is None:
             raise Rejected("login_unknown", "This login was ended by another request. Look at its page.")
@@ -182,7 +182,7 @@ class LoginDesk:
 
     async def submit(self, server: str, cookie: str, proof: str, values: Mapping[str, str]) -> PendingLogin:
         """Takes the values of a form; they await their code then."""
-        entry = steps.by_browser(await self._of(proof), server, cookie, proof, (Stage.BEGUN,))
+        entry = steps.by_browser(await self._of(proof), server, cookie, proof, ("begun",))
         await self._check(entry)
         named_values = {name: values.get(name, "") for name in entry.fields}
         for name, value in named_values.items():
@@ -196,7 +196,7 @@ class LoginDesk:
 
     async def cancel(self, server: str, cookie: str, proof: str) -> None:
         """Throws away the login of this browser."""
-        entry = steps.by_browser(await self._of(proof), server, cookie, proof, (Stage.BEGUN, Stage.PROVEN))
+        entry = steps.by_browser(await self._of(proof), server, cookie, proof, ("begun", "proven"))
         await self._drop(entry)
 
     # -- steps ----------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Logins of people that are not accounts yet, from the link to the confirmation. Pure.
 
-    OFFERED   a link was given out; nobody has clicked
-    BEGUN     a browser was sent to the authorization server, or shown the form; only its cookie continues
-    PROVEN    tokens or values are there; the principal has to enter the code that this browser shows
+    offered   a link was given out; nobody has clicked
+    begun     a browser was sent to the authorization server, or shown the form; only its cookie continues
+    proven    tokens or values are there; the principal has to enter the code that this browser shows
 
 All of one principal lie in one row, so its number is bounded. A ticket, `state`, cookie or code that does not fit
 changes nothing, but a wrong code takes one of three tries.
@@ -12,8 +12,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -33,12 +32,7 @@ _ROW: Final = 32
 """Characters of a row's name in tickets."""
 
 
-class Stage(StrEnum):
-    """The stage of a pending login."""
-
-    OFFERED = "offered"
-    BEGUN = "begun"
-    PROVEN = "proven"
+Stage = Literal["offered", "begun", "proven"]
 
 
 class PendingLogin(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +48,7 @@ class PendingLogin(msgspec.Struct, frozen=True, kw_only=True):
     secret: str = ""
     until: float = 0.0
     fields: tuple[str, ...] = ()
-    stage: Stage = Stage.OFFERED
+    stage: Stage = "offered"
     state: str = ""
     cookie: bytes = b""
     target: str = ""
@@ -97,7 +91,7 @@ def offered(pending: Pending, row: str, request: PendingLogin, time: float) -> t
     pending = current(pending, time)
     for entry in pending:
         is_same = (entry.server, entry.fields, entry.generation) == (request.server, request.fields, request.generation)
-        if is_same and entry.stage is Stage.OFFERED and entry.until > time + _FRESH:
+        if is_same and entry.stage == "offered" and entry.until > time + _FRESH:
             return pending, entry
     secret = f"{row}.{secrets.token_urlsafe(24)}"
     fresh = msgspec.structs.replace(request, secret=secret, until=time + SECONDS)
@@ -107,7 +101,7 @@ def offered(pending: Pending, row: str, request: PendingLogin, time: float) -> t
 def by_ticket(pending: Iterable[PendingLogin], server: str, ticket: str) -> PendingLogin:
     """The offered login of a link. Raises `Rejected`."""
     for entry in pending:
-        if entry.stage is Stage.OFFERED and entry.server == server and _equal(entry.secret, ticket):
+        if entry.stage == "offered" and entry.server == server and _equal(entry.secret, ticket):
             return entry
     raise Rejected("link_expired", "This link was used, has expired, or is not complete.")
 
@@ -117,7 +111,7 @@ def begun(entry: PendingLogin, time: float) -> tuple[PendingLogin, str]:
     row = entry.secret.partition(".")[0]
     cookie, state = (f"{row}.{secrets.token_urlsafe(24)}" for _ in range(2))
     changed = msgspec.structs.replace(
-        entry, stage=Stage.BEGUN, until=time + SECONDS, secret="", state=state, cookie=_digest(cookie)
+        entry, stage="begun", until=time + SECONDS, secret="", state=state, cookie=_digest(cookie)
     )
     return changed, cookie
 
@@ -139,15 +133,15 @@ def proven(pending: Pending, entry: PendingLogin, filled: PendingLogin, time: fl
     An older one of the server is removed: its code would be a second chance.
     """
     code = str(secrets.randbelow(10**_DIGITS)).zfill(_DIGITS)
-    proven_entry = msgspec.structs.replace(filled, stage=Stage.PROVEN, until=time + SECONDS, login=None, code=code)
-    old = entry.server, Stage.PROVEN
+    proven_entry = msgspec.structs.replace(filled, stage="proven", until=time + SECONDS, login=None, code=code)
+    old = entry.server, "proven"
     remaining = (each for each in pending if each != entry and (each.server, each.stage) != old)
     return (*remaining, proven_entry), proven_entry
 
 
 def awaiting(pending: Iterable[PendingLogin], server: str) -> PendingLogin | None:
     """The login at this server that awaits its code."""
-    return next((entry for entry in pending if entry.server == server and entry.stage is Stage.PROVEN), None)
+    return next((entry for entry in pending if entry.server == server and entry.stage == "proven"), None)
 
 
 def confirmed(pending: Pending, server: str, code: str) -> tuple[Pending, PendingLogin | Rejected]:

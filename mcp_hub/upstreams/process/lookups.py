@@ -239,7 +239,7 @@ def commands_of(name: str, server: ServerSettings) -> dict[CommandLookup, DataPa
     paths: dict[CommandLookup, DataPath] = {}
     for key, parts in server.command_texts.items():
         for part in parts:
-            if isinstance(part, CommandLookup):
+            if isinstance(part, tuple):
                 paths.setdefault(part, ("servers", name, *key))
     return paths
 
@@ -251,7 +251,7 @@ def with_outputs(name: str, server: ServerSettings, outputs: Mapping[Lookup, str
     headers = {header: value.get_secret_value() for header, value in filled.headers.items()}
     bearer = filled.bearer.get_secret_value() if filled.bearer is not None else None
     for flaw in problems_of(filled.url, headers, bearer) if filled.url is not None else ():
-        programs = {lookup.argv[0]: None for lookup, path in commands_of(name, server).items() if path[2] == flaw.key}
+        programs = {lookup[0]: None for lookup, path in commands_of(name, server).items() if path[2] == flaw.key}
         message = f"the output of program {', '.join(map(quoted, programs))} cannot be sent: {flaw.message}"
         raise LookupFailed("lookup_failed", f"{path_text(('servers', name, flaw.key))}: {message}")
     return filled

@@ -11,7 +11,7 @@ import msgspec
 
 from mcp_hub.call import Call, CallChannel, CallerConnection, CallHandler, Gate, Heard, SentCall
 from mcp_hub.clock import Clock
-from mcp_hub.errors import DeadlineExceeded, HubRestarted, NotReadOnly, RpcError, StartFailed, UpstreamUnavailable
+from mcp_hub.errors import DeadlineExceeded, HubRestarted, InvalidParams, RpcError, StartFailed, UpstreamUnavailable
 from mcp_hub.events import Completed, failed_by, hubs_message
 from mcp_hub.notices import Notices
 from mcp_hub.protocol.jsonrpc.rpc_errors import FAILED, HEADER_MISMATCH, LONGEST_UNKNOWN, is_unknown, is_unknown_result
@@ -105,7 +105,9 @@ class ManagedUpstream:
         ):  # fmt: skip
             try:
                 gate(call, snapshot, snapshot)
-            except NotReadOnly:
+            except InvalidParams as refusal:
+                if refusal.symbol != "not_read_only":
+                    raise
                 return None  # `call` refuses it where refusals are explained
         if not self.state.turns.enter_now(
             call.session, alone=call.log_level is not None and self.state.logs.rule == "turns"

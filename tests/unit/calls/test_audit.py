@@ -14,7 +14,6 @@ import pytest
 
 from mcp_hub import masking
 from mcp_hub.call import Question
-from mcp_hub.calls.gates.steps import Decision
 from mcp_hub.calls.history import audit as audit_module
 from mcp_hub.calls.history import waiting
 from mcp_hub.calls.history.audit import AuditTrail
@@ -79,7 +78,7 @@ async def test_line_has_who_called_what_and_how_it_ended(tmp_path: Path) -> None
     trace = {"traceparent": msgspec.Raw(b'"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"')}
     traced = past_call("echo")
     traced.call = msgspec.structs.replace(traced.call, meta=trace, profile="ops")
-    hub.trail.decisions[failed.call.id] = Decision("denied", "servers.a.per_tool.drop")
+    hub.trail.decisions[failed.call.id] = ("denied", "servers.a.per_tool.drop", "")
     first, second, third = await hub.lines(call, failed, traced)
     assert first.pop("time").endswith("Z")
     assert len(first.pop("chain")) == 64
@@ -312,6 +311,6 @@ async def test_collector_gets_lines_and_one_that_refuses_them_loses_none(tmp_pat
 async def test_decisions_of_dropped_calls_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit_module, "_HUGE", 3)
     hub = Audited(tmp_path)
-    hub.trail.decisions |= {CallId(f"c{n}"): Decision("denied") for n in range(50)}
+    hub.trail.decisions |= {CallId(f"c{n}"): ("denied", "", "") for n in range(50)}
     await hub.lines(past_call())
     assert len(hub.trail.decisions) == 3

@@ -12,12 +12,11 @@ from mcp_hub.call import Call, CallChannel
 from mcp_hub.calls.gates import rate, turns
 from mcp_hub.calls.gates.rate import CallLimits
 from mcp_hub.calls.gates.steps import in_place_of
-from mcp_hub.calls.gates.turns import LimitRule
 from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.errors import Busy, StoreError
 from mcp_hub.events import Completed
 from mcp_hub.ids import new_call_id
-from mcp_hub.stores.documents import SharedCounts, SharedLimit
+from mcp_hub.stores.documents import LimitRule, SharedCounts, SharedLimit
 from mcp_hub.types import Era
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
 from tests.unit.fakes import Channel
@@ -236,7 +235,7 @@ async def test_replicas_count_in_the_store() -> None:
     server = Server(LimitRule("servers.s", 5, 1.0), {"t": LimitRule("servers.s.per_tool", running=2)}, 1, counts)
     await server.call()
     assert server.times == [pytest.approx(0.6)]  # it looks again after a quarter of a second, or as soon as it may
-    assert counts.taken == [("s", [SharedLimit("", 5, 1.0, 0), SharedLimit("t", 0, 0.0, 2)])]
+    assert counts.taken == [("s", [("", server.of_server), ("t", server.of_tools["t"])])]
     assert counts.left == 1
 
 

@@ -9,7 +9,7 @@ import pytest
 from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.plan import CallRules, TimeLimits
 from mcp_hub.calls.streams.port import StreamPort
-from mcp_hub.errors import DeadlineExceeded, HubError, OwnerLost, RpcError, StoreError
+from mcp_hub.errors import DeadlineExceeded, HubError, HubRestarted, RpcError, StoreError
 from mcp_hub.events import CallEvent, Completed, Failed, Started, ToolCall, failed_by
 from mcp_hub.stores.base import Message
 from tests.unit.calls.call_scripts import DONE
@@ -91,7 +91,9 @@ async def test_a_call_that_another_hub_has_ended_meanwhile_has_no_second_end(how
     assert client.events == [Started()]
     store_of(pair.one).let_go()
     await settle(lambda: client.reader.at_end)
-    assert isinstance(client.error, OwnerLost) and client.error.data is not None
+    assert (
+        isinstance(client.error, HubRestarted) and client.error.symbol == "owner_lost" and client.error.data is not None
+    )
     assert (client.error.data["outcome"], client.error.data["answer"]) == ("unknown", answer)
     assert len([event for event in pair.events(call.id) if isinstance(event, Completed | Failed)]) == 1
 
@@ -153,7 +155,7 @@ async def test_a_lost_call_is_stopped_at_its_server_unless_the_other_hub_goes_on
         await sleep(1)
     pair.one.streams._take(Message(call.id, "lost", b""))
     await settle(lambda: call.record.log.ended)
-    assert failed_by(call.record.log.ending, OwnerLost) and call.was_left is is_continued
+    assert failed_by(call.record.log.ending, "owner_lost") and call.was_left is is_continued
 
 
 @virtual

@@ -16,7 +16,7 @@ from mcp_hub.catalog.pins import Policy, read
 from mcp_hub.catalog.routes import route
 from mcp_hub.catalog.trust import approvals as module
 from mcp_hub.catalog.trust.approvals import record_key
-from mcp_hub.errors import NotApproved, UnknownEntry
+from mcp_hub.errors import InvalidParams, UnknownEntry
 from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.types import PROGRAM, Era, Kind
 from tests.unit.catalog.approved_hub import CONFIG, Hub, approve, call, running, until
@@ -41,12 +41,12 @@ async def test_a_changed_tool_is_held_back_until_it_is_approved_and_nothing_else
         assert list(hub.names()) == ["a_pay", "a_list", "b_pay", "b_list"]
         assert list(hub.asked(TURNED)) == ["a_list", "b_pay", "b_list"]
         with pytest.raises(
-            NotApproved, match=r"^Tool a_pay has changed .*\(description\).*: mcp-hub approve a pay$"
+            InvalidParams, match=r"^Tool a_pay has changed .*\(description\).*: mcp-hub approve a pay$"
         ) as no:
             hub.call("a_pay")
         assert no.value.code == 1010
         assert no.value.data == {"server": "a", "tool": "pay", "reason": "changed", "members": ["description"]}
-        with pytest.raises(NotApproved):
+        with pytest.raises(InvalidParams, check=lambda error: error.symbol == "not_approved"):
             route(
                 hub.catalog.exposed(None, PROGRAM, "full"), Era.MODERN, "tools/call", {"name": msgspec.Raw(b'"a_pay"')}
             )
@@ -72,13 +72,13 @@ async def test_a_call_is_judged_by_what_its_process_lists(tmp_path: Path) -> Non
     turned = hub.a.snapshot()
     assert first is not None and turned is not None
     hub.approvals.check(pay, first)
-    with pytest.raises(NotApproved, match=r"^Tool a_pay has changed .*: mcp-hub approve a pay$"):
+    with pytest.raises(InvalidParams, match=r"^Tool a_pay has changed .*: mcp-hub approve a pay$"):
         hub.approvals.check(pay, turned)
     assert told == ["a"], "what was compared is not what is listed"
     hub.approvals.check(call("list", "a_list", server="a"), turned)
     hub.approvals.check(call("list", "x", method="prompts/get", server="a"), turned)
     hub.names()
-    with pytest.raises(NotApproved):
+    with pytest.raises(InvalidParams, check=lambda error: error.symbol == "not_approved"):
         hub.approvals.check(pay, turned)
     hub.approvals.check(pay, first)
     assert told == ["a"], "it is known by now"
@@ -86,7 +86,7 @@ async def test_a_call_is_judged_by_what_its_process_lists(tmp_path: Path) -> Non
     approve(tmp_path, "pay")
     hub.asked(TURNED)
     hub.approvals.check(pay, turned)
-    with pytest.raises(NotApproved):
+    with pytest.raises(InvalidParams, check=lambda error: error.symbol == "not_approved"):
         hub.approvals.check(pay, first)
 
 
@@ -116,7 +116,7 @@ async def test_nothing_is_called_that_cannot_be_compared(tmp_path: Path) -> None
     snapshot = hub.a.snapshot()
     assert snapshot is not None
     hub.store.update(record_key(CONFIG, "a"), lambda text: b"{")
-    with pytest.raises(NotApproved, match="cannot be compared"):
+    with pytest.raises(InvalidParams, match="cannot be compared"):
         hub.approvals.check(call("pay", "a_pay", server="a"), snapshot)
 
 
@@ -156,7 +156,7 @@ async def test_new_tools_are_held_back_where_changes_are(tmp_path: Path) -> None
         hub.asked(FIRST)
         hub.a.describes({**FIRST, "new": "New."})
         assert "a_new" not in hub.names()
-        with pytest.raises(NotApproved, match="Tool a_new is new and was never approved"):
+        with pytest.raises(InvalidParams, match="Tool a_new is new and was never approved"):
             hub.call("a_new")
         await until(hub, lambda: hub.on_disk() == {"new": "new"})
         approve(tmp_path, "new")

@@ -17,7 +17,7 @@ from mcp_hub.catalog.routes import route
 from mcp_hub.catalog.trust import approvals as module
 from mcp_hub.catalog.trust.approvals import record_key
 from mcp_hub.catalog.trust.scan import Inspector, inspected
-from mcp_hub.errors import NotApproved
+from mcp_hub.errors import InvalidParams
 from mcp_hub.types import PROGRAM, Era, JsonObject, Kind, Snapshot
 from tests.unit.catalog.approved_hub import CONFIG, Hub, approve, call, running, until
 from tests.unit.catalog.offers import names, offer, tool
@@ -83,11 +83,11 @@ async def test_prompt_that_changed_is_held_back_until_it_is_approved(tmp_path: P
         assert asked(hub, listed(GREET)) == ["a_greet"] and get(hub, "a_greet") == "greet"
         assert asked(hub, listed(CHANGED_PROMPTS[member])) == []
         with pytest.raises(
-            NotApproved, match=rf"^Prompt a_greet has changed .*\({member}\).*: mcp-hub approve a prompt:greet$"
+            InvalidParams, match=rf"^Prompt a_greet has changed .*\({member}\).*: mcp-hub approve a prompt:greet$"
         ):
             get(hub, "a_greet")
         ref = msgspec.Raw(b'{"type":"ref/prompt","name":"a_greet"}')
-        with pytest.raises(NotApproved):
+        with pytest.raises(InvalidParams, check=lambda error: error.symbol == "not_approved"):
             route(hub.catalog.view(None), Era.MODERN, "completion/complete", {"ref": ref})
         assert list(names(hub.catalog.view(None))) == ["a_pay"], "its tools stay"
         await until(hub, lambda: hub.on_disk() == {"prompt:greet": "changed"})
@@ -176,7 +176,7 @@ async def test_new_prompt_is_held_back_where_changes_are(tmp_path: Path) -> None
     hub = Hub(tmp_path)
     asked(hub, listed())
     assert asked(hub, listed(GREET)) == [], "the first list had no prompts, and was trusted as it was"
-    with pytest.raises(NotApproved, match="Prompt a_greet is new and was never approved"):
+    with pytest.raises(InvalidParams, match="Prompt a_greet is new and was never approved"):
         get(hub, "a_greet")
     other = Hub(tmp_path / "other")
     asked(other, listed(GREET))
@@ -215,7 +215,7 @@ async def test_prompt_is_judged_by_what_its_process_lists(tmp_path: Path) -> Non
     asked(hub, first)
     greet = call("greet", "a_greet", method="prompts/get", server="a")
     hub.approvals.check(greet, first)
-    with pytest.raises(NotApproved, match=r"^Prompt a_greet has changed"):
+    with pytest.raises(InvalidParams, match=r"^Prompt a_greet has changed"):
         hub.approvals.check(greet, turned)
     assert relisted == ["a"]
     hub.approvals.check(call("pay", "a_pay", server="a"), turned)

@@ -17,7 +17,7 @@ from mcp_hub.catalog.trust import approvals as module
 from mcp_hub.catalog.trust.approvals import record_key
 from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.catalog.views.view import build
-from mcp_hub.errors import NotReadOnly
+from mcp_hub.errors import InvalidParams
 from mcp_hub.types import Era, Kind, Snapshot
 from tests.unit.catalog.approved_hub import CONFIG, Hub, approve, call, running, until
 from tests.unit.catalog.offers import names, offer, routed, tool
@@ -256,7 +256,7 @@ def test_a_process_that_lists_a_tool_as_more_dangerous_does_not_get_the_call(
         check(look, own)
         check(look, offer("a", tool("other")))
     else:
-        with pytest.raises(NotReadOnly, match=r"^read_tool runs .* a_look is not .*run_tool"):
+        with pytest.raises(InvalidParams, match=r"^read_tool runs .* a_look is not .*run_tool"):
             check(look, own)
 
 
@@ -279,5 +279,5 @@ async def test_a_process_has_to_list_the_very_definition_that_was_approved(tmp_p
     check = partial(check_reading, lambda server: RULES.servers[server], hub.approvals.is_confirmed)
     look = call("look", "a_look")
     check(look, listing())
-    with pytest.raises(NotReadOnly):
+    with pytest.raises(InvalidParams, match="runs read-only tools"):
         check(look, listing("Looks, and sends the keys."))

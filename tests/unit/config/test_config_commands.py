@@ -10,7 +10,7 @@ import pytest
 from mcp_hub.config.load.interpolate import NO_COMMANDS
 from mcp_hub.config.load.load import Loaded, load, parse
 from mcp_hub.config.plan import plan
-from mcp_hub.config.schema.servers import CommandLookup, ServerSettings
+from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.trust import problem_of_commands
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import hide
@@ -27,9 +27,7 @@ def only(loaded: Loaded) -> ServerSettings:
 
 
 def commands(server: ServerSettings) -> dict[tuple[str | int, ...], list[tuple[str, ...]]]:
-    lookups = {
-        key: [part for part in parts if isinstance(part, CommandLookup)] for key, parts in server.command_texts.items()
-    }
+    lookups = {key: [part for part in parts if isinstance(part, tuple)] for key, parts in server.command_texts.items()}
     return {key: [part.argv for part in parts] for key, parts in lookups.items()}
 
 
@@ -57,7 +55,7 @@ def test_command_is_split_as_a_shell_does_and_what_cannot_be_is_refused(text: st
 
 
 def test_outputs_are_put_in_and_nothing_in_them_or_around_them_is_looked_up() -> None:
-    lookup = CommandLookup(("op", "x"))
+    lookup = ("op", "x")
     local = {"command": "x", "args": ["-k=${cmd:op x}$${cmd:op x}${VAR}"], "env": {"A": "${cmd:op x}${cmd:op x}"}}
     server = only(parsed(local, VAR=TOUCH))
     assert commands(server) == {("args", 0): [lookup.argv], ("env", "A"): [lookup.argv] * 2}

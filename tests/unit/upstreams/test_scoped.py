@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Call
-from mcp_hub.errors import HubRestarted, NotReadOnly, RpcError
+from mcp_hub.errors import HubRestarted, InvalidParams, RpcError
 from mcp_hub.notices import Notices
 from mcp_hub.types import CallId, Era, Kind, Snapshot, UpstreamState
 from mcp_hub.upstreams.peer.era_cache import EraCache
@@ -198,7 +198,7 @@ async def test_a_call_that_must_only_read_is_refused_where_refusals_are_explaine
 
     def check(call: Call, snapshot: Snapshot, own: Snapshot) -> None:
         if writes:
-            raise NotReadOnly("it writes")
+            raise InvalidParams("it writes", symbol="not_read_only")
 
     async with shared(toys, gate=_Gate(check)) as (supervisor, _):
         await supervisor.call(request("x"), Recorder())
@@ -208,7 +208,7 @@ async def test_a_call_that_must_only_read_is_refused_where_refusals_are_explaine
         sent.leave()
         writes.append(True)
         assert supervisor.begin(request("x"), Recorder()) is None
-        with pytest.raises(NotReadOnly):
+        with pytest.raises(InvalidParams, match="it writes"):
             await supervisor.call(request("x"), Recorder())
 
 

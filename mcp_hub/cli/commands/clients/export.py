@@ -19,7 +19,7 @@ from mcp_hub.cli.setup import EXIT_TOOL, config_option, fail, fail_with, load_co
 from mcp_hub.config.findings import nearest
 from mcp_hub.config.load.interpolate import Unresolved, expand_home, resolve
 from mcp_hub.config.load.load import Loaded
-from mcp_hub.config.schema.servers import CommandLookup, Lookup
+from mcp_hub.config.schema.servers import Lookup
 from mcp_hub.config.trust import problem_of_secret
 from mcp_hub.edit import entries, yaml_text
 from mcp_hub.edit.entries import held_at, read_data
@@ -102,11 +102,11 @@ def _outputs(loaded: Loaded, names: Mapping[str, str]) -> dict[Lookup, str]:
     servers = {name: server for name, server in loaded.settings.servers.items() if name in names}
     lookups = {lookup for name, server in servers.items() for lookup in commands_of(name, server)}
     folder = str(loaded.path.absolute().parent)
-    outcomes = anyio.run(outputs_once, {lookup.argv for lookup in lookups}, os.environ, folder) if lookups else {}
+    outcomes = anyio.run(outputs_once, lookups, os.environ, folder) if lookups else {}
     for outcome in outcomes.values():
         if not isinstance(outcome, str):
             say(visible(hide(outcome.brief)))
-    return {CommandLookup(argv): outcome for argv, outcome in outcomes.items() if isinstance(outcome, str)}
+    return {lookup: outcome for lookup, outcome in outcomes.items() if isinstance(outcome, str)}
 
 
 def _secret(folder: Path, values: set[str], outputs: Mapping[Lookup, str], reference: str) -> str | None:

@@ -28,7 +28,7 @@ from mcp_hub.formats.records import (
 )
 from mcp_hub.fronts.http.response import ClientGone, HttpResponse
 from mcp_hub.fronts.rest.calls import Accepted, preferred_wait
-from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, RestRequest, answer
+from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, Handlers, RestRequest, answer
 from mcp_hub.fronts.rest.formats.calls import CallsRequest, FollowedCall, FollowedCalls, FormatCalls
 from mcp_hub.fronts.rest.formats.tools import ToolSelection, flag, selection
 from mcp_hub.fronts.rest.problem import Problem
@@ -54,7 +54,7 @@ _NO_KEY: Final = (
 )
 
 
-class PromptedTools:
+class _PromptedTools:
     """Serves models that call by text."""
 
     def __init__(self, hub: HubPort, calls: FormatCalls, closing: Closing) -> None:
@@ -112,6 +112,11 @@ class PromptedTools:
         return [
             decoder.decode(tool.definition(Era.MODERN)) for tool in listed if chosen.has(tool.exported, tool.server)
         ]
+
+
+def prompted_handlers(hub: HubPort, calls: FormatCalls, closing: Closing) -> Handlers:
+    served = _PromptedTools(hub, calls, closing)
+    return {"promptTools": served.section, "readPrompted": served.read}
 
 
 class _Output:

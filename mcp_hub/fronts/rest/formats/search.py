@@ -9,7 +9,7 @@ from starlette.responses import Response
 from mcp_hub.formats.providers import FORMATS
 from mcp_hub.formats.records import CallFault, ModelCall
 from mcp_hub.formats.tools import read_search, search_arguments, tool_groups, write_found
-from mcp_hub.fronts.rest.exchange import RestRequest, answer
+from mcp_hub.fronts.rest.exchange import Handlers, RestRequest, answer
 from mcp_hub.fronts.rest.formats.tools import (
     ToolSelection,
     flag,
@@ -40,7 +40,7 @@ class _Search(msgspec.Struct, frozen=True):
     call: ModelCall | None = None
 
 
-class ToolSearch:
+class _ToolSearch:
     """Searches in the wanted format, by default `FoundTools`."""
 
     def __init__(self, hub: HubPort) -> None:
@@ -139,6 +139,11 @@ class ToolSearch:
                 )
                 weak.append(hit.weak)
         return FoundTools(search.query, not hits or weak[0], hits, catalog.starting(profile))
+
+
+def search_handlers(hub: HubPort) -> Handlers:
+    served = _ToolSearch(hub)
+    return {"searchTools": served.by_query, "searchToolsAs": served.by_body}
 
 
 def _needed(query: str | None) -> str:

@@ -12,6 +12,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from mcp_hub.errors import Rejected
@@ -26,19 +27,21 @@ from mcp_hub.fronts.rest.calls import (
     starting_servers,
     still_starting,
 )
-from mcp_hub.fronts.rest.exchange import JSON, RestRequest, answer
+from mcp_hub.fronts.rest.exchange import JSON, Handlers, RestRequest, answer
 from mcp_hub.fronts.rest.problem import Problem, unknown_server
+from mcp_hub.fronts.rest.routes import EXPOSE
 from mcp_hub.fronts.rest.streams import Closing
 from mcp_hub.hub import HubPort
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.rest.calls import ToolLosses
 from mcp_hub.sessions.session import Session
-from mcp_hub.types import ClientKind, Era, JsonObject, Kind
+from mcp_hub.types import PROGRAM, ClientKind, Era, JsonObject, Kind
 
 _FLAGS: Final = {"": False, "0": False, "false": False, "1": True, "true": True}
 _SHOWN: Final = 50
 """Characters of a value that an error repeats."""
+_CLIENT_KINDS: Final = {expose: PROGRAM if expose == "full" else replace(PROGRAM, expose=expose) for expose in EXPOSE}
 
 
 class ToolSelection(msgspec.Struct, frozen=True):
@@ -224,23 +227,26 @@ def kept_exports() -> Callable[[object, object, Callable[[], bytes]], Awaitable[
     return export
 
 
-class ToolExports:
-    """Lists tools in the wanted format."""
+class _ToolExports:
+    """Lists tools in the wanted format. Raises `Problem`, `Rejected`."""
 
-    def __init__(self, hub: HubPort, closing: Closing) -> None:
+    def __init__(self, hub: HubPort, closing: Closing, public_url: Callable[[], str | None]) -> None:
         self._hub = hub
         self._closing = closing
+        self._public_url = public_url
         self._export = kept_exports()
 
-    async def answer(self, request: RestRequest, client: ClientKind) -> Response:
-        """The tools for clients of this kind. Raises `Problem`, `Rejected`."""
-        return await self._answer(request, client, exported)
+    async def list_tools(self, request: RestRequest) -> Response:
+        format = request.query_params.get("format")
+        if format in list(Connector):
+            return await connector_entries(self._hub, self._public_url(), request, Connector(format))
+        return await self._answer(request, exported)
 
-    async def losses(self, request: RestRequest, client: ClientKind) -> Response:
-        """The format's losses. Raises `Problem`, `Rejected`."""
-        return await self._answer(request, client, losses)
+    async def list_losses(self, request: RestRequest) -> Response:
+        return await self._answer(request, losses)
 
-    async def _answer(self, request: RestRequest, client: ClientKind, form: _Form) -> Response:
+    async def _answer(self, request: RestRequest, form: _Form) -> Response:
+        client = _client_kind(request)
         options, profile = export_options(request), request.caller.profile
         if options.is_deferred and client.expose != "full":
             raise Problem(400, "invalid_parameter", "defer=1 lists every tool: leave out expose=")
@@ -285,6 +291,20 @@ class ToolExports:
         if starting and wait:
             starting = await self._closing.connected(request, started_servers(self._hub, profile, wait))
         return starting if server is None else [name for name in starting if name == server]
+
+
+def _client_kind(request: RestRequest) -> ClientKind:
+    expose = request.query_params.get("expose", "full")
+    if expose not in _CLIENT_KINDS:
+        raise Problem(
+            400, "unknown_expose", f"unknown expose {hide_head(expose, _SHOWN)!r}; known: {', '.join(_CLIENT_KINDS)}"
+        )
+    return _CLIENT_KINDS[expose]
+
+
+def tool_handlers(hub: HubPort, closing: Closing, public_url: Callable[[], str | None]) -> Handlers:
+    served = _ToolExports(hub, closing, public_url)
+    return {"listTools": served.list_tools, "listLosses": served.list_losses}
 
 
 def exported(chosen: _ChosenTools, options: _ExportOptions) -> bytes:

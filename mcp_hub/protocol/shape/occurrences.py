@@ -117,7 +117,7 @@ def occurrence_of(params: RawObject) -> RawObject | None:
 
 
 def _spelled(time: str) -> str | None:
-    """A time of ISO 8601 with `T`, `Z` and `+01:00`; without a zone if it has none. None for another text."""
+    """A time of ISO 8601 with `T`, `Z` and `+01:00`; a missing zone stays missing. None for another text."""
     match = _TIME.fullmatch(time)
     if match is None:
         return None

@@ -9,7 +9,8 @@ import pytest
 from tests.e2e.browser import BROWSER, WHY_NOT, Page, base, browsed
 from tests.e2e.client import Hub
 from tests.e2e.hostile_texts import EVIL
-from tests.interaction.fronts import http_hub
+from tests.interaction.fronts import MODERN, connected, http_hub
+from tests.interaction.hooked import Answer, Post, receiving, subscribe, taken
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason=WHY_NOT)]
 
@@ -24,7 +25,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 async def hub(root: Path) -> AsyncIterator[Hub]:
-    settings = {"servers": {"ci": {"local": "tests.e2e.event_sources:registry"}}, "hub": {"prefix": "always"}}
+    hub = {"prefix": "always", "events": {"webhook_hosts": ["127.0.0.1"]}}
+    settings = {"servers": {"ci": {"local": "tests.e2e.event_sources:registry"}}, "hub": hub}
     async with http_hub(json.dumps(settings), root, TEST_EVENTS=str(root / "events")) as running:
         yield running
 
@@ -60,6 +62,22 @@ async def test_events_appear_while_somebody_looks(page: Page, root: Path) -> Non
             await page.wide(scheme, width)
             await page.is_sound()
             await page.shot(root / f"event-{scheme}-{width}.png", width, 900)
+
+
+async def gone(post: Post) -> Answer:
+    return await taken(post) if "type" in post.json else (410, {}, b"")
+
+
+async def test_messages_that_no_webhook_took_are_counted(page: Page, hub: Hub, root: Path) -> None:
+    async with receiving() as receiver, connected(hub, MODERN) as peer:
+        receiver.respond = gone
+        assert "result" in (await subscribe(peer, "ci_builds", receiver.url())).answer
+        for number in (1, 2, 3):
+            happens(root, n=number)
+        await receiver.until(lambda: len(receiver.of()) == 3)
+        await page.go("#/overview", "3 messages about its events reached no webhook")
+        await page.click("3 messages about its events")
+        await page.sees("3 messages given up")
 
 
 async def test_texts_of_a_hostile_source_are_only_text(page: Page, root: Path) -> None:

@@ -23,7 +23,7 @@ MOST_BYTES: Final = 256 << 10
 """Bytes of one occurrence ("Delivery profile")."""
 _LONGEST_ID: Final = 512
 _LONGEST_TIME: Final = 64
-_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:[Zz]|[+-]\d\d:?\d\d)?")
+_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(?:([Zz])|([+-]\d\d):?(\d\d))?")
 _EMPTY: Final = Raw(b"{}")
 
 
@@ -96,21 +96,33 @@ def of_server(error: RpcError) -> RpcError:
 def occurrence_of(params: RawObject) -> RawObject | None:
     """The members of an occurrence that are stored, on one line; None for one that cannot be used.
 
-    The name is the reader's, the cursor the hub's.
+    The name is the reader's, the cursor the hub's. The time gets the one spelling that strict clients read.
     """
     id_, time = read_as(params.get("eventId", b""), str), read_as(params.get("timestamp", b""), str)
     data = raw_object(params.get("data", UNSET))
     if not id_ or time is None or data is None or len(id_) > _LONGEST_ID or len(time) > _LONGEST_TIME:
         return None
+    spelled = _spelled(time)
     members = {"eventId": params["eventId"], "timestamp": params["timestamp"], "data": params["data"]}
+    if spelled is not None and spelled != time:
+        members["timestamp"] = Raw(object_bytes(spelled))
     meta = raw_object(params.get("_meta", UNSET)) or {}
     meta.pop(SUBSCRIPTION_ID, None)
     if meta:
         members["_meta"] = Raw(object_bytes(meta))
     text = object_bytes(members)
-    if _TIME.fullmatch(time) is None or len(text) > MOST_BYTES or NOT_JSON in text:
+    if spelled is None or len(text) > MOST_BYTES or NOT_JSON in text:
         return None
     return {name: _on_one_line(value) for name, value in members.items()}
+
+
+def _spelled(time: str) -> str | None:
+    """A time of ISO 8601 with `T`, `Z` and `+01:00`; a missing zone stays missing. None for another text."""
+    match = _TIME.fullmatch(time)
+    if match is None:
+        return None
+    date, clock, utc, hours, minutes = match.groups()
+    return f"{date}T{clock}{'Z' if utc else f'{hours}:{minutes}' if hours else ''}"
 
 
 def _on_one_line(value: Raw) -> Raw:

@@ -19,11 +19,18 @@ FOLDER, PORT = Path(sys.argv[1]), int(sys.argv[2])
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
-class ToHub(SafeHttp):
+class ToHub:
     """Sends to the hub, whatever the host of the URL is."""
 
+    def __init__(self) -> None:
+        self._http = SafeHttp(allow_insecure_for_tests=True)
+
+    def check_url(self, url: str) -> None:
+        self._http.check_url(url)
+
     def post(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
-        return super().post((FOLDER / "hub").read_text() + urlsplit(url).path, body, headers)
+        status, answer = self._http.post((FOLDER / "hub").read_text() + urlsplit(url).path, body, headers)
+        return int(status), bytes(answer)
 
 
 def publish(events: Any) -> None:
@@ -35,8 +42,7 @@ def publish(events: Any) -> None:
 def main() -> None:
     server = MCPServer("tickets")
     definition = EventDefinition("ticket.updated", "A ticket was changed.", {"type": "object"}, SCHEMA)
-    http = ToHub(allow_insecure_for_tests=True)
-    events = McpEvents(server, store=str(FOLDER / "events.sqlite3"), definitions=[definition], http=http)
+    events = McpEvents(server, store=str(FOLDER / "events.sqlite3"), definitions=[definition], http=ToHub())
     events.install()
     threading.Thread(target=publish, args=(events,), daemon=True).start()
     app = server.streamable_http_app(stateless_http=True, json_response=True)

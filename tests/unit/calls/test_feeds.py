@@ -352,6 +352,22 @@ def test_an_occurrence_stays_on_one_line() -> None:
     assert b"\n" not in text and json.loads(text)["data"] == {"text": "x\ny"}
 
 
+@pytest.mark.parametrize(
+    ("time", "spelled"),
+    [
+        ("2026-11-30 10:00:00.5z", "2026-11-30T10:00:00.5Z"),
+        ("2026-11-30t10:00:00+0130", "2026-11-30T10:00:00+01:30"),
+        ("2026-11-30T10:00-08:00", "2026-11-30T10:00-08:00"),
+        ("2026-11-30T10:00:00", "2026-11-30T10:00:00"),
+    ],
+)
+def test_time_of_an_occurrence_is_spelled_as_strict_clients_read_it(time: str, spelled: str) -> None:
+    params = raw_object(json.dumps({**event("a"), "timestamp": time}).encode())
+    assert params is not None
+    occurrence = occurrence_of(params)
+    assert occurrence is not None and json.loads(bytes(occurrence["timestamp"])) == spelled
+
+
 @pytest.mark.parametrize("code", [-32011, -32012, -32013, -32014, -32015])
 def test_codes_of_drafts_are_translated(code: int) -> None:
     error = of_server(RpcError("x", code=code, raw=b'{"code":%d,"message":"x","data":{"kind":"event"}}' % code))

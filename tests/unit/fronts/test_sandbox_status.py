@@ -101,7 +101,9 @@ async def test_names_in_a_sandbox_are_for_operators(peer: DashboardPeer, tmp_pat
         assert b"sandbox" not in body and b"refused" not in body, body
     for code in ("sandbox_refused", "sandbox_rule", "sandbox_unsupported"):  # a start that failed says why, by names
         second = SecondConnection("failed", reason="refused canary.example", code=code)
-        whole = ServerInfo("boxed", "failed", 0, reason="refused /home/ann/canary", code=code, second=second)
+        reason = "refused /home/ann/canary"
+        whole = ServerInfo("boxed", "failed", 0, reason=reason, code=code, second=second, given_up=3)
+        assert whole.without_output().given_up == 0, "it counts what happens to others, too"
         assert b"canary" not in msgspec.json.encode(whole.without_output())
     assert series(peer, "elsewhere") == [] and series(peer, "narrow") == series(peer)
 

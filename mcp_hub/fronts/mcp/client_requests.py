@@ -30,7 +30,7 @@ _MOST_SEARCHED: Final = 1000
 _MOST_NUMBERED: Final = 32
 """Questions of one call among which a settled one is known."""
 _MOST_BEHIND: Final = 1024
-"""The same of a call that another hub has continued."""
+"""Questions of a call that another hub has continued, of which a settled one is known."""
 _IDS: Final = 1 << 30
 """Ids stay what clients with 32 bits for them can keep."""
 _MOST_ANSWERS: Final = 256
@@ -209,8 +209,8 @@ def _may_have_asked(row: StreamInfo, id_: int | str | None) -> bool:
 
     Those of a later owner are numbered behind the events of the earlier one.
     """
-    most = _MOST_NUMBERED if row.epoch == 1 else min(_MOST_NUMBERED + row.last, _MOST_BEHIND)
-    return any(_request_id(row.id, f"q{number}") == id_ for number in range(1, most))
+    limit = _MOST_NUMBERED if row.epoch == 1 else min(_MOST_NUMBERED + row.last, _MOST_BEHIND)
+    return any(_request_id(row.id, f"q{number}") == id_ for number in range(1, limit))
 
 
 def _request_id(stream: CallId, key: str) -> int:

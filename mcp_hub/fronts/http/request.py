@@ -334,14 +334,12 @@ async def answer_call(
         else:
             continues = await _follow(quick, request)
     finally:
-        if not continues and is_elsewhere(call):
-            call.cancel(BY_CLIENT)
-        elif not (call.has_ended or continues):
+        if not (call.has_ended or continues):
             call.cancel("the client closed the response stream")
 
 
 async def _follow(quick: QuickWait, request: HttpRequest) -> bool:
-    """Whether the call is not the client's any more: it continues, or another hub has it and the client knows."""
+    """Whether the call continues without the client."""
     responder = quick.follow()
     response = HttpResponse(request.receive, request.send)
     is_complete = False
@@ -349,8 +347,10 @@ async def _follow(quick: QuickWait, request: HttpRequest) -> bool:
         is_complete = await CallWriter(responder, quick.bell, response, can_stream=request.takes_sse).run()
     finally:
         responder.close()
-    is_left = responder.detached or is_elsewhere(responder.call)
-    return responder.state is ResponderState.PENDING or (is_left and is_complete)
+        is_pending = responder.state is ResponderState.PENDING
+        if is_elsewhere(responder.call) and not (is_complete or is_pending):
+            responder.call.cancel(BY_CLIENT)
+    return is_pending or (responder.detached and is_complete)
 
 
 async def _listen(streams: ListenStreams, request: HttpRequest, listening: Listening) -> None:

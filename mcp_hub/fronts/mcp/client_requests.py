@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from mcp_hub.call import StreamInfo
 from mcp_hub.errors import MethodNotFound, RpcError, StoreError, UnknownStream
 from mcp_hub.events import InputRequired
 from mcp_hub.hub import CallHandle, HubPort, PassOn, RemoteCall, followed_elsewhere
@@ -28,6 +29,8 @@ _MOST_SEARCHED: Final = 1000
 """The newest streams of a principal, among which is that of an answer."""
 _MOST_NUMBERED: Final = 32
 """Questions of one call among which a settled one is known."""
+_MOST_BEHIND: Final = 1024
+"""Questions of a call that another hub has continued, of which a settled one is known."""
 _IDS: Final = 1 << 30
 """Ids stay what clients with 32 bits for them can keep."""
 _MOST_ANSWERS: Final = 256
@@ -197,13 +200,17 @@ async def answered_elsewhere(hub: HubPort, session: Session, message: Envelope) 
                     return
         except UnknownStream:  # it has expired meanwhile
             continue
-    if not any(_may_have_asked(row.id, message.id_key) for row in rows):
+    if not any(_may_have_asked(row, message.id_key) for row in rows):
         raise StoreError("No call in the store has asked this. Try again in a moment.")
 
 
-def _may_have_asked(stream: CallId, id_: int | str | None) -> bool:
-    """Whether this is the id of one of a stream's first questions, which may be settled."""
-    return any(_request_id(stream, f"q{number}") == id_ for number in range(1, _MOST_NUMBERED))
+def _may_have_asked(row: StreamInfo, id_: int | str | None) -> bool:
+    """Whether this is the id of one of a stream's first questions, which may be settled.
+
+    Those of a later owner are numbered behind the events of the earlier one.
+    """
+    limit = _MOST_NUMBERED if row.epoch == 1 else min(_MOST_NUMBERED + row.last, _MOST_BEHIND)
+    return any(_request_id(row.id, f"q{number}") == id_ for number in range(1, limit))
 
 
 def _request_id(stream: CallId, key: str) -> int:

@@ -8,7 +8,9 @@ from typing import Any, cast
 import pytest
 
 from mcp_hub.call import StreamInfo
+from mcp_hub.errors import StoreError
 from mcp_hub.events import BY_CLIENT, Cancelled, Progressed
+from mcp_hub.fronts.mcp.client_requests import answered_elsewhere
 from mcp_hub.protocol.meta import STREAMS
 from mcp_hub.stores.base import Message
 from mcp_hub.stores.memory import MemoryStore
@@ -16,9 +18,10 @@ from mcp_hub.types import CallId
 from tests.unit.calls.durable_hub import HOW, DurableCall, DurableHub, ask, settle
 from tests.unit.calls.shared_store import HubStore, Shared
 from tests.unit.calls.virtual_time import named_like, run, sleep, virtual
-from tests.unit.fakes import LoneReplicas
-from tests.unit.fronts.http_peer import MadeCall, World, reply
+from tests.unit.fakes import LoneReplicas, enveloped
+from tests.unit.fronts.http_peer import MadeCall, World, declined, reply
 from tests.unit.fronts.task_hub import Running, Sent, TaskHub
+from tests.upstreams.messages import rpc
 
 ANSWER = {"action": "accept", "content": {"name": "Ada"}}
 ASKED: dict[str, Any] = {"elicitation": {}}
@@ -130,6 +133,23 @@ async def test_an_answer_to_what_the_lost_owner_had_asked_goes_nowhere_and_the_n
 
 
 @virtual
+async def test_a_second_answer_to_what_the_new_owner_asked_is_taken_for_one() -> None:
+    moved = Moved()
+    await moved.call.progresses(*range(2, 60))
+    await moved.lost()
+    answers = ask(moved.there)
+    await sleep(1)
+    [question] = moved.call.post.questions
+    reply(moved.call.client, question["id"])
+    await moved.world.resumption.forward_answers(moved.call.client)
+    await settle(lambda: bool(answers))
+    assert moved.shared.row(moved.id).last > 40  # type: ignore[union-attr]
+    await answered_elsewhere(moved.world.hub, moved.call.client.session, declined(question["id"]))
+    with pytest.raises(StoreError):
+        await answered_elsewhere(moved.world.hub, moved.call.client.session, declined(question["id"] + 1))
+
+
+@virtual
 async def test_a_client_that_comes_back_to_where_its_call_was_lost_is_asked_there() -> None:
     moved = await Moved().lost()
     await moved.call.drops()
@@ -216,16 +236,27 @@ async def _none() -> list[StreamInfo]:
     return []
 
 
-def on_each_front(scenario: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    def test(front: str, **given: Any) -> None:
+Scenario = Callable[..., Coroutine[Any, Any, None]]
+
+
+def on_each_front(scenario: Scenario) -> Callable[..., None]:
+    named: Callable[..., None] = named_like(scenario, _test(scenario), "front")
+    pytest.mark.parametrize("front", ["pipe", "http"])(named)
+    return named
+
+
+def over_the_pipe(scenario: Scenario) -> Callable[..., None]:
+    return named_like(scenario, _test(scenario))
+
+
+def _test(scenario: Scenario) -> Callable[..., None]:
+    def test(front: str = "pipe", **given: Any) -> None:
         async def served() -> None:
             await Pair(front).serve(partial(scenario, **given))
 
         run(served)
 
-    named: Callable[..., None] = named_like(scenario, test, "front")
-    pytest.mark.parametrize("front", ["pipe", "http"])(named)
-    return named
+    return test
 
 
 def heard(running: Running) -> list[Any]:
@@ -310,3 +341,29 @@ async def test_a_task_is_asked_answered_and_cancelled_where_its_call_was_lost(pa
     assert heard(pair.there) == [ANSWER]
     await hub.send("tasks/cancel", {"taskId": id_})
     await settle(lambda: pair.there.is_cancelled)
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+@over_the_pipe
+async def test_a_handshake_client_on_a_pipe_is_asked_and_answers_there(pair: Pair, is_cancelled: bool) -> None:
+    duplex, pipe = pair.one._duplex, pair.one._pipe
+    agreed = {"protocolVersion": "2025-11-25", "capabilities": FOLLOWS, "clientInfo": {"name": "c", "version": "1"}}
+    duplex.on_request(enveloped(rpc("initialize", agreed, id=1)))
+    params = {"name": "slow", "arguments": {}, "_meta": {"progressToken": "t"}}
+    duplex.on_request(enveloped(rpc("tools/call", params, id=2)))
+    await sleep(0.1)
+    await pair.one.running.says(1, "begun")
+    await pair.moves()
+    await pair.there.asks()
+    await sleep(1)
+    [question] = [message for message in pipe.sent if message.get("method") == "elicitation/create"]
+    if is_cancelled:
+        duplex.on_notification(enveloped(rpc("notifications/cancelled", {"requestId": 2})))
+        await settle(lambda: pair.there.is_cancelled)
+        return
+    answer = enveloped({"jsonrpc": "2.0", "id": question["id"], "result": ANSWER})
+    pipe.requests.pending.pop(question["id"]).settle(answer)
+    await settle(lambda: bool(pair.there.answers))
+    assert heard(pair.there) == [ANSWER]
+    await pair.there.ends()
+    await settle(lambda: any(message.get("id") == 2 and "result" in message for message in pipe.sent))

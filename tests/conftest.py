@@ -13,6 +13,8 @@ from inspect import iscoroutinefunction
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer  # type: ignore[import-untyped]
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from mcp_hub import logs, masking
 from mcp_hub.aio import named_loop
@@ -58,6 +60,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             seen[test] += 1
             if seen[test] > first.args[0]:
                 item.add_marker("proof")
+
+
+class _Files(LoadFileScheduling):  # type: ignore[misc]
+    """Tests of a file run in one process, and so do those that import SDKs of providers, which takes seconds."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        scope: str = super()._split_scope(nodeid)
+        return "SDKs" if scope.startswith(_SDKS) else scope
+
+
+_SDKS = tuple(f"tests/unit/formats/test_{name}" for name in ("format_", "connectors", "schema_rules"))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Files | None:
+    return _Files(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_collection_finish() -> None:

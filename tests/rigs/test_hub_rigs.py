@@ -38,6 +38,7 @@ async def test_no_event_is_lost_when_hub_and_servers_are_killed(tmp_path: Path) 
     assert outcome.faults == [] and outcome.total >= 5 and sum(outcome.happened.values()) > 100
 
 
+@pytest.mark.proof
 @pytest.mark.anyio
 async def test_nothing_acknowledged_is_lost_when_hubs_on_one_store_are_killed() -> None:
     with anyio.fail_after(240):

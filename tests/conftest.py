@@ -13,6 +13,8 @@ from inspect import iscoroutinefunction
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer  # type: ignore[import-untyped]
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from mcp_hub import logs, masking
 from mcp_hub.aio import named_loop
@@ -31,6 +33,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as of what a shell runs
         signal.signal(number, signal.SIG_DFL)
 logs.own_process()  # so that tests can capture what the hub logs; a host program is a process of its own
 
+
+def _configure(configure: Callable[..., None], **settings: object) -> None:
+    configure(**settings | {"cache_logger_on_first_use": False})
+
+
+structlog.configure = partial(_configure, structlog.configure)
 _started: list[str] = []
 
 
@@ -60,6 +68,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker("proof")
 
 
+class _Files(LoadFileScheduling):  # type: ignore[misc]
+    """Tests of a file run in one process, and so do those that import SDKs of providers, which takes seconds."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        scope: str = super()._split_scope(nodeid)
+        return "SDKs" if scope.startswith(_SDKS) else scope
+
+
+_SDKS = tuple(f"tests/unit/formats/test_{name}" for name in ("format_", "connectors", "schema_rules"))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Files | None:
+    return _Files(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 def pytest_collection_finish() -> None:
     """What is imported by now stays, so the collector need not look through all of it again and again."""
     gc.collect()
@@ -74,42 +97,25 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(MISSING)
 
 
-@pytest.fixture(autouse=True)
-def loop_is_named(request: pytest.FixtureRequest) -> Iterator[None]:
-    """As in a hub: what a test has without one works where `sniffio` is installed, too."""
-    with named_loop() if iscoroutinefunction(request.function) else nullcontext():
-        yield
-
-
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
 
 
 @pytest.fixture(autouse=True)
-def _no_log_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Loggers that a command in this process configures do not keep the stderr of its test."""
-    monkeypatch.setattr(structlog, "configure", partial(_configure, structlog.configure))
-    yield
+def _apart(request: pytest.FixtureRequest) -> Iterator[None]:
+    """One for all, since each costs 20,000 tests some time.
+
+    * The loop has a name, as in a hub: what a test has without one works where `sniffio` is installed, too.
+    * Loggers that a command in this process configures do not keep the stderr of its test.
+    * What one test's configuration calls secret is plain text to the next.
+    * A unit or property test that starts a process is marked so, because `make test-fast` leaves it out.
+    """
+    with named_loop() if iscoroutinefunction(request.function) else nullcontext():
+        yield
     structlog.reset_defaults()
-
-
-def _configure(configure: Callable[..., None], **settings: object) -> None:
-    configure(**settings | {"cache_logger_on_first_use": False})
-
-
-@pytest.fixture(autouse=True)
-def _no_secrets_of_other_tests() -> Iterator[None]:
-    """What one test's configuration calls secret is plain text to the next."""
-    yield
     masking.forget()
-
-
-@pytest.fixture(autouse=True)
-def _no_process_without_mark(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A unit or property test that starts a process is marked so, because `make test-fast` leaves it out."""
-    yield
-    is_fast = not {"unit", "property"}.isdisjoint(request.path.relative_to(request.config.rootpath).parts)
     started, _started[:] = _started[:], []
-    if started and is_fast and request.node.get_closest_marker("processes") is None:
-        pytest.fail(f"mark it with pytest.mark.processes: it started {started}")
+    if started and request.node.get_closest_marker("processes") is None:
+        if not {"unit", "property"}.isdisjoint(request.path.relative_to(request.config.rootpath).parts):
+            pytest.fail(f"mark it with pytest.mark.processes: it started {started}")

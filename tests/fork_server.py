@@ -51,7 +51,7 @@ class _Request(NamedTuple):
 
 
 def _text(env: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """The variables that Python itself reads at its start, but for those that `_become` does justice to."""
+    """The variables that Python itself reads at its start, but for those of modules, their caches and buffers."""
     read = (b"PYTHON", b"LC_", b"LANG")
     done = (b"PYTHONPATH", b"PYTHONDONTWRITEBYTECODE", b"PYTHONUNBUFFERED")
     found = {key: value for key, value in env.items() if key.startswith(read) and key not in done and value}
@@ -106,8 +106,6 @@ def _become(request: _Request, streams: list[int], path: str) -> NoReturn:
     text = sys.__stdout__.encoding if sys.__stdout__ else "utf-8"
     sys.stdin = sys.__stdin__ = open(0, encoding=text, closefd=False)  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = open(1, "w", encoding=text, closefd=False)  # type: ignore[misc]
-    if os.environ.get("PYTHONUNBUFFERED"):
-        sys.stdout.reconfigure(write_through=True)
     sys.stderr = sys.__stderr__ = open(2, "w", 1, text, "backslashreplace", closefd=False)  # type: ignore[misc]
     folders = os.fsdecode(request.env.get(b"PYTHONPATH", b"")).split(os.pathsep)
     sys.path[:1] = [os.fsdecode(request.folder), *filter(None, folders)]  # as `python -m` does

@@ -52,20 +52,13 @@ class Process:
 class Place:
     """Leaving the block ends every process whose command line or environment names the folder. Needs `/proc`."""
 
-    def __init__(
-        self,
-        root: Path,
-        *,
-        servers: Iterable[str] = ("a", "b"),
-        hub: Mapping[str, Any] | None = None,
-        command: Sequence[str] = (sys.executable, "-m", "mcp_hub"),
-        **more: object,
-    ) -> None:
-        """`servers` are the names of fixture servers; `hub` and `more` are further settings.
+    program: Sequence[str] = (sys.executable, "-m", "mcp_hub")
+    """How a command line of `command` begins."""
 
-        `command` is the beginning of each `command` line.
-        """
-        self._command = command
+    def __init__(
+        self, root: Path, *, servers: Iterable[str] = ("a", "b"), hub: Mapping[str, Any] | None = None, **more: object
+    ) -> None:
+        """`servers` are the names of fixture servers; `hub` and `more` are further settings."""
         self.root = root
         self.config = root / "servers.yaml"
         self.clients: set[int] = set()
@@ -146,7 +139,7 @@ class Place:
 
     async def command(self, *args: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """A run of `mcp-hub` with these arguments, to its end, for this configuration."""
-        line = [*self._command, *args]
+        line = [*self.program, *args]
         given = {**os.environ, **self.env, "MCP_HUB_CONFIG": str(self.config), **(env or {})}
         with anyio.fail_after(240):
             done = await anyio.run_process(line, env=given, cwd=self.root, check=False)

@@ -87,6 +87,7 @@ async def test_calls_end_with_the_removal_by_a_command(tmp_path: Path) -> None:
 CHANGED = "notifications/tools/list_changed"
 
 
+@pytest.mark.proof
 @pytest.mark.skipif(binary() is None, reason=NO_SERVER)
 async def test_a_replica_without_a_connection_hears_of_an_account_that_another_one_removes_and_stores(
     tmp_path: Path,

@@ -110,6 +110,7 @@ async def test_a_removed_socket_is_put_back(hubs: Background) -> None:
         assert hubs.record()["pid"] == pid
 
 
+@pytest.mark.proof
 async def test_hub_whose_folder_was_removed_leaves_the_sockets_of_the_next_hub_alone(hubs: Background) -> None:
     text = servers_yaml({"a": argv(name="a", era="handshake")}, hub={"attach_idle": "400ms"})
     async with hubs.client(text) as first:

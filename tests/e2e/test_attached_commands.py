@@ -3,6 +3,8 @@
 import json
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import anyio
 import httpx2
@@ -16,6 +18,13 @@ from tests.upstreams.stdio_client import StdioClient
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")]
 
 
+def place_of(root: Path, **settings: Any) -> Place:
+    """A place whose commands are forked."""
+    place = Place(root, **settings)
+    place.program = forked_command()
+    return place
+
+
 @pytest.fixture(scope="module")
 async def client(place: Place) -> AsyncIterator[StdioClient]:
     async with place.joined() as client:
@@ -25,7 +34,7 @@ async def client(place: Place) -> AsyncIterator[StdioClient]:
 
 @pytest.fixture(scope="module")
 async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
-    async with Place(tmp_path_factory.mktemp("cmd"), command=forked_command()) as place:
+    async with place_of(tmp_path_factory.mktemp("cmd")) as place:
         yield place
 
 
@@ -104,9 +113,7 @@ async def test_calls_of_clients_are_listed_whatever_tokens_the_configuration_has
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     tokens = [{"token": "a-token-of-ann-1", "principal": "ann"}]
-    async with Place(
-        tmp_path_factory.mktemp("tok"), command=forked_command(), servers=("a",), hub={"tokens": tokens}
-    ) as place:
+    async with place_of(tmp_path_factory.mktemp("tok"), servers=("a",), hub={"tokens": tokens}) as place:
         async with place.joined() as client:
             await client.call("a_progress", {"n": 2, "nonce": "mine"}, token="t")
             listed = await place.command("streams", "--json")
@@ -139,7 +146,7 @@ async def test_stop_ends_the_attached_hub_and_the_next_client_has_a_new_one(plac
 
 
 async def test_without_a_hub_stop_says_so(tmp_path_factory: pytest.TempPathFactory) -> None:
-    async with Place(tmp_path_factory.mktemp("none"), command=forked_command()) as place:
+    async with place_of(tmp_path_factory.mktemp("none")) as place:
         done = await place.command("stop")
         assert done.returncode == 3 and "no hub" in done.stderr.lower(), done
 
@@ -149,7 +156,7 @@ async def test_hub_ends_once_no_client_has_it_and_is_found_without_its_file(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     nowhere = {"MCP_HUB_CONFIG": ""}
-    async with Place(tmp_path_factory.mktemp("out"), command=forked_command(), servers=("a",)) as place:
+    async with place_of(tmp_path_factory.mktemp("out"), servers=("a",)) as place:
         (place.root / "home/.cursor").mkdir(parents=True)
         await place.command("install", "cursor")
         async with place.joined():
@@ -170,7 +177,7 @@ async def test_hub_ends_once_no_client_has_it_and_is_found_without_its_file(
 async def test_open_starts_the_background_hub_and_prints_the_address_without_a_browser(
     tmp_path_factory: pytest.TempPathFactory, mode: str
 ) -> None:
-    async with Place(tmp_path_factory.mktemp("open"), command=forked_command()) as place:
+    async with place_of(tmp_path_factory.mktemp("open")) as place:
         env = {"MCP_HUB_ATTACH": mode, "BROWSER": "/bin/false", "PATH": "/nowhere"}
         done = await place.command("open", env=env)
         if mode == "never":

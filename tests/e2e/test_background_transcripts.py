@@ -245,7 +245,7 @@ def forms(sent: Sequence[Sent]) -> set[str]:
     return {shape.replace(" 'statusMessage',", "") for shape in shapes(sent) if "notifications/" not in shape}
 
 
-@pytest.mark.first(1)
+@pytest.mark.proof
 @pytest.mark.parametrize("name", sorted(TRANSCRIPTS, key=lambda name: name not in FIRST))
 async def test_a_task_comes_to_the_same_end_as_when_it_was_recorded(name: str, tmp_path: Path) -> None:
     transcript = TRANSCRIPTS[name]

@@ -116,6 +116,7 @@ async def test_client_notices_an_answer_of_another_issuer(tmp_path: Path) -> Non
         assert failed.group_contains(OAuthFlowError)
 
 
+@pytest.mark.proof
 @pytest.mark.slow
 async def test_typescript_sdk_logs_in_and_renews(tmp_path: Path) -> None:
     try:

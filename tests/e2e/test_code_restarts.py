@@ -131,6 +131,7 @@ def output(known: Any) -> Any:
     return json.loads(known["result"]["content"][-1]["text"])
 
 
+@pytest.mark.proof
 async def test_agreement_is_kept_by_the_next_hub_which_asks_nothing_more(tmp_path: Path) -> None:
     place = Place(tmp_path, "ask")
     async with place.hub() as (hub, rest):

@@ -42,6 +42,7 @@ async def texts(client: RestClient, stream: str, *, wait: int = 0) -> list[str]:
     return [block["text"] for content in deltas for block in content]
 
 
+@pytest.mark.proof
 async def test_a_worker_streams_in_batches_and_is_replaced_by_the_next_of_its_name(tmp_path: Path) -> None:
     with anyio.fail_after(LIMIT):
         async with http_hub("servers: {}\n", tmp_path) as hub, RestClient(hub) as client:
@@ -60,6 +61,7 @@ async def test_a_worker_streams_in_batches_and_is_replaced_by_the_next_of_its_na
                     await client.until(await client.started("shout", {"text": "hi"}), "completed")
 
 
+@pytest.mark.proof
 async def test_a_call_that_is_cancelled_is_given_up_by_its_worker_which_goes_on(tmp_path: Path) -> None:
     with anyio.fail_after(LIMIT):
         async with http_hub("servers: {}\n", tmp_path) as hub, RestClient(hub) as client, worker(hub.url):

@@ -141,7 +141,7 @@ def expected(provider: Provider, image: str) -> list[Any]:
             ]
 
 
-@pytest.mark.parametrize("example", AGENTS)
+@pytest.mark.parametrize("example", ["openai_chat_agent.py", *sorted({*AGENTS} - {"openai_chat_agent.py"})])
 @pytest.mark.first(1)
 async def test_agent_has_all_calls_of_an_answer_made_and_gives_the_model_their_results(
     hub: Hub, image: str, example: str
@@ -180,7 +180,7 @@ async def test_agent_asks_again_while_calls_still_run(hub: Hub, tmp_path: Path, 
 
 
 @pytest.mark.first(1)
-@pytest.mark.parametrize("example", SEARCHES)
+@pytest.mark.parametrize("example", [*reversed(SEARCHES)])
 async def test_model_calls_a_deferred_tool_once_the_hub_has_found_it(hub: Hub, example: str) -> None:
     provider, search = SEARCHES[example]
     turns: list[Turn] = [[Call(search, {"query": "add two numbers"})], [ADD, Call(search, {"query": ""})], DONE]

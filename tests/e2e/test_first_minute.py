@@ -46,6 +46,7 @@ def local(folder: Path, name: str) -> dict[str, object]:
     return entry(sys.executable, "-S", str(folder / "server.py"), name, **env)
 
 
+@pytest.mark.proof
 def test_twelve_servers_of_four_clients_become_one_hub_with_ten_and_every_byte_comes_back(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(SERVER)
     servers = {name: own if name == "broken" else local(tmp_path, name) for name, own in SERVERS.items()}

@@ -90,6 +90,7 @@ async def application(env: dict[str, str]) -> AsyncIterator[str]:
     assert code in (0, -signal.SIGTERM)
 
 
+@pytest.mark.proof
 async def test_a_starlette_application_serves_the_hub_beside_its_own_route(application: str) -> None:
     with anyio.fail_after(LIMIT):
         async with httpx2.AsyncClient(timeout=LIMIT, verify=False) as http:

@@ -38,6 +38,7 @@ async def check_soft_deadlines(peer: Peer, held: Held) -> None:
     assert "job" in (await peer.call("hub_cancel", {"stream": how["id"]})).text
 
 
+@pytest.mark.proof
 async def test_a_client_that_would_cut_a_call_is_answered_in_time_over_stdio(tmp_path: Path) -> None:
     held = Held(tmp_path)
     async with early.over_stdio(tmp_path, early.DESKTOP) as wire:

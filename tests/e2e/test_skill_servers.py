@@ -33,6 +33,7 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
         yield app
 
 
+@pytest.mark.proof
 async def test_skills_come_as_their_server_sends_them(app: App) -> None:
     with anyio.fail_after(WAIT):
         while len((listed := await ask(app, "skills/list"))["skills"]) < 2:

@@ -175,6 +175,7 @@ class _Quiet(SimpleHTTPRequestHandler):
         pass
 
 
+@pytest.mark.proof
 @pytest.mark.skipif(BROWSER is None, reason=WHY_NOT)
 async def test_a_page_of_another_origin_follows_a_call(project: Path, hub: tuple[Hub, str]) -> None:
     running, origin = hub

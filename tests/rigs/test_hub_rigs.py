@@ -46,6 +46,7 @@ async def test_no_event_is_lost_when_hubs_and_servers_are_killed(hubs: int) -> N
     assert outcome.faults == [] and outcome.kills >= 4 and sum(outcome.happened.values()) > 50
 
 
+@pytest.mark.proof
 @pytest.mark.anyio
 async def test_nothing_acknowledged_is_lost_when_hubs_on_one_store_are_killed() -> None:
     with anyio.fail_after(240):

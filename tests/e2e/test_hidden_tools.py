@@ -168,10 +168,6 @@ async def test_over_stdio_in_both_eras(tmp_path: Path) -> None:
     assert called(tmp_path / "hides") == {"get_note"}
 
 
-CHANGING = re.compile(r'"id": \d+|"_meta": {"dev.mcp-hub/streams": {[^}]*}}, |\bst_[0-9A-Z]+')
-"""Numbers, and the mark of a call that took long, as one does on a busy machine."""
-
-
 def scripts() -> Iterator[str]:
     """Every way to a name in a script; by `exec`, too, where no check comes before."""
     for hidden in HIDDEN.values():

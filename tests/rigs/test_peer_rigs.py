@@ -24,12 +24,15 @@ from rigs.attacks.table import tables, with_tables
 from rigs.clients.clients import CLIENTS
 from rigs.clients.deep import CHECKS, DEEP, DIRECT, MODES, PAGE, Difference, Measured, complaints, documented, table
 from rigs.clients.drivers.steps import PROGRESS, Failed, OnProgress, progress
+from rigs.clients.install import NotInstalled
 from rigs.clients.known import KNOWN
 from rigs.clients.record import difference
 from rigs.clients.run import Outcome, Row
 from rigs.clients.table import failures
 from rigs.clients.tee import recorded
 from rigs.clients.transcripts import FOLDER, read, steady
+from rigs.conformance.arranged import arranged
+from rigs.conformance.suite import SERVER_SCENARIOS, run_server_scenarios, suite_command
 from rigs.hostile.cases import CASES as BAD_SERVERS
 from rigs.hostile.plan import TOGETHER, groups, usual_rows
 from rigs.hostile.run import run_together
@@ -335,3 +338,15 @@ def test_a_client_that_sends_something_else_than_before_is_noticed_and_another_o
     assert "it sends ['initialize'" in difference("codex-status", replace(known, sent=known.sent[:-4]))
     other = [replace(one, line=one.line.replace("2025-06-18", "2025-11-25")) for one in known.sent]
     assert difference("codex-status", replace(known, sent=other)) == "the hub answers it in another way"
+
+
+async def test_the_hub_passes_the_official_suite(tmp_path: Path) -> None:
+    try:
+        suite = suite_command()
+    except NotInstalled as reason:
+        pytest.skip(str(reason))
+    version = "2026-07-28"
+    async with arranged("stdio-both", tmp_path) as url:
+        run = await run_server_scenarios(suite, url, version)
+    assert not run.complaints, "\n".join(run.complaints)
+    assert len(run.verdicts) == SERVER_SCENARIOS[version]

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from mcp_hub.errors import HubError, MethodNotFound, RpcError
+from mcp_hub.errors import HubError, RpcError, method_not_found
 from mcp_hub.events import CallEvent, Completed, Ending
 from mcp_hub.protocol.capabilities import SUPERSET
 from mcp_hub.protocol.shape.questions import ELICIT, can_answer
@@ -293,7 +293,7 @@ class Upstream(Protocol):
     async def subscribe(self, uri: str, call: Call) -> None:
         """Adds a reference at once, waits until the source watches the resource.
 
-        Each call, even a failed one, needs an `unsubscribe` from its session. Raises `RpcError`, `MethodNotFound`
+        Each call, even a failed one, needs an `unsubscribe` from its session. Raises `RpcError`, `method_not_found`
         without subscriptions, `UpstreamUnavailable`.
         """
 
@@ -302,7 +302,7 @@ class Upstream(Protocol):
 
     async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
         """Sends a request about events; `heard` gets its notifications. Raises `RpcError`."""
-        raise MethodNotFound(f'server "{self.name}" does not have events.')
+        raise method_not_found(f'server "{self.name}" does not have events.')
 
 
 MakeInfo = Callable[[Call], bytes | None]

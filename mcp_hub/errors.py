@@ -218,8 +218,9 @@ class UnknownEntry(InvalidParams, symbol="unknown_entry"):
     """A name or URI outside the caller's view; `tool_removed`: a tool that was listed before."""
 
 
-class MethodNotFound(RpcError, code=-32601, symbol="method_not_found"):
+def method_not_found(message: str) -> RpcError:
     """The method does not exist in this version or for this caller."""
+    return RpcError(message, code=-32601)
 
 
 class UpstreamUnavailable(RpcError, code=1001, symbol="upstream_unavailable"):
@@ -337,8 +338,9 @@ def owner_lost(message: str, data: JsonObject) -> HubRestarted:
     return HubRestarted(message, data=data, symbol="owner_lost")
 
 
-class ExecutorLost(RpcError, code=1007, symbol="executor_lost"):
+def executor_lost(message: str, data: JsonObject) -> RpcError:
     """No worker answers for the call."""
+    return RpcError(message, code=1007, data=data, symbol="executor_lost")
 
 
 class CallCancelled(RpcError, code=1009, symbol="cancelled"):

@@ -16,7 +16,7 @@ from mcp_hub.calls.hub_tools import events as event_tool
 from mcp_hub.calls.hub_tools import own_tools
 from mcp_hub.calls.hub_tools.own_tools import OwnTools
 from mcp_hub.calls.hub_tools.stream_wait import rejoined
-from mcp_hub.calls.metering import BOUNDS, Durations, Figures, LoadFigures, MethodFigures, load_figures
+from mcp_hub.calls.metering import BOUNDS, Durations, Figures, LoadFigure, MethodFigures, load_figures
 from mcp_hub.calls.pending_input import PendingInput, is_pending
 from mcp_hub.calls.plan import CallPlan, CallRules, SessionRules, TimeLimits, Truncate
 from mcp_hub.calls.reading.stored import own_name, script_of
@@ -34,7 +34,7 @@ from mcp_hub.catalog.discovery.meta_tools import ToolFinder, explaining, finding
 from mcp_hub.catalog.resources.uris import mentions_uris
 from mcp_hub.catalog.routes import Route, resolve, route
 from mcp_hub.code.tool import RUN_CODE
-from mcp_hub.errors import MethodNotFound, RpcError, StoreUnavailable
+from mcp_hub.errors import RpcError, StoreUnavailable, method_not_found
 from mcp_hub.notices import Notices, Origin
 from mcp_hub.protocol.jsonrpc.rpc_errors import for_caller, for_others
 from mcp_hub.protocol.meta import TASKS, RequestMeta, declares
@@ -45,7 +45,7 @@ from mcp_hub.sessions.stored import SessionStore
 from mcp_hub.types import HANDSHAKE, MODERN, OWN, ClientKind, Kind, RawJson, RawObject, UpstreamStatus
 
 __all__ = [
-    "Durations", "Figures", "FollowUp", "HubPort", "LoadFigures", "LongResults", "MethodFigures", "RemoteCall",
+    "Durations", "Figures", "FollowUp", "HubPort", "LoadFigure", "LongResults", "MethodFigures", "RemoteCall",
     "CallHandle", "StreamHandle",
 ]  # fmt: skip
 
@@ -62,7 +62,7 @@ _MOST_TOKENS: Final = 8000  # of an answer of the hub's own to a client whose re
 
 
 def _no_events(hub: "HubPort") -> "EventPort":
-    raise MethodNotFound("This hub has no events.")
+    raise method_not_found("This hub has no events.")
 
 
 class HubPort:

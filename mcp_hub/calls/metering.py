@@ -2,9 +2,10 @@
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import IntEnum
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -55,20 +56,16 @@ class MethodFigures(msgspec.Struct, frozen=True):
     at_server: Durations
 
 
-class LoadFigures(msgspec.Struct):
-    """One server's running calls, durable streams and followers."""
-
-    running: int = 0
-    waiting: int = 0
-    streams: int = 0
-    followers: int = 0
+LoadFigure = Literal["calls_running", "calls_waiting", "streams", "followers"]
+Load = Mapping[str, Counter[LoadFigure]]
+"""Calls that have not ended, their durable streams and followers, by server."""
 
 
 class Figures(msgspec.Struct, frozen=True):
     """A hub's calls in numbers; `bounds` of buckets in seconds."""
 
     bounds: tuple[float, ...]
-    load: Mapping[str, LoadFigures]
+    load: Load
     methods: tuple[MethodFigures, ...]
 
 
@@ -171,18 +168,14 @@ class Meters:
         return tuple(meter.figures(*key) for key, meter in self._meters.items())
 
 
-def load_figures(records: Iterable[CallRecord]) -> dict[str, LoadFigures]:
-    """Running calls by server."""
-    load: dict[str, LoadFigures] = {}
+def load_figures(records: Iterable[CallRecord]) -> Load:
+    load: dict[str, Counter[LoadFigure]] = {}
     for record in records:
-        figures = load.setdefault(record.call.upstream, LoadFigures())
-        if record.times.began is not None:
-            figures.running += 1
-        else:
-            figures.waiting += 1
+        figures = load.setdefault(record.call.upstream, Counter())
+        figures["calls_waiting" if record.times.began is None else "calls_running"] += 1
         if record.stream is not None:
-            figures.streams += 1
-            figures.followers += len(record.stream.readers)
+            figures["streams"] += 1
+            figures["followers"] += len(record.stream.readers)
     return load
 
 

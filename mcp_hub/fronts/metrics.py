@@ -21,17 +21,17 @@ from starlette.routing import Route
 
 from mcp_hub.errors import Busy
 from mcp_hub.fronts.http.endpoints import Serve, page
-from mcp_hub.hub import Durations, Figures, LoadFigures, MethodFigures
+from mcp_hub.hub import Durations, Figures, LoadFigure, MethodFigures
 from mcp_hub.types import OWN, Kind, StoreState, UpstreamState, UpstreamStatus
 
 _HUB: Final = "(hub)"
 """The label of the hub's own tools: no server can have this name."""
 _STORES: Final = ("durable", "memory", "out_of_use")
-_UNDER_WAY: Final[Mapping[str, tuple[str, Callable[[LoadFigures], int]]]] = {
-    "calls_running": ("Calls that run at a server.", lambda load: load.running),
-    "calls_waiting": ("Calls that wait for their turn (hub.limits.running_calls).", lambda load: load.waiting),
-    "streams": ("Running calls that are durable streams.", lambda load: load.streams),
-    "followers": ("Readers of running durable streams, by cursor.", lambda load: load.followers),
+_UNDER_WAY: Final[Mapping[LoadFigure, str]] = {
+    "calls_running": "Calls that run at a server.",
+    "calls_waiting": "Calls that wait for their turn (hub.limits.running_calls).",
+    "streams": "Running calls that are durable streams.",
+    "followers": "Readers of running durable streams, by cursor.",
 }
 _FINDINGS: Final = ("changed", "new", "unreadable")
 
@@ -197,11 +197,10 @@ def _of_lists(names: set[str], sampled: _Sampled) -> Iterator[Metric]:
 
 
 def _under_way(figures: Figures, names: set[str]) -> Iterator[Metric]:
-    loads = {server: figures.load.get(server, LoadFigures()) for server in sorted(names)}
-    for name, (description, value) in _UNDER_WAY.items():
+    for name, description in _UNDER_WAY.items():
         family = _gauge(name, description, "server")
-        for server, load in loads.items():
-            family.add_metric([server], value(load))
+        for server in sorted(names):
+            family.add_metric([server], figures.load[server][name] if server in figures.load else 0)
         yield family
 
 

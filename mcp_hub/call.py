@@ -30,12 +30,8 @@ OF_REST: Final = "rest#"
 """Begins the sessions of REST requests."""
 
 
-class People(Protocol):
-    """People who answer elicitations for clients that cannot."""
-
-    @property
-    def are_there(self) -> bool:
-        """Whether somebody is there to answer."""
+People = Callable[[], bool]
+"""Whether somebody is there to answer elicitations for clients that cannot."""
 
 
 class CallingClient(msgspec.Struct, eq=False):
@@ -102,13 +98,13 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
     def lack(self, method: str, params: RawJson) -> str | None:
         """Why nobody can answer this question, or None."""
-        is_for_people = method == ELICIT and self.people is not None and self.people.are_there
+        is_for_people = method == ELICIT and self.people is not None and self.people()
         return None if is_for_people else can_answer(self.capabilities, self.version, method, params)
 
     @property
     def answered(self) -> JsonObject:
         """Capabilities for a modern server's questions: the client's, and a handshake client's `people`."""
-        if self.era is not HANDSHAKE or self.people is None or not self.people.are_there:
+        if self.era is not HANDSHAKE or self.people is None or not self.people():
             return self.capabilities
         return {**self.capabilities, "elicitation": SUPERSET["elicitation"]}
 

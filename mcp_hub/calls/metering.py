@@ -32,11 +32,8 @@ class Outcome(IntEnum):
     TIMED_OUT = 4
 
 
-class Durations(msgspec.Struct, frozen=True):
-    """`counts` by bucket, the last unbounded; `seconds` in all."""
-
-    counts: tuple[int, ...]
-    seconds: float
+Durations = tuple[tuple[int, ...], float]
+"""Counts by bucket, the last unbounded; seconds in all."""
 
 
 class MethodFigures(msgspec.Struct, frozen=True):
@@ -85,7 +82,7 @@ class _Histogram:
         self.seconds += took
 
     def with_those_of(self, addend: "_Histogram") -> Durations:
-        return Durations(tuple(map(int.__add__, self.counts, addend.counts)), self.seconds + addend.seconds)
+        return tuple(map(int.__add__, self.counts, addend.counts)), self.seconds + addend.seconds
 
 
 class _Meter:

@@ -237,17 +237,16 @@ def _durations(methods: Iterable[MethodFigures], bounds: Iterable[float]) -> Ite
     )  # fmt: skip
     by_method: dict[str, Durations] = {}
     for figures in methods:
-        before = by_method.get(figures.method, Durations((0,) * len(ends), 0.0))
-        counts = tuple(sum(pair) for pair in zip(before.counts, figures.whole.counts, strict=True))
-        by_method[figures.method] = Durations(counts, before.seconds + figures.whole.seconds)
+        earlier, before = by_method.get(figures.method, ((0,) * len(ends), 0.0))
+        counts, seconds = figures.whole
+        by_method[figures.method] = tuple(map(int.__add__, earlier, counts)), before + seconds
         if figures.server != OWN:
-            as_client.add_metric(
-                [figures.server, figures.method], _buckets(figures.at_server, ends), figures.at_server.seconds
-            )
-    for method, whole in by_method.items():
-        as_server.add_metric([method], _buckets(whole, ends), whole.seconds)
+            counts, seconds = figures.at_server
+            as_client.add_metric([figures.server, figures.method], _buckets(counts, ends), seconds)
+    for method, (counts, seconds) in by_method.items():
+        as_server.add_metric([method], _buckets(counts, ends), seconds)
     yield from (as_server, as_client)
 
 
-def _buckets(durations: Durations, ends: Iterable[str]) -> list[tuple[str, float]]:
-    return [(end, float(below)) for end, below in zip(ends, accumulate(durations.counts), strict=True)]
+def _buckets(counts: Iterable[int], ends: Iterable[str]) -> list[tuple[str, float]]:
+    return [(end, float(below)) for end, below in zip(ends, accumulate(counts), strict=True)]

@@ -34,7 +34,7 @@ _GRACE: Final = 10.0
 
 
 class _Operators:
-    """The `People` who answer for clients that cannot be asked; without any, questions are declined."""
+    """The people who answer for clients that cannot be asked; without any, questions are declined."""
 
     def __init__(self, under_way: Callable[[], Iterable[CallRecord]], grace: float = _GRACE) -> None:
         self._under_way = under_way

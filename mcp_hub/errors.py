@@ -86,7 +86,9 @@ class ModelMismatch(HubError):
 
 
 class StoreError(HubError):
-    """An operation of the store failed."""
+    """An operation of the store failed; `is_outage`: every other one would now, too."""
+
+    is_outage = False
 
     @property
     def public(self) -> str:

@@ -16,7 +16,7 @@ from mcp_hub.calls.hub_tools import events as event_tool
 from mcp_hub.calls.hub_tools import own_tools
 from mcp_hub.calls.hub_tools.own_tools import OwnTools
 from mcp_hub.calls.hub_tools.stream_wait import rejoined
-from mcp_hub.calls.metering import BOUNDS, Durations, Figures, LoadFigure, MethodFigures, load_figures
+from mcp_hub.calls.metering import BOUNDS, Durations, Figures, Load, LoadFigure, MethodFigures, load_figures
 from mcp_hub.calls.pending_input import PendingInput, is_pending
 from mcp_hub.calls.plan import CallPlan, CallRules, SessionRules, TimeLimits, Truncate
 from mcp_hub.calls.reading.stored import own_name, script_of
@@ -45,8 +45,8 @@ from mcp_hub.sessions.stored import SessionStore
 from mcp_hub.types import HANDSHAKE, MODERN, OWN, ClientKind, Kind, RawJson, RawObject, UpstreamStatus
 
 __all__ = [
-    "Durations", "Figures", "FollowUp", "HubPort", "LoadFigure", "LongResults", "MethodFigures", "RemoteCall",
-    "CallHandle", "StreamHandle",
+    "BOUNDS", "Durations", "Figures", "FollowUp", "HubPort", "Load", "LoadFigure", "LongResults", "MethodFigures",
+    "CallHandle", "RemoteCall", "StreamHandle",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ class HubPort:
                 upstream.set_log_level(level)
 
     def figures(self) -> Figures:
-        return Figures(BOUNDS, load_figures(self._registry.under_way), self._registry.meters.figures(self.upstreams))
+        return load_figures(self._registry.under_way), self._registry.meters.figures(self.upstreams)
 
     def statuses(self) -> list[UpstreamStatus]:
         return [upstream.status() for upstream in self.upstreams.values()]

@@ -58,12 +58,8 @@ Load = Mapping[str, Counter[LoadFigure]]
 """Calls that have not ended, their durable streams and followers, by server."""
 
 
-class Figures(msgspec.Struct, frozen=True):
-    """A hub's calls in numbers; `bounds` of buckets in seconds."""
-
-    bounds: tuple[float, ...]
-    load: Load
-    methods: tuple[MethodFigures, ...]
+Figures = tuple[Load, tuple[MethodFigures, ...]]
+"""A hub's calls in numbers."""
 
 
 class _Result(msgspec.Struct):
@@ -166,6 +162,7 @@ class Meters:
 
 
 def load_figures(records: Iterable[CallRecord]) -> Load:
+    """Counts these calls."""
     load: dict[str, Counter[LoadFigure]] = {}
     for record in records:
         figures = load.setdefault(record.call.upstream, Counter())

@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from mcp_hub.errors import Busy
 from mcp_hub.fronts.http.endpoints import Serve, page
-from mcp_hub.hub import Durations, Figures, LoadFigure, MethodFigures
+from mcp_hub.hub import BOUNDS, Durations, Figures, Load, LoadFigure, MethodFigures
 from mcp_hub.types import OWN, Kind, StoreState, UpstreamState, UpstreamStatus
 
 _HUB: Final = "(hub)"
@@ -91,15 +91,15 @@ class Metrics:
 
     def _families(self, profile: str | None) -> Iterator[Metric]:
         statuses = self._sampled.statuses(profile)
-        figures = self._sampled.figures()
+        load, methods = self._sampled.figures()
         names = {status.server for status in statuses}
         yield InfoMetricFamily("mcp_hub", "The hub.", {"version": self._version})
         yield from self._of_hub()
         yield from _of_servers(statuses, self._sampled)
         yield from _of_sandboxes(statuses)
         yield from _of_lists(names, self._sampled)
-        yield from _under_way(figures, names)
-        yield from _of_calls(figures, names)
+        yield from _under_way(load, names)
+        yield from _of_calls(methods, names)
         yield from self._process.collect()
 
     def _of_hub(self) -> Iterator[Metric]:
@@ -196,22 +196,22 @@ def _of_lists(names: set[str], sampled: _Sampled) -> Iterator[Metric]:
     yield from (unapproved, quarantined)
 
 
-def _under_way(figures: Figures, names: set[str]) -> Iterator[Metric]:
+def _under_way(load: Load, names: set[str]) -> Iterator[Metric]:
     for name, description in _UNDER_WAY.items():
         family = _gauge(name, description, "server")
         for server in sorted(names):
-            family.add_metric([server], figures.load[server][name] if server in figures.load else 0)
+            family.add_metric([server], load[server][name] if server in load else 0)
         yield family
 
 
-def _of_calls(figures: Figures, names: set[str]) -> Iterator[Metric]:
+def _of_calls(figures: Iterable[MethodFigures], names: set[str]) -> Iterator[Metric]:
     calls = _counter("calls", "Calls that have ended.", "server", "method", "outcome")
     description = "Events of ended calls before their result: progress, logs, questions, parts."
     events = _counter("events", description, "server")
     description = "Of those, merged or left out (slow_reader), or not allowed (refused)."
     dropped = _counter("events_dropped", description, "server", "reason")
     produced, merged, refused = Counter[str](), Counter[str](), Counter[str]()
-    methods = [method for method in figures.methods if method.server in names or method.server == OWN]
+    methods = [method for method in figures if method.server in names or method.server == OWN]
     for method in methods:
         for outcome, count in method.outcomes.items():
             calls.add_metric([method.server or _HUB, method.method, outcome], count)
@@ -223,11 +223,11 @@ def _of_calls(figures: Figures, names: set[str]) -> Iterator[Metric]:
         events.add_metric([server], count)
         dropped.add_metric([server, "slow_reader"], merged[server])
         dropped.add_metric([server, "refused"], refused[server])
-    yield from (calls, events, dropped, *_durations(methods, figures.bounds))
+    yield from (calls, events, dropped, *_durations(methods))
 
 
-def _durations(methods: Iterable[MethodFigures], bounds: Iterable[float]) -> Iterator[Metric]:
-    ends = [*map(str, bounds), "+Inf"]
+def _durations(methods: Iterable[MethodFigures]) -> Iterator[Metric]:
+    ends = [*map(str, BOUNDS), "+Inf"]
     as_server = HistogramMetricFamily(
         "mcp_server_operation_duration_seconds", "From a client's request to its answer.", labels=["mcp_method_name"]
     )

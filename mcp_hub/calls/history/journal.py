@@ -22,7 +22,6 @@ from mcp_hub.calls.runner import CallRecord
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
-from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.history.base import (
     NO_CHANGE,
     Batch,
@@ -300,11 +299,11 @@ class _Writer:
             batch, texts = self._unwritten[0] if self._unwritten else (None, b"")
             try:
                 await self._write(batch, texts, limits)
-            except StoreFault as error:
-                self._failed(error)
-                self._shorten()
-                return
             except StoreError as error:
+                if error.is_outage:
+                    self._failed(error)
+                    self._shorten()
+                    return
                 log.error("history_batch_refused", store=self.store.location, reason=str(error))
                 if batch is None:
                     self.losses.clear()

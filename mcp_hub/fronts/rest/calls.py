@@ -185,7 +185,7 @@ class RestCalls:
             return await self._closing.connected(request, response)
         except HubStopping:  # its stream is there to come back to: who made the call again would make it twice
             row = stream.info
-            raise accepted(info(self._hub, row), (b"location", b"/v1/streams/" + row.id.encode())) from None
+            raise Accepted(info(self._hub, row), (b"location", b"/v1/streams/" + row.id.encode())) from None
         finally:
             stream.let_go()
 
@@ -260,7 +260,7 @@ class RestCalls:
     async def _answer(
         self, request: RestRequest, stream: StreamHandle, forms: list[str], wait: float | None
     ) -> Response | None:
-        """None once events were sent. Raises `accepted` after the wait, as `_json` does."""
+        """None once events were sent. Raises `Accepted` after the wait, as `_json` does."""
         following = Following(stream, stream.info.first - 1)
         try:
             if forms == [JSON]:
@@ -274,7 +274,7 @@ class RestCalls:
             following.close()
 
     async def _json(self, following: Following, stream: StreamHandle, wait: float | None) -> Response:
-        """Raises `accepted` after the wait, with open questions; None: 25 s, or as soon as the caller is asked."""
+        """Raises `Accepted` after the wait, with open questions; None: 25 s, or as soon as the caller is asked."""
         until = anyio.current_time() + (_WAIT if wait is None else wait)
         with suppress(EventsGone):  # so many that they were let go; the ending is not
             while not following.closed and (remaining := until - anyio.current_time()) > 0:
@@ -283,7 +283,7 @@ class RestCalls:
                 await following.lines(_BATCH, remaining)
         if following.closed or stream.info.has_ended:
             return await _result_of(stream)
-        raise accepted(await detailed(self._hub, stream), (b"location", b"/v1/streams/" + stream.info.id.encode()))
+        raise Accepted(await detailed(self._hub, stream), (b"location", b"/v1/streams/" + stream.info.id.encode()))
 
 
 async def _quick(following: Following) -> list[bytes]:
@@ -300,9 +300,17 @@ async def _result_of(stream: StreamHandle) -> Response:
     return answer(CallAnswer(row.id, row.status, outcome(row.id, await stream.ending())))
 
 
-def accepted(shape: object, *headers: tuple[bytes, bytes]) -> Problem:
+class Accepted(Problem):
     """A 202: the calls continue, and their streams can be followed."""
-    return Problem(202, "accepted", "the call continues", headers=headers, shape=shape)
+
+    media = JSON
+
+    def __init__(self, shape: object, *headers: tuple[bytes, bytes]) -> None:
+        super().__init__(202, "accepted", "the call continues", headers=headers)
+        self._shape = shape
+
+    def encoded(self) -> bytes:
+        return msgspec.json.encode(self._shape)
 
 
 def tool_call(

@@ -31,15 +31,14 @@ _PATIENCE: Final = 5
 
 
 class Problem(HubError):
-    """An error response. `members` extend its body, `headers` the response. A 202 has another `shape` as its body."""
+    """An error response. `members` extend its body, `headers` the response."""
+
+    media = PROBLEM_JSON
 
     def __init__(
-        self, status: int, code: str, detail: str, *, headers: tuple[tuple[bytes, bytes], ...] = (),
-        shape: object = None, **members: object,
-    ) -> None:  # fmt: skip
+        self, status: int, code: str, detail: str, *, headers: tuple[tuple[bytes, bytes], ...] = (), **members: object
+    ) -> None:
         super().__init__(detail)
-        self.media = PROBLEM_JSON if shape is None else "application/json"
-        self._shape = shape
         self.status = status
         self.code = code
         self.headers = headers
@@ -47,8 +46,6 @@ class Problem(HubError):
 
     def encoded(self) -> bytes:
         """The body."""
-        if self._shape is not None:
-            return msgspec.json.encode(self._shape)
         title = HTTPStatus(self.status).phrase
         return object_bytes(
             {"title": title, "status": self.status, "code": self.code, "detail": str(self), **self._members}

@@ -194,7 +194,7 @@ class HistoryStore(Protocol):
         self, batch: Batch, fresh: int, texts: bytes, losses: Sequence[LostCalls], limits: HistoryLimits,
         running: RunningChange = NO_CHANGE,
     ) -> bool:  # fmt: skip
-        """Writes a batch with `fresh` new calls at its end. A `StoreError` other than `StoreFault` is about it alone.
+        """Writes a batch with `fresh` new calls at its end. A `StoreError` is about it alone, but for an outage.
 
         `texts` are alternating arguments and results, separated by NUL. False, with nothing written, if the batch
         continues a deleted one.

@@ -20,7 +20,7 @@ from mcp_hub.formats.providers import Format
 from mcp_hub.formats.records import McpResult, ModelCall
 from mcp_hub.fronts.following import Following
 from mcp_hub.fronts.http.response import KEEP_ALIVE, HttpResponse
-from mcp_hub.fronts.rest.calls import CALL, QUICK, RestCalls, accepted, digest_of, key_of, preferred_wait, tool_call
+from mcp_hub.fronts.rest.calls import CALL, QUICK, Accepted, RestCalls, digest_of, key_of, preferred_wait, tool_call
 from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, MOST_WAIT, RestRequest, answer
 from mcp_hub.fronts.rest.formats.tools import ToolSelection, selection, wanted_format
 from mcp_hub.fronts.rest.problem import Problem, problem_for, unknown_server
@@ -232,7 +232,7 @@ class FormatCalls:
         try:
             return await self._closing.connected(request, _answered(request, followed, forms, wait))
         except HubStopping:  # the calls have their streams
-            raise accepted(await followed.answer()) from None
+            raise Accepted(await followed.answer()) from None
         finally:
             followed.close()
 
@@ -319,7 +319,7 @@ def _names(into: Format, definition: bytes) -> ArgumentNames:
 
 
 async def _answered(request: RestRequest, followed: FollowedCalls, forms: list[str], wait: float) -> Response | None:
-    """None once events were sent. Raises `accepted` after the wait."""
+    """None once events were sent. Raises `Accepted` after the wait."""
     is_json = forms == [JSON]
     until = anyio.current_time() + (wait if is_json else QUICK)
     taken = []
@@ -334,6 +334,6 @@ async def _answered(request: RestRequest, followed: FollowedCalls, forms: list[s
         calls_answer = await followed.answer()
         if calls_answer.is_done:
             return answer(calls_answer)
-        raise accepted(calls_answer)
+        raise Accepted(calls_answer)
     await followed.send(request.streamed(), taken)
     return None

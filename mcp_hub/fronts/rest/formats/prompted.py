@@ -27,7 +27,7 @@ from mcp_hub.formats.records import (
     as_json,
 )
 from mcp_hub.fronts.http.response import ClientGone, HttpResponse
-from mcp_hub.fronts.rest.calls import accepted, preferred_wait
+from mcp_hub.fronts.rest.calls import Accepted, preferred_wait
 from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, Handlers, RestRequest, answer
 from mcp_hub.fronts.rest.formats.calls import CallsRequest, FollowedCall, FollowedCalls, FormatCalls
 from mcp_hub.fronts.rest.formats.tools import ToolSelection, flag, selection
@@ -100,7 +100,7 @@ class _PromptedTools:
         try:
             return await self._closing.connected(request, _ended(output, followed, response, wait))
         except HubStopping:  # the calls have their streams
-            raise accepted(output.answer(await followed.answer())) from None
+            raise Accepted(output.answer(await followed.answer())) from None
         finally:
             followed.close()
 
@@ -115,6 +115,7 @@ class _PromptedTools:
 
 
 def prompted_handlers(hub: HubPort, calls: FormatCalls, closing: Closing) -> Handlers:
+    """`/v1/prompted`."""
     served = _PromptedTools(hub, calls, closing)
     return {"promptTools": served.section, "readPrompted": served.read}
 
@@ -182,7 +183,7 @@ async def _take(output: _Output, events: Sequence[ModelEvent], response: HttpRes
 async def _ended(
     output: _Output, followed: FollowedCalls, response: HttpResponse | None, wait: float
 ) -> Response | None:
-    """None once events were sent. Raises `accepted` after the wait."""
+    """None once events were sent. Raises `Accepted` after the wait."""
     if response is not None:
         await followed.send(response)
         return None
@@ -191,7 +192,7 @@ async def _ended(
         await followed.lines(remaining)
     calls_answer = await followed.answer()
     if not calls_answer.is_done:
-        raise accepted(output.answer(calls_answer))
+        raise Accepted(output.answer(calls_answer))
     return answer(output.answer(calls_answer))
 
 

@@ -304,6 +304,7 @@ def _client_kind(request: RestRequest) -> ClientKind:
 
 
 def tool_handlers(hub: HubPort, closing: Closing, public_url: Callable[[], str | None]) -> Handlers:
+    """`/v1/tools`."""
     served = _ToolExports(hub, closing, public_url)
     return {"listTools": served.list_tools, "listLosses": served.list_losses}
 

@@ -15,7 +15,6 @@ from mcp_hub.app.gates import HubGates
 from mcp_hub.call import Call
 from mcp_hub.calls.gates.rate import CallLimits
 from mcp_hub.calls.gates.steps import Gates, guarded, in_place_of
-from mcp_hub.calls.gates.turns import LimitRule
 from mcp_hub.calls.history.audit import AuditTrail
 from mcp_hub.calls.history.audit_lines import ArgumentRule, LineRules
 from mcp_hub.calls.history.batches import ToolKeeping
@@ -28,6 +27,7 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.events import Completed
 from mcp_hub.ids import new_call_id
 from mcp_hub.stores.audit_file import AuditFile
+from mcp_hub.stores.documents import LimitRule
 from mcp_hub.types import Era
 
 _CALLS, _ROUNDS = 4000, 25

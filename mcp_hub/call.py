@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from mcp_hub.errors import HubError, MethodNotFound, RpcError
+from mcp_hub.errors import HubError, RpcError, method_not_found
 from mcp_hub.events import CallEvent, Completed, Ending
 from mcp_hub.protocol.capabilities import SUPERSET
 from mcp_hub.protocol.shape.questions import ELICIT, can_answer
@@ -30,12 +30,8 @@ OF_REST: Final = "rest#"
 """Begins the sessions of REST requests."""
 
 
-class People(Protocol):
-    """People who answer elicitations for clients that cannot."""
-
-    @property
-    def are_there(self) -> bool:
-        """Whether somebody is there to answer."""
+People = Callable[[], bool]
+"""Whether somebody is there to answer elicitations for clients that cannot."""
 
 
 class CallingClient(msgspec.Struct, eq=False):
@@ -102,13 +98,13 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
     def lack(self, method: str, params: RawJson) -> str | None:
         """Why nobody can answer this question, or None."""
-        is_for_people = method == ELICIT and self.people is not None and self.people.are_there
+        is_for_people = method == ELICIT and self.people is not None and self.people()
         return None if is_for_people else can_answer(self.capabilities, self.version, method, params)
 
     @property
     def answered(self) -> JsonObject:
         """Capabilities for a modern server's questions: the client's, and a handshake client's `people`."""
-        if self.era is not HANDSHAKE or self.people is None or not self.people.are_there:
+        if self.era is not HANDSHAKE or self.people is None or not self.people():
             return self.capabilities
         return {**self.capabilities, "elicitation": SUPERSET["elicitation"]}
 
@@ -293,7 +289,7 @@ class Upstream(Protocol):
     async def subscribe(self, uri: str, call: Call) -> None:
         """Adds a reference at once, waits until the source watches the resource.
 
-        Each call, even a failed one, needs an `unsubscribe` from its session. Raises `RpcError`, `MethodNotFound`
+        Each call, even a failed one, needs an `unsubscribe` from its session. Raises `RpcError`, `method_not_found`
         without subscriptions, `UpstreamUnavailable`.
         """
 
@@ -302,7 +298,7 @@ class Upstream(Protocol):
 
     async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
         """Sends a request about events; `heard` gets its notifications. Raises `RpcError`."""
-        raise MethodNotFound(f'server "{self.name}" does not have events.')
+        raise method_not_found(f'server "{self.name}" does not have events.')
 
 
 MakeInfo = Callable[[Call], bytes | None]

@@ -86,7 +86,9 @@ class ModelMismatch(HubError):
 
 
 class StoreError(HubError):
-    """An operation of the store failed."""
+    """An operation of the store failed; `is_outage`: every other one would now, too."""
+
+    is_outage = False
 
     @property
     def public(self) -> str:
@@ -218,8 +220,9 @@ class UnknownEntry(InvalidParams, symbol="unknown_entry"):
     """A name or URI outside the caller's view; `tool_removed`: a tool that was listed before."""
 
 
-class MethodNotFound(RpcError, code=-32601, symbol="method_not_found"):
+def method_not_found(message: str) -> RpcError:
     """The method does not exist in this version or for this caller."""
+    return RpcError(message, code=-32601)
 
 
 class UpstreamUnavailable(RpcError, code=1001, symbol="upstream_unavailable"):
@@ -337,8 +340,9 @@ def owner_lost(message: str, data: JsonObject) -> HubRestarted:
     return HubRestarted(message, data=data, symbol="owner_lost")
 
 
-class ExecutorLost(RpcError, code=1007, symbol="executor_lost"):
+def executor_lost(message: str, data: JsonObject) -> RpcError:
     """No worker answers for the call."""
+    return RpcError(message, code=1007, data=data, symbol="executor_lost")
 
 
 class CallCancelled(RpcError, code=1009, symbol="cancelled"):

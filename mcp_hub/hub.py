@@ -24,7 +24,7 @@ from mcp_hub.calls.hub_tools import events as event_tool
 from mcp_hub.calls.hub_tools import own_tools
 from mcp_hub.calls.hub_tools.own_tools import OwnTools
 from mcp_hub.calls.hub_tools.stream_wait import rejoined
-from mcp_hub.calls.metering import BOUNDS, Durations, Figures, LoadFigures, MethodFigures, load_figures
+from mcp_hub.calls.metering import BOUNDS, Durations, Figures, Load, LoadFigure, MethodFigures, load_figures
 from mcp_hub.calls.pending_input import PendingInput, is_pending
 from mcp_hub.calls.plan import CallPlan, CallRules, SessionRules, TimeLimits, Truncate
 from mcp_hub.calls.reading.stored import own_name, script_of
@@ -42,7 +42,7 @@ from mcp_hub.catalog.discovery.meta_tools import ToolFinder, explaining, finding
 from mcp_hub.catalog.resources.uris import mentions_uris
 from mcp_hub.catalog.routes import Route, resolve, route
 from mcp_hub.code.tool import RUN_CODE
-from mcp_hub.errors import HubRestarted, MethodNotFound, RpcError, StoreUnavailable
+from mcp_hub.errors import HubRestarted, RpcError, StoreUnavailable, method_not_found
 from mcp_hub.events import Completed
 from mcp_hub.notices import Notices, Origin
 from mcp_hub.protocol.eras import LATEST_MODERN
@@ -55,8 +55,8 @@ from mcp_hub.sessions.stored import SessionStore
 from mcp_hub.types import HANDSHAKE, MODERN, OWN, ClientKind, Kind, RawJson, RawObject, UpstreamStatus
 
 __all__ = [
-    "Durations", "Figures", "FollowUp", "HubPort", "LoadFigures", "LongResults", "MethodFigures", "RemoteCall",
-    "CallHandle", "PassOn", "StreamHandle", "followed_elsewhere", "is_elsewhere",
+    "BOUNDS", "Durations", "Figures", "FollowUp", "HubPort", "Load", "LoadFigure", "LongResults", "MethodFigures",
+    "CallHandle", "PassOn", "RemoteCall", "StreamHandle", "followed_elsewhere", "is_elsewhere",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ _MOST_TOKENS: Final = 8000  # of an answer of the hub's own to a client whose re
 
 
 def _no_events(hub: "HubPort") -> "EventPort":
-    raise MethodNotFound("This hub has no events.")
+    raise method_not_found("This hub has no events.")
 
 
 class HubPort:
@@ -342,7 +342,7 @@ class HubPort:
                 upstream.set_log_level(level)
 
     def figures(self) -> Figures:
-        return Figures(BOUNDS, load_figures(self._registry.under_way), self._registry.meters.figures(self.upstreams))
+        return load_figures(self._registry.under_way), self._registry.meters.figures(self.upstreams)
 
     def statuses(self) -> list[UpstreamStatus]:
         return [upstream.status() for upstream in self.upstreams.values()]

@@ -343,9 +343,9 @@ def _hub(
     settings = current.settings.hub
     hub = HubPort(
         catalog=catalog, registry=registry, upstreams=servers.upstreams, limits=current.limits,
-        session_rules=SessionRules(settings.page_size, settings.task_after, seen.operators), pending_input=pending,
-        turn=turn, changes=changes, streams=streams, rules=current.call_rules, follow_up=follow_up,
-        client_kind=seen.clients, long_results=results, code=code, events=events.port,
+        session_rules=SessionRules(settings.page_size, settings.task_after, lambda: seen.operators.are_there),
+        pending_input=pending, turn=turn, changes=changes, streams=streams, rules=current.call_rules,
+        follow_up=follow_up, client_kind=seen.clients, long_results=results, code=code, events=events.port,
     )  # fmt: skip
     hub.starter.gates.trails.extend([] if audit is None else [audit])
     return hub

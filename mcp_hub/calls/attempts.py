@@ -16,7 +16,7 @@ from mcp_hub.calls.plan import CallPlan, CallRules, RetryClass
 from mcp_hub.calls.reading.stream import Stream
 from mcp_hub.calls.timeouts import CallTimes, OpenQuestions, running
 from mcp_hub.clock import Clock
-from mcp_hub.errors import DeadlineExceeded, ExecutorLost, HttpRefused, RpcError, UpstreamLost, UpstreamUnavailable
+from mcp_hub.errors import DeadlineExceeded, HttpRefused, RpcError, UpstreamLost, UpstreamUnavailable
 from mcp_hub.events import Attempt, Completed, Ending, Failed, Reset
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
@@ -127,7 +127,7 @@ def class_of(error: RpcError) -> RetryClass | None:
             return None
         case DeadlineExceeded():
             return "timeout" if error.raw is None and (error.data or {}).get("limit") in _SILENCE else None
-        case UpstreamLost() | ExecutorLost():
+        case UpstreamLost() | RpcError(symbol="executor_lost"):
             return None if error.raw is not None or upstream.get("code") == "unreadable_answer" else "lost"
         case _:
             return None

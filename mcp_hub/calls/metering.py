@@ -2,9 +2,10 @@
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import IntEnum
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -31,11 +32,8 @@ class Outcome(IntEnum):
     TIMED_OUT = 4
 
 
-class Durations(msgspec.Struct, frozen=True):
-    """`counts` by bucket, the last unbounded; `seconds` in all."""
-
-    counts: tuple[int, ...]
-    seconds: float
+Durations = tuple[tuple[int, ...], float]
+"""Counts by bucket, the last unbounded; seconds in all."""
 
 
 class MethodFigures(msgspec.Struct, frozen=True):
@@ -55,21 +53,13 @@ class MethodFigures(msgspec.Struct, frozen=True):
     at_server: Durations
 
 
-class LoadFigures(msgspec.Struct):
-    """One server's running calls, durable streams and followers."""
-
-    running: int = 0
-    waiting: int = 0
-    streams: int = 0
-    followers: int = 0
+LoadFigure = Literal["calls_running", "calls_waiting", "streams", "followers"]
+Load = Mapping[str, Counter[LoadFigure]]
+"""Calls that have not ended, their durable streams and followers, by server."""
 
 
-class Figures(msgspec.Struct, frozen=True):
-    """A hub's calls in numbers; `bounds` of buckets in seconds."""
-
-    bounds: tuple[float, ...]
-    load: Mapping[str, LoadFigures]
-    methods: tuple[MethodFigures, ...]
+Figures = tuple[Load, tuple[MethodFigures, ...]]
+"""A hub's calls in numbers."""
 
 
 class _Result(msgspec.Struct):
@@ -88,7 +78,7 @@ class _Histogram:
         self.seconds += took
 
     def with_those_of(self, addend: "_Histogram") -> Durations:
-        return Durations(tuple(map(int.__add__, self.counts, addend.counts)), self.seconds + addend.seconds)
+        return tuple(map(int.__add__, self.counts, addend.counts)), self.seconds + addend.seconds
 
 
 class _Meter:
@@ -171,18 +161,15 @@ class Meters:
         return tuple(meter.figures(*key) for key, meter in self._meters.items())
 
 
-def load_figures(records: Iterable[CallRecord]) -> dict[str, LoadFigures]:
-    """Running calls by server."""
-    load: dict[str, LoadFigures] = {}
+def load_figures(records: Iterable[CallRecord]) -> Load:
+    """Counts these calls."""
+    load: dict[str, Counter[LoadFigure]] = {}
     for record in records:
-        figures = load.setdefault(record.call.upstream, LoadFigures())
-        if record.times.began is not None:
-            figures.running += 1
-        else:
-            figures.waiting += 1
+        figures = load.setdefault(record.call.upstream, Counter())
+        figures["calls_waiting" if record.times.began is None else "calls_running"] += 1
         if record.stream is not None:
-            figures.streams += 1
-            figures.followers += len(record.stream.readers)
+            figures["streams"] += 1
+            figures["followers"] += len(record.stream.readers)
     return load
 
 

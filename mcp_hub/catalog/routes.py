@@ -15,7 +15,7 @@ from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.catalog.views.names import begins_with
 from mcp_hub.catalog.views.view import CatalogView
-from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, UnknownEntry, not_approved
+from mcp_hub.errors import InvalidParams, RpcError, UnknownEntry, method_not_found, not_approved
 from mcp_hub.masking import hide, hide_head
 from mcp_hub.methods import passes
 from mcp_hub.protocol.eras import CALL_METHODS, SKILL_METHODS, serves
@@ -213,11 +213,11 @@ def _resource(view: CatalogView, era: Era, uri: str) -> tuple[str, str]:
 def _passed(servers: Mapping[str, ServerRules], method: str, params: RawObject, meta: RawObject) -> Route:
     """The only server that lets the method through, else the one that `_meta` or the prefix of `params.name` names.
 
-    Params stay as they are. Raises `MethodNotFound`, and `InvalidParams` with the servers that may be meant.
+    Params stay as they are. Raises `method_not_found`, and `InvalidParams` with the servers that may be meant.
     """
     candidates = [name for name, rules in servers.items() if passes(rules.passthrough, method)]
     if not candidates:
-        raise MethodNotFound(f"Method not found: {hide_head(method, _LONGEST)}")
+        raise method_not_found(f"Method not found: {hide_head(method, _LONGEST)}")
     if SERVER in meta:
         chosen = [name for name in candidates if name == _server(meta)]
     elif len(candidates) == 1:

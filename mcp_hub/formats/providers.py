@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from ipaddress import ip_address
-from typing import Final
+from typing import Final, Literal, get_args
 from urllib.parse import quote, urlsplit
 
 from mcp_hub.errors import Rejected
@@ -41,12 +41,9 @@ _PRIVATE: Final = (".local", ".localhost", ".internal", ".lan", ".intranet", ".h
 """Domains that nobody else can reach."""
 
 
-class Connector(StrEnum):
-    """A value of `format`."""
-
-    ANTHROPIC = "anthropic-mcp"
-    OPENAI = "openai-mcp"
-    GEMINI = "gemini-mcp"
+Connector = Literal["anthropic-mcp", "openai-mcp", "gemini-mcp"]
+"""A value of `format`."""
+CONNECTORS: Final[tuple[Connector, ...]] = get_args(Connector)
 
 
 def endpoint(base: str | None, profile: str | None) -> str:
@@ -101,11 +98,11 @@ def connect(
     """
     label = _LABEL.sub("-", label)
     names = [tool["name"] for tool in listing if selected is None or tool["name"] in selected]
-    if kind is Connector.OPENAI:
+    if kind == "openai-mcp":
         entry: JsonObject = {"type": "mcp", "server_label": label, "server_url": url, "authorization": TOKEN}
         entry |= {"allowed_tools": {"tool_names": names}, "require_approval": "always"}
         return _with_search(entry, is_deferred)
-    if kind is Connector.GEMINI:
+    if kind == "gemini-mcp":
         entry = {"type": "mcp_server", "name": label.replace("-", "_"), "url": url}
         entry |= {"headers": {"Authorization": f"Bearer {TOKEN}"}, "allowed_tools": [{"tools": names}]}
         return _with_search(entry, is_deferred)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import takewhile
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -29,11 +29,8 @@ _MOST_LISTED: Final = 48
 """Characters of the names that a group's description lists."""
 
 
-class ToolGroup(NamedTuple):
-    """A group's name and description."""
-
-    name: str
-    description: str
+ToolGroup = tuple[str, str]
+"""A group's name and description."""
 
 
 def server_groups(servers: Mapping[str, str | None]) -> dict[str, ToolGroup]:
@@ -46,7 +43,7 @@ def server_groups(servers: Mapping[str, str | None]) -> dict[str, ToolGroup]:
             ending = f"_{number}"
             name, number = base[: _LONGEST - len(ending)] + ending, number + 1
         names[server] = name
-    return {server: ToolGroup(name, servers[server] or f"Tools of {server}.") for server, name in names.items()}
+    return {server: (name, servers[server] or f"Tools of {server}.") for server, name in names.items()}
 
 
 def tool_groups(owners: Mapping[str, str], servers: Mapping[str, str | None]) -> dict[str, ToolGroup]:
@@ -60,25 +57,25 @@ def tool_groups(owners: Mapping[str, str], servers: Mapping[str, str | None]) ->
         if server in by_server:
             by_server[server].append(name)
     wholes = server_groups(servers)
-    taken = {group.name for server, group in wholes.items() if len(by_server[server]) <= MOST_IN_GROUP}
+    taken = {name for server, (name, _) in wholes.items() if len(by_server[server]) <= MOST_IN_GROUP}
     groups: dict[str, ToolGroup] = {}
-    for server, whole in wholes.items():
+    for server, (whole, _) in wholes.items():
         if names := by_server[server]:
             groups |= _groups_of(whole, servers[server], names, taken)
     return groups
 
 
-def _groups_of(whole: ToolGroup, purpose: str | None, names: list[str], taken: set[str]) -> dict[str, ToolGroup]:
+def _groups_of(whole: str, purpose: str | None, names: list[str], taken: set[str]) -> dict[str, ToolGroup]:
     words = {name: _WORDS.findall(name) for name in names}
     shared = len(_common(list(words.values()))) if len(names) > 1 else 0
     short = {name: "_".join(words[name][shared:]) or name for name in names}
     if len(names) <= MOST_IN_GROUP:
-        return dict.fromkeys(names, ToolGroup(whole.name, purpose or f"{whole.name}: {_listed(names, short)}"))
+        return dict.fromkeys(names, (whole, purpose or f"{whole}: {_listed(names, short)}"))
     groups: dict[str, ToolGroup] = {}
     for part in _parts(names, words, shared):
-        name = _free("_".join([whole.name, *_common([words[tool][shared:] for tool in part])]), taken)
-        summary = (purpose or whole.name).rstrip(". ")
-        groups |= dict.fromkeys(part, ToolGroup(name, f"{summary}: {_listed(part, short)}"))
+        name = _free("_".join([whole, *_common([words[tool][shared:] for tool in part])]), taken)
+        summary = (purpose or whole).rstrip(". ")
+        groups |= dict.fromkeys(part, (name, f"{summary}: {_listed(part, short)}"))
     return groups
 
 
@@ -134,7 +131,7 @@ def check_groups(groups: Mapping[str, ToolGroup], into: Format) -> None:
     if not provider.has_groups:
         formats = ", ".join(name for name, entry in FORMATS.items() if entry.has_groups)
         raise Rejected("grouping_unsupported", f"{into} does not have groups. Leave them out, or use {formats}.")
-    names = [group.name for group in set(groups.values())]
+    names = [name for name, _ in set(groups.values())]
     odd = sorted(name for name in names if provider.names.fullmatch(name) is None)
     if odd:
         raise Rejected("unsupported_tool", f"{into} does not take the groups {', '.join(odd)}. Rename them.")
@@ -154,7 +151,7 @@ def grouped(tools: Sequence[JsonObject], groups: Mapping[str, ToolGroup]) -> lis
             inside[group].append(tool)
         else:
             inside[group] = [tool]
-            entries.append({"type": "namespace", **group._asdict(), "tools": inside[group]})
+            entries.append({"type": "namespace", "name": group[0], "description": group[1], "tools": inside[group]})
     return entries
 
 

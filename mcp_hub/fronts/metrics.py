@@ -21,17 +21,17 @@ from starlette.routing import Route
 
 from mcp_hub.errors import Busy
 from mcp_hub.fronts.http.endpoints import Serve, page
-from mcp_hub.hub import Durations, Figures, LoadFigures, MethodFigures
+from mcp_hub.hub import BOUNDS, Durations, Figures, Load, LoadFigure, MethodFigures
 from mcp_hub.types import OWN, Kind, StoreState, UpstreamState, UpstreamStatus
 
 _HUB: Final = "(hub)"
 """The label of the hub's own tools: no server can have this name."""
 _STORES: Final = ("durable", "memory", "out_of_use")
-_UNDER_WAY: Final[Mapping[str, tuple[str, Callable[[LoadFigures], int]]]] = {
-    "calls_running": ("Calls that run at a server.", lambda load: load.running),
-    "calls_waiting": ("Calls that wait for their turn (hub.limits.running_calls).", lambda load: load.waiting),
-    "streams": ("Running calls that are durable streams.", lambda load: load.streams),
-    "followers": ("Readers of running durable streams, by cursor.", lambda load: load.followers),
+_UNDER_WAY: Final[Mapping[LoadFigure, str]] = {
+    "calls_running": "Calls that run at a server.",
+    "calls_waiting": "Calls that wait for their turn (hub.limits.running_calls).",
+    "streams": "Running calls that are durable streams.",
+    "followers": "Readers of running durable streams, by cursor.",
 }
 _FINDINGS: Final = ("changed", "new", "unreadable")
 
@@ -91,15 +91,15 @@ class Metrics:
 
     def _families(self, profile: str | None) -> Iterator[Metric]:
         statuses = self._sampled.statuses(profile)
-        figures = self._sampled.figures()
+        load, methods = self._sampled.figures()
         names = {status.server for status in statuses}
         yield InfoMetricFamily("mcp_hub", "The hub.", {"version": self._version})
         yield from self._of_hub()
         yield from _of_servers(statuses, self._sampled)
         yield from _of_sandboxes(statuses)
         yield from _of_lists(names, self._sampled)
-        yield from _under_way(figures, names)
-        yield from _of_calls(figures, names)
+        yield from _under_way(load, names)
+        yield from _of_calls(methods, names)
         yield from self._process.collect()
 
     def _of_hub(self) -> Iterator[Metric]:
@@ -196,23 +196,22 @@ def _of_lists(names: set[str], sampled: _Sampled) -> Iterator[Metric]:
     yield from (unapproved, quarantined)
 
 
-def _under_way(figures: Figures, names: set[str]) -> Iterator[Metric]:
-    loads = {server: figures.load.get(server, LoadFigures()) for server in sorted(names)}
-    for name, (description, value) in _UNDER_WAY.items():
+def _under_way(load: Load, names: set[str]) -> Iterator[Metric]:
+    for name, description in _UNDER_WAY.items():
         family = _gauge(name, description, "server")
-        for server, load in loads.items():
-            family.add_metric([server], value(load))
+        for server in sorted(names):
+            family.add_metric([server], load[server][name] if server in load else 0)
         yield family
 
 
-def _of_calls(figures: Figures, names: set[str]) -> Iterator[Metric]:
+def _of_calls(figures: Iterable[MethodFigures], names: set[str]) -> Iterator[Metric]:
     calls = _counter("calls", "Calls that have ended.", "server", "method", "outcome")
     description = "Events of ended calls before their result: progress, logs, questions, parts."
     events = _counter("events", description, "server")
     description = "Of those, merged or left out (slow_reader), or not allowed (refused)."
     dropped = _counter("events_dropped", description, "server", "reason")
     produced, merged, refused = Counter[str](), Counter[str](), Counter[str]()
-    methods = [method for method in figures.methods if method.server in names or method.server == OWN]
+    methods = [method for method in figures if method.server in names or method.server == OWN]
     for method in methods:
         for outcome, count in method.outcomes.items():
             calls.add_metric([method.server or _HUB, method.method, outcome], count)
@@ -224,11 +223,11 @@ def _of_calls(figures: Figures, names: set[str]) -> Iterator[Metric]:
         events.add_metric([server], count)
         dropped.add_metric([server, "slow_reader"], merged[server])
         dropped.add_metric([server, "refused"], refused[server])
-    yield from (calls, events, dropped, *_durations(methods, figures.bounds))
+    yield from (calls, events, dropped, *_durations(methods))
 
 
-def _durations(methods: Iterable[MethodFigures], bounds: Iterable[float]) -> Iterator[Metric]:
-    ends = [*map(str, bounds), "+Inf"]
+def _durations(methods: Iterable[MethodFigures]) -> Iterator[Metric]:
+    ends = [*map(str, BOUNDS), "+Inf"]
     as_server = HistogramMetricFamily(
         "mcp_server_operation_duration_seconds", "From a client's request to its answer.", labels=["mcp_method_name"]
     )
@@ -238,17 +237,16 @@ def _durations(methods: Iterable[MethodFigures], bounds: Iterable[float]) -> Ite
     )  # fmt: skip
     by_method: dict[str, Durations] = {}
     for figures in methods:
-        before = by_method.get(figures.method, Durations((0,) * len(ends), 0.0))
-        counts = tuple(sum(pair) for pair in zip(before.counts, figures.whole.counts, strict=True))
-        by_method[figures.method] = Durations(counts, before.seconds + figures.whole.seconds)
+        earlier, before = by_method.get(figures.method, ((0,) * len(ends), 0.0))
+        counts, seconds = figures.whole
+        by_method[figures.method] = tuple(map(int.__add__, earlier, counts)), before + seconds
         if figures.server != OWN:
-            as_client.add_metric(
-                [figures.server, figures.method], _buckets(figures.at_server, ends), figures.at_server.seconds
-            )
-    for method, whole in by_method.items():
-        as_server.add_metric([method], _buckets(whole, ends), whole.seconds)
+            counts, seconds = figures.at_server
+            as_client.add_metric([figures.server, figures.method], _buckets(counts, ends), seconds)
+    for method, (counts, seconds) in by_method.items():
+        as_server.add_metric([method], _buckets(counts, ends), seconds)
     yield from (as_server, as_client)
 
 
-def _buckets(durations: Durations, ends: Iterable[str]) -> list[tuple[str, float]]:
-    return [(end, float(below)) for end, below in zip(ends, accumulate(durations.counts), strict=True)]
+def _buckets(counts: Iterable[int], ends: Iterable[str]) -> list[tuple[str, float]]:
+    return [(end, float(below)) for end, below in zip(ends, accumulate(counts), strict=True)]

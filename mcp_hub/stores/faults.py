@@ -31,6 +31,8 @@ _UNFIT: Final = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceErr
 class StoreFault(StoreError):
     """The store is unusable now; the stream and the request are valid."""
 
+    is_outage = True
+
     def __init__(self, fault: Fault, message: str) -> None:
         super().__init__(message)
         self.fault = fault

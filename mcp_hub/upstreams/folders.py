@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from mcp_hub.attach.system import NO_LINK, NO_WAIT
 from mcp_hub.call import Call, CallChannel, Gate
 from mcp_hub.clock import wall_time
-from mcp_hub.errors import MethodNotFound, RpcError, UnknownEntry, UpstreamUnavailable
+from mcp_hub.errors import RpcError, UnknownEntry, UpstreamUnavailable, method_not_found
 from mcp_hub.events import Completed
 from mcp_hub.globs import late
 from mcp_hub.masking import hide, hide_head
@@ -325,7 +325,7 @@ class _FolderUpstream(LocalSource):
             data = {"server": self.name, "state": UpstreamState.FAILED.value, "reason": reason, "code": code}
             raise UpstreamUnavailable(f'server "{self.name}" has failed: {reason}', data={"upstream": data})
         if call.method not in ("resources/read", "resources/directory/read", "skills/get"):
-            raise MethodNotFound(f'server "{self.name}" has skills only and does not support {call.method}.')
+            raise method_not_found(f'server "{self.name}" has skills only and does not support {call.method}.')
         uri = msgspec.json.decode(call.params["uri"], type=str)
         if call.method == "resources/read":
             return Completed(await self._contents(call, uri), MODERN)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from mcp_hub.call import Call, CallChannel, CallerConnection, Heard
-from mcp_hub.errors import HubRestarted, InvalidParams, MethodNotFound, UpstreamUnavailable
+from mcp_hub.errors import HubRestarted, InvalidParams, UpstreamUnavailable, method_not_found
 from mcp_hub.events import Completed
 from mcp_hub.types import Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.supervision.server import Lifecycle, OwnedUpstream
@@ -31,13 +31,13 @@ class LocalSource:
         """Ignored."""
 
     async def subscribe(self, uri: str, call: Call) -> None:
-        raise MethodNotFound(f'server "{self.name}" does not announce updates of resources.')
+        raise method_not_found(f'server "{self.name}" does not announce updates of resources.')
 
     def unsubscribe(self, uri: str, call: Call) -> None:
         """Ignored."""
 
     async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
-        raise MethodNotFound(f'server "{self.name}" does not have events.')
+        raise method_not_found(f'server "{self.name}" does not have events.')
 
     def apart(self, call: Call) -> CallerConnection | None:
         return None
@@ -46,9 +46,9 @@ class LocalSource:
         return None
 
     def tool_of(self, call: Call) -> str:
-        """The name of the called tool. Raises `MethodNotFound` and `InvalidParams`."""
+        """The name of the called tool. Raises `method_not_found` and `InvalidParams`."""
         if call.method != "tools/call":
-            raise MethodNotFound(f'server "{self.name}" has tools only and does not support {call.method}.')
+            raise method_not_found(f'server "{self.name}" has tools only and does not support {call.method}.')
         try:
             return msgspec.json.decode(call.params.get("name", b""), type=str)
         except msgspec.MsgspecError:

@@ -175,20 +175,20 @@ def _check_grep(body: bytes, pattern: str, rng: Random) -> None:
     start, seen = 0, list[tuple[int, int]]()
     for _ in range(200):
         try:
-            found = paging.grep(body, pattern, start, most, tokens, len, _fuse(1000))
+            lines, following, _ = paging.grep(body, pattern, start, most, tokens, len, _fuse(1000))
         except InvalidParams as problem:
             assert str(problem).startswith("grep:") and len(str(problem)) < 1000
             return
-        assert len(found.lines) <= most and sum(map(len, found.lines)) <= tokens
-        for line in found.lines:
+        assert len(lines) <= most and sum(map(len, lines)) <= tokens
+        for line in lines:
             number, offset, _ = line.split(":", 2)
             seen.append((int(number), int(offset)))
-        if found.next is None:
+        if following is None:
             break
-        assert start < found.next <= len(body) or not found.lines, "the search does not get on"
-        if found.next == start:
+        assert start < following <= len(body) or not lines, "the search does not get on"
+        if following == start:
             break  # not even one line fits
-        start = found.next
+        start = following
 
 
 def _check_pages(body: bytes, rng: Random) -> None:

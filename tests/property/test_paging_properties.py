@@ -82,11 +82,10 @@ def test_a_search_in_steps_finds_each_line_that_matches_once(text: str, most: in
     at: int | None = 0
     seen: list[int] = []
     while at is not None:
-        found = grep(text.encode(), pattern, at, most, tokens, ESTIMATES[1], lambda: False)
-        assert sum(len(line.encode()) + 1 for line in found.lines) <= tokens and (
-            found.next is None or found.next > at or found.lines
-        )
-        seen += [int(line.split(":")[0]) for line in found.lines]
-        at = found.next
+        found, following, _ = grep(text.encode(), pattern, at, most, tokens, ESTIMATES[1], lambda: False)
+        assert sum(len(line.encode()) + 1 for line in found) <= tokens
+        assert following is None or following > at or found
+        seen += [int(line.split(":")[0]) for line in found]
+        at = following
     assert list(dict.fromkeys(seen)) == expected
     assert len(seen) == len(expected) or any(len(line.encode()) > 64 for line in lines)

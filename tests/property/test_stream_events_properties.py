@@ -12,12 +12,10 @@ from mcp_hub.errors import (
     Busy,
     DeadlineExceeded,
     EventsGone,
-    ExecutorLost,
     HttpRefused,
     HubRestarted,
     HubStopping,
     InvalidParams,
-    MethodNotFound,
     RpcError,
     UnknownEntry,
     UnknownStream,
@@ -85,8 +83,8 @@ plain_errors = st.builds(
     lambda class_, message, code, data: class_(message, code=code, data=data),
     st.sampled_from(
         [
-            *(RpcError, InvalidParams, UnknownEntry, MethodNotFound, UpstreamUnavailable, UpstreamLost, Busy),
-            *(DeadlineExceeded, HubStopping, HubRestarted, ExecutorLost),
+            *(RpcError, InvalidParams, UnknownEntry, UpstreamUnavailable, UpstreamLost, Busy),
+            *(DeadlineExceeded, HubStopping, HubRestarted),
         ]
     ),
     texts | st.just("x" * 300),

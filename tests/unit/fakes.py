@@ -13,7 +13,7 @@ from mcp_hub.call import Call, CallChannel, Question, Upstream, WaitReason
 from mcp_hub.calls.handle import CallHandle, is_known
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.clock import SystemClock
-from mcp_hub.errors import MethodNotFound
+from mcp_hub.errors import method_not_found
 from mcp_hub.events import CallEvent, Completed, Ending
 from mcp_hub.notices import SharedLists
 from mcp_hub.protocol.jsonrpc import envelope
@@ -129,7 +129,7 @@ class IdleUpstream(Upstream):
         """Nothing here belongs to a session."""
 
     async def subscribe(self, uri: str, call: Call) -> None:
-        raise MethodNotFound("resources/subscribe")
+        raise method_not_found("resources/subscribe")
 
     def unsubscribe(self, uri: str, call: Call) -> None:
         """There was nothing to subscribe to."""

@@ -27,13 +27,13 @@ PAGE: Final = ROOT / "docs" / "errors.md"
 PLACE: Final = {
     **dict.fromkeys(("StartFailed", "Incompatible", "InitializeRefused", "_NotModern", "_IsModern"), 0),
     **dict.fromkeys(("Cause", "Denial", "ConfigFinding", "finding", "Unresolved", "_Unreadable", "fail", "Reason"), 0),
-    **dict.fromkeys(("Rejected", "FreshNeeded", "CallFault", "OutputError", "FileRefused", "Repair"), 0),
+    **dict.fromkeys(("Rejected", "AnotherProcess", "CallFault", "OutputError", "FileRefused", "Repair"), 0),
     **dict.fromkeys(("Problem", "Refusal", "Finding", "Flaw", "_Diagnosis", "_about", "warn", "retire", "refuse"), 1),
     "HttpError": 1,
     "_refusal": 2,
 }
 """Which argument of a call is a code."""
-FAILURES: Final = ("StartFailed", "Incompatible", "InitializeRefused", "FreshNeeded", "Cause", "Denial")
+FAILURES: Final = ("StartFailed", "Incompatible", "InitializeRefused", "AnotherProcess", "Cause", "Denial")
 """The calls whose code becomes that of a server."""
 OAUTH: Final = Path("mcp_hub/fronts/http/authorization")
 """The authorization server: its `Rejected` have the error codes of OAuth (RFC 6749, 7009, 7591, 8707)."""

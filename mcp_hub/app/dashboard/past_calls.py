@@ -246,29 +246,30 @@ class PastCalls:
 
     def _detailed(self, caller: Caller, call: PastCall, texts: CallTexts) -> HistoryCall:
         is_hash, flags = call.group.keeping == "hash", call.flags
-        arguments, arguments_text = _as_json("" if is_hash else texts.arguments)
-        result, result_text = _as_json(texts.result, is_whole=not flags & CUT_RESULT)
-        tokens = estimate(texts.result)
-        if flags & CUT_RESULT and texts.result:
-            tokens = round(tokens * call.result_bytes / len(texts.result.encode(errors="replace")))
+        stored, start = texts
+        arguments, arguments_text = _as_json("" if is_hash else stored)
+        result, result_text = _as_json(start, is_whole=not flags & CUT_RESULT)
+        tokens = estimate(start)
+        if flags & CUT_RESULT and start:
+            tokens = round(tokens * call.result_bytes / len(start.encode(errors="replace")))
         return msgspec.structs.replace(
             self._line(caller, call),
             keeping=call.group.keeping,
             arguments=arguments,
             arguments_text=arguments_text,
-            arguments_hash=texts.arguments if is_hash else "",
+            arguments_hash=stored if is_hash else "",
             arguments_masked=bool(flags & MASKED_ARGUMENTS),
             arguments_cut=bool(flags & CUT_ARGUMENTS),
             result=result,
             result_text=result_text,
             result_masked=bool(flags & MASKED_RESULT),
             result_cut=bool(flags & CUT_RESULT),
-            tokens_in=0 if is_hash else estimate(texts.arguments),
+            tokens_in=0 if is_hash else estimate(stored),
             tokens_out=tokens,
-            run=self._run(caller, call, texts),
+            run=self._run(caller, call, stored),
         )
 
-    def _run(self, caller: Caller, call: PastCall, texts: CallTexts) -> RunInfo:
+    def _run(self, caller: Caller, call: PastCall, arguments: str) -> RunInfo:
         group, code = call.group, ""
         if group.method != "tools/call" or group.server == OWN:
             code = "not_a_tool"
@@ -278,7 +279,7 @@ class PastCalls:
             code = "cut"
         elif call.flags & MASKED_ARGUMENTS:
             code = "masked"
-        elif (not texts.arguments and call.arguments_bytes) or _as_json(texts.arguments)[1]:
+        elif (not arguments and call.arguments_bytes) or _as_json(arguments)[1]:
             code = "not_kept"
         if code:
             reason = _REASONS[code] + (f" {_CALL_IT} {group.name}" if code != "not_a_tool" else "")

@@ -18,7 +18,7 @@ from mcp_hub.app.limits import Current
 from mcp_hub.calls.history.recent import RecentCalls
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.clock import Clock, SystemClock, wall_time
-from mcp_hub.errors import MethodNotFound
+from mcp_hub.errors import method_not_found
 from mcp_hub.fronts.rest.problem import Problem, unknown_server
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.overview import RawBody, RawList, RawMessage
@@ -34,7 +34,7 @@ _GRACE: Final = 10.0
 
 
 class _Operators:
-    """The `People` who answer for clients that cannot be asked; without any, questions are declined."""
+    """The people who answer for clients that cannot be asked; without any, questions are declined."""
 
     def __init__(self, under_way: Callable[[], Iterable[CallRecord]], grace: float = _GRACE) -> None:
         self._under_way = under_way
@@ -66,7 +66,7 @@ class _Operators:
             for key, question in list(record.questions.open.items()):
                 if not record.call.asks_client(question.method, question.params):
                     message = f"{question.method}: the client cannot be asked, and the people at the hub have left"
-                    record.questions.answer(key, MethodNotFound(message))
+                    record.questions.answer(key, method_not_found(message))
 
 
 class Seen(msgspec.Struct, frozen=True):

@@ -22,11 +22,12 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.calls.feeds.reading import FeedReader, Topic
 from mcp_hub.calls.reading.stored import appended
 from mcp_hub.clock import wall_time
-from mcp_hub.errors import AccountNeeded, Fenced, InvalidParams, MethodNotFound, RpcError, StartFailed, StoreError
+from mcp_hub.errors import AccountNeeded, Fenced, InvalidParams, RpcError, StartFailed, StoreError
 from mcp_hub.globs import any_matches
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, read_as
+from mcp_hub.protocol.jsonrpc.rpc_errors import METHOD_NOT_FOUND
 from mcp_hub.protocol.shape.occurrences import FORBIDDEN, NOT_FOUND, UNSUPPORTED, callback_failed, delivered, forbidden
 from mcp_hub.protocol.shape.webhooks import (
     SUBSCRIPTION,
@@ -67,7 +68,7 @@ _STORE: Final = 1.0
 """Seconds between attempts to store, or to begin to read; doubled up to `_LOOK`."""
 _ENDED: Final = 60.0
 """Seconds that the row of an ended subscription is kept."""
-_OVER: Final = frozenset({NOT_FOUND, FORBIDDEN, UNSUPPORTED, MethodNotFound.code, InvalidParams.code})
+_OVER: Final = frozenset({NOT_FOUND, FORBIDDEN, UNSUPPORTED, METHOD_NOT_FOUND, InvalidParams.code})
 """Codes after which a subscription cannot be delivered any more."""
 
 

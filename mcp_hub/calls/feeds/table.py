@@ -21,15 +21,16 @@ from mcp_hub.errors import (
     Fenced,
     InvalidParams,
     KeyTaken,
-    MethodNotFound,
     RpcError,
     StoreError,
     UnknownStream,
     UpstreamUnavailable,
+    method_not_found,
 )
 from mcp_hub.ids import new_call_id
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
+from mcp_hub.protocol.jsonrpc.rpc_errors import METHOD_NOT_FOUND
 from mcp_hub.protocol.shape.occurrences import FORBIDDEN, NOT_FOUND, UNSUPPORTED, exhausted, of_server
 from mcp_hub.types import MODERN, CallId, RawJson, RawObject
 
@@ -51,7 +52,7 @@ MOST_OF_PRINCIPAL: Final = 256
 """Feeds of this hub, and of one principal."""
 _MOST_SEGMENTS: Final = 1024
 """Durable streams of one feed that are looked through for the next one."""
-_OVER: Final = frozenset({NOT_FOUND, FORBIDDEN, UNSUPPORTED, MethodNotFound.code})
+_OVER: Final = frozenset({NOT_FOUND, FORBIDDEN, UNSUPPORTED, METHOD_NOT_FOUND})
 """Codes with which a server ends a subscription."""
 
 
@@ -225,7 +226,7 @@ class Feeds:
         source = next((source for mode, source in self.sources.items() if mode in feed.modes), None)
         with feed.scope:
             if source is None:
-                feed.fail(MethodNotFound(f'server "{feed.topic.server}" delivers these events in no way that fits.'))
+                feed.fail(method_not_found(f'server "{feed.topic.server}" delivers these events in no way that fits.'))
             else:
                 try:
                     await self._subscribe(feed, source)

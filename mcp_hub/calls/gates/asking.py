@@ -298,7 +298,7 @@ class Asking:
         """The answer, and who gave it; `patience` in seconds with people who may be on their way."""
         while (seconds := pending.expires - wall_time()) > 0:
             people, since = self._gates.people, wall_time() - pending.since
-            is_alone = people is None or not people.are_there
+            is_alone = people is None or not people()
             if not pending.is_sent and (is_alone or since >= _FORGOTTEN):
                 has_place = self._notify(pending)
                 if not has_place and is_alone and since >= patience:

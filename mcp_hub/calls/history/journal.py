@@ -25,7 +25,6 @@ from mcp_hub.logs import get_logger
 from mcp_hub.stores.history.base import (
     NO_CHANGE,
     Batch,
-    BatchRefused,
     HistoryLimits,
     HistoryStore,
     LostCalls,
@@ -160,7 +159,7 @@ class CallJournal:
                     dropped += len(portion)
             outdated = self._outdated()
             begun = [] if is_last else await self._begun_calls(wall, current)
-            running = RunningChange(begun, [running_number(id_) for id_ in {*ended, *over, *outdated}])
+            running = begun, [running_number(id_) for id_ in {*ended, *over, *outdated}]
             dropped = 0 if current.keeping == "off" else dropped
             await self._writer.add(batches, dropped, current.limits, running, is_last=is_last)
 
@@ -226,26 +225,28 @@ class _UnwrittenChanges:
     @property
     def change(self) -> RunningChange:
         """All of them."""
-        return RunningChange(list(self._begun.values()), list(self._ended))
+        return list(self._begun.values()), list(self._ended)
 
     def add(self, running: RunningChange) -> None:
-        for number in running.ended:
+        begun, ended = running
+        for number in ended:
             self._begun.pop(number, None)
             self._ended.add(number)  # another hub may have written it
         if len(self._ended) > MOST:
             self._ended &= self._stored
-        for batch, texts in running.begun:
+        for batch, texts in begun:
             if sum(len(waiting) for _, waiting in self._begun.values()) + len(texts) <= MOST_BYTES:
                 self._begun[batch.base] = batch, texts
 
     def written(self, running: RunningChange) -> None:
         """Forgets a change that is in the store now."""
-        begun = [batch.base for batch, _ in running.begun]
-        for number in begun:
+        begun, ended = running
+        numbers = [batch.base for batch, _ in begun]
+        for number in numbers:
             self._begun.pop(number, None)
-        self._ended.difference_update(running.ended)
-        self._stored.difference_update(running.ended)
-        self._stored.update(begun)
+        self._ended.difference_update(ended)
+        self._stored.difference_update(ended)
+        self._stored.update(numbers)
 
     def clear(self) -> None:
         self._begun.clear()
@@ -298,17 +299,17 @@ class _Writer:
             batch, texts = self._unwritten[0] if self._unwritten else (None, b"")
             try:
                 await self._write(batch, texts, limits)
-            except BatchRefused as error:
+            except StoreError as error:
+                if error.is_outage:
+                    self._failed(error)
+                    self._shorten()
+                    return
                 log.error("history_batch_refused", store=self.store.location, reason=str(error))
                 if batch is None:
                     self.losses.clear()
                     self._running.clear()
                 else:
                     self._lose(len(batch), str(error))
-            except StoreError as error:
-                self._failed(error)
-                self._shorten()
-                return
             del self._unwritten[:1]
         if self.failing:
             log.warning("history_written_again", store=self.store.location)

@@ -224,17 +224,14 @@ def _page(text: str, start: int, end: int, size: int, prefix: str = "") -> Compl
 
 
 def _matches(matches: paging.Matches, offset: int, prefix: str) -> Completed:
+    lines, further, is_slow = matches
     summary = (
-        f"{len(matches.lines)} {'match' if len(matches.lines) == 1 else 'matches'} as line:offset: text"
-        if matches.lines
-        else "nothing matches"
+        f"{len(lines)} {'match' if len(lines) == 1 else 'matches'} as line:offset: text" if lines else "nothing matches"
     )
     since = f" from offset {offset} on" if offset else ""
-    if matches.next is None:
+    if further is None:
         after = "this is all"
     else:
-        after = (
-            f"{'not searched to the end in time' if matches.is_slow else 'there may be more'}: offset={matches.next}"
-        )
+        after = f"{'not searched to the end in time' if is_slow else 'there may be more'}: offset={further}"
     notice = f"[{prefix}{summary}{since}; {after}]"
-    return Completed.of("\n".join(matches.lines), notice) if matches.lines else Completed.of(notice)
+    return Completed.of("\n".join(lines), notice) if lines else Completed.of(notice)

@@ -7,8 +7,6 @@ import codecs
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from mcp_hub.calls.results.truncate import DENSE, Estimate, head_within
 from mcp_hub.selection.patterns import compiled
 
@@ -30,12 +28,8 @@ _BEFORE: Final = 3
 _CONTINUES: Final = 0xC0, 0x80
 
 
-class Matches(msgspec.Struct, frozen=True):
-    """Matches as `line:offset: text`; `next` continues the search. `is_slow`: out of time."""
-
-    lines: tuple[str, ...]
-    next: int | None
-    is_slow: bool = False
+Matches = tuple[tuple[str, ...], int | None, bool]
+"""Matches as `line:offset: text`; the offset that continues the search; whether it was out of time."""
 
 
 def page(data: bytes, at: int, start: int, limit: int | None, tokens: int, estimate: Estimate) -> tuple[str, int, int]:
@@ -93,7 +87,7 @@ class _Search:
         at = _character(self._body, min(at, len(self._body)))
         while at < len(self._body):
             if self._is_over():
-                return Matches(tuple(lines), at, is_slow=True)
+                return tuple(lines), at, True
             end, after = self._window(at)
             match = self._match(at, end)
             if match is None:
@@ -102,10 +96,10 @@ class _Search:
             line, after = self._excerpt(*match)
             tokens -= estimate(line) + 1
             if tokens < 0 or len(lines) == limit:
-                return Matches(tuple(lines), at)
+                return tuple(lines), at, False
             lines.append(line)
             at = after
-        return Matches(tuple(lines), None)
+        return tuple(lines), None, False
 
     def _window(self, at: int) -> tuple[int, int]:
         """End of the search from `at`, and the next start."""

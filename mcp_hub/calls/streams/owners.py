@@ -301,8 +301,8 @@ class Takeover:
     def _ending(self, row: StreamInfo, wall: float, reason: str, error: RpcError | None = None) -> bytes:
         data = {"upstream": {"server": row.server}, "outcome": "unknown"}
         reason = reason.encode("utf-8", "replace").decode()
-        lost = HubRestarted(reason, data=data) if self._replicas is None else owner_lost(reason, data)
-        return encoded(row.id, row.last + 1, timestamp(wall), Failed(error or lost))
+        restarted = HubRestarted(reason, data=data) if self._replicas is None else owner_lost(reason, data)
+        return encoded(row.id, row.last + 1, timestamp(wall), Failed(error or restarted))
 
 
 async def read_on(stream: Stream) -> StreamInfo | None:

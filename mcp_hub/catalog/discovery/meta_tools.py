@@ -171,6 +171,7 @@ def _unwrapped_route(
 
 
 def not_read_only(name: str) -> InvalidParams:
+    """The refusal of `read_tool`."""
     message = f"{RUN_READING} runs read-only tools, and {name} is not known to be one. Use {RUN} for it."
     return InvalidParams(message, symbol="not_read_only")
 

@@ -27,7 +27,6 @@ from mcp_hub.cli.setup import (
 )
 from mcp_hub.errors import (
     DeadlineExceeded,
-    ExecutorLost,
     HubRestarted,
     HubStopping,
     RpcError,
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     HistoryAccess = HubLists | LocalHistory
 
 _T = TypeVar("_T")
-_ABSENT = (UpstreamUnavailable, UpstreamLost, DeadlineExceeded, HubStopping, HubRestarted, ExecutorLost)
+_ABSENT = (UpstreamUnavailable, UpstreamLost, DeadlineExceeded, HubStopping, HubRestarted)
 Asked = Callable[[InputRequired], Awaitable[str]]
 """Takes care of a question of the tool; returns a note about it."""
 
@@ -187,4 +186,5 @@ def exit_code(error: RpcError) -> int:
     if isinstance(error, UnknownEntry | UnknownStream):
         is_unlisted = "state" in error.about_upstream  # its server is not ready and has never listed its tools
         return EXIT_UNAVAILABLE if is_unlisted else EXIT_CONFIG
-    return EXIT_UNAVAILABLE if isinstance(error, _ABSENT) else EXIT_TOOL
+    is_absent = isinstance(error, _ABSENT) or error.symbol == "executor_lost"
+    return EXIT_UNAVAILABLE if is_absent else EXIT_TOOL

@@ -24,7 +24,7 @@ from mcp_hub.cli.render.servers import (
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE
 from mcp_hub.config.schema.clients import UNKNOWN_CLIENT
 from mcp_hub.errors import ConfigError, ConfigFinding
-from mcp_hub.formats.providers import Connector, Format
+from mcp_hub.formats.providers import CONNECTORS, Format
 from mcp_hub.masking import visible
 from mcp_hub.protocol.rest.servers import ServerInfo
 from mcp_hub.types import Era, Kind, UpstreamState, UpstreamStatus
@@ -211,7 +211,7 @@ def tools(context: click.Context, /, server: str | None, full: bool, as_json: bo
 
 
 @tools.command()
-@click.argument("form", metavar="FORMAT", type=click.Choice([form.value for form in (*Format, *Connector)]))
+@click.argument("form", metavar="FORMAT", type=click.Choice([*map(str, Format), *CONNECTORS]))
 @_server_option
 @click.option("--strict", is_flag=True, help="Let the provider enforce the schemas that it supports.")
 @click.option("--defer", is_flag=True, help="Let the provider load tools that a search returned.")

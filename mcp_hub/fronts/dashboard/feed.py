@@ -79,14 +79,14 @@ def feed_of(
     match = _CURSOR.fullmatch(cursor)
     if match is None:
         raise Problem(400, "invalid_cursor", f"a cursor is an epoch and a number, not {hide_head(cursor, 50)!r}")
-    return _Feed(watched, caller, match[1], int(match[2]), lasts).send
+    return _Feed(watched, caller, epoch=match[1], seq=int(match[2]), lasts=lasts).send
 
 
 class _Feed:
     """News for a caller."""
 
     def __init__(
-        self, watched: HubView, caller: Caller, epoch: str, seq: int, lasts: Callable[[], Awaitable[bool]] | None
+        self, watched: HubView, caller: Caller, *, epoch: str, seq: int, lasts: Callable[[], Awaitable[bool]] | None
     ) -> None:
         self._watched = watched
         self._lasts = lasts

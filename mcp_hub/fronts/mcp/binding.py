@@ -8,7 +8,7 @@ from typing import Final, TypeVar, final
 import msgspec
 
 from mcp_hub.call import MakeInfo
-from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, UnknownEntry
+from mcp_hub.errors import InvalidParams, RpcError, UnknownEntry, method_not_found
 from mcp_hub.events import Completed
 from mcp_hub.fronts.mcp.events import Opening, event_methods
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams
@@ -96,7 +96,7 @@ class Binding:
     def handle(
         self, session: Session, method: str, params: RawObject, meta: RequestMeta, info: MakeInfo | None = None
     ) -> Reply:
-        """Answers a request; `info` is for its call's stream. Raises `MethodNotFound` if the era lacks it, and any
+        """Answers a request; `info` is for its call's stream. Raises `method_not_found` if the era lacks it, and any
         `RpcError`.
         """
         if method not in eras.CALL_METHODS:
@@ -216,7 +216,7 @@ class Binding:
         return b"{}"
 
     def _check_declared(self, session: Session, kind: Kind) -> None:
-        """Raises `MethodNotFound` to a modern client for a list that the hub does not declare, as 2026-07-28 has it
+        """Raises `method_not_found` to a modern client for a list that the hub does not declare, as 2026-07-28 has it
         (server/prompts "Capabilities"), unless this hub declared it before: clients keep what they discovered.
         """
         if session.era is Era.HANDSHAKE or kind is Kind.TOOL:
@@ -224,7 +224,9 @@ class Binding:
         was_declared = kind in self._listable.get(session.caller.profile, ())
         if not (was_declared or KINDS[kind].is_offered(self._capabilities(session))):
             method = KINDS[kind].list_method
-            raise MethodNotFound(f"Method not found: {method}. No server here has it, and the hub does not declare it.")
+            raise method_not_found(
+                f"Method not found: {method}. No server here has it, and the hub does not declare it."
+            )
 
     def _discover(self, session: Session) -> bytes:
         capabilities, profile = self._capabilities(session), session.caller.profile
@@ -277,7 +279,7 @@ def uninitialized(method: str) -> bytes:
     if method == "ping":
         return b"{}"
     if not eras.serves(Era.HANDSHAKE, method):
-        raise MethodNotFound(f"Method not found: {hide_head(method, 200)}")
+        raise method_not_found(f"Method not found: {hide_head(method, 200)}")
     raise InvalidParams("not initialized: send initialize first, or _meta with a protocol version (2026-07-28)")
 
 

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.errors import MethodNotFound, RpcError, StoreError, UnknownStream
+from mcp_hub.errors import RpcError, StoreError, UnknownStream, method_not_found
 from mcp_hub.events import InputRequired
 from mcp_hub.hub import CallHandle, HubPort, PassOn, RemoteCall, followed_elsewhere
 from mcp_hub.ids import new_session_id
@@ -142,7 +142,7 @@ class CallQuestions:
             return None  # people answer it
         if self._asking is None:
             reason = f"{question.method}: this client takes no event stream and cannot be asked"
-            self._call.answer(question.key, MethodNotFound(reason))
+            self._call.answer(question.key, method_not_found(reason))
             return None
         frame = self._asking.ask(self._call, question, self._version)
         if frame is not None:

@@ -7,7 +7,7 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from mcp_hub.errors import MethodNotFound, RpcError, StoreError
+from mcp_hub.errors import RpcError, StoreError, method_not_found
 from mcp_hub.hub import HubPort
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, result_frame
 from mcp_hub.protocol.notifications import HOOK, SUBSCRIPTION_ID
@@ -122,7 +122,7 @@ Opening = Callable[[bytes], EventStream]
 
 
 def event_methods(hub: HubPort) -> Mapping[str, Callable[[Session, RawObject], Awaitable[bytes | Opening]]]:
-    """The methods by name; each raises `MethodNotFound` if no server has events."""
+    """The methods by name; each raises `method_not_found` if no server has events."""
 
     async def poll(session: Session, params: RawObject) -> bytes:
         return await hub.events().poll(session, await _checked(hub, session, params, "events/poll"))
@@ -150,5 +150,5 @@ def session_has_events(hub: HubPort, session: Session) -> bool:
 async def _checked(hub: HubPort, session: Session, params: RawObject, method: str) -> EventParams:
     await hub.views.settled(session)
     if not session_has_events(hub, session):
-        raise MethodNotFound(f"Method not found: {method}")
+        raise method_not_found(f"Method not found: {method}")
     return event_params(params, method)

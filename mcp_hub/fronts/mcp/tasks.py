@@ -21,11 +21,11 @@ from mcp_hub.clock import wall_time
 from mcp_hub.errors import (
     EventsGone,
     InvalidParams,
-    MethodNotFound,
     RpcError,
     StoreError,
     StoreUnavailable,
     UnknownStream,
+    method_not_found,
 )
 from mcp_hub.events import Cancelled, Completed, Failed
 from mcp_hub.fronts.following import Following
@@ -100,7 +100,7 @@ def task_methods(hub: HubPort) -> Mapping[str, Answer]:
 def _for_declared(method: str, answer: Answer) -> Answer:
     async def answered(session: Session, params: RawObject) -> bytes:
         if session.era is not Era.MODERN:
-            raise MethodNotFound(f"Method not found: {method}")
+            raise method_not_found(f"Method not found: {method}")
         if not declares(session.capabilities, session.era, TASKS):
             raise task_shape.missing_tasks()
         try:
@@ -248,7 +248,7 @@ def stream_methods(hub: HubPort) -> Mapping[str, Answer]:
 
     async def read(session: Session, params: RawObject) -> bytes:
         if not declares(session.capabilities, session.era, STREAMS):
-            raise MethodNotFound(f"Method not found: {READ}")
+            raise method_not_found(f"Method not found: {READ}")
         try:
             return await _read(hub, session, _query(params))
         except StoreError as problem:

@@ -123,6 +123,7 @@ class _Accounts:
 def account_handlers(
     desk: "LoginCounter | None", fields: Callable[[str], tuple[str, ...] | None], book: _AccountBook | None = None
 ) -> Handlers:
+    """`/v1/accounts`."""
     served = _Accounts(desk, fields, book)
     return {
         "linkAccount": served.link,

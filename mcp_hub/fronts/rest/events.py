@@ -20,7 +20,6 @@ from mcp_hub.errors import (
     DeadlineExceeded,
     HubError,
     InvalidParams,
-    MethodNotFound,
     RpcError,
     StoreUnavailable,
     UpstreamLost,
@@ -36,7 +35,7 @@ from mcp_hub.hub import HubPort
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol import sse
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, one_line
-from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_PARAMS, for_others
+from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_PARAMS, METHOD_NOT_FOUND, for_others
 from mcp_hub.protocol.jsonrpc.unparsed import is_deeper
 from mcp_hub.protocol.rest.calls import EventList
 from mcp_hub.protocol.shape.occurrences import (
@@ -63,7 +62,7 @@ _REASON: Final = 500
 _NDJSON_HEADERS: Final = [(b"content-type", NDJSON.encode()), (b"cache-control", b"no-cache, no-transform")]
 _PROBLEMS: Final = {
     NOT_FOUND: (404, "unknown_event_type"),
-    MethodNotFound.code: (404, "unknown_event_type"),
+    METHOD_NOT_FOUND: (404, "unknown_event_type"),
     FORBIDDEN: (403, "event_forbidden"),
     EXHAUSTED: (503, "too_many_subscriptions"),
     UNSUPPORTED: (400, "event_unsupported"),

@@ -151,6 +151,7 @@ class _Executors:
 
 
 def executor_handlers(executors: Executors | None, closing: Closing, *, is_open: Callable[[], bool]) -> Handlers:
+    """`/v1/executors` and `/v1/tool-results`."""
     served = _Executors(executors, closing, is_open=is_open)
     return {
         "registerExecutor": served.register,

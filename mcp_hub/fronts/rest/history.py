@@ -92,6 +92,7 @@ class _History:
 
 
 def history_handlers(history: HubHistory | None, calls: RestCalls) -> Handlers:
+    """`/v1/history`."""
     served = _History(history, calls)
     return {
         "listPastCalls": served.list_calls,

@@ -6,7 +6,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from mcp_hub.formats.prompted import FORMATS
-from mcp_hub.formats.providers import Connector, Format
+from mcp_hub.formats.providers import CONNECTORS, Format
 from mcp_hub.protocol.rest import calls, history, servers
 from mcp_hub.types import JsonObject, Mode
 
@@ -161,7 +161,7 @@ ROUTES: Final = (
         method="GET", path="/v1/tools", operation="listTools", summary="Every tool that the caller may use",
         answers=(_Success(200, "the tools", {_JSON: calls.ToolList}),),
         parameters=(
-            _Option("format", "the format (mcp)", choices=(*Format, *Connector)), _STRICT,
+            _Option("format", "the format (mcp)", choices=(*Format, *CONNECTORS)), _STRICT,
             _Option("defer", "1: a search loads the tools, and the tool for that comes first (0)", choices=_FLAG),
             _CALLERS, _GROUP, _INLINE, _TOOLS, _SERVER,
             _Option("hints", "1: _meta of each tool says which hints count, and why (mcp)", choices=_FLAG),

@@ -318,6 +318,7 @@ def _cursor(request: RestRequest) -> int:
 
 
 def stream_handlers(hub: HubPort, closing: Closing, running: RunningView, *, shows_all: bool) -> Handlers:
+    """`/v1/streams`."""
     served = _Streams(hub, closing, running, shows_all=shows_all)
     return {
         "listStreams": served.list_streams,

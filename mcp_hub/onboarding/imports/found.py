@@ -65,12 +65,8 @@ class FoundServer(msgspec.Struct, frozen=True):
     renamed: tuple[str, ...] = ()
 
 
-class SkippedServer(msgspec.Struct, frozen=True):
-    """A server that is not taken, with the reason."""
-
-    name: str
-    source: str
-    reason: str
+SkippedServer = tuple[str, str, str]
+"""The name and source of a server that is not taken, and why."""
 
 
 class FoundServers(msgspec.Struct):
@@ -195,7 +191,7 @@ def _take_file(servers: FoundServers, file: ClientFile, source: str, where: Wher
     holder = held_at(data, key)
     if isinstance(holder, dict):
         empty = [name for name, server in holder.items() if not isinstance(server, dict)]
-        servers.skipped += (SkippedServer(name, source, _NO_SERVER) for name in empty)
+        servers.skipped += ((name, source, _NO_SERVER) for name in empty)
     report = Findings(name, errors=[*_doubles(document, key, holder)])
     drives = drives_of(file, where, is_users=is_users)
     translator = Translator(
@@ -243,18 +239,18 @@ def _take_servers(
     is_users: bool = False,
 ) -> None:
     report = translator.report
-    servers.skipped += (SkippedServer(key, source, reason) for key, reason in off.items())
+    servers.skipped += ((key, source, reason) for key, reason in off.items())
     enabled = {key: server for key, server in raw.items() if key not in off}
     translated = translator.servers({key: server for key, server in enabled.items() if is_whole(key, report)})
     problems = {str(error.path[1]): error for error in report.errors if error.path[1] in enabled}
-    servers.skipped += (SkippedServer(key, source, _reason(error)) for key, error in problems.items())
+    servers.skipped += ((key, source, _reason(error)) for key, error in problems.items())
     for key, entry in translated.items():
         if not _SOURCES & entry.keys():
-            servers.skipped.append(SkippedServer(key, source, _NO_SOURCE))
+            servers.skipped.append((key, source, _NO_SOURCE))
         elif entry.get("enabled") is False:
             limits = (item for item in report.warnings if item.path[:2] == ("servers", key) and _is_limit(item))
             reasons = [limit.message for limit in limits]
-            servers.skipped.append(SkippedServer(key, source, "; ".join(reasons) or _DISABLED))
+            servers.skipped.append((key, source, "; ".join(reasons) or _DISABLED))
         else:
             file, key_path = place_of(key)
             left_out = _left_out(report, key)
@@ -345,4 +341,4 @@ def _of_projects(data: JsonObject, client: str, location: Place, source: str) ->
     for folder, project in projects.items() if isinstance(projects, dict) else ():
         if isinstance(project, dict):
             for name in servers_of(project, location):
-                yield SkippedServer(name, source, f"it belongs to the project {folder}")
+                yield (name, source, f"it belongs to the project {folder}")

@@ -282,7 +282,7 @@ def _has_value(name: str, env: Mapping[str, str], folder: Path) -> bool:
 
 
 def _skipped(server: _MergedServer | TakenServer, reason: str) -> list[SkippedServer]:
-    return [SkippedServer(origin.name, origin.source, reason) for origin in server.origins]
+    return [(origin.name, origin.source, reason) for origin in server.origins]
 
 
 def _refusals(file: ServersFile, changes: Sequence[Put]) -> dict[str, str]:

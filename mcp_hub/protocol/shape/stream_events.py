@@ -40,8 +40,8 @@ _RESTART: Final = _Kind("hub_restart", is_retryable=True)
 _KINDS: Final[Mapping[type[RpcError], _Kind]] = {
     RpcError: _INTERNAL,
     **dict.fromkeys((errors.InvalidParams, errors.UnknownEntry, errors.UnknownStream), _CLIENT),
-    **dict.fromkeys((errors.EventsGone, errors.MethodNotFound), _CLIENT),
-    **dict.fromkeys((errors.UpstreamLost, errors.ExecutorLost), _CRASH),
+    errors.EventsGone: _CLIENT,
+    errors.UpstreamLost: _CRASH,
     **dict.fromkeys((errors.HubStopping, errors.HubRestarted), _RESTART),
     errors.AccountNeeded: _Kind("auth"),
     errors.UpstreamUnavailable: _Kind("upstream_transport", is_retryable=True),
@@ -51,7 +51,12 @@ _KINDS: Final[Mapping[type[RpcError], _Kind]] = {
     errors.Busy: _Kind("capacity", is_retryable=True),
     errors.StoreUnavailable: _Kind("capacity", is_retryable=True),
 }
-_BY_SYMBOL: Final = {"not_approved": _Kind("auth"), "owner_lost": _Kind("owner_lost", is_retryable=True)}
+_BY_SYMBOL: Final = {
+    "method_not_found": _CLIENT,
+    "not_approved": _Kind("auth"),
+    "executor_lost": _CRASH,
+    "owner_lost": _Kind("owner_lost", is_retryable=True),
+}
 """Errors of another kind than others of their class."""
 _ELSEWHERE: Final = "session_elsewhere"
 """Another replica runs the session's process: a retry here cannot help."""

@@ -6,11 +6,9 @@ import sys
 from array import array
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
-
-from mcp_hub.errors import StoreError
 
 MASKED_ARGUMENTS: Final = 1
 CUT_ARGUMENTS: Final = 2
@@ -148,11 +146,8 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
-class CallTexts(NamedTuple):
-    """Masked arguments and start of the result; empty if not stored."""
-
-    arguments: str = ""
-    result: str = ""
+CallTexts = tuple[str, str]
+"""Masked arguments and start of the result; empty if not stored."""
 
 
 class LostCalls(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -168,17 +163,12 @@ class LostCalls(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
 
 
-class RunningChange(msgspec.Struct, frozen=True):
-    """Running calls that have `begun`, each in its own batch, and those that have `ended`.
+RunningChange = tuple[Sequence[tuple[Batch, bytes]], Sequence[int]]
+"""Running calls that have begun, each in its own batch with texts, and the numbers of those that have ended.
 
-    Such a batch is shown once its hub is gone; its `base` is the call's `running_number`.
-    """
-
-    begun: Sequence[tuple[Batch, bytes]] = ()
-    ended: Sequence[int] = ()
-
-
-NO_CHANGE: Final = RunningChange()
+Such a batch is shown once its hub is gone; its `base` is the call's `running_number`.
+"""
+NO_CHANGE: Final[RunningChange] = (), ()
 RUNNING: Final = 1 << 52
 """Numbers from here on are those of running calls; no hub makes so many calls."""
 
@@ -193,10 +183,6 @@ def is_shown(key: BatchKey, is_gone: Callable[[str], bool]) -> bool:
     return key.base < RUNNING or is_gone(key.hub)
 
 
-class BatchRefused(StoreError):
-    """This batch cannot be stored; later ones may be."""
-
-
 class HistoryStore(Protocol):
     """Stores batches. All methods raise `StoreError`."""
 
@@ -208,7 +194,7 @@ class HistoryStore(Protocol):
         self, batch: Batch, fresh: int, texts: bytes, losses: Sequence[LostCalls], limits: HistoryLimits,
         running: RunningChange = NO_CHANGE,
     ) -> bool:  # fmt: skip
-        """Writes a batch with `fresh` new calls at its end. Also raises `BatchRefused`.
+        """Writes a batch with `fresh` new calls at its end. A `StoreError` is about it alone, but for an outage.
 
         `texts` are alternating arguments and results, separated by NUL. False, with nothing written, if the batch
         continues a deleted one.
@@ -306,7 +292,7 @@ def is_moment(seconds: object) -> bool:
 def texts_of_body(body: object) -> list[CallTexts]:
     """Texts of each call in `texts` of one write."""
     fields = body.decode("utf-8", "replace").split("\0") if isinstance(body, bytes) else []
-    return [CallTexts(*fields[at : at + 2]) for at in range(0, len(fields) - 1, 2)]
+    return list(zip(fields[0::2], fields[1::2], strict=False))
 
 
 def _is_sound(batch: Batch) -> bool:

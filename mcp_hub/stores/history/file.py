@@ -24,7 +24,6 @@ from mcp_hub.stores.history.base import (
     SOUND_ROW,
     Batch,
     BatchKey,
-    BatchRefused,
     CallTexts,
     HistoryLimits,
     LostCalls,
@@ -134,12 +133,7 @@ class HistoryFile:
     ) -> bool:  # fmt: skip
         added = [*self._losses, *losses]
         run = partial(self._write, batch=batch, fresh=fresh, texts=texts, losses=added, limits=limits, running=running)
-        try:
-            is_written = await self._ask(run, writes=True)
-        except StoreFault:
-            raise
-        except StoreError as error:
-            raise BatchRefused(str(error)) from None
+        is_written = await self._ask(run, writes=True)
         del self._losses[: len(added) - len(losses)]
         return is_written
 
@@ -278,8 +272,9 @@ class HistoryFile:
         if texts:
             text_number = number << _BITS | (len(batch) - fresh)
             db.execute(_PUT_TEXTS, (text_number, texts))
-        _remove_running(db, {*running.ended, *(call.base for call, _ in running.begun)})
-        for call, body in running.begun:
+        begun, ended = running
+        _remove_running(db, {*ended, *(call.base for call, _ in begun)})
+        for call, body in begun:
             first = (_put(db, call, False) or 0) << _BITS
             db.execute(_PUT_TEXTS, (first, body))
         db.execute("INSERT OR REPLACE INTO runs (hub, written) VALUES (?, ?)", (self._hub, self._now()))

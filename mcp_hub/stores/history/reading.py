@@ -161,7 +161,7 @@ async def texts_of(store: HistoryStore, calls: Sequence[PastCall]) -> list[CallT
     for call in calls:
         indexes_by_batch.setdefault(call.key, []).append(call.index)
     texts = {key: await store.texts(key, indexes) for key, indexes in indexes_by_batch.items()}
-    return [texts[call.key].get(call.index, CallTexts()) for call in calls]
+    return [texts[call.key].get(call.index, ("", "")) for call in calls]
 
 
 async def _keys(store: HistoryStore, chosen: CallFilter) -> list[BatchKey]:

@@ -10,13 +10,11 @@ import msgspec
 
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
-from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.history.base import (
     MOST_LOSSES,
     NO_CHANGE,
     Batch,
     BatchKey,
-    BatchRefused,
     CallTexts,
     HistoryLimits,
     LostCalls,
@@ -81,17 +79,12 @@ class RedisHistory:
         self, batch: Batch, fresh: int, texts: bytes, losses: Sequence[LostCalls], limits: HistoryLimits,
         running: RunningChange = NO_CHANGE,
     ) -> bool:  # fmt: skip
-        try:
-            changes = await self._changes(running)
-            is_written = not fresh or await self._put(batch, fresh, texts, changes)
-            if is_written:
-                noted: list[Command] = [("HSET", self._keys.runs, self._instance, repr(self._now()))]
-                await self._writer.ask(*([] if fresh else changes), *noted, *self._listed(losses))
-                await self._prune(limits)
-        except StoreFault:
-            raise
-        except StoreError as error:
-            raise BatchRefused(str(error)) from None
+        changes = await self._changes(running)
+        is_written = not fresh or await self._put(batch, fresh, texts, changes)
+        if is_written:
+            noted: list[Command] = [("HSET", self._keys.runs, self._instance, repr(self._now()))]
+            await self._writer.ask(*([] if fresh else changes), *noted, *self._listed(losses))
+            await self._prune(limits)
         return is_written
 
     async def _put(self, batch: Batch, fresh: int, texts: bytes, changes: Sequence[Command]) -> bool:
@@ -121,7 +114,8 @@ class RedisHistory:
 
     async def _changes(self, running: RunningChange) -> list[Command]:
         """Store begun calls, and remove ended ones of any replica."""
-        bases = {*running.ended, *(batch.base for batch, _ in running.begun)}
+        begun, ended = running
+        bases = {*ended, *(batch.base for batch, _ in begun)}
         if not bases:
             return []
         [fields] = await self._writer.ask(("HKEYS", self._keys.batches))
@@ -131,7 +125,7 @@ class RedisHistory:
             if _FIELD.fullmatch(text) and int(text.partition(" ")[2]) in bases
         }
         commands = self._removed(removed)
-        for batch, texts in running.begun:
+        for batch, texts in begun:
             key, head = batch.key, encode(batch)
             field, size = _field(key), len(texts) + len(head)
             commands.append(("HSET", self._keys.texts, f"{field} 0", texts))

@@ -8,7 +8,7 @@ import msgspec
 
 from mcp_hub.call import Call, CallChannel, Question
 from mcp_hub.clock import Clock
-from mcp_hub.errors import MethodNotFound, RpcError
+from mcp_hub.errors import RpcError, method_not_found
 from mcp_hub.events import Completed, InputRequired
 from mcp_hub.types import RawJson, RawObject
 from mcp_hub.upstreams.executors.posts import Production
@@ -142,7 +142,7 @@ class Work(msgspec.Struct, eq=False):
         if lack is None:
             self.channel.ask(Question(ask.method, ask.params, answered))
         else:
-            answered(MethodNotFound(f"{ask.method}: {lack}"))
+            answered(method_not_found(f"{ask.method}: {lack}"))
 
     def finish(self, outcome: Completed | RpcError) -> bool:
         """Ends the call. Whether the worker had fetched it."""

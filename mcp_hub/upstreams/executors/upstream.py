@@ -1,6 +1,6 @@
 """Tools that workers register for their principal and run.
 
-A call ends with `ExecutorLost` when the worker's lease ends or it stays silent.
+A call ends with `executor_lost` when the worker's lease ends or it stays silent.
 """
 
 import os
@@ -15,7 +15,7 @@ import msgspec
 
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.clock import Clock
-from mcp_hub.errors import Busy, ExecutorLost, InvalidParams, Rejected, RpcError, UnknownEntry
+from mcp_hub.errors import Busy, InvalidParams, Rejected, RpcError, UnknownEntry, executor_lost
 from mcp_hub.events import Completed, Failed, InputRequired, Post
 from mcp_hub.ids import ids
 from mcp_hub.logs import get_logger
@@ -222,7 +222,7 @@ class _Workers:
         id_ = work.executor.key[1]
         outcome = {"outcome": "unknown"} if work.offer.tool_call_id in work.executor.fetched else {}
         data: JsonObject = {"upstream": {"server": self._name}, "executor": id_, **outcome}
-        self.finish(work, ExecutorLost(f'Executor "{id_}" of tool "{work.offer.name}" {why}.', data=data))
+        self.finish(work, executor_lost(f'Executor "{id_}" of tool "{work.offer.name}" {why}.', data))
 
     def finish(self, work: Work, outcome: Completed | RpcError) -> None:
         """Ends a call; a worker that has fetched it may still post, in vain."""
@@ -267,7 +267,7 @@ class ExecutorUpstream(LocalSource):
         super().__init__(name, self.workers.run)
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
-        """Queues the call and waits for its end. Raises `ExecutorLost` and `Busy`."""
+        """Queues the call and waits for its end. Raises `executor_lost` and `Busy`."""
         work = self.workers.accept(self.tool_of(call), call, channel)
         try:
             await work.finished.wait()

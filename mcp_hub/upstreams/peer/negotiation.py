@@ -48,11 +48,14 @@ class InitializeRefused(StartFailed):
 
 
 class AnotherProcess(StartFailed):
-    """Only another process can take another first request."""
+    """Only another process can take another first request.
 
+    `is_spent`: it may take `initialize`, but not after `server/discover`, at which it may have ended.
+    """
 
-class FreshNeeded(AnotherProcess):
-    """It may take `initialize`, but not after `server/discover`, at which it may have ended."""
+    def __init__(self, code: str, message: str, *, is_spent: bool = False) -> None:
+        super().__init__(code, message)
+        self.is_spent = is_spent
 
 
 async def _modern() -> Era:
@@ -128,7 +131,7 @@ async def _preferred(peer: Peer, terms: Terms) -> PeerInfo:
 
 
 async def _found_out(peer: Peer, terms: Terms) -> PeerInfo:
-    """Raises `FreshNeeded` if a slow server then refuses to initialize."""
+    """Raises `AnotherProcess` if a slow server then refuses to initialize."""
     is_locked = False
     try:
         info = await (_discover(peer) if Era.MODERN in terms.eras.speaks else _probed(peer, terms))
@@ -150,7 +153,7 @@ async def _found_out(peer: Peer, terms: Terms) -> PeerInfo:
     except _IsModern as exc:  # it was only slow to answer the probe
         if is_locked and await terms.prefer() is Era.HANDSHAKE:
             terms.learn(Era.MODERN, True)
-            raise FreshNeeded(*exc.cause) from None
+            raise AnotherProcess(*exc.cause, is_spent=True) from None
         return await _ask(peer, Era.MODERN, terms)
     except StartFailed:
         _blame_probe(peer, terms)
@@ -160,7 +163,7 @@ async def _found_out(peer: Peer, terms: Terms) -> PeerInfo:
 async def _turned(peer: Peer, discovered: PeerInfo, terms: Terms) -> PeerInfo:
     """Tries `initialize` on the probed connection.
 
-    Raises `FreshNeeded` over a pipe: servers of the official SDK stay in the first request's era.
+    Raises `AnotherProcess` over a pipe: servers of the official SDK stay in the first request's era.
     """
     try:
         with anyio.move_on_after(terms.probe):
@@ -173,7 +176,7 @@ async def _turned(peer: Peer, discovered: PeerInfo, terms: Terms) -> PeerInfo:
         if not peer.wire.is_pipe and _is_refused(exc):
             terms.learn(Era.HANDSHAKE, False)
     if peer.wire.is_pipe:
-        raise FreshNeeded("handshake_failed", "it does not take initialize after server/discover")
+        raise AnotherProcess("handshake_failed", "it does not take initialize after server/discover", is_spent=True)
     return peer.settle(discovered)
 
 
@@ -236,7 +239,7 @@ async def is_still_modern(peer: Peer, probe: float = PROBE_SECONDS) -> bool:
 def _blame_probe(peer: Peer, terms: Terms) -> None:
     if peer.ending.closed.is_set() and Era.MODERN not in terms.eras.speaks:
         code, reason = peer.ending.cause or CONNECTION_LOST
-        raise FreshNeeded(code, f"it ended when it got server/discover: {reason}") from None
+        raise AnotherProcess(code, f"it ended when it got server/discover: {reason}", is_spent=True) from None
 
 
 class _OtherEra(StartFailed):

@@ -13,7 +13,7 @@ import msgspec
 
 from mcp_hub import aio
 from mcp_hub.call import OF_REST, Call, CallChannel, CallEnded, Question
-from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError
+from mcp_hub.errors import InvalidParams, RpcError, method_not_found
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, id_key, object_bytes, raw_object, read_as
@@ -181,11 +181,11 @@ class OpenRequests:
     def _refusal(self, key: int | str, method: str, params: RawJson, asker: Asker | None) -> RpcError | None:
         is_passed = method not in questions.QUESTIONS and self.passes(method)
         if not is_passed and method not in questions.QUESTIONS:
-            return MethodNotFound(f"This client does not support the method {hide_head(method, 100)}.")
+            return method_not_found(f"This client does not support the method {hide_head(method, 100)}.")
         if asker is None or not (is_passed or asker[0].method in PARKABLE):
             return _nobody(method)
         if is_passed and (asker[0].is_program or asker[0].session.startswith(OF_REST)):
-            return MethodNotFound(f"This client does not support the method {hide_head(method, 100)}.")
+            return method_not_found(f"This client does not support the method {hide_head(method, 100)}.")
         if key in self._open:
             return RpcError("A request with this id is still being answered.", code=INVALID_REQUEST)
         if len(self._open) >= MOST_QUESTIONS:
@@ -196,7 +196,7 @@ class OpenRequests:
             return None
         # a mode that the client lacks is a wrong member (2025-11-25, client/elicitation "Error Handling")
         has_other_mode = method == questions.ELICIT and call.lack(method, _FORM) is None
-        return (InvalidParams if has_other_mode else MethodNotFound)(f"{method}: {lack}")
+        return (InvalidParams if has_other_mode else method_not_found)(f"{method}: {lack}")
 
     def withdraw(self, params: RawJson) -> None:
         """Withdraws a request (`notifications/cancelled`)."""

@@ -10,7 +10,7 @@ import anyio.abc
 import msgspec
 
 from mcp_hub.call import Call, Heard
-from mcp_hub.errors import DeadlineExceeded, InvalidParams, MethodNotFound, RpcError, UpstreamLost
+from mcp_hub.errors import DeadlineExceeded, InvalidParams, RpcError, UpstreamLost, method_not_found
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.notices import Notices
@@ -209,13 +209,13 @@ class ServerSubscriptions:
         self._heard: dict[int | str, Heard] = {}
 
     async def confirmed(self, uri: str) -> None:
-        """Waits until the server watches a resource. Raises `RpcError`, also `MethodNotFound`."""
+        """Waits until the server watches a resource. Raises `RpcError`, also `method_not_found`."""
         if uri in self.resources.watched:
             return
         if self._peer is None:
             raise self._gone()
         if not self._peer.info.can_watch:
-            raise MethodNotFound(f'server "{self._server}" does not support subscriptions to its resources.')
+            raise method_not_found(f'server "{self._server}" does not support subscriptions to its resources.')
         await self.resources.attempt(uri).outcome()
 
     @property

@@ -21,7 +21,7 @@ from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.framing import UNREADABLE
 from mcp_hub.types import LAST_OUTPUT, Cause, Era
 from mcp_hub.upstreams.peer import negotiation
-from mcp_hub.upstreams.peer.negotiation import PROBE_SECONDS, AnotherProcess, FreshNeeded, Terms
+from mcp_hub.upstreams.peer.negotiation import PROBE_SECONDS, AnotherProcess, Terms
 from mcp_hub.upstreams.peer.peer import Peer, PeerMessages
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
 from mcp_hub.upstreams.peer.state import LAST_WORDS, Observer, not_settled
@@ -119,10 +119,9 @@ class StdioConnection:
         terms = await self.eras.terms(self.wish, self.spec.era)
         try:
             return await self._negotiated(tasks, terms, observer)
-        except FreshNeeded:
-            self.eras.guess(Era.HANDSHAKE)
-            raise
-        except AnotherProcess:
+        except AnotherProcess as exc:
+            if exc.is_spent:
+                self.eras.guess(Era.HANDSHAKE)
             raise
         except StartFailed as exc:
             is_guess = bool(self.eras.guesses)

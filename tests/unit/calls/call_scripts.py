@@ -27,13 +27,7 @@ _numbers = count(1)
 def new_call(principal: str = "p", method: str = "tools/call") -> Call:
     """By a hub where somebody may answer in place of clients, as every hub over HTTP is."""
     id_ = CallId(f"st_{next(_numbers)}")
-    return Call(id_, "git", method, {}, {}, "s", principal, Era.HANDSHAKE, {}, people=_Absent())
-
-
-class _Absent:
-    """People who may come, and are not there."""
-
-    are_there = False
+    return Call(id_, "git", method, {}, {}, "s", principal, Era.HANDSHAKE, {}, people=lambda: False)
 
 
 class LoneOwner(CallOwner):

@@ -94,4 +94,4 @@ async def kept(store: HistoryStore, most: int = 10_000, **chosen: Any) -> list[P
 
 async def arguments_in(store: HistoryStore) -> list[str]:
     """Of all calls, the oldest first."""
-    return [texts.arguments for texts in await texts_of(store, await kept(store))]
+    return [arguments for arguments, _ in await texts_of(store, await kept(store))]

@@ -13,11 +13,11 @@ from mcp_hub.calls.plan import CallPlan, CallRules, TimeLimits
 from mcp_hub.errors import (
     Busy,
     DeadlineExceeded,
-    ExecutorLost,
     HttpRefused,
     RpcError,
     UpstreamLost,
     UpstreamUnavailable,
+    executor_lost,
 )
 from mcp_hub.events import Attempt, CallEvent, Cancelled, Completed, Delta, Failed, Progressed, Reset, Started
 from mcp_hub.protocol.meta import STREAMS
@@ -241,7 +241,7 @@ def pause(
         (HttpRefused("git", 401, "HTTP 401"), None),
         (HttpRefused("git", 200, "HTTP 200 and text/html"), None),
         (LOST, "lost"),
-        (ExecutorLost("gone"), "lost"),
+        (executor_lost("gone", {}), "lost"),
         (UpstreamLost("garbage", data={"upstream": {"code": "unreadable_answer"}, "outcome": "unknown"}), None),
         (RpcError("mine", raw=b'{"code":-1,"message":"mine"}'), None),
         (UpstreamLost("of a hub behind this one", raw=b'{"code":1002,"message":"gone"}'), None),

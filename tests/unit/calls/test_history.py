@@ -13,7 +13,7 @@ from mcp_hub.calls.history import journal as journals
 from mcp_hub.calls.history import waiting
 from mcp_hub.calls.history.batches import ToolKeeping
 from mcp_hub.calls.history.waiting import FULL, MOST, VALUE
-from mcp_hub.errors import RpcError
+from mcp_hub.errors import RpcError, StoreError
 from mcp_hub.events import Cancelled, Completed, Ending, Failed
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.history.base import (
@@ -22,8 +22,6 @@ from mcp_hub.stores.history.base import (
     MASKED_ARGUMENTS,
     MASKED_RESULT,
     Batch,
-    BatchRefused,
-    CallTexts,
     Keeping,
 )
 from mcp_hub.stores.history.file import HistoryFile
@@ -91,15 +89,15 @@ async def test_arguments_results_and_reasons_are_kept_as_the_setting_says(told: 
     await keep(journal, past_call("file:///a", method="resources/read"), past_call("b", ending=Failed(relayed)))
     good, bad, read, of_server = await kept(store)
     [texts, again, _] = await texts_of(store, [good, bad, read])
-    assert (texts.result, bad.code, bad.message) == (told.result, "internal_error", told.message)
+    assert (texts[1], bad.code, bad.message) == (told.result, "internal_error", told.message)
     assert (of_server.code, of_server.message) == ("tool_error", told.message), "as the event of a stream says"
     sizes = (good.arguments_bytes, good.result_bytes, bad.result_bytes)
     assert sizes == ((0, 0, 0) if told.keeping == "none" else (7, 14, 0))
     assert (read.group.name == "file:///a") == (told.keeping == "full"), "the URI of a resource is an argument"
     if told.keeping == "hash":
-        assert texts.arguments == again.arguments and len(texts.arguments) == 32
+        assert texts[0] == again[0] and len(texts[0]) == 32
     else:
-        assert texts.arguments == told.arguments
+        assert texts[0] == told.arguments
 
 
 async def test_calls_of_a_tool_that_is_off_leave_nothing() -> None:
@@ -153,10 +151,10 @@ async def test_result_is_masked_before_its_beginning_is_cut() -> None:
     text = json.dumps({"a": "y" * (VALUE - 20) + SECRET * 300}).encode()
     await keep(journal, past_call(ending=Completed(text)), past_call(ending=Completed(b"z" * 1_000_000)))
     [first, second] = await texts_of(store, calls := await kept(store))
-    assert first.result.startswith('{"a": "yyy') and first.result.endswith("y***")
-    assert "cret-val" not in first.result
+    assert first[1].startswith('{"a": "yyy') and first[1].endswith("y***")
+    assert "cret-val" not in first[1]
     assert [call.flags for call in calls] == [CUT_RESULT | MASKED_RESULT, CUT_RESULT]
-    assert second.result == "z" * VALUE and calls[1].result_bytes == 1_000_000
+    assert second[1] == "z" * VALUE and calls[1].result_bytes == 1_000_000
 
 
 @pytest.mark.parametrize(("ending", "status"), [
@@ -233,7 +231,7 @@ async def test_text_that_is_not_json_moves_no_other_one() -> None:
     odd = past_call(arguments={"n": 1}, ending=Completed(b"a\0b\0\xff\xc3"))
     await keep(journal, past_call(arguments={"n": 0}), odd, past_call(arguments={"n": 2}))
     assert await arguments_in(store) == ['{"n":0}', '{"n":1}', '{"n":2}']
-    assert (await texts_of(store, await kept(store)))[1].result == "ab\ufffd\ufffd"
+    assert (await texts_of(store, await kept(store)))[1][1] == "ab\ufffd\ufffd"
 
 
 class Broken(HistoryFile):
@@ -244,7 +242,7 @@ class Broken(HistoryFile):
 
     async def write(self, batch: Batch, *rest: object) -> bool:
         if rest[0] == self.refused:
-            raise BatchRefused("a text is none")
+            raise StoreError("a text is none")
         if self.full:
             raise StoreFault("full", "the disk is full")
         return await super().write(batch, *rest)  # type: ignore[arg-type]
@@ -333,4 +331,4 @@ async def test_texts_of_other_calls_are_never_those_of_a_call() -> None:
     calls = await kept(store)
     for place in (12, 3, 0, 13):
         [texts] = await texts_of(store, [calls[place]])
-        assert texts == (CallTexts() if place % 2 else CallTexts(f'{{"n":{place // 2}}}', '{"content":[]}'))
+        assert texts == (("", "") if place % 2 else (f'{{"n":{place // 2}}}', '{"content":[]}'))

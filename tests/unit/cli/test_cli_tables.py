@@ -201,7 +201,8 @@ def test_server_is_ready_or_has_settled_once_its_first_start_is_over() -> None:
         (errors.UnknownEntry("x"), 2),
         (errors.UnknownStream(), 2),
         *((kind("x"), 3) for kind in (errors.UpstreamUnavailable, errors.UpstreamLost, errors.DeadlineExceeded)),
-        *((kind("x"), 3) for kind in (errors.HubStopping, errors.HubRestarted, errors.ExecutorLost)),
+        *((kind("x"), 3) for kind in (errors.HubStopping, errors.HubRestarted)),
+        (errors.executor_lost("x", {}), 3),
         *((error, 1) for error in (errors.RpcError("x", code=-5), errors.InvalidParams("x"), errors.EventsGone(3))),
     ],
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_hub.formats.providers import TOKEN, Connector, connect, endpoint
+from mcp_hub.formats.providers import TOKEN, connect, endpoint
 from tests.unit.formats import sdk_types
 from tests.unit.formats.sdk_types import fits
 from tests.unit.formats.tool_lists import OWN, refused
@@ -13,7 +13,7 @@ NAMES = [tool["name"] for tool in LISTING]
 
 
 def test_anthropic_connects_with_the_pinned_listing() -> None:
-    entries = connect(Connector.ANTHROPIC, URL, LISTING)
+    entries = connect("anthropic-mcp", URL, LISTING)
     (server,), (toolset,) = entries["mcp_servers"], entries["tools"]
     assert fits(sdk_types.BETA, "BetaRequestMCPServerURLDefinitionParam", server)
     assert fits(sdk_types.BETA, "BetaMCPToolsetParam", toolset)
@@ -26,7 +26,7 @@ def test_anthropic_connects_with_the_pinned_listing() -> None:
 
 
 def test_anthropic_switches_off_tools_that_are_not_selected_and_keeps_the_listing() -> None:
-    (search, toolset) = connect(Connector.ANTHROPIC, URL, LISTING, selected=NAMES[1:2], is_deferred=True)["tools"]
+    (search, toolset) = connect("anthropic-mcp", URL, LISTING, selected=NAMES[1:2], is_deferred=True)["tools"]
     assert search["type"].startswith("tool_search_tool_")
     assert toolset["default_config"] == {"enabled": False, "defer_loading": True}
     assert toolset["configs"] == {NAMES[1]: {"enabled": True}}
@@ -35,22 +35,22 @@ def test_anthropic_switches_off_tools_that_are_not_selected_and_keeps_the_listin
 
 
 def test_openai_connects_with_the_names_of_the_listing() -> None:
-    (entry,) = connect(Connector.OPENAI, URL, LISTING, label="mcp hub/α")["tools"]
+    (entry,) = connect("openai-mcp", URL, LISTING, label="mcp hub/α")["tools"]
     assert fits("openai.types.responses.tool_param", "Mcp", entry) and entry["server_label"] == "mcp-hub--"
     assert (entry["server_url"], entry["authorization"], entry["require_approval"]) == (URL, TOKEN, "always")
     assert entry["allowed_tools"] == {"tool_names": NAMES} and "defer_loading" not in entry
-    search, entry = connect(Connector.OPENAI, URL, LISTING, selected=NAMES[1:2], is_deferred=True)["tools"]
+    search, entry = connect("openai-mcp", URL, LISTING, selected=NAMES[1:2], is_deferred=True)["tools"]
     assert search == {"type": "tool_search"} and entry["defer_loading"] is True
     assert entry["allowed_tools"] == {"tool_names": NAMES[1:2]}
 
 
 def test_gemini_connects_with_the_names_of_the_listing_and_a_header() -> None:
-    (entry,) = connect(Connector.GEMINI, URL, LISTING, label="mcp-hub-α")["tools"]
+    (entry,) = connect("gemini-mcp", URL, LISTING, label="mcp-hub-α")["tools"]
     assert fits(sdk_types.INTERACTIONS, "MCPServer", entry, exclude_unset=True)
     assert (entry["name"], entry["url"]) == ("mcp_hub__", URL)
     assert entry["headers"] == {"Authorization": f"Bearer {TOKEN}"}
     assert entry["allowed_tools"] == [{"tools": NAMES}] and "defer_loading" not in entry
-    search, entry = connect(Connector.GEMINI, URL, LISTING, selected=NAMES[1:2], is_deferred=True)["tools"]
+    search, entry = connect("gemini-mcp", URL, LISTING, selected=NAMES[1:2], is_deferred=True)["tools"]
     assert search == {"type": "tool_search"} and entry["defer_loading"] is True
     assert entry["allowed_tools"] == [{"tools": NAMES[1:2]}]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mcp_hub.formats.providers import Format
-from mcp_hub.formats.tools import ToolGroup, read_search, write_found
+from mcp_hub.formats.tools import read_search, write_found
 from tests.unit.formats import sdk_types
 from tests.unit.formats.sdk_types import fits, sdk_type
 from tests.unit.formats.tool_lists import OWN, refused
@@ -75,7 +75,7 @@ def test_responses_get_a_search_output_with_deferred_functions() -> None:
 
 def test_responses_get_the_found_tools_in_the_namespaces_of_the_request() -> None:
     call = read_search(CALLS[Format.OPENAI_RESPONSES], Format.OPENAI_RESPONSES)
-    item = write_found(FOUND, Format.OPENAI_RESPONSES, call, groups={NAMES[1]: ToolGroup("net", "Networks.")})
+    item = write_found(FOUND, Format.OPENAI_RESPONSES, call, groups={NAMES[1]: ("net", "Networks.")})
     first, second = item["tools"]
     assert (first["name"], second["type"], second["name"]) == (NAMES[0], "namespace", "net")
     assert [(tool["name"], tool["defer_loading"]) for tool in second["tools"]] == [(NAMES[1], True)]

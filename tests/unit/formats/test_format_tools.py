@@ -14,7 +14,7 @@ from mcp_hub.formats.arguments import ArgumentNames
 from mcp_hub.formats.calls import read_calls, write_results
 from mcp_hub.formats.providers import FORMATS, PROVIDERS, Format, format_named
 from mcp_hub.formats.records import Exported
-from mcp_hub.formats.tools import ToolGroup, export, read_tools, server_groups, tool_groups, write_found
+from mcp_hub.formats.tools import export, read_tools, server_groups, tool_groups, write_found
 from mcp_hub.protocol.rest.calls import LossInfo
 from tests.captured import needs_lists
 from tests.unit.formats import documented, sdk_types
@@ -242,9 +242,9 @@ def test_deferred_tools_have_one_that_finds_them() -> None:
 
 
 GROUPS = {
-    "ping": ToolGroup("net", "Networks."),
-    "search": ToolGroup("web", "Pages."),
-    "tree": ToolGroup("net", "Networks."),
+    "ping": ("net", "Networks."),
+    "search": ("web", "Pages."),
+    "tree": ("net", "Networks."),
 }
 
 
@@ -288,7 +288,7 @@ def test_a_format_without_groups_refuses_them(into: Format) -> None:
 
 
 def test_a_group_needs_a_name_of_its_own_that_the_provider_takes() -> None:
-    for group, code in ((ToolGroup("a b", "x"), "unsupported_tool"), (ToolGroup("net", "x"), "duplicate_name")):
+    for group, code in ((("a b", "x"), "unsupported_tool"), (("net", "x"), "duplicate_name")):
         refused(code, export, OWN, Format.OPENAI_RESPONSES, groups={**GROUPS, "free": group})
 
 
@@ -300,9 +300,9 @@ def test_servers_whose_names_are_alike_have_groups_of_their_own() -> None:
         "x" * 63 + ".": None,
         "x" * 63 + "_": None,
     }
-    names = [group.name for group in server_groups(servers).values()]
+    names = [group[0] for group in server_groups(servers).values()]
     assert names == ["a_b", "a_b_2", "a_b_3", "x" * 63 + "_", "x" * 62 + "_2"]
-    assert [group.description for group in server_groups(servers).values()][:2] == ["One.", "Tools of a_b."]
+    assert [group[1] for group in server_groups(servers).values()][:2] == ["One.", "Tools of a_b."]
 
 
 def test_tools_of_a_big_server_are_in_groups_by_the_first_words_of_their_names() -> None:
@@ -312,12 +312,12 @@ def test_tools_of_a_big_server_are_in_groups_by_the_first_words_of_their_names()
     groups = tool_groups(owners, {"git": "Repositories of the team.", "clock": None, "empty": None})
     assert groups.keys() == owners.keys() - {"stray"}
     sizes = Counter(groups.values())
-    assert max(sizes.values()) <= 10 and len({group.name for group in sizes}) == len(sizes)
-    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", group.name) for group in sizes)
-    assert groups["clock_now"] == ToolGroup("clock", "clock: clock_now")
-    assert all(group.description.startswith("Repositories of the team: ") for group in sizes if group.name != "clock")
+    assert max(sizes.values()) <= 10 and len({group[0] for group in sizes}) == len(sizes)
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", group[0]) for group in sizes)
+    assert groups["clock_now"] == ("clock", "clock: clock_now")
+    assert all(group[1].startswith("Repositories of the team: ") for group in sizes if group[0] != "clock")
     together = {groups[f"git_get_{number}_{kind}"] for number in range(3) for kind in ("note", "file")}
-    assert all(group.name.startswith("git_git_get") or group.name.startswith("git_get") for group in together)
+    assert all(group[0].startswith("git_git_get") or group[0].startswith("git_get") for group in together)
     assert tool_groups(owners, {"git": "Repositories of the team.", "clock": None, "empty": None}) == groups
 
 
@@ -332,11 +332,11 @@ def test_groups_have_at_most_ten_tools_whatever_their_names_are(count: int) -> N
     for names in kinds.values():
         groups = tool_groups(dict.fromkeys(names, "s"), {"s": None})
         assert list(groups) == names or set(groups) == set(names)
-        sizes = Counter(group.name for group in groups.values())
+        sizes = Counter(group[0] for group in groups.values())
         assert max(sizes.values()) <= 10 and len(sizes) >= (count + 9) // 10
-        assert all(group.description.strip(": ") for group in groups.values())
+        assert all(group[1].strip(": ") for group in groups.values())
     whole = tool_groups(dict.fromkeys("ab", "s"), {"s": "Says what it does."})
-    assert {group.description for group in whole.values()} == {"Says what it does."}
+    assert {group[1] for group in whole.values()} == {"Says what it does."}
 
 
 def test_the_cache_ends_at_the_last_tool_that_is_not_deferred() -> None:

@@ -12,7 +12,7 @@ from mcp_hub.calls.plan import CallPlan, ResumePoint, TimeLimits
 from mcp_hub.calls.reading.stored import fetched
 from mcp_hub.calls.runner import new_record
 from mcp_hub.clock import SystemClock
-from mcp_hub.errors import MethodNotFound, StoreError
+from mcp_hub.errors import RpcError, StoreError
 from mcp_hub.events import Completed, Failed, Started
 from mcp_hub.fronts.mcp.binding import Deferred
 from mcp_hub.fronts.mcp.bonds import ClientBond
@@ -38,7 +38,7 @@ async def test_a_handshake_session_has_no_tasks_whatever_it_declares(hub: TaskHu
         params = {"taskId": msgspec.Raw(b'"x"')}
         reply = hub.binding.handle(session, method, params, take_meta({}))
         assert isinstance(reply, Deferred)
-        with pytest.raises(MethodNotFound):
+        with pytest.raises(RpcError, check=lambda error: error.code == -32601):
             await reply.reply
     for name in ("always", "required"):
         asked = {"name": msgspec.Raw(json.dumps(name).encode()), "arguments": msgspec.Raw(b"{}")}

@@ -128,7 +128,7 @@ ERRORS: list[tuple[errors.RpcError, str, str, bool]] = [
     (errors.UnknownEntry("x", symbol="tool_removed"), "tool_removed", "client", False),
     (errors.UnknownStream(), "unknown_stream", "client", False),
     (errors.EventsGone(7), "events_gone", "client", False),
-    (errors.MethodNotFound("x"), "method_not_found", "client", False),
+    (errors.method_not_found("x"), "method_not_found", "client", False),
     (errors.not_approved("x"), "not_approved", "auth", False),
     (errors.AccountNeeded("a", "ann"), "account_needed", "auth", False),
     (errors.InvalidParams("x", symbol="not_read_only"), "not_read_only", "client", False),
@@ -151,7 +151,7 @@ ERRORS: list[tuple[errors.RpcError, str, str, bool]] = [
     (errors.HubRestarted("x", data=UNKNOWN), "hub_restarted", "hub_restart", False),
     (errors.HubRestarted("x"), "hub_restarted", "hub_restart", True),
     (errors.owner_lost("x", UNKNOWN), "owner_lost", "owner_lost", False),
-    (errors.ExecutorLost("x", data=UNKNOWN), "executor_lost", "upstream_crash", False),
+    (errors.executor_lost("x", UNKNOWN), "executor_lost", "upstream_crash", False),
 ]
 
 

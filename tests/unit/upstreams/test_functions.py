@@ -10,7 +10,7 @@ import pytest
 import structlog.testing
 
 from mcp_hub import events
-from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, UnknownEntry
+from mcp_hub.errors import InvalidParams, RpcError, UnknownEntry
 from mcp_hub.examples import jobs
 from mcp_hub.types import JsonObject
 from mcp_hub.upstreams.functions.registry import Context, Registry, Result
@@ -200,7 +200,7 @@ async def test_only_known_tools_and_tool_calls_are_answered() -> None:
         (request("x"), UnknownEntry, 'server "local" .*"x".$'),
         (request(7), InvalidParams, "name of the tool has to be a string"),
         (request("wait", [1]), InvalidParams, "arguments of a tool have to be an object"),
-        (request("wait", method="prompts/get"), MethodNotFound, "has tools only"),
+        (request("wait", method="prompts/get"), RpcError, "has tools only"),
     ]:
         with pytest.raises(error, match=message):
             await upstream.call(call, Recorder())

@@ -9,7 +9,7 @@ import pytest
 from mcp_hub.errors import DeadlineExceeded, StartFailed
 from mcp_hub.events import Failed
 from mcp_hub.types import Kind, UpstreamState
-from mcp_hub.upstreams.peer.negotiation import FreshNeeded, Incompatible
+from mcp_hub.upstreams.peer.negotiation import AnotherProcess, Incompatible
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.supervision.lifecycle import RestartRule
 from mcp_hub.upstreams.supervision.server import SupervisorRules
@@ -110,7 +110,7 @@ async def test_an_idle_rule_that_is_set_or_lifted_while_it_runs_holds() -> None:
 
 @virtual
 async def test_processes_that_are_spent_one_after_another_count_as_failures() -> None:
-    fails: list[StartFailed | None] = [FreshNeeded("era_mismatch", "the process is spent")] * 100
+    fails: list[StartFailed | None] = [AnotherProcess("era_mismatch", "the process is spent")] * 100
     async with kept(Toys(starting=0.0, fails=fails), restart=RestartRule(2, 60.0)) as far:
         await far.until(BACKING_OFF)
         assert (far.toys.starts, far.status.code, far.status.failures) == (4, "era_mismatch", 1)
@@ -282,7 +282,7 @@ async def test_a_server_that_has_just_died_hears_of_a_log_level_when_it_is_back(
 
 @virtual
 async def test_each_process_that_it_takes_to_find_the_era_has_the_whole_time_to_start() -> None:
-    spent = FreshNeeded("handshake_failed", "it does not take initialize after server/discover")
+    spent = AnotherProcess("handshake_failed", "it does not take initialize after server/discover")
     async with up(Toys(starting=40.0, fails=[spent]), start_timeout=60.0) as far:
         assert (far.now, far.toys.starts, far.status.failures, far.status.restarts) == (80.2, 2, 0, 0)
 

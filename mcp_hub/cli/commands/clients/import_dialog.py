@@ -152,8 +152,8 @@ def print_plan(plan: ImportPlan) -> None:
         return
     counted = [tables.plural(len(plan.taken), "server"), f"from {tables.plural(len(plan.sources), 'source')}"]
     say(f"{' '.join(counted)}, {tables.plural(plan.doubles, 'double')} merged, {len(plan.skipped)} not taken")
-    for gone in plan.skipped:
-        say(hide(on_one_line(f"not taken: {gone.name} ({gone.source}): {gone.reason}")))
+    for name, source, reason in plan.skipped:
+        say(hide(on_one_line(f"not taken: {name} ({source}): {reason}")))
     for server in plan.taken:
         if server.left_out:
             say(f"{server.name}: the hub does not have these keys: {', '.join(server.left_out)}")
@@ -233,7 +233,7 @@ def data_of(plan: ImportPlan, trial: Trial, *, written: bool, costs: MeasuredCos
         }
         for item in plan.taken
     ]
-    gone = [{"name": item.name, "from": item.source, "reason": hide(item.reason)} for item in plan.skipped]
+    gone = [{"name": name, "from": source, "reason": hide(reason)} for name, source, reason in plan.skipped]
     counted = None if costs is None else {**asdict(costs), "absent": [item.server for item in costs.absent]}
     return {
         **{"file": str(plan.file.path), "written": written, "servers": taken, "not_taken": gone},

@@ -324,7 +324,7 @@ def _places(gone: Sequence[FoundServer]) -> dict[Path, list[KeyPath]]:
 def _lines(plan: ImportPlan) -> list[str]:
     counted = f"{plural(len(plan.taken), 'server')} from {plural(len(plan.sources), 'client')}"
     there = {(server.name, server.source) for server in plan.there}
-    stays = [server for server in plan.skipped if (server.name, server.source) not in there]
+    stays = [server for server in plan.skipped if server[:2] not in there]
     lines = [f"{counted} to {plan.file.path}, {plural(plan.doubles, 'double')} merged"]
     if not plan.taken:
         lines = ["Nothing can be moved." if stays else "Nothing to move: these clients start no servers of their own."]
@@ -332,4 +332,4 @@ def _lines(plan: ImportPlan) -> list[str]:
             lines = [f"No server is new to the hub: those that move are in {plan.file.path} already."]
     lines += [f"  + {server.name} ({', '.join(server.sources)})" for server in plan.taken]
     lines += [f"  warning: {finding}" for finding in plan.problems if finding.code == "sandbox_narrowed"]
-    return [*lines, *(f"  not moved: {server.name} ({server.source}): {server.reason}" for server in stays)]
+    return [*lines, *(f"  not moved: {name} ({source}): {reason}" for name, source, reason in stays)]

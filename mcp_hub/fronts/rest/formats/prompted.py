@@ -115,6 +115,7 @@ class _PromptedTools:
 
 
 def prompted_handlers(hub: HubPort, calls: FormatCalls, closing: Closing) -> Handlers:
+    """`/v1/prompted`."""
     served = _PromptedTools(hub, calls, closing)
     return {"promptTools": served.section, "readPrompted": served.read}
 

@@ -142,6 +142,7 @@ class _ToolSearch:
 
 
 def search_handlers(hub: HubPort) -> Handlers:
+    """`/v1/search`."""
     served = _ToolSearch(hub)
     return {"searchTools": served.by_query, "searchToolsAs": served.by_body}
 

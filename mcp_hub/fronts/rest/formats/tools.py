@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from mcp_hub.errors import Rejected
-from mcp_hub.formats.providers import FORMATS, Connector, Format, connect, endpoint
+from mcp_hub.formats.providers import CONNECTORS, FORMATS, Connector, Format, connect, endpoint
 from mcp_hub.formats.records import Exported
 from mcp_hub.formats.tools import PROGRAMMATIC, ToolGroup, export, tool_groups
 from mcp_hub.fronts.rest.calls import (
@@ -123,7 +123,7 @@ def wants_inline(request: RestRequest, into: Format) -> bool:
 def wanted_format(name: str) -> Format:
     """The named format. Raises `Rejected`."""
     if name not in list(Format):
-        supported = ", ".join([*Format, *Connector])
+        supported = ", ".join([*Format, *CONNECTORS])
         raise Rejected("unknown_format", f'unknown format "{hide_head(name, _SHOWN)}". Use one of: {supported}.')
     return Format(name)
 
@@ -161,7 +161,7 @@ async def connector_entries(hub: HubPort, public_url: str | None, request: RestR
     caller, chosen = request.caller, selection(request)
     url = endpoint(request.query_params.get("url", public_url), caller.profile)
     is_deferred = flag(request, "defer")
-    session = Session("", caller, Era.HANDSHAKE, eras.LATEST_HANDSHAKE, client_info={"name": kind.value})
+    session = Session("", caller, Era.HANDSHAKE, eras.LATEST_HANDSHAKE, client_info={"name": kind})
     await hub.views.settled(session)
     listed = hub.views.of(session).entries(Kind.TOOL)
     chosen.check([tool.exported for tool in listed], hub.catalog.rules(caller.profile).servers)
@@ -238,8 +238,9 @@ class _ToolExports:
 
     async def list_tools(self, request: RestRequest) -> Response:
         format = request.query_params.get("format")
-        if format in list(Connector):
-            return await connector_entries(self._hub, self._public_url(), request, Connector(format))
+        for kind in CONNECTORS:
+            if format == kind:
+                return await connector_entries(self._hub, self._public_url(), request, kind)
         return await self._answer(request, exported)
 
     async def list_losses(self, request: RestRequest) -> Response:
@@ -303,6 +304,7 @@ def _client_kind(request: RestRequest) -> ClientKind:
 
 
 def tool_handlers(hub: HubPort, closing: Closing, public_url: Callable[[], str | None]) -> Handlers:
+    """`/v1/tools`."""
     served = _ToolExports(hub, closing, public_url)
     return {"listTools": served.list_tools, "listLosses": served.list_losses}
 

@@ -52,6 +52,8 @@ NOTES = {
     "per_tool": {"*walrus": {"hide": True}},
 }
 PROFILE = {"tools": {"allow": ["notes_[!o]*"], "deny": ["*_pelican"]}}
+_OWN = re.compile(r'"_meta": {"dev.mcp-hub/streams": {[^{}]*}}, |"id": \d+|\bst_[0-9A-Z]+')
+"""What each call of a script has of its own, and the stream of one that took long."""
 
 
 def config(root: Path, tools: list[Message], **hub: Any) -> str:
@@ -187,7 +189,7 @@ async def test_by_scripts(tmp_path: Path) -> None:
         assert "run_code" in await peers[0].names()
         for code in scripts():
             ours, theirs = [(await peer.call("run_code", {"code": code})).answer for peer in peers]
-            check(code, *[re.sub(r'"id": \d+|\bst_[0-9A-Z]+', "", json.dumps(said)) for said in (ours, theirs)])
+            check(code, *[_OWN.sub("", json.dumps(said)) for said in (ours, theirs)])
         run = await peers[0].call("run_code", {"code": "await notes_get_note(note='n')"})
         assert not run.result.get("isError"), run.result
     assert called(tmp_path / "hides") == {"get_note"}

@@ -1,6 +1,5 @@
 """Calls over REST: the forms of the answer, who waits how long, and which requests are one call."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,13 @@ import msgspec
 import pytest
 
 from mcp_hub.calls.plan import TimeLimits
-from mcp_hub.calls.streams.port import StreamPort
 from mcp_hub.errors import UpstreamUnavailable
 from mcp_hub.fronts.rest import streams
 from mcp_hub.fronts.rest.calls import digest_of
 from mcp_hub.ids import new_call_id
 from mcp_hub.stores.base import Chunk
 from tests.unit.fronts.local_hub import TOOLS
-from tests.unit.fronts.rest_peer import ALICE, BOB, BOTH, NARROW, SSE, Response, RestPeer, problem, rest_hub
+from tests.unit.fronts.rest_peer import BOB, BOTH, NARROW, SSE, RestPeer, problem, rest_hub
 from tests.upstreams.child import WAIT
 
 
@@ -357,31 +355,6 @@ async def test_hub_that_stops_says_of_a_waiting_call_that_nothing_was_done(tmp_p
         stopped = await waiting.ended()
         said = problem(stopped, 503, "hub_stopped")
         assert said["retryable"] is True and "outcome" not in said and "retry-after" in stopped.headers
-
-
-@pytest.mark.parametrize(("key", "status"), [("k", 503), (None, 502)])
-async def test_request_that_waits_for_the_store_when_the_hub_stops_is_told_so(
-    peer: RestPeer, monkeypatch: pytest.MonkeyPatch, key: str | None, status: int
-) -> None:
-    monkeypatch.setattr(streams, "_LAST_EVENTS", 0)
-    response, waits = Response(b'{"arguments":{"nonce":"a"}}'), anyio.Event()
-
-    async def never(*given: object) -> None:
-        waits.set()
-        await anyio.sleep_forever()
-
-    monkeypatch.setattr(StreamPort, "begin", never)
-    headers = {"host": "localhost", "content-type": "application/json", "authorization": f"Bearer {ALICE}"}
-    headers |= {} if key is None else {"idempotency-key": key}
-    pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
-    request = asyncio.create_task(response.run(peer._endpoints, "POST", "/v1/tools/hold/call", pairs))
-    await waits.wait()
-    peer.rest.close()
-    await anyio.sleep(0.01)
-    request.cancel("timeout graceful shutdown exceeded")
-    await request
-    said = problem(response, status, "hub_stopped")
-    assert said.get("outcome") == (None if key else "unknown")
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/json, text/event-stream"])

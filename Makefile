@@ -216,7 +216,7 @@ $(STAMP): $(HUB)
 
 $(VENV)/bench/.installed: $(STAMP)
 	$(PYTHON) -m venv $(VENV)/bench
-	$(VENV)/bench/bin/python -m pip install --quiet --disable-pip-version-check 'fastmcp>=4.1,<5'
+	$(VENV)/bench/bin/python -m pip install --quiet --disable-pip-version-check 'fastmcp[code-mode]>=4.1,<5'
 	touch $@
 
 # the generator of the site, the tools of the audit, and the hub with all extras, each in an environment of its own

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Route, Router
 
 from mcp_hub.clock import SystemClock
-from mcp_hub.errors import ConfigError, HubError, RpcError
+from mcp_hub.errors import ConfigError, HubError, HubStopping, RpcError
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.auth import Refusal
 from mcp_hub.fronts.http.response import ClientGone, HttpExchange, Message, Receive, Scope, Send
@@ -235,6 +235,10 @@ class RestApi:
             pass
         except HubError as error:
             await sent.respond(scope, receive, problem_for(error))
+        except anyio.get_cancelled_exc_class():
+            if not self._closing.is_over:
+                raise
+            await sent.respond(scope, receive, problem_for(HubStopping("the hub is stopping")))
         except Exception:
             log.exception("rest_request_crashed", method=scope["method"], path=scope["path"])
             problem = Problem(500, "internal_error", "Internal error of the hub. Its log has the details.")

@@ -220,7 +220,8 @@ class RestCalls:
             call = hub.call(session, mcp_request.method, mcp_request.params, mcp_request.meta, in_place=False)
         except UnknownEntry as error:
             raise self._on_its_way(session.caller.profile, tool, error) or error from None
-        return await call.begin_stream(key, digest)  # what is acknowledged is not lost
+        begun = call.begin_stream(key, digest)  # what is acknowledged is not lost
+        return await (begun if key is not None else self._closing.known(begun))
 
     def _on_its_way(self, profile: str | None, name: str, error: UnknownEntry) -> Problem | None:
         """A 503 for a name that a starting server may bring: one with its prefix, or with none."""

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Final, TypeVar
 
+import anyio
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
@@ -50,19 +51,19 @@ class Closing:
 
     def __init__(self) -> None:
         self._open: set[Block] = set()
-        self._is_over = False
+        self.is_over = False
 
     def close(self) -> None:
         call_later(_LAST_EVENTS, self._end)
 
     def _end(self) -> None:
-        self._is_over = True
+        self.is_over = True
         for watched in self._open:
             watched.give_up()
 
     async def connected(self, request: RestRequest, work: Coroutine[None, None, T]) -> T:
         """Works while the client is there. Raises `ClientGone`, or `HubStopping` after `close`."""
-        if self._is_over:
+        if self.is_over:
             work.close()
             raise _stopping()
         watched = Block(request.watch)
@@ -72,7 +73,17 @@ class Closing:
                 return await work
             finally:
                 self._open.discard(watched)
-        raise _stopping() if self._is_over else ClientGone()
+        raise _stopping() if self.is_over else ClientGone()
+
+    async def known(self, call: Coroutine[None, None, T]) -> T:
+        """Begins a call. Raises `Problem` 502 if that is not known when the server's time is over."""
+        try:
+            return await call
+        except anyio.get_cancelled_exc_class():
+            if not self.is_over:
+                raise
+            reason = "The hub is stopping. The outcome of this call is unknown."
+            raise Problem(502, "hub_stopped", reason, outcome="unknown") from None
 
 
 def _stopping() -> HubStopping:

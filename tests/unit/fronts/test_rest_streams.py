@@ -1,5 +1,6 @@
 """Streams over REST: following in every form from any place, what is refused, answers, cancelling, whose they are."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from msgspec import Raw
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.plan import StreamLimits
 from mcp_hub.calls.reading import stream
+from mcp_hub.calls.streams.port import StreamPort
 from mcp_hub.errors import StoreError
 from mcp_hub.fronts import following
 from mcp_hub.fronts.mcp.tasks import task_of
@@ -22,7 +24,7 @@ from mcp_hub.protocol.shape.tasks import created
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.stores.base import damage
 from mcp_hub.types import CallId, Era
-from tests.unit.fronts.rest_peer import SSE, RestPeer, problem, rest_hub
+from tests.unit.fronts.rest_peer import ALICE, SSE, Response, RestPeer, problem, rest_hub
 from tests.upstreams.child import WAIT
 
 NDJSON = {"accept": "application/x-ndjson"}
@@ -267,3 +269,28 @@ async def test_who_begins_a_call_can_follow_it_where_one_follower_is_all(tmp_pat
         assert (await first.ended()).status == 200 and b'"completed"' in first.body
         assert (await peer.call("hold", {"nonce": "a"}, headers=headers).ended()).status == 200
         assert peer.tools.held == ["a"] and not peer.tools.cancelled
+
+
+@pytest.mark.parametrize(("key", "status"), [("k", 503), (None, 502)])
+async def test_request_that_waits_for_the_store_when_the_hub_stops_is_told_so(
+    peer: RestPeer, monkeypatch: pytest.MonkeyPatch, key: str | None, status: int
+) -> None:
+    monkeypatch.setattr(streams, "_LAST_EVENTS", 0)
+    response, waits = Response(b'{"arguments":{"nonce":"a"}}'), anyio.Event()
+
+    async def never(*given: object) -> None:
+        waits.set()
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(StreamPort, "begin", never)
+    headers = {"host": "localhost", "content-type": "application/json", "authorization": f"Bearer {ALICE}"}
+    headers |= {} if key is None else {"idempotency-key": key}
+    pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+    request = asyncio.create_task(response.run(peer._endpoints, "POST", "/v1/tools/hold/call", pairs))
+    await waits.wait()
+    peer.rest.close()
+    await anyio.sleep(0.01)
+    request.cancel("timeout graceful shutdown exceeded")
+    await request
+    said = problem(response, status, "hub_stopped")
+    assert said.get("outcome") == (None if key else "unknown")

@@ -126,8 +126,8 @@ def _wanted(params: Json) -> tuple[str, int, int, int]:
     return stream, int(cursor), numbers["maxEvents"], numbers["waitMs"]
 
 
-def _invalid(why: str) -> MCPError:
-    return MCPError(types.INVALID_PARAMS, why, {"code": "invalid_params"})
+def _invalid(why: str, code: str = "invalid_params") -> MCPError:
+    return MCPError(types.INVALID_PARAMS, why, {"code": code})
 
 
 class Streams:
@@ -151,7 +151,7 @@ class Streams:
         if (stream := self._streams.get(id_)) is None:
             raise MCPError(types.INVALID_PARAMS, "Unknown stream", {"code": "unknown_stream"})
         if after > stream.last:
-            raise _invalid(f"cursor {after} is after the last event")
+            raise _invalid(f"cursor {after} is after the last event", "invalid_cursor")
         return _Page.model_validate(await stream.read(after, most, wait / 1000))
 
 

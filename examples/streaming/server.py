@@ -15,6 +15,7 @@ import mcp_types as types
 import uvicorn
 from mcp.server import Server, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions
+from mcp.server.models import InitializationOptions
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -269,6 +270,13 @@ class _Arguments(BaseModel):
     logs: bool = False
 
 
+class _ServerOfBothPlaces(Server[Any]):
+    """Names the extension under `experimental`, too: clients of the handshake era may know no other place."""
+
+    def create_initialization_options(self, *_: Any, **__: Any) -> InitializationOptions:
+        return super().create_initialization_options(NotificationOptions(), {EXTENSION: {}})
+
+
 class StreamingServer:
     """`make` gives the server, for any transport."""
 
@@ -277,7 +285,7 @@ class StreamingServer:
         self._sender = sender
 
     def make(self) -> Server[Any]:
-        server: Server[Any] = Server("streaming", version="1", on_list_tools=self._list, on_call_tool=self._call)
+        server = _ServerOfBothPlaces("streaming", version="1", on_list_tools=self._list, on_call_tool=self._call)
         server.extensions[EXTENSION] = {}
         server.add_request_handler(f"{EXTENSION}.read", _ReadParams, self.streams.read)
         return server
@@ -319,9 +327,8 @@ class StreamingServer:
 
 
 async def over_stdio(server: Server[Any]) -> None:
-    options = server.create_initialization_options(NotificationOptions(), {EXTENSION: {}})
     async with stdio_server() as (reading, writing):
-        await server.run(reading, writing, options)
+        await server.run(reading, writing, server.create_initialization_options())
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import mcp_types as types
 import uvicorn
 from anyio.streams.memory import MemoryObjectSendStream
 from mcp.server import Server
-from mcp.server.lowlevel import NotificationOptions
 from mcp.shared.message import SessionMessage
 
 from mcp_hub.conformance.peers import Exchange, RawClient
@@ -158,7 +157,7 @@ async def piped(
         async for message in from_server:
             client.take(message.message.model_dump(by_alias=True, mode="json", exclude_unset=True))
 
-    options = made.create_initialization_options(NotificationOptions(), {example.EXTENSION: {}})
+    options = made.create_initialization_options()
     async with to_server, from_client, to_client, from_server, anyio.create_task_group() as tasks:
         tasks.start_soon(made.run, from_client, to_client, options)
         tasks.start_soon(listen)

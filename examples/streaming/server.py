@@ -12,7 +12,6 @@ from typing import Annotated, Any, Final, Literal
 
 import anyio
 import mcp_types as types
-import uvicorn
 from mcp.server import Server, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions
 from mcp.server.models import InitializationOptions
@@ -333,6 +332,8 @@ async def over_stdio(server: Server[Any]) -> None:
 
 if __name__ == "__main__":
     if "--http" in sys.argv:
+        import uvicorn
+
         uvicorn.run(StreamingServer().make().streamable_http_app(), port=int(sys.argv[-1]), log_level="warning")
     else:
         anyio.run(over_stdio, StreamingServer().make())

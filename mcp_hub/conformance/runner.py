@@ -303,7 +303,7 @@ class Runner:
         """The ending of a call whose client has gone, as its transport has it (section 7)."""
         last, era = self._logs[step["parted"]][-1], next(iter(self._peers.values())).era
         seen = {"type": last.type, "data": last.data}
-        if self._transport == "stdio":
+        if self._transport == "stdio" and last.type == "error":
             matched({"type": "error", "data": {"outcome": "unknown", "retryable": False}}, seen, self._values)
         elif self._transport == "http":
             matched({"type": "end", "data": {"outcome": "cancelled" if era is MODERN else "ok"}}, seen, self._values)

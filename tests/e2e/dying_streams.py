@@ -44,7 +44,7 @@ def call(params: dict[str, Any]) -> dict[str, Any]:
 def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
     match method:
         case "initialize":
-            capabilities = {"tools": {}, "experimental": {EXTENSION: {}}}
+            capabilities: dict[str, Any] = {"tools": {}, "experimental": {EXTENSION: {}}}
             info = {"name": "dying", "version": "1"}
             return {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info}
         case "tools/list":

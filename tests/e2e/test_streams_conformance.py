@@ -186,5 +186,6 @@ async def test_the_hub_passes_over_stdio(scenario: Scenario, era: Era, tmp_path:
     path = tmp_path / "servers.json"
     path.write_text(json.dumps(config(tmp_path, store={"path": str(tmp_path / "store")})))
     connect = partial(_process, [*forked_command(), "serve", "--config", str(path)], era)
-    outcome = await Runner(connect, cases(), "stdio").play(scenario)
+    lasting = {"tool": "inner_report", "arguments": {"lines": 1000, "pause": 0.12}}
+    outcome = await Runner(connect, cases(durable=lasting), "stdio").play(scenario)
     assert outcome == ("passed", "") or (outcome[0] == "skipped" and scenario.name in ("truncated", "rest", "foreign"))

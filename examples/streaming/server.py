@@ -12,9 +12,9 @@ from typing import Annotated, Any, Final, Literal
 
 import anyio
 import mcp_types as types
-import uvicorn
 from mcp.server import Server, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions
+from mcp.server.models import InitializationOptions
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -126,8 +126,8 @@ def _wanted(params: Json) -> tuple[str, int, int, int]:
     return stream, int(cursor), numbers["maxEvents"], numbers["waitMs"]
 
 
-def _invalid(why: str) -> MCPError:
-    return MCPError(types.INVALID_PARAMS, why, {"code": "invalid_params"})
+def _invalid(why: str, code: str = "invalid_params") -> MCPError:
+    return MCPError(types.INVALID_PARAMS, why, {"code": code})
 
 
 class Streams:
@@ -151,7 +151,7 @@ class Streams:
         if (stream := self._streams.get(id_)) is None:
             raise MCPError(types.INVALID_PARAMS, "Unknown stream", {"code": "unknown_stream"})
         if after > stream.last:
-            raise _invalid(f"cursor {after} is after the last event")
+            raise _invalid(f"cursor {after} is after the last event", "invalid_cursor")
         return _Page.model_validate(await stream.read(after, most, wait / 1000))
 
 
@@ -269,6 +269,13 @@ class _Arguments(BaseModel):
     logs: bool = False
 
 
+class _ServerOfBothPlaces(Server[Any]):
+    """Names the extension under `experimental`, too: clients of the handshake era may know no other place."""
+
+    def create_initialization_options(self, *_: Any, **__: Any) -> InitializationOptions:
+        return super().create_initialization_options(NotificationOptions(), {EXTENSION: {}})
+
+
 class StreamingServer:
     """`make` gives the server, for any transport."""
 
@@ -277,7 +284,7 @@ class StreamingServer:
         self._sender = sender
 
     def make(self) -> Server[Any]:
-        server: Server[Any] = Server("streaming", version="1", on_list_tools=self._list, on_call_tool=self._call)
+        server = _ServerOfBothPlaces("streaming", version="1", on_list_tools=self._list, on_call_tool=self._call)
         server.extensions[EXTENSION] = {}
         server.add_request_handler(f"{EXTENSION}.read", _ReadParams, self.streams.read)
         return server
@@ -319,13 +326,14 @@ class StreamingServer:
 
 
 async def over_stdio(server: Server[Any]) -> None:
-    options = server.create_initialization_options(NotificationOptions(), {EXTENSION: {}})
     async with stdio_server() as (reading, writing):
-        await server.run(reading, writing, options)
+        await server.run(reading, writing, server.create_initialization_options())
 
 
 if __name__ == "__main__":
     if "--http" in sys.argv:
+        import uvicorn
+
         uvicorn.run(StreamingServer().make().streamable_http_app(), port=int(sys.argv[-1]), log_level="warning")
     else:
         anyio.run(over_stdio, StreamingServer().make())

@@ -231,8 +231,8 @@ def whole_log(events: Sequence[JsonObject], stream: object) -> list[SeenEvent]:
     endings = [event.seq for event in seen if event.is_ending]
     check(len(endings) == 1, f"{len(endings)} events are endings: {endings}")
     check(seen[-1].is_ending, f"event {seen[-1].seq} comes after the ending, {endings[0]}")
-    for event in seen:
-        _as_its_type(event)
+    for entry in seen:
+        _as_its_type(entry)
     _attempts(seen)
     _questions(seen)
     return seen

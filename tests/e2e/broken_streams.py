@@ -10,7 +10,7 @@ import mcp_types as types
 import uvicorn
 from anyio.streams.memory import MemoryObjectSendStream
 from mcp.server import Server
-from mcp.server.lowlevel import NotificationOptions
+from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 
 from mcp_hub.conformance.peers import Exchange, RawClient
@@ -37,7 +37,7 @@ FAULTS = {
     "never closed": ("RD-3", "ended"),
     "nothing is gone": ("RD-5", "truncated"),
     "misspelt": ("RD-9", "refusals"),
-    "no limit": ("RD-11", "busy"),
+    "busy without end": ("RD-11", "busy"),
 }
 """Fault → the rule that it breaks, and the vector that finds it."""
 
@@ -81,9 +81,12 @@ class BrokenLog(example.EventLog):
         return page
 
     async def _wait(self, seconds: float) -> None:
-        if self.fault == "no limit":
-            self._readers = 0
-        await super()._wait(seconds)
+        try:
+            await super()._wait(seconds)
+        except MCPError as busy:
+            if self.fault == "busy without end":
+                raise MCPError(busy.error.code, busy.error.message, {"code": "busy"}) from None
+            raise
 
 
 class BrokenSender(example._Sender):
@@ -158,7 +161,7 @@ async def piped(
         async for message in from_server:
             client.take(message.message.model_dump(by_alias=True, mode="json", exclude_unset=True))
 
-    options = made.create_initialization_options(NotificationOptions(), {example.EXTENSION: {}})
+    options = made.create_initialization_options()
     async with to_server, from_client, to_client, from_server, anyio.create_task_group() as tasks:
         tasks.start_soon(made.run, from_client, to_client, options)
         tasks.start_soon(listen)

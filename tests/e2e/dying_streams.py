@@ -1,55 +1,67 @@
-"""A server whose process ends within a call, after partial content: `dying_streams.py FILE`.
+"""A server of the handshake era whose process ends within a call, after partial content: `dying_streams.py FILE`.
 
 `report` can be made again, and the second call of a pair has its result; `FILE` says which one it is. `lost` cannot.
+It imports nothing that takes long to load: its calls wait for its start again and again.
 """
 
+import json
 import os
 import sys
-from pathlib import Path
+import time
 from typing import Any
 
-import anyio
-import mcp_types as types
-from mcp.server import Server
-
-from examples.streaming.server import EXTENSION, Context, EventLog, StreamingServer, _delta, _Sender, over_stdio
-
-DIED = Path(sys.argv[1])
+EXTENSION = "dev.mcp-hub/streams"
+TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("report", "lost")]
+TEXT = {"type": "text", "text": "the first line\n"}
 
 
-def is_first() -> bool:
+def say(message: dict[str, Any]) -> None:
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+
+def is_first(path: str) -> bool:
     """Of a pair of calls; the file outlives the process."""
-    if DIED.exists():
-        DIED.unlink()
+    if os.path.exists(path):
+        os.unlink(path)
         return False
-    DIED.touch()
+    open(path, "x").close()
     return True
 
 
-class Dying(StreamingServer):
-    def make(self) -> Server[Any]:
-        server: Server[Any] = Server("dying", version="1", on_list_tools=self._list, on_call_tool=self._call)
-        server.extensions[EXTENSION] = {}
-        return server
-
-    async def _list(self, context: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        safe = types.ToolAnnotations(read_only_hint=True, idempotent_hint=True)
-        schema = {"type": "object"}
-        return types.ListToolsResult(
-            tools=[
-                types.Tool(name="report", input_schema=schema, annotations=safe),
-                types.Tool(name="lost", input_schema=schema),
-            ]
-        )
-
-    async def _call(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        sender = _Sender(context, EventLog(params.name, "{}"))
-        await sender.emit("delta", _delta("the first line\n"), "the first line")
-        if params.name == "lost" or is_first():
-            await anyio.sleep(0.3)  # what was written has left the process
-            os._exit(1)
-        return types.CallToolResult(content=[types.TextContent(type="text", text="the first line\n")])
+def call(params: dict[str, Any]) -> dict[str, Any]:
+    event = {"seq": 2, "type": "delta", "data": {"channel": "content", "index": 0, "content": [TEXT]}}
+    part = {"stream": f"st_{os.urandom(16).hex()}", "cursor": "2", "events": [event]}
+    token = (params.get("_meta") or {}).get("progressToken")
+    if token is not None:
+        progress = {"progressToken": token, "progress": 1, "_meta": {EXTENSION: part}}
+        say({"method": "notifications/progress", "params": progress})
+    if params["name"] == "lost" or is_first(sys.argv[1]):
+        time.sleep(0.5)  # the hub has the event by then
+        os._exit(1)
+    return {"content": [TEXT]}
 
 
-if __name__ == "__main__":
-    anyio.run(over_stdio, Dying().make())
+def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    match method:
+        case "initialize":
+            capabilities: dict[str, Any] = {"tools": {}, "experimental": {EXTENSION: {}}}
+            info = {"name": "dying", "version": "1"}
+            return {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info}
+        case "tools/list":
+            return {"tools": TOOLS}
+        case "tools/call":
+            return call(params)
+        case "ping":
+            return {}
+    raise LookupError(method)
+
+
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" not in request or "method" not in request:
+        continue
+    try:
+        said: dict[str, Any] = {"result": answer(request["method"], request.get("params") or {})}
+    except LookupError:
+        said = {"error": {"code": -32601, "message": "Method not found"}}
+    say({"id": request["id"], **said})

@@ -30,6 +30,8 @@ STREAMING = [sys.executable, "-m", "examples.streaming.server"]
 DYING = [sys.executable, str(Path(__file__).with_name("dying_streams.py"))]
 REPORT: JsonObject = {"lines": 6, "pause": 0.02}
 SLOW: JsonObject = {"lines": 6, "pause": 0.12}
+LONG: JsonObject = {"lines": 30, "pause": 0.12}
+"""Longer than the hub waits before it makes a task, or answers early."""
 FEW = 4
 """Events that the server of the vector `truncated` keeps."""
 
@@ -111,8 +113,8 @@ def test_each_fault_breaks_a_rule_of_its_own_that_its_vector_names() -> None:
 EARLY = "in a hurry"
 HUB: JsonObject = {
     "expose": "full",
-    "task_after": "400ms",
-    "clients": {"hurried": {"soft_deadline": "400ms", "matches": [EARLY]}},
+    "task_after": "1s",
+    "clients": {"hurried": {"soft_deadline": "1s", "matches": [EARLY]}},
 }
 
 
@@ -139,10 +141,11 @@ def cases(**more: JsonObject) -> Cases:
     usual: JsonObject = {"tool": "inner_report", "arguments": SLOW}
     return {
         **found,
-        **dict.fromkeys(("", "task", "durable"), usual),
+        **dict.fromkeys(("", "durable"), usual),
+        "task": {**usual, "arguments": LONG},
         "attempts": {"tool": "dying_report", "arguments": {}},
         "lost": {"tool": "dying_lost", "arguments": {}},
-        "early": {**usual, "client": EARLY},
+        "early": {**usual, "arguments": LONG, "client": EARLY},
         **more,
     }
 
@@ -183,5 +186,6 @@ async def test_the_hub_passes_over_stdio(scenario: Scenario, era: Era, tmp_path:
     path = tmp_path / "servers.json"
     path.write_text(json.dumps(config(tmp_path, store={"path": str(tmp_path / "store")})))
     connect = partial(_process, [*forked_command(), "serve", "--config", str(path)], era)
-    outcome = await Runner(connect, cases(), "stdio").play(scenario)
+    lasting = {"tool": "inner_report", "arguments": {"lines": 1000, "pause": 0.12}}
+    outcome = await Runner(connect, cases(durable=lasting), "stdio").play(scenario)
     assert outcome == ("passed", "") or (outcome[0] == "skipped" and scenario.name in ("truncated", "rest", "foreign"))

@@ -1,14 +1,18 @@
 """The vectors of clients (docs/specification/vectors/clients), played by the example of a client's state."""
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 
 from mcp_hub.conformance.vectors import Scenario, read_all
 from tests.streaming import follower as example
 
-SCENARIOS = read_all(Path(__file__).parents[3] / "docs/specification/vectors/clients")
+SPECIFICATION = Path(__file__).parents[3] / "docs/specification"
+SCENARIOS = read_all(SPECIFICATION / "vectors/clients")
 
 
 def began(client: dict[str, Any]) -> example.Follower:
@@ -69,3 +73,28 @@ def test_the_example_of_a_client_passes(scenario: Scenario) -> None:
             assert has(expected, value), f"{name} is {value}, not {expected}"
             checks += 1
     assert checks
+
+
+def documents(step: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Each message of the extension in a step, with its schema."""
+    if "page" in step:
+        yield "read-result.json", step["page"]
+    for name, message in (
+        ("notification.json", step.get("notification", {}).get("params")),
+        ("mark.json", step.get("result")),
+    ):
+        part = ((message or {}).get("_meta") or {}).get(example.EXTENSION)
+        if part is not None:
+            yield name, part
+
+
+def test_messages_of_the_vectors_are_as_their_schemas_say() -> None:
+    schemas = {path.name: json.loads(path.read_text()) for path in (SPECIFICATION / "schema").glob("*.json")}
+    registry = jsonschema_rs.Registry(list(schemas.items()))
+    kinds = set()
+    for scenario in SCENARIOS:
+        for step in scenario.steps:
+            for name, document in documents(step):
+                kinds.add(name)
+                jsonschema_rs.validator_for(schemas[name], registry=registry).validate(document)
+    assert kinds == {"read-result.json", "notification.json", "mark.json"}

@@ -7,6 +7,7 @@ gave. Servers are of each way of delivery, and each is followed by a client of e
 import math
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -38,6 +39,11 @@ _HOOKING: Final = Path(__file__).parents[2] / "tests" / "upstreams" / "webhook_s
 _PATIENCE: Final = 300.0
 """Seconds without anything new after which what has happened counts as lost, on a busy machine."""
 _STOP: Final = 60.0
+_CUT_OFF: Final = re.compile(
+    r"Traceback (?:(?!^uvicorn\.error).)*?CancelledError: Task cancelled, timeout graceful shutdown exceeded",
+    re.DOTALL | re.MULTILINE,
+)
+"""A request that lasts longer than the second in which a hub stops: the web server logs where it was."""
 _PATIENT: Final = 0.8
 _PROGRESS: Final = 15.0
 """Share of kills of a hub before which something has to arrive, and the most seconds for that."""
@@ -269,7 +275,7 @@ class _Site:
             line = f"{way.way}: {seen} events, {losses} lost connections, {again} repetitions, errors: {shown}"
             self.outcome.clients.append(line)
         for log in self.fleet.folder.glob("hub-*.log"):
-            self.outcome.faults += crashes(log.read_text(errors="replace"))
+            self.outcome.faults += crashes(_CUT_OFF.sub("", log.read_text(errors="replace")))
 
 
 def _is_event_server(pid: int) -> bool:

@@ -7,6 +7,7 @@ gave. Servers are of each way of delivery, and each is followed by a client of e
 import math
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -30,17 +31,22 @@ from tests.interaction.fronts import HANDSHAKE, MODERN, Peer, children
 from tests.interaction.hooked import Receiver
 from tests.interaction.occurring import Service
 from tests.redis_server import RedisServer
+from tests.upstreams.child import until
 from tests.upstreams.launch import FIRST_LIST, free_port
 
 _NAMES: Final = {"polled": "build.done", "pushed": "build.done", "early": "build.done", "hooked": "push"}
 _HOOKING: Final = Path(__file__).parents[2] / "tests" / "upstreams" / "webhook_server.py"
 _PATIENCE: Final = 300.0
-"""Seconds for what has happened to reach each client, on a busy machine."""
+"""Seconds without anything new after which what has happened counts as lost, on a busy machine."""
 _STOP: Final = 60.0
+_CUT_OFF: Final = re.compile(
+    r"Traceback (?:(?!^uvicorn\.error).)*?CancelledError: Task cancelled, timeout graceful shutdown exceeded",
+    re.DOTALL | re.MULTILINE,
+)
+"""A request that lasts longer than the second in which a hub stops: the web server logs where it was."""
 _PATIENT: Final = 0.8
 _PROGRESS: Final = 15.0
 """Share of kills of a hub before which something has to arrive, and the most seconds for that."""
-_LOOK: Final = 0.05
 _LATE: Final = 10.0
 """Seconds between two reports on clients that lack something."""
 
@@ -128,9 +134,7 @@ class _Site:
             self.clients.append(hooked)
         for client in self.clients:
             tasks.start_soon(client.run)
-        with anyio.fail_after(_PATIENCE):
-            while any(client.cursor is None for client in self.clients):  # noqa: ASYNC110 - of other processes
-                await anyio.sleep(_LOOK)
+        await until(lambda: all(client.cursor is not None for client in self.clients), _PATIENCE)
 
     def _peer(self) -> Peer:
         return self._peers[self.fleet.one().port]
@@ -181,16 +185,13 @@ class _Site:
             await self.fleet.serving(hub, began)
 
     async def _progress(self) -> None:
-        """Waits until something has come to a client of each way, which takes a busy machine long."""
+        """Waits until something has come to each client, which takes a busy machine long."""
         for hub in self.fleet.hubs:
             await self.fleet.serving(hub, time.monotonic())
-        ways = Counter[str]()
-        for client in self.clients:
-            ways[client.way] += len(client.numbers)
-        with anyio.move_on_after(_PROGRESS):
-            for way, count in ways.items():
-                while sum(len(each.numbers) for each in self.clients if each.way == way) == count:  # noqa: ASYNC110
-                    await anyio.sleep(_LOOK)
+        self.happens()
+        counts = [len(client.numbers) for client in self.clients]
+        with suppress(TimeoutError):
+            await until(lambda: all(map(int.__lt__, counts, (len(c.numbers) for c in self.clients))), _PROGRESS)
 
     async def _kill_server(self) -> bool:
         pids = [pid for pid in sorted(children(self.fleet.one().life.process.pid)) if _is_event_server(pid)]
@@ -203,9 +204,8 @@ class _Site:
     async def _stop(self) -> bool:
         hub = self.fleet.one()
         hub.life.process.terminate()
-        with anyio.move_on_after(_STOP):
-            while hub.life.process.poll() is None:  # noqa: ASYNC110 - of another process
-                await anyio.sleep(_LOOK)
+        with suppress(TimeoutError):
+            await until(lambda: hub.life.process.poll() is not None, _STOP)
         if hub.life.process.poll() is None:
             self.outcome.faults.append(f"a hub did not stop in {_STOP:g} s")
             hub.life.kill()
@@ -249,13 +249,18 @@ class _Site:
         """Waits until each client has what has happened."""
         for hub in self.fleet.hubs:
             await self.fleet.serving(hub, time.monotonic())
-        with anyio.move_on_after(_PATIENCE):
-            while late := [each for each in self.clients if len(each.numbers) < self.outcome.happened[each.server]]:
-                say(f"late are {', '.join(map(str, late))}")
-                with anyio.move_on_after(_LATE):
-                    while any(len(each.numbers) < self.outcome.happened[each.server] for each in late):  # noqa: ASYNC110
-                        await anyio.sleep(_LOOK)
+        seen, since = 0, time.monotonic()
+        while (late := self._late()) and time.monotonic() < since + _PATIENCE:
+            if (count := sum(len(client.numbers) for client in self.clients)) > seen:
+                seen, since = count, time.monotonic()
+            say(f"{', '.join(map(str, late))}: not all has come yet, {count} in all")
+            with suppress(TimeoutError):
+                await until(lambda: not self._late(), _LATE)
         await anyio.sleep(2 * self._plan.pause)  # for events that come twice
+
+    def _late(self) -> list[Client]:
+        """The clients that lack something."""
+        return [client for client in self.clients if len(client.numbers) < self.outcome.happened[client.server]]
 
     def judge(self) -> None:
         for client in self.clients:
@@ -270,7 +275,7 @@ class _Site:
             line = f"{way.way}: {seen} events, {losses} lost connections, {again} repetitions, errors: {shown}"
             self.outcome.clients.append(line)
         for log in self.fleet.folder.glob("hub-*.log"):
-            self.outcome.faults += crashes(log.read_text(errors="replace"))
+            self.outcome.faults += crashes(_CUT_OFF.sub("", log.read_text(errors="replace")))
 
 
 def _is_event_server(pid: int) -> bool:

@@ -332,18 +332,18 @@ class WebhookDelivery:
                 self._close()
                 return False
             outcome = await callback.send(self._deliverer.keys(self.webhook), id_, body)
-            wall, now = wall_time(), anyio.current_time()
+            wall, answered = wall_time(), anyio.current_time()
             if not outcome.problem:
                 counts["delivered", server] += 1
                 await self.change(partial(Webhook.taken, cursor=cursor, at=wall))
                 return True
             counts["failed", server] += 1
             self.webhook = self.webhook.failed(outcome.problem, wall)
-            if outcome.is_final or (now >= due and not pauses):
+            if outcome.is_final or (answered >= due and not pauses):
                 break
-            if now >= due:  # else a refresh has brought this attempt forward
-                due = now + max(pauses.pop(0) * random.uniform(0.5, 1.5), min(outcome.pause, _LONGEST_PAUSE))
-            await self.bell.wait(due - now)
+            if answered >= due:  # else a refresh has brought this attempt forward
+                due = answered + max(pauses.pop(0) * random.uniform(0.5, 1.5), min(outcome.pause, _LONGEST_PAUSE))
+            await self.bell.wait(due - answered)
         counts["given_up", server] += 1
         log.warning(
             "webhook_given_up", webhook=self.webhook.id, to=origin(self.webhook.url), message=hide_head(id_, 100),

@@ -98,8 +98,8 @@ def cursor_in(text: str) -> tuple[CallId, int] | None:
 _PAGE_BYTES: Final = 4 << 20
 """Bytes of occurrences that are read at once, unless the first one is longer."""
 
-OpenStream = Callable[[CallId], Awaitable[Stream | None]]
-"""A stream of the feed; None for one that is gone or not of the feed."""
+OpenStream = Callable[[CallId, int], Awaitable[Stream | None]]
+"""A stream of the feed, to be read behind this line; None for one that is gone or not of the feed."""
 FindNext = Callable[[StreamInfo | None], Awaitable[Stream | None]]
 """The feed's stream after this one (None: the newest), if there is one."""
 
@@ -171,7 +171,7 @@ class FeedReader:
     async def begin(self, after: str | None) -> None:
         """Begins behind a cursor; None: with what happens from now on. Raises `StoreError`."""
         position = None if after is None else cursor_in(after)
-        stream = None if position is None else await self._open_stream(position[0])
+        stream = None if position is None else await self._open_stream(*position)
         if stream is not None and position is not None and position[1] <= stream.row.last:
             self._follow(stream, position[1])
             return
@@ -243,7 +243,7 @@ class FeedReader:
 
     async def _follow_owner(self, reader: StreamReader) -> None:
         """Another hub writes the stream now."""
-        stream = await self._open_stream(reader.stream.row.id)
+        stream = await self._open_stream(reader.stream.row.id, reader.cursor)
         if stream is None:
             await self._restart()
         else:

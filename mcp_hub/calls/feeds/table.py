@@ -42,6 +42,8 @@ LONG_LINGER: Final = 3600.0
 _LOOK: Final = 5.0
 _BEGIN: Final = 30.0
 """Seconds between looks for unused feeds, and for a server to accept a subscription."""
+_CONFIRMED: Final = 1.0
+"""Seconds for the store's answer to a write."""
 _PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 """Seconds between attempts to subscribe again; doubled from the first up to the second."""
@@ -326,11 +328,15 @@ class Feeds:
             return None
         return stream
 
-    async def _segment(self, key: str, id_: CallId) -> Stream | None:
-        """Raises `StoreError`."""
+    async def _segment(self, key: str, id_: CallId, after: int) -> Stream | None:
+        """The stream, to be read behind line `after`. Raises `StoreError`."""
         stream = self._written(key)
         if stream is not None and stream.row.id == id_:
-            return stream
+            with anyio.move_on_after(_CONFIRMED):
+                while stream.row.last < after:  # noqa: ASYNC110 - another hub has read what the store has just taken
+                    await anyio.sleep(_CONFIRMED / 100)
+            if after <= stream.row.last:
+                return stream
         try:
             return await self._table.open(key, id_)
         except UnknownStream:
@@ -345,4 +351,4 @@ class Feeds:
         if not later:
             return None
         following = later[0] if row is None else min(later, key=lambda each: (each.created, each.id))
-        return await self._segment(key, following.id)
+        return await self._segment(key, following.id, 0)

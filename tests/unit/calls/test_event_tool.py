@@ -13,7 +13,7 @@ from mcp_hub.calls.hub_tools.events import Subscriptions, end, handler
 from mcp_hub.errors import RpcError, StoreError
 from mcp_hub.events import Completed, Progressed
 from mcp_hub.protocol.shape.occurrences import EventParams, not_found
-from mcp_hub.types import RawObject
+from mcp_hub.types import RawJson, RawObject
 from tests.unit.calls.virtual_time import sleep, virtual
 from tests.unit.fakes import Channel
 from tests.unit.upstreams.function_calls import request
@@ -21,7 +21,7 @@ from tests.unit.upstreams.function_calls import request
 PATIENCE = 20.0
 
 
-async def no_stream(_: object) -> None:
+async def no_stream(*_: object) -> None:
     return None
 
 
@@ -59,6 +59,16 @@ class Reader(FeedReader):
         self.is_closed = True
 
 
+class _Channel(Channel):
+    """Keeps the state from which another hub continues."""
+
+    state: RawJson | None = None
+
+    def continuable(self, how: RawJson | None, *, is_firm: bool = False, is_quiet: bool = False) -> None:
+        assert is_quiet, "a wait alone does not make a call durable"
+        self.state = how
+
+
 class Bench:
     """The tool for one session, and the readers that it has opened."""
 
@@ -69,7 +79,8 @@ class Bench:
         self.opened: list[EventParams] = []
         self.prepare: Callable[[Reader], None] = lambda reader: None
         self.refusal: Exception | None = None
-        self.channel = Channel()
+        self.channel = _Channel()
+        self.state: RawJson | None = None
 
     async def _open(self, params: EventParams) -> FeedReader:
         if self.refusal is not None:
@@ -89,7 +100,13 @@ class Bench:
 
     async def ask(self, action: str | None = None, **arguments: Any) -> str:
         answered = handler(
-            self.session, self.subscriptions, PATIENCE, types=self._types, check=self._check, open=self._open
+            self.session,
+            self.subscriptions,
+            PATIENCE,
+            types=self._types,
+            check=self._check,
+            open=self._open,
+            state=self.state,
         )
         members = arguments if action is None else {"action": action, **arguments}
         completed = await answered(request("hub_events", members), self.channel)
@@ -122,6 +139,24 @@ async def test_wait_ends_when_its_time_is_over_and_tells_of_its_wait() -> None:
         '"arguments":{"branch": "main"},"after":"st_A.0"}'
     ]
     assert bench.reader.is_closed
+
+
+@virtual
+async def test_another_hub_waits_behind_the_cursor_where_the_first_has_begun() -> None:
+    first, second = Bench(), Bench()
+    with anyio.move_on_after(PATIENCE - 5):
+        await first.ask("wait", name="build")
+    second.state = first.channel.state
+    answers: list[str] = []
+
+    async def wait() -> None:
+        answers.append(await second.ask("wait", name="build"))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        await sleep(4)
+        assert [params.cursor for params in second.opened] == ["st_A.0"] and not answers
+    assert answers[0].startswith("No event yet, after 20 s.")
 
 
 @virtual

@@ -4,31 +4,25 @@ import itertools
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 import msgspec
 import pytest
 
-from mcp_hub.aio import Bell
 from mcp_hub.call import Call, Heard
 from mcp_hub.calls.feeds import sources, table
-from mcp_hub.calls.feeds.reading import FeedReader, Topic, cursor_in, cursor_of, line_of, read_line, topic
+from mcp_hub.calls.feeds.reading import FeedReader, Topic, cursor_in, cursor_of, read_line, topic
 from mcp_hub.calls.feeds.sources import pause_of, polled, streamed
 from mcp_hub.calls.feeds.table import Feeds
 from mcp_hub.calls.plan import StreamLimits
-from mcp_hub.calls.reading.stored import done_with
-from mcp_hub.calls.reading.stream import Stream, StreamReader
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.clock import SystemClock
-from mcp_hub.errors import Busy, Fenced, InvalidParams, RpcError
+from mcp_hub.errors import Busy, InvalidParams, RpcError
 from mcp_hub.notices import Notices
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.protocol.shape.occurrences import MOST_BYTES, event_params, occurrence_of, of_server
-from mcp_hub.stores.base import Change, Chunk
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import CallId, Era, RawJson, RawObject
 from mcp_hub.upstreams.peer.subscriptions import ServerSubscriptions
@@ -173,68 +167,6 @@ async def test_a_reader_of_an_older_durable_stream_is_led_into_the_next_one() ->
         assert old is not None and new is not None and old[0] != new[0]
         again = await feeds.open(TOPIC, ["poll"], first, "p")
         assert await read(again, 2) == ["b", "c"]
-
-
-class _Pushing(IdleUpstream):
-    """Streams one occurrence for each `ring`."""
-
-    def __init__(self) -> None:
-        super().__init__("git")
-        self.bell = Bell()
-
-    async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
-        assert heard is not None
-        heard("notifications/events/active", members(cursor="0", truncated=False))
-        for number in itertools.count(1):
-            await self.bell.wait()
-            heard("notifications/events/event", members(**event(f"e{number}"), cursor=str(number)))
-        raise AssertionError
-
-
-async def test_readers_of_a_feed_that_another_hub_has_taken_wait_for_its_new_owner(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    server, store = _Pushing(), MemoryStore()
-    opened, made = list[int](), Stream.reader
-
-    def reader_of(stream: Stream, *args: Any, **more: Any) -> StreamReader:
-        opened.append(1)
-        assert len(opened) < 50, "it is opened again and again"
-        return made(stream, *args, **more)
-
-    monkeypatch.setattr(Stream, "reader", reader_of)
-    async with running(server, store) as feeds:
-        reader = await feeds.open(TOPIC, ["push"], None, "p")
-        server.bell.ring()
-        assert await read(reader, 1) == ["e1"]
-        monkeypatch.setattr(store.log, "append", lambda *args: args[-1](Fenced("another hub has it")))
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(read, reader, 1)
-            await anyio.wait_all_tasks_blocked()
-            server.bell.ring()
-            while feeds._feeds:
-                await anyio.lowlevel.checkpoint()
-            await anyio.wait_all_tasks_blocked()
-            assert reader.is_open and reader.cursor
-            tasks.cancel_scope.cancel()
-
-
-async def test_cursor_of_a_new_owner_holds_at_a_hub_that_believes_to_own_the_feed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    server, store = Server({"events": [], "cursor": "0"}, {"events": [event("a")], "cursor": "1"}), MemoryStore()
-    async with running(server, store) as feeds:
-        reader = await feeds.open(TOPIC, ["poll"], None, "p")
-        assert await read(reader, 1) == ["a"]
-        (row,) = await store.log.rows(TOPIC.key, 1)
-        monkeypatch.setattr(store.log, "is_held", lambda stream: False)  # it has slept for longer than its lease
-        line = line_of(0.0, members(**event("b")))
-        written = partial(store.log.append, row.id, row.epoch, Chunk(row.last + 1, (line,)), Change(0.0))
-        assert await done_with(written) is None
-        again = await feeds.open(TOPIC, ["poll"], cursor_of(row.id, row.last + 1), "p")
-        assert await again.read(1) == ([], False)
-        before = await feeds.open(TOPIC, ["poll"], reader.cursor, "p")
-        assert await read(before, 1) == ["b"]
 
 
 async def test_older_lines_are_left_out_with_a_gap() -> None:

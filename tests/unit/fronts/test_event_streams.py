@@ -23,7 +23,7 @@ class Reader(FeedReader):
         super().__init__(self._nothing, self._nothing)
         self._problem = problem
 
-    async def _nothing(self, _: object) -> None:
+    async def _nothing(self, *_: object) -> None:
         return None
 
     async def read(self, limit: int) -> Any:

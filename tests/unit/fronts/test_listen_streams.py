@@ -158,7 +158,7 @@ async def test_stream_that_is_opened_while_the_hub_stops_is_answered_and_ends(hu
 
     async def receive() -> MutableMapping[str, Any]:
         await anyio.sleep_forever()
-        return {}
+        raise AssertionError
 
     with anyio.fail_after(WAIT):
         await stream(listening, receive, send, listening.scope, listening.completed())

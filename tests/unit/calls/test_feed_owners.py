@@ -1,0 +1,87 @@
+"""Feeds whose durable stream another hub has claimed."""
+
+import itertools
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from mcp_hub.aio import Bell
+from mcp_hub.call import Call, Heard
+from mcp_hub.calls.feeds.reading import cursor_of, line_of
+from mcp_hub.calls.reading.stored import done_with
+from mcp_hub.calls.reading.stream import Stream, StreamReader
+from mcp_hub.errors import Fenced
+from mcp_hub.stores.base import Change, Chunk
+from mcp_hub.stores.memory import MemoryStore
+from mcp_hub.types import RawJson
+from tests.unit.calls.test_feeds import TOPIC, Server, event, members, read, running
+from tests.unit.fakes import IdleUpstream
+
+pytestmark = pytest.mark.anyio
+
+
+class _Pushing(IdleUpstream):
+    """Streams one occurrence for each `ring`."""
+
+    def __init__(self) -> None:
+        super().__init__("git")
+        self.bell = Bell()
+
+    async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
+        assert heard is not None
+        heard("notifications/events/active", members(cursor="0", truncated=False))
+        for number in itertools.count(1):
+            await self.bell.wait()
+            heard("notifications/events/event", members(**event(f"e{number}"), cursor=str(number)))
+        raise AssertionError
+
+
+async def test_readers_of_a_feed_that_another_hub_has_taken_wait_for_its_new_owner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, store = _Pushing(), MemoryStore()
+    opened, made = list[int](), Stream.reader
+
+    def reader_of(stream: Stream, *args: Any, **more: Any) -> StreamReader:
+        opened.append(1)
+        assert len(opened) < 50, "it is opened again and again"
+        return made(stream, *args, **more)
+
+    monkeypatch.setattr(Stream, "reader", reader_of)
+    async with running(server, store) as feeds:
+        reader = await feeds.open(TOPIC, ["push"], None, "p")
+        server.bell.ring()
+        assert await read(reader, 1) == ["e1"]
+        monkeypatch.setattr(store.log, "append", lambda *args: args[-1](Fenced("another hub has it")))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read, reader, 1)
+            await anyio.wait_all_tasks_blocked()
+            server.bell.ring()
+            while feeds._feeds:
+                await anyio.lowlevel.checkpoint()
+            await anyio.wait_all_tasks_blocked()
+            assert reader.is_open and reader.cursor
+            tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("is_held", [False, True], ids=["it slept beyond its lease", "its last write is not confirmed"])
+async def test_cursor_of_another_hub_holds_at_an_owner_that_knows_less(
+    is_held: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, store = Server({"events": [], "cursor": "0"}, {"events": [event("a")], "cursor": "1"}), MemoryStore()
+    async with running(server, store) as feeds:
+        reader = await feeds.open(TOPIC, ["poll"], None, "p")
+        assert await read(reader, 1) == ["a"]
+        (row,) = await store.log.rows(TOPIC.key, 1)
+        monkeypatch.setattr(store.log, "is_held", lambda stream: is_held)
+        line = line_of(0.0, members(**event("b")))
+        written = partial(store.log.append, row.id, row.epoch, Chunk(row.last + 1, (line,)), Change(0.0))
+        assert await done_with(written) is None
+        again = await feeds.open(TOPIC, ["poll"], cursor_of(row.id, row.last + 1), "p")
+        assert await again.read(1) == ([], False)
+        if not is_held:
+            before = await feeds.open(TOPIC, ["poll"], reader.cursor, "p")
+            assert await read(before, 1) == ["b"]

@@ -91,7 +91,7 @@ class Follower:
 
     def failed(self, error: Json) -> None:
         """The JSON-RPC error of the request."""
-        data = error.get("data") if isinstance(error.get("data"), dict) else {}
+        data: Json = found if isinstance(found := error.get("data"), dict) else {}
         self._is_open = False
         if data.get("code") == "unknown_state":  # an earlier copy of the repeated request was taken
             self.lost()

@@ -206,7 +206,7 @@ def _catch_up(reader: Reader) -> None:
         raise reader.failed
 
 
-class ListenStream:
+class _ListenStream:
     """Notifications, pulled with `next` until `scope` is cancelled. The first `next` subscribes at servers."""
 
     def __init__(self, hub: HubPort, session: Session, id_: bytes, filter: ListenFilter) -> None:
@@ -289,7 +289,7 @@ class ListenStream:
             log.info("subscription_refused", uri=hide_head(uri, 200), reason=str(error))
 
 
-Listening = ListenStream | EventStream
+Listening = _ListenStream | EventStream
 """A request whose answer is a stream of notifications."""
 
 
@@ -318,10 +318,10 @@ class ListenStreams:
             raise Busy(f"resourceSubscriptions has over {MOST_SUBSCRIPTIONS} URIs, the most that one stream may have")
         if len(filter.taskIds) > MOST_TASKS:
             raise Busy(f"taskIds has over {MOST_TASKS} ids, the most that one stream may have")
-        if self._count(session, ListenStream) >= LISTENS:
+        if self._count(session, _ListenStream) >= LISTENS:
             reason = f"{LISTENS} subscriptions/listen streams are open, the most that one client may have"
             raise Busy.at(reason, "listens", LISTENS)
-        listening = ListenStream(self._hub, session, id_, filter)
+        listening = _ListenStream(self._hub, session, id_, filter)
         self._open.add(listening)
         return listening
 

@@ -76,7 +76,7 @@ async def test_messages_that_no_webhook_took_are_counted(page: Page, hub: Hub, r
             happens(root, n=number)
         await receiver.until(lambda: len(receiver.of()) == 3)
         await page.go("#/overview", "3 messages about its events reached no webhook")
-        await page.click("3 messages about its events")
+        await page.click("ci: 3 messages about its events reached no webhook")
         await page.sees("3 messages given up")
 
 

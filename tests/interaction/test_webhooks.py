@@ -393,11 +393,7 @@ async def test_secret_is_not_readable_in_the_store(tmp_path: Path) -> None:
     async with receiving() as receiver, hub_process(_config(service), tmp_path) as hub:
         async with connected(hub, MODERN) as peer:
             await subscribe(peer, NAME, receiver.url())
-    stored = _stored(tmp_path)
+    stored = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert any(name.startswith("streams.db") for name in stored)
     for name, content in stored.items():
         assert SECRET[6:].encode() not in content, name
-
-
-def _stored(root: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in root.rglob("*") if path.is_file()}

@@ -27,9 +27,9 @@ def silence() -> Iterator[None]:
 
 
 def test_no_reader_is_told_what_is_not_so() -> None:
-    counts = walk(8_000, 1)
-    assert counts.confirmed and counts.alone and counts.cuts
-    assert sum(walk(8_000, seed).claims for seed in range(2, 5))
+    walks = [walk(8_000, seed) for seed in range(1, 5)]
+    assert all(counts.confirmed and counts.cuts for counts in walks)
+    assert any(counts.alone for counts in walks) and any(counts.claims for counts in walks)
 
 
 def tell_at_once(self: Any, stream: Any, write: Any) -> None:

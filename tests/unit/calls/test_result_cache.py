@@ -254,4 +254,4 @@ async def test_kept_answer_is_noted_for_the_audit() -> None:
     await hub()
     assert not trail.decisions
     await hub()
-    assert [decision.decision for decision in trail.decisions.values()] == ["cached"]
+    assert [decision[0] for decision in trail.decisions.values()] == ["cached"]

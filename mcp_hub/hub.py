@@ -11,7 +11,7 @@ from mcp_hub.aio import Turn
 from mcp_hub.call import OF_REST, Call, CallChannel, CallHandler, Early, MakeInfo, StreamInfo, Upstream
 from mcp_hub.calls.code.runs import CodeRuns
 from mcp_hub.calls.gates.steps import Gates
-from mcp_hub.calls.handle import CallHandle, PassOn, RemoteCall, followed_elsewhere, is_elsewhere, is_known, remote_call
+from mcp_hub.calls.handle import CallHandle, RemoteCall, followed_elsewhere, is_elsewhere, is_known, remote_call
 from mcp_hub.calls.hub_tools import events as event_tool
 from mcp_hub.calls.hub_tools import own_tools
 from mcp_hub.calls.hub_tools.own_tools import OwnTools
@@ -48,7 +48,7 @@ from mcp_hub.types import HANDSHAKE, MODERN, OWN, ClientKind, Kind, RawJson, Raw
 
 __all__ = [
     "BOUNDS", "Durations", "Figures", "FollowUp", "HubPort", "Load", "LoadFigure", "LongResults", "MethodFigures",
-    "CallHandle", "PassOn", "RemoteCall", "StreamHandle", "followed_elsewhere", "is_elsewhere",
+    "CallHandle", "RemoteCall", "StreamHandle", "followed_elsewhere", "is_elsewhere",
 ]  # fmt: skip
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import msgspec
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import RpcError, StoreError, UnknownStream, method_not_found
 from mcp_hub.events import InputRequired
-from mcp_hub.hub import CallHandle, HubPort, PassOn, RemoteCall, followed_elsewhere
+from mcp_hub.hub import CallHandle, HubPort, RemoteCall, followed_elsewhere
 from mcp_hub.ids import new_session_id
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, notification_frame, request_frame
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
@@ -99,7 +99,7 @@ class ClientRequests:
     def close(self) -> None:
         self._requests.fail_all("the client is gone")
 
-    def queue(self, stream: CallId) -> PassOn | None:
+    def queue(self, stream: CallId) -> Callable[[str, RawJson | RpcError], None] | None:
         """Takes answers for a call of another hub; None with a wire."""
         return None if self._has_wire else lambda key, outcome: self.answers.append((stream, key, outcome))
 

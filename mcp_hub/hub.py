@@ -262,7 +262,9 @@ class HubPort:
             raise StoreUnavailable("The call has to be a task, and the store does not answer. Try again in a moment.")
         return Early(self.session_rules.task_after if rule == "auto" else 0, is_task=True)
 
-    def remote_call(self, call: Call, keys: Iterable[str], pass_on: PassOn | None, *, last: int) -> RemoteCall:
+    def remote_call(
+        self, call: Call, keys: Iterable[str], pass_on: Callable[[str, RawJson | RpcError], None] | None, *, last: int
+    ) -> RemoteCall:
         """A call that runs elsewhere, with these open questions as of event `last`."""
         return remote_call(call, self.durable, keys, pass_on, last)
 

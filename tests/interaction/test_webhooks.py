@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,13 @@ NAME = "b_build_done"
 HOSTS = {"events": {"webhook_hosts": ["127.0.0.1"]}}
 
 
+@dataclass
 class Place:
     """A hub over one server with events, and a receiver."""
 
-    def __init__(self, hub: Hub, service: Service, receiver: Receiver) -> None:
-        self.hub = hub
-        self.service = service
-        self.receiver = receiver
+    hub: Hub
+    service: Service
+    receiver: Receiver
 
 
 @pytest.fixture
@@ -393,7 +394,11 @@ async def test_secret_is_not_readable_in_the_store(tmp_path: Path) -> None:
     async with receiving() as receiver, hub_process(_config(service), tmp_path) as hub:
         async with connected(hub, MODERN) as peer:
             await subscribe(peer, NAME, receiver.url())
-    stored = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    stored = _stored(tmp_path)
     assert any(name.startswith("streams.db") for name in stored)
     for name, content in stored.items():
         assert SECRET[6:].encode() not in content, name
+
+
+def _stored(root: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in root.rglob("*") if path.is_file()}

@@ -1,4 +1,4 @@
-"""Webhooks over TLS: a receiver whose certificate the hub trusts, and certificates that count as failures."""
+"""What keeps webhooks secret: TLS with certificates that the hub trusts or refuses, and no secret that can be read."""
 
 import json
 import re
@@ -11,7 +11,7 @@ import pytest
 from mcp_hub.wire.http_client import EXTRA_CERTIFICATES
 from tests.e2e.client import Hub
 from tests.interaction.fronts import MODERN, connected
-from tests.interaction.hooked import Receiver, receiving, subscribe
+from tests.interaction.hooked import SECRET, Receiver, receiving, subscribe
 from tests.interaction.hub_process import hub_process
 from tests.interaction.occurring import Service, config
 from tests.unit.upstreams.test_http_client import Authority
@@ -37,10 +37,14 @@ class Place:
         return int(found[1]) if found else 0
 
 
+def _config(service: Service) -> str:
+    return config({"b": service.argv(MODERN, "push")}, events={"webhook_hosts": [HOST]})
+
+
 @pytest.fixture
 async def place(tmp_path: Path) -> AsyncIterator[Place]:
     authority, service = Authority(tmp_path), Service(tmp_path, "b")
-    text = config({"b": service.argv(MODERN, "push")}, events={"webhook_hosts": [HOST]})
+    text = _config(service)
     async with (
         receiving(authority.server(HOST)) as receiver,
         hub_process(text, tmp_path, **{EXTRA_CERTIFICATES: str(authority.file)}) as hub,
@@ -82,3 +86,18 @@ async def test_challenge_is_not_sent_to_a_receiver_with_a_bad_certificate(
         assert (error["code"], error["data"]) == (-32027, {"reason": "tls_error"})
         assert str(tmp_path) not in json.dumps(error)
     assert place.receiver.posts == []
+
+
+async def test_secret_is_not_readable_in_the_store(tmp_path: Path) -> None:
+    service = Service(tmp_path, "b")
+    async with receiving() as receiver, hub_process(_config(service), tmp_path) as hub:
+        async with connected(hub, MODERN) as peer:
+            await subscribe(peer, NAME, receiver.url())
+    stored = _stored(tmp_path)
+    assert any(name.startswith("streams.db") for name in stored)
+    for name, content in stored.items():
+        assert SECRET[6:].encode() not in content, name
+
+
+def _stored(root: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in root.rglob("*") if path.is_file()}

@@ -387,18 +387,3 @@ async def test_hub_killed_between_post_and_cursor_sends_it_again_with_one_id(tmp
                 result = (await subscribe(peer, NAME, receiver.url(), ttlMs=None)).result
                 assert result["refreshBefore"] is None
         assert len(receiver.of("verification")) == 1
-
-
-async def test_secret_is_not_readable_in_the_store(tmp_path: Path) -> None:
-    service = Service(tmp_path, "b")
-    async with receiving() as receiver, hub_process(_config(service), tmp_path) as hub:
-        async with connected(hub, MODERN) as peer:
-            await subscribe(peer, NAME, receiver.url())
-    stored = _stored(tmp_path)
-    assert any(name.startswith("streams.db") for name in stored)
-    for name, content in stored.items():
-        assert SECRET[6:].encode() not in content, name
-
-
-def _stored(root: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in root.rglob("*") if path.is_file()}

@@ -62,6 +62,18 @@ async def test_a_server_built_with_the_sdk_passes(scenario: Scenario, era: Era) 
     assert outcome == ("passed", "") or (outcome[0] == "skipped" and scenario.name in NOT_OF_THE_EXAMPLE)
 
 
+@pytest.mark.parametrize("name", ["paging", "running", "busy", "truncated"])
+async def test_a_server_of_small_pages_passes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broken_streams.example, "LONGEST_PAGE", 1)
+    scenario = SCENARIOS[name]
+    made = broken_streams.server(keeps=keeps(scenario))
+
+    def connect(capabilities: JsonObject, is_other: bool, name: str) -> AbstractAsyncContextManager[RawClient]:
+        return broken_streams.piped(lambda: made, Era.HANDSHAKE, capabilities, name)
+
+    assert await Runner(connect, reference(), "stdio").play(scenario) == ("passed", "")
+
+
 NOT_OF_THE_EXAMPLE = {"foreign", "left", "lost", "rest", "task", "early"}
 """It has neither principals, nor a store, tasks, early answers, REST and a tool that may be lost."""
 

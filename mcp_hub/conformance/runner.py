@@ -252,7 +252,7 @@ class Runner:
         for _ in range(_MOST_PAGES):
             params: JsonObject = {"stream": stream, "cursor": str(after), "waitMs": 10_000}
             page = vectors.page(
-                await self._result(peer, params | ({} if limit is None else {"maxEvents": limit})), after, limit
+                await _result(peer, params | ({} if limit is None else {"maxEvents": limit})), after, limit
             )
             vectors.check(not page.truncated, "events are gone already")
             for event in page.events:
@@ -262,28 +262,11 @@ class Runner:
                 return
         raise Mismatch(f"after {_MOST_PAGES} pages the stream is not closed")
 
-    async def _result(self, peer: RawClient, params: JsonObject) -> JsonObject:
-        answer = await (await peer.send(READ, params)).answer()
-        if not isinstance(result := answer.get("result"), dict):
-            raise Mismatch(f"{READ} answers {shown(answer.get('error'))}")
-        expected = None if peer.era is HANDSHAKE else "complete"
-        vectors.check(result.get("resultType") == expected, f"resultType is {shown(result.get('resultType'))}")
-        return result
-
     async def _page(self, step: JsonObject) -> None:
-        """One page, or what a server gives in several smaller ones."""
         params = filled(step["page"], self._values)
         assert isinstance(params, dict)
-        most: int | None = params.get("maxEvents")
-        page = vectors.page(await self._result(self._on(step), params), int(params["cursor"]), most)
-        while vectors.may_follow(page, most):
-            left = {} if most is None else {"maxEvents": most - len(page.events)}
-            more: JsonObject = {"stream": params["stream"], "cursor": page.cursor, **left}
-            following = vectors.page(await self._result(self._on(step), more), int(page.cursor), left.get("maxEvents"))
-            if not following.events:
-                break
-            page = vectors.together(page, following)
-        matched(step.get("is", {}), msgspec.to_builtins(page), self._values, "the page")
+        page = await _gathered(self._on(step), params)
+        matched(step.get("is", {}), page, self._values, "the page")
 
     async def _same(self, step: JsonObject) -> None:
         live, whole = (self._logs[name] for name in step["same"])
@@ -345,6 +328,30 @@ class Runner:
     async def _ending(self, step: JsonObject) -> None:
         last = self._logs[step["ending"]][-1]
         matched({"type": step["type"], "data": step["data"]}, {"type": last.type, "data": last.data}, self._values)
+
+
+async def _result(peer: RawClient, params: JsonObject) -> JsonObject:
+    answer = await (await peer.send(READ, params)).answer()
+    if not isinstance(result := answer.get("result"), dict):
+        raise Mismatch(f"{READ} answers {shown(answer.get('error'))}")
+    expected = None if peer.era is HANDSHAKE else "complete"
+    vectors.check(result.get("resultType") == expected, f"resultType is {shown(result.get('resultType'))}")
+    return result
+
+
+async def _gathered(peer: RawClient, params: JsonObject) -> object:
+    """One page, or what a server gives in several smaller ones. Raises `Mismatch`."""
+    limit: int | None = params.get("maxEvents")
+    page = vectors.page(await _result(peer, params), int(params["cursor"]), limit)
+    while vectors.may_follow(page, limit):
+        room = None if limit is None else limit - len(page.events)
+        further: JsonObject = {"stream": params["stream"], "cursor": page.cursor}
+        answer = await _result(peer, further | ({} if room is None else {"maxEvents": room}))
+        following = vectors.page(answer, int(page.cursor), room)
+        if not following.events:
+            break
+        page = vectors.together(page, following)
+    return msgspec.to_builtins(page)
 
 
 async def _first_refusal(peer: RawClient, params: JsonObject, count: int) -> JsonObject:

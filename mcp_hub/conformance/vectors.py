@@ -294,8 +294,8 @@ def _questions(events: Sequence[SeenEvent]) -> None:
 
 def _own(result: JsonObject) -> JsonObject:
     """A result without the members that belong to one response."""
-    kept = {key: value for key, value in result.items() if key not in ("_meta", "requestState")}
-    return {key: value for key, value in kept.items() if (key, value) != ("resultType", "complete")}
+    of_response = ["_meta", "requestState", *(["resultType"] if result.get("resultType") == "complete" else [])]
+    return {key: value for key, value in result.items() if key not in of_response}
 
 
 def same_result(ending: SeenEvent, response: JsonObject, era: Era) -> None:
@@ -358,12 +358,13 @@ def page(result: object, after: int, limit: int | None) -> _Page:
     return read
 
 
-def may_follow(first: _Page, most: int | None) -> bool:
+def may_follow(first: _Page, limit: int | None) -> bool:
     """Whether a further page may have events that this one has room for."""
-    return bool(first.events) and not first.closed and (most is None or len(first.events) < most)
+    return bool(first.events) and not first.closed and (limit is None or len(first.events) < limit)
 
 
 def together(first: _Page, following: _Page) -> _Page:
+    """One page of two. Raises `Mismatch`."""
     check(not following.truncated, "events after a page are gone already")
     return _Page([*first.events, *following.events], following.cursor, first.truncated, following.closed)
 

@@ -19,6 +19,7 @@ from tests.e2e.client import Hub
 from tests.e2e.sse_client import sse_url
 from tests.fork_server import forked_command
 from tests.interaction.fronts import http_hub
+from tests.streaming import server as example
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +65,7 @@ async def test_a_server_built_with_the_sdk_passes(scenario: Scenario, era: Era) 
 
 @pytest.mark.parametrize("name", ["paging", "running", "busy", "truncated"])
 async def test_a_server_of_small_pages_passes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broken_streams.example, "LONGEST_PAGE", 1)
+    monkeypatch.setattr(example, "LONGEST_PAGE", 1)
     scenario = SCENARIOS[name]
     made = broken_streams.server(keeps=keeps(scenario))
 

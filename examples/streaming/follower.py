@@ -9,7 +9,8 @@ EXTENSION: Final = "dev.mcp-hub/streams"
 ENDINGS: Final = ("end", "error")
 MOST_TEXT: Final = 1 << 24
 """Characters that are joined."""
-AGAIN: Final = (429, 502, 503, 504)
+AGAIN: Final = (None, 200, 429, 502, 503, 504)
+"""HTTP statuses, without a JSON-RPC error, after which a read is tried again; None: the response did not come."""
 _RUNNING: Final = ("working", "input_required")
 
 Json = dict[str, Any]
@@ -18,9 +19,11 @@ Next = Literal["wait", "read", "new session", "done"]
 
 
 class Follower:
-    """One call. `is_handshake`: 404 is about the session. `outcome` is set once."""
+    """One call. `is_handshake`: 404 is about the session. `has_token`: of progress. `outcome` is set once."""
 
-    def __init__(self, *, is_handshake: bool = True, stream: str | None = None, cursor: int = 0) -> None:
+    def __init__(
+        self, *, is_handshake: bool = True, has_token: bool = True, stream: str | None = None, cursor: int = 0
+    ) -> None:
         self.stream = stream
         self.outcome: Json | None = None
         self.may_repeat = False
@@ -31,10 +34,15 @@ class Follower:
         self.log: list[Json] = []
         self.pause: float = 0
         self._is_handshake = is_handshake
+        self._has_token = has_token
         self._last = cursor
         self._is_open = stream is None
         self._is_behind = stream is not None
         self._is_new_session = False
+        self._is_relayed = False
+        """By an intermediary that cannot be read from."""
+        self._is_again = False
+        """The ending is read once more."""
         self._deltas: list[tuple[int, int, str, str]] = []
         self._repeated: Json | None = None
         """The event `log` that may come again, as MCP has it."""
@@ -63,9 +71,11 @@ class Follower:
             shown = {name: value for name, value in params.items() if name != "_meta"}
             if shown != self._repeated:
                 self.log.append(shown)
-            self._repeated = None
+        self._repeated = None
         part = (params.get("_meta") or {}).get(EXTENSION)
-        if part is not None:
+        if part is not None and not self._is_relayed:
+            newest = part["events"][-1]
+            self._repeated = newest["data"] if newest["type"] == "log" else None
             self._belongs_to(part["stream"])
             self._last = self._last or 1  # the start is not sent
             self._is_behind = not self._take(part["events"])
@@ -73,7 +83,7 @@ class Follower:
     def answered(self, result: Json) -> None:
         """The result of the request."""
         kind = result.get("resultType", "complete")
-        mark = (result.get("_meta") or {}).get(EXTENSION)
+        mark = None if self._is_relayed else (result.get("_meta") or {}).get(EXTENSION)
         if kind == "task":
             self._belongs_to(result["taskId"])
         elif mark is not None:
@@ -87,7 +97,9 @@ class Follower:
         if kind == "task" or (mark is not None and mark["status"] in _RUNNING):
             return  # not the result
         self._end({"result": result})
-        self._is_behind = mark is not None and 0 < self._last < int(mark["cursor"]) - 1
+        if mark is not None and self._has_token:
+            self._last = self._last or 1  # the start is not sent
+            self._is_behind = self._last < int(mark["cursor"]) - 1
 
     def failed(self, error: Json) -> None:
         """The JSON-RPC error of the request."""
@@ -120,18 +132,23 @@ class Follower:
             self._is_behind = self._is_open = False
             return
         self._is_behind = False if page["closed"] else self._is_behind and bool(events)
-        if page["closed"] and not self._is_open:
-            self._end({"unknown": True})
+        if page["closed"] and not self._is_open and self.outcome is None:
+            if events or self._last == 0 or self._is_again:
+                self._end({"unknown": True})
+            else:  # the ending is the event at the cursor
+                self._is_again = True
+                self._last -= 1
 
     def refused(self, status: int | None, error: Json | None) -> None:
         """A read that failed: the HTTP status, the JSON-RPC error, or neither."""
         after = ((error or {}).get("data") or {}).get("retryAfter")
         self._is_new_session = self._is_handshake and status == 404
-        if self._is_new_session or after is not None or (error is None and (status is None or status in AGAIN)):
+        if self._is_new_session or after is not None or (error is None and status in AGAIN):
             self.pause = after if after is not None else min(5, self.pause * 2 or 0.1)
             return
         if self._is_open and (error or {}).get("code") == -32601:  # relayed by somebody who does not know the extension
             self._is_behind = self.is_whole = False
+            self._is_relayed = True
             return
         self.give_up()
 
@@ -174,7 +191,6 @@ class Follower:
             self.progress = data["progress"] if own is None else own["server"]
         elif kind == "log":
             self.log.append(data)
-            self._repeated = data
         elif kind in ENDINGS:
             self._ended(kind, data)
 
@@ -182,7 +198,7 @@ class Follower:
         self._is_open = self._is_behind = False
         if kind == "error":
             self._end({"error": data["jsonrpc"]})
-            self.may_repeat = data["retryable"]
+            self.may_repeat = data["retryable"] and self.outcome == {"error": data["jsonrpc"]}
         elif data["outcome"] == "cancelled":
             self._end({"cancelled": True})
         elif data["result"].get("resultType") == "input_required":  # only the response could be answered

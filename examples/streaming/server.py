@@ -26,6 +26,8 @@ MOST_EVENTS: Final = 10_000
 MOST_READERS: Final = 16
 LONGEST_PAGE: Final = 1000
 LONGEST_WAIT: Final = 60.0
+_STEP: Final = 1e-6
+"""By which the number of a notification is raised: the tool reports none."""
 _CURSOR: Final = re.compile("0|[1-9][0-9]{0,14}")
 _LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 
@@ -174,19 +176,19 @@ class _Sender:
         self._stream = stream
         self._token = (context.meta or {}).get("progress_token")
         self._is_wanted = self._token is not None and declares(context)
-        self._step = 0
+        self._shown = 0.0
 
     async def emit(self, kind: str, data: Json, message: str) -> int:
         """Appends an event, then sends it. Its number."""
         event = self._stream.add(kind, data)
         number: int = event["seq"]
-        self._step += 1
+        self._shown += _STEP
         if self._token is None:
             return number
         part = {"seq": event["seq"], "type": kind, "data": data}
         meta = {EXTENSION: {"stream": self._stream.id, "cursor": self._stream.cursor, "events": [part]}}
         params = types.ProgressNotificationParams(
-            progress_token=self._token, progress=self._step, message=message, _meta=meta if self._is_wanted else None
+            progress_token=self._token, progress=self._shown, message=message, _meta=meta if self._is_wanted else None
         )
         notification = types.ProgressNotification(params=params)
         await self._context.session.send_notification(notification, self._context.request_id)

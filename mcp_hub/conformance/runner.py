@@ -93,7 +93,7 @@ class Runner:
         return {
             "client": self._client, "leave": self._leave, "offers": self._offers, "send": self._send,
             "expect": self._expect, "notified": self._notified, "cancel": self._cancel, "answer": self._answer,
-            "replay": self._replay,
+            "replay": self._replay, "level": self._level,
             "crowd": self._crowd, "live": self._live, "silent": self._silent, "shows": self._shows,
             "logged": self._logged, "read": self._read, "page": self._page, "same": self._same,
             "suffixes": self._suffixes, "kinds": self._kinds, "joined": self._joined, "ends": self._ends,
@@ -146,6 +146,13 @@ class Runner:
         if kind not in answer:
             raise Mismatch(f"the response is {shown({k: v for k, v in answer.items() if k != 'jsonrpc'})}")
         matched(step[kind], answer[kind], self._values, kind)
+
+    async def _level(self, step: JsonObject) -> None:
+        """Asks for log messages, where the server has them. In the modern era each request does that by itself."""
+        peer = self._on(step)
+        if peer.era is HANDSHAKE and "logging" in peer.offered:
+            answer = await (await peer.send("logging/setLevel", {"level": step["level"]})).answer()
+            vectors.check("result" in answer, f"logging/setLevel answers {shown(answer.get('error'))}")
 
     async def _unmarked(self, step: JsonObject) -> None:
         exchange, _, _ = self._exchanges[step["unmarked"]]
@@ -237,7 +244,7 @@ class Runner:
         for after in range(0, len(whole) + 1, every):
             got = [event["seq"] async for event in self._events(self._on(step), stream, after, None)]
             expected = list(range(after + 1, len(whole) + 1))
-            vectors.check(got == expected, f"behind cursor {after} of {len(whole)} come events {shown(got)}")
+            vectors.check(got == expected, f"after cursor {after} of {len(whole)} come events {shown(got)}")
 
     async def _events(
         self, peer: RawClient, stream: object, after: int, limit: int | None
@@ -245,7 +252,7 @@ class Runner:
         for _ in range(_MOST_PAGES):
             params: JsonObject = {"stream": stream, "cursor": str(after), "waitMs": 10_000}
             page = vectors.page(
-                await self._result(peer, params | ({} if limit is None else {"maxEvents": limit})), after, limit
+                await _result(peer, params | ({} if limit is None else {"maxEvents": limit})), after, limit
             )
             vectors.check(not page.truncated, "events are gone already")
             for event in page.events:
@@ -255,19 +262,11 @@ class Runner:
                 return
         raise Mismatch(f"after {_MOST_PAGES} pages the stream is not closed")
 
-    async def _result(self, peer: RawClient, params: JsonObject) -> JsonObject:
-        answer = await (await peer.send(READ, params)).answer()
-        if not isinstance(result := answer.get("result"), dict):
-            raise Mismatch(f"{READ} answers {shown(answer.get('error'))}")
-        expected = None if peer.era is HANDSHAKE else "complete"
-        vectors.check(result.get("resultType") == expected, f"resultType is {shown(result.get('resultType'))}")
-        return result
-
     async def _page(self, step: JsonObject) -> None:
         params = filled(step["page"], self._values)
         assert isinstance(params, dict)
-        page = vectors.page(await self._result(self._on(step), params), int(params["cursor"]), params.get("maxEvents"))
-        matched(step.get("is", {}), msgspec.to_builtins(page), self._values, "the page")
+        page = await _gathered(self._on(step), params)
+        matched(step.get("is", {}), page, self._values, "the page")
 
     async def _same(self, step: JsonObject) -> None:
         live, whole = (self._logs[name] for name in step["same"])
@@ -283,7 +282,7 @@ class Runner:
 
     async def _shows(self, step: JsonObject) -> None:
         exchange, _, _ = self._exchanges[step["shows"]]
-        vectors.shown_progress(exchange.notifications)
+        vectors.shown_progress(exchange.notifications, exchange.token)
 
     async def _ends(self, step: JsonObject) -> None:
         exchange, peer, _ = self._exchanges[step["as"]]
@@ -317,7 +316,10 @@ class Runner:
         headers = {"authorization": f"Bearer {self._values['$token']}"} if "$token" in self._values else {}
         async with httpx2.AsyncClient(timeout=_PATIENCE, trust_env=False) as http:
             answer = await http.get(url, params=get.get("query", {}), headers=headers | get.get("headers", {}))
-        body = _body(answer.headers.get("content-type", "").partition(";")[0], answer.content)
+            body = _body(answer)
+            while body.get("closed") is False and body.get("events"):  # a server may give smaller pages
+                further = _body(await http.get(url, params={"after": body["cursor"]}, headers=headers))
+                body = {**further, "events": [*body["events"], *further["events"]]}
         seen = {"status": answer.status_code, **body}
         matched(step["is"], seen, self._values, "the answer")
         if "into" in step:
@@ -326,6 +328,30 @@ class Runner:
     async def _ending(self, step: JsonObject) -> None:
         last = self._logs[step["ending"]][-1]
         matched({"type": step["type"], "data": step["data"]}, {"type": last.type, "data": last.data}, self._values)
+
+
+async def _result(peer: RawClient, params: JsonObject) -> JsonObject:
+    answer = await (await peer.send(READ, params)).answer()
+    if not isinstance(result := answer.get("result"), dict):
+        raise Mismatch(f"{READ} answers {shown(answer.get('error'))}")
+    expected = None if peer.era is HANDSHAKE else "complete"
+    vectors.check(result.get("resultType") == expected, f"resultType is {shown(result.get('resultType'))}")
+    return result
+
+
+async def _gathered(peer: RawClient, params: JsonObject) -> object:
+    """One page, or what a server gives in several smaller ones. Raises `Mismatch`."""
+    limit: int | None = params.get("maxEvents")
+    page = vectors.page(await _result(peer, params), int(params["cursor"]), limit)
+    while vectors.may_follow(page, limit):
+        room = None if limit is None else limit - len(page.events)
+        further: JsonObject = {"stream": params["stream"], "cursor": page.cursor}
+        answer = await _result(peer, further | ({} if room is None else {"maxEvents": room}))
+        following = vectors.page(answer, int(page.cursor), room)
+        if not following.events:
+            break
+        page = vectors.together(page, following)
+    return msgspec.to_builtins(page)
 
 
 async def _first_refusal(peer: RawClient, params: JsonObject, count: int) -> JsonObject:
@@ -358,8 +384,9 @@ def _first(exc: BaseException) -> BaseException:
     return exc
 
 
-def _body(type_: str, content: bytes) -> JsonObject:
+def _body(answer: httpx2.Response) -> JsonObject:
     """A response by its content type; `last` is the event `closed` or `problem`."""
+    type_, content = answer.headers.get("content-type", "").partition(";")[0], answer.content
     if type_ == "application/x-ndjson":
         return {"type": type_, "events": [msgspec.json.decode(line) for line in content.splitlines()]}
     if type_ == "text/event-stream":

@@ -121,6 +121,8 @@ _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
 """The members of `data` by type (section 3.1)."""
 _MOST_MESSAGE: Final = 200
 """Characters of the message beside a delta."""
+_STEP: Final = 0.001
+"""By which the number of a notification is raised at most, if it is not that of an event."""
 
 
 class SeenEvent(msgspec.Struct, frozen=True):
@@ -176,22 +178,32 @@ def live_events(notifications: Sequence[JsonObject], stream: object, token: str)
     return seen
 
 
-def shown_progress(notifications: Sequence[JsonObject]) -> None:
+def shown_progress(notifications: Sequence[JsonObject], token: object) -> None:
     """Checks the number and the line that notifications show (section 4.1)."""
-    last = -math.inf
+    last = 0.0
     for message in notifications:
         params = message.get("params") or {}
+        if message.get("method") != "notifications/progress" or params.get("progressToken") != token:
+            continue
         events = ((params.get("_meta") or {}).get(STREAMS) or {}).get("events") or [{}]
-        newest, value = events[-1], params.get("progress", last)
+        newest, value = events[-1], params["progress"]
         if newest.get("type") == "progress" and newest["data"]["progress"] > last:
             check(
                 value == newest["data"]["progress"], f"progress is {value} beside an event of {shown(newest['data'])}"
             )
-        elif newest.get("type") == "delta":
-            text = params.get("message")
-            fits = isinstance(text, str) and len(text) <= _MOST_MESSAGE and "\n" not in text
-            check(fits, f"the message beside a delta is {shown(text)}")
+        else:
+            check(value - last <= max(_STEP, math.ulp(last)), f"progress is {value} after {last}: the step is large")
+        if newest.get("type") == "delta":
+            _shown_text(params.get("message", ""), newest["data"]["content"])
         last = value
+
+
+def _shown_text(message: object, content: Sequence[JsonObject]) -> None:
+    """The line beside a delta is the beginning of its text."""
+    text = " ".join("".join(block.get("text", "") for block in content).split())
+    fits = isinstance(message, str) and len(message) <= _MOST_MESSAGE and "\n" not in message
+    is_its = fits and text.startswith(" ".join(str(message).split())) and bool(text) == bool(message)
+    check(is_its, f"the message beside a delta is {shown(message)}")
 
 
 def logged(notifications: Sequence[JsonObject]) -> None:
@@ -257,6 +269,7 @@ def _attempts(events: Sequence[SeenEvent]) -> None:
             check(event.data["attempt"] > attempt, f"attempt {event.data['attempt']} follows {attempt}")
             attempt, is_stale = event.data["attempt"], has_delta
         elif event.type == "reset":
+            check(event.data["attempt"] == attempt, f"event {event.seq} resets attempt {event.data['attempt']}")
             check(
                 event.data["discard_from"] < event.seq, f"event {event.seq} discards from {event.data['discard_from']}"
             )
@@ -279,7 +292,10 @@ def _questions(events: Sequence[SeenEvent]) -> None:
             open_.discard(event.data["key"])
 
 
-_OF_A_RESPONSE: Final = ("_meta", "requestState", "resultType")
+def _own(result: JsonObject) -> JsonObject:
+    """A result without the members that belong to one response."""
+    of_response = ["_meta", "requestState", *(["resultType"] if result.get("resultType") == "complete" else [])]
+    return {key: value for key, value in result.items() if key not in of_response}
 
 
 def same_result(ending: SeenEvent, response: JsonObject, era: Era) -> None:
@@ -292,10 +308,7 @@ def same_result(ending: SeenEvent, response: JsonObject, era: Era) -> None:
         return
     check(ending.type == "end", f"the ending is {ending.type}, the response a result")
     if (ending.data.get("era") == "modern") == (era is Era.MODERN):
-        mine, its = (
-            {key: value for key, value in result.items() if key not in _OF_A_RESPONSE}
-            for result in (ending.data["result"], response["result"])
-        )
+        mine, its = (_own(result) for result in (ending.data["result"], response["result"]))
         check(mine == its, f"the log has the result {shown(mine)}")
 
 
@@ -335,7 +348,7 @@ def page(result: object, after: int, limit: int | None) -> _Page:
     check(limit is None or len(numbers) <= limit, f"{len(numbers)} events where maxEvents is {limit}")
     first = numbers[0] if numbers and read.truncated else after + 1
     expected = list(range(first, first + len(numbers))) if isinstance(first, int) else []
-    check(numbers == expected, f"behind cursor {after} come events {shown(numbers)}")
+    check(numbers == expected, f"after cursor {after} come events {shown(numbers)}")
     last = str(numbers[-1]) if numbers else str(after)
     check(read.cursor == last, f"the cursor of a page up to event {last} is {read.cursor}")
     check(_CURSOR.fullmatch(read.cursor) is not None, f"{shown(read.cursor)} is not a cursor")
@@ -343,6 +356,17 @@ def page(result: object, after: int, limit: int | None) -> _Page:
     ends = any(event.get("type") in ENDINGS for event in read.events)
     check(read.closed or not ends, "the page has the ending and is not closed")
     return read
+
+
+def may_follow(first: _Page, limit: int | None) -> bool:
+    """Whether a further page may have events that this one has room for."""
+    return bool(first.events) and not first.closed and (limit is None or len(first.events) < limit)
+
+
+def together(first: _Page, following: _Page) -> _Page:
+    """One page of two. Raises `Mismatch`."""
+    check(not following.truncated, "events after a page are gone already")
+    return _Page([*first.events, *following.events], following.cursor, first.truncated, following.closed)
 
 
 _Shape = TypeVar("_Shape", bound=msgspec.Struct)

@@ -19,6 +19,7 @@ from tests.e2e.client import Hub
 from tests.e2e.sse_client import sse_url
 from tests.fork_server import forked_command
 from tests.interaction.fronts import http_hub
+from tests.streaming import server as example
 
 pytestmark = pytest.mark.anyio
 
@@ -60,6 +61,18 @@ async def test_a_server_built_with_the_sdk_passes(scenario: Scenario, era: Era) 
 
     outcome = await Runner(connect, reference(), "stdio").play(scenario)
     assert outcome == ("passed", "") or (outcome[0] == "skipped" and scenario.name in NOT_OF_THE_EXAMPLE)
+
+
+@pytest.mark.parametrize("name", ["paging", "running", "busy", "truncated"])
+async def test_a_server_of_small_pages_passes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(example, "LONGEST_PAGE", 1)
+    scenario = SCENARIOS[name]
+    made = broken_streams.server(keeps=keeps(scenario))
+
+    def connect(capabilities: JsonObject, is_other: bool, name: str) -> AbstractAsyncContextManager[RawClient]:
+        return broken_streams.piped(lambda: made, Era.HANDSHAKE, capabilities, name)
+
+    assert await Runner(connect, reference(), "stdio").play(scenario) == ("passed", "")
 
 
 NOT_OF_THE_EXAMPLE = {"foreign", "left", "lost", "rest", "task", "early"}

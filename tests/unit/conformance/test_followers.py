@@ -17,7 +17,10 @@ SCENARIOS = read_all(SPECIFICATION / "vectors/clients")
 
 def began(client: dict[str, Any]) -> example.Follower:
     return example.Follower(
-        is_handshake=client["era"] == "handshake", stream=client.get("stream"), cursor=client.get("cursor", 0)
+        is_handshake=client["era"] == "handshake",
+        has_token=client.get("token", True),
+        stream=client.get("stream"),
+        cursor=client.get("cursor", 0),
     )
 
 

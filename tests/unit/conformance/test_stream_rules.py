@@ -162,6 +162,7 @@ def retyped(seq: int, type_: str, **data: Any) -> Callable[[Log], Log]:
         (changed(3, attempt=1), "attempt 1 follows 1"),
         (retyped(4, "progress", progress=1), "no reset before event 5"),
         (changed(4, discard_from=4), "event 4 discards from 4"),
+        (changed(4, attempt=1), "event 4 resets attempt 1"),
         (retyped(5, "input-required", key="k", method="m", params={}), "the key k is used twice"),
         (retyped(6, "progress", progress=1), "event 7 answers k"),
         (retyped(5, "delta", channel="content", index=0), "delta has no content"),
@@ -185,7 +186,9 @@ def test_a_result_in_the_log_is_that_of_the_response() -> None:
     marked = {"content": [], "_meta": {vectors.STREAMS: {}}}
     vectors.same_result(ending, {"result": marked}, Era.HANDSHAKE)
     vectors.same_result(ending, {"result": {"content": [1]}}, Era.MODERN)  # of the other era
-    for response in ({"result": {"content": [1]}}, {"error": {"code": 1, "message": "x"}}):
+    vectors.same_result(ending, {"result": {**marked, "resultType": "complete"}}, Era.HANDSHAKE)
+    question = {**marked, "resultType": "input_required"}
+    for response in ({"result": {"content": [1]}}, {"result": question}, {"error": {"code": 1, "message": "x"}}):
         with pytest.raises(Mismatch):
             vectors.same_result(ending, response, Era.HANDSHAKE)
 
@@ -198,12 +201,21 @@ def test_joined_deltas_are_the_text_of_the_result() -> None:
 
 
 def test_what_is_shown_beside_events_is_checked() -> None:
-    text = {"channel": "content", "index": 0, "content": []}
+    text = {"channel": "content", "index": 0, "content": [{"type": "text", "text": "a\n b"}]}
     fine = notifications([event(2, "progress", progress=2.0), event(3, "delta", **text)])
-    fine[1]["params"]["message"] = "a"
-    vectors.shown_progress(fine)
-    for part, member, value in ((0, "progress", 1.5), (1, "message", "a\nb"), (1, "message", "x" * 201)):
+    fine[1]["params"] |= {"message": "a b", "progress": 2.000001}
+    vectors.shown_progress(fine, "p")
+    faults = [(0, "progress", 1.5), (1, "progress", 3), (1, "progress", 2.5)]
+    for part, member, value in (*faults, *((1, "message", line) for line in ("a\nb", "x" * 201, "other", "", None))):
         broken = json.loads(json.dumps(fine))
         broken[part]["params"][member] = value
         with pytest.raises(Mismatch):
-            vectors.shown_progress(broken)
+            vectors.shown_progress(broken, "p")
+
+
+def test_smaller_pages_are_one() -> None:
+    first, second = vectors.page({**PAGE, "events": log()[1:2], "cursor": "2"}, 1, 2), vectors.page(PAGE, 1, 2)
+    assert vectors.may_follow(first, 2) and vectors.may_follow(second, None) and not vectors.may_follow(second, 2)
+    following = vectors.page({"events": log()[2:], "cursor": "4", "truncated": False, "closed": True}, 2, None)
+    assert [one["seq"] for one in vectors.together(first, following).events] == [2, 3, 4]
+    assert not vectors.may_follow(vectors.together(first, following), None)

@@ -11,7 +11,7 @@ import anyio.lowlevel
 
 from mcp_hub.aio import Bell, Block
 from mcp_hub.call import MakeInfo
-from mcp_hub.errors import RpcError, StoreUnavailable
+from mcp_hub.errors import HubStopping, RpcError, StoreUnavailable
 from mcp_hub.events import BY_CLIENT
 from mcp_hub.fronts.http.response import (
     KEEP_ALIVE,
@@ -290,6 +290,8 @@ class HttpRequest(HttpExchange, frozen=True):
             status = error.status
         elif isinstance(error, StoreUnavailable):  # a balancer, and a client, may try another replica
             status, headers = 503, [(b"retry-after", b"%d" % error.retry_after)]
+        elif isinstance(error, HubStopping):
+            status = 503
         await respond(self.send, status, envelope.error_frame(id_, error.encoded()), headers)
 
 

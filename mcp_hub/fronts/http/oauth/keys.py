@@ -10,6 +10,7 @@ import math
 import os
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from errno import EFBIG
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
@@ -239,6 +240,8 @@ async def _read(path: Path, is_believed: Callable[[os.stat_result], bool]) -> by
     try:
         body = await anyio.to_thread.run_sync(read)
     except OSError as error:
+        if error.errno == EFBIG:
+            raise _KeysUnusable(f"is larger than {_LARGEST} bytes") from None
         raise _KeysUnusable(f"cannot be read: {error.strerror}") from None
     return body
 

@@ -34,10 +34,6 @@ def encoded(text: str) -> bytes:
         return text.encode("utf-8", "surrogateescape")
 
 
-class FileTooLarge(OSError):
-    """The file exceeds the limit."""
-
-
 class _FileContent(NamedTuple):
     """A file's bytes, and its state at that time."""
 
@@ -48,7 +44,7 @@ class _FileContent(NamedTuple):
 def read_file(path: Path | str, largest: int, seconds: float = SECONDS) -> _FileContent:
     """Reads a regular file; blocks for at most `seconds`.
 
-    Raises `OSError` with `strerror`: `FileTooLarge` beyond `largest` bytes, `FileNotFoundError`.
+    Raises `OSError` with `strerror`: `EFBIG` beyond `largest` bytes, `FileNotFoundError`.
     """
     outcome: list[_FileContent | OSError] = []
 
@@ -81,7 +77,7 @@ def _read(path: Path | str, largest: int) -> _FileContent:
         while portion := os.read(file, min(_PORTION, largest + 1 - len(data))):
             data += portion
             if len(data) > largest:
-                raise FileTooLarge(errno.EFBIG, f"larger than {largest} bytes")
+                raise OSError(errno.EFBIG, f"larger than {largest} bytes")
         return _FileContent(bytes(data), state)
     finally:
         os.close(file)

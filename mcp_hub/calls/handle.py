@@ -10,7 +10,7 @@ import msgspec
 from mcp_hub.aio import Timer, call_later, call_soon
 from mcp_hub.call import Call, CallChannel, Early, EarlyOutput, Question, Reader, StoredEvent
 from mcp_hub.calls.log import nobody
-from mcp_hub.calls.plan import ENDED, TimeLimits
+from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.calls.progress import Transcript, still_running
 from mcp_hub.calls.reading.stream import StreamReader
 from mcp_hub.calls.runner import CallRecord, moved_record, new_record
@@ -257,7 +257,7 @@ class CallHandle(msgspec.Struct, gc=False):
 
     @property
     def has_ended(self) -> bool:
-        return self.record.state is ENDED or self.record.log.ended
+        return self.record.state == "ended" or self.record.log.ended
 
     @property
     def plain_result(self) -> Completed | None:

@@ -1,7 +1,6 @@
 """Settings of calls and durable streams; decisions before a call starts, and its states."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from enum import Enum
 from types import MappingProxyType
 from typing import Final, Literal, Protocol
 
@@ -83,22 +82,8 @@ Truncate = Callable[[Call, Completed], Awaitable[Completed]]
 """Shortens a long result."""
 
 
-class CallState(Enum):
-    """A call's state."""
-
-    WAITING = "waiting"
-    """For its turn in the registry."""
-    SENT = "sent"
-    """The answer is taken in place."""
-    STARTING = "starting"
-    """Its task is about to run."""
-    TASK = "task"
-    """A handler runs."""
-    ENDED = "ended"
-
-
-ENDED: Final = CallState.ENDED
-SENT: Final = CallState.SENT
+CallState = Literal["waiting", "sent", "starting", "task", "ended"]
+"""It waits for its turn in the registry; its answer is taken in place; its task is about to run; a handler runs."""
 
 
 class ResumePoint(msgspec.Struct, frozen=True, gc=False):

@@ -13,7 +13,7 @@ from mcp_hub.aio import Timer, Turn, call_later
 from mcp_hub.call import Call, CallHandler
 from mcp_hub.calls.attempts import lapses
 from mcp_hub.calls.metering import CallObserver, Meters
-from mcp_hub.calls.plan import ENDED, WITHOUT_PLAN, CallPlan, CallState, TimeLimits
+from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan, TimeLimits
 from mcp_hub.calls.runner import QUIET, CallOwner, CallRecord, new_record
 from mcp_hub.calls.timeouts import overdue
 from mcp_hub.clock import Clock
@@ -120,7 +120,7 @@ class CallRegistry(CallOwner):
             record.wrap(partial(self.tracer.begun, record))
         if is_next:
             record.run()
-        if record.state is not ENDED:
+        if record.state != "ended":
             soon = record.times.started + min(QUIET, limits.silence, limits.total)
             if self._next_turn is None or self._next_turn[0] > soon:
                 self.reschedule(soon)
@@ -152,13 +152,13 @@ class CallRegistry(CallOwner):
     def stop(self, record: CallRecord, ending: Ending) -> None:
         if record.log.ended or record.stopping is not None:
             return
-        waiting = record.state is CallState.WAITING
+        waiting = record.state == "waiting"
         record.stop(ending)
         if waiting:
             with suppress(ValueError):  # it is about to begin
                 self._lanes[record.call.principal].waiting.remove(record)
             self.has_ended(record)
-        elif record.state is not ENDED:
+        elif record.state != "ended":
             call_later(_GRACE, lambda: self._force(record, ending))
 
     def _force(self, record: CallRecord, ending: Ending) -> None:
@@ -189,7 +189,7 @@ class CallRegistry(CallOwner):
                 del self._lanes[record.call.principal]
 
     def _begin(self, successor: CallRecord) -> None:
-        if successor.state is ENDED:  # cancelled meanwhile
+        if successor.state == "ended":  # cancelled meanwhile
             self._hand_on(successor)
             return
         successor.times.begin()

@@ -29,7 +29,7 @@ import msgspec
 from mcp_hub.call import Call, CallHandler, Question, SentCall
 from mcp_hub.calls.attempts import attempted, finishing
 from mcp_hub.calls.log import CallLog
-from mcp_hub.calls.plan import ENDED, SENT, WITHOUT_PLAN, CallPlan, CallState, ResumePoint, TimeLimits
+from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan, CallState, ResumePoint, TimeLimits
 from mcp_hub.calls.progress import CallProgress
 from mcp_hub.calls.reading.stream import LogWriter, Stream
 from mcp_hub.calls.timeouts import CallTimes, OpenQuestions
@@ -90,7 +90,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
     _owner: CallOwner
     resumption: ResumePoint | None
     is_short: bool
-    state: CallState = CallState.WAITING
+    state: CallState = "waiting"
     stopping: Ending | None = None
     task: asyncio.Task[None] | None = None
     stream: Stream | None = None
@@ -211,7 +211,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
     @property
     def is_unsent(self) -> bool:
         """Whether nothing was sent, by any hub."""
-        return self.state in (CallState.WAITING, CallState.STARTING) and self._sent is None and self.resumption is None
+        return self.state in ("waiting", "starting") and self._sent is None and self.resumption is None
 
     def wrap(self, layer: Callable[[CallHandler], CallHandler]) -> None:
         self.handler = layer(self.handler)
@@ -228,15 +228,15 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         if isinstance(ending, Cancelled) and self.resumption is not None:
             self._resume_by(ResumePoint(self.resumption.state, ending.reason or ""))
         match self.state:
-            case CallState.WAITING:
-                self.state = ENDED
+            case "waiting":
+                self.state = "ended"
                 self.log.begin()
                 self.log.append(ending)
-            case CallState.SENT:
+            case "sent":
                 assert self._sent is not None
                 self._sent.abandon()
                 self._end(ending)
-            case CallState.TASK:
+            case "task":
                 assert self.task is not None
                 self.task.cancel()
 
@@ -252,11 +252,11 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         if self._sent is None:
             self._begin_task()
             return
-        self.state = SENT
+        self.state = "sent"
         self._sent.then(self._answered)
 
     def _answered(self) -> None:
-        if self.state is not SENT or self._sent is None:
+        if self.state != "sent" or self._sent is None:
             return
         completed, plan = self._sent.result(), self.plan
         fits = completed is not None and (plan.truncate is None or self._fits(completed))
@@ -269,12 +269,12 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
             self._begin_task(finish if plan.layers is None else plan.layers(finish))
 
     def _begin_task(self, handler: CallHandler | None = None) -> None:
-        self.state = CallState.STARTING
+        self.state = "starting"
         self.task = asyncio.get_running_loop().create_task(self._run(handler))
 
     async def _run(self, handler: CallHandler | None) -> None:
         ending: Ending
-        self.state = CallState.TASK  # a task that is cancelled before its first step would never append the ending
+        self.state = "task"  # a task that is cancelled before its first step would never append the ending
         if self.stopping is not None:
             if self._sent is not None:
                 self._sent.abandon()
@@ -301,7 +301,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         return (not limit or len(completed.result) <= limit) and self.call.path is None
 
     def _end(self, ending: Ending) -> None:
-        self.state = ENDED
+        self.state = "ended"
         self._sent = None  # which knows the record: nothing is left to the garbage collector
         self.log.append(ending)
         if self.questions.open:

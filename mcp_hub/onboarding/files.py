@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from errno import EACCES, EBUSY, EPERM
+from errno import EACCES, EBUSY, EFBIG, EPERM
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Final
 from mcp_hub.attach.folder import make_folder
 from mcp_hub.attach.system import BYTES
 from mcp_hub.errors import ConfigError, ConfigFinding
-from mcp_hub.files import LARGEST_OWN, FileTooLarge, read_file
+from mcp_hub.files import LARGEST_OWN, read_file
 from mcp_hub.stores.locks import lock_file, remove, take
 
 BACKUP: Final = ".mcp-hub-backup"
@@ -38,10 +38,6 @@ class FileRefused(Exception):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
-
-
-class Changed(Exception):
-    """The file has changed since it was read."""
 
 
 def target_of(path: Path) -> Path:
@@ -67,10 +63,10 @@ def content_of(path: Path, largest: int = LARGEST) -> bytes | None:
         return read_file(path, largest).data
     except FileNotFoundError:
         return None
-    except FileTooLarge:
-        message = f"{path} has more than {largest >> 20} MiB. Check what it is."
-        raise FileRefused("client_file_unreadable", message) from None
     except OSError as problem:
+        if problem.errno == EFBIG:
+            message = f"{path} has more than {largest >> 20} MiB. Check what it is."
+            raise FileRefused("client_file_unreadable", message) from None
         raise unreadable(path, problem) from None
 
 
@@ -94,23 +90,26 @@ def locked(path: Path, folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def replace(path: Path, before: bytes | None, after: bytes | None) -> None:
-    """Writes the file, or removes it for None.
+def replace(path: Path, before: bytes | None, after: bytes | None) -> bool:
+    """Writes the file, or removes it for None. False, and no change, if it does not hold `before`.
 
-    Raises `Changed` if it does not hold `before`, and `FileRefused`; then it is unchanged.
+    Raises `FileRefused`; then it is unchanged.
     """
     try:
         if after is None:
-            _check(path, before)
+            if not _holds(path, before):
+                return False
             path.unlink(missing_ok=True)
         else:
             make_folder(path.parent)
             with _temporary(path, after) as fresh:
-                _check(path, before)
+                if not _holds(path, before):
+                    return False
                 fresh.replace(path)
         _flush_folder(path.parent)
     except OSError as problem:
         raise unwritable(path, problem) from None
+    return True
 
 
 def missing_folders(path: Path) -> list[str]:
@@ -154,9 +153,8 @@ def unwritable(path: Path, problem: OSError) -> FileRefused:
     return FileRefused("client_file_unwritable", message)
 
 
-def _check(path: Path, before: bytes | None) -> None:
-    if content_of(path, max(LARGEST, len(before or b""))) != before:
-        raise Changed
+def _holds(path: Path, content: bytes | None) -> bool:
+    return content_of(path, max(LARGEST, len(content or b""))) == content
 
 
 @contextmanager
@@ -222,11 +220,8 @@ def edit_file(path: Path, change: Callable[[bytes | None], bytes], state: Path) 
                 after = change(before)
                 if after == before:
                     return None
-                try:
-                    replace(target, before, after)
-                except Changed:
-                    continue
-                return partial(_restore, target, before or b"", after, state)
+                if replace(target, before, after):
+                    return partial(_restore, target, before or b"", after, state)
     except FileRefused as refused:
         raise ConfigError(ConfigFinding(refused.code, str(refused))) from None
     except OSError as problem:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_hub.call import Call, CallChannel, Question
-from mcp_hub.calls.plan import CallPlan, CallState, TimeLimits
+from mcp_hub.calls.plan import CallPlan, TimeLimits
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.errors import RpcError
@@ -112,7 +112,7 @@ def test_each_call_has_one_ending_and_nothing_is_left(script: list[tuple[str, in
         await sleep(1000)  # what was not answered runs out of time
         for record in records:
             endings = [event for event in record.log._events if isinstance(event, Completed | Failed | Cancelled)]
-            assert len(endings) == 1 and record.state is CallState.ENDED
+            assert len(endings) == 1 and record.state == "ended"
             assert not record.questions.open
         assert not server.here and not len(registry)
 

@@ -25,7 +25,7 @@ from mcp_hub.extras import keyring_command, lasting_install, with_extra
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "errors.md"
 PLACE: Final = {
-    **dict.fromkeys(("StartFailed", "Incompatible", "InitializeRefused", "_NotModern", "_IsModern"), 0),
+    **dict.fromkeys(("StartFailed", "Incompatible", "_InitializeRefused", "_NotModern", "_IsModern"), 0),
     **dict.fromkeys(("Cause", "Denial", "ConfigFinding", "finding", "Unresolved", "_Unreadable", "fail", "Reason"), 0),
     **dict.fromkeys(("Rejected", "AnotherProcess", "CallFault", "OutputError", "FileRefused", "Repair"), 0),
     **dict.fromkeys(("Problem", "Refusal", "Finding", "Flaw", "_Diagnosis", "_about", "warn", "retire", "refuse"), 1),
@@ -33,7 +33,7 @@ PLACE: Final = {
     "_refusal": 2,
 }
 """Which argument of a call is a code."""
-FAILURES: Final = ("StartFailed", "Incompatible", "InitializeRefused", "AnotherProcess", "Cause", "Denial")
+FAILURES: Final = ("StartFailed", "Incompatible", "_InitializeRefused", "AnotherProcess", "Cause", "Denial")
 """The calls whose code becomes that of a server."""
 OAUTH: Final = Path("mcp_hub/fronts/http/authorization")
 """The authorization server: its `Rejected` have the error codes of OAuth (RFC 6749, 7009, 7591, 8707)."""

@@ -272,7 +272,7 @@ class CodeRuns:
             if not is_first:
                 break
             await anyio.sleep(_LOOK)
-        log.warning("code_begun_twice", stream=call.id, other=first.id)
+        log.warning("code_begun_twice", stream=call.id, first=first.id)
         channel.continuable(unbegun(self._parts, call, arguments.code))  # nothing of it may be resumed
         await channel.until_stored(whole=False)
         if not is_first:

@@ -9,7 +9,6 @@ from typing import Final
 import msgspec
 
 from mcp_hub.calls.metering import Outcome
-from mcp_hub.calls.plan import CallState
 from mcp_hub.calls.progress import question_text
 from mcp_hub.calls.reading.stored import exported_name
 from mcp_hub.calls.runner import QUIET, CallRecord, newest_progress
@@ -159,7 +158,7 @@ class _RunningCalls:
     def _of(self) -> dict[str, list[CallRecord]]:
         groups: dict[str, list[CallRecord]] = {}
         for record in self._records:
-            if record.state is not CallState.WAITING:
+            if record.state != "waiting":
                 groups.setdefault(record.call.principal, []).append(record)
         return groups
 
@@ -167,14 +166,14 @@ class _RunningCalls:
     def _at(self) -> dict[tuple[str, str], list[CallRecord]]:
         groups: dict[tuple[str, str], list[CallRecord]] = {}
         for record in self._records:
-            if record.state is not CallState.WAITING and record.times.waits is None:
+            if record.state != "waiting" and record.times.waits is None:
                 groups.setdefault((record.call.upstream, record.call.session), []).append(record)
         return groups
 
     def wait_of(self, record: CallRecord) -> _NamedWait | None:
         """Why a call does not run yet, or None."""
         wait, call = record.times.waits, record.call
-        if record.state is CallState.WAITING:
+        if record.state == "waiting":
             return _NamedWait(self._named(self._of.get(call.principal, ()), "its turn"), record.times.started)
         if wait is None:
             return None
@@ -203,7 +202,7 @@ def _start(record: CallRecord) -> float:
 def _lasts(record: CallRecord, now: float) -> bool:
     if record.stream is not None or not record.is_short:
         return True
-    since = record.times.started if record.state is CallState.WAITING else _waits_since(record)
+    since = record.times.started if record.state == "waiting" else _waits_since(record)
     return since is not None and now - since >= QUIET
 
 

@@ -26,7 +26,7 @@ from mcp_hub.code.tool import python_names
 from mcp_hub.code.values import result_of, value_of
 from mcp_hub.errors import InvalidParams, RpcError
 from mcp_hub.events import Delta, ToolCall, ToolResult
-from mcp_hub.files import LARGEST_OF_CLIENTS, LARGEST_OWN, FileTooLarge, read_file
+from mcp_hub.files import LARGEST_OF_CLIENTS, LARGEST_OWN, read_file
 from mcp_hub.types import RUN_CODE, RawJson
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _read(script: str) -> str:
     try:
         content = sys.stdin.buffer.read(LARGEST_OWN + 1) if script == "-" else read_file(script, LARGEST_OWN).data
         if len(content) > LARGEST_OWN:
-            raise FileTooLarge(errno.EFBIG, f"larger than {LARGEST_OWN} bytes")
+            raise OSError(errno.EFBIG, f"larger than {LARGEST_OWN} bytes")
         return content.decode("utf-8-sig")
     except OSError as problem:
         raise click.UsageError(f"{source} cannot be read: {problem.strerror}.") from None

@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Mapping
+from errno import EFBIG
 from os import stat_result
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -10,7 +11,7 @@ from typing import Final, NamedTuple
 from mcp_hub.config.findings import DataPath, Finding, on_one_line
 from mcp_hub.config.load.interpolate import expand_home, read_text
 from mcp_hub.errors import ConfigError, ConfigFinding
-from mcp_hub.files import FileTooLarge, read_file
+from mcp_hub.files import read_file
 from mcp_hub.globs import late
 
 BYTE_ORDER_MARK: Final = "\ufeff"
@@ -57,9 +58,9 @@ def read_bytes(path: Path, largest: int, *, create: str = "") -> tuple[bytes, st
     """A file's bytes, at most `largest`, and its state. Raises `ConfigError`."""
     try:
         return read_file(path, largest)
-    except FileTooLarge:
-        raise ConfigError(ConfigFinding("config_too_large", f"larger than {largest} bytes", str(path))) from None
     except OSError as problem:
+        if problem.errno == EFBIG:
+            raise ConfigError(ConfigFinding("config_too_large", f"larger than {largest} bytes", str(path))) from None
         if create and isinstance(problem, FileNotFoundError):
             raise ConfigError(
                 ConfigFinding("config_not_found", f"the file does not exist. {create}", str(path))

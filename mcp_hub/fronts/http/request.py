@@ -11,7 +11,7 @@ import anyio.lowlevel
 
 from mcp_hub.aio import Bell, Block
 from mcp_hub.call import MakeInfo
-from mcp_hub.errors import RpcError, StoreUnavailable
+from mcp_hub.errors import HubStopping, RpcError, StoreUnavailable
 from mcp_hub.events import BY_CLIENT
 from mcp_hub.fronts.http.response import (
     KEEP_ALIVE,
@@ -26,7 +26,7 @@ from mcp_hub.fronts.http.response import (
 )
 from mcp_hub.fronts.mcp.binding import Binding, Deferred
 from mcp_hub.fronts.mcp.quick_call import QuickCall
-from mcp_hub.fronts.mcp.responder import CallResponder, ResponderState
+from mcp_hub.fronts.mcp.responder import CallResponder
 from mcp_hub.fronts.mcp.subscriptions import Listening, ListenStreams
 from mcp_hub.hub import CallHandle, HubPort, is_elsewhere
 from mcp_hub.protocol import sse
@@ -202,7 +202,7 @@ class CallWriter:
             cursor = 0 if responder.detached else responder.cursor  # an early answer has no cursor
             await self._write(self._message(cursor, answer))
             await response.end()
-        elif self._is_resumed and not (is_open or responder.state is ResponderState.LOST):
+        elif self._is_resumed and not (is_open or responder.state == "lost"):
             await response.whole(204)
         else:  # a cancelled call has no answer: its stream just ends, and there is nothing to come back for
             await response.end()
@@ -290,6 +290,8 @@ class HttpRequest(HttpExchange, frozen=True):
             status = error.status
         elif isinstance(error, StoreUnavailable):  # a balancer, and a client, may try another replica
             status, headers = 503, [(b"retry-after", b"%d" % error.retry_after)]
+        elif isinstance(error, HubStopping):
+            status = 503
         await respond(self.send, status, envelope.error_frame(id_, error.encoded()), headers)
 
 
@@ -347,7 +349,7 @@ async def _follow(quick: QuickWait, request: HttpRequest) -> bool:
         is_complete = await CallWriter(responder, quick.bell, response, can_stream=request.takes_sse).run()
     finally:
         responder.close()
-        is_pending = responder.state is ResponderState.PENDING
+        is_pending = responder.state == "pending"
         if is_elsewhere(responder.call) and not (is_complete or is_pending):
             responder.call.cancel(BY_CLIENT)
     return is_pending or (responder.detached and is_complete)

@@ -4,13 +4,15 @@ Source: specification 2025-11-25 and 2026-07-28, basic/transports/streamable-htt
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from itertools import count
 from typing import Final
 
+import anyio
 import msgspec
 from msgspec.structs import replace
 
-from mcp_hub.errors import RpcError
+from mcp_hub.errors import HubStopping, RpcError
 from mcp_hub.fronts.http.admission import Admission, accepts, read_text, understood
 from mcp_hub.fronts.http.endpoints import Serve
 from mcp_hub.fronts.http.handshake import HandshakeHttp
@@ -166,6 +168,7 @@ class StreamableHttp:
             close_streams_after=close_streams_after,
         )
         self._modern = _ModernHttp(hub, binding, self._housekeeper)
+        self._is_over = False
 
     @property
     def sessions(self) -> int:
@@ -176,7 +179,8 @@ class StreamableHttp:
         await self._housekeeper.run()
 
     def close(self) -> None:
-        """Ends open streams."""
+        """Ends open streams. A request that still waits when the server ends it is refused."""
+        self._is_over = True
         self._handshake.close()
         self._modern.close()
 
@@ -214,4 +218,17 @@ class StreamableHttp:
         request.check()
         if message.params is not Unset:
             check_depth(message.params)
-        await (self._modern if is_modern else self._handshake).post(request)
+        try:
+            await (self._modern if is_modern else self._handshake).post(request)
+        except anyio.get_cancelled_exc_class():
+            if not self._is_over:
+                raise
+            await _stopped(request, Era.MODERN if is_modern else Era.HANDSHAKE)
+
+
+async def _stopped(request: HttpRequest, era: Era) -> None:
+    """Refuses a request that waited until the server's time was over."""
+    reason = "The hub is stopping. The outcome of this request is unknown."
+    error = HubStopping(reason, data={"outcome": "unknown"})
+    with suppress(RuntimeError):  # the response has begun
+        await request.refused(request.message.usable_id, error, era)

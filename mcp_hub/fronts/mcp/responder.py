@@ -1,8 +1,7 @@
 """One call's messages to its client: events from the log, shaped for its era, then the response."""
 
-from collections.abc import Callable
-from enum import Enum
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, Literal
 
 import msgspec
 
@@ -45,29 +44,18 @@ _STARTED = 1
 """The first event of every log, which is not a message."""
 
 
-class ResponderState(Enum):
-    """The state of a response."""
+_State = Literal["following", "due", "ended", "pending", "detached", "lost"]
+"""The state of a response.
 
-    __hash__ = object.__hash__  # that of `Enum` is a function of Python
-
-    FOLLOWING = "following"
-    DUE = "due"
-    """An early answer is given as soon as all that was said has been taken."""
-    ENDED = "ended"
-    """The call has ended. A cancelled one has no answer."""
-    PENDING = "pending input"
-    """A modern client must gather input first; the call waits for its retry."""
-    DETACHED = "detached"
-    """The early answer was given; the call continues."""
-    LOST = "lost"
-    """Events are gone or wait for the store: the client has to come back, perhaps at another place. The call continues.
-    """
-
-
-_FOLLOWS = (ResponderState.FOLLOWING, ResponderState.DUE)
-_NEXT: Final = {
-    ResponderState.FOLLOWING: {ResponderState.DUE, ResponderState.ENDED, ResponderState.PENDING, ResponderState.LOST},
-    ResponderState.DUE: {ResponderState.ENDED, ResponderState.DETACHED, ResponderState.LOST},
+`due`: an early answer is given as soon as all that was said has been taken. `ended`: the call has ended; a cancelled
+one has no answer. `pending`: a modern client must gather input first; the call waits for its retry. `detached`: the
+early answer was given; the call continues. `lost`: events are gone or wait for the store; the client has to come back,
+perhaps at another place, and the call continues.
+"""
+_FOLLOWS = ("following", "due")
+_NEXT: Final[Mapping[_State, set[_State]]] = {
+    "following": {"due", "ended", "pending", "lost"},
+    "due": {"ended", "detached", "lost"},
 }
 """Every other state ends the answer, until the client comes back (`CallResponder.follow`)."""
 
@@ -106,7 +94,7 @@ class CallResponder:
         self._hub = hub
         self.session = session
         self._questions = CallQuestions(call, asking, session.version, withdrawn)
-        self.state = ResponderState.FOLLOWING
+        self.state: _State = "following"
         self._partials: Partials | None = None
         if token is not None and declares(session.capabilities, session.era, STREAMS):
             self._partials = Partials(token, call.call.id)
@@ -129,9 +117,9 @@ class CallResponder:
     @property
     def detached(self) -> bool:
         """Whether the early response was made."""
-        return self.state is ResponderState.DETACHED
+        return self.state == "detached"
 
-    def _become(self, state: ResponderState) -> None:
+    def _become(self, state: _State) -> None:
         assert state in _NEXT[self.state]
         self.state = state
 
@@ -158,9 +146,9 @@ class CallResponder:
         self._is_back = True
         self.answer = self.error_code = None
         if reader.at_end:
-            self.state = ResponderState.ENDED
-        elif self.state is not ResponderState.DUE:
-            self.state = ResponderState.FOLLOWING
+            self.state = "ended"
+        elif self.state != "due":
+            self.state = "following"
 
     def take(self) -> list[bytes]:
         """The next messages; the ending sets `answer`."""
@@ -208,12 +196,12 @@ class CallResponder:
     def _skip_lost(self, reader: Reader) -> None:
         """Skips lost events, unless the client came back for them; or ends the wait for the store."""
         if isinstance(reader.failed, StoreError) and self._may_come_back:
-            self._become(ResponderState.LOST)
+            self._become("lost")
         elif not isinstance(reader.failed, EventsGone):
-            self._become(ResponderState.ENDED)
+            self._become("ended")
             self._fail(_unreadable(reader.failed, self.call))
         elif self._is_back:
-            self._become(ResponderState.LOST)
+            self._become("lost")
         else:
             self._skipped += reader.skip()
 
@@ -225,18 +213,18 @@ class CallResponder:
         return has_place and (stream is None or stream.failed is None)
 
     def _due(self) -> None:
-        if self.state is ResponderState.FOLLOWING:
-            self._become(ResponderState.DUE)
+        if self.state == "following":
+            self._become("due")
             self._wake()
 
     @property
     def _can_detach(self) -> bool:
         reader = self._reader
-        return self.state is ResponderState.DUE and not (reader.has_more or reader.is_behind)
+        return self.state == "due" and not (reader.has_more or reader.is_behind)
 
     def _detach(self) -> None:
         assert self._early is not None
-        self._become(ResponderState.DETACHED)
+        self._become("detached")
         self.answer = result_frame(self.id, _early_result(self.session, self._early.take()))
 
     @property
@@ -268,8 +256,8 @@ class CallResponder:
         if self._early is not None:
             self._early.close()
             self._early = None
-        if self.state is ResponderState.DUE:
-            self.state = ResponderState.FOLLOWING
+        if self.state == "due":
+            self.state = "following"
         self.pause()
         self._wake = nobody
 
@@ -280,7 +268,7 @@ class CallResponder:
     def _frame(self, seq: int, event: CallEvent) -> bytes | None:
         match event:
             case Completed():
-                self._become(ResponderState.ENDED)
+                self._become("ended")
                 self._complete(event)
             case Progressed():
                 return self._progress(event) if self.token is not None else None
@@ -293,10 +281,10 @@ class CallResponder:
                     self.call.closed(key)
                 return self._questions.answered(key)
             case Failed(error):
-                self._become(ResponderState.ENDED)
+                self._become("ended")
                 self._fail(error)
             case Cancelled(reason):
-                self._become(ResponderState.ENDED)
+                self._become("ended")
                 if not is_by_client(reason):
                     self._fail(CallCancelled(said_of_cancel(reason)))
             case _:
@@ -326,7 +314,7 @@ class CallResponder:
         }
         state = self._hub.hold(self.call, self._reader.cursor)
         self.answer = result_frame(self.id, questions.input_required_result(requests, state))
-        self._become(ResponderState.PENDING)
+        self._become("pending")
 
     def _complete(self, event: Completed) -> None:
         call, reader = self.call.call, self._reader

@@ -12,7 +12,6 @@ from mcp_hub.attach.folder import make_folder
 from mcp_hub.onboarding.changes.restore import EntryPath, FileState, Restored, composed, digest, restored, state_of
 from mcp_hub.onboarding.files import (
     LARGEST,
-    Changed,
     FileRefused,
     back_up,
     content_of,
@@ -155,7 +154,8 @@ class Acts:
         """Keeps a private copy of what could not be restored; the last hundred stay."""
         path = self._copies / name
         make_folder(self._copies)
-        replace(path, content_of(path), content)
+        if not replace(path, content_of(path), content):
+            raise _busy(path)
         for old in sorted(self._copies.iterdir(), key=lambda copy: copy.stat().st_mtime)[:-_SAVED]:
             remove(old)
         return path
@@ -213,11 +213,8 @@ class Acts:
                 return present, result
             if (problem := refusal(path)) is not None:
                 raise problem
-            try:
-                replace(target, present, result.content)
-            except Changed:
-                continue
-            return present, result
+            if replace(target, present, result.content):
+                return present, result
         raise _busy(path)
 
     def _do_one(self, planned: _Planned, record: Callable[[], None]) -> None:
@@ -239,14 +236,11 @@ class Acts:
             if state.after != digest(after):
                 state.change_to(after)
                 record()
-            try:
-                replace(target, before, after)
-            except Changed:
-                if is_last:
-                    raise _busy(target) from None
-            else:
+            if replace(target, before, after):
                 self._clean_up(target, before, after)
                 return
+            if is_last:
+                raise _busy(target)
 
     def _was_run(self, run: Callable[[], bool], target: Path, state: FileState, record: Callable[[], None]) -> bool:
         try:

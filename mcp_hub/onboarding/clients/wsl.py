@@ -21,7 +21,7 @@ import msgspec
 from mcp_hub.attach.system import account, user
 from mcp_hub.clock import SystemClock
 from mcp_hub.config.load.foreign_windows import linux_path
-from mcp_hub.files import FileTooLarge, read_file
+from mcp_hub.files import read_file
 from mcp_hub.onboarding.clients.entries import Command
 from mcp_hub.onboarding.files import FileRefused
 
@@ -234,7 +234,7 @@ def through_wsl(command: Command, side: WindowsSide) -> Command:
 def _text(path: Path) -> str:
     try:
         return read_file(path, _LARGEST).data.decode("utf-8-sig", "replace")
-    except (OSError, FileTooLarge, ValueError):
+    except (OSError, ValueError):
         return ""
 
 

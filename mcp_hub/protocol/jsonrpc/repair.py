@@ -75,10 +75,10 @@ def _with_numbers(text: bytes) -> bytes:
         return text
     parts: list[bytes] = []
     kept = 0
-    for found in _NUMBERS.finditer(flat(text)):
-        if not found[0].startswith(b'"'):
-            parts += (text[kept : found.start()], NOT_JSON)
-            kept = found.end()
+    for match in _NUMBERS.finditer(flat(text)):
+        if not match[0].startswith(b'"'):
+            parts += (text[kept : match.start()], NOT_JSON)
+            kept = match.end()
     return b"".join((*parts, text[kept:]))
 
 
@@ -106,49 +106,49 @@ def _with_fit_elements(line: bytes, member: bytes) -> bytes:
 
 def _elements(line: bytes, at: int) -> list[tuple[int, int]]:
     """Raises `_Lost`."""
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     tokens = _MOST_TOKENS
     start = _behind_space(line, at)
     if line[start : start + 1] == b"]":
-        return found
-    while len(found) < _MOST_ELEMENTS:
+        return spans
+    while len(spans) < _MOST_ELEMENTS:
         if line[start : start + 1] in _CLOSING:
             end, tokens = _closing(line, start, tokens)
         elif (scalar := _SCALAR.match(line, start)) is not None:
             end = scalar.end()
         else:
             raise _Lost
-        found.append((start, end))
-        place = _behind_space(line, end)
-        if line[place : place + 1] == b"]":
-            return found
-        if line[place : place + 1] != b",":
+        spans.append((start, end))
+        separator = _behind_space(line, end)
+        if line[separator : separator + 1] == b"]":
+            return spans
+        if line[separator : separator + 1] != b",":
             raise _Lost
-        start = _behind_space(line, place + 1)
+        start = _behind_space(line, separator + 1)
     raise _Lost
 
 
 def _closing(line: bytes, at: int, most: int) -> tuple[int, int]:
     """Raises `_Lost`."""
     open_ = bytearray(_CLOSING[line[at : at + 1]])
-    for found in islice(_TOKEN.finditer(line, at + 1), most):
+    for match in islice(_TOKEN.finditer(line, at + 1), most):
         most -= 1
-        token = found[0]
+        token = match[0]
         if token[0] == _QUOTE:
-            if not found[1]:  # it does not end
+            if not match[1]:  # it does not end
                 break
         elif token in _CLOSING:
             open_ += _CLOSING[token]
         elif open_.pop() != token[0]:
             break
         elif not open_:
-            return found.end(), most
+            return match.end(), most
     raise _Lost
 
 
 def _behind_space(line: bytes, at: int) -> int:
-    found = _SPACE.match(line, at)
-    return found.end() if found is not None else at
+    space = _SPACE.match(line, at)
+    return space.end() if space is not None else at
 
 
 def _is_json(text: bytes) -> bool:
@@ -186,14 +186,14 @@ def parts(text: bytes, most: int) -> list[bytes]:
     Raises `RpcError`: -32700 for invalid JSON, -32600 for none or more than `most`.
     """
     try:
-        found = _decode_array(text)
+        elements = _decode_array(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise RpcError(f"malformed JSON: {problem}", code=PARSE_ERROR) from None
-    if not found:
+    if not elements:
         raise RpcError("invalid request: an empty array", code=INVALID_REQUEST)
-    if len(found) > most:
+    if len(elements) > most:
         raise RpcError(f"invalid request: over {most} messages in one array", code=INVALID_REQUEST)
-    return [bytes(part) for part in found]
+    return [bytes(element) for element in elements]
 
 
 def messages(text: bytes, most: int) -> list[Envelope | BadMessage]:
@@ -207,16 +207,16 @@ def in_body(text: bytes, bad: BadMessage, id_: int) -> tuple[Envelope | BadMessa
     The last answer counts, one with `id_` first.
     """
     try:
-        found, rest = (parts(text, _MOST), None) if is_array(text) else several(text, bad)
+        encoded, unreadable = (parts(text, _MOST), None) if is_array(text) else several(text, bad)
     except RpcError:
         return bad, []
-    if not found or rest is not None:
+    if not encoded or unreadable is not None:
         return bad, []
-    messages = [*map(decode, found)]
+    messages = [*map(decode, encoded)]
     answers = [(at, each.id_key) for at, each in enumerate(messages) if isinstance(each, Envelope) and each.is_answer]
-    own = [(index, key) for index, key in answers if key == id_]
-    place = [len(found) - 1, *(index for index, _ in (*answers, *own))][-1]
-    return messages[place], found[:place] + found[place + 1 :]
+    with_id = [(index, key) for index, key in answers if key == id_]
+    chosen = [len(encoded) - 1, *(index for index, _ in (*answers, *with_id))][-1]
+    return messages[chosen], encoded[:chosen] + encoded[chosen + 1 :]
 
 
 def several(line: bytes, bad: BadMessage) -> tuple[list[bytes], tuple[BadMessage, bytes] | None]:
@@ -240,7 +240,7 @@ def several(line: bytes, bad: BadMessage) -> tuple[list[bytes], tuple[BadMessage
 
 def _cuts(line: bytes) -> list[int]:
     if len(line) <= _WHOLE:
-        found = _CUT.finditer(line)
+        cuts = _CUT.finditer(line)
     else:
-        found = chain(_CUT.finditer(line, 0, _LOOK), _CUT.finditer(line, len(line) - _LOOK))
-    return [cut.end() for cut in islice(found, _MOST - 1)]
+        cuts = chain(_CUT.finditer(line, 0, _LOOK), _CUT.finditer(line, len(line) - _LOOK))
+    return [cut.end() for cut in islice(cuts, _MOST - 1)]

@@ -43,7 +43,7 @@ class Incompatible(StartFailed):
     """The server lacks the wanted version or era."""
 
 
-class InitializeRefused(StartFailed):
+class _InitializeRefused(StartFailed):
     """The answer to `initialize` was an error or not MCP."""
 
 
@@ -180,10 +180,15 @@ async def _turned(peer: Peer, discovered: PeerInfo, terms: Terms) -> PeerInfo:
     return peer.settle(discovered)
 
 
+def is_initialize_refused(exc: StartFailed) -> bool:
+    """Whether the server answered `initialize` with an error."""
+    return isinstance(exc, _InitializeRefused)
+
+
 def _is_refused(exc: StartFailed) -> bool:
     if isinstance(exc, _OtherEra):
         return exc.is_certain
-    return isinstance(exc, InitializeRefused | Incompatible) and exc.code in ("not_mcp", "era_mismatch")
+    return isinstance(exc, _InitializeRefused | Incompatible) and exc.code in ("not_mcp", "era_mismatch")
 
 
 def _opposite(era: Era) -> Era:
@@ -326,7 +331,7 @@ async def _initialize(peer: Peer) -> PeerInfo:
     except RpcError as exc:
         if exc.code in _MODERN_CODES:
             raise _IsModern("era_mismatch", f"initialize failed: {exc}") from None
-        raise InitializeRefused(_refusal_code(exc), f"initialize failed: {exc}") from None
+        raise _InitializeRefused(_refusal_code(exc), f"initialize failed: {exc}") from None
     result = _decoded(raw, "initialize")
     version = result.get("protocolVersion")
     if not isinstance(version, str) or version in eras.MODERN_VERSIONS or not _VERSION.fullmatch(version):

@@ -18,7 +18,7 @@ from mcp_hub.types import Cause, Era
 from mcp_hub.upstreams.auth.access import Access, Denial, authorized
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.upstreams.peer import negotiation
-from mcp_hub.upstreams.peer.negotiation import Incompatible, InitializeRefused, Terms
+from mcp_hub.upstreams.peer.negotiation import Incompatible, Terms
 from mcp_hub.upstreams.peer.peer import Peer, PeerMessages
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
 from mcp_hub.upstreams.peer.state import CONNECTION_LOST, Observer, not_settled
@@ -160,7 +160,7 @@ class HttpConnection:
             self._forget_era()
             if isinstance(exc, Incompatible):
                 raise
-            if isinstance(exc, InitializeRefused) and spec.transport is None and wire.status in _OLD_SERVER:
+            if negotiation.is_initialize_refused(exc) and spec.transport is None and wire.status in _OLD_SERVER:
                 wire.close()
                 return await self._over_sse(http, tasks, observer, exc)
             raise self._refused(wire.status, exc.cause) from None

@@ -10,7 +10,7 @@ from mcp_hub.call import Call, CallingClient
 from mcp_hub.calls.coalesce import LAG
 from mcp_hub.calls.history.recent import RecentCalls, shown_principal
 from mcp_hub.calls.metering import Meters, MethodFigures, Outcome, outcome_of
-from mcp_hub.calls.plan import CallState, TimeLimits
+from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import CallCancelled, DeadlineExceeded, RpcError
@@ -113,7 +113,7 @@ def pieces(secret: str) -> list[str]:
 
 def running(name: str, principal: str = "p", session: str = "s") -> CallRecord:
     record = begun(name, principal, session)
-    record.state = CallState.TASK
+    record.state = "task"
     return record
 
 

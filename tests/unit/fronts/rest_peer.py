@@ -134,6 +134,7 @@ class RestPeer:
         self.rest = rest
         self._endpoints = endpoints
         self.tasks = tasks
+        self.mcp: StreamableHttp | None = None
 
     def start(
         self,
@@ -247,6 +248,7 @@ async def mcp_hub(root: Path, **hub: Any) -> AsyncIterator[RestPeer]:
     """A running hub that serves `/mcp` too."""
     async with rest_hub(root, **hub) as peer:
         mcp = StreamableHttp(peer.app.hub, peer.app.binding, max_body=100_000, max_sessions=10)
+        peer.mcp = mcp
         peer._endpoints = Endpoints(HttpAuth(CALLERS), mcp.routes, peer.rest)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(mcp.run)

@@ -1,13 +1,20 @@
-"""An SSE response that is fed by pulling: pace, silence, and every way to end it."""
+"""An SSE response that is fed by pulling: pace, silence, and every way to end it; what waits when the hub stops."""
+
+import asyncio
+import json
+from typing import Any
 
 import anyio
 import pytest
 
 from mcp_hub.fronts.http import response as module
 from mcp_hub.fronts.http.response import stream
+from mcp_hub.sessions.stored import SessionStore
 from tests.unit.fronts.http_peer import Connection
+from tests.unit.fronts.rest_peer import ALICE, Response, RestPeer, modern_request
 from tests.unit.wire.raw_lines import WAIT
 from tests.upstreams.child import until
+from tests.upstreams.messages import rpc
 
 
 class Numbers:
@@ -73,3 +80,35 @@ async def test_client_that_does_not_read_is_left_and_nothing_more_is_pulled(monk
     await run(client, source)
     assert (source.pulled, source.told_of) == (3, 2)
     assert not client.is_complete
+
+
+@pytest.mark.parametrize("is_modern", [False, True])
+async def test_request_that_waits_when_the_hub_stops_is_refused(
+    mcp_peer: RestPeer, monkeypatch: pytest.MonkeyPatch, is_modern: bool
+) -> None:
+    waits, mcp = anyio.Event(), mcp_peer.mcp
+    assert mcp is not None
+
+    async def never(*given: object) -> None:
+        waits.set()
+        await anyio.sleep_forever()
+
+    headers: dict[str, str]
+    body: dict[str, Any]
+    if is_modern:
+        body, headers = modern_request("tools/call", {"name": "hold", "arguments": {"nonce": "a"}})
+    else:
+        headers = await mcp_peer.session()
+        body = rpc("logging/setLevel", {"level": "error"}, id=1)
+        monkeypatch.setattr(SessionStore, "update", never)
+    sent = {"host": "localhost", "content-type": "application/json", "authorization": f"Bearer {ALICE}", **headers}
+    pairs = [(name.lower().encode(), value.encode()) for name, value in sent.items()]
+    response = Response(json.dumps(body).encode())
+    request = asyncio.create_task(response.run(mcp_peer._endpoints, "POST", "/mcp", pairs))
+    await (mcp_peer.tools.has_come("a") if is_modern else waits.wait())
+    mcp.close()
+    request.cancel("timeout graceful shutdown exceeded")
+    await request
+    error = response.json["error"]
+    assert (response.status, response.json["id"], error["code"]) == (503, 1, 1005)
+    assert error["data"]["outcome"] == "unknown" and error["data"]["code"] == "hub_stopped"

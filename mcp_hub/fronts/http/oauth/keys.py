@@ -10,6 +10,7 @@ import math
 import os
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from errno import EFBIG
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
@@ -22,7 +23,7 @@ import msgspec
 
 from mcp_hub.clock import Clock
 from mcp_hub.extras import with_extra
-from mcp_hub.files import FileTooLarge, read_file
+from mcp_hub.files import read_file
 from mcp_hub.logs import get_logger
 from mcp_hub.types import JsonObject, plural
 
@@ -238,9 +239,9 @@ async def _read(path: Path, is_believed: Callable[[os.stat_result], bool]) -> by
 
     try:
         body = await anyio.to_thread.run_sync(read)
-    except FileTooLarge:
-        raise _KeysUnusable(f"is larger than {_LARGEST} bytes") from None
     except OSError as error:
+        if error.errno == EFBIG:
+            raise _KeysUnusable(f"is larger than {_LARGEST} bytes") from None
         raise _KeysUnusable(f"cannot be read: {error.strerror}") from None
     return body
 

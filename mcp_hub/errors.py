@@ -46,27 +46,25 @@ class ConfigError(HubError):
 
 
 class StartFailed(HubError):
-    """An upstream did not become ready; free of secrets. `brief` leaves out the `searched` folders."""
+    """An upstream did not become ready; free of secrets. `brief` leaves out the `searched` folders.
 
-    def __init__(self, code: str, message: str, searched: tuple[str, ...] = ()) -> None:
+    `can_retry`: whether another start may succeed; None: as usual for its kind of connection.
+    """
+
+    def __init__(
+        self, code: str, message: str, searched: tuple[str, ...] = (), *, can_retry: bool | None = None
+    ) -> None:
         were, them = ("was", "it") if len(searched) == 1 else ("were", "them")
         places = f" {plural(len(searched), 'folder')} {were} searched; mcp-hub doctor shows {them}." if searched else ""
         super().__init__(shown(message) + places)
         self.brief = shown(message)
         self.code = code
         self.searched = searched
+        self.can_retry = can_retry
 
     @property
     def cause(self) -> Cause:
         return Cause(self.code, str(self))
-
-
-class LookupFailed(StartFailed):
-    """A program gave no value for a server. `can_retry`: it gave one before."""
-
-    def __init__(self, code: str, message: str, *, can_retry: bool = False) -> None:
-        super().__init__(code, message)
-        self.can_retry = can_retry
 
 
 class HubMisuse(HubError):

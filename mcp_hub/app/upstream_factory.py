@@ -25,7 +25,7 @@ from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.defaults import Defaults
 from mcp_hub.config.schema.servers import CommandLookup, Lookup, ServerSettings
 from mcp_hub.config.schema.settings import Settings
-from mcp_hub.errors import ConfigError, ConfigFinding, LookupFailed, StartFailed
+from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
 from mcp_hub.stores.documents import Holdings
@@ -229,7 +229,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
             if settings is None or server is None or server.url != url or settings.failure(name) is not None:
                 return None
             return await self._headers_of(name, server)
-        except (ConfigError, LookupFailed) as exc:
+        except (ConfigError, StartFailed) as exc:
             log.warning("secrets_not_read", upstream=name, reason=str(exc))
         return None
 
@@ -268,19 +268,19 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
 
     async def _filled(self, name: str, server: ServerSettings, since: float) -> ServerSettings:
         """Fills in command outputs, run concurrently; shares a run unless it ended before `since`. Raises
-        `LookupFailed`.
+        `StartFailed`.
         """
         if not server.command_texts:
             return server
         outputs: dict[Lookup, str] = {}
-        failures: list[LookupFailed] = []
+        failures: list[StartFailed] = []
 
         async def read(lookup: CommandLookup, path: DataPath) -> None:
             assert self.outputs is not None
             try:
                 outputs[lookup] = await self.outputs.read(lookup, "" if server.scope == "call" else name, since)
-            except LookupFailed as exc:
-                failures.append(LookupFailed(exc.code, f"{path_text(path)}: {exc.brief}", can_retry=exc.can_retry))
+            except StartFailed as exc:
+                failures.append(StartFailed(exc.code, f"{path_text(path)}: {exc.brief}", can_retry=exc.can_retry))
 
         async with anyio.create_task_group() as tasks:
             for lookup, path in commands_of(name, server).items():
@@ -308,7 +308,7 @@ async def failed_lookups(settings: Settings, env: Mapping[str, str], folder: str
         try:
             if len(outputs) == len(lookups):
                 with_outputs(name, servers[name], outputs)
-        except LookupFailed as exc:
+        except StartFailed as exc:
             failed["servers", name] = exc.brief
     return failed
 

@@ -2,8 +2,8 @@
 
 It ends when stopped, idle, or replaced by a newer build.
 
-* `hub`: the whole
+* `hub`: the whole, with the clients that are connected
 * `claim`: the folder's lock, record and socket
-* `clients`: answers hellos, serves accepted clients
+* `clients`: how clients come: hellos, answers, pipes
 * `sandboxes`: sandboxes from settings
 """

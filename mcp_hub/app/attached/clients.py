@@ -1,4 +1,4 @@
-"""Clients of a background hub: each is accepted by its hello, and has two pipes and a session."""
+"""Clients that come to a background hub: the hello of each, its answer, and the two pipes that it hands over."""
 
 import os
 import socket
@@ -11,21 +11,13 @@ from typing import IO, Final, TypeVar
 import anyio
 import anyio.lowlevel
 import msgspec
-from msgspec.structs import replace
 
 from mcp_hub.attach import hello
-from mcp_hub.attach.hello import BUILD, NEWEST, OLDEST, is_newer
-from mcp_hub.clock import wall_time
+from mcp_hub.attach.hello import NEWEST, OLDEST, is_newer
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError
-from mcp_hub.fronts.mcp.binding import Binding
-from mcp_hub.fronts.mcp.bonds import AttachedBond
-from mcp_hub.fronts.stdio import StdioFront
-from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
-from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import id_key
-from mcp_hub.sessions.clients import ClientsSeen, PresentClient, SeenClient
 from mcp_hub.sessions.session import Caller
 
 with suppress(ImportError):  # Windows
@@ -39,12 +31,6 @@ log = get_logger(__name__)
 
 _GREETING: Final = 5.0
 """Seconds for a client's hello, and again for its pipes."""
-_FAREWELL: Final = 2.0
-"""Seconds to read what a client wrote before its end."""
-_MOST_PRESENT: Final = 40
-"""Clients listed, so that they fit into one message."""
-_SHOWN: Final = 40
-"""Characters per text of a client."""
 _T = TypeVar("_T")
 
 
@@ -113,61 +99,6 @@ def answer(hello: Hello, build: str, settings: Settings, *, clients: int, is_idl
     return {"status": "ok", "build": build, "resumes": "1"}
 
 
-class AttachedClients:
-    """The connected clients."""
-
-    def __init__(self, hub: HubPort, binding: Binding, line_limit: int, drain: Callable[[], float]) -> None:
-        """`line_limit` in bytes; `drain` in seconds."""
-        self._hub = hub
-        self._binding = binding
-        self._line_limit = line_limit
-        self._drain = drain
-        self._fronts: dict[StdioFront, tuple[Hello, float]] = {}
-
-    def __len__(self) -> int:
-        return len(self._fronts)
-
-    def present(self, seen: ClientsSeen) -> list[PresentClient]:
-        return [
-            _present(hello, since, seen.of(hello.caller)) for hello, since in [*self._fronts.values()][:_MOST_PRESENT]
-        ]
-
-    async def serve(self, connection: socket.socket, hello: Hello) -> None:
-        """Serves an accepted client until it leaves. Raises `ValueError`, `OSError` or `TimeoutError` without its two
-        pipes.
-        """
-        read, write = await pipes(connection)
-        bond = AttachedBond(self._hub, dict(hello.streams), _stream_line)
-        binding = self._binding
-        if hello.build != BUILD:  # for people who wonder why a client and its hub differ
-            binding = binding.introduced(f"{BUILD} (client {hello.build})")
-        front = StdioFront(hub=self._hub, binding=binding, caller=hello.caller, drain=self._drain, bond=bond)
-        self._fronts[front] = hello, wall_time()
-        log.info("client_attached", client=hello.caller.client, pid=hello.pid, build=hello.build, clients=len(self))
-        try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_watch, connection, front)
-                await front.serve(read, write, self._line_limit)
-                tasks.cancel_scope.cancel()
-        finally:
-            del self._fronts[front]
-            front.close()
-
-    def close(self) -> None:
-        for front in list(self._fronts):
-            front.close(hello.STOPPING)
-
-
-def _present(hello: Hello, since: float, seen: SeenClient | None) -> PresentClient:
-    client = PresentClient(
-        hello.pid, hide_head(hello.build, _SHOWN), since, hide_head(hello.caller.client or "", _SHOWN)
-    )
-    if seen is None:
-        return client
-    name, version = hide_head(seen.name, _SHOWN), hide_head(seen.version, _SHOWN)
-    return replace(client, name=name, version=version, era=seen.era.value, calls=seen.calls)
-
-
 async def greeted(connection: socket.socket) -> tuple[dict[str, str], bytes]:
     """The fields of a hello. Raises `ValueError`, `OSError`, `TimeoutError`."""
     data = b""
@@ -206,13 +137,8 @@ def _are_pipes(files: Sequence[int]) -> bool:
     return are_two and modes == [os.O_RDONLY, os.O_WRONLY] and all(stat.S_ISFIFO(each.st_mode) for each in statuses)
 
 
-async def _watch(connection: socket.socket, front: StdioFront) -> None:
-    await _gone(connection)
-    await anyio.sleep(_FAREWELL)
-    front.close()
-
-
-async def _gone(connection: socket.socket) -> None:
+async def gone(connection: socket.socket) -> None:
+    """Returns once the client has closed the connection."""
     with suppress(OSError):
         while await _received(connection, lambda: connection.recv(1 << 12)):
             await anyio.lowlevel.checkpoint()
@@ -225,7 +151,3 @@ async def _received(connection: socket.socket, receive: Callable[[], _T]) -> _T:
             return receive()
         except BlockingIOError:
             continue
-
-
-def _stream_line(id_: bytes, stream: str) -> bytes:
-    return b"%b%b %b\n" % (hello.STREAM, id_, stream.encode())

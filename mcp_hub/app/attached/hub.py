@@ -12,15 +12,20 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.app.attached.claim import PrivateSocket, described
-from mcp_hub.app.attached.clients import AttachedClients, Hello, answer, greeted
+from mcp_hub.app.attached.clients import Hello, answer, gone, greeted, pipes
 from mcp_hub.app.build import App
 from mcp_hub.app.readiness import is_to_separate
 from mcp_hub.attach.environment import shared_folders
 from mcp_hub.attach.folder import HTTP_SOCKET, LOG, SOCKET
-from mcp_hub.attach.hello import BUILD, encoded
+from mcp_hub.attach.hello import BUILD, STOPPING, STREAM, encoded
+from mcp_hub.clock import wall_time
+from mcp_hub.fronts.mcp.binding import Binding
+from mcp_hub.fronts.mcp.bonds import AttachedBond
+from mcp_hub.fronts.stdio import StdioFront
+from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
-from mcp_hub.sessions.clients import HubUse
+from mcp_hub.sessions.clients import ClientsSeen, HubUse, PresentClient, SeenClient
 from mcp_hub.stores.locks import new_instance_id
 
 log = get_logger(__name__)
@@ -31,8 +36,12 @@ _MOST_LOG: Final = 4 << 20
 """Bytes of the hub's log until it begins again."""
 _LAST_WORDS: Final = 0.5
 """Seconds for clients to read endings."""
-
-
+_FAREWELL: Final = 2.0
+"""Seconds to read what a client wrote before its end."""
+_MOST_PRESENT: Final = 40
+"""Clients listed, so that they fit into one message."""
+_SHOWN: Final = 40
+"""Characters per text of a client."""
 _MOST_FOLDERS: Final = 128
 """Folders of the search path."""
 _NOT_FOUND: Final = frozenset(("command_not_found", "lookup_failed"))
@@ -52,6 +61,71 @@ class _HttpSide(Protocol):
     def connections(self) -> int: ...
 
 
+class _Clients:
+    """The connected clients."""
+
+    def __init__(self, hub: HubPort, binding: Binding, line_limit: int, drain: Callable[[], float]) -> None:
+        """`line_limit` in bytes; `drain` in seconds."""
+        self._hub = hub
+        self._binding = binding
+        self._line_limit = line_limit
+        self._drain = drain
+        self._fronts: dict[StdioFront, tuple[Hello, float]] = {}
+
+    def __len__(self) -> int:
+        return len(self._fronts)
+
+    def present(self, seen: ClientsSeen) -> list[PresentClient]:
+        return [
+            _present(hello, since, seen.of(hello.caller)) for hello, since in [*self._fronts.values()][:_MOST_PRESENT]
+        ]
+
+    async def serve(self, connection: socket.socket, hello: Hello) -> None:
+        """Serves an accepted client until it leaves. Raises `ValueError`, `OSError` or `TimeoutError` without its two
+        pipes.
+        """
+        read, write = await pipes(connection)
+        bond = AttachedBond(self._hub, dict(hello.streams), _stream_line)
+        binding = self._binding
+        if hello.build != BUILD:  # for people who wonder why a client and its hub differ
+            binding = binding.introduced(f"{BUILD} (client {hello.build})")
+        front = StdioFront(hub=self._hub, binding=binding, caller=hello.caller, drain=self._drain, bond=bond)
+        self._fronts[front] = hello, wall_time()
+        log.info("client_attached", client=hello.caller.client, pid=hello.pid, build=hello.build, clients=len(self))
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_watch, connection, front)
+                await front.serve(read, write, self._line_limit)
+                tasks.cancel_scope.cancel()
+        finally:
+            del self._fronts[front]
+            front.close()
+
+    def close(self) -> None:
+        for front in list(self._fronts):
+            front.close(STOPPING)
+
+
+def _present(hello: Hello, since: float, seen: SeenClient | None) -> PresentClient:
+    client = PresentClient(
+        hello.pid, hide_head(hello.build, _SHOWN), since, hide_head(hello.caller.client or "", _SHOWN)
+    )
+    if seen is None:
+        return client
+    name, version = hide_head(seen.name, _SHOWN), hide_head(seen.version, _SHOWN)
+    return replace(client, name=name, version=version, era=seen.era.value, calls=seen.calls)
+
+
+async def _watch(connection: socket.socket, front: StdioFront) -> None:
+    await gone(connection)
+    await anyio.sleep(_FAREWELL)
+    front.close()
+
+
+def _stream_line(id_: bytes, stream: str) -> bytes:
+    return b"%b%b %b\n" % (STREAM, id_, stream.encode())
+
+
 class AttachedHub:
     """One background hub. `idle`: seconds without clients and calls until it ends.
 
@@ -68,7 +142,7 @@ class AttachedHub:
         self._has_folder = has_folder
         self._http = http
         self._idle = idle
-        self._clients = AttachedClients(
+        self._clients = _Clients(
             app.hub, app.binding, app.settings.hub.limits.line, lambda: app.settings.hub.drain_timeout
         )
         self._ended = anyio.Event()

@@ -3,13 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, Self
 
 import anyio
 import msgspec
 
 from mcp_hub.call import Call, CallChannel
-from mcp_hub.errors import Busy, HttpRefused, RpcError, UpstreamLost, UpstreamUnavailable
+from mcp_hub.errors import Busy, HttpRefused, HubRestarted, RpcError, UpstreamLost, UpstreamUnavailable
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_PARAMS, METHOD_NOT_FOUND
@@ -72,10 +72,6 @@ class TaskConnection(msgspec.Struct, frozen=True):
     is_left: Callable[[], bool]
 
 
-class TaskUnknown(UpstreamLost):
-    """The server does not have the task."""
-
-
 class TaskLeft(UpstreamLost):
     """The connection is lost; another can follow the task."""
 
@@ -86,6 +82,8 @@ class TaskLeft(UpstreamLost):
 
 class TaskPoll(ABC):
     """A task and its call. `pause`: seconds until the first poll."""
+
+    _is_earlier = False
 
     def __init__(self, call: Call, channel: CallChannel, handle: TaskHandle, pause: float = 0.0) -> None:
         self.call = call
@@ -101,7 +99,7 @@ class TaskPoll(ABC):
     async def follow(self, line: TaskConnection) -> RawJson:
         """The result of the call. Cancellation cancels the task.
 
-        Raises `RpcError`, also `TaskLeft` and `TaskUnknown`.
+        Raises `RpcError`, also `TaskLeft`; `HubRestarted` if a task of an earlier hub is unknown to its server.
         """
         try:
             return await self._follow(line)
@@ -158,11 +156,26 @@ class TaskPoll(ABC):
             raise TaskLeft(self, error.message) from None
         return line.is_open()
 
-    def unknown(self, why: str) -> TaskUnknown:
-        return TaskUnknown(
-            f'server "{self.call.upstream}" does not know task {hide_head(self.handle.task, 100)} of this call: {why}',
-            data=self.error_data({"outcome": "unknown"}),
+    def taken_up(self) -> Self:
+        """The task, which an earlier hub has followed."""
+        self._is_earlier = True
+        return self
+
+    def unknown(self, why: str) -> UpstreamLost | HubRestarted:
+        """The error of a task that its server does not have."""
+        reason = (
+            f'server "{self.call.upstream}" does not know task {hide_head(self.handle.task, 100)} of this call: {why}'
         )
+        return self.not_continued(reason) if self._is_earlier else UpstreamLost(reason, data=self._unknown_outcome)
+
+    def not_continued(self, reason: str) -> HubRestarted:
+        """The error of a task of an earlier hub."""
+        message = f"The hub was restarted and cannot continue the call: {reason}"
+        return HubRestarted(message, data=self._unknown_outcome)
+
+    @property
+    def _unknown_outcome(self) -> JsonObject:
+        return self.error_data({"outcome": "unknown"})
 
 
 def _second(stamp: str | None) -> str:

@@ -266,4 +266,4 @@ def taken_up(call: Call, channel: CallChannel, state: RawJson) -> TaskPoll:
             f'server "{call.upstream}": the stored state of this call cannot be read, so it cannot be continued: {exc}',
             data={"upstream": {"server": call.upstream}, "outcome": "unknown"},
         ) from None
-    return (_ModernTask if handle.era is Era.MODERN else _HandshakeTask)(call, channel, handle)
+    return (_ModernTask if handle.era is Era.MODERN else _HandshakeTask)(call, channel, handle).taken_up()

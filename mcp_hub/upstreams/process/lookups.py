@@ -22,7 +22,7 @@ from mcp_hub.config.findings import DataPath, path_text, quoted
 from mcp_hub.config.load.secrets import secrets_of_server
 from mcp_hub.config.schema.fields import problems_of
 from mcp_hub.config.schema.servers import CommandLookup, Lookup, ServerSettings
-from mcp_hub.errors import LookupFailed, StartFailed
+from mcp_hub.errors import StartFailed
 from mcp_hub.masking import Mask, hide_tail, learn
 from mcp_hub.upstreams.process import commands
 from mcp_hub.upstreams.process.child import Child, describe_exit, room_for_server
@@ -52,7 +52,7 @@ class _Command(msgspec.Struct):
     """A program, its last outcome, and the servers that have it."""
 
     turn: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
-    outcome: str | LookupFailed | None = None
+    outcome: str | StartFailed | None = None
     at: float = 0.0
     users: set[str] = msgspec.field(default_factory=set)
     had_value: bool = False
@@ -82,7 +82,7 @@ class CommandOutputs:
         self._commands: dict[Argv, _Command] = {}
 
     async def read(self, argv: Argv, server: str, since: float = math.inf) -> str:
-        """The output for a start of the server, masked from then on. Raises `LookupFailed`.
+        """The output for a start of the server, masked from then on. Raises `StartFailed`.
 
         Shares a run in progress, or a recent one not before `since` that this server has not used. Without `since` the
         server refused its value: at most ten runs a minute.
@@ -100,7 +100,7 @@ class CommandOutputs:
         if isinstance(outcome, str):
             return outcome
         assert outcome is not None
-        raise LookupFailed(outcome.code, outcome.brief, can_retry=outcome.can_retry)
+        raise StartFailed(outcome.code, outcome.brief, can_retry=outcome.can_retry)
 
     def _forget_oldest(self) -> None:
         idle = (argv for argv, command in self._commands.items() if not command.turn.locked())
@@ -113,7 +113,7 @@ class CommandOutputs:
             learn([output])
             command.outcome, command.had_value = output, True
         except StartFailed as exc:
-            command.outcome = LookupFailed(exc.code, exc.brief, can_retry=command.had_value)
+            command.outcome = StartFailed(exc.code, exc.brief, can_retry=command.had_value)
         command.at, command.users = self._clock.now(), set()
 
     async def _output(self, argv: Argv) -> str:
@@ -215,9 +215,9 @@ def _last_words(errors: bytes, output: bytes) -> str:
     return f" and says: {' | '.join(tail.splitlines())}" if tail else ""
 
 
-async def outputs_once(argvs: Collection[Argv], env: Mapping[str, str], folder: str) -> dict[Argv, str | LookupFailed]:
+async def outputs_once(argvs: Collection[Argv], env: Mapping[str, str], folder: str) -> dict[Argv, str | StartFailed]:
     """The output of each command, all run together."""
-    outputs: dict[Argv, str | LookupFailed] = {}
+    outputs: dict[Argv, str | StartFailed] = {}
     clock = SystemClock()
     async with Watchdog(clock, may_adopt=False) as watchdog:
         reader = CommandOutputs(watchdog, clock, env, folder)
@@ -225,7 +225,7 @@ async def outputs_once(argvs: Collection[Argv], env: Mapping[str, str], folder: 
         async def read(argv: Argv) -> None:
             try:
                 outputs[argv] = await reader.read(argv, "")
-            except LookupFailed as exc:
+            except StartFailed as exc:
                 outputs[argv] = exc
 
         async with anyio.create_task_group() as tasks:
@@ -245,7 +245,7 @@ def commands_of(name: str, server: ServerSettings) -> dict[CommandLookup, DataPa
 
 
 def with_outputs(name: str, server: ServerSettings, outputs: Mapping[Lookup, str]) -> ServerSettings:
-    """The server with outputs, masked from now on. Raises `LookupFailed` for unsendable ones."""
+    """The server with outputs, masked from now on. Raises `StartFailed` for unsendable ones."""
     filled = server.filled(outputs)
     learn({*outputs.values(), *secrets_of_server(filled)})
     headers = {header: value.get_secret_value() for header, value in filled.headers.items()}
@@ -253,5 +253,5 @@ def with_outputs(name: str, server: ServerSettings, outputs: Mapping[Lookup, str
     for flaw in problems_of(filled.url, headers, bearer) if filled.url is not None else ():
         programs = {lookup[0]: None for lookup, path in commands_of(name, server).items() if path[2] == flaw.key}
         message = f"the output of program {', '.join(map(quoted, programs))} cannot be sent: {flaw.message}"
-        raise LookupFailed("lookup_failed", f"{path_text(('servers', name, flaw.key))}: {message}")
+        raise StartFailed("lookup_failed", f"{path_text(('servers', name, flaw.key))}: {message}", can_retry=False)
     return filled

@@ -11,7 +11,7 @@ import msgspec
 
 from mcp_hub.call import Call, CallChannel, CallerConnection, CallHandler, Gate, Heard, SentCall
 from mcp_hub.clock import Clock
-from mcp_hub.errors import DeadlineExceeded, HubRestarted, InvalidParams, RpcError, StartFailed, UpstreamUnavailable
+from mcp_hub.errors import DeadlineExceeded, InvalidParams, RpcError, StartFailed, UpstreamUnavailable
 from mcp_hub.events import Completed, failed_by, hubs_message
 from mcp_hub.notices import Notices
 from mcp_hub.protocol.jsonrpc.rpc_errors import FAILED, HEADER_MISMATCH, LONGEST_UNKNOWN, is_unknown, is_unknown_result
@@ -19,7 +19,7 @@ from mcp_hub.types import Kind, RawJson, Snapshot, UpstreamStatus
 from mcp_hub.upstreams.lists.list_reader import ListFile
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.state import ServerLogs
-from mcp_hub.upstreams.peer.task_poll import TaskLeft, TaskPoll, TaskUnknown
+from mcp_hub.upstreams.peer.task_poll import TaskLeft, TaskPoll
 from mcp_hub.upstreams.peer.tasks import taken_up
 from mcp_hub.upstreams.supervision.server import (
     STOP_REQUESTED,
@@ -245,11 +245,8 @@ class ManagedUpstream:
         try:
             async with self._turn(call, channel):
                 return await self._follow(task)
-        except (TaskUnknown, UpstreamUnavailable) as lost:
-            raise HubRestarted(
-                f"The hub was restarted and cannot continue the call: {lost.message}",
-                data=task.error_data({"outcome": "unknown"}),
-            ) from None
+        except UpstreamUnavailable as lost:
+            raise task.not_continued(lost.message) from None
 
     def status(self) -> UpstreamStatus:
         return self.supervisor.status()

@@ -9,7 +9,7 @@ import anyio.abc
 import msgspec
 
 from mcp_hub.clock import Clock
-from mcp_hub.errors import LookupFailed, StartFailed, UpstreamUnavailable
+from mcp_hub.errors import StartFailed, UpstreamUnavailable
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide
 from mcp_hub.types import Cause, Kind, UpstreamState, UpstreamStatus, condition
@@ -300,9 +300,9 @@ class Supervisor:
             except Incompatible as exc:
                 ended = _Ended(exc.cause, UpstreamState.INCOMPATIBLE)
             except StartFailed as exc:
-                can_retry = self._connection is not None and self._connection.can_retry
-                if isinstance(exc, LookupFailed):
-                    can_retry = exc.can_retry
+                can_retry = exc.can_retry
+                if can_retry is None:
+                    can_retry = self._connection is not None and self._connection.can_retry
                 cause = Cause(_AT_START.get(exc.code, exc.code), str(exc))
                 ended = _Ended(cause, None if can_retry else UpstreamState.FAILED)
             except Exception as exc:

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from mcp_hub.clock import SystemClock
-from mcp_hub.errors import LookupFailed
+from mcp_hub.errors import StartFailed
 from mcp_hub.masking import forget, hide
 from mcp_hub.upstreams.process.lookups import LARGEST, CommandOutputs
 from mcp_hub.upstreams.process.watchdog import Watchdog
@@ -90,7 +90,7 @@ async def test_program_without_a_value_is_named_with_the_reason(
 ) -> None:
     (tmp_path / "folder").mkdir()
     async with reading(tmp_path) as outputs:
-        with pytest.raises(LookupFailed) as failed:
+        with pytest.raises(StartFailed) as failed:
             await outputs.read(argv, "git")
     assert reason in str(failed.value) and failed.value.code == "lookup_failed" and not failed.value.can_retry
     assert "s3cr3t" not in str(failed.value) and "a-failing-value" not in str(failed.value)
@@ -103,7 +103,7 @@ FAMILY = "sleep 300 & echo $! > child; setsid sleep 300 & echo $! > far; trap ''
 @pytest.mark.parametrize("seconds", [0.05, pytest.param(3.0, marks=pytest.mark.proof)])
 async def test_program_and_all_that_it_started_end_at_the_time_limit(tmp_path: Path, seconds: float) -> None:
     async with reading(tmp_path, seconds=seconds) as outputs:
-        with pytest.raises(LookupFailed, match=f"gave no value within {seconds:g} s, and was ended"):
+        with pytest.raises(StartFailed, match=f"gave no value within {seconds:g} s, and was ended"):
             await outputs.read(shell(FAMILY), "git")
     pids = [int(path.read_text() or 0) for name in ("child", "far", "self") if (path := tmp_path / name).exists()]
     assert not any(is_alive(pid) for pid in pids if pid) and (seconds < 1 or len(pids) == 3)
@@ -153,7 +153,7 @@ async def test_failure_is_shared_by_those_that_waited_and_not_by_the_next(tmp_pa
     async with reading(tmp_path) as outputs:
 
         async def fail(server: str) -> None:
-            with pytest.raises(LookupFailed):
+            with pytest.raises(StartFailed):
                 await outputs.read(argv, server)
 
         async with anyio.create_task_group() as tasks:
@@ -163,7 +163,7 @@ async def test_failure_is_shared_by_those_that_waited_and_not_by_the_next(tmp_pa
         (tmp_path / "works").touch()
         assert await outputs.read(argv, "b") == "value"
         (tmp_path / "works").unlink()
-        with pytest.raises(LookupFailed) as failed:
+        with pytest.raises(StartFailed) as failed:
             await outputs.read(argv, "b")
         assert failed.value.can_retry  # it worked before
 

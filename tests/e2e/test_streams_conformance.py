@@ -183,6 +183,15 @@ async def test_the_hub_passes_over_http(hub: Hub, scenario: Scenario, era: Era) 
     assert outcome == ("passed", "") or (outcome[0] == "skipped" and scenario.name == "truncated")
 
 
+@pytest.mark.parametrize("era", Era)
+async def test_the_hub_takes_back_what_the_server_behind_it_does(hub: Hub, era: Era) -> None:
+    def connect(capabilities: JsonObject, is_other: bool, name: str) -> AbstractAsyncContextManager[RawClient]:
+        return http_peer(hub.url, "a" * 20, era, capabilities, name)
+
+    failing: JsonObject = {"tool": "inner_report", "arguments": {"lines": 2, "pause": 0.12, "fails": 2}}
+    assert await Runner(connect, cases(**{"": failing}), "http").play(SCENARIOS["events"]) == ("passed", "")
+
+
 @pytest.mark.parametrize("scenario", [one for one in SCENARIOS.values() if Era.HANDSHAKE in one.eras], ids=str)
 @pytest.mark.first(1)
 async def test_the_hub_passes_over_sse(hub: Hub, scenario: Scenario) -> None:

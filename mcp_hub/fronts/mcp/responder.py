@@ -244,8 +244,11 @@ class CallResponder:
         """Whether only the client's input can continue the call."""
         if not self.call.open_questions or self.session.era is not Era.MODERN:
             return False
-        is_waiting = bool(self._client_questions) and not (self.ended or self._reader.has_more)
-        return is_waiting and self._hub.is_known(self.call, self._wake)
+        reader = self._reader
+        is_waiting = bool(self._client_questions) and not (self.ended or reader.has_more or reader.is_behind)
+        if not (is_waiting and self._hub.is_known(self.call, self._wake, by_stream=self._partials is not None)):
+            return False
+        return not (reader.has_more or reader.is_behind)  # what came before is sent before
 
     @property
     def _client_questions(self) -> dict[str, Question]:

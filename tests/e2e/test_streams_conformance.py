@@ -198,7 +198,11 @@ async def test_events_before_a_question_are_sent_before_it(hub: Hub) -> None:
     async with http_peer(hub.url, "a" * 20, Era.MODERN, capabilities, "test") as peer:
         params = {"name": "dying_asks", "arguments": {}, "_meta": {"progressToken": "p"}}
         exchange = await peer.send("tools/call", params)
-        assert (await exchange.answer())["result"]["resultType"] == "input_required"
+        asked = (await exchange.answer())["result"]
+        assert asked["resultType"] == "input_required"
+        answers = dict.fromkeys(asked["inputRequests"], {"action": "decline"})
+        params |= {"inputResponses": answers, "requestState": asked["requestState"]}
+        assert "content" in (await (await peer.send("tools/call", params)).answer())["result"]
     parts = [notification["params"]["_meta"][STREAMS] for notification in exchange.notifications]
     assert [event["type"] for part in parts for event in part["events"]] == ["delta", "input-required"]
 

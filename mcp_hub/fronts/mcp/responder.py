@@ -109,7 +109,9 @@ class CallResponder:
         self.state = ResponderState.FOLLOWING
         self._partials: Partials | None = None
         if token is not None and declares(session.capabilities, session.era, STREAMS):
-            self._partials = Partials(token, call.call.id)
+            self._partials = Partials(
+                token, call.call.id, call.after, hub.newest_progress(call.record) if call.after else None
+            )
         self._is_back = False  # on another connection than that of its request
         self._skipped = 0  # events that are gone, of which the client does not know yet
         self._wake = wake

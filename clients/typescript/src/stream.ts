@@ -57,6 +57,8 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
   /** The ending is read once more. */
   #isAgain = false;
   #task: string | undefined;
+  /** Cancels the call while it waits for answers. */
+  #refuse: (() => void) | undefined;
   /** Of a call that was cancelled, unless its log ends with an error. */
   #cancelled: Outcome | undefined;
   #outcome: Outcome | undefined;
@@ -114,6 +116,7 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
       throw error;
     } finally {
       this.#signal?.removeEventListener("abort", abort);
+      this.#withdraw();
       this.#left.abort(new StreamCancelled("the events were left"));
       await this.#reader.close();
     }
@@ -122,7 +125,14 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
   #abort(): void {
     if (this.#task !== undefined && this.#outcome === undefined) this.#reader.cancel(this.#task);
     this.#end({ error: this.#signal?.reason });
+    this.#withdraw();
     this.#left.abort(this.#signal?.reason);
+  }
+
+  /** Cancels a call that waits for answers: it has no request that could be closed. */
+  #withdraw(): void {
+    if (this.#isOpen && this.id !== undefined) this.#refuse?.();
+    this.#refuse = undefined;
   }
 
   #taken({ event, of }: { event: StreamEvent; of: Joined }): StreamEvent {
@@ -150,6 +160,7 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
       watch(transport, own, {
         lost: () => this.#lost(undefined),
         task: (id) => this.#belongsTo((this.#task = id)),
+        asked: (refuse) => (this.#refuse = refuse),
       });
     }
     const onprogress = (progress: object) => this.#notified(part<Batch>((progress as { _meta?: unknown })._meta));

@@ -8,15 +8,13 @@ import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { mock, test } from "node:test";
 
-import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
+import type { Client } from "@modelcontextprotocol/client";
 
 import { BrokenStream, NoOutcome, StreamCancelled, StreamError, capabilities, resume, streamTool } from "../src/index.ts";
 import type { ToolStream } from "../src/index.ts";
+import { Server, connected, settled } from "./http.ts";
+import type { Json } from "./http.ts";
 
-type Json = Record<string, any>;
-
-const MODERN = "2026-07-28";
-const HELLO = { serverInfo: { name: "vectors", version: "1" }, capabilities: { tools: {}, logging: {} } };
 /** Milliseconds of virtual time between two looks, and after which a read is not expected any more. */
 const STEP = 10;
 const LONGEST = 20_000;
@@ -27,99 +25,6 @@ function folder(): string {
     const found = join(here, "docs/specification/vectors/clients");
     if (existsSync(found)) return found;
     assert.notEqual(here, dirname(here), "the vectors are not there");
-  }
-}
-
-/** Until nothing moves: streams in memory have neither sockets nor timers. */
-async function settled(): Promise<void> {
-  for (let turn = 0; turn < 40; turn++) await new Promise((resolve) => setImmediate(resolve));
-}
-
-const json = (body: object, status = 200) =>
-  new Response(JSON.stringify(body), { status, headers: { "content-type": "application/json" } });
-
-/** The server of one scenario, as `fetch`. */
-class Server {
-  readonly isModern: boolean;
-  calls = 0;
-  /** `params` of the read that waits for its answer. */
-  reading: Json | undefined;
-  #id = 0;
-  #answer: (response: Response | Error) => void = () => undefined;
-  #call: { id: number; token: unknown; body: ReadableStreamDefaultController<Uint8Array> } | undefined;
-
-  constructor(isModern: boolean) {
-    this.isModern = isModern;
-  }
-
-  fetch = async (_: URL | string, init?: RequestInit): Promise<Response> => {
-    if (init?.method !== "POST") return new Response(null, { status: 405 });
-    const { id, method, params } = JSON.parse(init.body as string) as Json;
-    if (id === undefined) return new Response(null, { status: 202 });
-    const modern = { resultType: "complete", supportedVersions: [MODERN], cacheScope: "private", ttlMs: 0, ...HELLO };
-    switch (method) {
-      case "server/discover":
-        return json({ jsonrpc: "2.0", id, result: modern });
-      case "initialize":
-        return json({ jsonrpc: "2.0", id, result: { protocolVersion: "2025-11-25", ...HELLO } });
-      case "tools/call":
-        return this.#called(id, params);
-      default:
-        assert.equal(method, "dev.mcp-hub/streams.read");
-        assert.equal(this.reading, undefined, "one read at a time");
-        this.reading = params;
-        this.#id = id;
-        return new Promise((resolve, reject) => {
-          init.signal?.addEventListener("abort", () => (this.reading = undefined));
-          this.#answer = (answer) => (answer instanceof Error ? reject(answer) : resolve(answer));
-        });
-    }
-  };
-
-  #called(id: number, params: Json): Response {
-    this.calls++;
-    const body = new ReadableStream<Uint8Array>({
-      start: (controller) => void (this.#call = { id, token: params._meta?.progressToken, body: controller }),
-    });
-    return new Response(body, { headers: { "content-type": "text/event-stream" } });
-  }
-
-  #push(message: Json): void {
-    try {
-      this.#call?.body.enqueue(new TextEncoder().encode(`data: ${JSON.stringify({ jsonrpc: "2.0", ...message })}\n\n`));
-    } catch {
-      // the client has closed it
-    }
-  }
-
-  #typed(result: Json): Json {
-    return this.isModern ? { resultType: "complete", ...result } : result;
-  }
-
-  #read(answer: Response | Error): void {
-    assert.ok(this.reading, "the client reads");
-    this.reading = undefined;
-    this.#answer(answer);
-  }
-
-  play({ notification, result, error, lost, page, refused }: Json): void {
-    if (notification) {
-      const { method, params } = notification;
-      const own = method === "notifications/progress" ? { progressToken: this.#call?.token } : {};
-      this.#push({ method, params: { ...params, ...own } });
-    } else if (result || error) {
-      const answer = error ? { error } : { result: this.#typed(result) };
-      this.#push({ id: this.#call?.id, ...answer });
-    } else if (lost) {
-      this.#call?.body.close();
-    } else if (page) {
-      this.#read(json({ jsonrpc: "2.0", id: this.#id, result: this.#typed(page) }));
-    } else if (refused.error) {
-      this.#read(json({ jsonrpc: "2.0", id: this.#id, error: refused.error }, refused.status));
-    } else {
-      const { status } = refused;
-      this.#read(status ? new Response("<p>not MCP", { status }) : new TypeError("fetch failed"));
-    }
   }
 }
 
@@ -147,12 +52,8 @@ class Program {
 
   async #connected(): Promise<Client> {
     this.sessions++;
-    const mode = this.server.isModern ? { pin: MODERN } : ("legacy" as const);
-    const all = { ...capabilities, elicitation: {} };
-    const client = new Client({ name: "vectors", version: "1" }, { capabilities: all, versionNegotiation: { mode } });
-    client.setRequestHandler("elicitation/create", async () => ({ action: "accept", content: {} }));
+    const client = await connected(this.server, capabilities);
     client.setNotificationHandler("notifications/message", ({ params }) => void this.log.push(params));
-    await client.connect(new StreamableHTTPClientTransport(new URL("http://127.0.0.1/mcp"), { fetch: this.server.fetch }));
     return client;
   }
 
@@ -243,7 +144,7 @@ for (const file of readdirSync(folder()).sort()) {
           program.server.play(step);
         }
       }
-      assert.ok(program.server.calls <= 1 + steps.filter(({ result }) => result?.resultType === "input_required").length);
+      assert.ok(program.server.calls.length <= 1 + steps.filter(({ result }) => result?.resultType === "input_required").length);
     } finally {
       mock.timers.reset();
       mock.restoreAll();

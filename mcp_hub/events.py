@@ -90,12 +90,13 @@ class _Block(msgspec.Struct, gc=False):
 class Delta(msgspec.Struct, frozen=True, gc=False):
     """Partial content: `content`, an encoded array of blocks, extends `channel` at `index`.
 
-    Channel `content` joins to the final text.
+    Channel `content` joins to the final text. `origin`: its number in the stream of the server that sent it, else 0.
     """
 
     content: RawJson
     index: int = 0
     channel: str = "content"
+    origin: int = 0
 
     @property
     def text(self) -> str:
@@ -166,11 +167,14 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reset(msgspec.Struct, frozen=True, gc=False):
-    """Content from event `discard_from` of the durable stream on belongs to a failed attempt."""
+    """Content from event `discard_from` of the durable stream on is not part of the result: its attempt has failed, or
+    its server takes it back from `origin` of its own stream on.
+    """
 
     number: int
     reason: str
     discard_from: int = 0
+    origin: int = 0
 
 
 class Completed(msgspec.Struct, frozen=True, gc=False):

@@ -22,6 +22,7 @@ from mcp_hub.calls.plan import CallPlan, CallRules, SessionRules, TimeLimits, Tr
 from mcp_hub.calls.reading.stored import own_name, script_of
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.long_results import LongResults
+from mcp_hub.calls.runner import newest_progress
 from mcp_hub.calls.starter import CallStarter, FollowUp
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.calls.streams.table import StreamTable
@@ -121,6 +122,7 @@ class HubPort:
     servers_have = staticmethod(servers_have)
     have_events = staticmethod(have_events)
     is_known = staticmethod(is_known)
+    newest_progress = staticmethod(newest_progress)
     script_of = staticmethod(script_of)
 
     def call(

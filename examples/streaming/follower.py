@@ -78,10 +78,12 @@ class Follower:
             self._repeated = newest["data"] if newest["type"] == "log" else None
             self._belongs_to(part["stream"])
             self._last = self._last or 1  # the start is not sent
-            self._is_behind = not self._take(part["events"])
+            self._is_behind = not self._take(part["events"]) or self._is_behind
 
     def answered(self, result: Json) -> None:
         """The result of the request."""
+        if self.outcome is not None:  # from the log, or none
+            return
         kind = result.get("resultType", "complete")
         mark = None if self._is_relayed else (result.get("_meta") or {}).get(EXTENSION)
         if kind == "task":
@@ -109,7 +111,7 @@ class Follower:
             self.lost()
         elif data.get("code") == "cancelled" and self.stream is None:
             self._end({"cancelled": True})
-        elif data.get("code") == "cancelled":  # the log decides
+        elif data.get("code") == "cancelled":  # unless the log ends with an error
             self._last_resort = {"cancelled": True}
         else:
             self._end({"error": error})
@@ -134,7 +136,7 @@ class Follower:
         self._is_behind = False if page["closed"] else self._is_behind and bool(events)
         if page["closed"] and not self._is_open and self.outcome is None:
             if events or self._last == 0 or self._is_again:
-                self._end({"unknown": True})
+                self._end(self._last_resort)
             else:  # the ending is the event at the cursor
                 self._is_again = True
                 self._last -= 1
@@ -163,7 +165,7 @@ class Follower:
     def _belongs_to(self, stream: str) -> None:
         """A repeated request may be a call of its own, with a log of its own."""
         if self.stream not in (None, stream):
-            self._last, self._deltas = 0, []
+            self._last, self._deltas, self.is_whole, self._is_behind = 0, [], True, False
         self.stream = stream
 
     def _take(self, events: list[Json]) -> bool:
@@ -199,7 +201,7 @@ class Follower:
         if kind == "error":
             self._end({"error": data["jsonrpc"]})
             self.may_repeat = data["retryable"] and self.outcome == {"error": data["jsonrpc"]}
-        elif data["outcome"] == "cancelled":
+        elif data["outcome"] == "cancelled" or "cancelled" in self._last_resort:
             self._end({"cancelled": True})
         elif data["result"].get("resultType") == "input_required":  # only the response could be answered
             self._end({"unknown": True})

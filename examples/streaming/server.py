@@ -3,6 +3,7 @@
 Copy `EventLog` and `Streams`. They keep streams in memory: to survive restarts, store each event before sending it.
 """
 
+import json
 import re
 import sys
 from datetime import UTC, datetime
@@ -23,30 +24,39 @@ from pydantic import BaseModel, ConfigDict, Field
 EXTENSION: Final = "dev.mcp-hub/streams"
 MOST_STREAMS: Final = 1000
 MOST_EVENTS: Final = 10_000
+MOST_BYTES: Final = 4 << 20
+"""Events and bytes that are kept of a stream."""
+KEPT_SECONDS: Final = 3600.0
+"""How long a stream is kept after its ending."""
 MOST_READERS: Final = 16
 LONGEST_PAGE: Final = 1000
 LONGEST_WAIT: Final = 60.0
+LONGEST_ANSWER: Final = 600.0
+"""Seconds for the answer to a question."""
 _STEP: Final = 1e-6
 """By which the number of a notification is raised: the tool reports none."""
 _CURSOR: Final = re.compile("0|[1-9][0-9]{0,14}")
 _LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
+_INFO_AND_BELOW: Final = ("debug", "info")
 
 Context = ServerRequestContext[Any, Any]
 Json = dict[str, Any]
 
 
 class EventLog:
-    """The numbered events of one call; the latest `keeps`."""
+    """The numbered events of one call; the latest `keeps`, within `MOST_BYTES`."""
 
-    def __init__(self, name: str, arguments: str, keeps: int = MOST_EVENTS) -> None:
+    def __init__(self, name: str, arguments: Json, keeps: int = MOST_EVENTS) -> None:
         self.id = f"st_{token_urlsafe(20)}"
         self.events: list[Json] = []
         self.is_closed = False
+        self.ended_at = float("inf")
+        self._bytes = 0
         self._keeps = keeps
         self._dropped = 0
         self._readers = 0
         self._news = anyio.Event()
-        digest = sha256(arguments.encode()).hexdigest()
+        digest = sha256(json.dumps(arguments, sort_keys=True).encode()).hexdigest()
         self.add("start", {"server": "streaming", "tool": name, "name": name, "args_sha256": digest, "attempt": 1})
 
     @property
@@ -65,10 +75,12 @@ class EventLog:
         time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         event = {"v": 1, "stream": self.id, "seq": self.last + 1, "ts": time, "type": kind, "data": data}
         self.events.append(event)
-        if len(self.events) > self._keeps:
-            del self.events[0]
+        self._bytes += _size(event)
+        while len(self.events) > self._keeps or (self._bytes > MOST_BYTES and len(self.events) > 1):
+            self._bytes -= _size(self.events.pop(0))
             self._dropped += 1
-        self.is_closed = kind in ("end", "error")
+        if kind in ("end", "error"):
+            self.is_closed, self.ended_at = True, anyio.current_time()
         self._news.set()
         self._news = anyio.Event()
         return event
@@ -97,6 +109,10 @@ class EventLog:
             self._readers -= 1
 
 
+def _size(event: Json) -> int:
+    return len(json.dumps(event))
+
+
 class _ReadParams(types.RequestParams):
     """Parameters of `dev.mcp-hub/streams.read`, which `_wanted` checks."""
 
@@ -115,7 +131,8 @@ def _wanted(params: Json) -> tuple[str, int, int, int]:
         raise _invalid(f"unknown parameters: {', '.join(sorted(unknown))}")  # a misspelt one is not ignored
     if not isinstance(stream := params.get("stream"), str):
         raise _invalid("stream has to be a string")
-    if not isinstance(cursor := params.get("cursor") or "0", str) or not _CURSOR.fullmatch(cursor):
+    cursor = "0" if params.get("cursor") is None else params["cursor"]
+    if not isinstance(cursor, str) or not _CURSOR.fullmatch(cursor):
         raise _invalid("this is not a cursor")
     numbers = {
         name: params.get(name, default) for name, default in (("maxEvents", 2**53), ("minEvents", 1), ("waitMs", 0))
@@ -133,24 +150,30 @@ def _invalid(why: str, code: str = "invalid_params") -> MCPError:
 
 
 class Streams:
-    """The latest streams, with a single owner; each keeps its latest events."""
+    """The latest streams, with a single owner; each keeps its latest events, and ended ones expire."""
 
     def __init__(self, keeps: int = MOST_EVENTS) -> None:
         self._streams: dict[str, EventLog] = {}
         self._keeps = keeps
 
-    def open(self, name: str, arguments: str) -> EventLog:
+    def open(self, name: str, arguments: Json) -> EventLog:
         while len(self._streams) >= MOST_STREAMS:
             del self._streams[next(iter(self._streams))]
         stream = EventLog(name, arguments, self._keeps)
         self._streams[stream.id] = stream
         return stream
 
+    def known(self, id_: str) -> EventLog | None:
+        """The stream, unless there is none any more."""
+        now = anyio.current_time()
+        self._streams = {name: log for name, log in self._streams.items() if now <= log.ended_at + KEPT_SECONDS}
+        return self._streams.get(id_)
+
     async def read(self, context: Context, params: _ReadParams) -> _Page:
         if not declares(context):
             raise MCPError(types.METHOD_NOT_FOUND, f"Method not found: {EXTENSION}.read")
         id_, after, most, wait = _wanted(params.model_extra or {})
-        if (stream := self._streams.get(id_)) is None:
+        if (stream := self.known(id_)) is None:
             raise MCPError(types.INVALID_PARAMS, "Unknown stream", {"code": "unknown_stream"})
         if after > stream.last:
             raise _invalid(f"cursor {after} is after the last event", "invalid_cursor")
@@ -160,7 +183,9 @@ class Streams:
 def declares(context: Context) -> bool:
     """Whether the client supports the extension."""
     declared = context.session.client_capabilities
-    places = (declared.extensions, declared.experimental) if declared is not None else ()
+    if declared is None:
+        return False
+    places = [declared.extensions] if _is_modern(context) else [declared.extensions, declared.experimental]
     return any(isinstance((capabilities or {}).get(EXTENSION), dict) for capabilities in places)
 
 
@@ -198,7 +223,7 @@ class _Sender:
         """An event, then the message that MCP has for it, if the client asked for it."""
         data = {"level": "info", "data": text}
         await self.emit("log", data, text)
-        if _is_modern(self._context) and _LOG_LEVEL not in (self._context.meta or {}):
+        if _is_modern(self._context) and (self._context.meta or {}).get(_LOG_LEVEL) not in _INFO_AND_BELOW:
             return
         said = types.LoggingMessageNotification(params=types.LoggingMessageNotificationParams.model_validate(data))
         await self._context.session.send_notification(said, self._context.request_id)
@@ -214,7 +239,11 @@ class _Sender:
         await self.emit("input-required", {"key": "title", "method": question.method, "params": shown}, "Which title?")
         if _is_modern(self._context):
             return types.InputRequiredResult(input_requests={"title": question})
-        answer = await self._context.session.elicit_form(params.message, schema, self._context.request_id)
+        try:
+            with anyio.fail_after(LONGEST_ANSWER):
+                answer = await self._context.session.elicit_form(params.message, schema, self._context.request_id)
+        except TimeoutError:
+            raise MCPError(types.INTERNAL_ERROR, "the question was not answered in time") from None
         await self.emit("input-received", {"key": "title", "action": answer.action}, "thank you")
         return None
 
@@ -300,7 +329,7 @@ class StreamingServer:
         if params.name != TOOL.name:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
         arguments = _Arguments.model_validate(params.arguments or {})
-        stream = self.streams.open(params.name, arguments.model_dump_json())
+        stream = self.streams.open(params.name, params.arguments or {})
         sender = self._sender(context, stream)
         try:
             question = await sender.ask(params.input_responses) if arguments.asks else None
@@ -308,6 +337,10 @@ class StreamingServer:
         except anyio.get_cancelled_exc_class():
             stream.add("end", {"outcome": "cancelled", "reason": "cancelled by the client"})
             raise
+        except MCPError as error:
+            raise self._failed(stream, error) from None
+        except Exception as problem:  # every call has an ending
+            raise self._failed(stream, MCPError(types.INTERNAL_ERROR, str(problem))) from problem
         if arguments.ends == "error" and question is None:
             raise self._failed(stream, MCPError(types.INTERNAL_ERROR, "the report burned"))
         is_error = arguments.ends == "tool_error"

@@ -252,5 +252,4 @@ def _announce(record: _Retriable, number: int, error: RpcError, pause: float) ->
     detail = (error if call.shows_paths else for_others(error)).message
     record.send(Attempt(number, reason, round(pause, 3), hide_head(detail, _DETAIL)))
     if record.stream is not None and record.stream.content.is_any:
-        record.stream.content.saw(Reset)
         record.send(Reset(number, reason))

@@ -2,6 +2,7 @@
 
 import math
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final, cast
@@ -240,6 +241,30 @@ def _joined(first: RawJson, second: RawJson) -> bytes | None:
     if any(text[:1] != b"[" for text in texts):
         return None
     return b"[%b]" % b",".join(inner for text in texts if (inner := text[1:-1].strip()))
+
+
+Places = tuple[tuple[int, int], ...]
+"""Numbers of partial content: in the stream of the server that sent it, and in the call's own."""
+_MOST_PLACES: Final = 256
+
+
+def added(places: Places, origin: int, seq: int) -> Places:
+    """With one more, if it has a number at the server; of many, the first one and the newest are kept."""
+    if not origin:
+        return places
+    if places and origin <= places[-1][0]:  # the server has begun another stream
+        places = ()
+    return (*places[:1], *places[2 if len(places) >= _MOST_PLACES else 1 :], (origin, seq))
+
+
+def taken_back(places: Places, origin: int, first: int) -> tuple[int, Places]:
+    """The number from which a reset of a server discards, and the places that are left; all, `first`, without an
+    `origin`. Content that was merged with earlier one keeps or takes that with it.
+    """
+    if not origin or not places:
+        return first, ()
+    index = min(bisect_right(places, (origin, 0)), len(places) - 1)
+    return places[index][1], places[:index]
 
 
 def payload(event: CallEvent) -> int:

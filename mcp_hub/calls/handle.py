@@ -364,12 +364,12 @@ def followed_elsewhere(call: CallHandle, pass_on: PassOn | None) -> RemoteCall:
     return RemoteCall(call.call, moved_record(call.record, _elsewhere), call.streams, pass_on=pass_on)
 
 
-def is_known(call: CallHandle, wake: Callable[[], None]) -> bool:
-    """Whether other replicas can read all of it; if not, `wake` is called soon."""
+def is_known(call: CallHandle, wake: Callable[[], None], *, by_stream: bool) -> bool:
+    """Whether other replicas can read all of it, and who follows its stream, too; if not, `wake` is called soon."""
     if is_elsewhere(call):
         return True
     streams = call.streams
-    return not streams.has_replicas or streams.table.begin(call.record).is_committed(wake)
+    return not (streams.has_replicas or by_stream) or streams.table.begin(call.record).is_committed(wake)
 
 
 def remote_call(call: Call, streams: StreamPort, keys: Iterable[str], pass_on: PassOn | None, last: int) -> RemoteCall:

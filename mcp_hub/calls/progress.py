@@ -92,7 +92,7 @@ class CallProgress:
             self._text.add(event, now)
 
     def begin_attempt(self) -> None:
-        """Forgets the partial content of a failed attempt. Values go on rising."""
+        """Forgets partial content that is taken back. Values go on rising."""
         if self._text is not None:
             self._text.clear()
         self._latest, self._is_new = None, False

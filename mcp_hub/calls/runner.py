@@ -22,7 +22,7 @@ A call becomes durable once: at its first event, question or resume point, or af
 import asyncio
 import math
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -31,7 +31,7 @@ from mcp_hub.calls.attempts import attempted, finishing
 from mcp_hub.calls.log import CallLog
 from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan, CallState, ResumePoint, TimeLimits
 from mcp_hub.calls.progress import CallProgress
-from mcp_hub.calls.reading.stream import LogWriter, Stream
+from mcp_hub.calls.reading.stream import Stream
 from mcp_hub.calls.timeouts import CallTimes, OpenQuestions
 from mcp_hub.clock import Clock
 from mcp_hub.errors import HubStopping, RpcError
@@ -44,6 +44,7 @@ from mcp_hub.events import (
     Ending,
     Failed,
     Progressed,
+    Reset,
     failed_by,
 )
 from mcp_hub.logs import get_logger
@@ -70,6 +71,22 @@ class CallOwner:
 
     def has_ended(self, record: "CallRecord") -> None:
         """The call has ended."""
+
+
+class LogWriter(Protocol):
+    """Writes a call's stream."""
+
+    is_kept: bool
+    """Whether the store has a state from which another hub can continue, even if it has failed since."""
+
+    def wake(self) -> None:
+        """The log has news."""
+
+    async def committed(self) -> None:
+        """Returns once present events are stored or cannot be."""
+
+    def is_committed(self, wake: Callable[[], None]) -> bool:
+        """Whether they are; if not, `wake` is called soon."""
 
 
 _UNOWNED: Final = CallOwner()
@@ -111,13 +128,22 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
                 return
             event = admitted
         elif type(event) is Delta and self.stream is not None:
-            self.stream.content.saw(Delta)
-        elif type(event) is Attempt and self._made_progress is not None:
-            self._made_progress.begin_attempt()
+            self.stream.content.saw(event)
+        elif type(event) is Attempt or type(event) is Reset:
+            if not self._restarts(event):
+                return
         self.log.append(event)
         if type(event) is Delta and self.call.partials is not None:
             self._progress.show(event, now)
             self._owner.reschedule(self._beat(now))
+
+    def _restarts(self, event: Attempt | Reset) -> bool:
+        """Whether partial content begins anew; a reset of a server may take nothing back."""
+        if isinstance(event, Reset) and (self.stream is None or not self.stream.content.saw(event)):
+            return False
+        if self._made_progress is not None:
+            self._made_progress.begin_attempt()
+        return True
 
     @property
     def _progress(self) -> CallProgress:
@@ -303,6 +329,8 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
     def _end(self, ending: Ending) -> None:
         self.state = "ended"
         self._sent = None  # which knows the record: nothing is left to the garbage collector
+        if self.questions.open and isinstance(ending, Completed):
+            self.questions.close()  # no question is open when there is a result
         self.log.append(ending)
         if self.questions.open:
             self.questions.close()

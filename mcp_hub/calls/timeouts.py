@@ -209,9 +209,11 @@ class OpenQuestions(msgspec.Struct):
         return True
 
     def close(self) -> None:
-        """The call has ended without the open answers."""
+        """The call ends, or has ended, without the open answers."""
         while self.open:
-            _, question = self.open.popitem()
+            key, question = self.open.popitem()
+            if not self.log.ended:
+                self.log.append(InputReceived(key, len(self.open)))
             question.answered(CallEnded(f"{question.method} was not answered: the call has ended"))
 
     @property

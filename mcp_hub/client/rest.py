@@ -65,7 +65,6 @@ class HubTransport(Protocol):
 LIMIT: Final = 128 << 20
 """The most bytes of a message: four times a hub's default limit for servers."""
 _OVERLOADED: Final = (429, 502, 503, 504)
-_MOST_WAIT: Final = 30.0
 
 _T = TypeVar("_T")
 
@@ -189,7 +188,7 @@ def _refused(url: str, answer: Answer, kind: str, body: bytes) -> RequestRefused
         error,
         is_passing=answer.status in _OVERLOADED and not isinstance(error, ConfigError),
         problem=problem_of(body) if kind == "application/problem+json" else None,
-        wait=min(float(after), _MOST_WAIT) if after.isascii() and after.isdigit() and len(after) < 9 else 0.0,
+        wait=float(after) if after.isascii() and after.isdigit() and len(after) < 9 else 0.0,
     )
 
 
@@ -200,7 +199,7 @@ def unreachable(endpoint: str, exc: ConnectionLost) -> UpstreamUnavailable:
 _REASON: Final = 500
 """Characters of a foreign text that go into a message."""
 _REFUSED: Final = (401, 403, 421)
-_TOO_MANY: Final = 429
+TOO_MANY: Final = 429
 _CODE: Final = re.compile("[a-z][a-z_]{0,63}")
 
 
@@ -228,7 +227,7 @@ def error_for(url: str, status: int, content_type: str, body: bytes) -> HubError
     if status in _REFUSED:
         return _refusal(url, status, _rpc_message(body) if problem is None else problem.detail[:_REASON])
     if problem is None:
-        if status >= 500 or status == _TOO_MANY:
+        if status >= 500 or status == TOO_MANY:
             return UpstreamUnavailable(f"{url} answered with HTTP {status}.")
         got = content_type or "nothing" if status < 300 else f"HTTP {status}"
         return ConfigError(ConfigFinding("not_a_hub", f"{url} does not belong to a hub: it answered with {got}."))

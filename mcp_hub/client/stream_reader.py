@@ -29,11 +29,11 @@ class Patience:
         self._since, self._failures = None, 0
 
     def pause(self, now: float, retry_after: float = 0.0) -> float | None:
-        """Seconds to wait, at least `retry_after` if time remains; None: give up."""
+        """Seconds to wait, at least `retry_after`; None: give up, also if that would take too long."""
         if self._since is None:
             self._since = now
         remaining = self._since + self.seconds - now
-        if remaining <= 0:
+        if remaining <= 0 or retry_after > remaining:
             return None
         longest = min(_LONGEST, _FIRST * 2.0**self._failures)
         self._failures = min(self._failures + 1, 16)

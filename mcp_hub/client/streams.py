@@ -8,6 +8,7 @@ import anyio
 import msgspec
 
 from mcp_hub.client.rest import (
+    TOO_MANY,
     Answer,
     ConnectionLost,
     RequestRefused,
@@ -154,7 +155,7 @@ class HubStream:
             raise UpstreamLost(reader.broken)
         if reader.problem is not None:
             problem = problem_of(reader.problem)
-            if problem is None or problem.status < 500:
+            if problem is None or (problem.status < 500 and problem.status != TOO_MANY):
                 raise error_for(endpoint, 400, "", reader.problem)
             await self._pause(problem.detail or problem.code)
         elif reader.is_torn:
@@ -166,9 +167,8 @@ class HubStream:
 
     async def _refused(self, refused: RequestRefused) -> None:
         connector = self._connector
-        if not refused.is_passing or (
-            connector.attempts == 1 and (connector.start is None or refused.problem is not None)
-        ):
+        is_of_call = connector.attempts == 1 and connector.start is not None and refused.problem is not None
+        if not refused.is_passing or is_of_call:
             raise refused.error from None
         await self._pause(str(refused), refused.wait)
 

@@ -395,4 +395,4 @@ def _body(answer: httpx2.Response) -> JsonObject:
         for kind, event in events:
             vectors.check(kind == event["type"], f"the event {shown(event)} comes as {kind}")
         return {"type": type_, "events": [event for _, event in events], "last": {"event": last[0], **last[1]}}
-    return {"type": type_, **msgspec.json.decode(content, type=JsonObject)}
+    return {**msgspec.json.decode(content, type=JsonObject), "type": type_}  # a problem has a `type` of its own

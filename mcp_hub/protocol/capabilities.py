@@ -46,6 +46,7 @@ WITHOUT_APPS: Final[Mapping[Era, JsonObject]] = MappingProxyType(
             **SUPERSET,
             "roots": {"listChanged": True},
             "experimental": {STREAMS: {}},
+            "extensions": {STREAMS: {}},
         },
         Era.MODERN: {"extensions": {TASKS: {}, STREAMS: {}, SKILLS: {}, EVENTS: {}}},
     }
@@ -53,7 +54,7 @@ WITHOUT_APPS: Final[Mapping[Era, JsonObject]] = MappingProxyType(
 """Capabilities that the hub declares to servers of an era."""
 WITH_APPS: Final[Mapping[Era, JsonObject]] = MappingProxyType(
     {
-        Era.HANDSHAKE: {**WITHOUT_APPS[Era.HANDSHAKE], "extensions": {APPS: APP_SETTINGS}},
+        Era.HANDSHAKE: {**WITHOUT_APPS[Era.HANDSHAKE], "extensions": {STREAMS: {}, APPS: APP_SETTINGS}},
         Era.MODERN: {"extensions": {**WITHOUT_APPS[Era.MODERN]["extensions"], APPS: APP_SETTINGS}},
     }
 )

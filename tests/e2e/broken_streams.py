@@ -113,7 +113,7 @@ class BrokenStreams(example.Streams):
         super().__init__(keeps)
         self.fault = fault
 
-    def open(self, name: str, arguments: str) -> example.EventLog:
+    def open(self, name: str, arguments: Json) -> example.EventLog:
         log = BrokenLog(name, arguments, self._keeps)
         log.fault = self.fault
         self._streams[log.id] = log

@@ -1,6 +1,7 @@
 """A server of the handshake era whose process ends within a call, after partial content: `dying_streams.py FILE`.
 
 `report` can be made again, and the second call of a pair has its result; `FILE` says which one it is. `lost` cannot.
+`asks` asks directly after its partial content, and returns.
 It imports nothing that takes long to load: its calls wait for its start again and again.
 """
 
@@ -11,7 +12,7 @@ import time
 from typing import Any
 
 EXTENSION = "dev.mcp-hub/streams"
-TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("report", "lost")]
+TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("report", "lost", "asks")]
 TEXT = {"type": "text", "text": "the first line\n"}
 
 
@@ -35,6 +36,12 @@ def call(params: dict[str, Any]) -> dict[str, Any]:
     if token is not None:
         progress = {"progressToken": token, "progress": 1, "_meta": {EXTENSION: part}}
         say({"method": "notifications/progress", "params": progress})
+    if params["name"] == "asks":
+        question = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+        say({"id": "q", "method": "elicitation/create", "params": question})
+        while json.loads(sys.stdin.readline()).get("id") != "q":
+            pass
+        return {"content": [TEXT]}
     if params["name"] == "lost" or is_first(sys.argv[1]):
         time.sleep(0.5)  # the hub has the event by then
         os._exit(1)
@@ -56,7 +63,7 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
     raise LookupError(method)
 
 
-for line in sys.stdin:
+while line := sys.stdin.readline():
     request = json.loads(line)
     if "id" not in request or "method" not in request:
         continue

@@ -33,6 +33,7 @@ REPORT: JsonObject = {"lines": 6, "pause": 0.02}
 SLOW: JsonObject = {"lines": 6, "pause": 0.12}
 LONG: JsonObject = {"lines": 30, "pause": 0.12}
 """Longer than the hub waits before it makes a task, or answers early."""
+STREAMS = "dev.mcp-hub/streams"
 FEW = 4
 """Events that the server of the vector `truncated` keeps."""
 
@@ -181,6 +182,29 @@ async def test_the_hub_passes_over_http(hub: Hub, scenario: Scenario, era: Era) 
     rest: JsonObject = {"url": f"{hub.url.removesuffix('/mcp')}/v1", "token": "a" * 20}
     outcome = await Runner(connect, cases(rest=rest), "http", has_other=True).play(scenario)
     assert outcome == ("passed", "") or (outcome[0] == "skipped" and scenario.name == "truncated")
+
+
+@pytest.mark.parametrize("era", Era)
+async def test_the_hub_takes_back_what_the_server_behind_it_does(hub: Hub, era: Era) -> None:
+    def connect(capabilities: JsonObject, is_other: bool, name: str) -> AbstractAsyncContextManager[RawClient]:
+        return http_peer(hub.url, "a" * 20, era, capabilities, name)
+
+    failing: JsonObject = {"tool": "inner_report", "arguments": {"lines": 2, "pause": 0.12, "fails": 2}}
+    assert await Runner(connect, cases(**{"": failing}), "http").play(SCENARIOS["events"]) == ("passed", "")
+
+
+async def test_events_before_a_question_are_sent_before_it(hub: Hub) -> None:
+    capabilities: JsonObject = {"extensions": {STREAMS: {}}, "elicitation": {}}
+    async with http_peer(hub.url, "a" * 20, Era.MODERN, capabilities, "test") as peer:
+        params = {"name": "dying_asks", "arguments": {}, "_meta": {"progressToken": "p"}}
+        exchange = await peer.send("tools/call", params)
+        asked = (await exchange.answer())["result"]
+        assert asked["resultType"] == "input_required"
+        answers = dict.fromkeys(asked["inputRequests"], {"action": "decline"})
+        params |= {"inputResponses": answers, "requestState": asked["requestState"]}
+        assert "content" in (await (await peer.send("tools/call", params)).answer())["result"]
+    parts = [notification["params"]["_meta"][STREAMS] for notification in exchange.notifications]
+    assert [event["type"] for part in parts for event in part["events"]] == ["delta", "input-required"]
 
 
 @pytest.mark.parametrize("scenario", [one for one in SCENARIOS.values() if Era.HANDSHAKE in one.eras], ids=str)

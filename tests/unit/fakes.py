@@ -12,6 +12,7 @@ import anyio
 from mcp_hub.call import Call, CallChannel, Question, Upstream, WaitReason
 from mcp_hub.calls.handle import CallHandle, is_known
 from mcp_hub.calls.pending_input import PendingInput
+from mcp_hub.calls.runner import newest_progress
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import method_not_found
 from mcp_hub.events import CallEvent, Completed, Ending
@@ -139,6 +140,7 @@ class ResponderPort:
     """The part of a hub's port that the delivery of a call needs."""
 
     is_known = staticmethod(is_known)
+    newest_progress = staticmethod(newest_progress)
 
     def __init__(self) -> None:
         self.pending_input = PendingInput(SystemClock(), 60, lambda record, why: None)

@@ -2,18 +2,21 @@
 
 import type { JsonRpcError } from "./events.ts";
 
-/** The server answered with a JSON-RPC error. With `outcome: "unknown"` the tool may have acted all the same. */
+/** The call ended with a JSON-RPC error. With `outcome: "unknown"` the tool may have acted all the same. */
 export class StreamError extends Error {
   override readonly name = "StreamError";
   readonly code: number;
   readonly data: unknown;
   readonly outcome: string | undefined;
+  /** The call had no effect, and may be made again. Only the log says so: false if the response brought the error. */
+  readonly retryable: boolean;
 
-  constructor(error: JsonRpcError, outcome?: string) {
+  constructor(error: JsonRpcError, outcome?: string, retryable = false) {
     super(error.message);
     this.code = error.code;
     this.data = error.data;
     this.outcome = outcome;
+    this.retryable = retryable;
   }
 }
 
@@ -22,15 +25,17 @@ export class StreamCancelled extends Error {
   override readonly name = "StreamCancelled";
 }
 
-/** How a call ended that has a JSON-RPC error: cancelled, if somebody else cancelled it (section 5). */
-export function refusal(error: JsonRpcError, outcome?: string): StreamError | StreamCancelled {
-  const code = (error.data as { code?: unknown } | null | undefined)?.code;
-  return code === "cancelled" ? new StreamCancelled(error.message) : new StreamError(error, outcome);
+/** The server has left out an event: nothing that it says of the call can be relied on. */
+export class BrokenStream extends Error {
+  override readonly name = "BrokenStream";
 }
 
-/** There is no connection any more. With a `stream`, `resume` may get the rest later; without, the call is lost. */
-export class ConnectionLost extends Error {
-  override readonly name = "ConnectionLost";
+/**
+ * What became of the call is not known: the tool may have acted. With a `stream`, `resume` may find it out later;
+ * without, the call is lost. `cause` is the error of the connection, or what the server refused.
+ */
+export class NoOutcome extends Error {
+  override readonly name = "NoOutcome";
   readonly stream: string | undefined;
   readonly cursor: string;
 
@@ -41,8 +46,30 @@ export class ConnectionLost extends Error {
   }
 }
 
-/** The JSON-RPC error that an SDK call failed with; undefined where the connection or the SDK failed. */
-export function answered(error: unknown): JsonRpcError | undefined {
-  const { code, message, data } = error as Partial<JsonRpcError>;
-  return error instanceof Error && typeof code === "number" ? { code, message: message ?? "", data } : undefined;
+/** What an SDK call failed with: the HTTP status, if that was the error, and the JSON-RPC error, if there was one. */
+export type Failure = { status: number | undefined; refused: JsonRpcError | undefined };
+
+export function failure(error: unknown): Failure {
+  if (!(error instanceof Error)) return { status: undefined, refused: undefined };
+  const { code, message, data } = error as Error & { code?: unknown; data?: unknown };
+  if (typeof code === "number") return { status: undefined, refused: { code, message, data } };
+  if (error.name === "UnauthorizedError") return { status: 401, refused: undefined };
+  const { status, text } = (data ?? {}) as { status?: number; text?: unknown };
+  return { status, refused: typeof text === "string" ? errorOf(text) : undefined };
+}
+
+/** The JSON-RPC error in the body of an HTTP error. */
+function errorOf(body: string): JsonRpcError | undefined {
+  try {
+    const { error } = JSON.parse(body) as { error?: Partial<JsonRpcError> };
+    if (typeof error?.code !== "number") return undefined;
+    return { code: error.code, message: error.message ?? "", data: error.data };
+  } catch {
+    return undefined;
+  }
+}
+
+/** `data.code` of an error: a word of the server. */
+export function wordOf(error: JsonRpcError): unknown {
+  return (error.data as { code?: unknown } | null | undefined)?.code;
 }

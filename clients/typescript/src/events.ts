@@ -23,8 +23,11 @@ export type StreamEvent =
   | Of<"reset", { attempt: number; reason: string; discard_from: number }>;
 
 export type Ending =
-  | Of<"end", { outcome: "ok" | "tool_error" | "cancelled"; result?: CallToolResult; reason?: string }>
+  | Of<"end", { outcome: "ok" | "tool_error" | "cancelled"; result?: LoggedResult; reason?: string }>
   | Of<"error", { code: string; retryable: boolean; outcome?: "unknown"; detail: string; jsonrpc: JsonRpcError }>;
+
+/** A result as the log has it, in the era of the tool. */
+export type LoggedResult = CallToolResult & { resultType?: string };
 
 export type JsonRpcError = { code: number; message: string; data?: unknown };
 

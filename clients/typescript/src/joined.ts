@@ -6,6 +6,8 @@ import type { StreamEvent } from "./events.ts";
 const MOST = 1 << 24;
 
 export class Joined {
+  /** Nothing is missing. */
+  isWhole = true;
   #pieces: { seq: number; index: number; text: string }[] = [];
   #length = 0;
 
@@ -15,6 +17,7 @@ export class Joined {
       this.#length = this.#pieces.reduce((sum, piece) => sum + piece.text.length, 0);
     } else if (event.type === "delta" && event.data.channel === "content") {
       const text = event.data.content.map((block) => (block.type === "text" ? block.text : "")).join("");
+      if (this.#length + text.length > MOST) this.isWhole = false;
       if (!text || this.#length + text.length > MOST) return;
       this.#pieces.push({ seq: event.seq, index: event.data.index, text });
       this.#length += text.length;

@@ -2,7 +2,7 @@
 
 import type { Client, StandardSchemaV1 } from "@modelcontextprotocol/client";
 
-import { ConnectionLost, StreamError, answered } from "./errors.ts";
+import { NoOutcome, StreamError, failure } from "./errors.ts";
 import { EXTENSION } from "./events.ts";
 import type { Page } from "./events.ts";
 
@@ -23,6 +23,8 @@ const LONGEST_PAUSE = 5_000;
 const MOST = 500;
 /** Milliseconds that a page may come later than was asked for, and that a new connection may take. */
 const GRACE = 10_000;
+/** HTTP statuses, without a JSON-RPC error, after which a read is tried again. */
+const PASSING = [429, 502, 503, 504];
 
 /** The SDK asks for a schema; what is read here is checked by what reads it. */
 const ANYTHING: StandardSchemaV1<unknown, Page> = {
@@ -41,30 +43,43 @@ export class Reader {
     this.#signal = signal;
   }
 
-  /** The events behind a cursor. Throws `StreamError` for what the server refuses, `ConnectionLost`. */
+  /** The events behind a cursor. Throws `StreamError` for what the server refuses, `NoOutcome`. */
   async page(stream: string, cursor: string, waitMs: number): Promise<Page> {
     const last = Date.now() + (this.#how.patience ?? PATIENCE);
     let maxEvents = MOST;
     for (let pause = FIRST_PAUSE; ; pause = Math.min(pause * 2, LONGEST_PAUSE)) {
       let found: unknown;
       try {
-        const params = { stream, cursor, waitMs, maxEvents };
+        const params = { stream, cursor, waitMs, maxEvents, minEvents: 1 };
         const options = { signal: this.#signal, timeout: waitMs + GRACE };
         return await this.#client.request({ method: `${EXTENSION}.read`, params }, ANYTHING, options);
       } catch (error) {
         found = error;
       }
       this.#signal.throwIfAborted();
-      const refused = answered(found);
-      const later = Number((refused?.data as { retryAfter?: number } | undefined)?.retryAfter ?? NaN);
-      if (refused !== undefined && Number.isNaN(later)) throw new StreamError(refused);
-      const delay = Number.isNaN(later) ? pause * (0.5 + Math.random() / 2) : later * 1000;
-      if (Date.now() + delay > last) throw new ConnectionLost("the connection could not be restored", stream, cursor, found);
+      const later = this.#later(found);
+      if (later === "never") throw new NoOutcome("the stream cannot be read", stream, cursor, found);
+      const delay = later ?? pause * (0.5 + Math.random() / 2);
+      if (Date.now() + delay > last) throw new NoOutcome("the connection could not be restored", stream, cursor, found);
       await paused(delay, this.#signal);
-      if (refused !== undefined) continue;
+      if (later !== undefined) continue;
       maxEvents = Math.ceil(maxEvents / 4); // a page that is cut again and again has to become small enough
       await this.#reconnect();
     }
+  }
+
+  /** Milliseconds that the server wants; undefined: by a new connection; never: it is of no use. Throws `StreamError`. */
+  #later(found: unknown): number | "never" | undefined {
+    const { status, refused } = failure(found);
+    if (status === 404 && this.#client.getProtocolEra() === "legacy") {
+      return this.#how.reconnect ? undefined : "never"; // the session has ended
+    }
+    if (refused !== undefined) {
+      const after = Number((refused.data as { retryAfter?: number } | null | undefined)?.retryAfter ?? NaN);
+      if (Number.isNaN(after)) throw new StreamError(refused);
+      return after * 1000;
+    }
+    return status === undefined || PASSING.includes(status) ? undefined : "never";
   }
 
   /** Cancels a call that became a task. An answer is not waited for. */

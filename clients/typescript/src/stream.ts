@@ -2,7 +2,7 @@
 
 import type { CallToolResult, Client } from "@modelcontextprotocol/client";
 
-import { ConnectionLost, StreamCancelled, StreamError, answered, refusal } from "./errors.ts";
+import { BrokenStream, NoOutcome, StreamCancelled, StreamError, failure, wordOf } from "./errors.ts";
 import { isEnding, isKnown, part, plain } from "./events.ts";
 import type { AnyEvent, Batch, Ending, Mark, Page, StreamEvent } from "./events.ts";
 import { Joined } from "./joined.ts";
@@ -29,6 +29,7 @@ const MOST_WAITING = 1000;
 /** Milliseconds that an open request may be silent before the stream is looked at: its connection may be gone. */
 export const patience = { quiet: 10_000 };
 const LONG_POLL = 20_000;
+const NO_METHOD = -32601;
 
 /** The events of a call. It can be iterated once; the call begins with that, or with `result()`. */
 export class ToolStream implements AsyncIterable<StreamEvent> {
@@ -43,14 +44,23 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
   readonly #signal: AbortSignal | undefined;
   readonly #left = new AbortController();
   readonly #reader: Reader;
-  readonly #joined = new Joined();
+  #joined = new Joined();
   readonly #events: AsyncGenerator<StreamEvent, void>;
-  #waiting: StreamEvent[] = [];
+  #waiting: { event: StreamEvent; of: Joined }[] = [];
+  /** The number of the last event that is there: taken, waiting, or of no use. */
   #seen: number;
   #isOpen: boolean;
   /** There are events that the open request did not bring, or has not brought yet. */
   #isBehind = false;
+  /** By an intermediary that does not know the extension: the call is one without a stream. */
+  #isRelayed = false;
+  /** The ending is read once more. */
+  #isAgain = false;
   #task: string | undefined;
+  /** Cancels the call while it waits for answers. */
+  #refuse: (() => void) | undefined;
+  /** Of a call that was cancelled, unless its log ends with an error. */
+  #cancelled: Outcome | undefined;
   #outcome: Outcome | undefined;
   #wake: () => void = () => undefined;
 
@@ -58,6 +68,7 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
     this.id = id;
     this.cursor = cursor;
     this.#seen = Number(cursor);
+    this.#joined.isWhole = this.#seen === 0;
     this.#request = request;
     this.#isOpen = request !== undefined;
     this.#signal = options.signal;
@@ -82,6 +93,11 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
     return this.#joined.text(index);
   }
 
+  /** `text` has no gap. It has one behind a cursor other than `"0"`, and where events could not be had. */
+  get isWhole(): boolean {
+    return this.#joined.isWhole;
+  }
+
   async *#follow(): AsyncGenerator<StreamEvent, void> {
     const abort = () => this.#abort();
     this.#signal?.addEventListener("abort", abort);
@@ -89,9 +105,9 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
       this.#signal?.throwIfAborted();
       if (this.#request !== undefined) this.#call(this.#request);
       while (this.#outcome === undefined || this.#waiting.length || this.#isBehind) {
-        const event = this.#waiting.shift();
-        if (event === undefined) await this.#more();
-        else yield this.#taken(event);
+        const next = this.#waiting.shift();
+        if (next === undefined) await this.#more();
+        else yield this.#taken(next);
         this.#signal?.throwIfAborted();
       }
       if ("error" in this.#outcome) throw this.#outcome.error;
@@ -100,6 +116,7 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
       throw error;
     } finally {
       this.#signal?.removeEventListener("abort", abort);
+      this.#withdraw();
       this.#left.abort(new StreamCancelled("the events were left"));
       await this.#reader.close();
     }
@@ -108,12 +125,19 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
   #abort(): void {
     if (this.#task !== undefined && this.#outcome === undefined) this.#reader.cancel(this.#task);
     this.#end({ error: this.#signal?.reason });
+    this.#withdraw();
     this.#left.abort(this.#signal?.reason);
   }
 
-  #taken(event: StreamEvent): StreamEvent {
-    this.cursor = String(event.seq);
-    this.#joined.add(event);
+  /** Cancels a call that waits for answers: it has no request that could be closed. */
+  #withdraw(): void {
+    if (this.#isOpen && this.id !== undefined) this.#refuse?.();
+    this.#refuse = undefined;
+  }
+
+  #taken({ event, of }: { event: StreamEvent; of: Joined }): StreamEvent {
+    of.add(event);
+    if (of === this.#joined) this.cursor = String(event.seq);
     return event;
   }
 
@@ -135,7 +159,8 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
     if (transport !== undefined) {
       watch(transport, own, {
         lost: () => this.#lost(undefined),
-        task: (id) => (this.id = this.#task = id),
+        task: (id) => this.#belongsTo((this.#task = id)),
+        asked: (refuse) => (this.#refuse = refuse),
       });
     }
     const onprogress = (progress: object) => this.#notified(part<Batch>((progress as { _meta?: unknown })._meta));
@@ -147,42 +172,61 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
   }
 
   #notified(batch: Batch | undefined): void {
-    if (batch === undefined) return;
+    if (batch === undefined || this.#isRelayed) return;
     this.#belongsTo(batch.stream);
-    if (this.#seen === 0) this.#seen = 1; // the start is not sent
-    this.#isBehind = !this.#take(batch.events);
+    this.#seen ||= 1; // the start is not sent
+    if (!this.#take(batch.events)) this.#isBehind = true;
     this.#wake();
   }
 
-  /** The request may have been made again with the answers to questions, as a call of its own. */
+  /** The request may have been made again with the answers to questions, as a call of its own with a log of its own. */
   #belongsTo(stream: string): void {
     if (stream === this.id) return;
+    if (this.id !== undefined) {
+      this.#joined = new Joined();
+      this.cursor = "0";
+    }
     this.id = stream;
     this.#seen = 0;
+    this.#isBehind = false;
   }
 
   #answered(result: CallToolResult): void {
-    const mark = part<Mark>(result._meta);
+    const mark = this.#isRelayed ? undefined : part<Mark>(result._meta);
     this.#isOpen = false;
+    if (this.#outcome !== undefined) return;
     if (mark !== undefined) {
       this.#belongsTo(mark.stream);
-      if (mark.status === "working" || mark.status === "input_required") return this.#wake(); // not the result
-      this.#isBehind = this.#seen > 0 && this.#seen < Number(mark.cursor) - 1;
+      if (mark.status === "working" || mark.status === "input_required") return this.#early(Number(mark.cursor));
+      this.#seen ||= 1;
+      this.#isBehind = this.#seen < Number(mark.cursor) - 1;
     }
     this.#end({ result: plain(result) });
   }
 
+  /** The response is not the result. */
+  #early(cursor: number): void {
+    if (this.#seen === 0) {
+      this.#seen = cursor;
+      this.#joined.isWhole = cursor === 0;
+    }
+    this.#wake();
+  }
+
   #failed(error: unknown): void {
-    const refused = answered(error);
-    if (refused !== undefined) this.#end({ error: refusal(refused) });
-    else this.#lost(error);
+    const { refused } = failure(error);
+    const word = refused && wordOf(refused);
+    if (refused === undefined || word === "unknown_state") return this.#lost(error); // an earlier copy has been taken
+    if (word !== "cancelled") return this.#end({ error: new StreamError(refused) });
+    this.#cancelled = { error: new StreamCancelled(refused.message) };
+    this.#lost(error); // the log decides
   }
 
   /** The response will not come. What is known of the stream is read. */
   #lost(cause: unknown): void {
     if (!this.#isOpen) return;
     this.#isOpen = this.#isBehind = false;
-    if (this.id === undefined) this.#end({ error: new ConnectionLost("the call was lost", undefined, "0", cause) });
+    if (this.id === undefined) this.#end(this.#cancelled ?? { error: this.#unknown("the call was lost", cause) });
     this.#wake();
   }
 
@@ -193,26 +237,55 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
     try {
       page = await this.#reader.page(this.id ?? "", String(this.#seen), waitMs);
     } catch (error) {
-      // an intermediary that does not know the extension: the events come with the request only
-      const isUnknown = this.#isOpen && error instanceof StreamError && error.code === -32601;
-      if (this.#outcome === undefined && !isUnknown) throw error;
-      this.#isBehind = false;
-      this.isTruncated = true;
-      return;
+      return this.#unread(error);
     }
     const [first] = page.events;
     if (page.truncated && first !== undefined) {
-      this.isTruncated = true;
+      this.#lacks();
       this.#seen = Math.max(this.#seen, first.seq - 1);
     }
     if (!this.#take(page.events)) {
-      if (this.#waiting.length < MOST_WAITING) throw leftOut(this.#seen + 1);
+      if (this.#waiting.length < MOST_WAITING) throw new BrokenStream(`the server left out event ${this.#seen + 1}`);
       return;
     }
     this.#isBehind = !page.closed && page.events.length > 0;
-    const last = page.events.at(-1);
-    if (page.closed && last !== undefined && isEnding(last)) this.#end(outcomeOf(last));
-    else if (page.closed) this.#end({ error: new StreamError({ code: -32603, message: "the stream had ended before" }) });
+    if (page.closed) this.#closed(page.events.at(-1));
+  }
+
+  #unread(error: unknown): void {
+    this.#isBehind = false;
+    this.#lacks();
+    const isRefused = error instanceof StreamError;
+    if (this.#isOpen && isRefused && error.code === NO_METHOD) {
+      this.#isRelayed = true;
+      this.id = undefined;
+    } else {
+      const known = isRefused ? this.#unknown("the stream cannot be read", error) : error;
+      this.#end(this.#cancelled ?? { error: known });
+    }
+  }
+
+  #lacks(): void {
+    this.isTruncated = true;
+    this.#joined.isWhole = false;
+  }
+
+  /** There are no more events than this last one. */
+  #closed(last: AnyEvent | undefined): void {
+    if (this.#outcome !== undefined) return;
+    if (last !== undefined && isEnding(last)) {
+      const isCancelled = last.type === "end" && this.#cancelled !== undefined;
+      this.#end((isCancelled && this.#cancelled) || outcomeOf(last) || { error: this.#unknown("it ended with a question") });
+    } else if (last === undefined && this.#seen > 0 && !this.#isAgain) {
+      this.#isAgain = this.#isBehind = true; // the ending is the event at the cursor
+      this.#seen--;
+    } else {
+      this.#end(this.#cancelled ?? { error: this.#unknown("the stream has no ending") });
+    }
+  }
+
+  #unknown(message: string, cause?: unknown): NoOutcome {
+    return new NoOutcome(message, this.id, String(this.#seen), cause);
   }
 
   /** Whether all events are kept: the next ones, and those that are known already. */
@@ -221,7 +294,7 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
       if (event.seq <= this.#seen) continue;
       if (event.seq !== this.#seen + 1 || this.#waiting.length >= MOST_WAITING) return false;
       this.#seen = event.seq;
-      if (isKnown(event)) this.#waiting.push(event);
+      if (isKnown(event)) this.#waiting.push({ event, of: this.#joined });
     }
     return true;
   }
@@ -232,14 +305,14 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
   }
 }
 
-function leftOut(seq: number): StreamError {
-  return new StreamError({ code: -32603, message: `the server left out event ${seq}` });
-}
-
-function outcomeOf(ending: Ending): Outcome {
-  if (ending.type === "error") return { error: refusal(ending.data.jsonrpc, ending.data.outcome) };
-  if (ending.data.result !== undefined) return { result: plain(ending.data.result) };
-  return { error: new StreamCancelled(ending.data.reason ?? "the call was cancelled") };
+/** None for a question: only the response could be answered. */
+function outcomeOf({ type, data }: Ending): Outcome | undefined {
+  if (type === "error") return { error: new StreamError(data.jsonrpc, data.outcome, data.retryable === true) };
+  const { outcome, result, reason } = data;
+  if (outcome === "cancelled" || result === undefined) {
+    return { error: new StreamCancelled(reason ?? "the call was cancelled") };
+  }
+  return (result.resultType ?? "complete") === "complete" ? { result: plain(result) } : undefined;
 }
 
 /** Calls a tool. The client has declared `capabilities`; towards another server it is a call without events. */

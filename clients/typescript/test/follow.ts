@@ -4,7 +4,7 @@ import { createInterface } from "node:readline";
 
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 
-import { ConnectionLost, StreamError, capabilities, resume, streamTool } from "../src/index.ts";
+import { NoOutcome, StreamError, capabilities, resume, streamTool } from "../src/index.ts";
 import { patience } from "../src/stream.ts";
 
 type Order = {
@@ -54,7 +54,7 @@ async function follow(order: Order): Promise<object> {
     }
     return { stream: stream.id, events, result: await stream.result(), text: stream.text(), connections };
   } catch (error) {
-    if (error instanceof ConnectionLost && error.stream === undefined) return { notBegun: error.message };
+    if (error instanceof NoOutcome && error.stream === undefined) return { notBegun: error.message };
     const { code, data } = error instanceof StreamError ? error : {};
     return { stream: stream.id, events, error: { code, message: String((error as Error).message), data }, connections };
   } finally {

@@ -8,18 +8,19 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 from weakref import WeakSet
 
 import anyio
 import msgspec
 
 from mcp_hub.call import StreamInfo
+from mcp_hub.calls.coalesce import Places, added, taken_back
 from mcp_hub.calls.log import nobody
 from mcp_hub.calls.progress import last_line
 from mcp_hub.calls.reading.stored import PAGE, ending_of, event_of
 from mcp_hub.errors import Busy, EventsGone, HubError, InvalidParams, StoreError, UnknownStream
-from mcp_hub.events import CallEvent, Delta, Progressed, Reset
+from mcp_hub.events import Attempt, CallEvent, Delta, Progressed, Reset
 from mcp_hub.stores.base import NO_ANSWER, EventPage, Fetched, StreamLog
 from mcp_hub.types import RawJson
 
@@ -38,28 +39,43 @@ _PIECES: Final = 32
 
 
 class _PartialContent:
-    """The present attempt's partial content: whether there `is_any`, its first event, and its unfinished line."""
+    """The present attempt's partial content: whether there `is_any`, its first event, and its unfinished line.
 
-    __slots__ = ("_block", "_first", "_line", "_message", "is_any")
+    `_latest` and `_places` are those at a server that streams. `attempt` is 0 for a call that another hub began.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_block", "_first", "_latest", "_line", "_message", "_places", "attempt", "is_any")
+
+    def __init__(self, attempt: int) -> None:
         self.is_any = False
-        self._first = 0
+        self.attempt = attempt
+        self._first = self._latest = 0
+        self._places: Places = ()
         self._line = ""
         self._block: tuple[str, int] | None = None  # of `_line`
         self._message: RawJson | None = None  # the last one of progress, which heartbeats repeat
 
-    def saw(self, kind: type[Delta | Reset]) -> None:
-        self.is_any = kind is Delta
+    def saw(self, event: Delta | Reset) -> bool:
+        """Whether it is for the log: a server may take back what it has not sent."""
+        if isinstance(event, Delta) or not event.origin:
+            self.is_any = isinstance(event, Delta)
+            self._latest = (event.origin or self._latest) if self.is_any else 0
+            return True
+        takes_any, self._latest = event.origin <= self._latest, min(event.origin - 1, self._latest)
+        return takes_any and self.attempt > 0
 
-    def placed(self, event: Delta | Reset, seq: int) -> Delta | Reset:
+    def placed(self, event: Attempt | Delta | Reset, seq: int) -> Attempt | Delta | Reset:
         """The event to write under this number; completes a `Reset`."""
-        first = self._first or seq
-        if isinstance(event, Delta):
-            self._first = first
+        if isinstance(event, Attempt):
+            self.attempt = event.number
             return event
-        self._first = 0
-        return msgspec.structs.replace(event, discard_from=first)
+        if isinstance(event, Delta):
+            self._first = self._first or seq
+            self._places = added(self._places, event.origin, seq)
+            return event
+        discard_from, self._places = taken_back(self._places, event.origin, self._first or seq - 1)
+        self._first = self._first if self._first < discard_from else 0
+        return msgspec.structs.replace(event, number=self.attempt or event.number, discard_from=discard_from)
 
     def newest(self, events: Sequence[CallEvent]) -> str | None:
         """The last line that these say, in partial text or a progress message; None: nothing."""
@@ -102,22 +118,6 @@ class _PartialContent:
         return last_line(text)
 
 
-class LogWriter(Protocol):
-    """Writes a call's stream."""
-
-    is_kept: bool
-    """Whether the store has a state from which another hub can continue, even if it has failed since."""
-
-    def wake(self) -> None:
-        """The log has news."""
-
-    async def committed(self) -> None:
-        """Returns once present events are stored or cannot be."""
-
-    def is_committed(self, wake: Callable[[], None]) -> bool:
-        """Whether they are; if not, `wake` is called soon."""
-
-
 class Committed(NamedTuple):
     """A stored event: its line, and the event if decoded."""
 
@@ -148,7 +148,7 @@ class Stream:
         self.readers: tuple[StreamReader, ...] = ()
         self.failed: HubError | None = None
         self.is_lost = False
-        self.content = _PartialContent()
+        self.content = _PartialContent(0 if row.last else 1)
         self.store = store
         self._waiting: dict[int, list[Fetched]] = {}  # who waits for the page behind an event
         self._tail: list[Committed] | None = None  # from event `_tail_first` on

@@ -11,7 +11,8 @@ import msgspec
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.reading.stored import done_with, last_progress, open_questions
-from mcp_hub.calls.reading.stream import LogWriter, Stream
+from mcp_hub.calls.reading.stream import Stream
+from mcp_hub.calls.runner import LogWriter
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import HubError, HubRestarted, RpcError, StoreError, StoreUnavailable, owner_lost
 from mcp_hub.events import Cancelled, Completed, Ending, Failed, InputReceived, Progressed, is_by_client

@@ -36,7 +36,7 @@ from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.timeouts import Absence, end_of_wait
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import Fenced, HubStopping, KeyTaken, StoreError
-from mcp_hub.events import BY_SESSION, CallEvent, Completed, Delta, Failed, Reset, Started
+from mcp_hub.events import BY_SESSION, Attempt, CallEvent, Completed, Delta, Failed, Reset, Started
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.shape.stream_events import encoded, is_retryable, timestamp
 from mcp_hub.stores.base import Change, Chunk, EventStore
@@ -320,7 +320,7 @@ class StreamWriter:
         row, when, lines = self.stream.row, timestamp(wall), []
         for index, event in enumerate(events):
             seq = row.last + 1 + index
-            if type(event) is Delta or type(event) is Reset:
+            if type(event) is Delta or type(event) is Reset or type(event) is Attempt:
                 event = events[index] = self.stream.content.placed(event, seq)
             try:
                 status = machine.advance(self._status, event)

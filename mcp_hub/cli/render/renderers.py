@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _TAIL: Final = 400
 """Characters shown of a streamed line that has not ended yet."""
-_OF_ANOTHER: Final = "The text so far belongs to a failed attempt."
+_OF_ANOTHER: Final = "The text so far is not part of the result."
 
 
 class Show:

@@ -97,7 +97,9 @@ class CallResponder:
         self.state: _State = "following"
         self._partials: Partials | None = None
         if token is not None and declares(session.capabilities, session.era, STREAMS):
-            self._partials = Partials(token, call.call.id)
+            self._partials = Partials(
+                token, call.call.id, call.after, hub.newest_progress(call.record) if call.after else None
+            )
         self._is_back = False  # on another connection than that of its request
         self._skipped = 0  # events that are gone, of which the client does not know yet
         self._wake = wake
@@ -232,8 +234,11 @@ class CallResponder:
         """Whether only the client's input can continue the call."""
         if not self.call.open_questions or self.session.era is not Era.MODERN:
             return False
-        is_waiting = bool(self._client_questions) and not (self.ended or self._reader.has_more)
-        return is_waiting and self._hub.is_known(self.call, self._wake)
+        reader = self._reader
+        is_waiting = bool(self._client_questions) and not (self.ended or reader.has_more or reader.is_behind)
+        if not (is_waiting and self._hub.is_known(self.call, self._wake, by_stream=self._partials is not None)):
+            return False
+        return not (reader.has_more or reader.is_behind)  # what came before is sent before
 
     @property
     def _client_questions(self) -> dict[str, Question]:

@@ -25,16 +25,20 @@ _MESSAGE: Final = 200
 _ASKS: Final = msgspec.Raw(b'"input_required"')
 
 
+_STEP: Final = 0.000001
+"""At most so much larger is each value of a notification without progress."""
+
+
 class Partials:
-    """Makes one request's notifications, with progress values of its own."""
+    """Makes one request's notifications, with progress values of its own, above those of `after` earlier events."""
 
     __slots__ = ("_guard", "_last", "_stream", "_token")
 
-    def __init__(self, token: bytes, stream: CallId) -> None:
+    def __init__(self, token: bytes, stream: CallId, after: int = 0, newest: Progressed | None = None) -> None:
         self._token = token
         self._stream = stream
-        self._guard = ProgressGuard()
-        self._last = 0.0
+        self._last = (0.0 if newest is None else newest.progress) + after * _STEP
+        self._guard = ProgressGuard(Progressed(self._last) if after else None)
 
     def frame(self, seq: int, line: bytes, event: CallEvent) -> bytes | None:
         """An event's notification; None for the first and the last event."""

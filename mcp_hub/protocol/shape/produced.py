@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from mcp_hub.events import Delta, InputRequired, Log, Progressed, ToolCall, ToolResult
+from mcp_hub.events import Delta, InputRequired, Log, Progressed, Reset, ToolCall, ToolResult
 from mcp_hub.protocol.definitions.messages import repaired_params
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, one_line, raw_object, read_as
 from mcp_hub.protocol.meta import STREAMS
@@ -15,7 +15,9 @@ Produced = Progressed | Delta | Log | ToolCall | ToolResult | InputRequired
 
 _NOT_REST: Final = ("progress", "total", "progressToken")
 _OF_SERVERS: Final = frozenset({"progress", "delta", "log", "tool-call", "tool-result"})
-"""Types that are taken from a server's stream. Questions come as messages of their own."""
+"""Types that are taken from a server's stream, beside `reset`. Questions come as messages of their own."""
+_TAKEN_BACK: Final = "taken_back"
+"""The reason of a reset of a server, whose own words stay there."""
 
 
 class _Progress(msgspec.Struct):
@@ -91,30 +93,43 @@ def produced(kind: str, members: RawObject) -> Produced:
             return InputRequired(key, method, data["params"])
 
 
+class _Reset(msgspec.Struct):
+    discard_from: Annotated[int, msgspec.Meta(ge=1)]
+
+
 class _Event(msgspec.Struct):
     type: str
     data: RawObject
+    seq: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class _Part(msgspec.Struct):
     events: list[_Event]
 
 
-def of_server(meta: RawJson) -> list[Produced] | None:
-    """Readable events in a progress notification's `_meta` (docs/specification/streams.md §4); None without any."""
+def of_server(meta: RawJson) -> list[Produced | Reset] | None:
+    """Readable events in a progress notification's `_meta` (docs/specification/streams.md §4); None without any.
+
+    Partial content has its number at the server, and a reset that from which on it is taken back.
+    """
     members = raw_object(msgspec.Raw(bytes(meta)))
     part = read_as(members[STREAMS], _Part) if members is not None and STREAMS in members else None
     if part is None:
         return None
-    events_of_server: list[Produced] = []
+    events_of_server: list[Produced | Reset] = []
     for event in part.events:
-        if event.type in _OF_SERVERS:
+        if event.type in _OF_SERVERS or event.type == "reset":
             try:
-                data = {name: msgspec.Raw(one_line(bytes(value))) for name, value in event.data.items()}
-                is_log = event.type == "log"
-                events_of_server.append(
-                    produced(event.type, repaired_params("notifications/message", data) if is_log else data)
-                )
+                events_of_server.append(_event_of_server(event))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 continue
     return events_of_server
+
+
+def _event_of_server(event: _Event) -> Produced | Reset:
+    if event.type == "reset":
+        first = msgspec.json.decode(object_bytes(event.data), type=_Reset).discard_from
+        return Reset(0, _TAKEN_BACK, origin=first)
+    data = {name: msgspec.Raw(one_line(bytes(value))) for name, value in event.data.items()}
+    content = produced(event.type, repaired_params("notifications/message", data) if event.type == "log" else data)
+    return msgspec.structs.replace(content, origin=event.seq) if isinstance(content, Delta) else content

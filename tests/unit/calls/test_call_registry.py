@@ -7,8 +7,8 @@ import structlog
 
 from mcp_hub.call import Call, CallChannel, CallHandler, Question
 from mcp_hub.calls.plan import CallPlan, ResumePoint, TimeLimits
-from mcp_hub.errors import Busy, DeadlineExceeded, HubStopping, UpstreamLost
-from mcp_hub.events import Cancelled, Completed, Ending, Failed
+from mcp_hub.errors import Busy, DeadlineExceeded, HubStopping, RpcError, UpstreamLost
+from mcp_hub.events import Cancelled, Completed, Ending, Failed, InputReceived, InputRequired, Started
 from mcp_hub.protocol.shape.stream_events import is_retryable
 from tests.unit.calls.call_scripts import (
     DONE,
@@ -26,6 +26,7 @@ from tests.unit.calls.call_scripts import (
     talking,
     watch,
 )
+from tests.unit.calls.durable_hub import DurableHub, written
 from tests.unit.calls.virtual_time import CoarseLoop, LoopClock, VirtualLoop, run, sleep, virtual
 
 
@@ -299,3 +300,24 @@ async def test_a_task_cancelled_from_outside_still_leaves_an_ending() -> None:
     task.cancel()
     await sleep(1)
     assert isinstance(call.ending, Cancelled)
+
+
+@pytest.mark.parametrize("is_result", [True, False])
+@virtual
+async def test_a_question_without_an_answer_is_closed_before_a_result(is_result: bool) -> None:
+    outcomes: list[object] = []
+
+    async def handler(call: Call, channel: CallChannel) -> Completed:
+        channel.ask(Question("roots/list", b"{}", outcomes.append))
+        await sleep(1)
+        if is_result:
+            return DONE
+        raise RpcError("no")
+
+    hub = DurableHub()
+    call = new_call()
+    hub.registry.start(call, handler, LONG)
+    await sleep(5)
+    kinds = [type(event) for event in written(hub, call.id)]
+    assert kinds == [Started, InputRequired, *([InputReceived, Completed] if is_result else [Failed])]
+    assert len(outcomes) == 1

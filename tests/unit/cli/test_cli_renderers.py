@@ -30,7 +30,7 @@ def result(words: str, **members: object) -> ShownResult:
     return ShownResult.of(msgspec.json.encode({"content": [{"type": "text", "text": words}], **members}))
 
 
-FAILED_ATTEMPT = "The text so far belongs to a failed attempt."
+FAILED_ATTEMPT = "The text so far is not part of the result."
 NOTE = Log("info", b'{"level":"info","data":"note"}')
 HALF = Progressed(1, 2, {"message": msgspec.Raw(b'"half\\n\\u001b[2Jdone"')})
 

@@ -181,6 +181,9 @@ async def test_a_busy_hub_refuses_a_new_call_but_only_for_a_while_a_running_one(
     hub, patience, found = await answered([events_answer(sse(STORED[:1])), busy, events_answer(sse(STORED[1:]))])
     assert found == EVENTS
     assert patience.wanted == [0.0, 5.0]
+    later = problem(503, "busy", "retry-after: 90\r\n")
+    hub, patience, found = await answered([later, events_answer(sse(STORED[2:]) + CLOSED)], "resumed", 2)
+    assert (found, patience.wanted) == (EVENTS[2:], [90.0]), "as many seconds as it says"
 
 
 REFUSED: list[tuple[bytes, type[HubError], str]] = [
@@ -216,10 +219,11 @@ async def test_problem_on_the_way_comes_behind_the_events_before_it() -> None:
     _, _, found = await answered([events_answer(sse(STORED[:2]) + gone)])
     assert found[:-1] == EVENTS[:2]
     assert type(found[-1]) is UnknownStream
-    away = b'event: problem\ndata: {"status":503,"code":"store_unavailable"}\n\n'
-    hub, _, found = await answered([events_answer(sse(STORED[:2]) + away), events_answer(sse(STORED[2:]))])
-    assert found == EVENTS
-    assert hub.whats[1:] == ["GET events?after=2"]
+    for status in (503, 429):
+        away = b'event: problem\ndata: {"status":%d,"code":"store_unavailable"}\n\n' % status
+        hub, _, found = await answered([events_answer(sse(STORED[:2]) + away), events_answer(sse(STORED[2:]))])
+        assert found == EVENTS
+        assert hub.whats[1:] == ["GET events?after=2"]
 
 
 async def test_resuming_at_the_end_brings_nothing_and_an_absent_stream_is_not_waited_for() -> None:

@@ -174,7 +174,8 @@ def test_pauses_grow_to_three_seconds_and_follow_the_hub_if_there_is_time() -> N
     assert [patience.pause(0) for _ in range(7)] == [0.2, 0.4, 0.8, 1.6, 3.0, 3.0, 3.0]
     patience = Patience(10, lambda: 0.5)
     assert patience.pause(0, retry_after=5) == 5
-    assert patience.pause(7, retry_after=5) == 3
+    assert patience.pause(7, retry_after=3) == 3
+    assert patience.pause(7, retry_after=5) is None, "it would have to come back too early"
 
 
 @given(st.lists(st.tuples(CHANCES, st.floats(0, 5)), min_size=1, max_size=60), st.floats(0, 60))

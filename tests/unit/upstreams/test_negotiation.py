@@ -34,6 +34,7 @@ pytestmark = pytest.mark.anyio
 
 HANDSHAKE, MODERN = Era.HANDSHAKE, Era.MODERN
 META = "io.modelcontextprotocol/"
+STREAMS: JsonObject = {"dev.mcp-hub/streams": {}}
 
 
 def speaking(*eras: Era, refuses: Era | None = None) -> KnownEras:
@@ -88,7 +89,8 @@ async def test_a_server_without_apps_does_not_hear_of_them_in_either_era(is_mode
             assert declared["extensions"].keys() == EXTENSIONS["extensions"].keys() - APPS.keys()
         else:
             await server.refuse("server/discover", -32601)
-            assert "extensions" not in (await server.handshake())["params"]["capabilities"]
+            declared = (await server.handshake())["params"]["capabilities"]
+            assert declared["extensions"] == declared["experimental"] == STREAMS
 
     info = await settled(script, apps=False)
     assert info.era is (MODERN if is_modern else HANDSHAKE) and META + "ui" not in str(info.declares)
@@ -124,7 +126,7 @@ async def test_silent_server_is_initialised_and_a_late_answer_says_its_era(answe
         probe = await server.expect("server/discover")
         hello = await server.expect("initialize")  # and nothing before it: strict servers take nothing else
         declared = hello["params"]["capabilities"]
-        assert declared["experimental"] == {"dev.mcp-hub/streams": {}} and declared["extensions"] == APPS
+        assert declared["experimental"] == STREAMS and declared["extensions"] == STREAMS | APPS
         await server.send(id=probe["id"], **answer)
         await server.send(id=hello["id"], result=INITIALIZED)
         await server.expect("notifications/initialized")

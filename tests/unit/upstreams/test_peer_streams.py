@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mcp_hub.events import Delta, Log, Progressed, ToolCall, ToolResult
+from mcp_hub.events import Delta, Log, Progressed, Reset, ToolCall, ToolResult
 from mcp_hub.types import CallId, JsonObject
 from tests.unit.upstreams.function_calls import Recorder
 from tests.unit.upstreams.scripted import talking
@@ -40,18 +40,25 @@ async def test_events_are_those_of_the_server_and_the_notification_is_not_progre
     )
     found = await sent({STREAMS: events})
     assert found == [
-        Delta(json.dumps(BLOCKS).encode(), 1),
+        Delta(json.dumps(BLOCKS).encode(), 1, origin=2),
         ToolCall("c", "n", b'{"k": 1}'),
         ToolResult("c", json.dumps(BLOCKS).encode(), True),
         Progressed(2, 3, raws({"message": "m"})),
     ]
 
 
-@pytest.mark.parametrize("type_", ["start", "input-required", "input-received", "attempt", "reset", "end", "x"])
+@pytest.mark.parametrize("type_", ["start", "input-required", "input-received", "attempt", "end", "x"])
 async def test_events_that_come_by_other_ways_or_are_the_hubs_own_are_left_out(type_: str) -> None:
     data = {"level": "info", "data": 1, "key": "k", "method": "roots/list", "params": {}, "outcome": "ok", "result": {}}
     delta = {"channel": "content", "index": 0, "content": BLOCKS}
-    assert await sent({STREAMS: part((type_, data), ("delta", delta))}) == [Delta(json.dumps(BLOCKS).encode())]
+    assert await sent({STREAMS: part((type_, data), ("delta", delta))}) == [
+        Delta(json.dumps(BLOCKS).encode(), origin=3)
+    ]
+
+
+async def test_a_reset_of_the_server_has_its_number_there() -> None:
+    data: JsonObject = {"attempt": 3, "reason": "their own word", "discard_from": 2}
+    assert await sent({STREAMS: part(("reset", data))}) == [Reset(0, "taken_back", origin=2)]
 
 
 @pytest.mark.parametrize(
@@ -60,6 +67,11 @@ async def test_events_that_come_by_other_ways_or_are_the_hubs_own_are_left_out(t
 )
 async def test_an_event_that_cannot_be_read_is_left_out_alone(data: JsonObject) -> None:
     assert await sent({STREAMS: part(("delta", data), ("progress", {"progress": 1}))}) == [Progressed(1)]
+
+
+@pytest.mark.parametrize("data", [{}, {"discard_from": "2"}, {"discard_from": 0}, {"discard_from": -1}])
+async def test_a_reset_without_a_number_is_left_out(data: JsonObject) -> None:
+    assert await sent({STREAMS: part(("reset", data), ("progress", {"progress": 1}))}) == [Progressed(1)]
 
 
 @pytest.mark.parametrize("value", [None, 1, "x", [], {}, {"events": "x"}, {"events": [{"type": 1}]}])

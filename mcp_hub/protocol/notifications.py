@@ -96,9 +96,40 @@ def covering(uri: str) -> Iterator[str]:
 CEILING: Final = 1e15
 """Above it doubles have steps of more than 1/8, and `last + step` would soon not be larger than `last`."""
 _STEP: Final = 1e-6
+_REAL: Final = frozenset({int, float})
 _NUMBERS: Final = ("progress", "total")
 _OPTIONAL: Final = ("message", "_meta")
+_NOTHING: Final = msgspec.Raw(b"")
+_NULL: Final = msgspec.Raw(b"null")
 _decode_number = msgspec.json.Decoder[int | float](int | float).decode
+
+
+class _PlainProgress(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """Params of a progress notification as most servers write them."""
+
+    progressToken: int
+    progress: int | float
+    total: int | float | msgspec.UnsetType = msgspec.UNSET
+    message: msgspec.Raw = _NOTHING
+
+
+_decode_plain = msgspec.json.Decoder(_PlainProgress).decode
+
+
+def plain_progress(params: msgspec.Raw) -> tuple[int, tuple[Progressed]] | None:
+    """The token and the only event of a progress notification; None: it has to be read member by member."""
+    try:
+        found = _decode_plain(params)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    message, total = found.message, found.total
+    if message is _NOTHING:
+        members = None
+    elif message == _NULL:
+        return None
+    else:
+        members = {"message": message}
+    return found.progressToken, (Progressed(found.progress, None if total is msgspec.UNSET else total, members),)
 
 
 def progressed(params: RawObject) -> Progressed:
@@ -144,17 +175,21 @@ class ProgressGuard:
         """
         if event.is_hubs:
             return self.between(event.members.get("message") if event.members else None)
-        value = event.progress
+        value, total, last = event.progress, event.total, self._last
+        if type(value) in _REAL and -CEILING <= value <= CEILING and (last is None or value > last):
+            if total is None or (type(total) in _REAL and -CEILING <= total <= CEILING):  # as almost all are
+                self._remember(event)
+                return event
         if not _is_number(value) or abs(value) > CEILING:
             self.dropped += 1
             return None
         server_value: float | msgspec.UnsetType = msgspec.UNSET
-        if self._last is not None and value <= self._last:
-            server_value, value = value, _above(self._last)
+        if last is not None and value <= last:
+            server_value, value = value, _above(last)
             if value > CEILING:
                 self.dropped += 1
                 return None
-        total = event.total if _is_number(event.total) else None
+        total = total if _is_number(total) else None
         if server_value is not msgspec.UNSET or total != event.total:
             event = replace(event, progress=value, total=total, server_value=server_value)
         self._remember(event)

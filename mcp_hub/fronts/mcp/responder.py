@@ -176,7 +176,10 @@ class CallResponder:
         else:
             for event in reader.take(limit):
                 seq += 1
-                frame = self._frame(seq, event)
+                if type(event) is not Progressed:
+                    frame = self._frame(seq, event)
+                else:
+                    frame = self._progress(event) if self.token is not None else None
                 if frame is not None:
                     frames.append((seq, frame))
         if self.ended:

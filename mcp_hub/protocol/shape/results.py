@@ -149,8 +149,20 @@ def progress_members(event: Progressed) -> dict[str, object]:
     return members
 
 
+_PROGRESS: Final = (
+    b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,"progress":%d%b}}\n'
+)
+_PROGRESS_WITH_MESSAGE: Final = _PROGRESS.replace(b"%d%b}", b'%d%b,"message":%b}')
+
+
 def progress_frame(token: bytes, event: Progressed) -> bytes:
     """`notifications/progress` with the caller's token."""
+    if type(event.progress) is int and (event.total is None or type(event.total) is int) and not event.skipped:
+        members, total = event.members, b"" if event.total is None else b',"total":%d' % event.total
+        if members is None:
+            return _PROGRESS % (token, event.progress, total)
+        if len(members) == 1 and (message := members.get("message")) is not None:
+            return _PROGRESS_WITH_MESSAGE % (token, event.progress, total, message)
     params = {"progressToken": msgspec.Raw(token), **progress_members(event)}
     return notification_frame("notifications/progress", object_bytes(params))
 

@@ -178,7 +178,11 @@ class ProgressGuard:
         value, total, last = event.progress, event.total, self._last
         if type(value) in _REAL and -CEILING <= value <= CEILING and (last is None or value > last):
             if total is None or (type(total) in _REAL and -CEILING <= total <= CEILING):  # as almost all are
-                self._remember(event)
+                self._last = self._server_value = value
+                if total is not None:
+                    self._total = total
+                if event.members:
+                    self._hear(event)
                 return event
         if not _is_number(value) or abs(value) > CEILING:
             self.dropped += 1
@@ -215,6 +219,9 @@ class ProgressGuard:
         self._server_value = event.progress if event.server_value is msgspec.UNSET else event.server_value
         if event.total is not None:
             self._total = event.total
+        self._hear(event)
+
+    def _hear(self, event: Progressed) -> None:
         if event.members and "message" in event.members:
             self._message = event.members["message"]
             self.has_messages = self.has_messages or not event.is_hubs

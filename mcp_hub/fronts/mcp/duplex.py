@@ -340,7 +340,7 @@ class Duplex:
 
     def _wake(self, key: int | str) -> None:
         responder = self._open.get(key)
-        if isinstance(responder, CallResponder):
+        if type(responder) is CallResponder:
             self._put(key, responder)
 
     def _put(self, key: int | str, responder: QuickCall | CallResponder) -> None:

@@ -55,9 +55,14 @@ def call_result(
     `shared`: shared caches may keep it, as no profile, token or session influenced it.
     """
     if era is HANDSHAKE:
-        is_plain = completed.era is HANDSHAKE and _FOREIGN.search(completed.result) is None
+        is_plain = completed.era is HANDSHAKE and _is_free(completed, _FOREIGN)
         return (completed.result,) if is_plain else _down(method, completed)
-    return _up(method, completed.result) if completed.era is HANDSHAKE else _modern(method, completed.result, shared)
+    return _up(method, completed) if completed.era is HANDSHAKE else _modern(method, completed.result, shared)
+
+
+def _is_free(completed: Completed, members: re.Pattern[bytes]) -> bool:
+    """Whether the result surely has none of these members; texts need not be searched."""
+    return completed.is_plain or members.search(completed.result) is None
 
 
 def _modern(method: str, result: RawJson, shared: bool) -> tuple[RawJson | memoryview, ...]:
@@ -84,8 +89,9 @@ def _cache_hints(members: RawObject, shared: bool) -> RawObject:
     return hints
 
 
-def _up(method: str, result: RawJson) -> tuple[RawJson | memoryview, ...]:
-    if method not in _CACHEABLE and _FOREIGN.search(result) is None and (start := _FIRST.match(result)):
+def _up(method: str, completed: Completed) -> tuple[RawJson | memoryview, ...]:
+    result = completed.result
+    if method not in _CACHEABLE and _is_free(completed, _FOREIGN) and (start := _FIRST.match(result)):
         return (HEAD, memoryview(result)[start.end() :])
     members = raw_object(result)
     if members is None:
@@ -99,11 +105,11 @@ def _up(method: str, result: RawJson) -> tuple[RawJson | memoryview, ...]:
 def _down(method: str, completed: Completed) -> tuple[RawJson | memoryview, ...]:
     if ends(completed.result, TAIL):
         head = memoryview(completed.result)[: -len(TAIL)]
-        if _UNSURE.search(head) is None:
+        if completed.is_plain or _UNSURE.search(head) is None:
             return (head, b"}")
     elif begins(completed.result, HEAD):
         head = memoryview(completed.result)[len(HEAD) :]
-        if _UNSURE.search(head) is None:
+        if completed.is_plain or _UNSURE.search(head) is None:
             return (b"{", head)
     members = raw_object(completed.result)
     if members is None:

@@ -119,17 +119,17 @@ _decode_plain = msgspec.json.Decoder(_PlainProgress).decode
 def plain_progress(params: msgspec.Raw) -> tuple[int, tuple[Progressed]] | None:
     """The token and the only event of a progress notification; None: it has to be read member by member."""
     try:
-        found = _decode_plain(params)
+        plain = _decode_plain(params)
     except (msgspec.DecodeError, RecursionError):
         return None
-    message, total = found.message, found.total
+    message, total = plain.message, plain.total
     if message is _NOTHING:
         members = None
     elif message == _NULL:
         return None
     else:
         members = {"message": message}
-    return found.progressToken, (Progressed(found.progress, None if total is msgspec.UNSET else total, members),)
+    return plain.progressToken, (Progressed(plain.progress, None if total is msgspec.UNSET else total, members),)
 
 
 def progressed(params: RawObject) -> Progressed:

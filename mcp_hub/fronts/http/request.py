@@ -67,7 +67,7 @@ class QuickWait:
             self.follow()
         self.bell.ring()
 
-    async def answer(self, housekeeper: "Housekeeper") -> bytes | None:
+    async def answer(self, housekeeper: "Housekeeper") -> envelope.Frame | None:
         """The response; None if the call has to be followed."""
         quick = self._quick
         if not quick.is_quick:
@@ -197,10 +197,10 @@ class CallWriter:
             raise ClientGone
         if answer is not None and not (is_open or self._is_resumed):
             code = responder.error_code if responder.session.era is Era.MODERN else None
-            await response.whole(200 if code is None else HTTP_STATUS.get(code, 200), answer)
+            await response.whole(200 if code is None else HTTP_STATUS.get(code, 200), envelope.whole(answer))
         elif answer is not None:
             cursor = 0 if responder.detached else responder.cursor  # an early answer has no cursor
-            await self._write(self._message(cursor, answer))
+            await self._write(self._message(cursor, envelope.whole(answer)))
             await response.end()
         elif self._is_resumed and not (is_open or responder.state is ResponderState.LOST):
             await response.whole(204)
@@ -330,7 +330,7 @@ async def answer_call(
     try:
         answer = await quick.answer(housekeeper)
         if answer is not None:
-            await respond(request.send, 200, answer)
+            await respond(request.send, 200, envelope.whole(answer))
         else:
             continues = await _follow(quick, request)
     finally:

@@ -41,7 +41,7 @@ from mcp_hub.fronts.mcp.responder import CallResponder, nobody
 from mcp_hub.hub import CallHandle, HubPort, StreamHandle, is_elsewhere
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol import eras, sse
-from mcp_hub.protocol.jsonrpc.envelope import Unset
+from mcp_hub.protocol.jsonrpc.envelope import Unset, whole
 from mcp_hub.protocol.sse import Cursor
 from mcp_hub.sessions.session import Session
 from mcp_hub.sessions.stored import StoredSession
@@ -163,7 +163,7 @@ class Resumption:
             return
         if client.requests.get(key) is handle:
             del client.requests[key]
-        await respond(request.send, 200, answer)
+        await respond(request.send, 200, whole(answer))
 
     async def _follow(self, stream: _ClientStream, quick: QuickWait, request: HttpRequest) -> None:
         response, takes_sse = HttpResponse(request.receive, request.send), request.takes_sse

@@ -250,11 +250,11 @@ _decode_long_texts: Final = msgspec.json.Decoder(_LongTexts).decode
 def are_long_texts(result: RawJson, era: Era) -> bool:
     """Whether a tool's result has only texts, and is not an error: as most long ones, which are then not searched."""
     try:
-        found = _decode_long_texts(result)
+        texts = _decode_long_texts(result)
     except (msgspec.DecodeError, RecursionError):
         return False
-    is_of_era = found.result_type is UNSET or era is MODERN
-    return is_of_era and found.is_error is not True and all(_is_text(block.text) for block in found.content)
+    is_of_era = texts.result_type is UNSET or era is MODERN
+    return is_of_era and texts.is_error is not True and all(_is_text(block.text) for block in texts.content)
 
 
 class _Message(msgspec.Struct):

@@ -61,7 +61,7 @@ def call_result(
 
 
 def _is_free(completed: Completed, members: re.Pattern[bytes]) -> bool:
-    """Whether the result surely has none of these members; texts need not be searched."""
+    """Whether none of these members is in the result; texts need not be searched."""
     return completed.is_plain or members.search(completed.result) is None
 
 

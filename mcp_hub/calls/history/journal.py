@@ -80,7 +80,7 @@ class CallJournal:
         self._running: dict[str, _RunningCall] = {}
         self._has_new_rules = False
         """The batches of running calls are those of earlier rules."""
-        self._lock = anyio.Lock()
+        self._lock = anyio.Lock(fast_acquire=True)
         self._audit = audit
 
     @property

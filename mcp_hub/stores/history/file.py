@@ -115,7 +115,7 @@ class HistoryFile:
         self._is_gone = is_gone
         self._now = now
         self._clock = clock
-        self._lock = anyio.Lock()
+        self._lock = anyio.Lock(fast_acquire=True)
         self._transactions: WriteTransactions | None = None
         self._worker: Worker | None = None
         self._losses: list[LostCalls] = []

@@ -22,6 +22,7 @@ from mcp_hub.fronts.http.response import (
     HttpExchange,
     HttpResponse,
     respond,
+    respond_with,
     stream,
 )
 from mcp_hub.fronts.mcp.binding import Binding, Deferred
@@ -330,7 +331,7 @@ async def answer_call(
     try:
         answer = await quick.answer(housekeeper)
         if answer is not None:
-            await respond(request.send, 200, envelope.whole(answer))
+            await respond_with(request, answer)
         else:
             continues = await _follow(quick, request)
     finally:

@@ -34,14 +34,14 @@ from mcp_hub.errors import Busy, EventsGone, InvalidParams, StoreError, UnknownS
 from mcp_hub.events import BY_SESSION, cancelled_by_client
 from mcp_hub.fronts.http.replay import Origin, cancel_stored
 from mcp_hub.fronts.http.request import CallWriter, Housekeeper, HttpRequest, QuickWait
-from mcp_hub.fronts.http.response import HttpError, HttpResponse, respond, unavailable
+from mcp_hub.fronts.http.response import HttpError, HttpResponse, respond_with, unavailable
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
 from mcp_hub.fronts.mcp.quick_call import QuickCall
 from mcp_hub.fronts.mcp.responder import CallResponder, nobody
 from mcp_hub.hub import CallHandle, HubPort, StreamHandle, is_elsewhere
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol import eras, sse
-from mcp_hub.protocol.jsonrpc.envelope import Unset, whole
+from mcp_hub.protocol.jsonrpc.envelope import Unset
 from mcp_hub.protocol.sse import Cursor
 from mcp_hub.sessions.session import Session
 from mcp_hub.sessions.stored import StoredSession
@@ -163,7 +163,7 @@ class Resumption:
             return
         if client.requests.get(key) is handle:
             del client.requests[key]
-        await respond(request.send, 200, whole(answer))
+        await respond_with(request, answer)
 
     async def _follow(self, stream: _ClientStream, quick: QuickWait, request: HttpRequest) -> None:
         response, takes_sse = HttpResponse(request.receive, request.send), request.takes_sse

@@ -158,7 +158,7 @@ class CallWriter:
         """False if the client is gone."""
         while not self._response.is_gone:
             if frames and self._can_stream:
-                await self._write(b"".join(self._message(seq, frame) for seq, frame in frames))
+                await self._write(b"".join(self._messages(frames)))
             if self.responder.ended:
                 await self._finish()
                 return True
@@ -185,10 +185,11 @@ class CallWriter:
     def _has_place(self) -> bool:
         return self._is_resumed or bool(self.responder.call.stored)
 
-    def _message(self, seq: int, frame: bytes) -> bytes:
-        if not (seq and self._on_stream is not None and self._has_place):
-            return sse.message(frame)
-        return sse.message(frame, sse.event_id(self.responder.call.call.id, seq))
+    def _messages(self, frames: Frames) -> list[bytes]:
+        if self._on_stream is None or not self._has_place:
+            return [sse.message(frame) for _, frame in frames]
+        call = self.responder.call.call.id
+        return [sse.message(frame, sse.event_id(call, seq) if seq else None) for seq, frame in frames]
 
     async def _finish(self) -> None:
         """An early response needs a client that is still there."""
@@ -201,7 +202,7 @@ class CallWriter:
             await response.whole(200 if code is None else HTTP_STATUS.get(code, 200), envelope.whole(answer))
         elif answer is not None:
             cursor = 0 if responder.detached else responder.cursor  # an early answer has no cursor
-            await self._write(self._message(cursor, envelope.whole(answer)))
+            await self._write(*self._messages([(cursor, envelope.whole(answer))]))
             await response.end()
         elif self._is_resumed and not (is_open or responder.state is ResponderState.LOST):
             await response.whole(204)

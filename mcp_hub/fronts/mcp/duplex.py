@@ -340,7 +340,7 @@ class Duplex:
 
     def _wake(self, key: int | str) -> None:
         responder = self._open.get(key)
-        if type(responder) is CallResponder:
+        if type(responder) is CallResponder and self._ready.get(key) is not responder:
             self._put(key, responder)
 
     def _put(self, key: int | str, responder: QuickCall | CallResponder) -> None:

@@ -283,8 +283,7 @@ class _Bounded(HttpToolsProtocol):
         if cycle.scope["method"] != "HEAD":  # such a head has no body to leave with
             joined: Any = _Joined(self.transport)
             cycle.transport = joined
-            scope: Any = cycle.scope
-            scope[TAKES_PARTS] = True
+            cycle.scope["extensions"] = {TAKES_PARTS: {}}
         super()._start_asgi_task(cycle, app)
 
     # -- what is too much -----------------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from mcp_hub.fronts.http.admission import Rate, accepts
 from mcp_hub.fronts.http.replay import Origin
 from mcp_hub.fronts.http.request import Housekeeper, HttpRequest, begin
 from mcp_hub.fronts.http.response import (
-    TAKES_PARTS,
     HttpError,
     HttpExchange,
     HttpResponse,
@@ -70,7 +69,7 @@ async def answer_batch(request: HttpRequest, messages: Sequence[Envelope | BadMe
                 error = RpcError(message.reason, code=message.code)
                 part.body = error_frame(message.id if is_owner else None, error.encoded())
             elif is_owner:
-                scope = {**request.scope, TAKES_PARTS: False}
+                scope = {**request.scope, "extensions": None}
                 single = replace(request, message=message, scope=scope, send=part.send, takes_sse=False)
                 tasks.start_soon(_answer, single, part, handle)
     answers = [body for part in parts if (body := part.body.strip())]

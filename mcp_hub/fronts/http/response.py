@@ -34,7 +34,7 @@ _CHUNK: Final = 1 << 18
 _STALLED: Final = 60.0
 """Seconds in which a client has to take a chunk."""
 TAKES_PARTS: Final = "mcp_hub.takes_parts"
-"""Key of a scope: whether the server takes a body in parts."""
+"""An extension of ASGI: the server takes a body in parts."""
 _JSON: Final = (b"content-type", b"application/json")
 SSE_HEADERS: Final = [
     (b"content-type", b"text/event-stream"),
@@ -97,7 +97,7 @@ class _LongBody:
 
 async def respond_with(http: HttpExchange, frame: Frame) -> None:
     """Sends a JSON-RPC response, a long one in parts if the server takes them."""
-    if isinstance(frame, tuple) and http.scope.get(TAKES_PARTS):
+    if isinstance(frame, tuple) and TAKES_PARTS in (http.scope.get("extensions") or ()):
         await respond(http.send, 200, _LongBody(frame))
     else:
         await respond(http.send, 200, whole(frame))

@@ -15,7 +15,7 @@ from mcp_hub.fronts.http.admission import Admission, accepts, read_text, underst
 from mcp_hub.fronts.http.endpoints import Serve
 from mcp_hub.fronts.http.handshake import HandshakeHttp
 from mcp_hub.fronts.http.request import Housekeeper, HttpRequest, answer_call
-from mcp_hub.fronts.http.response import TAKES_PARTS, HttpError, HttpExchange, as_events, respond
+from mcp_hub.fronts.http.response import HttpError, HttpExchange, as_events, respond
 from mcp_hub.fronts.limits import check_depth
 from mcp_hub.fronts.mcp.binding import Binding, modern_session
 from mcp_hub.hub import HubPort
@@ -203,7 +203,7 @@ class StreamableHttp:
         if not takes_json:
             if not takes_sse:
                 raise HttpError(406, "not_acceptable", "Accept must name application/json or text/event-stream")
-            http = replace(http, send=as_events(http.send), scope={**http.scope, TAKES_PARTS: False})
+            http = replace(http, send=as_events(http.send), scope={**http.scope, "extensions": None})
         text = await read_text(http, self._max_body)
         if not is_modern and is_array(text):
             blank = HttpRequest.of(http, Envelope(), takes_sse=takes_sse)

@@ -122,7 +122,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         if self.is_short:
             self._become_durable()
         if type(event) is Progressed:
-            admitted = self._progress.admit(event, now)
+            admitted = (self._made_progress or self._progress).admit(event, now)
             if admitted is None:
                 self.log.refuse()
                 return

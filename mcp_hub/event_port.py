@@ -81,7 +81,7 @@ class EventPort:
         """The result of `events/poll`. Raises as `open`."""
         reader = await self.open(session, params)
         try:
-            occurrences, is_truncated = await reader.read(min(max(params.maxEvents or _PAGE, 1), _MOST))
+            occurrences, is_truncated = await reader.read(_count(params.maxEvents))
             if reader.ended is not None and not occurrences:
                 raise reader.ended
             return msgspec.json.encode(
@@ -136,3 +136,8 @@ class EventPort:
         if (entry.server, entry.key) != (webhook.server, webhook.key):
             raise not_found("event", f"{hide_head(webhook.name, 200)} is another event type now")
         return subscription, entry.modes
+
+
+def _count(wish: float | None) -> int:
+    """Occurrences of a poll, at least one: a page without any would look like the end."""
+    return _PAGE if wish is None else int(min(max(wish, 1), _MOST))

@@ -36,10 +36,10 @@ class EventParams(msgspec.Struct, frozen=True):
     name: str
     arguments: Raw = _EMPTY
     cursor: str | None = None
-    maxAgeMs: int | None = None
-    maxEvents: int | None = None
+    maxAgeMs: float | None = None
+    maxEvents: float | None = None
     delivery: Raw = _EMPTY
-    ttlMs: int | None | UnsetType = UNSET
+    ttlMs: float | None | UnsetType = UNSET
 
     @property
     def max_age(self) -> float | None:

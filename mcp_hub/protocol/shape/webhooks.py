@@ -144,7 +144,7 @@ def message_problem(keys: Sequence[bytes], headers: Mapping[bytes, bytes], body:
     return None if abs(wall - int(at)) <= WINDOW else "the time is too far from the hub's"
 
 
-def granted(wish: int | UnsetType | None, *, may_last: bool) -> float | None:
+def granted(wish: float | UnsetType | None, *, may_last: bool) -> float | None:
     """Seconds until a subscription has to be refreshed; None: never, if the client asked for it and it `may_last`.
 
     Others have to show a valid token each day.

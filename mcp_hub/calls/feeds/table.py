@@ -230,11 +230,7 @@ class Feeds:
             if source is None:
                 feed.fail(method_not_found(f'server "{feed.topic.server}" delivers these events in no way that fits.'))
             else:
-                try:
-                    await self._subscribe(feed, source)
-                except Exception:  # a message that nobody expected ends no hub
-                    log.exception("feed_crashed", upstream=feed.topic.server)
-                    feed.fail(RpcError("Internal error of the hub. Its log has the details."))
+                await self._subscribe(feed, source)
         if self._feeds.get(feed.topic.key) is feed:
             del self._feeds[feed.topic.key]
 
@@ -253,6 +249,9 @@ class Feeds:
                 verdict, problem = None, RpcError(error.public)
             except RpcError as error:
                 verdict, problem = None, of_server(error)
+            except Exception:  # a message that nobody expected ends neither the hub nor its readers' wait
+                log.exception("feed_crashed", upstream=feed.topic.server)
+                verdict, problem = None, RpcError("Internal error of the hub. Its log has the details.")
             if problem is not None and not feed.has_stood:
                 feed.fail(problem)
                 return

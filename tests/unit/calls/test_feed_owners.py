@@ -1,6 +1,7 @@
 """Feeds whose durable stream another hub has claimed."""
 
 import itertools
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from mcp_hub.aio import Bell
 from mcp_hub.call import Call, Heard
+from mcp_hub.calls.feeds import sources, table
 from mcp_hub.calls.feeds.reading import cursor_of, line_of
 from mcp_hub.calls.reading.stored import done_with
 from mcp_hub.calls.reading.stream import Stream, StreamReader
@@ -85,3 +87,29 @@ async def test_cursor_of_another_hub_holds_at_an_owner_that_knows_less(
         if not is_held:
             before = await feeds.open(TOPIC, ["poll"], reader.cursor, "p")
             assert await read(before, 1) == ["b"]
+
+
+async def test_readers_of_a_feed_that_fails_unexpectedly_hear_of_it_and_get_what_follows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Server({"events": [], "cursor": "0"}, {"events": [event("a")], "cursor": "1"})
+    monkeypatch.setattr(table, "_PAUSE", 0.01)
+    async with running(server) as feeds:
+        reader = await feeds.open(TOPIC, ["poll"], None, "p")
+        assert await read(reader, 1) == ["a"]
+        server.pages = [{"cursor": 7}, {"events": [event("b")], "cursor": "2"}]
+        problems = list[str]()
+        monkeypatch.setattr(reader, "tell", lambda problem: problems.append(problem.message if problem else ""))
+        monkeypatch.setattr(sources, "_page", _failing(sources._page))
+        assert await read(reader, 1) == ["b"]
+        assert problems[0].startswith("Internal error")
+        assert problems[-1] == ""
+
+
+def _failing(read_page: Callable[[RawJson], object]) -> Callable[[RawJson], object]:
+    """Fails in a way that nobody expects for a page with the cursor 7."""
+
+    def page(result: RawJson) -> object:
+        return 1 / 0 if b'"cursor": 7' in bytes(result) else read_page(result)
+
+    return page

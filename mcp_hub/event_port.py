@@ -50,6 +50,8 @@ class EventPort:
 
     def entry(self, session: Session, name: str) -> Entry:
         """An event type. Raises the extension's NotFound, and Forbidden for one that has to be approved."""
+        if not name:
+            raise not_found("event", "the name of an event type is missing")
         view = self._view(session)
         if (entry := view.find(Kind.EVENT, name)) is not None:
             return entry

@@ -17,6 +17,7 @@ from mcp_hub.clock import wall_time
 from mcp_hub.errors import Fenced, KeyTaken, RpcError, StoreError, UnknownStream
 from mcp_hub.ids import new_call_id
 from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import read_as
 from mcp_hub.protocol.notifications import FEED
 from mcp_hub.protocol.shape.occurrences import occurrence_of
@@ -27,6 +28,8 @@ log = get_logger(__name__)
 
 _MOST_IDS: Final = 4096
 """Ids of occurrences that are remembered."""
+_NAMING: Final = ("eventId", "timestamp")
+"""Members that say in the log which occurrence was dropped."""
 _AT_ONCE: Final = 1024
 """Lines of one append."""
 _SEGMENTS: Final = 7
@@ -152,7 +155,7 @@ class ServerFeed:
             for params in occurrences:
                 occurrence = occurrence_of(params)
                 if occurrence is None:
-                    log.warning("event_dropped", upstream=self.topic.server, bytes=sum(map(len, params.values())))
+                    self._drop(params)
                     lines.append(mark_line(wall, gap=True))
                 elif (id_ := bytes(occurrence["eventId"])) not in self._state.ids and id_ not in ids:
                     ids[id_] = occurrence
@@ -162,6 +165,14 @@ class ServerFeed:
             for occurrence in ids.values():
                 self._remember(occurrence)
             self._state.accepted.set()
+
+    def _drop(self, params: RawObject) -> None:
+        id_, time = (hide_head(bytes(params.get(key, b"")).decode(errors="replace"), 100) for key in _NAMING)
+        log.warning(
+            "event_dropped", upstream=self.topic.server, id=id_, time=time, bytes=sum(map(len, params.values())),
+            reason="it has to have an eventId of 1 to 512 characters, a timestamp of ISO 8601, an object as data, and "
+            "at most 256 KiB",
+        )  # fmt: skip
 
     async def _write(self, lines: list[bytes], cursor: str | None, wall: float, *, is_gap: bool) -> None:
         stream = self.stream

@@ -28,7 +28,7 @@ from mcp_hub.errors import DeadlineExceeded, RpcError, StoreError, UnknownStream
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object, read_as
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
-from mcp_hub.protocol.shape.occurrences import of_server
+from mcp_hub.protocol.shape.occurrences import occurrence_of, of_server
 from mcp_hub.protocol.shape.webhooks import message_problem, secret_of
 from mcp_hub.stores.base import Message
 from mcp_hub.types import RawObject
@@ -296,7 +296,8 @@ class Incoming:
             return self._refused(_Reply(404, reason="this webhook is unknown"))
         if row.owner == self._table.store.log.instance:
             return _AGAIN
-        event = None if "type" in members else bytes(members.get("eventId", b""))
+        occurrence = None if "type" in members else occurrence_of(members)  # what cannot be used leaves a gap
+        event = None if occurrence is None else bytes(occurrence["eventId"])
         if event is not None and await self._is_in_log(row, max(row.first - 1, row.last - _RECENT), event):
             return _TAKEN
         forwarded = _Forwarded(half, message, body)

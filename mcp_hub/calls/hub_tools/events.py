@@ -261,7 +261,7 @@ def _params(arguments: _Arguments) -> EventParams:
     if not arguments.name:
         raise InvalidParams("wrong arguments: the name of an event type is missing")
     members = {"name": Raw(object_bytes(arguments.name)), "arguments": arguments.arguments}
-    params = event_params(members, EVENTS)
+    params = event_params(members, "wrong arguments")
     return msgspec.structs.replace(params, cursor=arguments.after or None)
 
 

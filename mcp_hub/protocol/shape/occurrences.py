@@ -1,6 +1,7 @@
 """Shapes of MCP Events (SEP-3415): requests, occurrences, notifications and errors. Pure."""
 
 import re
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -21,9 +22,12 @@ CALLBACK: Final = -32027
 _DRAFT: Final = dict(zip(range(-32011, -32016, -1), range(NOT_FOUND, CALLBACK - 1, -1), strict=True))
 MOST_BYTES: Final = 256 << 10
 """Bytes of one occurrence ("Delivery profile")."""
-_LONGEST_ID: Final = 512
+LONGEST_ID: Final = 512
+"""Characters of an `eventId`."""
 _LONGEST_TIME: Final = 64
-_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(?:([Zz])|([+-]\d\d):?(\d\d))?")
+_TIME: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d)(:\d\d(?:\.\d+)?)?(?:([Zz])|([+-]\d\d):?([0-5]\d))?", re.ASCII
+)
 _EMPTY: Final = Raw(b"{}")
 
 
@@ -57,6 +61,9 @@ def event_params(params: RawObject, method: str) -> EventParams:
     for name in ("arguments", "delivery"):
         if raw_object(getattr(read, name)) is None:
             raise InvalidParams(f"{method}: params.{name} must be an object")
+    for name, value in (("maxAgeMs", read.maxAgeMs), ("maxEvents", read.maxEvents), ("ttlMs", read.ttlMs)):
+        if isinstance(value, float) and not value.is_integer():
+            raise InvalidParams(f"{method}: params.{name} must be a whole number")
     return read
 
 
@@ -96,14 +103,15 @@ def of_server(error: RpcError) -> RpcError:
 def occurrence_of(params: RawObject) -> RawObject | None:
     """The members of an occurrence that are stored, on one line; None for one that cannot be used.
 
-    The name is the reader's, the cursor the hub's. The time gets the one spelling that strict clients read.
+    The name is the reader's, the cursor the hub's. The time gets the one spelling that strict clients read, and so does
+    the id, so that equal ids have equal bytes.
     """
     id_, time = read_as(params.get("eventId", b""), str), read_as(params.get("timestamp", b""), str)
     data = raw_object(params.get("data", UNSET))
-    if not id_ or time is None or data is None or len(id_) > _LONGEST_ID or len(time) > _LONGEST_TIME:
+    if not id_ or time is None or data is None or len(id_) > LONGEST_ID or len(time) > _LONGEST_TIME:
         return None
     spelled = _spelled(time)
-    members = {"eventId": params["eventId"], "timestamp": params["timestamp"], "data": params["data"]}
+    members = {"eventId": Raw(object_bytes(id_)), "timestamp": params["timestamp"], "data": params["data"]}
     if spelled is not None and spelled != time:
         members["timestamp"] = Raw(object_bytes(spelled))
     meta = raw_object(params.get("_meta", UNSET)) or {}
@@ -117,12 +125,18 @@ def occurrence_of(params: RawObject) -> RawObject | None:
 
 
 def _spelled(time: str) -> str | None:
-    """A time of ISO 8601 with `T`, `Z` and `+01:00`; a missing zone stays missing. None for another text."""
+    """A time of ISO 8601 with `T`, seconds, and `Z` or `+01:00`; without a zone it is UTC. None for any other text."""
     match = _TIME.fullmatch(time)
-    if match is None:
+    try:
+        if match is None:  # another form of ISO 8601
+            read = datetime.fromisoformat(time)
+            return (read if read.tzinfo is not None else read.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
+        date, clock, seconds, _, hours, minutes = match.groups()
+        spelled = f"{date}T{clock}{seconds or ':00'}{f'{hours}:{minutes}' if hours else 'Z'}"
+        datetime.fromisoformat(spelled)
+    except (ValueError, OverflowError):
         return None
-    date, clock, utc, hours, minutes = match.groups()
-    return f"{date}T{clock}{'Z' if utc else f'{hours}:{minutes}' if hours else ''}"
+    return spelled
 
 
 def _on_one_line(value: Raw) -> Raw:

@@ -32,7 +32,8 @@ _MOST_SIGNATURES: Final = 16
 _LONGEST_URL: Final = 2048
 _PORTS: Final = (None, 443, 8443)
 """Ports of public hosts: nobody knocks at other services by a webhook."""
-_VISIBLE: Final = re.compile(r"[!-~]{1,512}")
+_HEADER: Final = re.compile(r"[!-~](?:[ -~]{0,510}[!-~])?")
+"""An id that a header can hold, with spaces inside."""
 _NUMBER: Final = re.compile(rb"[0-9]{1,12}")
 LEAST_TTL: Final = 60.0
 USUAL_TTL: Final = 86400.0
@@ -116,7 +117,7 @@ def subscription_id(principal: str, url: str, name: str, arguments: bytes) -> st
 
 def message_id(event_id: str) -> str:
     """The `webhook-id` of an occurrence: its id, if a header can hold it."""
-    if _VISIBLE.fullmatch(event_id):
+    if _HEADER.fullmatch(event_id):
         return event_id
     return "msg_event_" + blake2b(event_id.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
@@ -135,7 +136,7 @@ def message_problem(keys: Sequence[bytes], headers: Mapping[bytes, bytes], body:
     """The reason to refuse a message, or None for one that is signed with one of `keys`, and new enough."""
     id_, at = headers.get(b"webhook-id", b""), headers.get(b"webhook-timestamp", b"")
     signatures = headers.get(b"webhook-signature", b"").split(b" ", _MOST_SIGNATURES)[:_MOST_SIGNATURES]
-    if not _VISIBLE.fullmatch(id_.decode("latin-1")) or not _NUMBER.fullmatch(at):
+    if not _HEADER.fullmatch(id_.decode("latin-1")) or not _NUMBER.fullmatch(at):
         return "webhook-id or webhook-timestamp is missing or malformed"
     expected = [_signature(key, id_, at, body).encode() for key in keys]
     matches = [hmac.compare_digest(each, signature) for each in signatures for signature in expected]

@@ -106,6 +106,11 @@ async def test_occurrences_that_cannot_be_used_leave_a_gap() -> None:
         event("long", text="x" * MOST_BYTES),
         {**event("list"), "data": []},
         {**event("time"), "timestamp": "yesterday"},
+        {**event("month"), "timestamp": "2026-13-01T00:00:00Z"},
+        {**event("day"), "timestamp": "2026-02-30T00:00:00Z"},
+        {**event("hour"), "timestamp": "2026-11-30T25:00:00Z"},
+        {**event("zone"), "timestamp": "2026-11-30T10:00:00+25:00"},
+        {**event("digits"), "timestamp": "２０２６-11-30T10:00:00Z"},
         {**event(""), "data": {}},
         {**event("x"), "eventId": 7},
     ]
@@ -284,13 +289,25 @@ def test_an_occurrence_stays_on_one_line() -> None:
     assert b"\n" not in text and json.loads(text)["data"] == {"text": "x\ny"}
 
 
+def test_equal_ids_have_equal_bytes() -> None:
+    spellings = (b'"caf\xc3\xa9"', b'"caf\\u00e9"', b'"\\u0063af\\u00E9"')
+    ids = {
+        bytes(occurrence["eventId"])
+        for id_ in spellings
+        if (occurrence := occurrence_of({**members(**event("a")), "eventId": msgspec.Raw(id_)})) is not None
+    }
+    assert ids == {spellings[0]}
+
+
 @pytest.mark.parametrize(
     ("time", "spelled"),
     [
         ("2026-11-30 10:00:00.5z", "2026-11-30T10:00:00.5Z"),
         ("2026-11-30t10:00:00+0130", "2026-11-30T10:00:00+01:30"),
-        ("2026-11-30T10:00-08:00", "2026-11-30T10:00-08:00"),
-        ("2026-11-30T10:00:00", "2026-11-30T10:00:00"),
+        ("2026-11-30T10:00-08:00", "2026-11-30T10:00:00-08:00"),
+        ("2026-11-30T10:00:00", "2026-11-30T10:00:00Z"),
+        ("2026-11-30", "2026-11-30T00:00:00+00:00"),
+        ("20261130T100000,5+01", "2026-11-30T09:00:00.500000+00:00"),
     ],
 )
 def test_time_of_an_occurrence_is_spelled_as_strict_clients_read_it(time: str, spelled: str) -> None:

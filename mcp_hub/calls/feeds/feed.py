@@ -10,7 +10,7 @@ import anyio
 import msgspec
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.calls.feeds.reading import RUNNING, FeedReader, Topic, line_of, mark_line, read_line
+from mcp_hub.calls.feeds.reading import RUNNING, FeedReader, Topic, end_line, line_of, mark_line, read_line
 from mcp_hub.calls.reading.stored import done_with, fetched
 from mcp_hub.calls.reading.stream import Committed, Stream
 from mcp_hub.clock import wall_time
@@ -248,7 +248,8 @@ class ServerFeed:
                 reader.end(error)
         async with self._state.turn:
             if self.stream is not None and not self.stream.row.has_ended:
-                await self._append([], "completed", self.cursor, wall_time())
+                wall = wall_time()
+                await self._append([] if error is None else [end_line(wall, error)], "completed", self.cursor, wall)
             self.stream = None
 
 

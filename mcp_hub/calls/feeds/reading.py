@@ -12,7 +12,9 @@ import msgspec
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.reading.stream import Stream, StreamReader
 from mcp_hub.errors import EventsGone, Fenced, InvalidParams, RpcError, UnknownStream
-from mcp_hub.protocol.jsonrpc.envelope import raw_object
+from mcp_hub.masking import hide_head
+from mcp_hub.protocol.jsonrpc.envelope import one_line, raw_object, read_as
+from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
 from mcp_hub.types import CallId, RawJson, RawObject
 
 RUNNING: Final = "run"
@@ -21,6 +23,10 @@ _PREFIX: Final = "\x1ffeed "
 """Begins the principal of a feed's streams; no principal of a client has a control character."""
 MOST_ARGUMENTS: Final = 16 << 10
 """Bytes of a subscription's arguments."""
+_LONGEST_END: Final = 4096
+"""Bytes of the error with which a server has ended a subscription."""
+_HEAD: Final = 64
+"""Bytes of a line that has its kind."""
 _CURSOR: Final = re.compile(r"(st_[0-9A-Z]{26})\.(\d{1,16})")
 
 
@@ -65,6 +71,7 @@ class _Line(msgspec.Struct, frozen=True):
     at: float = 0.0
     e: msgspec.Raw = msgspec.Raw(b"")
     gap: bool = False
+    end: msgspec.Raw = msgspec.Raw(b"")
 
 
 def line_of(at: float, occurrence: RawObject) -> bytes:
@@ -74,6 +81,19 @@ def line_of(at: float, occurrence: RawObject) -> bytes:
 def mark_line(at: float, *, gap: bool) -> bytes:
     """The first line of a durable stream, or a `gap`."""
     return msgspec.json.encode({"at": at, "gap": gap})
+
+
+def end_line(at: float, error: RpcError) -> bytes:
+    """The last line of a subscription that its server has ended."""
+    text = one_line(bytes(error.encoded()))
+    if len(text) > _LONGEST_END:
+        text = bytes(RpcError(hide_head(error.message, 500), code=error.code).encoded())
+    return msgspec.json.encode({"at": at, "end": msgspec.Raw(text)})
+
+
+def _end_in(text: bytes) -> RpcError | None:
+    line = read_as(msgspec.Raw(text), _Line) if b'"end":' in text[:_HEAD] else None
+    return from_wire(line.end) if line is not None and line.end else None
 
 
 def read_line(text: bytes) -> tuple[float, RawObject | None, bool]:
@@ -149,6 +169,7 @@ class FeedReader:
         self._find_next = find_next
         self._floor = floor
         self._reader: StreamReader | None = None
+        self._end: RpcError | None = None  # of the stream that is read; another hub may have written it
         self._page = _Page()
         self.is_open = True
         self._news = anyio.Event()
@@ -183,6 +204,7 @@ class FeedReader:
 
     def _follow(self, stream: Stream, after: int) -> None:
         self._leave()
+        self._end = None
         if after + 1 < stream.row.first:
             after = stream.row.first - 1
             self._page.miss()
@@ -225,12 +247,14 @@ class FeedReader:
                 raise reader.failed
             elif reader.has_more:
                 (entry,) = reader.take_entries(1)
+                self._end = _end_in(entry.line)
                 return entry.line, cursor_of(reader.stream.row.id, reader.cursor)
             elif reader.is_behind:
                 await self._fetched(reader)
             elif reader.at_end and (following := await self._find_next(reader.stream.row)) is not None:
                 self._follow(following, following.row.first - 1)
             else:
+                self.ended = self.ended or self._end
                 return None
         return None
 

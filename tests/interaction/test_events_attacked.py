@@ -29,7 +29,8 @@ async def test_numbers_of_any_size_are_bounded_or_refused(tmp_path: Path) -> Non
             page = (await peer.request("events/poll", {"name": NAME, "cursor": first, "maxEvents": wish})).result
             assert len(page["events"]) == count, wish
         for member in ("maxEvents", "maxAgeMs", "ttlMs"):
-            for value in (HUGE, -HUGE, "1", True, [], {}):
+            values: list[object] = [HUGE, -HUGE, "1", True, [], {}]
+            for value in values:
                 error = (await peer.request("events/poll", {"name": NAME, "cursor": first, member: value})).error
                 assert error["code"] == -32602, (member, value)
         for age in (-5, 0, 1e300, 86_400_000.0):

@@ -125,14 +125,18 @@ FindNext = Callable[[StreamInfo | None], Awaitable[Stream | None]]
 
 
 class _Page:
-    """Occurrences that are read and not returned yet; a gap ends it."""
+    """Occurrences that are read and not returned yet; a gap ends it.
 
-    def __init__(self, *, is_truncated: bool = False) -> None:
+    `end`: why the stream that was read is over, which another hub may have written.
+    """
+
+    def __init__(self, *, is_truncated: bool = False, end: RpcError | None = None) -> None:
         self.occurrences: list[tuple[RawObject, str]] = []
         self.size = 0
         self.cursor = ""
         self.is_truncated = is_truncated
         self.is_next_truncated = False
+        self.end = end
 
     def miss(self) -> None:
         """Something is missing behind what was read."""
@@ -146,6 +150,7 @@ class _Page:
         at, occurrence, is_gap = read_line(line)
         is_late = occurrence is not None and floor is not None and at < floor
         self.cursor = cursor
+        self.end = _end_in(line)
         if is_gap or is_late:
             self.miss()
         elif occurrence is not None:
@@ -169,7 +174,6 @@ class FeedReader:
         self._find_next = find_next
         self._floor = floor
         self._reader: StreamReader | None = None
-        self._end: RpcError | None = None  # of the stream that is read; another hub may have written it
         self._page = _Page()
         self.is_open = True
         self._news = anyio.Event()
@@ -204,7 +208,7 @@ class FeedReader:
 
     def _follow(self, stream: Stream, after: int) -> None:
         self._leave()
-        self._end = None
+        self._page.end = None
         if after + 1 < stream.row.first:
             after = stream.row.first - 1
             self._page.miss()
@@ -228,9 +232,10 @@ class FeedReader:
         while not is_whole and len(page.occurrences) < limit and page.size < _PAGE_BYTES:
             line = await self._next_line()
             if line is None:
+                self.ended = self.ended or page.end
                 break
             is_whole = page.add(*line, self._floor)
-        self._page = _Page(is_truncated=page.is_next_truncated)
+        self._page = _Page(is_truncated=page.is_next_truncated, end=page.end)
         self.cursor = page.cursor or self.cursor
         return page.occurrences, page.is_truncated
 
@@ -247,14 +252,12 @@ class FeedReader:
                 raise reader.failed
             elif reader.has_more:
                 (entry,) = reader.take_entries(1)
-                self._end = _end_in(entry.line)
                 return entry.line, cursor_of(reader.stream.row.id, reader.cursor)
             elif reader.is_behind:
                 await self._fetched(reader)
             elif reader.at_end and (following := await self._find_next(reader.stream.row)) is not None:
                 self._follow(following, following.row.first - 1)
             else:
-                self.ended = self.ended or self._end
                 return None
         return None
 

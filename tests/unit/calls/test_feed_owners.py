@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import msgspec
 import pytest
 
 from mcp_hub.aio import Bell
@@ -113,3 +114,29 @@ def _failing(read_page: Callable[[RawJson], object]) -> Callable[[RawJson], obje
         return 1 / 0 if b'"cursor": 7' in bytes(result) else read_page(result)
 
     return page
+
+
+class _Sparing(IdleUpstream):
+    """Streams one occurrence, with a cursor only at the beginning, and ends; notes the cursors that it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__("git")
+        self.cursors = list[str | None]()
+
+    async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
+        assert heard is not None
+        self.cursors.append(msgspec.json.decode(call.params["cursor"], type=str | None))
+        number = len(self.cursors)
+        heard("notifications/events/active", members(truncated=False, cursor="first"))
+        heard("notifications/events/event", members(**event(f"e{number}")))
+        heard("notifications/events/heartbeat", members())
+        return msgspec.Raw(b'{"resultType":"complete"}')
+
+
+async def test_message_without_a_cursor_takes_none_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = _Sparing()
+    monkeypatch.setattr(table, "_PAUSE", 0.01)
+    async with running(server) as feeds:
+        reader = await feeds.open(TOPIC, ["push"], None, "p")
+        assert await read(reader, 3) == ["e1", "e2", "e3"], "no gap: what follows the cursor can be had"
+        assert server.cursors[:3] == [None, "first", "first"]

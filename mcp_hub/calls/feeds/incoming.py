@@ -85,6 +85,7 @@ class _Forwarded(msgspec.Struct):
     feed: str
     id: str
     body: bytes
+    at: int
 
 
 class _Open:
@@ -102,8 +103,10 @@ class _Open:
         self.verdict: RpcError | None = None
         self.news = anyio.Event()
 
-    async def stored(self, body: RawObject, id_: str) -> _Reply:
-        """Stores what a message says, each message once."""
+    async def stored(self, body: RawObject, id_: str, at: int) -> _Reply:
+        """Stores what a message of this time says, each message once."""
+        if "type" in body and at < int(self.since):
+            return _TAKEN  # about an earlier subscription, or sent again by somebody else
         async with self.turn:
             if not self.stands or self.over is not None:
                 return _AGAIN
@@ -282,16 +285,14 @@ class Incoming:
     async def _taken(self, half: str, message: str, members: RawObject, body: bytes, at: int) -> _Reply:
         """Raises `StoreError`."""
         if (opened := self._open.get(half)) is None:
-            return await self._forwarded(half, message, members, body)
-        if "type" in members and at < int(opened.since):
-            return _TAKEN  # about an earlier subscription, or sent again by somebody else
-        return await opened.stored(members, message)
+            return await self._forwarded(_Forwarded(half, message, body, at), members)
+        return await opened.stored(members, message, at)
 
     # -- replicas ---------------------------------------------------------------------------------------------------
 
-    async def _forwarded(self, half: str, message: str, members: RawObject, body: bytes) -> _Reply:
+    async def _forwarded(self, forwarded: _Forwarded, members: RawObject) -> _Reply:
         """Hands a message to the feed's owner, and waits until it is in the log. Raises `StoreError`."""
-        row = await self._table.store.log.find_key(feed_key(half), RUNNING)
+        row = await self._table.store.log.find_key(feed_key(forwarded.feed), RUNNING)
         if row is None or row.has_ended:
             return self._refused(_Reply(404, reason="this webhook is unknown"))
         if row.owner == self._table.store.log.instance:
@@ -300,7 +301,6 @@ class Incoming:
         event = None if occurrence is None else bytes(occurrence["eventId"])
         if event is not None and await self._is_in_log(row, max(row.first - 1, row.last - _RECENT), event):
             return _TAKEN
-        forwarded = _Forwarded(half, message, body)
         await self._table.store.inbox.post(Message(row.id, "input", msgspec.json.encode(forwarded)))
         if read_as(members.get("type", _NULL), str) == "terminated":
             return _TAKEN  # if it is lost, the next refresh says it, too
@@ -330,7 +330,7 @@ class Incoming:
             return False
         members = raw_object(msgspec.Raw(forwarded.body))
         if members is not None:
-            self._tasks.start_soon(opened.stored, members, forwarded.id)
+            self._tasks.start_soon(opened.stored, members, forwarded.id, forwarded.at)
         return True
 
 

@@ -125,15 +125,18 @@ class ServerFeed:
         self._state.accepted.set()
 
     def miss(self) -> None:
-        """Notes that the next occurrences may not follow the last ones."""
-        self._state.has_missed = True
-
-    def forget_cursor(self) -> None:
-        """The server does not take its cursor any more: begin with what happens from now on."""
+        """Begins with what happens from now on, which may not follow the last occurrences."""
         self.cursor = None
         self._state.has_missed = True
 
+    def join(self, reader: FeedReader) -> None:
+        """Wakes a reader with news; it hears of what is the matter with the server at present."""
+        self.use()
+        self.readers.add(reader)
+        reader.tell(self._state.problem)
+
     def tell(self, problem: RpcError | None) -> None:
+        self._state.problem = problem
         for reader in list(self.readers):
             reader.tell(problem)
 
@@ -254,12 +257,15 @@ class ServerFeed:
 
 
 class _State:
-    """`accepted` is set with the first answer, `failure` if that was a refusal; `ids` are those of the last lines."""
+    """`accepted` is set with the first answer, `failure` if that was a refusal; `problem`: why it does not deliver now;
+    `ids` are those of the last lines.
+    """
 
     def __init__(self) -> None:
         self.accepted = anyio.Event()
         self.failure: RpcError | KeyTaken | None = None
         self.has_missed = False
+        self.problem: RpcError | None = None
         self.ids = OrderedDict[bytes, None]()
         self.turn = anyio.Lock()
         self.written_use = 0.0

@@ -10,7 +10,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Final, NamedTuple
 
@@ -346,7 +346,9 @@ def _refresh_after(before: str | None, wall: float) -> float:
     """Seconds until the next refresh: half of what was granted, and soon after the secret changes."""
     until_rotation = _ROTATION - wall % _ROTATION + 1
     try:
-        granted = float("inf") if before is None else datetime.fromisoformat(before).timestamp() - wall
+        until = None if before is None else datetime.fromisoformat(before)
+        until = until if until is None or until.tzinfo is not None else until.replace(tzinfo=UTC)
+        granted = float("inf") if until is None else until.timestamp() - wall
     except (ValueError, OverflowError):
         granted = float(_TTL)
     return max(_LEAST, min(granted / 2, until_rotation))

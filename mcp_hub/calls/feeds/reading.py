@@ -12,9 +12,9 @@ import msgspec
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.reading.stream import Stream, StreamReader
 from mcp_hub.errors import EventsGone, Fenced, InvalidParams, RpcError, UnknownStream
-from mcp_hub.masking import hide_head
-from mcp_hub.protocol.jsonrpc.envelope import one_line, raw_object, read_as
+from mcp_hub.protocol.jsonrpc.envelope import raw_object, read_as
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
+from mcp_hub.protocol.shape.occurrences import error_member
 from mcp_hub.types import CallId, RawJson, RawObject
 
 RUNNING: Final = "run"
@@ -23,8 +23,6 @@ _PREFIX: Final = "\x1ffeed "
 """Begins the principal of a feed's streams; no principal of a client has a control character."""
 MOST_ARGUMENTS: Final = 16 << 10
 """Bytes of a subscription's arguments."""
-_LONGEST_END: Final = 4096
-"""Bytes of the error with which a server has ended a subscription."""
 _HEAD: Final = 64
 """Bytes of a line that has its kind."""
 _CURSOR: Final = re.compile(r"(st_[0-9A-Z]{26})\.(\d{1,16})")
@@ -85,10 +83,7 @@ def mark_line(at: float, *, gap: bool) -> bytes:
 
 def end_line(at: float, error: RpcError) -> bytes:
     """The last line of a subscription that its server has ended."""
-    text = one_line(bytes(error.encoded()))
-    if len(text) > _LONGEST_END:
-        text = bytes(RpcError(hide_head(error.message, 500), code=error.code).encoded())
-    return msgspec.json.encode({"at": at, "end": msgspec.Raw(text)})
+    return msgspec.json.encode({"at": at, "end": error_member(error)})
 
 
 def _end_in(text: bytes) -> RpcError | None:
@@ -183,8 +178,9 @@ class FeedReader:
         self._news.set()
 
     def tell(self, problem: RpcError | None) -> None:
-        """Notes that the server does not deliver at present, or does again."""
-        if problem is not self.problem:
+        """Notes that the server does not deliver at present, or does again; a failure like the last one is not news."""
+        present = self.problem
+        if (problem and (problem.code, problem.message)) != (present and (present.code, present.message)):
             self.problem = problem
             self.wake()
 

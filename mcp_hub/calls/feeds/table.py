@@ -128,8 +128,7 @@ class Feeds:
         async with self._turn(topic.key):
             feed = await self._running(topic, modes, is_new=is_new)
         if feed is not None:
-            feed.use()
-            feed.readers.add(reader)
+            feed.join(reader)
             await self._stands(feed)
 
     def _count(self, principal: str, key: str) -> None:
@@ -274,9 +273,7 @@ class Feeds:
         if problem is not None:
             log.warning("feed_broken", upstream=feed.topic.server, reason=hide_head(problem.message, 200))
             feed.tell(problem)
-        if problem is not None and problem.code == InvalidParams.code and feed.cursor is not None:
-            feed.forget_cursor()
-        elif feed.cursor is None:
+        if feed.cursor is None or (problem is not None and problem.code == InvalidParams.code):  # it takes no cursor
             feed.miss()
 
     def _ask(self, topic: Topic) -> Ask:

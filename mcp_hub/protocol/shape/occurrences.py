@@ -8,7 +8,8 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from mcp_hub.errors import InvalidParams, RpcError
-from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes, raw_object, read_as
+from mcp_hub.masking import hide_head
+from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes, one_line, raw_object, read_as
 from mcp_hub.protocol.jsonrpc.repair import NOT_JSON
 from mcp_hub.protocol.notifications import SUBSCRIPTION_ID
 from mcp_hub.types import JsonObject, RawJson, RawObject
@@ -24,6 +25,8 @@ MOST_BYTES: Final = 256 << 10
 """Bytes of one occurrence ("Delivery profile")."""
 LONGEST_ID: Final = 512
 """Characters of an `eventId`."""
+_LONGEST_ERROR: Final = 4096
+"""Bytes of an error with its data."""
 _LONGEST_TIME: Final = 64
 _TIME: Final = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d)(:\d\d(?:\.\d+)?)?(?:([Zz])|([+-]\d\d):?([0-5]\d))?", re.ASCII
@@ -160,5 +163,10 @@ def event_frame(kind: str, members: RawObject | JsonObject, id_: bytes) -> bytes
 
 
 def error_member(error: RpcError) -> RawJson:
-    """An error inside a notification or a control body."""
-    return error.encoded()
+    """An error inside a notification, a control body or a line of the log; a long one keeps its message alone."""
+    text = one_line(bytes(error.encoded()))
+    return Raw(
+        text
+        if len(text) <= _LONGEST_ERROR
+        else bytes(RpcError(hide_head(error.message, 500), code=error.code).encoded())
+    )

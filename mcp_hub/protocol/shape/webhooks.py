@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from mcp_hub.addresses import normal_host, refused_webhook
 from mcp_hub.errors import InvalidParams, RpcError
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, read_as
+from mcp_hub.protocol.shape.occurrences import error_member
 from mcp_hub.types import JsonObject, RawJson
 
 SUBSCRIPTION: Final = "X-MCP-Subscription-Id"
@@ -166,6 +167,10 @@ def control_body(kind: str, **members: object) -> bytes:
     return object_bytes({"type": kind, **members})
 
 
+def terminated_body(error: RpcError) -> bytes:
+    return control_body("terminated", error=error_member(error))
+
+
 def has_challenge(answer: bytes, challenge: str) -> bool:
     """Whether an answer to a verification has its challenge."""
     read = read_as(msgspec.Raw(answer), _Challenge)
@@ -174,10 +179,6 @@ def has_challenge(answer: bytes, challenge: str) -> bool:
 
 class _Challenge(msgspec.Struct, frozen=True):
     challenge: str
-
-
-def error_object(error: RpcError) -> msgspec.Raw:
-    return msgspec.Raw(bytes(error.encoded()))
 
 
 def answer_of(id_: str, expires: float | None, cursor: str | None, *, truncated: bool, status: JsonObject) -> bytes:

@@ -16,12 +16,13 @@ from mcp_hub.calls.feeds import sources, table
 from mcp_hub.calls.feeds.reading import cursor_of, line_of
 from mcp_hub.calls.reading.stored import done_with
 from mcp_hub.calls.reading.stream import Stream, StreamReader
-from mcp_hub.errors import Fenced
+from mcp_hub.errors import Fenced, RpcError, UpstreamUnavailable
 from mcp_hub.stores.base import Change, Chunk
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import RawJson
 from tests.unit.calls.test_feeds import TOPIC, Server, event, members, read, running
 from tests.unit.fakes import IdleUpstream
+from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio
 
@@ -140,3 +141,24 @@ async def test_message_without_a_cursor_takes_none_away(monkeypatch: pytest.Monk
         reader = await feeds.open(TOPIC, ["push"], None, "p")
         assert await read(reader, 3) == ["e1", "e2", "e3"], "no gap: what follows the cursor can be had"
         assert server.cursors[:3] == [None, "first", "first"]
+
+
+async def test_reader_hears_once_that_a_server_does_not_deliver_also_one_that_comes_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, problem = Server({"events": [], "cursor": "0"}), UpstreamUnavailable("it is down")
+    monkeypatch.setattr(table, "_PAUSE", 0.01)
+    monkeypatch.setattr(table, "_LONGEST_PAUSE", 0.01)
+    async with running(server) as feeds:
+        first = await feeds.open(TOPIC, ["poll"], None, "p")
+        heard = list[RpcError | None]()
+        monkeypatch.setattr(first, "wake", lambda: heard.append(first.problem))
+        server.error = problem
+        await until(lambda: bool(heard))
+        later = await feeds.open(TOPIC, ["poll"], None, "p")
+        assert later.problem is not None and later.problem.message == problem.message
+        await until(lambda: server.failures > 3)
+        assert len(heard) == 1
+        server.error = None
+        await until(lambda: later.problem is None)
+        assert heard[1:] == [None]

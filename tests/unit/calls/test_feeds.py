@@ -52,11 +52,13 @@ class Server(IdleUpstream):
         super().__init__("git")
         self.pages = list(pages)
         self.error = error
+        self.failures = 0
         self.cursors: list[str | None] = []
         self._cursor: str | None = "0"
 
     async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
         if self.error is not None:
+            self.failures += 1
             raise self.error
         self.cursors.append(msgspec.json.decode(call.params["cursor"], type=str | None))
         page = self.pages.pop(0) if self.pages else {"events": [], "cursor": self._cursor}

@@ -28,6 +28,8 @@ log = get_logger(__name__)
 
 _MOST_IDS: Final = 4096
 """Ids of occurrences that are remembered."""
+_LONGEST_CURSOR: Final = 16 << 10
+"""Characters of a server's cursor, which each write repeats; a longer one is not kept."""
 _NAMING: Final = ("eventId", "timestamp")
 """Members that say in the log which occurrence was dropped."""
 _AT_ONCE: Final = 1024
@@ -151,6 +153,9 @@ class ServerFeed:
 
     async def take(self, occurrences: Sequence[RawObject], cursor: str | None, truncated: bool) -> None:
         """Stores occurrences and the server's cursor behind them. Raises `StoreError`."""
+        if cursor is not None and len(cursor) > _LONGEST_CURSOR:
+            log.warning("cursor_too_long", upstream=self.topic.server, characters=len(cursor))
+            cursor = None
         async with self._state.turn:
             wall, ids = wall_time(), OrderedDict[bytes, RawObject]()
             is_gap = truncated or self._state.has_missed

@@ -162,3 +162,16 @@ async def test_reader_hears_once_that_a_server_does_not_deliver_also_one_that_co
         server.error = None
         await until(lambda: later.problem is None)
         assert heard[1:] == [None]
+
+
+@pytest.mark.parametrize("length", [16 << 10, (16 << 10) + 1])
+async def test_cursor_that_each_write_would_repeat_is_bounded(length: int) -> None:
+    cursor, store = "c" * length, MemoryStore()
+    server = Server({"events": [], "cursor": "0"}, {"events": [event("a")], "cursor": cursor})
+    async with running(server, store) as feeds:
+        reader = await feeds.open(TOPIC, ["poll"], None, "p")
+        assert await read(reader, 1) == ["a"]
+        (row,) = await store.log.rows(TOPIC.key, 1)
+        assert (cursor.encode() in (row.continuation or b"")) is (length == 16 << 10)
+        await until(lambda: cursor in server.cursors)
+        assert not reader.has_more, "it continues as long as nothing fails"

@@ -218,6 +218,12 @@ class FeedReader:
         reader = self._reader
         return reader is not None and (reader.has_more or reader.is_behind)
 
+    @property
+    def is_stranded(self) -> bool:
+        """Whether all is read of a stream that has ended, though the subscription is not over."""
+        reader = self._reader
+        return reader is not None and reader.at_end and self.ended is None and self._page.end is None
+
     async def read(self, limit: int) -> tuple[list[tuple[RawObject, str]], bool]:
         """Occurrences that are there, each with the cursor behind it, and whether something is missing before them.
 

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -16,12 +17,13 @@ from mcp_hub.calls.feeds import sources, table
 from mcp_hub.calls.feeds.reading import cursor_of, line_of
 from mcp_hub.calls.reading.stored import done_with
 from mcp_hub.calls.reading.stream import Stream, StreamReader
-from mcp_hub.errors import Fenced, RpcError, UpstreamUnavailable
+from mcp_hub.errors import Fenced, InvalidParams, RpcError, UpstreamUnavailable
 from mcp_hub.stores.base import Change, Chunk
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import RawJson
 from tests.unit.calls.test_feeds import TOPIC, Server, event, members, read, running
 from tests.unit.fakes import IdleUpstream
+from tests.unit.stores.event_stores import SoleStore, opened
 from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio
@@ -175,3 +177,49 @@ async def test_cursor_that_each_write_would_repeat_is_bounded(length: int) -> No
         assert (cursor.encode() in (row.continuation or b"")) is (length == 16 << 10)
         await until(lambda: cursor in server.cursors)
         assert not reader.has_more, "it continues as long as nothing fails"
+
+
+async def test_reader_of_another_hub_outlives_that_the_owner_ends_the_subscription(tmp_path: Path) -> None:
+    server = Server({"events": [], "cursor": "0"}, {"events": [event("a")], "cursor": "1"})
+    async with (
+        opened(one := SoleStore(tmp_path)),
+        opened(two := SoleStore(tmp_path)),
+        running(server, one, look=0.05) as owner,
+        running(server, two, look=0.05) as other,
+        anyio.create_task_group() as tasks,
+    ):
+        for feeds in (owner, other):
+            tasks.start_soon(feeds._table.run)
+        near = await owner.open(TOPIC, ["poll"], None, "p")
+        far = await other.open(TOPIC, ["poll"], None, "p")
+        assert not other._feeds
+        server.pages = [{"events": [event("a")], "cursor": "1"}]
+        assert await read(far, 1) == ["a"]
+        near.close()
+        await owner._end(owner._feeds[TOPIC.key])  # as a hub that has not heard of the other's readers
+        await until(lambda: TOPIC.key in other._feeds)
+        server.pages = [{"events": [event("b")], "cursor": "2"}]
+        assert await read(far, 1) == ["b"]
+        assert other._feeds[TOPIC.key].is_read
+        tasks.cancel_scope.cancel()
+
+
+async def test_server_that_refuses_its_own_cursor_is_subscribed_from_now_on() -> None:
+    class Forgetful(Server):
+        has_forgotten = False
+
+        async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
+            if self.has_forgotten and bytes(call.params["cursor"]) == b'"old"':
+                raise InvalidParams("no such cursor")
+            return await super().ask(call, heard)
+
+    server = Forgetful({"events": [], "cursor": "0"}, {"events": [event("a")], "cursor": "old"})
+    async with running(server, linger=(0.0, 0.0), look=0.01) as feeds:
+        reader = await feeds.open(TOPIC, ["poll"], None, "p")
+        assert await read(reader, 1) == ["a"]
+        reader.close()
+        await until(lambda: TOPIC.key not in feeds._feeds)
+        server.has_forgotten = True
+        server.pages = [{"events": [], "cursor": "new"}, {"events": [event("b")], "cursor": "1"}]
+        again = await feeds.open(TOPIC, ["poll"], reader.cursor, "p")
+        assert await read(again, 2) == ["gap", "b"]

@@ -23,6 +23,7 @@ from mcp_hub.errors import Busy, InvalidParams, RpcError
 from mcp_hub.notices import Notices
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.protocol.shape.occurrences import MOST_BYTES, event_params, occurrence_of, of_server
+from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import CallId, Era, RawJson, RawObject
 from mcp_hub.upstreams.peer.subscriptions import ServerSubscriptions
@@ -67,7 +68,7 @@ class Server(IdleUpstream):
 
 
 @asynccontextmanager
-async def running(server: IdleUpstream, store: MemoryStore | None = None, **more: Any) -> AsyncIterator[Feeds]:
+async def running(server: IdleUpstream, store: EventStore | None = None, **more: Any) -> AsyncIterator[Feeds]:
     streams = StreamTable(store or MemoryStore(), SystemClock(), StreamLimits())
     feeds = Feeds(streams, {"git": server}, lambda: 1000.0, **more)
     with anyio.fail_after(DEADLINE), pytest.MonkeyPatch.context() as patch:

@@ -206,9 +206,11 @@ class Incoming:
         return False
 
     def _start_of(self, topic: Topic) -> object:
-        """Another value after each start of the server, which may have forgotten the subscription."""
-        upstream = self._upstreams.get(topic.server)
-        return None if upstream is None else (id(upstream), upstream.status().restarts)
+        """Another value after each start of the server, which may have forgotten the subscription, and at its rest."""
+        if (upstream := self._upstreams.get(topic.server)) is None:
+            return None
+        status = upstream.status()
+        return id(upstream), status.restarts, status.pid
 
     async def leave(self, ask: Ask, topic: Topic) -> None:
         """Ends the subscription at the server, if it answers."""

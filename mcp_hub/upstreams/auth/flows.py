@@ -118,9 +118,9 @@ class _Login(msgspec.Struct, frozen=True):
                 next_request = await flow.asend(response)
                 if next_request is request:
                     return
+                renamed = asking.renamed
                 response = await asking.send(next_request)
-                if asking.has_renamed:
-                    asking.has_renamed = False
+                if asking.renamed > renamed:  # it compares texts, and has to begin with the right one
                     await flow.aclose()
                     flow = self.provider.async_auth_flow(request)
                     await anext(flow)

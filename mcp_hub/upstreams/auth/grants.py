@@ -103,11 +103,11 @@ def grant_key(url: str, client: ClientRegistration) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
 
 
-def is_same_issuer(one: str, other: str) -> bool:
+def is_same_issuer(issuer: str, expected: str) -> bool:
     """Whether both name one authorization server. A slash at the end makes no difference: libraries put one there, and
     the metadata of both is at one address (RFC 8414 §3.1).
     """
-    return one.removesuffix("/") == other.removesuffix("/")
+    return issuer.removesuffix("/") == expected.removesuffix("/")
 
 
 def foreign_text(text: str) -> str:

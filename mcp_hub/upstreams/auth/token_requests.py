@@ -296,8 +296,8 @@ class _Names(msgspec.Struct):
 
 
 class TokenRequests:
-    """The requests of one login to `server`. `has_renamed`: an authorization server writes its issuer otherwise than
-    the server did; from now on, answers of the server have what it writes.
+    """The requests of one login to `server`. `renamed` counts authorization servers that write their issuer otherwise
+    than the server did; from then on, answers of the server have what they write.
     """
 
     def __init__(self, server: str, addresses: Addresses) -> None:
@@ -307,7 +307,7 @@ class TokenRequests:
         self._is_in_doubt = False
         self._servers: list[str] = []
         self._issuers: dict[str, str] = {}
-        self.has_renamed = False
+        self.renamed = 0
 
     async def send(self, request: httpx2.Request) -> httpx2.Response:
         """A response that the SDK can read. Raises `LoginFailed` if it lacks a token or client."""
@@ -338,7 +338,7 @@ class TokenRequests:
         for server in self._servers:
             if names.issuer != server and is_same_issuer(names.issuer, server):
                 self._issuers[server] = names.issuer
-                self.has_renamed = True
+                self.renamed += 1
         if not names.authorization_servers:
             return response
         self._servers = [self._issuers.get(server, server) for server in names.authorization_servers]

@@ -141,7 +141,8 @@ async def test_key_of_accounts_that_a_reload_adds_asks_for_a_restart(tmp_path: P
         async with http_hub(json.dumps({"hub": {"tokens": tokens}, "servers": {}}), tmp_path) as hub:
             async with RestClient(hub, ANN) as ann, RestClient(hub, BOSS) as boss:
                 (tmp_path / "servers.yaml").write_text(json.dumps(whole))
-                assert (await boss.ask("POST", "/reload")).status_code == 200
+                reloaded = await boss.ask("POST", "/reload")
+                assert reloaded.status_code == 200 and reloaded.json()["next_start"] == ["hub.accounts.key"]
                 for method, path, body in (
                     ("POST", "/accounts/own/login", None),
                     ("POST", "/accounts/own/confirm", {"code": "123456"}),

@@ -21,11 +21,13 @@ import httpx2
 import pytest
 from cryptography.fernet import Fernet
 
+from rigs.clients.install import ROOT
 from tests.e2e.answers import Answers
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.oidc_provider import Watched, allowed, oidc_provider
 from tests.e2e.rest_client import RestClient
 from tests.e2e.test_accounts import arrived, ran
+from tests.e2e.test_cli_login import ran as ran_with
 from tests.e2e.test_own_logins import ANN, BOB, ELICIT, Person, client, code_at, leave
 from tests.interaction.fronts import ERAS, http_hub
 from tests.upstreams.child import WAIT, Child
@@ -42,7 +44,7 @@ NAMED = {**OWN, "oauth": {"scopes": ["openid", "offline_access", "whoami"]}}
 
 @dataclass
 class Place:
-    """The provider, and two servers that it gives tokens for: `docs` and `mail`, by URL."""
+    """The provider, and the servers that it gives tokens for, by URL."""
 
     provider: Watched
     root: Path
@@ -62,18 +64,19 @@ class Place:
 
 
 @asynccontextmanager
-async def place(root: Path) -> AsyncIterator[Place]:
+async def place(root: Path, *servers: str) -> AsyncIterator[Place]:
     pytest.importorskip("authlib.oauth2.rfc9068", reason="authlib is not installed, which checks the tokens")
-    ports = {name: free_port() for name in ("docs", "mail")}
+    ports = {name: free_port() for name in servers or ("docs",)}
     urls = {name: f"http://127.0.0.1:{port}/mcp" for name, port in ports.items()}
     async with AsyncExitStack() as stack:
         provider = oidc_provider("authorization_server.mjs", RESOURCES=" ".join(urls.values()), MACHINE=SECRET)
         issuer = await stack.enter_async_context(provider)
         script = str(Path(__file__).with_name("checking_server.py"))
-        for name, port in ports.items():
-            argv = [sys.executable, script, str(port), issuer, str(root / f"{name}.jsonl")]
-            server = await stack.enter_async_context(Child(argv))
-            await server.wait_stderr("running on")
+        commands = [
+            [sys.executable, script, str(port), issuer, str(root / f"{name}.jsonl")] for name, port in ports.items()
+        ]
+        for child in [await stack.enter_async_context(Child(argv)) for argv in commands]:
+            await child.wait_stderr("running on")
         yield Place(Watched(issuer), root, urls, Fernet.generate_key().decode())
 
 
@@ -109,7 +112,7 @@ async def status_at(url: str, token: str) -> int:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_each_person_and_each_server_gets_its_own_token(tmp_path: Path, era: str) -> None:
-    async with place(tmp_path) as at, at.hub(docs=NAMED, mail=OWN) as hub:
+    async with place(tmp_path, "docs", "mail") as at, at.hub(docs=NAMED, mail=OWN) as hub:
         ann, bob = person("alice"), person("bella")
         async with client(hub, era, ANN, ann) as first, client(hub, era, BOB, bob) as second:
             for peer, name in ((first, "alice"), (second, "bella")):
@@ -215,7 +218,7 @@ async def test_login_that_was_ended_at_the_provider_leads_to_another_one(tmp_pat
 
 
 async def test_command_lists_accounts_and_revokes_at_the_provider(tmp_path: Path) -> None:
-    async with place(tmp_path) as at, at.hub(docs=NAMED, mail=OWN) as hub:
+    async with place(tmp_path, "docs", "mail") as at, at.hub(docs=NAMED, mail=OWN) as hub:
         async with RestClient(hub, ANN) as ann, RestClient(hub, BOB) as bob:
             for server in ("docs", "mail"):
                 await confirmed(ann, server, "alice")
@@ -238,7 +241,7 @@ async def test_command_lists_accounts_and_revokes_at_the_provider(tmp_path: Path
 
 async def test_machine_logs_in_for_all_with_tokens_for_each_server(tmp_path: Path) -> None:
     """`grant: client_credentials`."""
-    async with place(tmp_path) as at:
+    async with place(tmp_path, "docs", "mail") as at:
         at.provider.lifetime(2)
         oauth = {"grant": "client_credentials", "client_id": "machine", "client_secret": SECRET, "scopes": ["whoami"]}
         entry = {"oauth": {**oauth, "issuer": at.provider.issuer}}
@@ -253,3 +256,28 @@ async def test_machine_logs_in_for_all_with_tokens_for_each_server(tmp_path: Pat
             "machine"
         }
         assert not {each["token"] for each in at.shown("docs")} & {each["token"] for each in at.shown("mail")}
+
+
+BROWSER = """
+import sys
+from urllib.parse import parse_qs, urlsplit
+import httpx2
+from tests.e2e.oidc_provider import allowed
+
+callback = parse_qs(urlsplit(sys.argv[1]).query)["redirect_uri"][0]
+with httpx2.Client(timeout=240, trust_env=False) as web:
+    web.get(allowed(web, sys.argv[1], "sharon", callback))
+"""
+
+
+async def test_shared_login_of_the_command_is_that_of_all(tmp_path: Path) -> None:
+    browser = tmp_path / "browser.py"
+    browser.write_text(BROWSER)
+    async with place(tmp_path) as at, at.hub(docs={}) as hub:
+        env = {"BROWSER": f"{sys.executable} {browser} %s", "PYTHONPATH": str(ROOT)}
+        done = await ran_with(tmp_path, "login", "docs", **env)
+        assert done.returncode == 0 and "Logged in to docs" in done.stderr, done.stderr
+        for token in (ANN, BOB):
+            async with RestClient(hub, token) as client_:
+                await arrived(client_, "/tools", "docs_whoami")
+                assert "you are sharon" in (await client_.call("docs_whoami")).text

@@ -65,6 +65,15 @@ async def test_a_token_for_another_audience_opens_nothing(tmp_path: Path) -> Non
         assert upstream.calls == []
 
 
+async def test_issuer_of_the_settings_may_have_a_slash_at_its_end(tmp_path: Path) -> None:
+    with own_accounts() as upstream:
+        async with a_hub(upstream, tmp_path, KEY, oauth={"issuer": f"{upstream.url}/"}) as hub:
+            await confirmed(hub, ANN, "alice")
+            async with RestClient(hub, ANN) as ann:
+                await ann.settled()
+                assert "you are alice" in (await ann.call("whoami")).text
+
+
 async def test_a_hub_without_own_accounts_has_no_pages_of_logins(tmp_path: Path) -> None:
     async with http_hub(servers_yaml({"a": argv(name="a")}), tmp_path) as hub, RestClient(hub) as rest:
         origin = hub.url.removesuffix("/mcp")

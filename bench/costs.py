@@ -3,6 +3,7 @@
 import os
 import subprocess
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -122,27 +123,33 @@ def combined(launches: list[Run]) -> list[Result]:
 
 
 def many_servers(run: Run) -> None:
-    """The first list of a hub that knows its servers from an earlier start, over stdio."""
+    """The first list of a hub that knows its servers from an earlier start, over stdio.
+
+    Servers that start with the hub take the cores from it while it starts; lazy ones do not.
+    """
     setup = Setup("stdio", 20 if run.options.quick else 100, EACH)
-    variant = f"{setup.upstreams} servers, {setup.upstreams * EACH:,} tools, remembered"
-    run.say(f"  {SERVERS}: {variant}")
-    for relay in hubs(run):
-        row = Result(SERVERS, variant, relay)
-        try:
-            samples = remembered(relay, setup, run.options.hub, run.options.rounds)
-            row.figures = merged(samples)
-        except Unavailable as error:
-            run.absent(SERVERS, {relay: str(error)})
-            continue
-        except (RelayFailed, OSError) as error:
-            row.failed, row.note = 1, f"failed: {error}"
-        run.results.append(row)
+    for is_lazy in (False, True):
+        variant = f"{setup.upstreams} {'lazy ' if is_lazy else ''}servers, {setup.upstreams * EACH:,} tools, remembered"
+        run.say(f"  {SERVERS}: {variant}")
+        for relay in hubs(run):
+            row = Result(SERVERS, variant, relay)
+            try:
+                row.figures = merged(remembered(relay, setup, run, is_lazy))
+            except Unavailable as error:
+                run.absent(SERVERS, {relay: str(error)})
+                continue
+            except (RelayFailed, OSError) as error:
+                row.failed, row.note = 1, f"failed: {error}"
+            run.results.append(row)
 
 
-def remembered(relay: str, setup: Setup, hub: dict[str, object], rounds: int) -> list[Figures]:
+def remembered(relay: str, setup: Setup, run: Run, is_lazy: bool) -> list[Figures]:
     """Starts on one state folder, without the first. Raises RelayFailed when a first list is not complete."""
-    with TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder:
-        return [first_list(relay, setup, hub, Path(folder) / relay, bool(n)) for n in range(rounds + 1)][1:]
+    with TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as name:
+        folder = Path(name) / relay
+        first_list(relay, setup, run.options.hub, folder, is_known=False)
+        later = replace(setup, is_lazy=is_lazy)
+        return [first_list(relay, later, run.options.hub, folder, is_known=True) for _ in range(run.options.rounds)]
 
 
 def first_list(relay: str, setup: Setup, hub: dict[str, object], folder: Path, is_known: bool) -> Figures:

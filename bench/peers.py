@@ -37,6 +37,12 @@ class Peer:
     def folder(self) -> Path:
         return SIDE / f"bench-{self.package}"
 
+    @property
+    def is_there(self) -> bool:
+        """Whether this version of it is installed."""
+        mark = self.folder / ".installed"
+        return mark.exists() and mark.read_text() == self.requirement
+
 
 def _supergateway(upstream: list[str], port: int) -> list[str]:
     # stateful: else it starts the upstream anew for every request
@@ -68,8 +74,7 @@ PEERS = {
 def command(name: str, upstream: list[str], port: int) -> list[str]:
     """The argument list of a peer over HTTP before one upstream. Raises: `NotInstalled`."""
     peer = PEERS[name]
-    mark = peer.folder / ".installed"
-    if not mark.exists() or mark.read_text() != peer.requirement:
+    if not peer.is_there:
         raise NotInstalled(f"{peer.requirement} is not installed (`make bench` does so, or `python -m bench.peers`)")
     if peer.is_npm:
         head = [str(node()), str(peer.folder / "node_modules" / peer.package / peer.program)]
@@ -94,11 +99,7 @@ def installed(name: str) -> str:
 
 def versions(names: list[str]) -> str:
     """Those of them that are there, in one line."""
-    return ", ".join(peer.requirement for name, peer in PEERS.items() if name in names and _is_there(peer))
-
-
-def _is_there(peer: Peer) -> bool:
-    return (peer.folder / ".installed").exists()
+    return ", ".join(peer.requirement for name, peer in PEERS.items() if name in names and peer.is_there)
 
 
 def main() -> None:

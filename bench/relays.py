@@ -69,6 +69,8 @@ class Setup:
     tools: int = 5
     delay: float = 0.0
     stamps: str = ""
+    is_lazy: bool = False
+    """Whether the hub starts an upstream on first use only."""
 
     def argv(self) -> list[str]:
         """The command of one upstream."""
@@ -80,7 +82,8 @@ class Setup:
     def servers(self) -> dict[str, dict[str, object]]:
         """The upstreams e0, e1, … as `mcpServers`."""
         head, *args = self.argv()
-        return {f"e{number}": {"command": head, "args": args} for number in range(self.upstreams)}
+        more = {"start": "lazy"} if self.is_lazy else {}
+        return {f"e{number}": {"command": head, "args": args, **more} for number in range(self.upstreams)}
 
 
 @dataclass

@@ -82,6 +82,7 @@ fmt: $(STAMP)
 bench: $(STAMP) $(VENV)/bench/.installed
 	BENCH_FASTMCP_PYTHON=$(abspath $(VENV))/bench/bin/python $(BIN)/python -m bench --json bench.json $(BENCH)
 	$(if $(findstring --replicas,$(BENCH)),,$(BIN)/python -m bench.dashboard)
+	$(if $(BENCH),,-$(BIN)/python -m bench.curves --json bench.json)
 
 # the words that the tool search takes to be like each other; on Linux on x86-64
 likeness: $(STAMP)

@@ -38,8 +38,12 @@ CALLS = 5_000
 LISTING = 0.3
 # a hub is quiet when it uses less than this share of a core for so long; at the latest after so many seconds
 IDLE, LOOK, QUIET_LIMIT = 0.03, 0.25, 15.0
+# seconds for which an idle hub is watched, and how many more are made then
+WATCHED, FEW = 2.0, 30
+# of what is less than this, in its unit, nothing is said
+LEAST_COST = 0.1
 # events of one point and how many a second: slow enough that each goes alone and none is merged for a slow reader
-EVENTS, PER_SECOND = 60, 20
+EVENTS, PER_SECOND = 24, 6
 
 Costs = dict[str, float]
 """Name with unit → value, above 0."""
@@ -132,31 +136,39 @@ def over_sessions(relay: str, points: tuple[int, ...]) -> Curve:
     """Sessions of one hub, each with one list, so many more each time."""
     with hub(relay, Setup("http")) as side:
         side.learn()
-        opened(side.port, 1)
-        begun, there = quiet(side) / 1e3, 0
-        for count in points:
-            opened(side.port, count - there)
-            there = count
-            time.sleep(SETTLED)
-            yield (
-                count,
-                {"all opened, CPU ms": (side.cpu_seconds() - begun) * 1e3, "memory, MB": measure.rss_mb(side.pid)},
-            )
+        yield from grown(side, points, lambda count: opened(side.port, count))
 
 
 def over_streams(relay: str, points: tuple[int, ...]) -> Curve:
     """Calls that nobody waits for and that do not end, each with its stream."""
-    with hub(relay, Setup("http")) as side:
+    with hub(relay, Setup("http")) as side, Requests(side.port) as requests:
         side.learn()
-        begun, there = quiet(side) / 1e3, 0
-        with Requests(side.port) as requests:
-            for count in points:
-                for _ in range(count - there):
-                    requests.begin(side.tool("slow"), QUIET)
-                there = count
-                time.sleep(SETTLED)
-                cpu = (side.cpu_seconds() - begun) * 1e3
-                yield count, {"all started, CPU ms": cpu, "memory, MB": measure.rss_mb(side.pid)}
+
+        def begin(count: int) -> None:
+            for _ in range(count):
+                requests.begin(side.tool("slow"), QUIET)
+
+        yield from grown(side, points, begin)
+
+
+def grown(side: Side, points: tuple[int, ...], more: Callable[[int], None]) -> Curve:
+    """One hub that gets so many: memory and idle CPU then, and the CPU of one more.
+
+    The cost of all is linear when that of one more is constant.
+    """
+    quiet(side)
+    there = 0
+    for count in points:
+        more(count - there)
+        time.sleep(SETTLED)
+        memory, before = measure.rss_mb(side.pid), side.cpu_seconds()
+        time.sleep(WATCHED)
+        idle, begun = (side.cpu_seconds() - before) / WATCHED, time.monotonic()
+        before = side.cpu_seconds()
+        more(FEW)
+        spent = side.cpu_seconds() - before - idle * (time.monotonic() - begun)
+        there = count + FEW
+        yield count, {"one more, CPU µs": spent / FEW * 1e6, "idle, CPU ms/s": idle * 1e3, "memory, MB": memory}
 
 
 def over_size(relay: str, points: tuple[int, ...]) -> Curve:
@@ -204,7 +216,7 @@ def fits(points: list[tuple[int, Costs]]) -> dict[str, Fit]:
     """The fit of each cost; none where there are too few points."""
     if len(points) < LEAST:
         return {}
-    return {cost: fit([(x, max(costs[cost], 1e-9)) for x, costs in points]) for cost in points[0][1]}
+    return {cost: fit([(x, max(costs[cost], LEAST_COST)) for x, costs in points]) for cost in points[0][1]}
 
 
 def lines(name: str, points: list[tuple[int, Costs]], found: dict[str, Fit]) -> list[str]:

@@ -19,6 +19,7 @@ from bench import measure, peers
 from bench.ledger import RelayFailed
 from bench.load import Client, PipeClient
 from bench.load_http import HttpClient
+from bench.load_sse import SseClient
 from rigs.clients.install import NotInstalled
 
 HERE = Path(__file__).parent
@@ -111,10 +112,19 @@ class Side:
     def client(self, modern: bool = False) -> Client:
         """The client of one era, started on first use (stdio: the handshake era only)."""
         if modern not in self._clients:
-            client = HttpClient(self.port, modern) if self.port else PipeClient(self.process)
+            client = self._new_client(modern)
             client.start()
             self._clients[modern] = client
         return self._clients[modern]
+
+    def _new_client(self, modern: bool) -> Client:
+        if not self.port:
+            return PipeClient(self.process)
+        if self.name in peers.PEERS and peers.PEERS[self.name].is_sse:
+            if modern:
+                raise RelayFailed("it has no modern era")
+            return SseClient(self.port)
+        return HttpClient(self.port, modern)
 
     def cpu_seconds(self) -> float:
         """User and system time of all its processes so far."""
@@ -144,7 +154,8 @@ class Side:
         """Notes the names; returns the upstreams of which none is there yet."""
         for name in listed:
             prefixed = self.setup.upstreams > 1 or name.startswith("e0_")
-            self.names[name if prefixed else f"e0_{name}"] = name
+            plain = name.replace("__", "_", 1)  # some separate server and tool by two
+            self.names[plain if prefixed else f"e0_{name}"] = name
         return [server for server in self.setup.servers() if f"{server}_echo" not in self.names]
 
     def reason(self) -> str:
@@ -186,21 +197,21 @@ def command(relay: str, setup: Setup, config: Path, port: int) -> list[str]:
         attach = ["--attach", "always"] if relay == ATTACHED else []
         return [program, "serve", *http, *attach, "--config", str(config)]
     if relay in peers.PEERS:
-        return peer_command(relay, setup, port)
+        return peer_command(relay, setup, config, port)
     http = ["--http", str(port)] if port else []
     python = fastmcp_python() if relay == "fastmcp" else sys.executable
     script = {"limit": "limit.py", "sdk": "sdk_proxy.py", "fastmcp": "fastmcp_proxy.py"}[relay]
     return [python, str(HERE / script), "--config", str(config), *http]
 
 
-def peer_command(relay: str, setup: Setup, port: int) -> list[str]:
-    """Of a relay that has one upstream over stdio and is asked over HTTP. Raises Unavailable."""
+def peer_command(relay: str, setup: Setup, config: Path, port: int) -> list[str]:
+    """Of a relay that has upstreams over stdio and is asked over HTTP. Raises Unavailable."""
     if not port:
         raise Unavailable("it is asked over HTTP only")
-    if setup.upstreams > 1:
+    if setup.upstreams > 1 and not peers.PEERS[relay].has_many:
         raise Unavailable("it has one upstream")
     try:
-        return peers.command(relay, setup.argv(), port)
+        return peers.command(relay, setup.argv(), port, config)
     except NotInstalled as problem:
         raise Unavailable(str(problem)) from problem
 

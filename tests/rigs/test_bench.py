@@ -15,6 +15,8 @@ from bench.cases import Result
 from bench.curves import Costs, fits, lines, measured
 from bench.fit import Points, fit
 from bench.goals import goals
+from bench.ledger import RelayFailed
+from bench.load_sse import Statuses
 from bench.measure import OwnProcesses
 from bench.relay_picture import DEPTHS, Document, Row, picture
 from bench.relays import Setup, Unavailable, peer_command
@@ -168,12 +170,12 @@ def test_a_commit_that_cannot_be_had_is_a_usage_error(
 def test_a_peer_says_why_it_is_not_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(peers, "SIDE", tmp_path)
     with pytest.raises(Unavailable, match="HTTP only"):
-        peer_command("mcp-proxy", Setup("stdio"), 0)
+        peer_command("mcp-proxy", Setup("stdio"), tmp_path, 0)
     with pytest.raises(Unavailable, match="one upstream"):
-        peer_command("mcp-proxy", Setup("http", 2), 1)
+        peer_command("mcp-proxy", Setup("http", 2), tmp_path, 1)
     for name in peers.PEERS:
         with pytest.raises(Unavailable, match="not installed"):
-            peer_command(name, Setup("http"), 1)
+            peer_command(name, Setup("http"), tmp_path, 1)
         assert peers.versions([name]) == ""
 
 
@@ -184,11 +186,24 @@ def test_a_peer_of_another_version_is_not_taken(monkeypatch: pytest.MonkeyPatch,
     mark.write_text("mcp-proxy==0.1")
     assert peers.versions(["mcp-proxy"]) == ""
     with pytest.raises(NotInstalled):
-        peers.command("mcp-proxy", ["server", "an option"], 80)
+        peers.command("mcp-proxy", ["server", "an option"], 80, tmp_path)
     mark.write_text(peers.PEERS["mcp-proxy"].requirement)
     assert peers.versions(["mcp-proxy", "supergateway"]) == peers.PEERS["mcp-proxy"].requirement
-    line = peers.command("mcp-proxy", ["server", "an option"], 80)
+    line = peers.command("mcp-proxy", ["server", "an option"], 80, tmp_path)
     assert line[0].startswith(str(tmp_path)) and line[-2:] == ["server", "an option"] and "80" in line
+
+
+def test_a_request_that_is_not_accepted_is_found_wherever_its_status_is_cut() -> None:
+    good, bad = b"HTTP/1.1 202 Accepted\r\n\r\nAccepted", b"HTTP/1.1 500 Oops\r\n\r\n"
+    for cut in range(len(good + bad)):
+        statuses = Statuses()
+        with pytest.raises(RelayFailed, match="500 Oops|500"):
+            for part in ((good + bad)[:cut], (good + bad)[cut:]):
+                statuses.feed(part)
+    for cut in range(len(good + good)):
+        statuses = Statuses()
+        statuses.feed((good + good)[:cut])
+        statuses.feed((good + good)[cut:])
 
 
 def test_goals_of_a_call_are_about_the_hub_without_its_history() -> None:

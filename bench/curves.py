@@ -81,6 +81,13 @@ def sound(stats: Stats) -> Stats:
     return stats
 
 
+def idle_share(side: Side) -> float:
+    """CPU seconds in a second in which nobody asks for anything."""
+    before = side.cpu_seconds()
+    time.sleep(WATCHED)
+    return (side.cpu_seconds() - before) / WATCHED
+
+
 def each_call(side: Side, count: int = CALLS) -> float:
     """CPU µs of an echo call, over all servers in turn."""
     client = side.client()
@@ -161,10 +168,8 @@ def grown(side: Side, points: tuple[int, ...], more: Callable[[int], None]) -> C
     for count in points:
         more(count - there)
         time.sleep(SETTLED)
-        memory, before = measure.rss_mb(side.pid), side.cpu_seconds()
-        time.sleep(WATCHED)
-        idle, begun = (side.cpu_seconds() - before) / WATCHED, time.monotonic()
-        before = side.cpu_seconds()
+        memory, idle = measure.rss_mb(side.pid), idle_share(side)
+        begun, before = time.monotonic(), side.cpu_seconds()
         more(FEW)
         spent = side.cpu_seconds() - before - idle * (time.monotonic() - begun)
         there = count + FEW
@@ -174,16 +179,20 @@ def grown(side: Side, points: tuple[int, ...], more: Callable[[int], None]) -> C
 def over_size(relay: str, points: tuple[int, ...]) -> Curve:
     """Progress notifications of so many bytes, over stdio and over HTTP."""
     with hub(relay, Setup("stdio")) as pipes, hub(relay, Setup("http")) as http:
+        idle: dict[str, float] = {}
         for side in (pipes, http):
             side.learn()
+            quiet(side)
+            idle[side.setup.front] = idle_share(side)
         for size in points:
             costs: Costs = {}
             for side in (pipes, http):
                 arguments = b'{"n":%d,"per_second":%d,"bytes":%d}' % (EVENTS, PER_SECOND, size)
-                before = side.cpu_seconds()
+                before, begun = side.cpu_seconds(), time.monotonic()
                 call = Call(side.tool("tick"), arguments, str(EVENTS), EVENTS)
                 sound(side.client().run(iter([call]), 1))
-                costs[f"event, {side.setup.front}, CPU µs"] = (side.cpu_seconds() - before) / EVENTS * 1e6
+                spent = side.cpu_seconds() - before - idle[side.setup.front] * (time.monotonic() - begun)
+                costs[f"event, {side.setup.front}, CPU µs"] = spent / EVENTS * 1e6
                 costs[f"memory, {side.setup.front}, MB"] = measure.rss_mb(side.pid)
             yield size, costs
 

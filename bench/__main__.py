@@ -168,7 +168,7 @@ def main() -> int:
     hub: dict[str, object] = {"expose": "full", "prefix": "always", "max_result_tokens": 0, **dict(given.hub)}
     if given.replicas:
         return replicas(hub, given.quick, say)
-    machine = measure.machine() | {"peers": peers.versions(given.relays)}
+    machine = measure.machine() | {"commit": earlier.here(), "peers": peers.versions(given.relays)}
     if given.against:
         try:
             given.relays = add_earlier(given.against, given.relays)

@@ -100,6 +100,16 @@ def commit(revision: str, root: Path = ROOT) -> str:
     return done.stdout.strip()
 
 
+def here(root: Path = ROOT) -> str:
+    """The commit of the hub that is measured, and whether files differ from it; empty outside of a repository."""
+    try:
+        found = commit("HEAD", root)
+    except NoSuchCommit:
+        return ""
+    changed = subprocess.run(["git", "-C", str(root), "diff", "--quiet", "HEAD"], capture_output=True, check=False)
+    return found + (" with changes" if changed.returncode else "")
+
+
 def installed(revision: str) -> Path:
     """The command `mcp-hub` of that commit, with the dependencies that it asks for today. Raises: `NoSuchCommit`."""
     found = commit(revision)

@@ -54,7 +54,7 @@ RATIO_OF = ("cpu_us", "cpu_ms", "list_s", "idle_mb")
 
 
 def machine_lines(machine: dict[str, str]) -> list[str]:
-    return [f"{key + ':':10}{value}" for key, value in machine.items()]
+    return [f"{key + ':':10}{value}" for key, value in machine.items() if value]
 
 
 def tables(results: Iterable[Result]) -> list[str]:

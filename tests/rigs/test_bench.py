@@ -128,6 +128,7 @@ def repository(tmp_path: Path) -> Path:
 def test_an_earlier_commit_is_taken_as_it_was_committed(repository: Path, tmp_path: Path) -> None:
     found = earlier.commit("HEAD", repository)
     assert len(found) == 40
+    assert earlier.here(repository) == f"{found} with changes" and earlier.here(tmp_path) == ""
     earlier.unpack(found, tmp_path / "source", repository)
     assert (tmp_path / "source" / "file").read_text() == "committed"
 

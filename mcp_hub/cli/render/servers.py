@@ -12,8 +12,6 @@ import msgspec
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from mcp_hub.app.catalog_rules import overlay_problems
-from mcp_hub.app.readiness import project_of
 from mcp_hub.catalog.flags import folded
 from mcp_hub.catalog.pins import UnapprovedTool, label_of
 from mcp_hub.cli.render import tables
@@ -24,6 +22,7 @@ from mcp_hub.config.load.locate import read_document
 from mcp_hub.config.load.overrides import OVERLAY, read_overlay
 from mcp_hub.config.load.texts import read_text_file
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.config.trust import project_of
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OWN
 from mcp_hub.masking import hide, hide_head
@@ -308,7 +307,11 @@ def project_warnings(settings: Settings | None) -> list[ConfigFinding]:
                 _of_overlay(replace(finding, message=f"{finding.message.rstrip('.')}. {result}"))
                 for finding in refused.findings[:_MOST]
             ]
-        problems = [] if overlay is None or settings is None else overlay_problems(settings, overlay)
+        problems = []
+        if overlay is not None and settings is not None:
+            from mcp_hub.app.catalog_rules import overlay_problems
+
+            problems = overlay_problems(settings, overlay)
         file = str(project / OVERLAY)
         return [_of_overlay(ConfigFinding("overlay_in_vain", problem, file)) for problem in problems[:_MOST]]
     return []

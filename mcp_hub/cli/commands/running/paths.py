@@ -10,7 +10,6 @@ import msgspec
 from click.shell_completion import ShellComplete, get_completion_class
 from msgspec import to_builtins
 
-from mcp_hub.app.limits import own_folders, state_dir
 from mcp_hub.attach.folder import base_folders, problem_of
 from mcp_hub.cli.commands.running.service import ENVIRONMENT
 from mcp_hub.cli.completion import VARIABLE
@@ -20,6 +19,7 @@ from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.setup import EXIT_CONFIG, EXIT_TOOL, EXIT_UNAVAILABLE, config_option, fail, fail_with, load_config
 from mcp_hub.config.load.load import load
 from mcp_hub.config.load.overrides import overrides_of
+from mcp_hub.config.trust import own_folders, state_dir
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import visible
 from mcp_hub.onboarding.clients.model import Where

@@ -22,9 +22,10 @@ from mcp_hub.config.load.locate import read_document
 from mcp_hub.config.load.overrides import OVERLAY, read_overlay
 from mcp_hub.config.load.texts import read_text_file
 from mcp_hub.config.schema.settings import Settings
-from mcp_hub.config.trust import project_of
+from mcp_hub.config.trust import project_of, state_dir
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OWN
+from mcp_hub.ids import record_key
 from mcp_hub.masking import hide, hide_head
 from mcp_hub.protocol.rest.servers import (
     AccountInfo,
@@ -34,6 +35,7 @@ from mcp_hub.protocol.rest.servers import (
     ServerInfo,
     UnmatchedInfo,
 )
+from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.types import Era, JsonObject, Kind, UpstreamState, UpstreamStatus
 
 if TYPE_CHECKING:
@@ -270,6 +272,9 @@ def unmatched_patterns(
 
 def waiting_edits(path: Path, servers: Collection[str] = ()) -> list[ConfigFinding]:
     """The edits that the dashboard proposes, of these servers or all."""
+    with suppress(OSError):
+        if KeyedFiles(state_dir(os.environ) / "proposals").stamp(record_key(str(path.absolute()), "")) is None:
+            return []
     from mcp_hub.onboarding.servers_file.proposals import command_of, proposals_of
     from mcp_hub.onboarding.servers_file.servers_file import ServersFile
 

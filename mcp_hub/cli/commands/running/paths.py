@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
@@ -25,9 +25,11 @@ from mcp_hub.masking import visible
 from mcp_hub.onboarding.clients.model import Where
 from mcp_hub.onboarding.servers_file.kept_secrets import FOLDER
 from mcp_hub.onboarding.servers_file.servers_file import ServersFile
-from mcp_hub.stores.audit import AuditReport, chains, generations, unwritten, verify
 from mcp_hub.stores.history.file import FILE as HISTORY
 from mcp_hub.stores.server_logs import log_folder
+
+if TYPE_CHECKING:
+    from mcp_hub.stores.audit import AuditReport
 
 _STATE: Final = (
     "streams, results, history of calls, logs of servers, approvals, logins, undo records, "
@@ -199,10 +201,12 @@ def verify_command(path: Path | None, heads: tuple[str, ...], as_json: bool, con
     Names each line where the chain breaks, and counts lost records. Without PATH: the files of hub.audit, of every hub
     that wrote there. Exit code 1 if a line was changed or is missing.
     """
+    from mcp_hub.stores.audit import chains, generations, unwritten, verify
+
     files = [generations(path)] if path is not None else [*chains(_configured(config))]
     if not any(files):
         fail("audit_not_found", f"there is no file {path or _configured(config)}", EXIT_UNAVAILABLE)
-    unseen, reports = set(heads), list[tuple[Path, AuditReport, int]]()
+    unseen, reports = set(heads), list[tuple[Path, "AuditReport", int]]()
     for chain in files:
         try:
             report = verify(chain, unseen)
@@ -233,7 +237,7 @@ def _configured(config: str | None) -> Path:
     return audit_path(loaded)
 
 
-def _print(file: Path, report: AuditReport, unwritten_count: int) -> None:
+def _print(file: Path, report: "AuditReport", unwritten_count: int) -> None:
     put(f"{file}: {plural(report.lines, 'line')}, {report.first} to {report.last}, {' to '.join(report.times)}")
     for problem in report.problems:
         say(problem, "red")
@@ -248,7 +252,7 @@ def _print(file: Path, report: AuditReport, unwritten_count: int) -> None:
     put(f"Its end is {report.head}.")
 
 
-def _notes(report: AuditReport, unwritten_count: int) -> Sequence[str]:
+def _notes(report: "AuditReport", unwritten_count: int) -> Sequence[str]:
     notes = []
     if report.first > 1:
         notes.append(f"Lines before {report.first} are in older files, which are not here.")

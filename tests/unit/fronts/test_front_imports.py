@@ -16,13 +16,13 @@ UNUSED = (
     "mcp_hub.upstreams.functions.upstream mcp_hub.upstreams.executors.upstream"
 )
 
-OF_HUBS = "mcp_hub.app mcp_hub.hub mcp_hub.calls mcp_hub.catalog.catalog mcp_hub.upstreams.peer pydantic_core"
+OF_HUBS = "mcp_hub.app mcp_hub.hub mcp_hub.calls mcp_hub.catalog.catalog mcp_hub.upstreams.peer"
 
 
 @pytest.mark.parametrize(
     ("modules", "unused"),
     [
-        (SERVING, "mcp mcp_types pydantic_core httpx2"),  # the SDK would be most of the start
+        (SERVING, "mcp mcp_types httpx2"),  # the SDK would be most of the start
         (LOGINS, "mcp"),  # it costs half a second and 60 MB
         ("cli.lean app.build", UNUSED),  # they would be 2 MB of each hub that a client starts
         ("cli.commands.tools cli.commands.running.status", OF_HUBS),  # a third of the time of such a command

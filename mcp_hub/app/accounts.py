@@ -10,13 +10,13 @@ from msgspec import UNSET
 from msgspec.structs import replace
 from starlette.routing import Route
 
-from mcp_hub.app.limits import state_dir
 from mcp_hub.app.logins import client_of
 from mcp_hub.app.upstream_factory import UpstreamFactory, supervisor_rules
 from mcp_hub.clock import wall_time
 from mcp_hub.config.schema.fields import problems_of
 from mcp_hub.config.schema.servers import AccountLookup, Lookup, ServerSettings
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.config.trust import state_dir
 from mcp_hub.errors import AccountNeeded, Rejected, StoreUnavailable, UpstreamUnavailable
 from mcp_hub.fronts.http.login_pages import login_pages
 from mcp_hub.fronts.rest.accounts import account_handlers

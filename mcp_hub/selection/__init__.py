@@ -4,7 +4,6 @@ In: JSON or a text, and a path or pattern of a stranger.
 
 Out: values, or an error that helps to write it right.
 
-- `paths`: checks a path
 - `engine`: selects values, describes a value
-- `patterns`: regular expressions
+- `patterns`: checks a path; regular expressions
 """

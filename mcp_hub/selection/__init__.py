@@ -4,6 +4,7 @@ In: JSON or a text, and a path or pattern of a stranger.
 
 Out: values, or an error that helps to write it right.
 
+- `paths`: checks a path
 - `engine`: selects values, describes a value
-- `patterns`: checks a path; regular expressions
+- `patterns`: regular expressions
 """

@@ -1,10 +1,6 @@
-"""Patterns of RE2, bounded in size and memory: they run in linear time (github.com/google/re2/wiki/Syntax).
-
-And JSON paths (RFC 9535). The engines are loaded with the first pattern and the first path.
-"""
+"""Patterns of RE2, bounded in size and memory: they run in linear time (github.com/google/re2/wiki/Syntax)."""
 
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from mcp_hub.errors import InvalidParams
@@ -65,11 +61,3 @@ def _limited(options: "re2.Options", memory: int, *, by_line: bool) -> "re2.Opti
 
 def _printable(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in text)
-
-
-@lru_cache(maxsize=512)
-def check_path(path: str) -> None:
-    """Raises `InvalidParams` for what is not a JSON path, with its `character` among the data."""
-    from mcp_hub.selection.engine import parsed  # a tenth of a second, which most hubs do without
-
-    parsed(path, lambda: False)

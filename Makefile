@@ -78,9 +78,11 @@ fmt: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# writes bench.json; BENCH='--against REV': beside an earlier commit
 bench: $(STAMP) $(VENV)/bench/.installed
-	BENCH_FASTMCP_PYTHON=$(abspath $(VENV))/bench/bin/python $(BIN)/python -m bench $(BENCH)
+	BENCH_FASTMCP_PYTHON=$(abspath $(VENV))/bench/bin/python $(BIN)/python -m bench --json bench.json $(BENCH)
 	$(if $(findstring --replicas,$(BENCH)),,$(BIN)/python -m bench.dashboard)
+	$(if $(BENCH),,-$(BIN)/python -m bench.curves --json bench.json)
 
 # the words that the tool search takes to be like each other; on Linux on x86-64
 likeness: $(STAMP)
@@ -214,9 +216,10 @@ $(STAMP): $(HUB)
 	$(call install,--no-compile --group dev)
 	touch $@
 
-$(VENV)/bench/.installed: $(STAMP)
+$(VENV)/bench/.installed: $(STAMP) bench/peers.py
 	$(PYTHON) -m venv $(VENV)/bench
 	$(VENV)/bench/bin/python -m pip install --quiet --disable-pip-version-check 'fastmcp[code-mode]>=4.1,<5'
+	$(BIN)/python -m bench.peers
 	touch $@
 
 # the generator of the site, the tools of the audit, and the hub with all extras, each in an environment of its own

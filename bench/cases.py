@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from bench import measure
 from bench.ledger import Call, RelayFailed, Stats, percentile
 from bench.load import PipeClient
-from bench.relays import Setup, Side, Unavailable, launched, started
+from bench.relays import SLOW, Setup, Side, Unavailable, launched, started
 
 Figures = dict[str, float]
 Action = Callable[[Side], tuple[Figures, Stats]]
@@ -22,7 +22,6 @@ GIVE_UP = 30.0
 TEXT = "the quick brown fox jumps over the lazy dog, and then it does so again, a hundred bytes long, "
 # FastMCP's proxy of several servers starts all of them anew for every request: n in flight would be 10·n processes
 RESPAWNS = "fastmcp"
-SLOW = ("sdk", "fastmcp")
 # one lost event is one too many, however many rounds were clean
 NEVER = ("lost", "late", "writes")
 RELAYED = ("calls-stdio", "calls-http", "calls-modern", "upstreams", "large", "progress", "lists", "start", "memory")
@@ -114,7 +113,7 @@ def merged(samples: list[Figures]) -> Figures:
     return {
         key: max(values) if key in NEVER else measure.median(values)
         for key in samples[0]
-        for values in [[sample[key] for sample in samples]]
+        for values in [[sample[key] for sample in samples if key in sample]]
     }
 
 
@@ -201,8 +200,9 @@ def upstreams(run: Run, sides: list[Side]) -> None:
 
 
 def large(run: Run, sides: list[Side]) -> None:
-    """Results of 1 MB and 10 MB, one at a time."""
-    for size, count in ((1, 5 if run.options.quick else 20), (10, 1 if run.options.quick else 3)):
+    """Results of 1, 5 and 10 MB, one at a time."""
+    for size, count in ((1, 20), (5, 6), (10, 3)):
+        count = max(1, count // 4) if run.options.quick else count
 
         def action(side: Side, size: int = size, count: int = count) -> tuple[Figures, Stats]:
             text = "x" * (size * MB)
@@ -225,11 +225,11 @@ def progress(run: Run, sides: list[Side]) -> None:
         seconds = stats.latencies[0] if stats.latencies else 0.0
         on_time = stats.events - stats.late
         rate = on_time / seconds if seconds else 0.0
-        per_event = figures["cpu_us"] / (stats.events or count)
-        return {"cpu_us": per_event, "rate": rate, "sent": count, "lost": stats.lost, "late": stats.late}, stats
+        # of a relay that drops them there is no cost of one
+        each = {"cpu_us": figures["cpu_us"] / stats.events} if stats.events else {}
+        return each | {"rate": rate, "sent": count, "lost": stats.lost, "late": stats.late}, stats
 
-    front = sides[0].setup.front
-    run.alternate("progress", front, [side for side in sides if (front, side.name) != ("http", "limit")], action)
+    run.alternate("progress", sides[0].setup.front, sides, action)
 
 
 def lists(run: Run, sides: list[Side]) -> None:
@@ -238,7 +238,7 @@ def lists(run: Run, sides: list[Side]) -> None:
     def action(side: Side) -> tuple[Figures, Stats]:
         stats = Stats()
         client = side.client()
-        before, begun = measure.cpu_seconds(side.pid), time.perf_counter()
+        before, begun = side.cpu_seconds(), time.perf_counter()
         while stats.calls < 200 and (not stats.calls or time.perf_counter() - begun < run.options.seconds):
             sent = time.perf_counter()
             listing = client.list_tools()
@@ -246,7 +246,7 @@ def lists(run: Run, sides: list[Side]) -> None:
             stats.calls += 1
             if len(listing.names) < LIST_TOOLS:
                 stats.fail(f"{len(listing.names)} tools listed, not {LIST_TOOLS}")
-        cpu = measure.cpu_seconds(side.pid) - before
+        cpu = side.cpu_seconds() - before
         p50 = percentile(stats.latencies, 0.5) * 1e3
         return {"cpu_ms": cpu / stats.calls * 1e3, "p50_ms": p50, "bytes": listing.size}, stats
 
@@ -264,7 +264,7 @@ def memory(run: Run, sides: list[Side]) -> None:
         stats = side.client().run(echoes(side, count=count), 32)
         after = measure.rss_mb(side.pid)
         figures = {"idle_mb": side.idle_rss, "before_mb": before, "after_mb": after, "calls": float(stats.calls)}
-        return figures, stats
+        return figures | {"all_mb": side.rss_mb()}, stats
 
     warm(sides, 200)
     run.alternate("memory", sides[0].setup.front, sides, action, rounds=1)
@@ -283,7 +283,7 @@ def start_variant(run: Run, variant: str, setup: Setup, relays: list[str]) -> No
     """Cold starts of every relay in turn."""
     run.say(f"  start: {variant}")
     samples: dict[str, list[Figures]] = {relay: [] for relay in relays}
-    for _ in range(1 if run.options.quick else 3):
+    for _ in range(run.options.fixed_rounds or (1 if run.options.quick else 3)):
         for relay in relays:
             try:
                 samples[relay].append(start_once(relay, setup, run.options.hub))

@@ -18,6 +18,7 @@ CLOSED = 5
 STDIO, HTTP, MODERN = "calls-stdio", "calls-http", "calls-modern"
 ONE, MANY, MOST = "1 in flight", "32 in flight", "1000 in flight"
 SQLITE, FASTEST, STEADY = "sqlite", "as fast as it can", "1000 events/s"
+STAGES = "goals (first: for the first release; then, next: the steps after it; aim: beyond these)"
 FOLLOWER = ("follower_kb", "follower over SSE", 16)
 
 
@@ -39,6 +40,10 @@ class Lookup:
         """The figure of all sides that have it."""
         rows = [row for (*place, _), row in self._results.items() if place == [case, variant] and not row.failed]
         return [row.figures[figure] for row in rows if figure in row.figures]
+
+    def every_side(self, side: str) -> list[Result]:
+        """What was measured of a side."""
+        return [result for (*_, found), result in self._results.items() if found == side and not result.failed]
 
     def variants(self, case: str) -> list[str]:
         return list(dict.fromkeys(variant for found, variant, _ in self._results if found == case and variant))
@@ -275,6 +280,50 @@ def gates(look: Lookup) -> Iterator[Goal]:
         yield Goal("first", f"CPU that {side} adds to a call, {ONE}", more, bound, " µs")
 
 
+def near_the_limit(look: Lookup) -> Iterator[Goal]:
+    """What a call, an event and a large result cost, to the limit: without the history where that was measured."""
+    side = "history off" if look.every_side("history off") else "hub"
+    of = "" if side == "hub" else " (history off)"
+    for case, depth, goal, aim in (
+        (STDIO, ONE, 1.8, 1.5),
+        (STDIO, MANY, 3.0, 2.2),
+        (HTTP, ONE, 2.4, 1.8),
+        (HTTP, MANY, 3.5, 2.5),
+    ):
+        reached = divided(look(case, depth, side, "cpu_us"), look(case, depth, "limit", "cpu_us"))
+        yield from stages(f"{case}: CPU per call, {depth}{of}, to the limit", reached, goal, aim, " ×")
+    for front, goal in (("stdio", 4), ("http", 5)):
+        reached = divided(look("progress", front, side, "cpu_us"), look("progress", front, "limit", "cpu_us"))
+        yield from stages(f"{front}: CPU per progress notification{of}, to the limit", reached, goal, 3, " ×")
+    for front, goal in (("stdio", 1.3), ("http", 1.5)):
+        variant = f"{front}, 5 MB"
+        reached = divided(look("large", variant, side, "cpu_ms"), look("large", variant, "limit", "cpu_ms"))
+        yield from stages(f"result over {variant}{of}, CPU to the limit", reached, goal, 1.1, " ×")
+
+
+def single_costs(look: Lookup) -> Iterator[Goal]:
+    """Start, commands, memory, sessions, and the first list of many servers."""
+    init = look("start", "1 upstream", "hub", "init_s")
+    yield from stages("spawn to initialize answered", init, 0.25, 0.18, " s")
+    for name in look.variants("commands"):
+        spent = divided(look("commands", name, "hub", "cpu_ms"), 1e3)
+        yield from stages(f"mcp-hub {name}, CPU", spent, 0.2, 0.12, " s")
+    for front, goal, aim in (("stdio", 50, 40), ("http", 56, 45)):
+        yield from stages(f"{front}: idle memory", look("memory", front, "hub", "idle_mb"), goal, aim, " MB")
+    for variant in look.variants("sessions"):
+        yield from stages(f"{variant}, each", look("sessions", variant, "hub", "session_kb"), 25, 15, " kB")
+    for variant in look.variants("many-servers"):
+        listed = look("many-servers", variant, "hub", "list_s")
+        yield from stages(f"first list of {variant}", listed, 0.6, 0.4, " s")
+
+
+def stages(text: str, reached: float | None, goal: float, aim: float, unit: str) -> Iterator[Goal]:
+    """A goal and what lies beyond it; neither where nothing was measured."""
+    if reached is not None:
+        yield Goal("next", text, reached, goal, unit)
+        yield Goal("aim", text, reached, aim, unit)
+
+
 PARTS = (
     cpu,
     throughput,
@@ -287,6 +336,8 @@ PARTS = (
     sandboxed,
     history,
     gates,
+    near_the_limit,
+    single_costs,
 )
 
 
@@ -300,6 +351,6 @@ def verdicts(results: Iterable[Result]) -> list[str]:
     """The goals as lines, and a count."""
     found = goals(results)
     counts = {verdict: sum(goal.verdict == verdict for goal in found) for verdict in ("met", "missed", "n/a")}
-    lines = ["", "goals (first: for the first release; then: the next step)", *(goal.line() for goal in found)]
+    lines = ["", STAGES, *(goal.line() for goal in found)]
     lines.append("  not measured here: kills by the hundred, and who may read what; the tests see to these")
     return [*lines, "", "  " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items())]

@@ -3,9 +3,12 @@
 What the audit and the limits of calls add is measured in the same way.
 """
 
+import json
+import signal
 import time
 from array import array
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,8 +16,9 @@ from tempfile import TemporaryDirectory
 import anyio
 
 from bench.cases import Figures, Result, Run, echoes, merged, share, timed, warm
-from bench.ledger import Call, Stats
-from bench.relays import GATES, HISTORIES, Setup, Side
+from bench.ledger import Call, RelayFailed, Stats
+from bench.relays import CONFIG, GATES, HISTORIES, Setup, Side
+from mcp_hub.calls.history.journal import PACE
 from mcp_hub.clock import SystemClock
 from mcp_hub.stores.history.base import Batch, CallGroup, HistoryLimits, group_line
 from mcp_hub.stores.history.file import HistoryFile
@@ -25,7 +29,11 @@ CASES = (CALLS, TEXTS, READ, GATED)
 KEPT = 3500
 """Bytes of the text of a call, which its result repeats: all of both is kept."""
 LAUNCHES = 9
-"""Hubs of each side that are started for what the history adds to a call."""
+"""Hubs of each side that are started for what gates add to a call."""
+SWITCHES = 4
+"""Times that the history is switched to each side in a round: a core of others changes its speed meanwhile."""
+PATIENCE = 30.0
+"""Seconds for a changed setting to hold."""
 MANY = 100_000
 _BATCH = 256
 _SERVERS, _TOOLS = 10, 20
@@ -36,6 +44,43 @@ def calls(run: Run, case: str, sides: list[Side]) -> None:
     """Echo calls of 100 bytes, one in flight."""
     warm(sides, 1)
     run.alternate(case, "1 in flight", sides, lambda side: timed(side, echoes(side, run.options.seconds), 1))
+
+
+def switched(run: Run, sides: list[Side]) -> None:
+    """The same through one hub whose history is switched by turns: one hub differs from the next by more than it costs.
+
+    The last batch of a round is written before the next one begins.
+    """
+    [hub] = sides
+    warm(sides, 1)
+
+    def action(side: Side) -> tuple[Figures, Stats]:
+        _switch(side)
+        side.client().run(echoes(side, run.options.seconds / 4), 1)
+        figures, stats = timed(side, echoes(side, run.options.seconds), 1)
+        time.sleep(2 * PACE)
+        return figures, stats
+
+    rounds = SWITCHES * run.options.rounds
+    run.alternate(CALLS, "1 in flight", [replace(hub, name=name) for name in HISTORIES], action, rounds)
+
+
+def _switch(side: Side) -> None:
+    """Gives the hub the history of this side. Raises `RelayFailed`."""
+    config, until = side.stderr.parent / CONFIG, time.monotonic() + PATIENCE
+    settings = json.loads(config.read_text())
+    if settings["hub"].get("history") == HISTORIES[side.name]:
+        return
+    settings["hub"]["history"] = HISTORIES[side.name]
+    before = side.stderr.read_text().count('"config_reloaded"')
+    draft = config.with_suffix(".draft")
+    draft.write_text(json.dumps(settings))
+    draft.replace(config)
+    side.process.send_signal(signal.SIGHUP)
+    while side.stderr.read_text().count('"config_reloaded"') == before:
+        if time.monotonic() > until:
+            raise RelayFailed(f"its history is not switched to {side.name}")
+        time.sleep(0.02)
 
 
 def texts(run: Run, sides: list[Side]) -> None:
@@ -111,7 +156,7 @@ async def _reads(rounds: int, most: int) -> dict[str, list[Figures]]:
 
 
 def _of_many_hubs(run: Run, case: str, names: Sequence[str]) -> list[Result]:
-    """The medians over hubs that are started anew: one differs from the next by more than the history costs."""
+    """The medians over hubs that are started anew: one differs from the next by more than gates cost."""
     launches = [Run(run.options, run.say) for _ in range(LAUNCHES)]
     for launch in launches:
         share(launch, Setup("stdio"), {case: partial(calls, launch, case)}, names)
@@ -126,8 +171,7 @@ def _of_many_hubs(run: Run, case: str, names: Sequence[str]) -> list[Result]:
 
 def measure_history(run: Run) -> None:
     """The wanted ones of these cases."""
-    if run.wants(CALLS):
-        run.results += _of_many_hubs(run, CALLS, tuple(HISTORIES))
+    share(run, Setup("stdio"), {CALLS: partial(switched, run)}, tuple(HISTORIES)[:1])
     if run.wants(GATED):
         run.results += _of_many_hubs(run, GATED, tuple(GATES))
     share(run, Setup("stdio"), {TEXTS: partial(texts, run)}, tuple(HISTORIES))

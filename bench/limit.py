@@ -2,9 +2,9 @@
 
 What it costs is the least that a Python process can spend on relaying a call (uvloop, msgspec, payloads as
 raw bytes), so it is the yardstick of every other side. It has no deadlines, no cancellation, no progress
-tokens, no error handling: it knows just enough of `initialize`, `server/discover` and `tools/list` to be
-driven. `--http PORT` serves the same as a plain ASGI app on uvicorn; that front answers JSON only, and
-drops notifications.
+tokens of its own, no error handling: it knows just enough of `initialize`, `server/discover` and `tools/list` to
+be driven. `--http PORT` serves the same as a plain ASGI app on uvicorn; that front answers JSON, and a call that
+asks for progress with an event stream.
 """
 
 import argparse
@@ -25,6 +25,8 @@ MODERN = "2026-07-28"
 INFO = {"name": "bench-limit", "version": "1"}
 # below this many bytes a parse is as cheap as the pattern, above it the payload must not be scanned
 BIG_LINE = 16_384
+# the token of a call over HTTP and of the progress that is for it
+TOKEN = re.compile(rb'"progressToken":(\d+)')
 BIG_ANSWER = re.compile(rb'\{"jsonrpc":"2\.0","id":(\d+),"result":')
 
 Deliver = Callable[[bytes], None]
@@ -253,6 +255,56 @@ async def serve_stdio(relay: Relay) -> None:
     await asyncio.gather(relay.start(), ended.wait())
 
 
+class EventStream:
+    """The answer to a call that asked for progress; the messages of one loop turn leave in one write."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        self.ended = False
+        self._ready = asyncio.Event()
+
+    def add(self, line: bytes) -> None:
+        self.lines.append(b"data: %b\n" % line)
+        self._ready.set()
+
+    def end(self, line: bytes) -> None:
+        self.ended = True
+        self.add(line)
+
+    async def write(self, send: Any) -> None:
+        headers = [(b"content-type", b"text/event-stream"), (b"mcp-session-id", b"limit")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        while self.lines or not self.ended:
+            await self._ready.wait()
+            self._ready.clear()
+            data = b"".join(self.lines)
+            self.lines.clear()
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+        await send({"type": "http.response.body"})
+
+
+class Streams:
+    """The open event streams by their tokens, which clients here choose apart."""
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+        self._open: dict[bytes, EventStream] = {}
+        relay.notify = self._notify
+
+    def _notify(self, line: bytes) -> None:
+        if (token := TOKEN.search(line)) and (stream := self._open.get(token[1])):
+            stream.add(line)
+
+    async def answer(self, body: bytes, token: bytes, send: Any) -> None:
+        stream = self._open[token] = EventStream()
+        self._relay.handle(body, stream.end)
+        self._relay.flush()
+        try:
+            await stream.write(send)
+        finally:
+            del self._open[token]
+
+
 def asgi_app(relay: Relay) -> Callable[..., Any]:
     """POST → upstream → one JSON answer; every session has the same id."""
     ok: dict[str, Any] = {
@@ -260,6 +312,7 @@ def asgi_app(relay: Relay) -> Callable[..., Any]:
         "status": 200,
         "headers": [(b"content-type", b"application/json"), (b"mcp-session-id", b"limit")],
     }
+    streams = Streams(relay)
 
     async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -270,6 +323,9 @@ def asgi_app(relay: Relay) -> Callable[..., Any]:
         while event.get("more_body"):
             event = await receive()
             body += event["body"]
+        if token := TOKEN.search(body):
+            await streams.answer(body, token[1], send)
+            return
         answered = asyncio.get_running_loop().create_future()
         if scope["method"] != "POST" or not relay.handle(body, answered.set_result):
             status = 202 if scope["method"] == "POST" else 405

@@ -133,9 +133,11 @@ class HttpClient:
         self._pool: list[Connection] = []
 
     def start(self) -> None:
+        """Asks for the tools once; in the handshake era in a session of its own, however often."""
         if self._modern:
             self.ask("server/discover", {})
         else:
+            self._session = b""
             params: dict[str, object] = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": CLIENT_INFO}
             self.ask("initialize", params)
             self._exchange(self._request("notifications/initialized", "", self._initialized()))

@@ -15,15 +15,20 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench import measure
+from bench import measure, peers
 from bench.ledger import RelayFailed
 from bench.load import Client, PipeClient
 from bench.load_http import HttpClient
+from bench.load_sse import SseClient
+from rigs.clients.install import NotInstalled
 
 HERE = Path(__file__).parent
 # direct is the client at the upstream's own pipe: what a call costs without any relay
-# before is another installation of the hub, whose command BENCH_BEFORE names
-RELAYS = ("direct", "limit", "hub", "before", "sdk", "fastmcp")
+# before is another installation of the hub, whose command BENCH_BEFORE names, or that `--against` makes
+OURS = ("direct", "limit", "hub", "before", "sdk", "fastmcp")
+RELAYS = (*OURS, *peers.PEERS)
+# those that take so long that they get less to do
+SLOW = ("sdk", "fastmcp", *peers.PEERS)
 # a client that joins the background hub: measured with it, and only where that is what is compared
 ATTACHED = "attached"
 SANDBOXED = "sandboxed"
@@ -65,6 +70,8 @@ class Setup:
     tools: int = 5
     delay: float = 0.0
     stamps: str = ""
+    is_lazy: bool = False
+    """Whether the hub starts an upstream on first use only."""
 
     def argv(self) -> list[str]:
         """The command of one upstream."""
@@ -76,7 +83,8 @@ class Setup:
     def servers(self) -> dict[str, dict[str, object]]:
         """The upstreams e0, e1, … as `mcpServers`."""
         head, *args = self.argv()
-        return {f"e{number}": {"command": head, "args": args} for number in range(self.upstreams)}
+        more = {"start": "lazy"} if self.is_lazy else {}
+        return {f"e{number}": {"command": head, "args": args, **more} for number in range(self.upstreams)}
 
 
 @dataclass
@@ -92,8 +100,8 @@ class Side:
     idle_rss: float = 0.0
     broken: bool = False
     names: dict[str, str] = field(default_factory=dict)
-    helpers: list[int] = field(default_factory=list)
-    """Processes whose CPU counts, too: the background hub of one that attached."""
+    processes: list[measure.OwnProcesses] = field(default_factory=list)
+    """What counts: the relay with its helpers, and the background hub of one that attached."""
     _clients: dict[bool, Client] = field(default_factory=dict)
 
     @property
@@ -104,14 +112,27 @@ class Side:
     def client(self, modern: bool = False) -> Client:
         """The client of one era, started on first use (stdio: the handshake era only)."""
         if modern not in self._clients:
-            client = HttpClient(self.port, modern) if self.port else PipeClient(self.process)
+            client = self._new_client(modern)
             client.start()
             self._clients[modern] = client
         return self._clients[modern]
 
+    def _new_client(self, modern: bool) -> Client:
+        if not self.port:
+            return PipeClient(self.process)
+        if self.name in peers.PEERS and peers.PEERS[self.name].is_sse:
+            if modern:
+                raise RelayFailed("it has no modern era")
+            return SseClient(self.port)
+        return HttpClient(self.port, modern)
+
     def cpu_seconds(self) -> float:
-        """User and system time so far."""
-        return sum(map(measure.cpu_seconds, [self.pid, *self.helpers]))
+        """User and system time of all its processes so far."""
+        return sum(own.cpu_seconds() for own in self.processes)
+
+    def rss_mb(self) -> float:
+        """Resident memory of all its processes, in MB."""
+        return sum(own.rss_mb() for own in self.processes)
 
     def tool(self, name: str, number: int = 0) -> str:
         """The exported name of one upstream's tool (a lone upstream may have no prefix)."""
@@ -124,16 +145,17 @@ class Side:
             if time.monotonic() > until:
                 raise RelayFailed(f"no tool of {', '.join(missing[:3])} among {len(self.names)} listed")
             time.sleep(0.05)
-        self.pid = measure.python_process(self.process.pid)
+        self.pid = self.process.pid if self.name in peers.PEERS else measure.python_process(self.process.pid)
         self.idle_rss = measure.rss_mb(self.pid)
-        if self.name == ATTACHED:
-            self.helpers = [background_hub(self.stderr.parent)]
+        roots = [self.pid, background_hub(self.stderr.parent)] if self.name == ATTACHED else [self.pid]
+        self.processes = [measure.OwnProcesses(pid) for pid in roots]
 
     def _missing(self, listed: list[str]) -> list[str]:
         """Notes the names; returns the upstreams of which none is there yet."""
         for name in listed:
             prefixed = self.setup.upstreams > 1 or name.startswith("e0_")
-            self.names[name if prefixed else f"e0_{name}"] = name
+            plain = name.replace("__", "_", 1)  # some separate server and tool by two
+            self.names[plain if prefixed else f"e0_{name}"] = name
         return [server for server in self.setup.servers() if f"{server}_echo" not in self.names]
 
     def reason(self) -> str:
@@ -174,10 +196,24 @@ def command(relay: str, setup: Setup, config: Path, port: int) -> list[str]:
         program = earlier_hub() if relay == "before" else hub_command()
         attach = ["--attach", "always"] if relay == ATTACHED else []
         return [program, "serve", *http, *attach, "--config", str(config)]
+    if relay in peers.PEERS:
+        return peer_command(relay, setup, config, port)
     http = ["--http", str(port)] if port else []
     python = fastmcp_python() if relay == "fastmcp" else sys.executable
     script = {"limit": "limit.py", "sdk": "sdk_proxy.py", "fastmcp": "fastmcp_proxy.py"}[relay]
     return [python, str(HERE / script), "--config", str(config), *http]
+
+
+def peer_command(relay: str, setup: Setup, config: Path, port: int) -> list[str]:
+    """Of a relay that has upstreams over stdio and is asked over HTTP. Raises Unavailable."""
+    if not port:
+        raise Unavailable("it is asked over HTTP only")
+    if setup.upstreams > 1 and not peers.PEERS[relay].has_many:
+        raise Unavailable("it has one upstream")
+    try:
+        return peers.command(relay, setup.argv(), port, config)
+    except NotInstalled as problem:
+        raise Unavailable(str(problem)) from problem
 
 
 def hub_command() -> str:
@@ -192,7 +228,7 @@ def earlier_hub() -> str:
     """The command that BENCH_BEFORE names, to compare two versions of the hub in one run."""
     found = shutil.which(os.environ.get("BENCH_BEFORE", ""))
     if not found:
-        raise Unavailable("BENCH_BEFORE does not name the mcp-hub command of another version")
+        raise Unavailable("neither --against nor BENCH_BEFORE names another version")
     return found
 
 
@@ -249,7 +285,7 @@ def environment(folder: Path, relay: str) -> dict[str, str]:
     homes = {name: str(folder / name) for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")}
     attach = "always" if relay == ATTACHED else "never"
     own = {"MCP_HUB_STATE_DIR": str(folder / STATE), "XDG_RUNTIME_DIR": str(folder), "MCP_HUB_ATTACH": attach}
-    return os.environ | homes | own
+    return os.environ | homes | own | peers.environment(relay)
 
 
 def background_hub(folder: Path) -> int:

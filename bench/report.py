@@ -18,6 +18,8 @@ COLUMNS = {
     "start_ms": ("started ms", ",.1f"),
     "read_ms": ("read ms", ",.1f"),
     "kept_kb": ("kB kept", ",.1f"),
+    "wall_ms": ("wall ms", ",.0f"),
+    "session_kb": ("kB a session", ",.1f"),
     "init_s": ("initialized s", ".3f"),
     "list_s": ("listed s", ".3f"),
     "over_s": ("after the last s", ".3f"),
@@ -25,6 +27,7 @@ COLUMNS = {
     "idle_mb": ("idle MB", ".1f"),
     "before_mb": ("before MB", ".1f"),
     "after_mb": ("after MB", ".1f"),
+    "all_mb": ("with helpers MB", ".1f"),
     "calls": ("calls", ",.0f"),
     "trip_ms": ("round trip ms", ",.2f"),
     "first_ms": ("first ms", ",.2f"),
@@ -51,7 +54,7 @@ RATIO_OF = ("cpu_us", "cpu_ms", "list_s", "idle_mb")
 
 
 def machine_lines(machine: dict[str, str]) -> list[str]:
-    return [f"{key + ':':10}{value}" for key, value in machine.items()]
+    return [f"{key + ':':10}{value}" for key, value in machine.items() if value]
 
 
 def tables(results: Iterable[Result]) -> list[str]:

@@ -118,8 +118,9 @@ class Bell:
         self._waiter: asyncio.Future[None] | None = None
 
     def ring(self) -> None:
-        self._is_rung = True
-        self._wake()
+        if not self._is_rung:  # else the one that waits is awake already
+            self._is_rung = True
+            self._wake()
 
     async def wait(self, seconds: float | None = None) -> bool:
         """Waits for a ring; False after `seconds`."""

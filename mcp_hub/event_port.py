@@ -10,9 +10,10 @@ from mcp_hub.calls.feeds.reading import FeedReader, Topic, topic
 from mcp_hub.calls.feeds.table import Feeds
 from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.catalog.views.view import CatalogView
-from mcp_hub.errors import StoreError, StoreUnavailable
+from mcp_hub.errors import RpcError, StoreError, StoreUnavailable
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.eras import LATEST_MODERN
+from mcp_hub.protocol.jsonrpc.rpc_errors import for_others
 from mcp_hub.protocol.shape.occurrences import EventParams, delivered, forbidden, not_found
 from mcp_hub.protocol.shape.webhooks import Webhook, check_delivery, delivery_of, granted, subscription_id
 from mcp_hub.sessions.session import Caller, Session, call_of
@@ -50,6 +51,8 @@ class EventPort:
 
     def entry(self, session: Session, name: str) -> Entry:
         """An event type. Raises the extension's NotFound, and Forbidden for one that has to be approved."""
+        if not name:
+            raise not_found("event", "the name of an event type is missing")
         view = self._view(session)
         if (entry := view.find(Kind.EVENT, name)) is not None:
             return entry
@@ -67,6 +70,10 @@ class EventPort:
         account = session.caller.principal if has_accounts else ""
         return entry, topic(entry.server, entry.key, params.arguments, account)
 
+    def public(self, session: Session, error: RpcError) -> RpcError:
+        """The error without paths of this machine that are not for the caller."""
+        return error if session.caller.shows_paths else for_others(error)
+
     async def open(self, session: Session, params: EventParams) -> FeedReader:
         """A reader behind the cursor of `params`. Raises the server's `RpcError`, `Busy`, `StoreUnavailable`."""
         entry, subscription = self.topic(session, params)
@@ -74,6 +81,8 @@ class EventPort:
             return await self.feeds.open(
                 subscription, entry.modes, params.cursor, session.caller.principal, params.max_age
             )
+        except RpcError as error:
+            raise self.public(session, error) from None
         except StoreError as problem:
             raise StoreUnavailable(problem.public) from None
 
@@ -81,7 +90,7 @@ class EventPort:
         """The result of `events/poll`. Raises as `open`."""
         reader = await self.open(session, params)
         try:
-            occurrences, is_truncated = await reader.read(min(max(params.maxEvents or _PAGE, 1), _MOST))
+            occurrences, is_truncated = await reader.read(_count(params.maxEvents))
             if reader.ended is not None and not occurrences:
                 raise reader.ended
             return msgspec.json.encode(
@@ -110,10 +119,13 @@ class EventPort:
             secret=delivery.secret,
             arguments=subscription.arguments.decode(), profile=caller.profile, claims=caller.claims,
         )  # fmt: skip
-        return await webhooks.subscribe(
-            webhook, subscription, entry.modes, after=params.cursor, max_age=params.max_age,
-            ttl=granted(params.ttlMs, may_last=self._is_lasting(caller.principal)),
-        )  # fmt: skip
+        try:
+            return await webhooks.subscribe(
+                webhook, subscription, entry.modes, after=params.cursor, max_age=params.max_age,
+                ttl=granted(params.ttlMs, may_last=self._is_lasting(caller.principal)),
+            )  # fmt: skip
+        except RpcError as error:
+            raise self.public(session, error) from None
 
     async def unsubscribe(self, session: Session, params: EventParams) -> bytes:
         """The result of `events/unsubscribe`. Raises the extension's NotFound, `StoreUnavailable`."""
@@ -136,3 +148,8 @@ class EventPort:
         if (entry.server, entry.key) != (webhook.server, webhook.key):
             raise not_found("event", f"{hide_head(webhook.name, 200)} is another event type now")
         return subscription, entry.modes
+
+
+def _count(wish: float | None) -> int:
+    """Occurrences of a poll, at least one: a page without any would look like the end."""
+    return _PAGE if wish is None else int(min(max(wish, 1), _MOST))

@@ -55,7 +55,6 @@ __all__ = [
 if TYPE_CHECKING:
     from mcp_hub.calls.feeds.reading import FeedReader as FeedReader
     from mcp_hub.event_port import EventPort
-    from mcp_hub.protocol.shape.occurrences import EventParams
 
 _ANYBODY: Final = ClientKind()
 _LONG_WAIT: Final = 86400.0
@@ -219,7 +218,8 @@ class HubPort:
                 handler = event_tool.handler(
                     session.id, subscriptions, own_tools.patience(deadline),
                     types=partial(self._event_types, session), check=partial(self.events().entry, session),
-                    open=partial(_opened, self, session), state=state,
+                    open=partial(self.events().open, session), public=partial(self.events().public, session),
+                    state=state,
                 )  # fmt: skip
                 return handler, own_tools.limits(deadline)
             case _:
@@ -381,14 +381,6 @@ class _OwnCalls:
         if self._code is None or row.name == event_tool.EVENTS:
             return HubRestarted("The hub that ran this call is gone, and its record cannot be read.")
         return await self._code.unreadable(row, reason)
-
-
-async def _opened(hub: HubPort, session: Session, params: "EventParams") -> "FeedReader":
-    """A reader of events. Raises as `EventPort.open`, without paths that are not for the caller."""
-    try:
-        return await hub.events().open(session, params)
-    except RpcError as error:
-        raise error if session.caller.shows_paths else for_others(error) from None
 
 
 def _runs_code(method: str, to: Route) -> bool:

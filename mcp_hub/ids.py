@@ -1,7 +1,8 @@
-"""Unguessable ids: 26 random characters in Crockford base32."""
+"""Unguessable ids: 26 random characters in Crockford base32; and keys of records."""
 
 import os
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from itertools import chain
 from typing import Final, cast
 
@@ -34,3 +35,8 @@ new_call_id: Final = cast(Callable[[], CallId], map("st_".__add__, _fresh).__nex
 def new_session_id() -> str:
     """`se_` and an id, valid as `Mcp-Session-Id`."""
     return "se_" + next(_fresh)
+
+
+def record_key(config: str, server: str) -> str:
+    """The key of a record about a configuration, or one of its servers."""
+    return sha256(f"{config}\0{server}".encode("utf-8", "surrogatepass")).hexdigest()[:32]

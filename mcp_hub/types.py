@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple, NewType, Self
 
@@ -233,6 +233,16 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     sandbox: SandboxState | None = None
     refusals: int = 0
     connections: int | None = None
+
+
+def has_settled(status: UpstreamStatus) -> bool:
+    """Whether the server has left `starting` once."""
+    return status.state is not UpstreamState.STARTING or status.restarts > 0
+
+
+def not_ready(statuses: Iterable[UpstreamStatus]) -> list[UpstreamStatus]:
+    """Enabled servers that are not ready, without stopped idle ones."""
+    return [s for s in statuses if s.state not in (UpstreamState.READY, UpstreamState.DISABLED) and not s.rests]
 
 
 def plural(count: int, noun: str) -> str:

@@ -10,13 +10,13 @@ from msgspec import UNSET
 from msgspec.structs import replace
 from starlette.routing import Route
 
-from mcp_hub.app.limits import state_dir
 from mcp_hub.app.logins import client_of
 from mcp_hub.app.upstream_factory import UpstreamFactory, supervisor_rules
 from mcp_hub.clock import wall_time
 from mcp_hub.config.schema.fields import problems_of
 from mcp_hub.config.schema.servers import AccountLookup, Lookup, ServerSettings
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.config.trust import state_dir
 from mcp_hub.errors import AccountNeeded, Rejected, StoreUnavailable, UpstreamUnavailable
 from mcp_hub.fronts.http.login_pages import login_pages
 from mcp_hub.fronts.rest.accounts import account_handlers
@@ -34,7 +34,7 @@ from mcp_hub.upstreams.accounts.rows import Account, RowFiles, Seal
 from mcp_hub.upstreams.accounts.waiting import waits
 from mcp_hub.upstreams.auth.access import Access
 from mcp_hub.upstreams.auth.addresses import Addresses
-from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, grant_key
+from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, grant_key, is_same_issuer
 from mcp_hub.upstreams.auth.token_exchange import SubjectTokens, exchanged, in_memory
 from mcp_hub.upstreams.auth.token_requests import revoked
 from mcp_hub.upstreams.supervision.principals import PerPrincipal
@@ -233,7 +233,7 @@ def check_of(name: str, server: ServerSettings) -> Callable[[str, Account | None
             return
         is_there = account is not None and account.grant is not None and account.target == target
         issuer = login[1].issuer
-        if not is_there or (issuer is not None and account is not None and account.issuer != issuer):
+        if not is_there or account is None or (issuer and not is_same_issuer(account.issuer or "", issuer)):
             raise AccountNeeded(name, principal)
 
     return check

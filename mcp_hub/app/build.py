@@ -40,12 +40,11 @@ from mcp_hub.app.limits import (
     open_store,
     pending_input,
     session_holder,
-    state_dir,
     stream_limits,
     time_limits,
 )
 from mcp_hub.app.logins import Logins, grant_store
-from mcp_hub.app.readiness import StartFolders, log_flags, log_sources, log_start, project_of
+from mcp_hub.app.readiness import StartFolders, log_flags, log_sources, log_start
 from mcp_hub.app.reload import Reloader
 from mcp_hub.app.status import Admin, operations, warn_of_unmatched
 from mcp_hub.app.telemetry import audit_of, call_observer, recording, tracing_of
@@ -70,6 +69,7 @@ from mcp_hub.config.load.load import Loaded, load
 from mcp_hub.config.load.overrides import read_overlay
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.tools import OverlaySettings
+from mcp_hub.config.trust import project_of, state_dir
 from mcp_hub.errors import ConfigError
 from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.hub import HubPort, LongResults

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
-import platformdirs
 
 from mcp_hub import __version__
 from mcp_hub.app.catalog_rules import ProjectView, executor_server
@@ -26,6 +25,7 @@ from mcp_hub.config.schema.hub import StoreSettings
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings, claims_at
 from mcp_hub.config.schema.tools import OverlaySettings, ToolRules, ToolSettings
+from mcp_hub.config.trust import state_dir, store_folder
 from mcp_hub.globs import any_matches
 from mcp_hub.hub import HubPort
 from mcp_hub.stores.base import EventStore, StoreLimits
@@ -124,21 +124,11 @@ def always_asks(settings: Settings, server: str, tool: str) -> bool:
     return any(ask is not None and ask.when == "always" and ask.only_if is None for ask in (*asks, settings.hub.ask))
 
 
-def state_dir(env: Mapping[str, str]) -> Path:
-    """The state folder: `MCP_HUB_STATE_DIR`, else the platform's."""
-    return Path(env.get("MCP_HUB_STATE_DIR") or platformdirs.user_state_dir("mcp-hub"))
-
-
 def open_files(settings: Settings, *, has_clients: bool) -> int:
     """Descriptors needed for servers and, with `has_clients`, further clients."""
     scopes = [entry.scope for entry in settings.servers.values() if entry.enabled and entry.command is not None]
     processes = sum(1 if scope in (None, "shared") else _SESSIONS for scope in scopes)
     return HUB + PER_SERVER * processes + (PER_CLIENT * _SESSIONS if has_clients else 0)
-
-
-def own_folders(settings: Settings | None, env: Mapping[str, str]) -> list[Path]:
-    """The state folder and, with settings, the store's."""
-    return [state_dir(env), *([] if settings is None else [_store_folder(settings, env)])]
 
 
 def open_documents(settings: Settings, env: Mapping[str, str], store: EventStore) -> Documents:
@@ -153,7 +143,7 @@ def open_documents(settings: Settings, env: Mapping[str, str], store: EventStore
     )
     if store.replicas is not None:
         return store.replicas.documents(bounds, wall_time)
-    return STORES[settings.hub.store.type].documents(_store_folder(settings, env), bounds, wall_time)
+    return STORES[settings.hub.store.type].documents(store_folder(settings, env), bounds, wall_time)
 
 
 def session_holder(store: EventStore, server: str) -> Holdings | None:
@@ -164,11 +154,6 @@ def session_holder(store: EventStore, server: str) -> Holdings | None:
 def shared_secret(store: EventStore) -> bytes | None:
     """The replicas' common key; None without replicas."""
     return None if store.replicas is None else store.replicas.secret
-
-
-def _store_folder(settings: Settings, env: Mapping[str, str]) -> Path:
-    chosen = settings.hub.store
-    return Path(chosen.path) if chosen.path is not None else state_dir(env)
 
 
 def _redis(chosen: StoreSettings, folder: Path, limits: StoreLimits) -> EventStore:
@@ -203,20 +188,20 @@ def open_store(settings: Settings, env: Mapping[str, str]) -> EventStore:
     """The store of streams, not open yet."""
     chosen, limits = settings.hub.store, settings.hub.limits
     bounds = StoreLimits(limits.stream_events, limits.stream_size)
-    return STORES[chosen.type].streams(chosen, _store_folder(settings, env), bounds)
+    return STORES[chosen.type].streams(chosen, store_folder(settings, env), bounds)
 
 
 def stream_file(settings: Settings, env: Mapping[str, str]) -> Path | None:
     """The file of the streams, which may not exist; None if the store has a server."""
     name = STORES[settings.hub.store.type].file
-    return _store_folder(settings, env) / name if name else None
+    return store_folder(settings, env) / name if name else None
 
 
 def open_history(settings: Settings, env: Mapping[str, str], store: EventStore | None) -> HistoryStore:
     """The history beside the streams of `store`; None: only to read."""
     if store is not None and store.replicas is not None:
         return store.replicas.history(wall_time)
-    folder = _store_folder(settings, env) if STORES[settings.hub.store.type].is_lasting else None
+    folder = store_folder(settings, env) if STORES[settings.hub.store.type].is_lasting else None
     hub = "" if store is None else store.log.instance
     is_gone = Instances(folder or state_dir(env), hub).is_gone
     return HistoryFile(folder, hub, is_gone=is_gone, now=wall_time, clock=SystemClock())

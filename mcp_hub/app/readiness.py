@@ -4,8 +4,7 @@ import hashlib
 import math
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -25,11 +24,11 @@ from mcp_hub.config.load.interpolate import clients_in, fill_client
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.load.secrets import target_of
 from mcp_hub.config.schema.servers import ServerSettings
-from mcp_hub.config.trust import is_of_project
+from mcp_hub.config.trust import project_of
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.stores.server_logs import log_file, log_folder
-from mcp_hub.types import UpstreamState, UpstreamStatus, plural
+from mcp_hub.types import UpstreamState, UpstreamStatus, has_settled, not_ready, plural
 from mcp_hub.upstreams.supervision.server import LONGEST, brief
 
 if TYPE_CHECKING:
@@ -41,18 +40,8 @@ _MOST: Final = 3
 """Failures named in the summary; it counts the rest."""
 
 
-def has_settled(status: UpstreamStatus) -> bool:
-    """Whether the server has left `starting` once."""
-    return status.state is not UpstreamState.STARTING or status.restarts > 0
-
-
 def all_settled(hub: "HubPort") -> bool:
     return all(map(has_settled, hub.statuses()))
-
-
-def not_ready(statuses: Iterable[UpstreamStatus]) -> list[UpstreamStatus]:
-    """Enabled servers that are not ready, without stopped idle ones."""
-    return [s for s in statuses if s.state not in (UpstreamState.READY, UpstreamState.DISABLED) and not s.rests]
 
 
 async def wait_until(hub: "HubPort", is_enough: Callable[[], bool], seconds: float) -> None:
@@ -106,8 +95,6 @@ _RELATIVE: Final = re.compile(
 """Arguments relative to the working directory: with dots, or scripts."""
 _BOUND: Final = re.compile(r"(?:^|[/@\\_-])serena(?:$|[/@\\_.-])", re.IGNORECASE)
 """Servers that work on the project of their working directory."""
-_MOST_PARENTS: Final = 64
-"""Parent folders searched for a project's root."""
 
 
 class StartFolders(msgspec.Struct, frozen=True):
@@ -195,22 +182,6 @@ def folder_key(server: ServerSettings, client: str | None) -> str:
 def filled(text: str, client: str) -> str:
     """The text with `${client.cwd}` and `${client.root}` filled in."""
     return fill_client(text, lambda name: client if name == "cwd" else project_of(client))
-
-
-def project_of(folder: str) -> str:
-    """The nearest folder with `.git`, upwards but below home, else this folder.
-
-    Not cached. Another user's `.git` counts only in that user's folder.
-    """
-    home, path = os.path.expanduser("~"), folder
-    for _ in range(_MOST_PARENTS):
-        if path == home or path == os.path.dirname(path):
-            break
-        with suppress(OSError):
-            if is_of_project(os.lstat(os.path.join(path, ".git")), folder):
-                return path
-        path = os.path.dirname(path)
-    return folder
 
 
 def names_client(server: ServerSettings) -> bool:

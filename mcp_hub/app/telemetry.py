@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from mcp_hub.app.dashboard.past_calls import history_key, keeping_of
 from mcp_hub.app.dashboard.seen import Seen
-from mcp_hub.app.limits import Current, state_dir
+from mcp_hub.app.limits import Current
 from mcp_hub.calls.history.batches import ToolKeeping
 from mcp_hub.calls.history.journal import CallJournal
 from mcp_hub.calls.metering import CallObserver, Outcome
@@ -17,6 +17,7 @@ from mcp_hub.calls.runner import CallRecord
 from mcp_hub.clock import Clock
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.config.trust import state_dir
 from mcp_hub.logs import teed
 from mcp_hub.masking import learn
 from mcp_hub.stores.base import EventStore

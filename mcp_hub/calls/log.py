@@ -110,7 +110,7 @@ class CallLog(msgspec.Struct, eq=False):
 
     @property
     def ended(self) -> bool:
-        return self.status not in _RUNS
+        return self.ending is not None
 
     @property
     def _last_seq(self) -> int:
@@ -118,10 +118,11 @@ class CallLog(msgspec.Struct, eq=False):
 
     def append(self, event: CallEvent) -> bool:
         """Adds an event and wakes readers; drops and counts illegal ones."""
-        status = WORKING_NEXT.get(type(event)) if self.status == _WORKING else None
+        kind, before = type(event), self.status
+        status = WORKING_NEXT.get(kind) if before == _WORKING else None
         if status is None:
             try:
-                status = advance(self.status, event)
+                status = advance(before, event)
             except ValueError:
                 self.refused += 1
                 return False
@@ -130,11 +131,12 @@ class CallLog(msgspec.Struct, eq=False):
         if self._back is not None:
             self._release()
         self._events.append(event)
-        if type(event) in _MANY:
+        if kind in _MANY:
             self._size += coalesce.payload(event)
-        self.status = status
-        if status not in _RUNS:
-            self.ending = event  # type: ignore[assignment]
+        if status != before:
+            self.status = status
+            if status not in _RUNS:
+                self.ending = event  # type: ignore[assignment]
         for reader in self._readers:
             reader.wake()
         if (news := self._news) is not None:

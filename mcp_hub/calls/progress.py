@@ -78,7 +78,8 @@ class CallProgress:
         admitted = self._guard.admit(event)
         if admitted is not None:
             self._spoken, self.newest = at, admitted
-            self._note(admitted)
+            if admitted.members:
+                self._note(admitted)
         return admitted
 
     @property

@@ -122,7 +122,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         if self.is_short:
             self._become_durable()
         if type(event) is Progressed:
-            admitted = self._progress.admit(event, now)
+            admitted = (self._made_progress or self._progress).admit(event, now)
             if admitted is None:
                 self.log.refuse()
                 return
@@ -329,7 +329,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
     def _end(self, ending: Ending) -> None:
         self.state = "ended"
         self._sent = None  # which knows the record: nothing is left to the garbage collector
-        if self.questions.open and isinstance(ending, Completed):
+        if self.questions.open and self.stream is not None and isinstance(ending, Completed):
             self.questions.close()  # no question is open when there is a result
         self.log.append(ending)
         if self.questions.open:

@@ -22,10 +22,9 @@ from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.views.entries import Entry, by_server
 from mcp_hub.catalog.views.exposure import decided, exposed
 from mcp_hub.catalog.views.view import CatalogView
-from mcp_hub.protocol.rest.servers import ModeTokens, ServerTokens, TokenAccount, Tokens, ToolTokens
+from mcp_hub.protocol.rest.servers import HEAVIEST, ModeTokens, ServerTokens, TokenAccount, Tokens, ToolTokens
 from mcp_hub.types import ClientKind, Era, Expose, Kind
 
-HEAVIEST: Final = 10  # tools that are named as the heaviest unless another number is asked for
 _EXPOSES: Final[tuple[Expose, ...]] = ("full", "search", "names", "auto")
 _ERA: Final = Era.HANDSHAKE  # that of most clients; the other one differs in a few members of few definitions
 _MOST_COMPACTED: Final = 1 << 23  # bytes compacted for one account, ten times those of 611 real tools (0.6 s)

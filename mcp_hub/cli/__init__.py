@@ -4,7 +4,7 @@ Exit codes: 0 ok, 1 the tool or the output failed, 2 usage or configuration, 3 a
 interrupted.
 
 * `setup`: options, configuration, event loop, exit codes
-* `serving`, `signals`, `lean`: a hub that serves
+* `serving`, `http_server`, `signals`, `lean`: a hub that serves
 * `arguments`, `completion`: arguments of a call, completion in shells
 * `trials`: servers started once, in a sandbox
 * `top`: the screen of `mcp-hub top`

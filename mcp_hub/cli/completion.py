@@ -67,9 +67,9 @@ def _clients(loaded: "Loaded") -> Iterable[str]:
 def _exported(kind: Kind) -> Callable[["Loaded"], Iterable[str]]:
     def names(loaded: "Loaded") -> Iterable[str]:
         from mcp_hub.app.catalog_rules import view_rules
-        from mcp_hub.app.limits import state_dir
         from mcp_hub.app.upstream_factory import last_lists
         from mcp_hub.catalog.views.view import build
+        from mcp_hub.config.trust import state_dir
 
         lists = last_lists(loaded.settings, state_dir(os.environ) / "lists")
         return [entry.exported for entry in build(lists, view_rules(loaded.settings)[None]).entries(kind)]

@@ -1,15 +1,14 @@
-"""Every hub that serves: uvicorn without its signals, logs and limits; reloads and the end."""
+"""Every hub that serves: its settings, its collector, reloads and the end."""
 
 import gc
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
-import uvicorn
 
 from mcp_hub.app.build import App, open_app
 from mcp_hub.app.reload import Reloader
@@ -26,39 +25,8 @@ if TYPE_CHECKING:
     from mcp_hub.protocol.rest.overview import ClientInstall
 
 
-class HttpServer(uvicorn.Server):
-    """A server without signal handlers: uvicorn would raise the signals again."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-    def end(self) -> None:
-        """Accepts nothing more, and ends within a second."""
-        self.should_exit = True
-
-
-def http_server(endpoints: Any, protocol: type[Any]) -> HttpServer:
-    return HttpServer(
-        uvicorn.Config(
-            endpoints,
-            interface="asgi3",  # uvicorn takes a partial for an application of ASGI 2
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            ws="none",
-            http=protocol,
-            timeout_graceful_shutdown=1,
-            timeout_keep_alive=75,
-        )
-    )
-
-
 def calm_collector() -> None:
-    """Excludes objects of the start from garbage collection, which took 60 ms."""
-    gc.collect()
+    """Excludes objects of the start from garbage collection, which took 60 ms. Hardly any is garbage."""
     gc.freeze()
     gc.set_threshold(*COLLECTOR)
 

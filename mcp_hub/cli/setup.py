@@ -133,9 +133,8 @@ def config_path(path: str | None) -> Path:
 
 def read_config(path: str | None, *, partly: bool = False, lenient: bool = True) -> "Loaded":
     """The configuration, if only this user may write the hub's folders. Raises `ConfigError`."""
-    from mcp_hub.app.limits import own_folders
     from mcp_hub.config.load.load import find_config, is_named, load
-    from mcp_hub.config.trust import check_state
+    from mcp_hub.config.trust import check_state, own_folders
 
     file = find_config(path, Path.cwd(), os.environ)
     is_chosen = is_named(path, file, Path.cwd(), os.environ)

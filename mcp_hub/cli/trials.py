@@ -10,9 +10,7 @@ from typing import Final
 import msgspec
 from msgspec import structs
 
-from mcp_hub.app import readiness
 from mcp_hub.app.attached.sandboxes import resolved_sandbox
-from mcp_hub.app.limits import state_dir
 from mcp_hub.app.readiness import StartFolders
 from mcp_hub.app.upstream_factory import find_program
 from mcp_hub.cli.access.answering import can_ask
@@ -25,6 +23,7 @@ from mcp_hub.config.findings import on_one_line
 from mcp_hub.config.load.foreign import works_where_started
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.clients import UNKNOWN_CLIENT
+from mcp_hub.config.trust import state_dir
 from mcp_hub.edit.writing import Word
 from mcp_hub.errors import ConfigError, StartFailed
 from mcp_hub.masking import hide, hide_head
@@ -34,7 +33,7 @@ from mcp_hub.sandbox.confinement import Unsupported, support
 from mcp_hub.sandbox.home import PrivateHome
 from mcp_hub.sandbox.places import is_inside, secret_of
 from mcp_hub.sandbox.rules import ResolvedRule, RuleError
-from mcp_hub.types import LAST_OUTPUT, JsonObject, UpstreamStatus
+from mcp_hub.types import LAST_OUTPUT, JsonObject, UpstreamStatus, not_ready
 from mcp_hub.upstreams.supervision.server import brief
 
 ON: Final = Word("on")
@@ -220,7 +219,7 @@ def _started(loaded: Loaded, names: Collection[str], longest: float) -> dict[str
         nonlocal has_looked
         await hub.settle()
         statuses = map(status_of, (await hub.client.lists.servers()).servers)
-        refused.update({status.server: _failure(status) for status in readiness.not_ready(statuses)})
+        refused.update({status.server: _failure(status) for status in not_ready(statuses)})
         has_looked = True
         return 0
 
@@ -306,7 +305,7 @@ def measured(loaded: Loaded, names: Collection[str]) -> MeasuredCosts:
         await hub.settle()
         listed = await hub.client.lists.servers()
         account = await hub.client.lists.account(UNKNOWN_CLIENT, None, 1)
-        absent = tuple(readiness.not_ready(map(status_of, listed.servers)))
+        absent = tuple(not_ready(map(status_of, listed.servers)))
         current = account.current
         after, working = current.tokens + account.instructions, len(servers) - len(absent)
         costs = MeasuredCosts(

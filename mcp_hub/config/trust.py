@@ -1,18 +1,22 @@
-"""Checks who could have written a configuration, or the hub's own files."""
+"""The hub's own folder and a project's, and checks who could have written a configuration, or the hub's files."""
 
 import os
 import shlex
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import platformdirs
 
 from mcp_hub.attach.system import account
 from mcp_hub.attach.system import user as effective_user
 from mcp_hub.errors import ConfigError, ConfigFinding
 
 if TYPE_CHECKING:
+    from mcp_hub.config.schema.settings import Settings
     from mcp_hub.windows import Right
 
 OVERRIDE: Final = "MCP_HUB_TRUST_CONFIG"
@@ -215,3 +219,39 @@ def _is_private_group(status: os.stat_result) -> bool:
 def _name(user: int) -> str:
     entry = account(user)
     return str(user) if entry is None else entry[0]
+
+
+def state_dir(env: Mapping[str, str]) -> Path:
+    """The state folder: `MCP_HUB_STATE_DIR`, else the platform's."""
+    return Path(env.get("MCP_HUB_STATE_DIR") or platformdirs.user_state_dir("mcp-hub"))
+
+
+def own_folders(settings: "Settings | None", env: Mapping[str, str]) -> list[Path]:
+    """The state folder and, with settings, the store's."""
+    return [state_dir(env), *([] if settings is None else [store_folder(settings, env)])]
+
+
+def store_folder(settings: "Settings", env: Mapping[str, str]) -> Path:
+    """The folder of streams, results and history."""
+    path = settings.hub.store.path
+    return state_dir(env) if path is None else Path(path)
+
+
+_MOST_PARENTS: Final = 64
+"""Parent folders searched for a project's root."""
+
+
+def project_of(folder: str) -> str:
+    """The nearest folder with `.git`, upwards but below home, else this folder.
+
+    Not cached. Another user's `.git` counts only in that user's folder.
+    """
+    home, path = os.path.expanduser("~"), folder
+    for _ in range(_MOST_PARENTS):
+        if path == home or path == os.path.dirname(path):
+            break
+        with suppress(OSError):
+            if is_of_project(os.lstat(os.path.join(path, ".git")), folder):
+                return path
+        path = os.path.dirname(path)
+    return folder

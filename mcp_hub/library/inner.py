@@ -14,7 +14,6 @@ from msgspec import Raw
 from mcp_hub.aio import Bell
 from mcp_hub.app.build import App, open_app
 from mcp_hub.app.http import HttpFront, is_authenticated
-from mcp_hub.app.limits import own_folders
 from mcp_hub.app.readiness import all_settled, wait_until
 from mcp_hub.call import Call, Reader
 from mcp_hub.catalog.offers.definitions import in_era
@@ -22,7 +21,7 @@ from mcp_hub.catalog.search.ranker import Hit
 from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.client.in_process import Application
 from mcp_hub.config.load.load import Loaded
-from mcp_hub.config.trust import check_state
+from mcp_hub.config.trust import check_state, own_folders
 from mcp_hub.errors import HubMisuse, HubStopping, RpcError, UpstreamUnavailable
 from mcp_hub.events import CallEvent, Completed, Failed, InputRequired, Started
 from mcp_hub.fronts.http.auth import is_loopback

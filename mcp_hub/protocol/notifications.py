@@ -96,9 +96,40 @@ def covering(uri: str) -> Iterator[str]:
 CEILING: Final = 1e15
 """Above it doubles have steps of more than 1/8, and `last + step` would soon not be larger than `last`."""
 _STEP: Final = 1e-6
+_REAL: Final = frozenset({int, float})
 _NUMBERS: Final = ("progress", "total")
 _OPTIONAL: Final = ("message", "_meta")
+_NOTHING: Final = msgspec.Raw(b"")
+_NULL: Final = msgspec.Raw(b"null")
 _decode_number = msgspec.json.Decoder[int | float](int | float).decode
+
+
+class _PlainProgress(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """Params of a progress notification as most servers write them."""
+
+    progressToken: int
+    progress: int | float
+    total: int | float | msgspec.UnsetType = msgspec.UNSET
+    message: msgspec.Raw = _NOTHING
+
+
+_decode_plain = msgspec.json.Decoder(_PlainProgress).decode
+
+
+def plain_progress(params: msgspec.Raw) -> tuple[int, tuple[Progressed]] | None:
+    """The token and the only event of a progress notification; None: it has to be read member by member."""
+    try:
+        plain = _decode_plain(params)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    message, total = plain.message, plain.total
+    if message is _NOTHING:
+        members = None
+    elif message == _NULL:
+        return None
+    else:
+        members = {"message": message}
+    return plain.progressToken, (Progressed(plain.progress, None if total is msgspec.UNSET else total, members),)
 
 
 def progressed(params: RawObject) -> Progressed:
@@ -144,17 +175,25 @@ class ProgressGuard:
         """
         if event.is_hubs:
             return self.between(event.members.get("message") if event.members else None)
-        value = event.progress
+        value, total, last = event.progress, event.total, self._last
+        if type(value) in _REAL and -CEILING <= value <= CEILING and (last is None or value > last):
+            if total is None or (type(total) in _REAL and -CEILING <= total <= CEILING):  # as almost all are
+                self._last = self._server_value = value
+                if total is not None:
+                    self._total = total
+                if event.members:
+                    self._hear(event)
+                return event
         if not _is_number(value) or abs(value) > CEILING:
             self.dropped += 1
             return None
         server_value: float | msgspec.UnsetType = msgspec.UNSET
-        if self._last is not None and value <= self._last:
-            server_value, value = value, _above(self._last)
+        if last is not None and value <= last:
+            server_value, value = value, _above(last)
             if value > CEILING:
                 self.dropped += 1
                 return None
-        total = event.total if _is_number(event.total) else None
+        total = total if _is_number(total) else None
         if server_value is not msgspec.UNSET or total != event.total:
             event = replace(event, progress=value, total=total, server_value=server_value)
         self._remember(event)
@@ -180,6 +219,9 @@ class ProgressGuard:
         self._server_value = event.progress if event.server_value is msgspec.UNSET else event.server_value
         if event.total is not None:
             self._total = event.total
+        self._hear(event)
+
+    def _hear(self, event: Progressed) -> None:
         if event.members and "message" in event.members:
             self._message = event.members["message"]
             self.has_messages = self.has_messages or not event.is_hubs

@@ -21,7 +21,7 @@ from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.history.replicas import RedisHistory
 from mcp_hub.stores.recovery.failsafe import FailsafeStore
 from mcp_hub.stores.recovery.shared import failsafe_on_server
-from mcp_hub.stores.redis.counting import COUNT, HOLD, LET_GO, PUT, RENEW
+from mcp_hub.stores.redis.keys import COUNT, HOLD, LET_GO, PUT, RENEW
 from mcp_hub.stores.redis.leases import Leases, StoreLinks
 from mcp_hub.stores.redis.link import Command, Reply, Server, script
 from mcp_hub.stores.redis.records import pairs

@@ -8,7 +8,7 @@ import socket
 import stat
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import IO, Any, Protocol, cast
 
 if sys.platform == "linux":
@@ -37,7 +37,11 @@ class _FileWriter:
         self._file = file
         self._on_failure = on_failure
 
-    def write(self, data: bytes) -> None:
+    def writelines(self, parts: Iterable[bytes | memoryview]) -> None:
+        for part in parts:
+            self.write(part)
+
+    def write(self, data: bytes | memoryview) -> None:
         view = memoryview(data)
         try:
             while view:

@@ -12,7 +12,7 @@ from typing import IO, cast
 
 from mcp_hub.aio import Turn
 from mcp_hub.protocol.jsonrpc import envelope
-from mcp_hub.protocol.jsonrpc.envelope import ABSENT, BadMessage, Envelope, Unset
+from mcp_hub.protocol.jsonrpc.envelope import ABSENT, BadMessage, Envelope, Frame, Unset
 from mcp_hub.protocol.jsonrpc.framing import Framer, TooLong
 from mcp_hub.protocol.jsonrpc.repair import placeholder
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST, PARSE_ERROR
@@ -188,7 +188,7 @@ class Pipe(Tapped):
         self._couples = couples
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
-        self._out: list[bytes] = []
+        self._out: list[bytes | memoryview] = []
         self.requests = Requests()
         self.is_congested = False
         self.can_send = True  # False before it is closed, too: a peer that closed its input may still answer
@@ -214,18 +214,26 @@ class Pipe(Tapped):
 
     # -- sending ------------------------------------------------------------------------------------------------
 
-    def send(self, frame: bytes) -> None:
+    def send(self, frame: Frame) -> None:
         """Queues one line, terminator included, for this turn."""
         if not self._out:
             self._turn.flush_later(self)
-        self._out.append(frame if self.tap is None else self._outgoing(frame))
+        if self.tap is not None:
+            frame = self._outgoing(envelope.whole(frame))
+        if isinstance(frame, tuple):
+            self._out += frame
+        else:
+            self._out.append(frame)
 
     def flush(self) -> None:
         """Writes the queue at once."""
         out, self._out = self._out, []
         writer = self._output.writer
         if out and writer is not None and self.can_send:
-            writer.write(out[0] if len(out) == 1 else b"".join(out))
+            if len(out) > 1 and memoryview in map(type, out):
+                writer.writelines(out)  # without a copy
+            else:
+                writer.write(out[0] if len(out) == 1 else b"".join(out))
 
     def request(self, method: str, params: Params, context: object = None, headers: Headers | None = None) -> Pending:
         if not self.can_send:

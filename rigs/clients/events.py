@@ -9,7 +9,7 @@ none up to 4.2.3.
 import json
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,6 +44,19 @@ RUNS = (
     ("stdio", False, HANDSHAKE, "push"),
 )
 """Front, whether the client asks for the newest era, era and modes of the server."""
+
+
+ODD: Sequence[Mapping[str, Any]] = (
+    {"timestamp": "2026-11-30T10:00:00"},
+    {"timestamp": "2026-11-30 10:00"},
+    {"timestamp": "2026-11-30t10:00:00.123456789+0530"},
+    {"timestamp": "20261130T100000,5Z"},
+    {"timestamp": "2026-11-30"},
+    {"eventId": "build 12 of main"},
+    {"eventId": "x" * 512},
+    {"_meta": {"trace": 1}, "unknown": [1]},
+)
+"""Members of events, as servers have them whose authors have read ISO 8601."""
 
 
 class Driver:
@@ -167,6 +180,24 @@ async def ended(driver: Driver, service: Service) -> None:
     expect(failed.get("code") == -32602, "a missing argument is not refused", failed)
 
 
+async def strict(root: Path) -> None:
+    """Each event of a server that spells times and ids in its own way passes the client's schemas. Raises `Fault`."""
+    service = Service(root, "ci")
+    text = config({"ci": service.argv(MODERN, "push")}, **LOCAL)
+    async with hub_before(text, "http", root) as target, StdioClient(ai_sdk_command(), cwd=ROOT) as process:
+        driver = Driver(process)
+        await driver.done("connect", target=target, discovers=True)
+        await driver.done("subscribe", name=NAME, args={}, cursor=None)
+        for number, members in enumerate(ODD, 1):
+            service.happens(number, **members)
+        service.happens(0, timestamp="2026-02-30T10:00:00Z")  # no such day: left out
+        service.happens(len(ODD) + 1)
+        await driver.until(*range(1, len(ODD) + 2))
+        refused = [said for said in driver.said if said.get("status", 204) not in (200, 204)]
+        expect(not refused, "its webhook refuses messages of the hub", refused)
+        expect(bool(driver.of("gap")), "what was left out is no gap", driver.said[-5:])
+
+
 async def hears(root: Path) -> None:
     """A hub before the server of `mcp-webhook-events`; a client polls, streams, and gets webhooks. Raises `Fault`."""
     python = python_with(WEBHOOK_EVENTS, "webhook-events")
@@ -229,7 +260,9 @@ def main() -> int:
         libraries.append(python_version(python_with(WEBHOOK_EVENTS, "webhook-events"), "mcp-webhook-events"))
     except NotInstalled as problem:
         return report.reported(libraries, [f"not installed: {problem}"])
-    runs: list[tuple[str, Callable[[Path], Awaitable[None]]]] = [("server mcp-webhook-events", hears)]
+    runs: list[tuple[str, Callable[[Path], Awaitable[None]]]] = [
+        ("server mcp-webhook-events", hears), ("client @ai-sdk/mcp, times and ids of many kinds", strict)
+    ]  # fmt: skip
     for run in RUNS:
         front, discovers, era, modes = run
         what = f"client @ai-sdk/mcp, {front}, {'newest' if discovers else 'handshake'}; server {era}, {modes}"

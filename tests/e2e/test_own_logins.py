@@ -3,7 +3,7 @@
 import html
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -54,35 +54,45 @@ async def hub(upstream: OwnAccounts, tmp_path: Path) -> AsyncIterator[Hub]:
         yield running
 
 
+def leave(web: httpx2.Client, link: str) -> str:
+    """Opens a link and clicks; where the browser is sent then. Blocks."""
+    page = web.get(link)
+    assert page.status_code == 200, page.text
+    action, fields = re.findall(r'<form method="post" action="([^"]*)">(.*?)</form>', page.text, re.DOTALL)[0]
+    values = dict(re.findall(r'name="([^"]*)" value="([^"]*)"', fields))
+    page = web.post(urljoin(link, html.unescape(action)), data=values)
+    assert page.status_code == 200, page.text
+    return html.unescape(re.findall(r'content="0;url=([^"]*)"', page.text)[0])
+
+
+def code_at(web: httpx2.Client, back: str) -> str:
+    """The code on the last page. Blocks."""
+    page = web.get(back)
+    assert page.status_code == 200, page.text
+    return str(re.findall(r'class="code">(\d{6})<', page.text)[0])
+
+
 def log_in(link: str, person: str) -> str:
     """What a person does in a browser; the code that the last page shows. Blocks."""
     with httpx2.Client(timeout=WAIT, trust_env=False, verify=False) as web:
-        page = web.get(link)
-        assert page.status_code == 200, page.text
-        action, fields = re.findall(r'<form method="post" action="([^"]*)">(.*?)</form>', page.text, re.DOTALL)[0]
-        values = dict(re.findall(r'name="([^"]*)" value="([^"]*)"', fields))
-        page = web.post(urljoin(link, html.unescape(action)), data=values)
-        assert page.status_code == 200, page.text
-        way_out = re.findall(r'content="0;url=([^"]*)"', page.text)[0]
+        way_out = leave(web, link)
         web.cookies.set("person", person)
-        back = web.get(html.unescape(way_out)).headers["location"]
-        page = web.get(back)
-        assert page.status_code == 200, page.text
-        return str(re.findall(r'class="code">(\d{6})<', page.text)[0])
+        return code_at(web, web.get(way_out).headers["location"])
 
 
 class Person:
     """Answers the questions of one client: opens the link, logs in as `name`, and enters the code."""
 
-    def __init__(self, name: str, *, wrong: int = 0) -> None:
+    def __init__(self, name: str, *, wrong: int = 0, log_in: Callable[[str, str], str] = log_in) -> None:
         self.name = name
+        self.log_in = log_in
         self.wrong = wrong
         self.code = ""
 
     def __call__(self, question: Message) -> Reply:
         params = question["params"]
         if params.get("mode") == "url":
-            self.code = log_in(params["url"], self.name)
+            self.code = self.log_in(params["url"], self.name)
             return form("accept")
         if self.wrong:
             self.wrong -= 1
@@ -158,6 +168,25 @@ async def test_a_person_may_decline(upstream: OwnAccounts, hub: Hub, era: str, a
         seen = await peer.call("log_in")
         assert seen.result["isError"] and "declined" in seen.text
     assert upstream.asked == []
+
+
+@pytest.mark.first(1)
+@pytest.mark.parametrize("era", ERAS)
+async def test_call_whose_login_the_server_has_ended_asks_for_another_one(
+    upstream: OwnAccounts, hub: Hub, era: str
+) -> None:
+    browser = Person("alice")
+    answers = Answers({ELICIT: browser})
+    async with client(hub, era, ANN, answers) as peer:
+        await peer.call("log_in")
+        assert (await peer.call("whoami")).text == "you are alice"
+        upstream.ended.add("alice")
+        browser.name = "bella"
+        assert (await peer.call("whoami")).text == "you are bella"
+        assert [params.get("mode") for params in answers.params(ELICIT)] == ["url", None, "url", None]
+        assert "not accepted" in answers.params(ELICIT)[2]["message"]
+    renewals = [form for form in upstream.places("/token") if form["grant_type"] == "refresh_token"]
+    assert len(renewals) == 1 and upstream.calls == ["alice", "bella"]
 
 
 async def test_a_client_that_opens_links_but_takes_no_questions_gets_the_error_with_the_link(hub: Hub) -> None:

@@ -65,6 +65,15 @@ async def test_a_token_for_another_audience_opens_nothing(tmp_path: Path) -> Non
         assert upstream.calls == []
 
 
+async def test_issuer_of_the_settings_may_have_a_slash_at_its_end(tmp_path: Path) -> None:
+    with own_accounts() as upstream:
+        async with a_hub(upstream, tmp_path, KEY, oauth={"issuer": f"{upstream.url}/"}) as hub:
+            await confirmed(hub, ANN, "alice")
+            async with RestClient(hub, ANN) as ann:
+                await ann.settled()
+                assert "you are alice" in (await ann.call("whoami")).text
+
+
 async def test_a_hub_without_own_accounts_has_no_pages_of_logins(tmp_path: Path) -> None:
     async with http_hub(servers_yaml({"a": argv(name="a")}), tmp_path) as hub, RestClient(hub) as rest:
         origin = hub.url.removesuffix("/mcp")
@@ -141,7 +150,8 @@ async def test_key_of_accounts_that_a_reload_adds_asks_for_a_restart(tmp_path: P
         async with http_hub(json.dumps({"hub": {"tokens": tokens}, "servers": {}}), tmp_path) as hub:
             async with RestClient(hub, ANN) as ann, RestClient(hub, BOSS) as boss:
                 (tmp_path / "servers.yaml").write_text(json.dumps(whole))
-                assert (await boss.ask("POST", "/reload")).status_code == 200
+                reloaded = await boss.ask("POST", "/reload")
+                assert reloaded.status_code == 200 and reloaded.json()["next_start"] == ["hub.accounts.key"]
                 for method, path, body in (
                     ("POST", "/accounts/own/login", None),
                     ("POST", "/accounts/own/confirm", {"code": "123456"}),

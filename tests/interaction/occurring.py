@@ -29,9 +29,11 @@ class Service:
     def argv(self, era: str, modes: str, *options: str) -> list[str]:
         return [sys.executable, str(SERVER), str(self.file), era, modes, *options]
 
-    def happens(self, *numbers: int) -> None:
+    def happens(self, *numbers: int, **event: Any) -> None:
+        """One event for each number; `event` has other members than the usual ones."""
+        more = {"event": event} if event else {}
         with self.file.open("a") as file:
-            file.write("".join(json.dumps({"n": number}) + "\n" for number in numbers))
+            file.write("".join(json.dumps({"n": number, **more}) + "\n" for number in numbers))
 
     @property
     def asked(self) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.interaction.fronts import MODERN, connected
 from tests.interaction.hooked import receiving, subscribe, unsubscribe
-from tests.interaction.occurring import Poller, Service, config
+from tests.interaction.occurring import Poller, Service, config, streaming
 from tests.interaction.replicas import replicas
 from tests.redis_server import NO_SERVER, binary
 
@@ -64,3 +64,29 @@ async def test_any_replica_takes_messages_of_servers(tmp_path: Path) -> None:
     assert len([entry for entry in asked if entry.get("method") == "events/subscribe"]) == 1
     assert {entry["status"] for entry in asked if "posted" in entry} == {200}
     assert {entry["forged"] for entry in asked if "forged" in entry} == {401}
+
+
+async def test_every_replica_passes_on_that_a_server_has_ended_a_subscription(tmp_path: Path) -> None:
+    service = Service(tmp_path, "b")
+    text = config({"b": service.argv(MODERN, "push")}, **HOSTS)
+    async with receiving() as receiver, replicas(text, tmp_path, lease=LEASE) as running:
+        first, second = running.hubs
+        async with (
+            connected(first, MODERN) as one,
+            connected(second, MODERN) as two,
+            streaming(one, NAME) as near,
+            streaming(two, NAME) as far,
+        ):
+            await subscribe(two, NAME, receiver.url())
+            service.happens(1)
+            for stream in (near, far):
+                await stream.until(lambda stream=stream: stream.numbers == [1])  # type: ignore[misc]
+            service.file.with_suffix(".terminate").touch()
+            for stream in (near, far):
+                await stream.until(lambda stream=stream: bool(stream.of("terminated")))  # type: ignore[misc]
+                assert stream.of("terminated")[0]["error"]["data"] == {"kind": "event"}
+            await receiver.until(lambda: bool(receiver.of("terminated")))
+            service.file.with_suffix(".terminate").unlink()
+            poller = Poller(two, NAME, far.of("event")[0]["cursor"])  # the server has the type again
+            service.happens(2)
+            await poller.until(lambda: poller.numbers == [2])

@@ -21,6 +21,7 @@ from tests.interaction.fronts import MODERN, children, connected
 from tests.interaction.hooked import receiving, subscribe
 from tests.interaction.hub_process import hub_process
 from tests.interaction.occurring import Poller, Service, config, streaming
+from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio
 
@@ -178,3 +179,19 @@ async def test_without_a_public_url_there_are_no_such_events_and_no_addresses(tm
         place = Place(hub, service)
         answer = httpx2.post(place.origin + "/v1/events/in/" + "0" * 64, content=b"{}")
         assert answer.status_code == 404
+
+
+async def test_server_that_rests_is_subscribed_again(tmp_path: Path) -> None:
+    service = Service(tmp_path, "b")
+    settings = json.loads(_config(service))
+    settings["servers"]["b"]["idle_stop"] = "0.5s"
+    async with hub_process(json.dumps(settings), tmp_path) as hub:
+        Place(hub, service)
+        async with connected(hub, MODERN) as peer:
+            poller = Poller(peer, NAME)
+            await poller.poll()
+            started = children(hub.pid)
+            await until(lambda: children(hub.pid) != started)
+            service.happens(1)
+            await poller.until(lambda: poller.numbers == [1])
+            assert poller.gaps == 0

@@ -1,3 +1,4 @@
+import json
 import math
 from itertools import pairwise
 from typing import Any
@@ -8,7 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_hub.events import Progressed, hubs_message
-from mcp_hub.protocol.notifications import CEILING, ProgressGuard
+from mcp_hub.protocol.jsonrpc.envelope import number_key, raw_object
+from mcp_hub.protocol.notifications import CEILING, ProgressGuard, plain_progress, progressed
 
 anything: st.SearchStrategy[Any] = (
     st.floats()
@@ -157,3 +159,29 @@ def test_a_message_of_the_hub_is_no_value_of_the_server() -> None:
         and second.server_value is None
         and (third.progress, third.server_value) == (1, msgspec.UNSET)
     )
+
+
+written = st.dictionaries(
+    st.sampled_from(["progressToken", "progress", "total", "message", "_meta", "x"]),
+    st.integers(-3, 10**20) | st.floats() | st.text(max_size=3) | st.none() | st.booleans(),
+)
+
+
+@given(written)
+@example({"progressToken": 7, "progress": 1, "total": 2, "message": "half"})
+@example({"progressToken": 7, "progress": 1, "message": None})
+@example({"progressToken": 7, "progress": 1, "total": None})
+@example({"progressToken": "7", "progress": 1})
+@example({"progressToken": 7, "progress": 1, "_meta": {}})
+def test_progress_read_in_one_step_is_what_its_members_say(members: dict[str, Any]) -> None:
+    raw = msgspec.Raw(json.dumps(members).encode())
+    if (plain := plain_progress(raw)) is not None:
+        params = raw_object(raw)
+        assert params is not None and number_key(bytes(params.pop("progressToken"))) == plain[0]
+        assert plain[1] == (progressed(params),)
+        assert type(plain[1][0].progress) is type(progressed(params).progress)
+
+
+def test_usual_progress_is_read_in_one_step() -> None:
+    for members in ({"progress": 1}, {"progress": 0.5, "total": 1}, {"progress": 2, "message": "half"}):
+        assert plain_progress(msgspec.Raw(json.dumps({"progressToken": 7, **members}).encode())) is not None

@@ -208,7 +208,7 @@ tokens = st.integers() | st.text(max_size=6)
 numbers = st.integers(-(10**15), 10**15) | st.floats(-1e15, 1e15)
 rests = st.dictionaries(
     names.filter(lambda name: name not in ("progressToken", "progress", "total")), values, max_size=3
-)
+) | st.fixed_dictionaries({"message": st.text(max_size=6)})
 
 
 @given(tokens, numbers, st.none() | numbers, rests, st.integers(0, 3))

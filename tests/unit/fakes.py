@@ -18,7 +18,7 @@ from mcp_hub.errors import method_not_found
 from mcp_hub.events import CallEvent, Completed, Ending
 from mcp_hub.notices import SharedLists
 from mcp_hub.protocol.jsonrpc import envelope
-from mcp_hub.protocol.jsonrpc.envelope import Envelope
+from mcp_hub.protocol.jsonrpc.envelope import Envelope, Frame, whole
 from mcp_hub.sessions.session import Session
 from mcp_hub.stores.base import LiveSessions
 from mcp_hub.types import RawJson, Snapshot, UpstreamState, UpstreamStatus
@@ -167,8 +167,8 @@ class KeptWire:
         self.is_closed = False
         self.sent: list[Any] = []
 
-    def send(self, frame: bytes) -> None:
-        self.sent.append(json.loads(frame))
+    def send(self, frame: Frame) -> None:
+        self.sent.append(json.loads(whole(frame)))
 
     def flush(self) -> None: ...
 

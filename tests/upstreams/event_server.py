@@ -1,10 +1,10 @@
 """A server with events over stdio: `event_server.py FILE ERA MODES [OPTION…]`.
 
-Each line of FILE is the `data` of one event; its number is cursor and id. The file is the service behind the server, so
-that events outlive it. MODES: `poll`, `push` or both. Options: `no-cursor` (no replay), `window=N` (only the last N can
-be replayed), `draft` (declares and refuses as drafts of the extension), `repeats` (each event comes twice),
-`changed` (`build.other` has another description). `build.other` needs the argument `branch`; in `FILE.journal` is
-what was requested.
+Each line of FILE is the `data` of one event, whose member `event` has other members of the event; its number is cursor
+and id. The file is the service behind the server, so that events outlive it. MODES: `poll`, `push` or both. Options:
+`no-cursor` (no replay), `window=N` (only the last N can be replayed), `draft` (declares and refuses as drafts of the
+extension), `repeats` (each event comes twice), `changed` (`build.other` has another description). `build.other` needs
+the argument `branch`; in `FILE.journal` is what was requested.
 """
 
 import json
@@ -38,8 +38,14 @@ def occurrences(name: str) -> list[dict[str, Any]]:
     text = FILE.read_text() if FILE.exists() else ""
     lines = text[: text.rfind("\n") + 1].splitlines()
     return [
-        {"eventId": f"e{number}", "name": name, "timestamp": "2026-11-30T10:00:00Z", "data": json.loads(line)}
-        for number, line in enumerate(lines, 1)
+        {
+            "eventId": f"e{number}",
+            "name": name,
+            "timestamp": "2026-11-30T10:00:00Z",
+            "data": data,
+            **data.get("event", {}),
+        }  # fmt: skip
+        for number, data in enumerate(map(json.loads, lines), 1)
     ]
 
 

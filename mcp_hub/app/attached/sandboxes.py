@@ -7,11 +7,11 @@ from pathlib import Path
 
 import platformdirs
 
-from mcp_hub.app.limits import state_dir
 from mcp_hub.app.readiness import StartFolders, working_directory
 from mcp_hub.attach.folder import base_folders
 from mcp_hub.config.findings import Flaw
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.config.trust import state_dir
 from mcp_hub.sandbox.confinement import Unsupported
 from mcp_hub.sandbox.learning import Learning
 from mcp_hub.sandbox.network.proxy import HostProxy

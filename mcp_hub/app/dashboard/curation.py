@@ -18,7 +18,7 @@ from mcp_hub.app.logins import Logins, login_of, outcome, why_no_login
 from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.pins import Pin, Record, UnapprovedTool, approved, encoded, label_of, read, subject_of
 from mcp_hub.catalog.token_costs import list_tokens
-from mcp_hub.catalog.trust.approvals import Approvals, record_key
+from mcp_hub.catalog.trust.approvals import Approvals
 from mcp_hub.catalog.trust.scan import diff_lines, flag_lines
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.codes.tables import SERVERS
@@ -26,6 +26,7 @@ from mcp_hub.config.load.overrides import MOST_TOOLS
 from mcp_hub.fronts.dashboard.ports import Login
 from mcp_hub.fronts.rest.problem import Problem, unknown_server
 from mcp_hub.hub import HubPort
+from mcp_hub.ids import record_key
 from mcp_hub.masking import hide, hide_head
 from mcp_hub.protocol.rest.overview import (
     ApprovalBody,
@@ -46,7 +47,6 @@ from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.stores.server_logs import LogRecord, last_records
 from mcp_hub.types import Kind
 from mcp_hub.upstreams.auth.grants import ClientRegistration, LoginFailed
-from mcp_hub.upstreams.auth.login import log_in
 
 _MOST: Final = 200
 """Tools shown at once; `mcp-hub approve` shows all."""
@@ -266,6 +266,8 @@ class HubCuration(msgspec.Struct, frozen=True):
     async def _log_in(
         self, server: str, url: str, client: ClientRegistration, say: Callable[[LoginNews], Awaitable[None]]
     ) -> LoginNews:
+        from mcp_hub.upstreams.auth.login import log_in
+
         async def show(page: str, issuer: str) -> None:
             await say(LoginNews("page", page, issuer))
 

@@ -8,7 +8,7 @@ import anyio.to_thread
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from mcp_hub.app.limits import Current, open_history, shared_secret, state_dir
+from mcp_hub.app.limits import Current, open_history, shared_secret
 from mcp_hub.call import Upstream
 from mcp_hub.calls.history.batches import Digest, JournalRules, ToolKeeping
 from mcp_hub.calls.history.journal import CallJournal
@@ -19,6 +19,7 @@ from mcp_hub.catalog.tokens import estimate
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.tools import ToolSettings
+from mcp_hub.config.trust import state_dir
 from mcp_hub.fronts.rest.problem import Problem, unknown_call
 from mcp_hub.globs import first_match
 from mcp_hub.hub import HubPort

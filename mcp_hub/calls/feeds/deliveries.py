@@ -33,12 +33,12 @@ from mcp_hub.protocol.shape.webhooks import (
     SUBSCRIPTION,
     Webhook,
     control_body,
-    error_object,
     has_challenge,
     host_of,
     message_id,
     refused_callback,
     signed,
+    terminated_body,
 )
 from mcp_hub.stores.base import Change, StreamLog
 from mcp_hub.types import RawObject
@@ -357,7 +357,7 @@ class WebhookDelivery:
         self._close()
         self._deliverer.counts["terminated", self.webhook.server] += 1
         log.info("webhook_terminated", webhook=self.webhook.id, to=origin(self.webhook.url), code=error.code)
-        id_, body = control_id("terminated"), control_body("terminated", error=error_object(error))
+        id_, body = control_id("terminated"), terminated_body(error)
         for pause in (*_PAUSES[:2], None):
             outcome = await callback.send(self._deliverer.keys(self.webhook), id_, body)
             if not outcome.problem or outcome.is_final or pause is None:

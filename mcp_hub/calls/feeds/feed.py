@@ -10,13 +10,14 @@ import anyio
 import msgspec
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.calls.feeds.reading import RUNNING, FeedReader, Topic, line_of, mark_line, read_line
+from mcp_hub.calls.feeds.reading import RUNNING, FeedReader, Topic, end_line, line_of, mark_line, read_line
 from mcp_hub.calls.reading.stored import done_with, fetched
 from mcp_hub.calls.reading.stream import Committed, Stream
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import Fenced, KeyTaken, RpcError, StoreError, UnknownStream
 from mcp_hub.ids import new_call_id
 from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import read_as
 from mcp_hub.protocol.notifications import FEED
 from mcp_hub.protocol.shape.occurrences import occurrence_of
@@ -27,6 +28,10 @@ log = get_logger(__name__)
 
 _MOST_IDS: Final = 4096
 """Ids of occurrences that are remembered."""
+_LONGEST_CURSOR: Final = 16 << 10
+"""Characters of a server's cursor, which each write repeats; a longer one is not kept."""
+_NAMING: Final = ("eventId", "timestamp")
+"""Members that say in the log which occurrence was dropped."""
 _AT_ONCE: Final = 1024
 """Lines of one append."""
 _SEGMENTS: Final = 7
@@ -122,15 +127,18 @@ class ServerFeed:
         self._state.accepted.set()
 
     def miss(self) -> None:
-        """Notes that the next occurrences may not follow the last ones."""
-        self._state.has_missed = True
-
-    def forget_cursor(self) -> None:
-        """The server does not take its cursor any more: begin with what happens from now on."""
+        """Begins with what happens from now on, which may not follow the last occurrences."""
         self.cursor = None
         self._state.has_missed = True
 
+    def join(self, reader: FeedReader) -> None:
+        """Wakes a reader with news; it hears of what is the matter with the server at present."""
+        self.use()
+        self.readers.add(reader)
+        reader.tell(self._state.problem)
+
     def tell(self, problem: RpcError | None) -> None:
+        self._state.problem = problem
         for reader in list(self.readers):
             reader.tell(problem)
 
@@ -145,6 +153,9 @@ class ServerFeed:
 
     async def take(self, occurrences: Sequence[RawObject], cursor: str | None, truncated: bool) -> None:
         """Stores occurrences and the server's cursor behind them. Raises `StoreError`."""
+        if cursor is not None and len(cursor) > _LONGEST_CURSOR:
+            log.warning("cursor_too_long", upstream=self.topic.server, characters=len(cursor))
+            cursor = None
         async with self._state.turn:
             wall, ids = wall_time(), OrderedDict[bytes, RawObject]()
             is_gap = truncated or self._state.has_missed
@@ -152,7 +163,7 @@ class ServerFeed:
             for params in occurrences:
                 occurrence = occurrence_of(params)
                 if occurrence is None:
-                    log.warning("event_dropped", upstream=self.topic.server, bytes=sum(map(len, params.values())))
+                    self._drop(params)
                     lines.append(mark_line(wall, gap=True))
                 elif (id_ := bytes(occurrence["eventId"])) not in self._state.ids and id_ not in ids:
                     ids[id_] = occurrence
@@ -162,6 +173,14 @@ class ServerFeed:
             for occurrence in ids.values():
                 self._remember(occurrence)
             self._state.accepted.set()
+
+    def _drop(self, params: RawObject) -> None:
+        id_, time = (hide_head(bytes(params.get(key, b"")).decode(errors="replace"), 100) for key in _NAMING)
+        log.warning(
+            "event_dropped", upstream=self.topic.server, id=id_, time=time, bytes=sum(map(len, params.values())),
+            reason="it has to have an eventId of 1 to 512 characters, a timestamp of ISO 8601, an object as data, and "
+            "at most 256 KiB",
+        )  # fmt: skip
 
     async def _write(self, lines: list[bytes], cursor: str | None, wall: float, *, is_gap: bool) -> None:
         stream = self.stream
@@ -237,17 +256,21 @@ class ServerFeed:
                 reader.end(error)
         async with self._state.turn:
             if self.stream is not None and not self.stream.row.has_ended:
-                await self._append([], "completed", self.cursor, wall_time())
+                wall = wall_time()
+                await self._append([] if error is None else [end_line(wall, error)], "completed", self.cursor, wall)
             self.stream = None
 
 
 class _State:
-    """`accepted` is set with the first answer, `failure` if that was a refusal; `ids` are those of the last lines."""
+    """`accepted` is set with the first answer, `failure` if that was a refusal; `problem`: why it does not deliver now;
+    `ids` are those of the last lines.
+    """
 
     def __init__(self) -> None:
         self.accepted = anyio.Event()
         self.failure: RpcError | KeyTaken | None = None
         self.has_missed = False
+        self.problem: RpcError | None = None
         self.ids = OrderedDict[bytes, None]()
         self.turn = anyio.Lock()
         self.written_use = 0.0

@@ -10,7 +10,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Final, NamedTuple
 
@@ -28,7 +28,7 @@ from mcp_hub.errors import DeadlineExceeded, RpcError, StoreError, UnknownStream
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object, read_as
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
-from mcp_hub.protocol.shape.occurrences import of_server
+from mcp_hub.protocol.shape.occurrences import occurrence_of, of_server
 from mcp_hub.protocol.shape.webhooks import message_problem, secret_of
 from mcp_hub.stores.base import Message
 from mcp_hub.types import RawObject
@@ -85,6 +85,7 @@ class _Forwarded(msgspec.Struct):
     feed: str
     id: str
     body: bytes
+    at: int
 
 
 class _Open:
@@ -102,8 +103,10 @@ class _Open:
         self.verdict: RpcError | None = None
         self.news = anyio.Event()
 
-    async def stored(self, body: RawObject, id_: str) -> _Reply:
-        """Stores what a message says, each message once."""
+    async def stored(self, body: RawObject, id_: str, at: int) -> _Reply:
+        """Stores what a message of this time says, each message once."""
+        if "type" in body and at < int(self.since):
+            return _TAKEN  # about an earlier subscription, or sent again by somebody else
         async with self.turn:
             if not self.stands or self.over is not None:
                 return _AGAIN
@@ -203,9 +206,11 @@ class Incoming:
         return False
 
     def _start_of(self, topic: Topic) -> object:
-        """Another value after each start of the server, which may have forgotten the subscription."""
-        upstream = self._upstreams.get(topic.server)
-        return None if upstream is None else (id(upstream), upstream.status().restarts)
+        """Another value after each start of the server, which may have forgotten the subscription, and at its rest."""
+        if (upstream := self._upstreams.get(topic.server)) is None:
+            return None
+        status = upstream.status()
+        return id(upstream), status.restarts, status.pid
 
     async def leave(self, ask: Ask, topic: Topic) -> None:
         """Ends the subscription at the server, if it answers."""
@@ -282,24 +287,22 @@ class Incoming:
     async def _taken(self, half: str, message: str, members: RawObject, body: bytes, at: int) -> _Reply:
         """Raises `StoreError`."""
         if (opened := self._open.get(half)) is None:
-            return await self._forwarded(half, message, members, body)
-        if "type" in members and at < int(opened.since):
-            return _TAKEN  # about an earlier subscription, or sent again by somebody else
-        return await opened.stored(members, message)
+            return await self._forwarded(_Forwarded(half, message, body, at), members)
+        return await opened.stored(members, message, at)
 
     # -- replicas ---------------------------------------------------------------------------------------------------
 
-    async def _forwarded(self, half: str, message: str, members: RawObject, body: bytes) -> _Reply:
+    async def _forwarded(self, forwarded: _Forwarded, members: RawObject) -> _Reply:
         """Hands a message to the feed's owner, and waits until it is in the log. Raises `StoreError`."""
-        row = await self._table.store.log.find_key(feed_key(half), RUNNING)
+        row = await self._table.store.log.find_key(feed_key(forwarded.feed), RUNNING)
         if row is None or row.has_ended:
             return self._refused(_Reply(404, reason="this webhook is unknown"))
         if row.owner == self._table.store.log.instance:
             return _AGAIN
-        event = None if "type" in members else bytes(members.get("eventId", b""))
+        occurrence = None if "type" in members else occurrence_of(members)  # what cannot be used leaves a gap
+        event = None if occurrence is None else bytes(occurrence["eventId"])
         if event is not None and await self._is_in_log(row, max(row.first - 1, row.last - _RECENT), event):
             return _TAKEN
-        forwarded = _Forwarded(half, message, body)
         await self._table.store.inbox.post(Message(row.id, "input", msgspec.json.encode(forwarded)))
         if read_as(members.get("type", _NULL), str) == "terminated":
             return _TAKEN  # if it is lost, the next refresh says it, too
@@ -329,7 +332,7 @@ class Incoming:
             return False
         members = raw_object(msgspec.Raw(forwarded.body))
         if members is not None:
-            self._tasks.start_soon(opened.stored, members, forwarded.id)
+            self._tasks.start_soon(opened.stored, members, forwarded.id, forwarded.at)
         return True
 
 
@@ -345,7 +348,9 @@ def _refresh_after(before: str | None, wall: float) -> float:
     """Seconds until the next refresh: half of what was granted, and soon after the secret changes."""
     until_rotation = _ROTATION - wall % _ROTATION + 1
     try:
-        granted = float("inf") if before is None else datetime.fromisoformat(before).timestamp() - wall
+        until = None if before is None else datetime.fromisoformat(before)
+        until = until if until is None or until.tzinfo is not None else until.replace(tzinfo=UTC)
+        granted = float("inf") if until is None else until.timestamp() - wall
     except (ValueError, OverflowError):
         granted = float(_TTL)
     return max(_LEAST, min(granted / 2, until_rotation))

@@ -12,7 +12,9 @@ import msgspec
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.reading.stream import Stream, StreamReader
 from mcp_hub.errors import EventsGone, Fenced, InvalidParams, RpcError, UnknownStream
-from mcp_hub.protocol.jsonrpc.envelope import raw_object
+from mcp_hub.protocol.jsonrpc.envelope import raw_object, read_as
+from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
+from mcp_hub.protocol.shape.occurrences import error_member
 from mcp_hub.types import CallId, RawJson, RawObject
 
 RUNNING: Final = "run"
@@ -21,6 +23,8 @@ _PREFIX: Final = "\x1ffeed "
 """Begins the principal of a feed's streams; no principal of a client has a control character."""
 MOST_ARGUMENTS: Final = 16 << 10
 """Bytes of a subscription's arguments."""
+_HEAD: Final = 64
+"""Bytes of a line that has its kind."""
 _CURSOR: Final = re.compile(r"(st_[0-9A-Z]{26})\.(\d{1,16})")
 
 
@@ -65,6 +69,7 @@ class _Line(msgspec.Struct, frozen=True):
     at: float = 0.0
     e: msgspec.Raw = msgspec.Raw(b"")
     gap: bool = False
+    end: msgspec.Raw = msgspec.Raw(b"")
 
 
 def line_of(at: float, occurrence: RawObject) -> bytes:
@@ -74,6 +79,16 @@ def line_of(at: float, occurrence: RawObject) -> bytes:
 def mark_line(at: float, *, gap: bool) -> bytes:
     """The first line of a durable stream, or a `gap`."""
     return msgspec.json.encode({"at": at, "gap": gap})
+
+
+def end_line(at: float, error: RpcError) -> bytes:
+    """The last line of a subscription that its server has ended."""
+    return msgspec.json.encode({"at": at, "end": error_member(error)})
+
+
+def _end_in(text: bytes) -> RpcError | None:
+    line = read_as(msgspec.Raw(text), _Line) if b'"end":' in text[:_HEAD] else None
+    return from_wire(line.end) if line is not None and line.end else None
 
 
 def read_line(text: bytes) -> tuple[float, RawObject | None, bool]:
@@ -105,14 +120,18 @@ FindNext = Callable[[StreamInfo | None], Awaitable[Stream | None]]
 
 
 class _Page:
-    """Occurrences that are read and not returned yet; a gap ends it."""
+    """Occurrences that are read and not returned yet; a gap ends it.
 
-    def __init__(self, *, is_truncated: bool = False) -> None:
+    `end`: why the stream that was read is over, which another hub may have written.
+    """
+
+    def __init__(self, *, is_truncated: bool = False, end: RpcError | None = None) -> None:
         self.occurrences: list[tuple[RawObject, str]] = []
         self.size = 0
         self.cursor = ""
         self.is_truncated = is_truncated
         self.is_next_truncated = False
+        self.end = end
 
     def miss(self) -> None:
         """Something is missing behind what was read."""
@@ -126,6 +145,7 @@ class _Page:
         at, occurrence, is_gap = read_line(line)
         is_late = occurrence is not None and floor is not None and at < floor
         self.cursor = cursor
+        self.end = _end_in(line)
         if is_gap or is_late:
             self.miss()
         elif occurrence is not None:
@@ -158,8 +178,9 @@ class FeedReader:
         self._news.set()
 
     def tell(self, problem: RpcError | None) -> None:
-        """Notes that the server does not deliver at present, or does again."""
-        if problem is not self.problem:
+        """Notes that the server does not deliver at present, or does again; a failure like the last one is not news."""
+        present = self.problem
+        if (problem and (problem.code, problem.message)) != (present and (present.code, present.message)):
             self.problem = problem
             self.wake()
 
@@ -183,6 +204,7 @@ class FeedReader:
 
     def _follow(self, stream: Stream, after: int) -> None:
         self._leave()
+        self._page.end = None
         if after + 1 < stream.row.first:
             after = stream.row.first - 1
             self._page.miss()
@@ -196,6 +218,12 @@ class FeedReader:
         reader = self._reader
         return reader is not None and (reader.has_more or reader.is_behind)
 
+    @property
+    def is_stranded(self) -> bool:
+        """Whether all is read of a stream that has ended, though the subscription is not over."""
+        reader = self._reader
+        return reader is not None and reader.at_end and self.ended is None and self._page.end is None
+
     async def read(self, limit: int) -> tuple[list[tuple[RawObject, str]], bool]:
         """Occurrences that are there, each with the cursor behind it, and whether something is missing before them.
 
@@ -206,9 +234,10 @@ class FeedReader:
         while not is_whole and len(page.occurrences) < limit and page.size < _PAGE_BYTES:
             line = await self._next_line()
             if line is None:
+                self.ended = self.ended or page.end
                 break
             is_whole = page.add(*line, self._floor)
-        self._page = _Page(is_truncated=page.is_next_truncated)
+        self._page = _Page(is_truncated=page.is_next_truncated, end=page.end)
         self.cursor = page.cursor or self.cursor
         return page.occurrences, page.is_truncated
 

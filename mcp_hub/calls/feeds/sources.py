@@ -151,7 +151,7 @@ async def streamed(ask: Ask, topic: Topic, cursor: str | None, take: Take, tell:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(hold)
         try:
-            verdict = await _stored(heard, take, tell)
+            verdict = await _stored(heard, cursor, take, tell)
         except HubError as error:
             failure = error
         tasks.cancel_scope.cancel()
@@ -160,20 +160,23 @@ async def streamed(ask: Ask, topic: Topic, cursor: str | None, take: Take, tell:
     return verdict
 
 
-async def _stored(heard: _Heard, take: Take, tell: Tell) -> RpcError | None:
-    """Stores what is heard until the end; the error with which the server ends the subscription, if it does."""
+async def _stored(heard: _Heard, cursor: str | None, take: Take, tell: Tell) -> RpcError | None:
+    """Stores what is heard until the end; the error with which the server ends the subscription, if it does.
+
+    The `active` of a server that can replay has a cursor. A later message without one leaves that of the one before.
+    """
     while messages := await heard.next():
         batch: list[RawObject] = []
-        cursor: str | None = None
         for kind, params in messages:
             if kind == "event":
                 batch.append(params)
-                cursor = _cursor(params)
+                cursor = _cursor(params, cursor)
             elif kind in ("active", "heartbeat"):
                 if batch:
                     await take(batch, cursor, False)
                     batch = []
-                await take((), _cursor(params), bytes(params.get("truncated", b"")) == b"true")
+                cursor = _cursor(params, cursor if kind == "heartbeat" else None)
+                await take((), cursor, bytes(params.get("truncated", b"")) == b"true")
                 tell(None)
             elif kind == "error":
                 tell(_error(params))
@@ -186,8 +189,9 @@ async def _stored(heard: _Heard, take: Take, tell: Tell) -> RpcError | None:
     return None
 
 
-def _cursor(params: RawObject) -> str | None:
-    return read_as(params.get("cursor", b"null"), str)
+def _cursor(params: RawObject, before: str | None) -> str | None:
+    raw = params.get("cursor")
+    return before if raw is None else read_as(raw, str)
 
 
 def _error(params: RawObject) -> RpcError:

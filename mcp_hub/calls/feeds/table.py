@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapp
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.abc
@@ -67,6 +68,25 @@ class _Pace(NamedTuple):
         return self.lingers[cursor is None]
 
 
+class _Topics:
+    """Turns to begin or end a feed, by its key, and readers of feeds that run at other hubs."""
+
+    def __init__(self) -> None:
+        self.turns: dict[str, anyio.Lock] = {}
+        self.far = WeakKeyDictionary[FeedReader, tuple[Topic, tuple[str, ...]]]()
+
+    @asynccontextmanager
+    async def turn(self, key: str) -> AsyncIterator[None]:
+        """Begins and ends a feed one at a time."""
+        turn = self.turns.setdefault(key, anyio.Lock())
+        try:
+            async with turn:
+                yield
+        finally:
+            if not (turn.locked() or turn.statistics().tasks_waiting):
+                self.turns.pop(key, None)
+
+
 class Feeds:
     """The table. `keep` returns the seconds that occurrences are readable; `upstreams` is live.
 
@@ -87,7 +107,7 @@ class Feeds:
         self._pace = _Pace(keep, linger, look)
         self._feeds: dict[str, ServerFeed] = {}
         self._uses: dict[str, dict[str, float]] = {}
-        self._turns: dict[str, anyio.Lock] = {}
+        self._topics = _Topics()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._runs = anyio.Event()
 
@@ -125,11 +145,12 @@ class Feeds:
         return reader
 
     async def _join(self, topic: Topic, modes: Collection[str], reader: FeedReader, *, is_new: bool) -> None:
-        async with self._turn(topic.key):
+        async with self._topics.turn(topic.key):
             feed = await self._running(topic, modes, is_new=is_new)
-        if feed is not None:
-            feed.use()
-            feed.readers.add(reader)
+        if feed is None:
+            self._topics.far[reader] = (topic, tuple(modes))
+        else:
+            feed.join(reader)
             await self._stands(feed)
 
     def _count(self, principal: str, key: str) -> None:
@@ -139,17 +160,6 @@ class Feeds:
         if key not in uses and len(uses) >= MOST_OF_PRINCIPAL:
             raise exhausted("subscriptions", MOST_OF_PRINCIPAL)
         self._uses[principal] = {**uses, key: wall}
-
-    @asynccontextmanager
-    async def _turn(self, key: str) -> AsyncIterator[None]:
-        """Begins and ends a feed one at a time."""
-        turn = self._turns.setdefault(key, anyio.Lock())
-        try:
-            async with turn:
-                yield
-        finally:
-            if not (turn.locked() or turn.statistics().tasks_waiting):
-                self._turns.pop(key, None)
 
     async def _stands(self, feed: ServerFeed) -> None:
         with anyio.move_on_after(_BEGIN) as patience:
@@ -190,6 +200,9 @@ class Feeds:
     def _start(self, feed: ServerFeed) -> None:
         assert self._tasks is not None
         self._feeds[feed.topic.key] = feed
+        for reader in [reader for reader, (topic, _) in self._topics.far.items() if topic.key == feed.topic.key]:
+            del self._topics.far[reader]
+            feed.join(reader)
         self._tasks.start_soon(self._serve, feed, name=f"events of {feed.topic.server}")
 
     async def adopt(self, row: StreamInfo) -> None:
@@ -207,7 +220,7 @@ class Feeds:
         continuation = continuation_of(row)
         assert continuation is not None
         topic, modes, cursor, used = continuation
-        async with self._turn(topic.key):
+        async with self._topics.turn(topic.key):
             if topic.key in self._feeds:  # a reader was here first
                 return
             feed = ServerFeed(topic, modes, self._table.store.log, self._pace.keep)
@@ -230,13 +243,10 @@ class Feeds:
             if source is None:
                 feed.fail(method_not_found(f'server "{feed.topic.server}" delivers these events in no way that fits.'))
             else:
-                try:
-                    await self._subscribe(feed, source)
-                except Exception:  # a message that nobody expected ends no hub
-                    log.exception("feed_crashed", upstream=feed.topic.server)
-                    feed.fail(RpcError("Internal error of the hub. Its log has the details."))
+                await self._subscribe(feed, source)
         if self._feeds.get(feed.topic.key) is feed:
             del self._feeds[feed.topic.key]
+            self._topics.far.update({reader: (feed.topic, feed.modes) for reader in feed.readers if reader.is_open})
 
     async def _subscribe(self, feed: ServerFeed, source: Source) -> None:
         pause = _PAUSE
@@ -253,8 +263,14 @@ class Feeds:
                 verdict, problem = None, RpcError(error.public)
             except RpcError as error:
                 verdict, problem = None, of_server(error)
+            except Exception:  # a message that nobody expected ends neither the hub nor its readers' wait
+                log.exception("feed_crashed", upstream=feed.topic.server)
+                verdict, problem = None, RpcError("Internal error of the hub. Its log has the details.")
             if problem is not None and not feed.has_stood:
-                feed.fail(problem)
+                if problem.code == InvalidParams.code and feed.cursor is not None:  # perhaps it is about the cursor
+                    feed.miss()
+                    continue
+                await self._refused(feed, problem)
                 return
             if problem is not None and problem.code in _OVER:
                 verdict = problem
@@ -266,6 +282,13 @@ class Feeds:
             await anyio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
+    async def _refused(self, feed: ServerFeed, problem: RpcError) -> None:
+        """The server has not accepted the subscription; who read the feed at another hub before hears of it, too."""
+        feed.fail(problem)
+        feed.tell(problem)
+        if problem.code in _OVER:
+            await feed.end(problem)
+
     async def _finish(self, feed: ServerFeed, verdict: RpcError) -> None:
         log.info("feed_ended", upstream=feed.topic.server, reason=hide_head(verdict.message, 200))
         with suppress(StoreError):
@@ -275,9 +298,7 @@ class Feeds:
         if problem is not None:
             log.warning("feed_broken", upstream=feed.topic.server, reason=hide_head(problem.message, 200))
             feed.tell(problem)
-        if problem is not None and problem.code == InvalidParams.code and feed.cursor is not None:
-            feed.forget_cursor()
-        elif feed.cursor is None:
+        if feed.cursor is None or (problem is not None and problem.code == InvalidParams.code):  # it takes no cursor
             feed.miss()
 
     def _ask(self, topic: Topic) -> Ask:
@@ -296,6 +317,7 @@ class Feeds:
     # -- unused feeds -----------------------------------------------------------------------------------------------
 
     async def _look(self) -> None:
+        await self._rejoin()
         wall = wall_time()
         for feed in list(self._feeds.values()):
             stream = feed.stream
@@ -306,8 +328,18 @@ class Feeds:
             else:
                 await feed.touch()
 
+    async def _rejoin(self) -> None:
+        """Begins feeds that somebody reads here again after their hubs have ended them, or were killed meanwhile."""
+        for reader, (topic, modes) in list(self._topics.far.items()):
+            if not reader.is_open:
+                self._topics.far.pop(reader, None)
+            elif reader.is_stranded and topic.key not in self._feeds:
+                with suppress(KeyTaken, Busy):
+                    async with self._topics.turn(topic.key):
+                        await self._running(topic, modes, is_new=False)
+
     async def _end(self, feed: ServerFeed) -> None:
-        async with self._turn(feed.topic.key):
+        async with self._topics.turn(feed.topic.key):
             if feed.is_read or self._feeds.get(feed.topic.key) is not feed:
                 return
             feed.scope.cancel()

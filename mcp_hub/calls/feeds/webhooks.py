@@ -6,8 +6,8 @@ to another hub, which sends again what has no stored 2xx. Another hub's refresh 
 
 import base64
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from hashlib import blake2b
 from secrets import token_hex
@@ -54,7 +54,7 @@ _FORMER: Final = 600.0
 """Seconds that a replaced secret signs, too."""
 _HEARD: Final = 5.0
 _HEARD_LOOK: Final = 0.02
-"""Seconds for another hub to store a refresh, and between looks."""
+"""Seconds for the owner of a subscription to store a refresh or its end, and between looks."""
 _BROKEN: Final = 60.0
 """Seconds until a delivery that has failed unexpectedly is tried again."""
 _TRIES: Final = 3
@@ -148,7 +148,8 @@ class Webhooks:
             if row is None:
                 raise not_found("subscription", "you have no subscription with these values")
             if (delivery := await self._owned(row)) is not None:
-                await delivery.end()
+                with _patience():
+                    await delivery.end()
             else:
                 await self._ask_owner(row, _Note())
         except StoreError as problem:
@@ -171,11 +172,12 @@ class Webhooks:
         """The refreshed record; None if the subscription has ended meanwhile."""
         webhook = replace(self._sealed(request), stamp=token_hex(8))
         try:
-            if (delivery := await self._owned(row)) is not None:
+            if (delivery := await self._owned(row)) is None:
+                return await self._ask_owner(row, _Note(webhook))
+            with _patience():
                 await delivery.change(partial(_renewed, request=webhook, is_same_key=self._is_same_key))
-                delivery.bell.ring()
-                return delivery.webhook
-            return await self._ask_owner(row, _Note(webhook))
+            delivery.bell.ring()
+            return delivery.webhook
         except Fenced:
             return None
 
@@ -336,6 +338,15 @@ class Webhooks:
 
     def _is_same_key(self, present: Webhook, renewed: Webhook) -> bool:
         return self._keys(present)[:1] == self._keys(renewed)[:1]
+
+
+@contextmanager
+def _patience() -> Iterator[None]:
+    """Raises `StoreUnavailable` if the store does not take a change in time; it may take it later."""
+    with anyio.move_on_after(_HEARD) as patience:
+        yield
+    if patience.cancelled_caught:
+        raise StoreUnavailable("The store does not answer. Try again in a moment.")
 
 
 def _record(row: StreamInfo) -> Webhook | None:

@@ -1,7 +1,7 @@
 """Takes ended calls into the history, off the way of calls.
 
-Numbers and texts go to buffers; twice a second a thread makes a batch. 8,192 calls or 16 MiB may wait, then the oldest
-are dropped and counted. Failed batches are retried.
+Numbers and texts go to buffers; twice a second they become a batch, in a thread if it is large. 8,192 calls or 16 MiB
+may wait, then the oldest are dropped and counted. Failed batches are retried.
 """
 
 import math
@@ -80,7 +80,7 @@ class CallJournal:
         self._running: dict[str, _RunningCall] = {}
         self._has_new_rules = False
         """The batches of running calls are those of earlier rules."""
-        self._lock = anyio.Lock()
+        self._lock = anyio.Lock(fast_acquire=True)
         self._audit = audit
 
     @property
@@ -153,7 +153,8 @@ class CallJournal:
             for portion in portions:
                 make = partial(self._batches.make, portion, (before, current), wall, over)
                 try:
-                    batches += await anyio.to_thread.run_sync(make)
+                    is_quick = self._batches.is_quick(portion, current)
+                    batches += make() if is_quick else await anyio.to_thread.run_sync(make)
                 except Exception:  # a call that nobody expected ends neither the hub nor the history
                     log.exception("history_batch_failed", calls=len(portion))
                     dropped += len(portion)

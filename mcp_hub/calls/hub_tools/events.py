@@ -39,6 +39,7 @@ class _Source(NamedTuple):
     types: Callable[[str | None], Awaitable[str]]
     check: Callable[[str], object]
     open: Callable[[EventParams], Awaitable["FeedReader"]]
+    public: Callable[[RpcError], RpcError]
 
 
 class _Arguments(msgspec.Struct):
@@ -82,17 +83,18 @@ class _Session(NamedTuple):
 def handler(
     session: str, subscriptions: Subscriptions | None, patience: float, *,
     types: Callable[[str | None], Awaitable[str]], check: Callable[[str], object],
-    open: Callable[[EventParams], Awaitable["FeedReader"]], state: RawJson | None = None,
+    open: Callable[[EventParams], Awaitable["FeedReader"]], public: Callable[[RpcError], RpcError],
+    state: RawJson | None = None,
 ) -> CallHandler:  # fmt: skip
     """For a session, which may end with its request (`subscriptions` None); a wait takes at most `patience` seconds.
 
     `state` is that of another hub's wait, which is continued. Raises `msgspec.DecodeError` if it cannot be read.
 
     `types` returns the text of the list, or of one type; `check` raises `RpcError` for a type that the session may not
-    have any more; `open` raises as `EventPort.open`.
+    have any more; `open` raises as `EventPort.open`; `public` returns an error as the caller may see it.
     """
     wait = None if state is None else msgspec.json.decode(state, type=_Wait)
-    return partial(_answered, _Source(types, check, open), _Session(session, subscriptions), patience, wait)
+    return partial(_answered, _Source(types, check, open, public), _Session(session, subscriptions), patience, wait)
 
 
 def end(session: str, subscriptions: Subscriptions) -> None:
@@ -226,7 +228,7 @@ class _Follower:
         """The answer. The way to continue comes first: an answer that is too long is cut behind it."""
         head = plural(self._count, "event") if self._lines else f"No event yet, after {self._wait.seconds:.0f} s"
         lines = [f"{head}.", *map(_next, self.positions)]
-        problems = [reader.problem for reader in self._readers if reader.problem is not None]
+        problems = [self._source.public(reader.problem) for reader in self._readers if reader.problem is not None]
         lines += [f"The server does not deliver at present: {hide_head(each.message, _REASON)}" for each in problems]
         return "\n".join([*lines, "", *self._lines] if self._lines else lines)
 
@@ -261,7 +263,7 @@ def _params(arguments: _Arguments) -> EventParams:
     if not arguments.name:
         raise InvalidParams("wrong arguments: the name of an event type is missing")
     members = {"name": Raw(object_bytes(arguments.name)), "arguments": arguments.arguments}
-    params = event_params(members, EVENTS)
+    params = event_params(members, "wrong arguments")
     return msgspec.structs.replace(params, cursor=arguments.after or None)
 
 

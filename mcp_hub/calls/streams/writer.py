@@ -234,7 +234,7 @@ class StreamWriter:
             wake()
 
     def wake(self) -> None:
-        is_urgent = bool(self.stream.readers or self._waiters or self.record.log.ended)
+        is_urgent = bool(self.stream.readers or self._waiters) or self.record.log.ending is not None
         if self._planned is not None and self._planned >= is_urgent:
             self._unread += 1
             if self._unread >= _HURRY:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from hashlib import sha256
 from typing import Final, Protocol
 
 import anyio
@@ -36,6 +35,7 @@ from mcp_hub.catalog.pins import (
     without_texts,
 )
 from mcp_hub.catalog.routes import awaiting
+from mcp_hub.ids import record_key
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
 from mcp_hub.types import Kind, Origin, Snapshot
@@ -59,10 +59,6 @@ class _PinStore(Protocol):
     def read(self, key: str) -> bytes | None: ...
 
     def update(self, key: str, change: Callable[[bytes | None], bytes | None]) -> None: ...
-
-
-def record_key(config: str, server: str) -> str:
-    return sha256(f"{config}\0{server}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 class Approvals:

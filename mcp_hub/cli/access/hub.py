@@ -13,7 +13,6 @@ import msgspec
 from click.core import ParameterSource
 
 from mcp_hub import __version__
-from mcp_hub.app import readiness
 from mcp_hub.cli.access import waiting
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.results import with_code
@@ -80,6 +79,8 @@ class ReachedHub(msgspec.Struct, frozen=True):
         """Waits until `app` lists the entry (a resource by its URI) or all servers settled; `doing` shows the wait."""
         if self.app is None:
             return
+        from mcp_hub.app import readiness  # a hub, of which a command about a running one needs nothing
+
         hub = self.app.hub
 
         def is_enough() -> bool:

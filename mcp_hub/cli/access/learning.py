@@ -17,10 +17,9 @@ from pydantic import SecretStr
 from mcp_hub.app.attached.sandboxes import learning_run
 from mcp_hub.app.build import App, open_app
 from mcp_hub.app.http import HttpFront, connections_of
-from mcp_hub.app.readiness import not_ready
 from mcp_hub.attach.system import set_blocking
 from mcp_hub.cli.access import waiting
-from mcp_hub.cli.serving import http_server
+from mcp_hub.cli.http_server import http_server
 from mcp_hub.cli.signals import Signals, received_signals
 from mcp_hub.client import HubClient
 from mcp_hub.client.http import connect
@@ -30,7 +29,7 @@ from mcp_hub.errors import HubError
 from mcp_hub.events import InputRequired
 from mcp_hub.fronts.http.connections import look_after
 from mcp_hub.sandbox.learning import Learning
-from mcp_hub.types import UpstreamStatus
+from mcp_hub.types import UpstreamStatus, not_ready
 
 _CALLS: Final = 10
 """Read-only tools that are called, at most."""

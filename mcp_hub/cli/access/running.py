@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from mcp_hub import __version__
-from mcp_hub.app.limits import state_dir
 from mcp_hub.attach.arguments import VARIABLE
 from mcp_hub.attach.folder import HTTP_SOCKET, is_alive, make_folder
 from mcp_hub.attach.system import NO_LINK, NO_WAIT
@@ -23,7 +22,7 @@ from mcp_hub.cli.render.output import say
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, fail, load_config
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.load.load import find_config
-from mcp_hub.config.trust import problem_of_config
+from mcp_hub.config.trust import problem_of_config, state_dir
 from mcp_hub.errors import ConfigError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.locks import is_at, lock_file, remove, take

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from mcp_hub.app.readiness import all_settled, has_settled, not_ready, wait_until
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE
-from mcp_hub.types import UpstreamState, UpstreamStatus
+from mcp_hub.types import UpstreamState, UpstreamStatus, has_settled, not_ready
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -30,6 +29,8 @@ _RESTARTED: Final = "restarted"
 
 async def settle(hub: "HubPort", seconds: float, look: Callable[[list[UpstreamStatus]], None] | None = None) -> None:
     """Waits until all servers have settled; calls `look` with the states at each change."""
+    from mcp_hub.app.readiness import all_settled, wait_until
+
     with _spinner() as spinner:
 
         def is_enough() -> bool:

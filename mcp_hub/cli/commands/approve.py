@@ -10,7 +10,6 @@ import click
 import msgspec
 
 from mcp_hub.app.catalog_rules import confirmed_servers, policies
-from mcp_hub.app.limits import state_dir
 from mcp_hub.app.upstream_factory import list_file
 from mcp_hub.catalog.flags import decoded, squeezed
 from mcp_hub.catalog.pins import (
@@ -24,7 +23,6 @@ from mcp_hub.catalog.pins import (
     read,
     unconfirmed_of,
 )
-from mcp_hub.catalog.trust.approvals import record_key
 from mcp_hub.catalog.trust.scan import diff_lines, flag_lines
 from mcp_hub.cli import completion
 from mcp_hub.cli.commands.servers.edit import end_with, found_file, note_added, report
@@ -34,7 +32,9 @@ from mcp_hub.cli.setup import EXIT_TOOL, check_servers, config_option, fail, loa
 from mcp_hub.cli.trials import boxed, is_local, print_trial
 from mcp_hub.clock import wall_time
 from mcp_hub.config.load.load import Loaded
+from mcp_hub.config.trust import state_dir
 from mcp_hub.errors import ConfigError
+from mcp_hub.ids import record_key
 from mcp_hub.masking import hide
 from mcp_hub.onboarding.servers_file.proposals import (
     ProposedEdit,

@@ -12,10 +12,8 @@ import click
 import msgspec
 from msgspec import to_builtins
 
-from mcp_hub.app import readiness
 from mcp_hub.app.catalog_rules import view_rules
 from mcp_hub.app.http import why_not_listen
-from mcp_hub.app.limits import state_dir
 from mcp_hub.app.readiness import StartFolders
 from mcp_hub.app.upstream_factory import failed_lookups, find_program
 from mcp_hub.call import LOCAL_PRINCIPAL
@@ -43,11 +41,12 @@ from mcp_hub.config.load.overrides import overrides_of
 from mcp_hub.config.load.secrets import target_of
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.config.trust import state_dir
 from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
 from mcp_hub.files import LARGEST_OWN
 from mcp_hub.masking import hide
 from mcp_hub.protocol.rest.servers import ServerList
-from mcp_hub.types import JsonObject, RawJson
+from mcp_hub.types import JsonObject, RawJson, not_ready
 
 _Findings = Sequence[ConfigFinding]
 _READING: Final = 5.0
@@ -86,7 +85,7 @@ def check(as_json: bool, no_start: bool, reach: Reach) -> None:
             text += "Run mcp-hub reload, or add --local."
             _print(report, (), [*warnings, ConfigFinding("hub_outdated", text)], as_json)
             return 0
-        late = [status.server for status in readiness.not_ready(map(status_of, listed.servers))]
+        late = [status.server for status in not_ready(map(status_of, listed.servers))]
         rules, text = view_rules(loaded.settings), "did not start, so {} were not checked. Run: mcp-hub doctor {}"
         unknown = [
             ConfigFinding("server_not_ready", text.format(patterns, quote(name)), path=f"servers.{name}")

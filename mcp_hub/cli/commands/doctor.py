@@ -14,7 +14,6 @@ import click
 import msgspec
 from msgspec import UNSET, structs
 
-from mcp_hub.app import readiness
 from mcp_hub.app.upstream_factory import find_program
 from mcp_hub.attach.serve import why_alone
 from mcp_hub.cli import completion
@@ -33,7 +32,7 @@ from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.errors import ConfigError, StartFailed
 from mcp_hub.masking import hide, visible
 from mcp_hub.protocol.rest.servers import ServerInfo
-from mcp_hub.types import JsonObject, UpstreamState, UpstreamStatus
+from mcp_hub.types import JsonObject, UpstreamState, UpstreamStatus, has_settled
 from mcp_hub.upstreams.process.commands import proposed_variables
 
 _NO_PACKAGE: Final = re.compile(r"npm (error|ERR!).*\bE?404\b|not found in the package registry", re.IGNORECASE)
@@ -259,7 +258,7 @@ async def _settled(hub: ReachedHub, patience: float | None) -> Mapping[str, floa
         started = clock.now()
 
         def look(statuses: list[UpstreamStatus]) -> None:
-            for status in filter(readiness.has_settled, statuses):
+            for status in filter(has_settled, statuses):
                 seconds.setdefault(status.server, clock.now() - started)
 
         longest = max((settings.effective(name).start_timeout for name in settings.servers), default=0)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import anyio
 import click
 
-from mcp_hub.app.limits import open_store, state_dir
+from mcp_hub.app.limits import open_store
 from mcp_hub.app.logins import grant_store, login_of, open_grants, outcome, why_no_login
 from mcp_hub.cli import completion
 from mcp_hub.cli.render import tables
@@ -30,6 +30,7 @@ from mcp_hub.cli.setup import (
 )
 from mcp_hub.clock import wall_time
 from mcp_hub.config.findings import nearest
+from mcp_hub.config.trust import state_dir
 from mcp_hub.errors import StoreError
 from mcp_hub.masking import hide, visible
 from mcp_hub.types import plural

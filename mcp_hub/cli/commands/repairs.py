@@ -12,7 +12,6 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.app.limits import own_folders, state_dir
 from mcp_hub.app.logins import grant_store, login_of
 from mcp_hub.app.readiness import StartFolders, names_client
 from mcp_hub.attach.system import user
@@ -24,7 +23,7 @@ from mcp_hub.config.load.foreign import works_where_started
 from mcp_hub.config.load.interpolate import CLIENTS_FOLDER
 from mcp_hub.config.load.load import Loaded, load
 from mcp_hub.config.schema.servers import ServerSettings
-from mcp_hub.config.trust import close_folder, untrusted_state
+from mcp_hub.config.trust import close_folder, own_folders, state_dir, untrusted_state
 from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
 from mcp_hub.onboarding.changes.entry_options import other_linux
 from mcp_hub.onboarding.changes.plan import entry_in

@@ -41,7 +41,7 @@ from mcp_hub.upstreams.peer.server_eras import ClientEra
 
 if TYPE_CHECKING:
     from mcp_hub.app.http import HttpFront
-    from mcp_hub.cli.serving import HttpServer
+    from mcp_hub.cli.http_server import HttpServer
     from mcp_hub.protocol.rest.overview import DashboardMode
 
 
@@ -184,7 +184,7 @@ def _listen(settings: Settings, host: str | None, port: int | None) -> socket.so
 
 async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | None) -> None:
     from mcp_hub.app.http import HttpFront, check_stays_authenticated, connections_of
-    from mcp_hub.cli.serving import http_server
+    from mcp_hub.cli.http_server import http_server
     from mcp_hub.fronts.http.connections import look_after
     from mcp_hub.fronts.prefix import behind_proxy
 

@@ -6,9 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from msgspec import structs
 
-from mcp_hub.app import readiness
-from mcp_hub.app.readiness import not_ready
-from mcp_hub.catalog.token_costs import HEAVIEST
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.hub import Reach, ReachedHub, hub_options, run_with_hub
 from mcp_hub.cli.render import tables
@@ -26,8 +23,8 @@ from mcp_hub.config.schema.clients import UNKNOWN_CLIENT
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.formats.providers import CONNECTORS, Format
 from mcp_hub.masking import visible
-from mcp_hub.protocol.rest.servers import ServerInfo
-from mcp_hub.types import Era, Kind, UpstreamState, UpstreamStatus
+from mcp_hub.protocol.rest.servers import HEAVIEST, ServerInfo
+from mcp_hub.types import Era, Kind, UpstreamState, UpstreamStatus, not_ready
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -97,7 +94,7 @@ def tokens(
 
 
 def missing(servers: Sequence[ServerInfo], server: str | None) -> list[UpstreamStatus]:
-    return [status for status in readiness.not_ready(map(status_of, servers)) if server in (None, status.server)]
+    return [status for status in not_ready(map(status_of, servers)) if server in (None, status.server)]
 
 
 def print_account(account: "TokenAccount") -> None:

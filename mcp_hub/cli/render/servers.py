@@ -12,8 +12,6 @@ import msgspec
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from mcp_hub.app.catalog_rules import overlay_problems
-from mcp_hub.app.readiness import project_of
 from mcp_hub.catalog.flags import folded
 from mcp_hub.catalog.pins import UnapprovedTool, label_of
 from mcp_hub.cli.render import tables
@@ -24,8 +22,10 @@ from mcp_hub.config.load.locate import read_document
 from mcp_hub.config.load.overrides import OVERLAY, read_overlay
 from mcp_hub.config.load.texts import read_text_file
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.config.trust import project_of, state_dir
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OWN
+from mcp_hub.ids import record_key
 from mcp_hub.masking import hide, hide_head
 from mcp_hub.protocol.rest.servers import (
     AccountInfo,
@@ -35,6 +35,7 @@ from mcp_hub.protocol.rest.servers import (
     ServerInfo,
     UnmatchedInfo,
 )
+from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.types import Era, JsonObject, Kind, UpstreamState, UpstreamStatus
 
 if TYPE_CHECKING:
@@ -271,6 +272,9 @@ def unmatched_patterns(
 
 def waiting_edits(path: Path, servers: Collection[str] = ()) -> list[ConfigFinding]:
     """The edits that the dashboard proposes, of these servers or all."""
+    with suppress(OSError):
+        if KeyedFiles(state_dir(os.environ) / "proposals").stamp(record_key(str(path.absolute()), "")) is None:
+            return []
     from mcp_hub.onboarding.servers_file.proposals import command_of, proposals_of
     from mcp_hub.onboarding.servers_file.servers_file import ServersFile
 
@@ -308,7 +312,11 @@ def project_warnings(settings: Settings | None) -> list[ConfigFinding]:
                 _of_overlay(replace(finding, message=f"{finding.message.rstrip('.')}. {result}"))
                 for finding in refused.findings[:_MOST]
             ]
-        problems = [] if overlay is None or settings is None else overlay_problems(settings, overlay)
+        problems = []
+        if overlay is not None and settings is not None:
+            from mcp_hub.app.catalog_rules import overlay_problems
+
+            problems = overlay_problems(settings, overlay)
         file = str(project / OVERLAY)
         return [_of_overlay(ConfigFinding("overlay_in_vain", problem, file)) for problem in problems[:_MOST]]
     return []

@@ -13,7 +13,6 @@ from mcp_hub.masking import hide, visible
 from mcp_hub.types import LAST_OUTPUT, RawJson, UpstreamState, UpstreamStatus, condition
 from mcp_hub.types import plural as plural
 from mcp_hub.upstreams.supervision.lifecycle import GAVE_UP
-from mcp_hub.upstreams.supervision.server import brief
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -178,6 +177,8 @@ def _headline(status: UpstreamStatus, message: str, *, ends: bool) -> str:
 
 
 def _failure_line(status: UpstreamStatus) -> str:
+    from mcp_hub.upstreams.supervision.server import brief  # a hub's own modules
+
     return visible(hide(_headline(status, brief(status.reason), ends=True)))
 
 

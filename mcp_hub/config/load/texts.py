@@ -1,7 +1,6 @@
 """Reads text, `envFile` and TOML files within limits; faults are `ConfigError` with the line."""
 
 import re
-import tomllib
 from collections.abc import Mapping
 from errno import EFBIG
 from os import stat_result
@@ -141,6 +140,8 @@ class _TomlData(NamedTuple):
 
 def toml_data(text: str, name: str) -> _TomlData:
     """The data of TOML text. Raises `ConfigError`, `ValueError` for a number that is too long, `RecursionError`."""
+    import tomllib  # most hubs read no TOML
+
     lines, limit = text.split("\n"), min(_MOST, _WORK // max(1, len(text)))
     findings: list[Finding] = []
     first: ConfigFinding | None = None
@@ -157,7 +158,7 @@ def toml_data(text: str, name: str) -> _TomlData:
         findings.append(double)
 
 
-def _problem(error: tomllib.TOMLDecodeError, name: str) -> ConfigFinding:
+def _problem(error: ValueError, name: str) -> ConfigFinding:
     position = _PLACE.search(str(error))
     line, column = (int(position[1]), int(position[2])) if position and position[1] else (None, None)
     message = f"not valid TOML: {on_one_line(_PLACE.sub('', str(error)))}. Correct the line."
@@ -183,12 +184,12 @@ def _blanked(lines: list[str], problem: ConfigFinding) -> Finding | None:
 
 
 def _is_pair(lines: list[str]) -> bool:
+    import tomllib
+
     try:
         tomllib.loads("\n".join(lines))
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         return "Duplicate" in str(error)
-    except ValueError:
-        return False
     return "=" in lines[0]
 
 

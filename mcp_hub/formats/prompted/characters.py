@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias, TypeVar
 
+from mcp_hub.globs import late
 from mcp_hub.masking import hide_head
 
 _Result = TypeVar("_Result")
@@ -238,11 +239,11 @@ def _any(words: Iterable[str]) -> str:
 
 _ALL: Final = {*_OUTER, *_NAMED, *_ENDING}
 _MARKS: Final = r"<[ /|｜]{0,5}"
-_WHOLE: Final = re.compile(
+_WHOLE: Final = late(
     rf"(?i)<(?P<marks>[ /|｜]{{0,5}})(?:(?P<word>{_any(_ALL)})(?P<bar>[ \t|｜/]{{0,3}})|(?P<named>{_any(_NAMED)})"
     rf"(?P<more>{_MORE}))>|\[(?P<square>/?)tool[_ ]?calls?\]"
 )
-_PART: Final = re.compile(
+_PART: Final = late(
     rf"(?i){_MARKS}(?:(?:{_any(_ALL)})[ \t|｜/]{{0,3}}|(?:{_any(_NAMED)}){_MORE}"
     rf"|(?:{_any(_NAMED)})[ \t]+(?:{'|'.join(map(_begun, ('name', 'tool_name', 'function')))})?[ \t]*"
     rf"|{'|'.join(_begun(_items(word)) for word in sorted(_ALL))})?|\[/?(?:{_begun(['t', *'ool', '[_ ]?', *'calls'])})?"
@@ -303,7 +304,7 @@ _ELEMENTS: Final = (
     "parameter|escape|(?:start|end)[_ ]function[_ ]response|(?:start|end)_of_turn"
 )
 _SQUARE: Final = "TOOL_RESULTS|TOOL_CONTENT|AVAILABLE_TOOLS|INST|SYSTEM_PROMPT|ARGS|CALL_ID|THINK"
-_TAGS: Final = re.compile(
+_TAGS: Final = late(
     rf"(?i:<(?=[ /|｜]{{0,5}}(?:{_any(_ALL)})(?:[ \t|｜/]{{0,3}}>|{_MORE})))"
     rf"|(?i:</?(?={_ELEMENTS})(?=\w+ ?[>=]|\w+ name))|</?s>"
     r"|<(?=/?[|｜]{1,2}[^|｜<>\s]{1,64}[|｜>])|<(?=\w{1,64}\|>)"

@@ -17,6 +17,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from mcp_hub.errors import Busy
+from mcp_hub.fronts.http.response import TAKES_PARTS
 from mcp_hub.types import JsonObject
 
 if sys.platform != "win32":
@@ -105,8 +106,11 @@ class _Joined:
         self._head = b""
         self.is_closing = transport.is_closing
 
-    def write(self, data: bytes) -> None:
-        if self._head:
+    def write(self, data: bytes | Iterable[bytes | memoryview]) -> None:
+        if not isinstance(data, bytes):  # as the scope allows
+            self._transport.writelines((self._head, *data))
+            self._head = b""
+        elif self._head:
             self._transport.writelines((self._head, data))
             self._head = b""
         elif data.startswith(b"HTTP/1.1 ") and b"\r\ncontent-length: " in data:
@@ -279,6 +283,7 @@ class _Bounded(HttpToolsProtocol):
         if cycle.scope["method"] != "HEAD":  # such a head has no body to leave with
             joined: Any = _Joined(self.transport)
             cycle.transport = joined
+            cycle.scope["extensions"] = {TAKES_PARTS: {}}
         super()._start_asgi_task(cycle, app)
 
     # -- what is too much -----------------------------------------------------------------------------------------

@@ -69,7 +69,8 @@ async def answer_batch(request: HttpRequest, messages: Sequence[Envelope | BadMe
                 error = RpcError(message.reason, code=message.code)
                 part.body = error_frame(message.id if is_owner else None, error.encoded())
             elif is_owner:
-                single = replace(request, message=message, send=part.send, takes_sse=False)
+                scope = {**request.scope, "extensions": None}
+                single = replace(request, message=message, scope=scope, send=part.send, takes_sse=False)
                 tasks.start_soon(_answer, single, part, handle)
     answers = [body for part in parts if (body := part.body.strip())]
     if answers:

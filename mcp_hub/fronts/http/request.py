@@ -22,6 +22,7 @@ from mcp_hub.fronts.http.response import (
     HttpExchange,
     HttpResponse,
     respond,
+    respond_with,
     stream,
 )
 from mcp_hub.fronts.mcp.binding import Binding, Deferred
@@ -67,7 +68,7 @@ class QuickWait:
             self.follow()
         self.bell.ring()
 
-    async def answer(self, housekeeper: "Housekeeper") -> bytes | None:
+    async def answer(self, housekeeper: "Housekeeper") -> envelope.Frame | None:
         """The response; None if the call has to be followed."""
         quick = self._quick
         if not quick.is_quick:
@@ -157,7 +158,7 @@ class CallWriter:
         """False if the client is gone."""
         while not self._response.is_gone:
             if frames and self._can_stream:
-                await self._write(b"".join(self._message(seq, frame) for seq, frame in frames))
+                await self._write(b"".join(self._messages(frames)))
             if self.responder.ended:
                 await self._finish()
                 return True
@@ -184,10 +185,11 @@ class CallWriter:
     def _has_place(self) -> bool:
         return self._is_resumed or bool(self.responder.call.stored)
 
-    def _message(self, seq: int, frame: bytes) -> bytes:
-        if not (seq and self._on_stream is not None and self._has_place):
-            return sse.message(frame)
-        return sse.message(frame, sse.event_id(self.responder.call.call.id, seq))
+    def _messages(self, frames: Frames) -> list[bytes]:
+        if self._on_stream is None or not self._has_place:
+            return [sse.message(frame) for _, frame in frames]
+        call = self.responder.call.call.id
+        return [sse.message(frame, sse.event_id(call, seq) if seq else None) for seq, frame in frames]
 
     async def _finish(self) -> None:
         """An early response needs a client that is still there."""
@@ -197,10 +199,10 @@ class CallWriter:
             raise ClientGone
         if answer is not None and not (is_open or self._is_resumed):
             code = responder.error_code if responder.session.era is Era.MODERN else None
-            await response.whole(200 if code is None else HTTP_STATUS.get(code, 200), answer)
+            await response.whole(200 if code is None else HTTP_STATUS.get(code, 200), envelope.whole(answer))
         elif answer is not None:
             cursor = 0 if responder.detached else responder.cursor  # an early answer has no cursor
-            await self._write(self._message(cursor, answer))
+            await self._write(*self._messages([(cursor, envelope.whole(answer))]))
             await response.end()
         elif self._is_resumed and not (is_open or responder.state == "lost"):
             await response.whole(204)
@@ -332,7 +334,7 @@ async def answer_call(
     try:
         answer = await quick.answer(housekeeper)
         if answer is not None:
-            await respond(request.send, 200, answer)
+            await respond_with(request, answer)
         else:
             continues = await _follow(quick, request)
     finally:

@@ -1,6 +1,6 @@
 """HTTP responses, whole or in parts, and errors with a status."""
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from mcp_hub.aio import Block, Timer, call_later
 from mcp_hub.errors import Busy, RpcError, StoreError
 from mcp_hub.protocol import sse
-from mcp_hub.protocol.jsonrpc.envelope import error_frame, object_bytes
+from mcp_hub.protocol.jsonrpc.envelope import Frame, error_frame, object_bytes, whole
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST
 from mcp_hub.sessions.session import Caller
 
@@ -33,6 +33,8 @@ _CHUNK: Final = 1 << 18
 """Bytes handed over at a time, so that a slow reader does not count as stopped."""
 _STALLED: Final = 60.0
 """Seconds in which a client has to take a chunk."""
+TAKES_PARTS: Final = "mcp_hub.takes_parts"
+"""An extension of ASGI: the server takes a body in parts."""
 _JSON: Final = (b"content-type", b"application/json")
 SSE_HEADERS: Final = [
     (b"content-type", b"text/event-stream"),
@@ -78,7 +80,30 @@ def unavailable(error: Busy | StoreError) -> HttpError:
     return HttpError(503, Busy.symbol, reason, Busy.code, id_=UNSET, headers=[(b"retry-after", b"1")])
 
 
-async def respond(send: Send, status: int, body: bytes = b"", headers: Fields | None = None) -> None:
+class _LongBody:
+    """A body in parts, which are not copied."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: Sequence[bytes | memoryview]) -> None:
+        self._parts = parts
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
+
+    def __iter__(self) -> Iterator[bytes | memoryview]:
+        return iter(self._parts)
+
+
+async def respond_with(http: HttpExchange, frame: Frame) -> None:
+    """Sends a JSON-RPC response, a long one in parts if the server takes them."""
+    if isinstance(frame, tuple) and TAKES_PARTS in (http.scope.get("extensions") or ()):
+        await respond(http.send, 200, _LongBody(frame))
+    else:
+        await respond(http.send, 200, whole(frame))
+
+
+async def respond(send: Send, status: int, body: bytes | _LongBody = b"", headers: Fields | None = None) -> None:
     """Sends a whole response; bodies are JSON."""
     head = list(headers or ())
     if body:

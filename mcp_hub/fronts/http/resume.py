@@ -34,7 +34,7 @@ from mcp_hub.errors import Busy, EventsGone, InvalidParams, StoreError, UnknownS
 from mcp_hub.events import BY_SESSION, cancelled_by_client
 from mcp_hub.fronts.http.replay import Origin, cancel_stored
 from mcp_hub.fronts.http.request import CallWriter, Housekeeper, HttpRequest, QuickWait
-from mcp_hub.fronts.http.response import HttpError, HttpResponse, respond, unavailable
+from mcp_hub.fronts.http.response import HttpError, HttpResponse, respond_with, unavailable
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
 from mcp_hub.fronts.mcp.quick_call import QuickCall
 from mcp_hub.fronts.mcp.responder import CallResponder, nobody
@@ -163,7 +163,7 @@ class Resumption:
             return
         if client.requests.get(key) is handle:
             del client.requests[key]
-        await respond(request.send, 200, answer)
+        await respond_with(request, answer)
 
     async def _follow(self, stream: _ClientStream, quick: QuickWait, request: HttpRequest) -> None:
         response, takes_sse = HttpResponse(request.receive, request.send), request.takes_sse

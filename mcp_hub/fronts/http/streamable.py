@@ -207,7 +207,7 @@ class StreamableHttp:
         if not takes_json:
             if not takes_sse:
                 raise HttpError(406, "not_acceptable", "Accept must name application/json or text/event-stream")
-            http = replace(http, send=as_events(http.send))
+            http = replace(http, send=as_events(http.send), scope={**http.scope, "extensions": None})
         text = await read_text(http, self._max_body)
         if not is_modern and is_array(text):
             blank = HttpRequest.of(http, Envelope(), takes_sse=takes_sse)

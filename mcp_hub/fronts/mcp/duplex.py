@@ -21,7 +21,7 @@ from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc import envelope
-from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, raw_object
+from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Frame, Unset, raw_object
 from mcp_hub.protocol.jsonrpc.repair import BATCHING, is_array, messages
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST
 from mcp_hub.protocol.meta import RequestMeta, take_params
@@ -49,7 +49,7 @@ class _ClientWire(Protocol):
     @property
     def is_closed(self) -> bool: ...
 
-    def send(self, frame: bytes) -> None:
+    def send(self, frame: Frame) -> None:
         """Queues a message for this loop pass."""
 
     def soon(self, callback: Callable[[], object]) -> None:
@@ -340,7 +340,7 @@ class Duplex:
 
     def _wake(self, key: int | str) -> None:
         responder = self._open.get(key)
-        if isinstance(responder, CallResponder):
+        if type(responder) is CallResponder and self._ready.get(key) is not responder:
             self._put(key, responder)
 
     def _put(self, key: int | str, responder: QuickCall | CallResponder) -> None:

@@ -11,7 +11,7 @@ from mcp_hub.errors import RpcError, StoreError, method_not_found
 from mcp_hub.hub import HubPort
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, result_frame
 from mcp_hub.protocol.notifications import HOOK, SUBSCRIPTION_ID
-from mcp_hub.protocol.shape.occurrences import EventParams, delivered, event_frame, event_params
+from mcp_hub.protocol.shape.occurrences import EventParams, delivered, error_member, event_frame, event_params
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import RawObject
 
@@ -59,7 +59,7 @@ class EventStream:
             occurrences, is_truncated = await self._reader.read(_AT_ONCE)
         except StoreError as problem:  # the next stream of this client continues behind its cursor
             self._state.is_over = True
-            return [self._frame("error", {"error": msgspec.Raw(bytes(RpcError(problem.public).encoded()))})]
+            return [self._error("error", RpcError(problem.public))]
         except RpcError as problem:
             return self._over(problem)
         frames: list[bytes] = []
@@ -72,7 +72,7 @@ class EventStream:
         if self._reader.problem is not self._state.problem:
             self._state.problem = self._reader.problem
             if self._state.problem is not None:
-                frames.append(self._frame("error", {"error": msgspec.Raw(bytes(self._state.problem.encoded()))}))
+                frames.append(self._error("error", self._state.problem))
         if self._reader.ended is not None and not occurrences:
             frames += self._over(self._reader.ended)
         return frames or await self._waited()
@@ -86,7 +86,10 @@ class EventStream:
 
     def _over(self, error: RpcError) -> list[bytes]:
         self._state.is_over = True
-        return [self._frame("terminated", {"error": msgspec.Raw(bytes(error.encoded()))})]
+        return [self._error("terminated", error)]
+
+    def _error(self, kind: str, error: RpcError) -> bytes:
+        return self._frame(kind, {"error": error_member(self._hub.events().public(self.session, error))})
 
     def _frame(self, kind: str, members: dict[str, object]) -> bytes:
         return event_frame(kind, {name: msgspec.Raw(object_bytes(value)) for name, value in members.items()}, self.id)

@@ -79,7 +79,8 @@ class MessageQueue:
     def is_congested(self) -> bool:
         return self._queued > _CONGESTED
 
-    def send(self, frame: bytes) -> None:
+    def send(self, frame: envelope.Frame) -> None:
+        frame = envelope.whole(frame)
         self._out.append(frame)
         self._queued += len(frame)
         self._work.set()

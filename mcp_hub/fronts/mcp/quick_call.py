@@ -10,7 +10,7 @@ from mcp_hub.fronts.mcp.client_requests import ClientRequests
 from mcp_hub.fronts.mcp.responder import CallResponder
 from mcp_hub.fronts.mcp.results import result_for
 from mcp_hub.hub import CallHandle, HubPort
-from mcp_hub.protocol.jsonrpc.envelope import result_frame
+from mcp_hub.protocol.jsonrpc.envelope import LONG, Frame, response, result_frame
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import HANDSHAKE
 
@@ -36,17 +36,18 @@ class QuickCall(msgspec.Struct, eq=False):
         call = self.call
         return not call.after and (call.early is None or call.early.after >= _SOON)
 
-    def answer(self) -> bytes | None:
+    def answer(self) -> Frame | None:
         """The response of a plain result; None: use `responder`."""
         call = self.call
         completed = call.plain_result
         if completed is None:
             return None
         if completed.is_plain and completed.era is self.session.era is HANDSHAKE:  # as in `result_for`, a call less
-            return result_frame(self.id, completed.result)
+            frame = response if len(completed.result) >= LONG else result_frame
+            return frame(self.id, completed.result)
         shared = call.call.method == "resources/read" and self.hub.is_public(self.session, call)
         try:
-            return result_frame(self.id, *result_for(self.hub, self.session, call.call, completed, shared=shared))
+            return response(self.id, *result_for(self.hub, self.session, call.call, completed, shared=shared))
         except RpcError:
             return None
 

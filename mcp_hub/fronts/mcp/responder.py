@@ -33,7 +33,7 @@ from mcp_hub.fronts.mcp.results import Partials, marked, result_for
 from mcp_hub.fronts.mcp.tasks import task_of
 from mcp_hub.hub import CallHandle, HubPort, RemoteCall, is_elsewhere
 from mcp_hub.protocol import eras
-from mcp_hub.protocol.jsonrpc.envelope import error_frame, result_frame
+from mcp_hub.protocol.jsonrpc.envelope import Frame, error_frame, response, result_frame
 from mcp_hub.protocol.jsonrpc.rpc_errors import URL_ELICITATION_REQUIRED, for_caller, url_elicitations
 from mcp_hub.protocol.meta import STREAMS, declares
 from mcp_hub.protocol.shape import questions, results, tasks
@@ -89,7 +89,7 @@ class CallResponder:
         self.id = id_
         self.call = call
         self.token = token
-        self.answer: bytes | None = None
+        self.answer: Frame | None = None
         self.error_code: int | None = None
         self._hub = hub
         self.session = session
@@ -166,7 +166,10 @@ class CallResponder:
         else:
             for event in reader.take(limit):
                 seq += 1
-                frame = self._frame(seq, event)
+                if type(event) is not Progressed:
+                    frame = self._frame(seq, event)
+                else:
+                    frame = self._progress(event) if self.token is not None else None
                 if frame is not None:
                     frames.append((seq, frame))
         if self.ended:
@@ -331,7 +334,7 @@ class CallResponder:
         except RpcError as error:
             self._fail(error)
         else:
-            self.answer = result_frame(self.id, *parts)
+            self.answer = response(self.id, *parts)
 
     def _fail(self, error: RpcError) -> None:
         if error.code == URL_ELICITATION_REQUIRED and self.session.era is Era.MODERN:

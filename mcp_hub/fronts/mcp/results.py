@@ -91,12 +91,13 @@ def result_for(
     """
     if completed.is_plain and cursor is None and completed.era is session.era is HANDSHAKE:
         return (completed.result,)
-    result = hub.exported(session, call, completed.result)
-    if result is not completed.result:
-        completed = Completed(result, completed.era)
+    if not completed.is_plain:  # texts alone have no URIs
+        result = hub.exported(session, call, completed.result)
+        if result is not completed.result:
+            completed = Completed(result, completed.era)
     if cursor is not None:
         completed = marked(completed, call.id, cursor, "completed")
-    if completed.era is MODERN and session.era is MODERN and questions.may_ask(completed.result):
+    if completed.era is session.era is MODERN and not completed.is_plain and questions.may_ask(completed.result):
         completed = _with_own_state(hub, call, completed)
     return results.call_result(call.method, completed, session.era, shared=shared)
 

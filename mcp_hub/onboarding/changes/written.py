@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.app.limits import state_dir
+from mcp_hub.config.trust import state_dir
 from mcp_hub.edit import json_text, toml_text, writing, yaml_text
 from mcp_hub.edit.entries import form_of, held_at, plain_data, put, read_data, remove
 from mcp_hub.edit.writing import STEP, CannotEdit, nested, newline_of

@@ -12,10 +12,10 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.addresses import is_this_machine
-from mcp_hub.app.limits import state_dir
 from mcp_hub.config.load.imported import sources_of
 from mcp_hub.config.load.interpolate import CLIENTS_FOLDER, Unresolved, is_keyring_closed, resolve
 from mcp_hub.config.load.load import load
+from mcp_hub.config.trust import state_dir
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.onboarding.changes.acts import Acts, FileChange
 from mcp_hub.onboarding.changes.written import ClientRecords, ImportedServer

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from mcp_hub.app.limits import state_dir
 from mcp_hub.config.load.interpolate import escaped, is_keyring_closed
 from mcp_hub.config.load.secrets import is_secret, secret_arguments, secrets_of_url
+from mcp_hub.config.trust import state_dir
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.extras import keyring_command, with_extra
 from mcp_hub.files import LARGEST_OWN, read_file

@@ -15,14 +15,14 @@ import msgspec
 import yaml
 
 from mcp_hub.app.dashboard.edits import Edited
-from mcp_hub.app.limits import state_dir
-from mcp_hub.catalog.trust.approvals import record_key
 from mcp_hub.clock import wall_time
 from mcp_hub.config.findings import DataPath, path_text
 from mcp_hub.config.load.interpolate import closed_keyring
 from mcp_hub.config.load.locate import read_document
+from mcp_hub.config.trust import state_dir
 from mcp_hub.edit import writing
 from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.ids import record_key
 from mcp_hub.masking import MASK, hide, visible
 from mcp_hub.onboarding.changes.written import ClientRecords
 from mcp_hub.onboarding.clients.table import CLIENTS

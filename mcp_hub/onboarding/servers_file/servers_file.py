@@ -9,13 +9,13 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.app.limits import state_dir
 from mcp_hub.config.findings import nearest, path_text, quoted
 from mcp_hub.config.load.foreign import is_foreign, place_of_servers
 from mcp_hub.config.load.load import Loaded, commands_refused, find_config, load, parse, usual_place
 from mcp_hub.config.load.locate import is_json, read_document
 from mcp_hub.config.load.texts import BYTE_ORDER_MARK, UTF16_MARKS, decoded, read_bytes
 from mcp_hub.config.schema.fields import as_flag
+from mcp_hub.config.trust import state_dir
 from mcp_hub.edit import writing
 from mcp_hub.edit.entries import put, put_all, remove
 from mcp_hub.edit.writing import STEP, CannotEdit, nested

@@ -233,6 +233,30 @@ short_texts: Final = msgspec.json.Decoder(_ShortTexts).decode
 """Decodes a usual tool result without `_meta` in one step."""
 
 
+class _LongText(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    type: Literal["text"]
+    text: Raw  # not made a string, which is a copy
+
+
+class _LongTexts(msgspec.Struct, gc=False, forbid_unknown_fields=True, rename="camel"):
+    content: list[_LongText]
+    is_error: bool | UnsetType = UNSET
+    result_type: Literal["complete"] | UnsetType = UNSET
+
+
+_decode_long_texts: Final = msgspec.json.Decoder(_LongTexts).decode
+
+
+def are_long_texts(result: RawJson, era: Era) -> bool:
+    """Whether a tool's result has only texts, and is not an error: as most long ones, which are then not searched."""
+    try:
+        texts = _decode_long_texts(result)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    is_of_era = texts.result_type is UNSET or era is MODERN
+    return is_of_era and texts.is_error is not True and all(_is_text(block.text) for block in texts.content)
+
+
 class _Message(msgspec.Struct):
     role: Literal["user", "assistant"]
     content: _Block

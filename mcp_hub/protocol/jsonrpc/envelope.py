@@ -25,6 +25,13 @@ MessageKind = Literal["request", "notification", "result", "error", "none"]
 """The kinds of messages. An error of `null` beside a result is a result; "none" has neither, nor a method."""
 
 
+Frame = bytes | tuple[bytes | memoryview, ...]
+"""A line, or the parts of a long one."""
+LONG: Final = 1 << 18
+"""Bytes of a result from which a copy costs more than to write parts."""
+_CLOSING: Final = b"}\n"
+
+
 class _Decoded:
     """Set by `decode`, not in the JSON."""
 
@@ -307,6 +314,18 @@ def notification_frame(method: str, params: RawJson | None = None) -> bytes:
 
 def result_frame(id_: bytes, *result: RawJson | memoryview) -> bytes:
     return b"".join((b'{"jsonrpc":"2.0","id":', id_, b',"result":', *result, b"}\n"))
+
+
+def response(id_: bytes, *result: RawJson | memoryview) -> Frame:
+    """A response line, whose long result is not copied."""
+    if sum(map(len, result)) < LONG:
+        return result_frame(id_, *result)
+    return b'{"jsonrpc":"2.0","id":%b,"result":' % id_, *(memoryview(part) for part in result), _CLOSING
+
+
+def whole(frame: Frame) -> bytes:
+    """The line as one text."""
+    return b"".join(frame) if isinstance(frame, tuple) else frame
 
 
 def error_frame(id_: bytes | None, error: RawJson) -> bytes:

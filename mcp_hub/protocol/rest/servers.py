@@ -304,6 +304,10 @@ class ModeTokens(msgspec.Struct, frozen=True):
     tokens: int
 
 
+HEAVIEST: Final = 10
+"""Tools that an account names as the heaviest, unless another number is asked for."""
+
+
 class TokenAccount(msgspec.Struct, frozen=True):
     """The estimated cost of a profile's tools for one kind of client.
 

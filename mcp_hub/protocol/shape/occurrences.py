@@ -1,13 +1,15 @@
 """Shapes of MCP Events (SEP-3415): requests, occurrences, notifications and errors. Pure."""
 
 import re
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from mcp_hub.errors import InvalidParams, RpcError
-from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes, raw_object, read_as
+from mcp_hub.masking import hide_head
+from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes, one_line, raw_object, read_as
 from mcp_hub.protocol.jsonrpc.repair import NOT_JSON
 from mcp_hub.protocol.notifications import SUBSCRIPTION_ID
 from mcp_hub.types import JsonObject, RawJson, RawObject
@@ -21,9 +23,14 @@ CALLBACK: Final = -32027
 _DRAFT: Final = dict(zip(range(-32011, -32016, -1), range(NOT_FOUND, CALLBACK - 1, -1), strict=True))
 MOST_BYTES: Final = 256 << 10
 """Bytes of one occurrence ("Delivery profile")."""
-_LONGEST_ID: Final = 512
+LONGEST_ID: Final = 512
+"""Characters of an `eventId`."""
+_LONGEST_ERROR: Final = 4096
+"""Bytes of an error with its data."""
 _LONGEST_TIME: Final = 64
-_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(?:([Zz])|([+-]\d\d):?(\d\d))?")
+_TIME: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d)(:\d\d(?:\.\d+)?)?(?:([Zz])|([+-]\d\d):?([0-5]\d))?", re.ASCII
+)
 _EMPTY: Final = Raw(b"{}")
 
 
@@ -36,10 +43,10 @@ class EventParams(msgspec.Struct, frozen=True):
     name: str
     arguments: Raw = _EMPTY
     cursor: str | None = None
-    maxAgeMs: int | None = None
-    maxEvents: int | None = None
+    maxAgeMs: float | None = None
+    maxEvents: float | None = None
     delivery: Raw = _EMPTY
-    ttlMs: int | None | UnsetType = UNSET
+    ttlMs: float | None | UnsetType = UNSET
 
     @property
     def max_age(self) -> float | None:
@@ -57,6 +64,9 @@ def event_params(params: RawObject, method: str) -> EventParams:
     for name in ("arguments", "delivery"):
         if raw_object(getattr(read, name)) is None:
             raise InvalidParams(f"{method}: params.{name} must be an object")
+    for name, value in (("maxAgeMs", read.maxAgeMs), ("maxEvents", read.maxEvents), ("ttlMs", read.ttlMs)):
+        if isinstance(value, float) and not value.is_integer():
+            raise InvalidParams(f"{method}: params.{name} must be a whole number")
     return read
 
 
@@ -96,14 +106,15 @@ def of_server(error: RpcError) -> RpcError:
 def occurrence_of(params: RawObject) -> RawObject | None:
     """The members of an occurrence that are stored, on one line; None for one that cannot be used.
 
-    The name is the reader's, the cursor the hub's. The time gets the one spelling that strict clients read.
+    The name is the reader's, the cursor the hub's. The time gets the one spelling that strict clients read, and so does
+    the id, so that equal ids have equal bytes.
     """
     id_, time = read_as(params.get("eventId", b""), str), read_as(params.get("timestamp", b""), str)
     data = raw_object(params.get("data", UNSET))
-    if not id_ or time is None or data is None or len(id_) > _LONGEST_ID or len(time) > _LONGEST_TIME:
+    if not id_ or time is None or data is None or len(id_) > LONGEST_ID or len(time) > _LONGEST_TIME:
         return None
     spelled = _spelled(time)
-    members = {"eventId": params["eventId"], "timestamp": params["timestamp"], "data": params["data"]}
+    members = {"eventId": Raw(object_bytes(id_)), "timestamp": params["timestamp"], "data": params["data"]}
     if spelled is not None and spelled != time:
         members["timestamp"] = Raw(object_bytes(spelled))
     meta = raw_object(params.get("_meta", UNSET)) or {}
@@ -117,12 +128,18 @@ def occurrence_of(params: RawObject) -> RawObject | None:
 
 
 def _spelled(time: str) -> str | None:
-    """A time of ISO 8601 with `T`, `Z` and `+01:00`; a missing zone stays missing. None for another text."""
+    """A time of ISO 8601 with `T`, seconds, and `Z` or `+01:00`; without a zone it is UTC. None for any other text."""
     match = _TIME.fullmatch(time)
-    if match is None:
+    try:
+        if match is None:  # another form of ISO 8601
+            read = datetime.fromisoformat(time)
+            return (read if read.tzinfo is not None else read.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
+        date, clock, seconds, _, hours, minutes = match.groups()
+        spelled = f"{date}T{clock}{seconds or ':00'}{f'{hours}:{minutes}' if hours else 'Z'}"
+        datetime.fromisoformat(spelled)
+    except (ValueError, OverflowError):
         return None
-    date, clock, utc, hours, minutes = match.groups()
-    return f"{date}T{clock}{'Z' if utc else f'{hours}:{minutes}' if hours else ''}"
+    return spelled
 
 
 def _on_one_line(value: Raw) -> Raw:
@@ -146,5 +163,10 @@ def event_frame(kind: str, members: RawObject | JsonObject, id_: bytes) -> bytes
 
 
 def error_member(error: RpcError) -> RawJson:
-    """An error inside a notification or a control body."""
-    return error.encoded()
+    """An error inside a notification, a control body or a line of the log; a long one keeps its message alone."""
+    text = one_line(bytes(error.encoded()))
+    return Raw(
+        text
+        if len(text) <= _LONGEST_ERROR
+        else bytes(RpcError(hide_head(error.message, 500), code=error.code).encoded())
+    )

@@ -55,9 +55,14 @@ def call_result(
     `shared`: shared caches may keep it, as no profile, token or session influenced it.
     """
     if era is HANDSHAKE:
-        is_plain = completed.era is HANDSHAKE and _FOREIGN.search(completed.result) is None
+        is_plain = completed.era is HANDSHAKE and _is_free(completed, _FOREIGN)
         return (completed.result,) if is_plain else _down(method, completed)
-    return _up(method, completed.result) if completed.era is HANDSHAKE else _modern(method, completed.result, shared)
+    return _up(method, completed) if completed.era is HANDSHAKE else _modern(method, completed.result, shared)
+
+
+def _is_free(completed: Completed, members: re.Pattern[bytes]) -> bool:
+    """Whether none of these members is in the result; texts need not be searched."""
+    return completed.is_plain or members.search(completed.result) is None
 
 
 def _modern(method: str, result: RawJson, shared: bool) -> tuple[RawJson | memoryview, ...]:
@@ -84,8 +89,9 @@ def _cache_hints(members: RawObject, shared: bool) -> RawObject:
     return hints
 
 
-def _up(method: str, result: RawJson) -> tuple[RawJson | memoryview, ...]:
-    if method not in _CACHEABLE and _FOREIGN.search(result) is None and (start := _FIRST.match(result)):
+def _up(method: str, completed: Completed) -> tuple[RawJson | memoryview, ...]:
+    result = completed.result
+    if method not in _CACHEABLE and _is_free(completed, _FOREIGN) and (start := _FIRST.match(result)):
         return (HEAD, memoryview(result)[start.end() :])
     members = raw_object(result)
     if members is None:
@@ -99,11 +105,11 @@ def _up(method: str, result: RawJson) -> tuple[RawJson | memoryview, ...]:
 def _down(method: str, completed: Completed) -> tuple[RawJson | memoryview, ...]:
     if ends(completed.result, TAIL):
         head = memoryview(completed.result)[: -len(TAIL)]
-        if _UNSURE.search(head) is None:
+        if completed.is_plain or _UNSURE.search(head) is None:
             return (head, b"}")
     elif begins(completed.result, HEAD):
         head = memoryview(completed.result)[len(HEAD) :]
-        if _UNSURE.search(head) is None:
+        if completed.is_plain or _UNSURE.search(head) is None:
             return (b"{", head)
     members = raw_object(completed.result)
     if members is None:
@@ -149,8 +155,20 @@ def progress_members(event: Progressed) -> dict[str, object]:
     return members
 
 
+_PROGRESS: Final = (
+    b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,"progress":%d%b}}\n'
+)
+_PROGRESS_WITH_MESSAGE: Final = _PROGRESS.replace(b"%d%b}", b'%d%b,"message":%b}')
+
+
 def progress_frame(token: bytes, event: Progressed) -> bytes:
     """`notifications/progress` with the caller's token."""
+    if type(event.progress) is int and (event.total is None or type(event.total) is int) and not event.skipped:
+        members, total = event.members, b"" if event.total is None else b',"total":%d' % event.total
+        if members is None:
+            return _PROGRESS % (token, event.progress, total)
+        if len(members) == 1 and (message := members.get("message")) is not None:
+            return _PROGRESS_WITH_MESSAGE % (token, event.progress, total, message)
     params = {"progressToken": msgspec.Raw(token), **progress_members(event)}
     return notification_frame("notifications/progress", object_bytes(params))
 

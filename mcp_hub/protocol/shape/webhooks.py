@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from mcp_hub.addresses import normal_host, refused_webhook
 from mcp_hub.errors import InvalidParams, RpcError
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, read_as
+from mcp_hub.protocol.shape.occurrences import error_member
 from mcp_hub.types import JsonObject, RawJson
 
 SUBSCRIPTION: Final = "X-MCP-Subscription-Id"
@@ -32,7 +33,8 @@ _MOST_SIGNATURES: Final = 16
 _LONGEST_URL: Final = 2048
 _PORTS: Final = (None, 443, 8443)
 """Ports of public hosts: nobody knocks at other services by a webhook."""
-_VISIBLE: Final = re.compile(r"[!-~]{1,512}")
+_HEADER: Final = re.compile(r"[!-~](?:[ -~]{0,510}[!-~])?")
+"""An id that a header can hold, with spaces inside."""
 _NUMBER: Final = re.compile(rb"[0-9]{1,12}")
 LEAST_TTL: Final = 60.0
 USUAL_TTL: Final = 86400.0
@@ -116,7 +118,7 @@ def subscription_id(principal: str, url: str, name: str, arguments: bytes) -> st
 
 def message_id(event_id: str) -> str:
     """The `webhook-id` of an occurrence: its id, if a header can hold it."""
-    if _VISIBLE.fullmatch(event_id):
+    if _HEADER.fullmatch(event_id):
         return event_id
     return "msg_event_" + blake2b(event_id.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
@@ -135,7 +137,7 @@ def message_problem(keys: Sequence[bytes], headers: Mapping[bytes, bytes], body:
     """The reason to refuse a message, or None for one that is signed with one of `keys`, and new enough."""
     id_, at = headers.get(b"webhook-id", b""), headers.get(b"webhook-timestamp", b"")
     signatures = headers.get(b"webhook-signature", b"").split(b" ", _MOST_SIGNATURES)[:_MOST_SIGNATURES]
-    if not _VISIBLE.fullmatch(id_.decode("latin-1")) or not _NUMBER.fullmatch(at):
+    if not _HEADER.fullmatch(id_.decode("latin-1")) or not _NUMBER.fullmatch(at):
         return "webhook-id or webhook-timestamp is missing or malformed"
     expected = [_signature(key, id_, at, body).encode() for key in keys]
     matches = [hmac.compare_digest(each, signature) for each in signatures for signature in expected]
@@ -144,7 +146,7 @@ def message_problem(keys: Sequence[bytes], headers: Mapping[bytes, bytes], body:
     return None if abs(wall - int(at)) <= WINDOW else "the time is too far from the hub's"
 
 
-def granted(wish: int | UnsetType | None, *, may_last: bool) -> float | None:
+def granted(wish: float | UnsetType | None, *, may_last: bool) -> float | None:
     """Seconds until a subscription has to be refreshed; None: never, if the client asked for it and it `may_last`.
 
     Others have to show a valid token each day.
@@ -165,6 +167,10 @@ def control_body(kind: str, **members: object) -> bytes:
     return object_bytes({"type": kind, **members})
 
 
+def terminated_body(error: RpcError) -> bytes:
+    return control_body("terminated", error=error_member(error))
+
+
 def has_challenge(answer: bytes, challenge: str) -> bool:
     """Whether an answer to a verification has its challenge."""
     read = read_as(msgspec.Raw(answer), _Challenge)
@@ -173,10 +179,6 @@ def has_challenge(answer: bytes, challenge: str) -> bool:
 
 class _Challenge(msgspec.Struct, frozen=True):
     challenge: str
-
-
-def error_object(error: RpcError) -> msgspec.Raw:
-    return msgspec.Raw(bytes(error.encoded()))
 
 
 def answer_of(id_: str, expires: float | None, cursor: str | None, *, truncated: bool, status: JsonObject) -> bytes:

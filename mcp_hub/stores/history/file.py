@@ -66,9 +66,13 @@ _NEXT: Final = (
     f"SELECT number + 1 FROM batches AS each WHERE number BETWEEN 0 AND {HIGHEST_NUMBER - 1} AND NOT EXISTS"
     " (SELECT 1 FROM batches WHERE number = each.number + 1) ORDER BY number DESC LIMIT 1"
 )
-_FOREIGN: Final = f"DELETE FROM batches WHERE hub = ? AND base = ? AND number NOT BETWEEN 1 AND {HIGHEST_NUMBER}"
 _PAST: Final = f"(base < {RUNNING} OR hub NOT IN (SELECT hub FROM runs))"
 """Rows of calls that do not run now; the number of calls is bounded for them alone."""
+_STATE: Final = (
+    "SELECT count(*) - coalesce(sum(sound), 0), min(CASE WHEN sound THEN last END),"
+    f" coalesce(sum(CASE WHEN sound AND {_PAST} THEN calls END), 0)"
+    f" FROM (SELECT *, {SOUND_ROW} AS sound FROM batches LIMIT -1)"  # with a limit each row is judged once
+)
 _OLDEST: Final = (
     f"SELECT number, last, CASE WHEN {_PAST} THEN calls ELSE 0 END FROM batches"
     f" WHERE {SOUND_ROW} AND ({_PAST} OR last < ? OR ?) ORDER BY last LIMIT 64"
@@ -111,7 +115,7 @@ class HistoryFile:
         self._is_gone = is_gone
         self._now = now
         self._clock = clock
-        self._lock = anyio.Lock()
+        self._lock = anyio.Lock(fast_acquire=True)
         self._transactions: WriteTransactions | None = None
         self._worker: Worker | None = None
         self._losses: list[LostCalls] = []
@@ -306,8 +310,9 @@ class HistoryFile:
 
 def _put(db: Connection, batch: Batch, is_known: bool) -> int | None:
     key, head = batch.key, encode(batch)
-    db.execute(_FOREIGN, (key.hub, key.base))
     existing = db.execute("SELECT number FROM batches WHERE hub = ? AND base = ?", (key.hub, key.base)).fetchone()
+    if existing is not None and not 0 < existing[0] <= HIGHEST_NUMBER:
+        existing = db.execute("DELETE FROM batches WHERE number = ?", existing).fetchone()
     if is_known and existing is None:
         return None
     if existing is None:
@@ -371,10 +376,13 @@ def _remove_running(db: Connection, bases: Collection[int]) -> None:
 
 
 def _prune(db: Connection, limits: HistoryLimits, now: float) -> None:
-    for (number,) in db.execute(f"SELECT number FROM batches WHERE NOT ({SOUND_ROW}) LIMIT 64").fetchall():
+    damaged, first_last, calls = db.execute(_STATE).fetchone()  # one look at the rows: each is slow to judge
+    unsound = f"SELECT number FROM batches WHERE NOT ({SOUND_ROW}) LIMIT 64"
+    for (number,) in db.execute(unsound).fetchall() if damaged else ():
         _remove(db, number)
-    (calls,) = db.execute(f"SELECT coalesce(sum(calls), 0) FROM batches WHERE {SOUND_ROW} AND {_PAST}").fetchone()
     used, pruned = used_bytes(db), False
+    if calls < limits.calls and used <= limits.size and (first_last is None or first_last >= now - limits.keep):
+        return
     oldest = db.execute(_OLDEST, (now - limits.keep, used > limits.size)).fetchall()
     for number, last, count in oldest:
         if last >= now - limits.keep and calls - count < limits.calls and used <= limits.size:

@@ -4,8 +4,7 @@
 `log`                      writing and reading events
 `records`                  encoding and checks; bad records
 `scripts`                  Lua scripts
-`counting`                 Lua scripts of limits and locks
-`keys`                     names of keys
+`keys`                     names of keys; Lua scripts of limits and locks
 `index`                    lists of streams, idempotency keys
 `link`                     clients; a connection's queue
 `leases`                   live replicas

@@ -3,7 +3,7 @@
 import hashlib
 from typing import Final
 
-from mcp_hub.stores.redis.counting import COUNT, HOLD, LET_GO, PUT, RENEW
+from mcp_hub.stores.redis.keys import COUNT, HOLD, LET_GO, PUT, RENEW
 
 _ASIDE: Final = """
 -- keeps a bad part of a record in the hash PLACE, which holds 64 of them for a week

@@ -6,7 +6,14 @@ Server and principal stand inside the row and are checked, so that a row in the 
 import hashlib
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -181,12 +188,15 @@ class RowFiles:
 
     @asynccontextmanager
     async def writing(self, name: str) -> AsyncIterator[Callable[[bytes], Awaitable[None]]]:
-        with _faults(), self._files.writing(name) as write:
+        with ExitStack() as stack:
+            with _faults():
+                write = stack.enter_context(self._files.writing(name))
 
             async def commit(row: bytes) -> None:
-                write(row)
+                with _faults():
+                    write(row)
 
-            yield commit
+            yield commit  # outside of what translates faults: a login that its issuer refuses is none of the store
 
     async def used(self, name: str) -> None:
         with _faults():
@@ -215,10 +225,11 @@ class RowFiles:
 
     @asynccontextmanager
     async def locked(self, name: str, seconds: float) -> AsyncIterator[None]:
-        with _faults():
-            make_folder(self._files.folder)
-            async with self._files.locked(f"lock-{int(name, 16) % _LOCKS}", seconds):
-                yield
+        async with AsyncExitStack() as stack:
+            with _faults():
+                make_folder(self._files.folder)
+                await stack.enter_async_context(self._files.locked(f"lock-{int(name, 16) % _LOCKS}", seconds))
+            yield
 
 
 class _FolderStamp(msgspec.Struct):

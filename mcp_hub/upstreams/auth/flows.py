@@ -20,7 +20,6 @@ from mcp.client.auth.extensions.client_credentials import (
     PrivateKeyJWTOAuthProvider,
     SignedJWTParameters,
 )
-from mcp.client.auth.utils import issuers_match
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl, ValidationError
 
@@ -33,7 +32,7 @@ from mcp_hub.protocol.jsonrpc.envelope import object_bytes, request_frame
 from mcp_hub.protocol.meta import modern_meta
 from mcp_hub.types import MODERN
 from mcp_hub.upstreams.auth.addresses import Addresses
-from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, foreign_text
+from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, foreign_text, is_same_issuer
 from mcp_hub.upstreams.auth.redirect import Redirect, Show
 from mcp_hub.upstreams.auth.token_requests import TokenRequests, challenge, challenge_of, expiry, is_usable
 from mcp_hub.upstreams.peer.state import CLIENT_INFO
@@ -114,12 +113,18 @@ class _Login(msgspec.Struct, frozen=True):
         flow = self.provider.async_auth_flow(request)
         try:
             await anext(flow)
-            response = await self._refusal(request)
+            response = refusal = await self._refusal(request)
             for _ in range(_MOST_REQUESTS):
                 next_request = await flow.asend(response)
                 if next_request is request:
                     return
+                renamed = asking.renamed
                 response = await asking.send(next_request)
+                if asking.renamed > renamed:  # it compares texts, and has to begin with the right one
+                    await flow.aclose()
+                    flow = self.provider.async_auth_flow(request)
+                    await anext(flow)
+                    response = refusal
             raise LoginFailed(f"the login took more than {_MOST_REQUESTS} requests")
         except StopAsyncIteration:
             raise LoginFailed("the login ended without a token") from None
@@ -313,7 +318,7 @@ def _check_client(provider: OAuthClientProvider, client: ClientRegistration, pri
     A registered secret without a stated method is sent by HTTP Basic (RFC 7591 §2).
     """
     issuer, info = _issuer(provider), provider.context.client_info
-    if client.issuer is not None and (issuer is None or not issuers_match(issuer, client.issuer)):
+    if client.issuer is not None and (issuer is None or not is_same_issuer(issuer, client.issuer)):
         raise LoginFailed(f'the server names {issuer!r} as its authorization server, and "issuer" another one')
     named = provider.context.auth_server_url
     if issuer is None and named is not None:

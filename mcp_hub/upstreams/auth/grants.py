@@ -103,6 +103,13 @@ def grant_key(url: str, client: ClientRegistration) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
 
 
+def is_same_issuer(issuer: str, expected: str) -> bool:
+    """Whether both name one authorization server. A slash at the end makes no difference: libraries put one there, and
+    the metadata of both is at one address (RFC 8414 §3.1).
+    """
+    return issuer.removesuffix("/") == expected.removesuffix("/")
+
+
 def foreign_text(text: str) -> str:
     """One masked line of at most 200 printable characters."""
     return "".join(char if char.isprintable() else " " for char in hide_head(text.strip(), _SHOWN, "…"))

@@ -17,7 +17,7 @@ import msgspec
 from mcp_hub.clock import wall_time
 from mcp_hub.masking import learn
 from mcp_hub.upstreams.auth.addresses import Addresses
-from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, Grants, LoginFailed
+from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, Grants, LoginFailed, is_same_issuer
 from mcp_hub.upstreams.auth.token_requests import GIVEN, UNREADABLE, granted
 from mcp_hub.wire.responses import origin
 
@@ -94,7 +94,7 @@ async def _token_endpoint(issuer: str, addresses: Addresses) -> str:
             metadata = msgspec.json.decode(response.content, type=_Metadata)
         except UNREADABLE:
             continue
-        if metadata.issuer == issuer and metadata.token_endpoint:
+        if is_same_issuer(metadata.issuer, issuer) and metadata.token_endpoint:
             return metadata.token_endpoint
     raise LoginFailed(f"{origin(issuer)} does not say where it exchanges tokens (RFC 8414)", is_final=False)
 

@@ -14,7 +14,7 @@ import msgspec
 
 from mcp_hub.masking import learn
 from mcp_hub.upstreams.auth.addresses import Addresses
-from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, foreign_text
+from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, foreign_text, is_same_issuer
 from mcp_hub.wire.responses import JSON, origin
 
 GIVEN: Final = (200, 201)
@@ -132,11 +132,13 @@ def repaired(response: httpx2.Response) -> httpx2.Response:
     except UNREADABLE:
         return response
     fit = {name: _fit(name, value) for name, value in members.items() if value is not None}
-    if fit == members:
-        return response
+    return response if fit == members else _with_members(response, fit)
+
+
+def _with_members(response: httpx2.Response, members: dict[str, object]) -> httpx2.Response:
     headers = [(name, value) for name, value in response.headers.raw if name.lower() != b"content-length"]
     return httpx2.Response(
-        response.status_code, headers=headers, content=msgspec.json.encode(fit), request=response.request
+        response.status_code, headers=headers, content=msgspec.json.encode(members), request=response.request
     )
 
 
@@ -281,19 +283,31 @@ async def _revocation_endpoint(grant: Grant, addresses: Addresses) -> str:
     for url in urls:
         response = await addresses.send(httpx2.Request("GET", url, headers={"accept": "application/json"}))
         metadata = _decoded(response, _Metadata) if response.status_code == 200 else _Metadata()
-        if metadata.issuer.rstrip("/") == grant.issuer.rstrip("/") and metadata.revocation_endpoint:
+        if is_same_issuer(metadata.issuer, grant.issuer) and metadata.revocation_endpoint:
             return metadata.revocation_endpoint
     raise LoginFailed(f"{origin(grant.issuer)} does not say where logins are revoked (RFC 7009)")
 
 
+class _Names(msgspec.Struct):
+    """Authorization servers that metadata names (RFC 8414 §2, 9728 §2)."""
+
+    issuer: str = ""
+    authorization_servers: list[str] = []
+
+
 class TokenRequests:
-    """The requests of one login to `server`."""
+    """The requests of one login to `server`. `renamed` counts authorization servers that write their issuer otherwise
+    than the server did; from then on, answers of the server have what they write.
+    """
 
     def __init__(self, server: str, addresses: Addresses) -> None:
         self._addresses = addresses
         self._exchange = f"{origin(server)} was asked for a way to log in and answered"
         self._lack: str | None = None
         self._is_in_doubt = False
+        self._servers: list[str] = []
+        self._issuers: dict[str, str] = {}
+        self.renamed = 0
 
     async def send(self, request: httpx2.Request) -> httpx2.Response:
         """A response that the SDK can read. Raises `LoginFailed` if it lacks a token or client."""
@@ -306,7 +320,9 @@ class TokenRequests:
         if not response.is_redirect and purpose == _CLIENT and response.status_code not in GIVEN:
             raise refusal(response, "register the hub as a client")
         self._judge(response, purpose)
-        return repaired(response) if response.status_code in GIVEN else response
+        if response.status_code not in GIVEN:
+            return response
+        return self._named(repaired(response)) if purpose == _METADATA else repaired(response)
 
     def failed(self, reason: str) -> LoginFailed:
         """A failure; final unless a response was missing or a server busy."""
@@ -315,6 +331,21 @@ class TokenRequests:
 
     def nonsense(self) -> LoginFailed:
         return LoginFailed(f"{self._exchange} with an invalid response", is_final=False)
+
+    def _named(self, response: httpx2.Response) -> httpx2.Response:
+        """Metadata of the server with each issuer as that writes itself: others are refused (RFC 8414 §3.3)."""
+        names = _decoded(response, _Names)
+        for server in self._servers:
+            if names.issuer != server and is_same_issuer(names.issuer, server):
+                self._issuers[server] = names.issuer
+                self.renamed += 1
+        if not names.authorization_servers:
+            return response
+        self._servers = [self._issuers.get(server, server) for server in names.authorization_servers]
+        if self._servers == names.authorization_servers:
+            return response
+        members = msgspec.json.decode(response.content, type=dict[str, object])
+        return _with_members(response, {**members, "authorization_servers": self._servers})
 
     def _judge(self, response: httpx2.Response, purpose: str) -> None:
         lack = None if response.status_code in GIVEN else f"HTTP {response.status_code}"

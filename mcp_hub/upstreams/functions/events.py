@@ -14,6 +14,7 @@ from mcp_hub.errors import InvalidParams, RpcError
 from mcp_hub.ids import new_call_id
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, read_as
+from mcp_hub.protocol.shape.occurrences import LONGEST_ID
 from mcp_hub.types import RawJson, RawObject
 from mcp_hub.upstreams.functions.registry import Event, Tool
 from mcp_hub.upstreams.functions.schemas import plain
@@ -110,6 +111,8 @@ class _Subscription:
         data = plain(item.data)
         if not isinstance(data, dict):
             raise TypeError(f"the data of an Event has to be an object, not {type(item.data).__name__}")
+        if not isinstance(item.id, str | None) or len(item.id or "") > LONGEST_ID:
+            raise TypeError(f"the id of an Event has to be text of at most {LONGEST_ID} characters")
         if item.cursor is not None and not (isinstance(item.cursor, str) and len(item.cursor) <= _MOST_CURSOR):
             raise TypeError(f"the cursor of an Event has to be text of at most {_MOST_CURSOR} characters")
         self._cursor = item.cursor

@@ -19,7 +19,7 @@ from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head, shown
 from mcp_hub.methods import is_foreign
 from mcp_hub.protocol.definitions.messages import repaired_result
-from mcp_hub.protocol.definitions.models import SHORT, is_readable, short_texts
+from mcp_hub.protocol.definitions.models import SHORT, are_long_texts, is_readable, short_texts
 from mcp_hub.protocol.eras import LOG_LEVELS, level_admits
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, read_as
 from mcp_hub.protocol.jsonrpc.framing import foreign
@@ -361,6 +361,8 @@ def completed(call: Call, result: RawJson, era: Era) -> Completed:
         else:
             has_more = texts.is_error is True or texts.result_type is not Unset or texts.structured_content is not Unset
             return Completed(result, era, not has_more)
+    elif call.method == "tools/call" and are_long_texts(result, era):
+        return Completed(result, era, is_plain=True)
     unmarked = result if has_mark(result) is None else without_mark(result)
     if is_foreign(call.method):
         return Completed(unmarked, era)

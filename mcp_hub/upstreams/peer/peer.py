@@ -3,7 +3,7 @@
 Progress tokens are request ids. Log messages name no call; `callers` attributes them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.errors import Busy, RpcError, UpstreamLost
-from mcp_hub.events import Completed, Log, reason_of_client
+from mcp_hub.events import CallEvent, Completed, Log, reason_of_client
 from mcp_hub.masking import hide
 from mcp_hub.protocol.capabilities import to_modern
 from mcp_hub.protocol.definitions.messages import repaired_notice, repaired_params
@@ -23,14 +23,14 @@ from mcp_hub.protocol.jsonrpc import envelope, rpc_errors
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, object_bytes, raw_object
 from mcp_hub.protocol.jsonrpc.repair import Placeholder
 from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
-from mcp_hub.protocol.notifications import CHANGED_LISTS, ON_LISTEN, ROOTS_CHANGED, progressed
+from mcp_hub.protocol.notifications import CHANGED_LISTS, ON_LISTEN, ROOTS_CHANGED, plain_progress, progressed
 from mcp_hub.protocol.shape.produced import of_server
 from mcp_hub.protocol.shape.questions import QUESTIONS, may_ask
 from mcp_hub.protocol.shape.results import begins, is_complete
 from mcp_hub.types import HANDSHAKE, MODERN, Cause, JsonObject, RawJson, RawObject
 from mcp_hub.upstreams.peer.callers import Callers, StrayMessages, completed, context
 from mcp_hub.upstreams.peer.input_questions import follow_up
-from mcp_hub.upstreams.peer.questions import PARKABLE, RETRY, Elicitations, OpenRequests, with_retry
+from mcp_hub.upstreams.peer.questions import PARKABLE, RETRY, Asker, Elicitations, OpenRequests, with_retry
 from mcp_hub.upstreams.peer.state import (
     CLIENT_INFO,
     NOT_SETTLED,
@@ -116,27 +116,20 @@ class PeerMessages(WireHandler):
             self._observer.on_notice(method, raw_object(message.params) or {})
 
     def _progress(self, message: Envelope) -> None:
-        params = raw_object(message.params)
-        if not params or PROGRESS_TOKEN not in params or "progress" not in params:
-            return
-        key = envelope.number_key(bytes(params.pop(PROGRESS_TOKEN)))
-        if key is None:
-            return
-        pending = self.wire.requests.pending.get(key)
-        asker = (
-            context(pending)
-            if pending is not None and pending.context is not None
-            else self._callers.tasks.reporter(key)
-        )
-        if asker is None:
+        params = message.params
+        plain = plain_progress(params) if isinstance(params, msgspec.Raw) else None
+        key, events = plain if plain is not None else _unusual_progress(params)
+        pending = self.wire.requests.pending.get(key) if key is not None else None
+        if pending is not None and pending.context is not None:
+            asker: Asker | None = context(pending)
+        else:
+            asker = None if key is None else self._callers.tasks.reporter(key)
+        if key is None or asker is None:
             return  # an unknown token, or a call that has ended
-        if (meta := params.get("_meta")) is not None and (events := of_server(meta)) is not None:
-            for event in events:
-                asker[1].send(event)
-                if isinstance(event, Log):
-                    self._callers.logged(key, event)
-            return
-        asker[1].send(progressed(params))
+        for event in events:
+            asker[1].send(event)
+            if type(event) is Log:
+                self._callers.logged(key, event)
 
     def _log_message(self, message: Envelope, source: Pending | None) -> None:
         if message.params is Unset or not (sent := raw_object(message.params)):
@@ -166,6 +159,16 @@ class PeerMessages(WireHandler):
         self._ending.close(Cause(code, hide(reason)))
         self._open_requests.close()
         self.list_changes.announce(())
+
+
+def _unusual_progress(raw: RawJson | msgspec.UnsetType) -> tuple[int | None, Sequence[CallEvent]]:
+    """The token and the events of progress with members or numbers that few servers send."""
+    params = raw_object(raw)
+    if not params or PROGRESS_TOKEN not in params or "progress" not in params:
+        return None, ()
+    key = envelope.number_key(bytes(params.pop(PROGRESS_TOKEN)))
+    events = of_server(params["_meta"]) if "_meta" in params else None
+    return key, (progressed(params),) if events is None else events
 
 
 class Peer:

@@ -16,7 +16,14 @@ import anyio.abc
 
 from mcp_hub.call import Call, CallChannel, CallerConnection, CallHandler, Heard, SentCall
 from mcp_hub.clock import Clock
-from mcp_hub.errors import AccountNeeded, HubRestarted, RpcError, StartFailed, UpstreamUnavailable
+from mcp_hub.errors import (
+    AccountNeeded,
+    HttpRefused,
+    HubRestarted,
+    RpcError,
+    StartFailed,
+    UpstreamUnavailable,
+)
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
@@ -186,8 +193,22 @@ class PerPrincipal:
                 if _is_log_in(call):
                     return _logged_in(self.name)
                 continue
+            if (completed := await self._sent(member, call, channel)) is not None:
+                return completed
+
+    async def _sent(self, member: PrincipalConnection, call: Call, channel: CallChannel) -> Completed | None:
+        """The result; None if nothing was done, since the server does not accept the login any more."""
+        try:
             with self._members.call(member):
                 return await member.upstream.call(call, channel)
+        except (HttpRefused, UpstreamUnavailable) as problem:
+            if isinstance(problem, HttpRefused):
+                if problem.status != 401:
+                    raise
+                await member.settled()
+            if member.refusal(call.principal) is None:
+                raise
+            return None
 
     async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
         """Raises `HubRestarted` without the account, unless the call waited for it."""
@@ -216,8 +237,8 @@ class PerPrincipal:
         if (member := self._members.get(principal)) is not None:
             self._take(principal, member)
             lists = member.lists[1] if member.lists is not None else lists
-            if member.refusal(principal) is not None:
-                lists = self._lists.login
+            if member.refusal(principal) is not None:  # a call of what it listed asks for another login
+                lists = lists or self._lists.login
             elif (second := member.upstream.apart(call)) is not None and second.lists is not None:
                 lists = self._lists.put(principal, second.lists)
             is_coming = lists is None and member.is_starting

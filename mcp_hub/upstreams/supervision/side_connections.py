@@ -22,6 +22,9 @@ from mcp_hub.upstreams.supervision.server import Handover, OwnedUpstream, Superv
 
 _SWEEP: Final = 30.0
 """Seconds between two looks for idle connections of principals, at most."""
+_SETTLES: Final = 30.0
+"""Seconds in which a connection that the server has refused has ended."""
+_ENDED: Final = frozenset({UpstreamState.FAILED, UpstreamState.BACKING_OFF})
 _REFUSED: Final = frozenset({"login_needed", "not_admitted"})
 """Codes of a server that does not accept an account."""
 
@@ -266,9 +269,24 @@ class PrincipalConnection(msgspec.Struct, eq=False):
     def refusal(self, principal: str) -> AccountNeeded | None:
         """The error for an account that the server does not accept."""
         status = self.upstream.status()
-        if status.state is not UpstreamState.FAILED or status.code not in _REFUSED:
+        if status.state not in _ENDED or status.code not in _REFUSED:
             return None
         return AccountNeeded(status.server, principal, why=f"your login is not accepted: {status.reason}")
+
+    async def settled(self) -> None:
+        """Waits until a connection that the server has refused has ended."""
+        with anyio.move_on_after(_SETTLES):
+            while self._is_unsettled:
+                await self.changes.wait(self.changes.version)
+
+    @property
+    def _is_unsettled(self) -> bool:
+        match self.upstream.status().state:
+            case UpstreamState.READY:
+                peers = self.upstream.lifecycle.peers or ()
+                return not peers or any(peer.ending.closed.is_set() for peer in peers)
+            case state:
+                return state in (UpstreamState.STARTING, UpstreamState.DRAINING)
 
 
 class PrincipalConnections(dict[str, PrincipalConnection]):

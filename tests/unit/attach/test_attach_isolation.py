@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.app.readiness import StartFolders, default_scope, folder_key, is_to_separate, project_of
+from mcp_hub.app.readiness import StartFolders, default_scope, folder_key, is_to_separate
 from mcp_hub.config.load.load import parse
 from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.config.trust import project_of
 from mcp_hub.errors import ConfigError
 from mcp_hub.types import UpstreamState, UpstreamStatus
 

@@ -145,7 +145,7 @@ async def test_outcome_by_status(receiver: Receiver, status: int, problem: str, 
     assert outcome.answer == b"", "no byte of it is read"
 
 
-@pytest.mark.parametrize("event_id", ["a\r\nx-injected: 1", "é", "a b", "", "x" * 600, "\x00"])
+@pytest.mark.parametrize("event_id", ["a\r\nx-injected: 1", "é", "a b ", "", "x" * 600, "\x00"])
 async def test_id_of_an_occurrence_injects_no_header(receiver: Receiver, event_id: str) -> None:
     async with Callbacks(lambda: ["127.0.0.1"]).to(receiver.url(), "sub_1") as callback:
         assert not (await callback.send([KEY], event_id, b"{}")).problem

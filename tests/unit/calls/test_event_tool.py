@@ -106,6 +106,7 @@ class Bench:
             types=self._types,
             check=self._check,
             open=self._open,
+            public=lambda error: error,
             state=self.state,
         )
         members = arguments if action is None else {"action": action, **arguments}

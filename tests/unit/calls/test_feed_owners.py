@@ -1,24 +1,30 @@
 """Feeds whose durable stream another hub has claimed."""
 
 import itertools
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.lowlevel
+import msgspec
 import pytest
 
 from mcp_hub.aio import Bell
 from mcp_hub.call import Call, Heard
+from mcp_hub.calls.feeds import sources, table
 from mcp_hub.calls.feeds.reading import cursor_of, line_of
 from mcp_hub.calls.reading.stored import done_with
 from mcp_hub.calls.reading.stream import Stream, StreamReader
-from mcp_hub.errors import Fenced
+from mcp_hub.errors import Fenced, InvalidParams, RpcError, UpstreamUnavailable
 from mcp_hub.stores.base import Change, Chunk
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import RawJson
 from tests.unit.calls.test_feeds import TOPIC, Server, event, members, read, running
 from tests.unit.fakes import IdleUpstream
+from tests.unit.stores.event_stores import SoleStore, opened
+from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio
 
@@ -85,3 +91,135 @@ async def test_cursor_of_another_hub_holds_at_an_owner_that_knows_less(
         if not is_held:
             before = await feeds.open(TOPIC, ["poll"], reader.cursor, "p")
             assert await read(before, 1) == ["b"]
+
+
+async def test_readers_of_a_feed_that_fails_unexpectedly_hear_of_it_and_get_what_follows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Server({"events": [], "cursor": "0"}, {"events": [event("a")], "cursor": "1"})
+    monkeypatch.setattr(table, "_PAUSE", 0.01)
+    async with running(server) as feeds:
+        reader = await feeds.open(TOPIC, ["poll"], None, "p")
+        assert await read(reader, 1) == ["a"]
+        server.pages = [{"cursor": 7}, {"events": [event("b")], "cursor": "2"}]
+        problems = list[str]()
+        monkeypatch.setattr(reader, "tell", lambda problem: problems.append(problem.message if problem else ""))
+        monkeypatch.setattr(sources, "_page", _failing(sources._page))
+        assert await read(reader, 1) == ["b"]
+        assert problems[0].startswith("Internal error")
+        assert problems[-1] == ""
+
+
+def _failing(read_page: Callable[[RawJson], object]) -> Callable[[RawJson], object]:
+    """Fails in a way that nobody expects for a page with the cursor 7."""
+
+    def page(result: RawJson) -> object:
+        return 1 / 0 if b'"cursor": 7' in bytes(result) else read_page(result)
+
+    return page
+
+
+class _Sparing(IdleUpstream):
+    """Streams one occurrence, with a cursor only at the beginning, and ends; notes the cursors that it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__("git")
+        self.cursors = list[str | None]()
+
+    async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
+        assert heard is not None
+        self.cursors.append(msgspec.json.decode(call.params["cursor"], type=str | None))
+        number = len(self.cursors)
+        heard("notifications/events/active", members(truncated=False, cursor="first"))
+        heard("notifications/events/event", members(**event(f"e{number}")))
+        heard("notifications/events/heartbeat", members())
+        return msgspec.Raw(b'{"resultType":"complete"}')
+
+
+async def test_message_without_a_cursor_takes_none_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = _Sparing()
+    monkeypatch.setattr(table, "_PAUSE", 0.01)
+    async with running(server) as feeds:
+        reader = await feeds.open(TOPIC, ["push"], None, "p")
+        assert await read(reader, 3) == ["e1", "e2", "e3"], "no gap: what follows the cursor can be had"
+        assert server.cursors[:3] == [None, "first", "first"]
+
+
+async def test_reader_hears_once_that_a_server_does_not_deliver_also_one_that_comes_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, problem = Server({"events": [], "cursor": "0"}), UpstreamUnavailable("it is down")
+    monkeypatch.setattr(table, "_PAUSE", 0.01)
+    monkeypatch.setattr(table, "_LONGEST_PAUSE", 0.01)
+    async with running(server) as feeds:
+        first = await feeds.open(TOPIC, ["poll"], None, "p")
+        heard = list[RpcError | None]()
+        monkeypatch.setattr(first, "wake", lambda: heard.append(first.problem))
+        server.error = problem
+        await until(lambda: bool(heard))
+        later = await feeds.open(TOPIC, ["poll"], None, "p")
+        assert later.problem is not None and later.problem.message == problem.message
+        await until(lambda: server.failures > 3)
+        assert len(heard) == 1
+        server.error = None
+        await until(lambda: later.problem is None)
+        assert heard[1:] == [None]
+
+
+@pytest.mark.parametrize("length", [16 << 10, (16 << 10) + 1])
+async def test_cursor_that_each_write_would_repeat_is_bounded(length: int) -> None:
+    cursor, store = "c" * length, MemoryStore()
+    server = Server({"events": [], "cursor": "0"}, {"events": [event("a")], "cursor": cursor})
+    async with running(server, store) as feeds:
+        reader = await feeds.open(TOPIC, ["poll"], None, "p")
+        assert await read(reader, 1) == ["a"]
+        (row,) = await store.log.rows(TOPIC.key, 1)
+        assert (cursor.encode() in (row.continuation or b"")) is (length == 16 << 10)
+        await until(lambda: cursor in server.cursors)
+        assert not reader.has_more, "it continues as long as nothing fails"
+
+
+async def test_reader_of_another_hub_outlives_that_the_owner_ends_the_subscription(tmp_path: Path) -> None:
+    server = Server({"events": [], "cursor": "0"}, {"events": [event("a")], "cursor": "1"})
+    async with (
+        opened(one := SoleStore(tmp_path)),
+        opened(two := SoleStore(tmp_path)),
+        running(server, one, look=0.05) as owner,
+        running(server, two, look=0.05) as other,
+        anyio.create_task_group() as tasks,
+    ):
+        for feeds in (owner, other):
+            tasks.start_soon(feeds._table.run)
+        near = await owner.open(TOPIC, ["poll"], None, "p")
+        far = await other.open(TOPIC, ["poll"], None, "p")
+        assert not other._feeds
+        server.pages = [{"events": [event("a")], "cursor": "1"}]
+        assert await read(far, 1) == ["a"]
+        near.close()
+        await owner._end(owner._feeds[TOPIC.key])  # as a hub that has not heard of the other's readers
+        await until(lambda: TOPIC.key in other._feeds)
+        server.pages = [{"events": [event("b")], "cursor": "2"}]
+        assert await read(far, 1) == ["b"]
+        assert other._feeds[TOPIC.key].is_read
+        tasks.cancel_scope.cancel()
+
+
+async def test_server_that_refuses_its_own_cursor_is_subscribed_from_now_on() -> None:
+    class Forgetful(Server):
+        has_forgotten = False
+
+        async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
+            if self.has_forgotten and bytes(call.params["cursor"]) == b'"old"':
+                raise InvalidParams("no such cursor")
+            return await super().ask(call, heard)
+
+    server = Forgetful({"events": [], "cursor": "0"}, {"events": [event("a")], "cursor": "old"})
+    async with running(server, linger=(0.0, 0.0), look=0.01) as feeds:
+        reader = await feeds.open(TOPIC, ["poll"], None, "p")
+        assert await read(reader, 1) == ["a"]
+        reader.close()
+        await until(lambda: TOPIC.key not in feeds._feeds)
+        server.has_forgotten = True
+        server.pages = [{"events": [], "cursor": "new"}, {"events": [event("b")], "cursor": "1"}]
+        again = await feeds.open(TOPIC, ["poll"], reader.cursor, "p")
+        assert await read(again, 2) == ["gap", "b"]

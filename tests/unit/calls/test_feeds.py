@@ -23,6 +23,7 @@ from mcp_hub.errors import Busy, InvalidParams, RpcError
 from mcp_hub.notices import Notices
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.protocol.shape.occurrences import MOST_BYTES, event_params, occurrence_of, of_server
+from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import CallId, Era, RawJson, RawObject
 from mcp_hub.upstreams.peer.subscriptions import ServerSubscriptions
@@ -52,11 +53,13 @@ class Server(IdleUpstream):
         super().__init__("git")
         self.pages = list(pages)
         self.error = error
+        self.failures = 0
         self.cursors: list[str | None] = []
         self._cursor: str | None = "0"
 
     async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
         if self.error is not None:
+            self.failures += 1
             raise self.error
         self.cursors.append(msgspec.json.decode(call.params["cursor"], type=str | None))
         page = self.pages.pop(0) if self.pages else {"events": [], "cursor": self._cursor}
@@ -65,7 +68,7 @@ class Server(IdleUpstream):
 
 
 @asynccontextmanager
-async def running(server: IdleUpstream, store: MemoryStore | None = None, **more: Any) -> AsyncIterator[Feeds]:
+async def running(server: IdleUpstream, store: EventStore | None = None, **more: Any) -> AsyncIterator[Feeds]:
     streams = StreamTable(store or MemoryStore(), SystemClock(), StreamLimits())
     feeds = Feeds(streams, {"git": server}, lambda: 1000.0, **more)
     with anyio.fail_after(DEADLINE), pytest.MonkeyPatch.context() as patch:
@@ -106,6 +109,11 @@ async def test_occurrences_that_cannot_be_used_leave_a_gap() -> None:
         event("long", text="x" * MOST_BYTES),
         {**event("list"), "data": []},
         {**event("time"), "timestamp": "yesterday"},
+        {**event("month"), "timestamp": "2026-13-01T00:00:00Z"},
+        {**event("day"), "timestamp": "2026-02-30T00:00:00Z"},
+        {**event("hour"), "timestamp": "2026-11-30T25:00:00Z"},
+        {**event("zone"), "timestamp": "2026-11-30T10:00:00+25:00"},
+        {**event("digits"), "timestamp": "２０２６-11-30T10:00:00Z"},
         {**event(""), "data": {}},
         {**event("x"), "eventId": 7},
     ]
@@ -284,13 +292,25 @@ def test_an_occurrence_stays_on_one_line() -> None:
     assert b"\n" not in text and json.loads(text)["data"] == {"text": "x\ny"}
 
 
+def test_equal_ids_have_equal_bytes() -> None:
+    spellings = (b'"caf\xc3\xa9"', b'"caf\\u00e9"', b'"\\u0063af\\u00E9"')
+    ids = {
+        bytes(occurrence["eventId"])
+        for id_ in spellings
+        if (occurrence := occurrence_of({**members(**event("a")), "eventId": msgspec.Raw(id_)})) is not None
+    }
+    assert ids == {spellings[0]}
+
+
 @pytest.mark.parametrize(
     ("time", "spelled"),
     [
         ("2026-11-30 10:00:00.5z", "2026-11-30T10:00:00.5Z"),
         ("2026-11-30t10:00:00+0130", "2026-11-30T10:00:00+01:30"),
-        ("2026-11-30T10:00-08:00", "2026-11-30T10:00-08:00"),
-        ("2026-11-30T10:00:00", "2026-11-30T10:00:00"),
+        ("2026-11-30T10:00-08:00", "2026-11-30T10:00:00-08:00"),
+        ("2026-11-30T10:00:00", "2026-11-30T10:00:00Z"),
+        ("2026-11-30", "2026-11-30T00:00:00+00:00"),
+        ("20261130T100000,5+01", "2026-11-30T09:00:00.500000+00:00"),
     ],
 )
 def test_time_of_an_occurrence_is_spelled_as_strict_clients_read_it(time: str, spelled: str) -> None:

@@ -1,6 +1,7 @@
 """The history of calls: what is kept of a call, in which order and within which bounds, and what it says it lost."""
 
 import json
+import threading
 from dataclasses import dataclass
 
 import anyio
@@ -11,8 +12,10 @@ from mcp_hub import masking
 from mcp_hub.call import CallingClient
 from mcp_hub.calls.history import journal as journals
 from mcp_hub.calls.history import waiting
-from mcp_hub.calls.history.batches import ToolKeeping
+from mcp_hub.calls.history.batches import JournalRules, ToolKeeping
+from mcp_hub.calls.history.journal import CallJournal
 from mcp_hub.calls.history.waiting import FULL, MOST, VALUE
+from mcp_hub.clock import SystemClock
 from mcp_hub.errors import RpcError, StoreError
 from mcp_hub.events import Cancelled, Completed, Ending, Failed
 from mcp_hub.stores.faults import StoreFault
@@ -26,7 +29,7 @@ from mcp_hub.stores.history.base import (
 )
 from mcp_hub.stores.history.file import HistoryFile
 from mcp_hub.stores.history.reading import texts_of
-from tests.unit.calls.past import Lists, arguments_in, end, history_file, keep, kept, new_journal, past_call
+from tests.unit.calls.past import EVERYTHING, Lists, arguments_in, end, history_file, keep, kept, new_journal, past_call
 from tests.unit.wire.raw_lines import group
 
 pytestmark = pytest.mark.anyio
@@ -62,6 +65,24 @@ async def test_call_that_differs_from_the_one_before_it_in_one_thing_is_kept_as_
     assert [
         (group.server, group.tool, group.method, group.principal, group.client, group.status) for group in groups
     ] == [usual, *(row for texts in different for row in (texts, usual))]
+
+
+@pytest.mark.parametrize(("keeping", "supplied"), [("hash", {}), ("full", {"b": 1})])
+async def test_the_key_is_read_by_a_thread_however_few_calls_there_are(
+    keeping: Keeping, supplied: dict[str, object]
+) -> None:
+    readers = list[int]()
+
+    def key() -> bytes:
+        readers.append(threading.get_ident())
+        return b"k" * 32
+
+    rules = JournalRules(keeping, EVERYTHING, lambda server, tool: ToolKeeping(defaults=supplied))
+    journal = CallJournal(history_file(None), "in_a", lambda: rules, Lists(), key, SystemClock())
+    journal.use()
+    for _ in range(2):
+        await keep(journal, past_call(arguments={"a": 1}))
+    assert len(readers) == 1 and threading.get_ident() not in readers
 
 
 @dataclass

@@ -20,8 +20,9 @@ from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.errors import Fenced, RpcError
 from mcp_hub.protocol.shape.webhooks import secret_key, signed
+from mcp_hub.stores.base import Message
 from mcp_hub.stores.memory import MemoryStore
-from mcp_hub.types import RawJson, RawObject
+from mcp_hub.types import CallId, RawJson, RawObject
 from tests.upstreams.child import WAIT
 
 pytestmark = pytest.mark.anyio
@@ -204,6 +205,20 @@ async def test_server_ends_a_subscription(incoming: Incoming) -> None:
             await anyio.lowlevel.checkpoint()
         (verdict,) = outcome
         assert isinstance(verdict, RpcError) and verdict.code == -32023
+
+
+async def test_old_end_that_another_replica_hands_over_ends_nothing(incoming: Incoming) -> None:
+    server, body = Server(), b'{"type":"terminated","error":{"code":-32023,"message":"gone"}}'
+    async with subscribed(incoming, server) as outcome, anyio.create_task_group() as tasks:
+        tasks.start_soon(incoming.run)
+        await anyio.wait_all_tasks_blocked()
+        for skew in (-200, 0):
+            handed = {"feed": server.id[:32], "id": f"msg_{skew}", "body": base64.b64encode(body).decode()}
+            message = json.dumps({**handed, "at": int(wall_time()) + skew}).encode()
+            assert incoming._hear(Message(CallId("st_x"), "input", message))
+            await anyio.wait_all_tasks_blocked()
+            assert bool(outcome) is (skew == 0)
+        tasks.cancel_scope.cancel()
 
 
 async def test_message_that_cannot_be_stored_is_to_be_sent_again(incoming: Incoming) -> None:

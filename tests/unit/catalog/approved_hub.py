@@ -13,8 +13,9 @@ from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.pins import Policy, approved, encoded, findings_of, read, unconfirmed_of
 from mcp_hub.catalog.routes import route
-from mcp_hub.catalog.trust.approvals import Approvals, record_key
+from mcp_hub.catalog.trust.approvals import Approvals
 from mcp_hub.clock import SystemClock
+from mcp_hub.ids import record_key
 from mcp_hub.notices import Notices
 from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.types import Era, Kind

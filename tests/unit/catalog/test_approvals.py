@@ -15,8 +15,8 @@ from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.pins import Policy, read
 from mcp_hub.catalog.routes import route
 from mcp_hub.catalog.trust import approvals as module
-from mcp_hub.catalog.trust.approvals import record_key
 from mcp_hub.errors import InvalidParams, UnknownEntry
+from mcp_hub.ids import record_key
 from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.types import PROGRAM, Era, Kind
 from tests.unit.catalog.approved_hub import CONFIG, Hub, approve, call, running, until

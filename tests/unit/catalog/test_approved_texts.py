@@ -15,9 +15,9 @@ from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.pins import INSTRUCTIONS, Policy, pin_name, read, subject_of
 from mcp_hub.catalog.routes import route
 from mcp_hub.catalog.trust import approvals as module
-from mcp_hub.catalog.trust.approvals import record_key
 from mcp_hub.catalog.trust.scan import Inspector, inspected
 from mcp_hub.errors import InvalidParams
+from mcp_hub.ids import record_key
 from mcp_hub.types import PROGRAM, Era, JsonObject, Kind, Snapshot
 from tests.unit.catalog.approved_hub import CONFIG, Hub, approve, call, running, until
 from tests.unit.catalog.offers import names, offer, tool

@@ -14,10 +14,10 @@ from mcp_hub.catalog.offers.filters import HINTS, Filter, HintClaims, HintRule, 
 from mcp_hub.catalog.offers.rules import Override, ServerRules, ViewRules
 from mcp_hub.catalog.pins import Record, encoded
 from mcp_hub.catalog.trust import approvals as module
-from mcp_hub.catalog.trust.approvals import record_key
 from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.catalog.views.view import build
 from mcp_hub.errors import InvalidParams
+from mcp_hub.ids import record_key
 from mcp_hub.types import Era, Kind, Snapshot
 from tests.unit.catalog.approved_hub import CONFIG, Hub, approve, call, running, until
 from tests.unit.catalog.offers import names, offer, routed, tool

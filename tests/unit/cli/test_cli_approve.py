@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mcp_hub.catalog.pins import Fingerprint, Record, encoded, findings_of, fingerprint, read, seen, without_texts
-from mcp_hub.catalog.trust.approvals import record_key
 from mcp_hub.cli import main
 from mcp_hub.cli.commands import approve as module
 from mcp_hub.cli.trials import Trial
+from mcp_hub.ids import record_key
 from mcp_hub.onboarding.servers_file.proposals import ProposedEdit, proposals_of
 from mcp_hub.onboarding.servers_file.servers_file import ServersFile
 from mcp_hub.stores.keyed_files import KeyedFiles

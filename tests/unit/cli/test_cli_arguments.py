@@ -237,7 +237,8 @@ def test_a_busy_loop_gives_way_to_the_stores_thread_soon() -> None:
 
 @pytest.mark.processes
 def test_hub_starts_without_what_few_of_its_users_need() -> None:
-    names = ("rich", "importlib.metadata", "json5", "mcp_hub.codes")  # plugins of pydantic read all metadata
+    # plugins of pydantic read all metadata
+    names = ("rich", "importlib.metadata", "json5", "mcp_hub.codes", "uvicorn", "tomllib")
     look = (
         "import sys, mcp_hub.cli, mcp_hub.app.build, mcp_hub.cli.commands.serve; "
         f"print([name for name in sys.modules if name.startswith({names!r})])"

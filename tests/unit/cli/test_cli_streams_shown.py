@@ -21,9 +21,9 @@ from mcp_hub.cli.access.local_streams import LocalStreams
 from mcp_hub.cli.commands.running.history import _lines, _notes
 from mcp_hub.cli.commands.serve import _stop_when
 from mcp_hub.cli.commands.streams import rest_text, stream_table, waiting_text
+from mcp_hub.cli.http_server import http_server
 from mcp_hub.cli.render.renderers import renderer
 from mcp_hub.cli.render.tables import age, print_table
-from mcp_hub.cli.serving import http_server
 from mcp_hub.client import HubStream
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import HubRestarted, StoreError

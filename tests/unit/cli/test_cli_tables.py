@@ -8,7 +8,6 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from mcp_hub import errors
-from mcp_hub.app.readiness import has_settled, not_ready
 from mcp_hub.cli.access import waiting
 from mcp_hub.cli.access.following import exit_code
 from mcp_hub.cli.access.waiting import starting_text
@@ -18,7 +17,7 @@ from mcp_hub.cli.render.tables import print_outcome, protocol, reason, reasons
 from mcp_hub.cli.trials import MeasuredCosts
 from mcp_hub.masking import learn
 from mcp_hub.protocol.rest.servers import FlagInfo, RefusedInfo, SandboxInfo, ServerInfo, UnapprovedInfo
-from mcp_hub.types import Era, LogFlow, UpstreamState, UpstreamStatus
+from mcp_hub.types import Era, LogFlow, UpstreamState, UpstreamStatus, has_settled, not_ready
 
 pytestmark = pytest.mark.anyio
 

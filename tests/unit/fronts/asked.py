@@ -10,6 +10,7 @@ from mcp_hub.app.build import App
 from mcp_hub.errors import RpcError
 from mcp_hub.fronts.mcp.binding import Deferred
 from mcp_hub.fronts.mcp.responder import CallResponder
+from mcp_hub.protocol.jsonrpc.envelope import whole
 from mcp_hub.protocol.meta import take_params
 from mcp_hub.protocol.notifications import ListenFilter
 from mcp_hub.sessions.session import Caller, Session
@@ -46,5 +47,5 @@ async def _answer(app: App, session: Session, method: str, params: dict[str, Any
             await news.wait()
             news = anyio.Event()
     responder.close()
-    answer = json.loads(responder.answer or b"")
+    answer = json.loads(whole(responder.answer or b""))
     return json.dumps(answer.get("result", answer.get("error"))).encode()

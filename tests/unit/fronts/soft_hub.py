@@ -8,6 +8,7 @@ from typing import Any
 
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
 from mcp_hub.events import Delta
+from mcp_hub.protocol.jsonrpc.envelope import Frame, whole
 from mcp_hub.types import PROGRAM, ClientKind, Kind, Snapshot
 from tests.unit.calls.virtual_time import named_like, run, sleep
 from tests.unit.fakes import enveloped
@@ -39,8 +40,8 @@ class SoftHub(TaskHub):
         self._keep = self._pipe.send
         self._pipe.send = self._keeping  # type: ignore[method-assign]
 
-    def _keeping(self, frame: bytes) -> None:
-        self.raw.append(frame)
+    def _keeping(self, frame: Frame) -> None:
+        self.raw.append(whole(frame))
         self._keep(frame)
 
     async def hello(self, **capabilities: Any) -> None:

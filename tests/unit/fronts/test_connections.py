@@ -13,12 +13,15 @@ import uvicorn
 
 from mcp_hub.fronts.http import connections
 from mcp_hub.fronts.http.connections import affordable, bounded, look_after
-from mcp_hub.fronts.http.response import respond
+from mcp_hub.fronts.http.response import HttpExchange, Message, respond, respond_with
+from mcp_hub.protocol.jsonrpc.envelope import response, whole
+from mcp_hub.sessions.session import LOCAL
 from tests.upstreams.child import until
 
 WAIT = 240.0
 LARGE = b"x" * 30_000_000
 PART = 1_000_000
+LONG = response(b"1", b'{"text":"%b"}' % LARGE)
 
 
 async def answer(scope: Any, receive: Any, send: Any) -> None:
@@ -34,6 +37,10 @@ async def answer(scope: Any, receive: Any, send: Any) -> None:
         for start in range(0, len(LARGE), PART):
             await send({"type": "http.response.body", "body": LARGE[start : start + PART], "more_body": True})
         await send({"type": "http.response.body", "body": b""})
+        return
+    if scope["path"] == "/long":
+        http = HttpExchange(scope=scope, headers={}, caller=LOCAL, receive=receive, send=send)
+        await respond_with(http, LONG)
         return
     await respond(send, 200, LARGE if scope["path"] == "/large" else b"{}")
 
@@ -264,3 +271,28 @@ async def test_a_head_that_is_too_large_is_refused_with_an_upgrade_too() -> None
         await client.send(BODYLESS % (WISH + b"x-large: " + b"x" * 5000 + b"\r\n"))
         with anyio.fail_after(240):
             assert (await client.receive()).split()[1] == b"431"
+
+
+async def test_a_long_response_arrives_whole_and_its_connection_is_used_again() -> None:
+    assert isinstance(LONG, tuple)
+    async with serving() as (_, port), await anyio.connect_tcp("127.0.0.1", port) as client:
+        for _ in range(2):
+            await client.send(b"GET /long HTTP/1.1\r\nhost: x\r\n\r\n")
+            received = b""
+            while not received.endswith(b"}\n"):
+                received += await client.receive(2_000_000)
+            head, _, body = received.partition(b"\r\n\r\n")
+            assert body == whole(LONG) and b"content-length: %d" % len(body) in head
+
+
+async def test_a_server_that_knows_nothing_of_parts_gets_a_long_response_in_one() -> None:
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        raise NotImplementedError
+
+    await respond_with(HttpExchange(scope={}, headers={}, caller=LOCAL, receive=receive, send=send), LONG)
+    assert sent[-1] == {"type": "http.response.body", "body": whole(LONG)}

@@ -15,6 +15,7 @@ from mcp_hub.fronts.mcp.binding import modern_session
 from mcp_hub.fronts.mcp.duplex import Duplex, OnModern
 from mcp_hub.protocol.eras import HANDSHAKE_VERSIONS
 from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.protocol.jsonrpc.envelope import Frame
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.sessions.session import LOCAL, Session
 from tests.unit.fakes import KeptWire, enveloped
@@ -35,7 +36,7 @@ class Wire(KeptWire):
         self.writes: list[list[Message]] = [[]]
         self.times: list[float] = []
 
-    def send(self, frame: bytes) -> None:
+    def send(self, frame: Frame) -> None:
         super().send(frame)
         if not self.writes[-1]:
             self.soon(self.flush)

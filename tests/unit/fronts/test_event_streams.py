@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mcp_hub.calls.feeds.reading import FeedReader
-from mcp_hub.errors import StoreError
+from mcp_hub.errors import RpcError, StoreError
 from mcp_hub.fronts.mcp.events import EventStream
 from mcp_hub.protocol.shape.occurrences import EventParams, not_found
 from mcp_hub.sessions.session import LOCAL, Session
@@ -35,6 +35,9 @@ class Types:
 
     def entry(self, session: Session, name: str) -> None:
         """Raises nothing."""
+
+    def public(self, session: Session, error: RpcError) -> RpcError:
+        return error
 
 
 @pytest.mark.parametrize(

@@ -16,15 +16,18 @@ UNUSED = (
     "mcp_hub.upstreams.functions.upstream mcp_hub.upstreams.executors.upstream"
 )
 
+OF_HUBS = "mcp_hub.app mcp_hub.hub mcp_hub.calls mcp_hub.catalog.catalog mcp_hub.upstreams.peer"
+
 
 @pytest.mark.parametrize(
     ("modules", "unused"),
     [
-        (SERVING, "mcp mcp_types"),  # the SDK would be most of the start
+        (SERVING, "mcp mcp_types httpx2"),  # the SDK would be most of the start
         (LOGINS, "mcp"),  # it costs half a second and 60 MB
         ("cli.lean app.build", UNUSED),  # they would be 2 MB of each hub that a client starts
+        ("cli.commands.tools cli.commands.running.status", OF_HUBS),  # a third of the time of such a command
     ],
-    ids=["serving over HTTP", "a login", "a hub over stdio"],
+    ids=["serving over HTTP", "a login", "a hub over stdio", "a command about a running hub"],
 )
 def test_module_that_is_not_used_is_not_loaded(modules: str, unused: str) -> None:
     imports = ", ".join(f"mcp_hub.{name}" for name in modules.split())

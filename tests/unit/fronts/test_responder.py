@@ -13,6 +13,7 @@ from mcp_hub.events import BY_CLIENT, CallEvent, Cancelled, Completed, Delta, Fa
 from mcp_hub.fronts.mcp.responder import CallResponder
 from mcp_hub.hub import HubPort
 from mcp_hub.protocol.eras import LOG_LEVELS, level_admits
+from mcp_hub.protocol.jsonrpc.envelope import whole
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.types import CallId, Era
 from tests.unit.calls.call_scripts import handle_of
@@ -48,7 +49,7 @@ class Client:
     @property
     def answer(self) -> Any:
         assert self.responder.answer is not None
-        return json.loads(self.responder.answer)
+        return json.loads(whole(self.responder.answer))
 
 
 def log(level: str) -> Log:
@@ -121,7 +122,7 @@ def test_a_call_that_somebody_else_cancelled_is_answered_with_an_error() -> None
     client = Client()
     assert client.gets(Cancelled("enough")) == []
     assert client.responder.ended and client.responder.answer is not None
-    error = json.loads(client.responder.answer)["error"]
+    error = json.loads(whole(client.responder.answer))["error"]
     assert error["code"] == 1009 and "enough" in error["message"]
 
 

@@ -23,6 +23,7 @@ from mcp_hub.fronts.mcp.client_requests import ClientRequests
 from mcp_hub.fronts.mcp.responder import CallResponder
 from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_call_id
+from mcp_hub.protocol.jsonrpc.envelope import whole
 from mcp_hub.protocol.meta import take_params
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.stores.base import Appended, Chunk, EventStore
@@ -65,7 +66,7 @@ class Client:
     @property
     def result(self) -> Any:
         assert self.responder.answer is not None
-        return json.loads(self.responder.answer)["result"]
+        return json.loads(whole(self.responder.answer))["result"]
 
     def answers_with(self, **members: Any) -> None:
         assert self.asking is not None
@@ -279,7 +280,7 @@ async def test_a_url_that_must_be_opened_first_is_asked_for_in_the_modern_way() 
         raw = msgspec.Raw(json.dumps(error).encode())
         client.record.log.append(Failed(RpcError("first", code=-32042, raw=raw)))
         assert client.gets() == [] and client.responder.answer is not None
-        answer = json.loads(client.responder.answer)
+        answer = json.loads(whole(client.responder.answer))
         if era is Era.HANDSHAKE:
             assert answer["error"] == error
         else:

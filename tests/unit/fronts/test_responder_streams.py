@@ -14,6 +14,7 @@ from mcp_hub.events import CallEvent, Completed, Delta, Ending, Log, Progressed,
 from mcp_hub.fronts.mcp.responder import CallResponder
 from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_call_id
+from mcp_hub.protocol.jsonrpc.envelope import whole
 from mcp_hub.protocol.meta import STREAMS
 from mcp_hub.protocol.shape.results import COALESCED
 from mcp_hub.sessions.session import LOCAL, Session
@@ -83,7 +84,7 @@ class Client:
     @property
     def result(self) -> Any:
         assert self.responder.answer is not None
-        return json.loads(self.responder.answer)["result"]
+        return json.loads(whole(self.responder.answer))["result"]
 
 
 def numbers(got: list[tuple[int, Any]]) -> list[int]:
@@ -238,7 +239,7 @@ async def test_a_stream_that_is_gone_altogether_ends_with_an_error() -> None:
     assert client.record.stream is not None
     client.record.stream.fail(UnknownStream())
     assert client.gets() == [] and client.responder.ended and client.responder.state != "lost"
-    assert "cannot be read any more" in json.loads(client.responder.answer or b"")["error"]["message"]
+    assert "cannot be read any more" in json.loads(whole(client.responder.answer or b""))["error"]["message"]
 
 
 @virtual
@@ -249,7 +250,7 @@ async def test_a_stream_that_another_hub_has_claimed_ends_with_an_error_that_say
     assert client.record.stream is not None
     client.record.stream.fail(Fenced("stream st_1: another hub has claimed it"))
     assert client.gets() == [] and client.responder.ended
-    error = json.loads(client.responder.answer or b"")["error"]
+    error = json.loads(whole(client.responder.answer or b""))["error"]
     assert (error["data"]["code"], error["data"]["outcome"]) == ("owner_lost", "unknown")
 
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from mcp_hub.protocol.definitions.messages import repaired_params, repaired_result
-from mcp_hub.protocol.definitions.models import is_base64
+from mcp_hub.protocol.definitions.models import are_long_texts, is_base64, is_readable
 from mcp_hub.types import HANDSHAKE, MODERN
 
 TEXT = {"type": "text", "text": "x"}
@@ -277,3 +277,32 @@ def test_large_image_is_looked_at_without_a_copy_of_it() -> None:
             assert tracemalloc.get_traced_memory()[1] < 1 << 20
         finally:
             tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("members", "is_plain"),
+    [
+        ({}, True),
+        ({"isError": False}, True),
+        ({"isError": True}, False),
+        ({"content": []}, True),
+        ({"content": [TEXT, TEXT]}, True),
+        ({"content": [TEXT, LINK]}, False),
+        ({"content": [{**TEXT, "annotations": {}}]}, False),
+        ({"content": [{"type": "text", "text": 7}]}, False),
+        ({"content": [{"text": "x"}]}, False),
+        ({"content": None}, False),
+        ({"_meta": {}}, False),
+        ({"structuredContent": {}}, False),
+    ],
+)
+def test_a_long_result_of_texts_is_known_as_one(members: dict[str, Any], is_plain: bool) -> None:
+    raw = json.dumps({"content": [TEXT], **members}).encode()
+    assert are_long_texts(raw, HANDSHAKE) is are_long_texts(raw, MODERN) is is_plain
+    assert is_readable("tools/call", raw, HANDSHAKE) or not is_plain
+
+
+def test_a_result_type_is_plain_in_its_own_era_alone() -> None:
+    raw = json.dumps({"content": [TEXT], "resultType": "complete"}).encode()
+    assert are_long_texts(raw, MODERN) and not are_long_texts(raw, HANDSHAKE)
+    assert not are_long_texts(raw.replace(b"complete", b"input_required"), MODERN)

@@ -10,6 +10,7 @@ from mcp_hub.stores.documents import Rows
 from mcp_hub.stores.redis.store import RedisStore
 from mcp_hub.stores.replicated import _RedisRows
 from mcp_hub.upstreams.accounts.rows import RowFiles
+from mcp_hub.upstreams.auth.grants import LoginFailed
 from tests.redis_server import NO_SERVER, binary
 from tests.unit.stores.event_stores import opened
 from tests.unit.stores.redis_stores import new_redis
@@ -69,3 +70,12 @@ async def test_rows_that_another_hub_wrote_are_found_once(rows: tuple[Rows, Rows
 async def test_stamp_that_the_store_does_not_know_finds_all(rows: tuple[Rows, Rows]) -> None:
     assert set((await rows[0].written(NAMES, 1 << 40))[1]) == set(NAMES)
     assert set((await rows[0].written(NAMES, "x"))[1]) == set(NAMES)
+
+
+@pytest.mark.processes
+async def test_refusal_of_a_login_stays_final_while_its_row_is_held(rows: tuple[Rows, Rows]) -> None:
+    for held in (rows[0].locked(NAMES[0], 5.0), rows[0].writing(NAMES[0])):
+        with pytest.raises(LoginFailed) as failed:
+            async with held:
+                raise LoginFailed("the issuer refuses it")
+        assert failed.value.is_final

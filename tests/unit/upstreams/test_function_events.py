@@ -160,6 +160,8 @@ async def test_unknown_event_is_not_found() -> None:
         (Event("text"), "has to be an object"),
         (Event({"a": float("nan")}), "JSON cannot carry"),
         (Event({}, cursor="c" * 5000), "at most 4096 characters"),
+        (Event({}, id=7), "the id of an Event has to be text"),  # type: ignore[arg-type]
+        (Event({}, id="i" * 513), "at most 512 characters"),
     ],
 )
 async def test_unfit_item_ends_the_subscription_with_the_reason(item: object, reason: str) -> None:

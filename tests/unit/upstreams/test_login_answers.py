@@ -67,6 +67,27 @@ async def test_metadata_that_names_another_issuer_is_refused(scene: Scene) -> No
     assert scene.upstream.places("/register") == []
 
 
+@pytest.mark.parametrize(("of_server", "of_itself"), [("/", ""), ("", "/")])
+async def test_slash_at_the_end_makes_no_other_issuer(scene: Scene, of_server: str, of_itself: str) -> None:
+    """As the SDK writes an issuer without a path, and as some name themselves."""
+    upstream, issuer = scene.upstream, f"{scene.upstream.url}{of_itself}"
+    upstream.faults |= {"issuer": f"{upstream.url}{of_server}", "metadata": {"issuer": issuer}, "back": {"iss": issuer}}
+    async with scene.browser("alice") as alice:
+        page = await alice.log_in(await scene.desk.link())
+        assert page.status_code == 200, page.text
+    [pending] = await scene.desk.desk.pending("own", "ann")
+    assert pending.grant is not None and pending.grant.issuer == issuer
+
+
+@pytest.mark.parametrize("issuer", ["/x", "//", "/."])
+async def test_issuer_below_another_one_is_refused(scene: Scene, issuer: str) -> None:
+    scene.upstream.faults["metadata"] = {"issuer": f"{scene.upstream.url}{issuer}"}
+    async with scene.browser("alice") as alice:
+        await alice.get(await scene.desk.link())
+        assert (await alice.send_form()).status_code == 502
+    assert scene.upstream.places("/register") == []
+
+
 async def test_an_authorization_server_without_pkce_is_refused(scene: Scene) -> None:
     scene.upstream.faults["metadata"] = {"code_challenge_methods_supported": ["plain"]}
     async with scene.browser("alice") as alice:

@@ -8,9 +8,9 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_hub.protocol.jsonrpc.envelope import Envelope
+from mcp_hub.protocol.jsonrpc.envelope import Envelope, response, result_frame, whole
 from mcp_hub.protocol.jsonrpc.repair import Placeholder
-from mcp_hub.wire.base import Pending, WireClosed
+from mcp_hub.wire.base import Pending, WireClosed, watch
 from mcp_hub.wire.pipe import Pipe
 from mcp_hub.wire.server_pipe import ServerPipe
 from tests.unit.wire.raw_lines import Told, cancellation, connected, within
@@ -217,6 +217,25 @@ async def test_what_is_sent_in_one_pass_leaves_as_one_write() -> None:
         pipe.send(b"[]\n")
         assert os.read(other.read_fd, 100) == b"{}\n", "what is flushed does not wait for the rest"
         assert await other.chunk() == b"[]\n"
+
+
+@pytest.mark.parametrize("is_tapped", [False, True])
+async def test_a_long_response_leaves_whole_and_in_order_with_short_ones(is_tapped: bool) -> None:
+    async with connected() as (pipe, other, _):
+        result, seen = b'{"text":"%b"}' % (b"x" * 3_000_000), list[bytes]()
+        if is_tapped:
+            watch(pipe, lambda came, message: seen.append(message))
+        frames = [b'{"n":0}\n', response(b"1", result), b'{"n":1}\n', response(b'"two"', b"{", memoryview(result)[1:])]
+        assert [type(frame) for frame in frames] == [bytes, tuple, bytes, tuple]
+        for frame in frames:
+            pipe.send(frame)
+        lines = [whole(frame) for frame in frames]
+        assert lines[1::2] == [result_frame(id_, result) for id_ in (b"1", b'"two"')]
+        received = b""
+        while len(received) < sum(map(len, lines)):
+            received += await other.chunk()
+        assert received == b"".join(lines)
+        assert seen == (lines if is_tapped else [])
 
 
 async def test_a_peer_that_does_not_read_is_seen_and_so_is_its_coming_back() -> None:

@@ -10,7 +10,6 @@ from typing import Final
 import anyio
 import click
 
-from mcp_hub.app.limits import state_dir
 from mcp_hub.cli import completion
 from mcp_hub.cli.commands.clients.steps import running_refusal
 from mcp_hub.cli.render.output import put, say
@@ -20,7 +19,7 @@ from mcp_hub.config.findings import nearest
 from mcp_hub.config.load.interpolate import Unresolved, expand_home, resolve
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.servers import Lookup
-from mcp_hub.config.trust import problem_of_secret
+from mcp_hub.config.trust import problem_of_secret, state_dir
 from mcp_hub.edit import entries, yaml_text
 from mcp_hub.edit.entries import held_at, read_data
 from mcp_hub.edit.writing import CannotEdit

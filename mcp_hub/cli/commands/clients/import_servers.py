@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 import click
 
-from mcp_hub.app.limits import own_folders
 from mcp_hub.cli import completion
 from mcp_hub.cli.commands.clients.import_dialog import (
     AskedInputs,
@@ -30,6 +29,7 @@ from mcp_hub.config.findings import nearest, on_one_line
 from mcp_hub.config.load.imported import ValuePlaces
 from mcp_hub.config.load.interpolate import closed_keyring, escaped
 from mcp_hub.config.load.load import load, usual_place
+from mcp_hub.config.trust import own_folders
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import hide
 from mcp_hub.onboarding.clients.model import Client, Where

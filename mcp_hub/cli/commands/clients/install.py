@@ -12,7 +12,6 @@ import click
 import msgspec
 
 from mcp_hub.app.build import App, open_app
-from mcp_hub.app.limits import state_dir
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.running import running_hub
 from mcp_hub.cli.access.waiting import started_once
@@ -27,6 +26,7 @@ from mcp_hub.config.findings import on_one_line
 from mcp_hub.config.load.imported import ValuePlaces
 from mcp_hub.config.load.load import Loaded, load
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.config.trust import state_dir
 from mcp_hub.errors import ConfigError, HubError
 from mcp_hub.extras import lasting_install
 from mcp_hub.masking import hide

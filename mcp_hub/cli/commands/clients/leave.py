@@ -11,7 +11,6 @@ from typing import Final
 import click
 import platformdirs
 
-from mcp_hub.app.limits import state_dir
 from mcp_hub.attach.folder import is_alive, take_start
 from mcp_hub.attach.system import user
 from mcp_hub.cli.access.running import HubRecord, end_folders, running_hubs
@@ -23,7 +22,7 @@ from mcp_hub.cli.render.output import agrees, put, say
 from mcp_hub.cli.setup import EXIT_TOOL, config_option, fail, fail_with
 from mcp_hub.config.load.foreign import client_of
 from mcp_hub.config.load.load import USERS_FILE, usual_place
-from mcp_hub.config.trust import STATE_FOLDERS
+from mcp_hub.config.trust import STATE_FOLDERS, state_dir
 from mcp_hub.errors import ConfigError
 from mcp_hub.files import entries_below, remove_tree
 from mcp_hub.masking import hide, visible

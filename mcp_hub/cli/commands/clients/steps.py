@@ -8,12 +8,12 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.app.limits import state_dir
 from mcp_hub.cli.access.running import end_hubs_of
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import EXIT_TOOL, fail
 from mcp_hub.config.findings import nearest
+from mcp_hub.config.trust import state_dir
 from mcp_hub.masking import hide, visible
 from mcp_hub.onboarding.changes.acts import Acts, FileChange, Outcomes
 from mcp_hub.onboarding.changes.entry_options import has_variables, profile_of

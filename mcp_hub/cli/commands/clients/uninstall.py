@@ -8,12 +8,12 @@ from hashlib import sha256
 import click
 import msgspec
 
-from mcp_hub.app.limits import state_dir
 from mcp_hub.cli import completion
 from mcp_hub.cli.commands.clients import steps as common
 from mcp_hub.cli.render.output import agrees, say
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.setup import EXIT_TOOL, fail
+from mcp_hub.config.trust import state_dir
 from mcp_hub.masking import hide, visible
 from mcp_hub.onboarding.changes.acts import Acts
 from mcp_hub.onboarding.changes.plan import Step, plan_uninstall

@@ -27,7 +27,7 @@ from mcp_hub.files import open_null
 
 if TYPE_CHECKING:
     from mcp_hub.app.http import HttpFront
-    from mcp_hub.cli.serving import HttpServer
+    from mcp_hub.cli.http_server import HttpServer
     from mcp_hub.fronts.http.response import Receive, Scope, Send
 
 
@@ -96,7 +96,7 @@ class _BackgroundHttp:
 
     def _serving(self, endpoints: Any, listeners: list[socket.socket]) -> "HttpServer":
         from mcp_hub.app.http import connections_of
-        from mcp_hub.cli.serving import http_server
+        from mcp_hub.cli.http_server import http_server
         from mcp_hub.fronts.http.connections import look_after
 
         server = http_server(endpoints, connections_of(self._app.settings.hub.http))

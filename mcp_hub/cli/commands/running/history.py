@@ -14,7 +14,6 @@ import click
 import msgspec
 from msgspec import UNSET
 
-from mcp_hub.app.limits import state_dir
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.following import run_with_history
 from mcp_hub.cli.access.hub import Reach, ReachedHub, hub_options, run_with_hub, stream_options
@@ -23,6 +22,7 @@ from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import agrees, json_output, put, put_json, say
 from mcp_hub.cli.setup import EXIT_TOOL, Output, check_servers, config_option, config_path, fail, load_config, run_with
 from mcp_hub.clock import wall_time
+from mcp_hub.config.trust import state_dir
 from mcp_hub.masking import hide_head, visible
 from mcp_hub.protocol.rest.history import MOST, MOST_DETAILS, HistoryCall, HistoryPage, HistoryQuery, moment
 from mcp_hub.stores.server_logs import LogRecord, ServerLogReader, log_folder

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import click
 
-from mcp_hub.app.limits import state_dir
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.hub import Reach, run_with_client, url_options
 from mcp_hub.cli.access.running import HubRecord, dashboard_address, dashboard_of, running_hub, started_hub
@@ -20,6 +19,7 @@ from mcp_hub.cli.render.servers import status_of
 from mcp_hub.cli.render.tables import plural, print_missing
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, config_path, fail, fail_with
 from mcp_hub.clock import SystemClock
+from mcp_hub.config.trust import state_dir
 from mcp_hub.errors import ConfigError
 from mcp_hub.extras import with_extra
 from mcp_hub.types import UpstreamState, UpstreamStatus

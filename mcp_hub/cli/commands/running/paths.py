@@ -3,14 +3,13 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
 from click.shell_completion import ShellComplete, get_completion_class
 from msgspec import to_builtins
 
-from mcp_hub.app.limits import own_folders, state_dir
 from mcp_hub.attach.folder import base_folders, problem_of
 from mcp_hub.cli.commands.running.service import ENVIRONMENT
 from mcp_hub.cli.completion import VARIABLE
@@ -20,14 +19,17 @@ from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.setup import EXIT_CONFIG, EXIT_TOOL, EXIT_UNAVAILABLE, config_option, fail, fail_with, load_config
 from mcp_hub.config.load.load import load
 from mcp_hub.config.load.overrides import overrides_of
+from mcp_hub.config.trust import own_folders, state_dir
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import visible
 from mcp_hub.onboarding.clients.model import Where
 from mcp_hub.onboarding.servers_file.kept_secrets import FOLDER
 from mcp_hub.onboarding.servers_file.servers_file import ServersFile
-from mcp_hub.stores.audit import AuditReport, chains, generations, unwritten, verify
 from mcp_hub.stores.history.file import FILE as HISTORY
 from mcp_hub.stores.server_logs import log_folder
+
+if TYPE_CHECKING:
+    from mcp_hub.stores.audit import AuditReport
 
 _STATE: Final = (
     "streams, results, history of calls, logs of servers, approvals, logins, undo records, "
@@ -199,10 +201,12 @@ def verify_command(path: Path | None, heads: tuple[str, ...], as_json: bool, con
     Names each line where the chain breaks, and counts lost records. Without PATH: the files of hub.audit, of every hub
     that wrote there. Exit code 1 if a line was changed or is missing.
     """
+    from mcp_hub.stores.audit import chains, generations, unwritten, verify
+
     files = [generations(path)] if path is not None else [*chains(_configured(config))]
     if not any(files):
         fail("audit_not_found", f"there is no file {path or _configured(config)}", EXIT_UNAVAILABLE)
-    unseen, reports = set(heads), list[tuple[Path, AuditReport, int]]()
+    unseen, reports = set(heads), list[tuple[Path, "AuditReport", int]]()
     for chain in files:
         try:
             report = verify(chain, unseen)
@@ -233,7 +237,7 @@ def _configured(config: str | None) -> Path:
     return audit_path(loaded)
 
 
-def _print(file: Path, report: AuditReport, unwritten_count: int) -> None:
+def _print(file: Path, report: "AuditReport", unwritten_count: int) -> None:
     put(f"{file}: {plural(report.lines, 'line')}, {report.first} to {report.last}, {' to '.join(report.times)}")
     for problem in report.problems:
         say(problem, "red")
@@ -248,7 +252,7 @@ def _print(file: Path, report: AuditReport, unwritten_count: int) -> None:
     put(f"Its end is {report.head}.")
 
 
-def _notes(report: AuditReport, unwritten_count: int) -> Sequence[str]:
+def _notes(report: "AuditReport", unwritten_count: int) -> Sequence[str]:
     notes = []
     if report.first > 1:
         notes.append(f"Lines before {report.first} are in older files, which are not here.")

@@ -4,7 +4,6 @@ Sources: systemd.service(5), systemd.syntax(7); launchd.plist(5); Task Scheduler
 """
 
 import os
-import plistlib
 import shlex
 import shutil
 import subprocess
@@ -12,7 +11,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Final
-from xml.sax.saxutils import escape
 
 import click
 import msgspec
@@ -185,6 +183,8 @@ def _launchd(service: _HubService, user: int) -> _Plan:
         "ExitTimeOut": 10,
         "StandardErrorPath": str(library / "Logs" / f"{LABEL}.log"),
     }
+    import plistlib
+
     text = plistlib.dumps(agent).replace(b"<plist", f"<!-- {MARK} -->\n<plist".encode(), 1)
     domain = f"gui/{user}"
     return _Plan(
@@ -199,6 +199,8 @@ def _launchd(service: _HubService, user: int) -> _Plan:
 
 
 def _task(service: _HubService) -> _Plan:
+    from xml.sax.saxutils import escape  # loads an HTTP client
+
     for text in service.line:
         if "%" in text or "$(" in text:
             raise ValueError(f"{text!r} has % or $(, which the Task Scheduler would replace")

@@ -14,7 +14,6 @@ import click
 from msgspec.structs import replace
 
 from mcp_hub import windows
-from mcp_hub.app.limits import state_dir
 from mcp_hub.app.readiness import StartFolders
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.running import running_hub
@@ -24,6 +23,7 @@ from mcp_hub.cli.setup import EXIT_CONFIG, EXIT_TOOL, check_servers, config_opti
 from mcp_hub.cli.trials import OFF, ON, Trial, in_sandbox, is_local, print_trial, tried, why_unsupported
 from mcp_hub.clock import SystemClock
 from mcp_hub.config.load.load import load
+from mcp_hub.config.trust import state_dir
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import hide, visible
 from mcp_hub.onboarding.changes.written import ClientRecords, ImportedServer

@@ -13,7 +13,6 @@ import click
 
 from mcp_hub.addresses import host_rule
 from mcp_hub.app.attached.sandboxes import resolved_sandbox
-from mcp_hub.app.limits import state_dir
 from mcp_hub.app.readiness import StartFolders
 from mcp_hub.app.upstream_factory import find_program
 from mcp_hub.cli import completion
@@ -41,6 +40,7 @@ from mcp_hub.config.load.interpolate import escaped
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.defaults import SandboxSettings
 from mcp_hub.config.schema.fields import parse_duration
+from mcp_hub.config.trust import state_dir
 from mcp_hub.errors import ConfigError, RpcError, StartFailed
 from mcp_hub.masking import hide, hide_head
 from mcp_hub.onboarding.servers_file.servers_file import Put, ServersFile

@@ -197,7 +197,10 @@ class Follower:
             self._ended(kind, data)
 
     def _ended(self, kind: str, data: Json) -> None:
-        self._is_open = self._is_behind = False
+        self._is_behind = False
+        if self._is_open and data.get("result", {}).get("resultType") == "input_required":
+            return  # the response is to be answered
+        self._is_open = False
         if kind == "error":
             self._end({"error": data["jsonrpc"]})
             self.may_repeat = data["retryable"] and self.outcome == {"error": data["jsonrpc"]}

@@ -275,7 +275,9 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
     if (this.#outcome !== undefined) return;
     if (last !== undefined && isEnding(last)) {
       const isCancelled = last.type === "end" && this.#cancelled !== undefined;
-      this.#end((isCancelled && this.#cancelled) || outcomeOf(last) || { error: this.#unknown("it ended with a question") });
+      const outcome = (isCancelled && this.#cancelled) || outcomeOf(last);
+      if (outcome === undefined && this.#isOpen) return; // the response is to be answered
+      this.#end(outcome || { error: this.#unknown("it ended with a question") });
     } else if (last === undefined && this.#seen > 0 && !this.#isAgain) {
       this.#isAgain = this.#isBehind = true; // the ending is the event at the cursor
       this.#seen--;

@@ -188,13 +188,13 @@ class ServerFeed:
             await self._append([], "completed", self.cursor, wall)
             self.stream = stream = None
         if stream is None:
-            await self._create(mark_line(wall, gap=is_gap), self.cursor, wall)
+            await self._create(mark_line(wall, gap=is_gap), self.cursor if lines else cursor, wall)
         is_old = self.used - self._state.written_use > _MOST_UNWRITTEN
         for start in range(0, len(lines), _AT_ONCE):
             part = lines[start : start + _AT_ONCE]
             is_last = start + _AT_ONCE >= len(lines)
             await self._append(part, "working", cursor if is_last else self.cursor, wall)
-        if not lines and (cursor != self.cursor or stream is None or is_old):
+        if not lines and stream is not None and (cursor != self.cursor or is_old):
             await self._append([], "working", cursor, wall)
 
     async def _create(self, line: bytes, cursor: str | None, wall: float) -> None:

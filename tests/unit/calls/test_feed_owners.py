@@ -14,6 +14,7 @@ import pytest
 from mcp_hub.aio import Bell
 from mcp_hub.call import Call, Heard
 from mcp_hub.calls.feeds import sources, table
+from mcp_hub.calls.feeds.feed import continuation_of
 from mcp_hub.calls.feeds.reading import cursor_of, line_of
 from mcp_hub.calls.reading.stored import done_with
 from mcp_hub.calls.reading.stream import Stream, StreamReader
@@ -71,6 +72,20 @@ async def test_readers_of_a_feed_that_another_hub_has_taken_wait_for_its_new_own
             await anyio.wait_all_tasks_blocked()
             assert reader.is_open and reader.cursor
             tasks.cancel_scope.cancel()
+
+
+async def test_first_write_has_the_cursor_of_the_server_for_a_hub_that_is_killed_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, store = _Pushing(), MemoryStore()
+    monkeypatch.setattr(store.log, "append", lambda *args: None)  # nothing is written any more
+    async with running(server, store) as feeds, anyio.create_task_group() as tasks:
+        tasks.start_soon(feeds.open, TOPIC, ["push"], None, "p")
+        while not (rows := await store.log.rows(TOPIC.key, 1)):
+            await anyio.lowlevel.checkpoint()
+        continuation = continuation_of(rows[0])
+        assert continuation is not None and continuation[2] == "0"
+        tasks.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("is_held", [False, True], ids=["it slept beyond its lease", "its last write is not confirmed"])

@@ -83,9 +83,13 @@ class ServerFeed:
     # -- earlier hubs ------------------------------------------------------------------------------
 
     async def resume(self, row: StreamInfo, cursor: str | None, stream: Stream | None = None) -> None:
-        """Continues behind this row, in its `stream` if that runs. Raises `StoreError`."""
+        """Continues behind this row, in its `stream` if that runs, as of the row, and is this hub's.
+
+        Raises `StoreError`.
+        """
         self.cursor, self.stream = cursor, stream
         if stream is not None and (continuation := continuation_of(row)) is not None:
+            stream.own()
             self.used = continuation[3]
             self._state.accepted.set()
         if cursor is None:
@@ -122,9 +126,11 @@ class ServerFeed:
             raise self._state.failure
 
     def fail(self, error: RpcError | KeyTaken) -> None:
-        """The server has refused the subscription, or another hub has it."""
+        """The server has refused the subscription, or another hub has it, whose durable stream is read from then on."""
         self._state.failure = error
         self._state.accepted.set()
+        if isinstance(error, KeyTaken) and self.stream is not None:
+            self.stream.fail(Fenced(str(error)))
 
     def miss(self) -> None:
         """Begins with what happens from now on, which may not follow the last occurrences."""
@@ -213,6 +219,10 @@ class ServerFeed:
     async def _append(self, lines: Sequence[bytes], status: Status, cursor: str | None, wall: float) -> None:
         stream = self.stream
         assert stream is not None
+        if stream.is_lost:  # a reader has seen it: the row has another hub's epoch and last event
+            fenced = Fenced(f"stream {stream.row.id}: another hub has claimed it")
+            stream.fail(fenced)
+            raise fenced
         row, continuation = stream.row, self._continuation(cursor)
         has_ended = status == "completed"
         change = Change(

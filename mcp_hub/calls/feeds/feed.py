@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 from weakref import WeakSet
@@ -94,14 +95,17 @@ class ServerFeed:
             self._state.accepted.set()
         if cursor is None:
             self._state.has_missed = True
-        first = max(row.first - 1, row.last - _MOST_IDS)
-        try:
-            while first < row.last and (lines := await fetched(self._log, row.id, first, row.last - first)):
+        await self._recall(row, row.first - 1)
+
+    async def _recall(self, row: StreamInfo, after: int) -> None:
+        """Remembers the ids of the lines behind this one. Raises `StoreError`."""
+        after = max(after, row.last - _MOST_IDS)
+        with suppress(UnknownStream):
+            while after < row.last and (lines := await fetched(self._log, row.id, after, row.last - after)):
                 for line in lines:
                     self._remember(read_line(line)[1])
-                first += len(lines)
-        except UnknownStream:
-            return
+                after += len(lines)
+        self._state.last = row.last
 
     def _remember(self, occurrence: RawObject | None) -> None:
         if occurrence is not None:
@@ -163,6 +167,8 @@ class ServerFeed:
             log.warning("cursor_too_long", upstream=self.topic.server, characters=len(cursor))
             cursor = None
         async with self._state.turn:
+            if self.stream is not None and self.stream.row.last > self._state.last:  # by a write without an answer
+                await self._recall(self.stream.row, self._state.last)
             wall, ids = wall_time(), OrderedDict[bytes, RawObject]()
             is_gap = truncated or self._state.has_missed
             lines = [mark_line(wall, gap=True)] if is_gap and self.stream is not None else []
@@ -212,7 +218,7 @@ class ServerFeed:
         error: StoreError | None = await done_with(partial(self._log.create, row, Chunk(1, (line,))))
         if error is not None:
             raise error
-        self.stream = Stream(row, self._log)
+        self.stream, self._state.last = Stream(row, self._log), row.last
         for reader in list(self.readers):
             reader.wake()
 
@@ -235,7 +241,7 @@ class ServerFeed:
                 stream.fail(error)
             raise error
         self._state.written_use = self.used
-        last = row.last + len(lines)
+        self._state.last = last = row.last + len(lines)
         changed = msgspec.structs.replace(row, last=last, updated=wall, status=status, continuation=continuation)
         stream.committed(changed, [Committed(line) for line in lines])
 
@@ -273,7 +279,7 @@ class ServerFeed:
 
 class _State:
     """`accepted` is set with the first answer, `failure` if that was a refusal; `problem`: why it does not deliver now;
-    `ids` are those of the last lines.
+    `ids` are those of the last lines up to line `last`.
     """
 
     def __init__(self) -> None:
@@ -283,4 +289,5 @@ class _State:
         self.problem: RpcError | None = None
         self.ids = OrderedDict[bytes, None]()
         self.turn = anyio.Lock()
+        self.last = 0
         self.written_use = 0.0

@@ -22,7 +22,7 @@ from mcp_hub.calls.feeds.table import Feeds
 from mcp_hub.calls.reading.stored import done_with, fetched
 from mcp_hub.calls.reading.stream import Stream, StreamReader
 from mcp_hub.clock import wall_time
-from mcp_hub.errors import Fenced, InvalidParams, RpcError, UpstreamUnavailable
+from mcp_hub.errors import Fenced, InvalidParams, RpcError, StoreError, UpstreamUnavailable
 from mcp_hub.stores.base import Change, Chunk
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import RawJson
@@ -167,6 +167,29 @@ async def test_stream_that_comes_back_is_continued_behind_what_its_owner_between
         assert await _ids(store, row) == ["e1", "e2"]
         if has_feed:
             assert await read(reader, 2) == ["e1", "e2"]
+
+
+def _unanswered(append: Callable[..., None], *arguments: Any) -> None:
+    """Writes, and says that nobody knows."""
+    *written, answer = arguments
+    append(*written, lambda _: answer(StoreError()))
+
+
+async def test_occurrence_of_a_write_without_an_answer_is_not_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "_PAUSE", 0.01)
+    async with _resumed(monkeypatch) as (server, store, feeds, reader):
+        (row,) = store.streams.rows()
+        await anyio.wait_all_tasks_blocked()
+        with monkeypatch.context() as patch:
+            patch.setattr(store.log, "append", partial(_unanswered, store.log.append))
+            server.bell.ring()
+            await until(lambda: len(server.cursors) > 1)
+        await feeds._table.open(TOPIC.key, row.id)  # a reader sees what has been written
+        await anyio.wait_all_tasks_blocked()
+        server.bell.ring()
+        await anyio.wait_all_tasks_blocked()
+        server.bell.ring()
+        assert await read(reader, 2) == ["e1", "e2"] and server.cursors == ["0", "0"]
 
 
 async def test_stream_that_another_hub_has_claimed_meanwhile_is_not_adopted(monkeypatch: pytest.MonkeyPatch) -> None:

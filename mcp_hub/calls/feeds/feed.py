@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 from weakref import WeakSet
@@ -83,21 +84,28 @@ class ServerFeed:
     # -- earlier hubs ------------------------------------------------------------------------------
 
     async def resume(self, row: StreamInfo, cursor: str | None, stream: Stream | None = None) -> None:
-        """Continues behind this row, in its `stream` if that runs. Raises `StoreError`."""
+        """Continues behind this row, in its `stream` if that runs, as of the row, and is this hub's.
+
+        Raises `StoreError`.
+        """
         self.cursor, self.stream = cursor, stream
         if stream is not None and (continuation := continuation_of(row)) is not None:
+            stream.own()
             self.used = continuation[3]
             self._state.accepted.set()
         if cursor is None:
             self._state.has_missed = True
-        first = max(row.first - 1, row.last - _MOST_IDS)
-        try:
-            while first < row.last and (lines := await fetched(self._log, row.id, first, row.last - first)):
+        await self._recall(row, row.first - 1)
+
+    async def _recall(self, row: StreamInfo, after: int) -> None:
+        """Remembers the ids of the lines behind this one. Raises `StoreError`."""
+        after = max(after, row.last - _MOST_IDS)
+        with suppress(UnknownStream):
+            while after < row.last and (lines := await fetched(self._log, row.id, after, row.last - after)):
                 for line in lines:
                     self._remember(read_line(line)[1])
-                first += len(lines)
-        except UnknownStream:
-            return
+                after += len(lines)
+        self._state.last = row.last
 
     def _remember(self, occurrence: RawObject | None) -> None:
         if occurrence is not None:
@@ -122,9 +130,11 @@ class ServerFeed:
             raise self._state.failure
 
     def fail(self, error: RpcError | KeyTaken) -> None:
-        """The server has refused the subscription, or another hub has it."""
+        """The server has refused the subscription, or another hub has it, whose durable stream is read from then on."""
         self._state.failure = error
         self._state.accepted.set()
+        if isinstance(error, KeyTaken) and self.stream is not None:
+            self.stream.fail(Fenced(str(error)))
 
     def miss(self) -> None:
         """Begins with what happens from now on, which may not follow the last occurrences."""
@@ -157,6 +167,8 @@ class ServerFeed:
             log.warning("cursor_too_long", upstream=self.topic.server, characters=len(cursor))
             cursor = None
         async with self._state.turn:
+            if self.stream is not None and self.stream.row.last > self._state.last:  # by a write without an answer
+                await self._recall(self.stream.row, self._state.last)
             wall, ids = wall_time(), OrderedDict[bytes, RawObject]()
             is_gap = truncated or self._state.has_missed
             lines = [mark_line(wall, gap=True)] if is_gap and self.stream is not None else []
@@ -206,13 +218,17 @@ class ServerFeed:
         error: StoreError | None = await done_with(partial(self._log.create, row, Chunk(1, (line,))))
         if error is not None:
             raise error
-        self.stream = Stream(row, self._log)
+        self.stream, self._state.last = Stream(row, self._log), row.last
         for reader in list(self.readers):
             reader.wake()
 
     async def _append(self, lines: Sequence[bytes], status: Status, cursor: str | None, wall: float) -> None:
         stream = self.stream
         assert stream is not None
+        if stream.is_lost:  # a reader has seen it: the row has another hub's epoch and last event
+            fenced = Fenced(f"stream {stream.row.id}: another hub has claimed it")
+            stream.fail(fenced)
+            raise fenced
         row, continuation = stream.row, self._continuation(cursor)
         has_ended = status == "completed"
         change = Change(
@@ -225,7 +241,7 @@ class ServerFeed:
                 stream.fail(error)
             raise error
         self._state.written_use = self.used
-        last = row.last + len(lines)
+        self._state.last = last = row.last + len(lines)
         changed = msgspec.structs.replace(row, last=last, updated=wall, status=status, continuation=continuation)
         stream.committed(changed, [Committed(line) for line in lines])
 
@@ -263,7 +279,7 @@ class ServerFeed:
 
 class _State:
     """`accepted` is set with the first answer, `failure` if that was a refusal; `problem`: why it does not deliver now;
-    `ids` are those of the last lines.
+    `ids` are those of the last lines up to line `last`.
     """
 
     def __init__(self) -> None:
@@ -273,4 +289,5 @@ class _State:
         self.problem: RpcError | None = None
         self.ids = OrderedDict[bytes, None]()
         self.turn = anyio.Lock()
+        self.last = 0
         self.written_use = 0.0

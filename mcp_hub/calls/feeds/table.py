@@ -151,7 +151,7 @@ class Feeds:
             self._topics.far[reader] = (topic, tuple(modes))
         else:
             feed.join(reader)
-            await self._stands(feed)
+            await _stands(feed)
 
     def _count(self, principal: str, key: str) -> None:
         """Raises `RpcError` for a principal with too many feeds."""
@@ -161,30 +161,19 @@ class Feeds:
             raise exhausted("subscriptions", MOST_OF_PRINCIPAL)
         self._uses[principal] = {**uses, key: wall}
 
-    async def _stands(self, feed: ServerFeed) -> None:
-        with anyio.move_on_after(_BEGIN) as patience:
-            await feed.stands()
-        if patience.cancelled_caught:
-            raise DeadlineExceeded(f'server "{feed.topic.server}" did not accept the subscription in {_BEGIN:g} s.')
-
     async def _running(self, topic: Topic, modes: Collection[str], *, is_new: bool) -> ServerFeed | None:
         """The feed, begun if needed; None if it runs at another hub. Raises `StoreError`, `Busy`."""
-        feed = self._feeds.get(topic.key)
-        if feed is not None:
-            return feed
-        row = await self._table.store.log.find_key(topic.key, RUNNING)
+        if (feed := self._feeds.get(topic.key)) is not None:
+            if feed.stream is None or not feed.stream.is_lost:
+                return feed
+            self._let_go(feed)
+        row, stream = await self._table.store.log.find_key(topic.key, RUNNING), None
         if row is not None and not row.has_ended:
-            await self._table.open(topic.key, row.id)  # takes it over if its hub is gone
-            if topic.key in self._feeds:
-                return self._feeds[topic.key]
-            row = await self._table.store.log.find(row.id)
-            if row is not None and not row.has_ended and row.owner != self._table.store.log.instance:
+            stream = await self._table.open(topic.key, row.id)  # takes it over if its hub is gone
+            if not ((row := stream.row).has_ended or self._is_own(row)):
                 return None
         if len(self._feeds) >= MOST_FEEDS:
             raise Busy.at(f"{MOST_FEEDS} subscriptions to events are open", "feeds", MOST_FEEDS)
-        return await self._begin(topic, modes, row, is_new=is_new)
-
-    async def _begin(self, topic: Topic, modes: Collection[str], row: StreamInfo | None, *, is_new: bool) -> ServerFeed:
         feed = ServerFeed(topic, tuple(modes), self._table.store.log, self._pace.keep)
         if row is None:
             rows = await self._table.store.log.rows(topic.key, 1)
@@ -192,10 +181,12 @@ class Feeds:
         continuation = None if row is None else continuation_of(row)
         if row is not None and continuation is not None:
             is_stale = is_new and row.has_ended and wall_time() - row.updated > _RECENT
-            stream = None if row.has_ended else await self._table.open(topic.key, row.id)
-            await feed.resume(row, None if is_stale else continuation[2], stream)
+            await feed.resume(row, None if is_stale else continuation[2], None if row.has_ended else stream)
         self._start(feed)
         return feed
+
+    def _is_own(self, row: StreamInfo) -> bool:
+        return not row.has_ended and row.owner == self._table.store.log.instance
 
     def _start(self, feed: ServerFeed) -> None:
         assert self._tasks is not None
@@ -217,15 +208,19 @@ class Feeds:
         self._tasks.start_soon(self._adopted, row, name=f"events of {row.server}")  # once the takeover is over
 
     async def _adopted(self, row: StreamInfo) -> None:
-        continuation = continuation_of(row)
-        assert continuation is not None
-        topic, modes, cursor, used = continuation
-        async with self._topics.turn(topic.key):
-            if topic.key in self._feeds:  # a reader was here first
-                return
-            feed = ServerFeed(topic, modes, self._table.store.log, self._pace.keep)
+        async with self._topics.turn(row.principal):
             try:
-                await feed.resume(row, cursor, await self._table.open(topic.key, row.id))
+                stream = await self._table.open(row.principal, row.id)
+                before = self._feeds.get(row.principal)
+                if before and self._is_own(stream.row) and (stream.is_lost or before.stream is not stream):
+                    self._let_go(before)
+                    stream, before = await self._table.open(row.principal, row.id), None
+                continuation = continuation_of(stream.row)
+                if before or continuation is None or not self._is_own(stream.row):  # a reader was here first, or a hub
+                    return
+                topic, modes, cursor, used = continuation
+                feed = ServerFeed(topic, modes, self._table.store.log, self._pace.keep)
+                await feed.resume(stream.row, cursor, stream)
                 if wall_time() - used > self._pace.linger(cursor):
                     await feed.end()
                     return
@@ -244,9 +239,18 @@ class Feeds:
                 feed.fail(method_not_found(f'server "{feed.topic.server}" delivers these events in no way that fits.'))
             else:
                 await self._subscribe(feed, source)
+        self._leave(feed)
+
+    def _leave(self, feed: ServerFeed) -> None:
         if self._feeds.get(feed.topic.key) is feed:
             del self._feeds[feed.topic.key]
             self._topics.far.update({reader: (feed.topic, feed.modes) for reader in feed.readers if reader.is_open})
+
+    def _let_go(self, feed: ServerFeed) -> None:
+        """Ends one that has not heard that another hub had its durable stream meanwhile, and may have written more."""
+        feed.fail(KeyTaken("another hub had this subscription"))
+        feed.scope.cancel()
+        self._leave(feed)
 
     async def _subscribe(self, feed: ServerFeed, source: Source) -> None:
         pause = _PAUSE
@@ -278,7 +282,7 @@ class Feeds:
                 await self._finish(feed, verdict)
                 return
             pause = _PAUSE if anyio.current_time() - since > _LONGEST_PAUSE else pause
-            self._trouble(feed, problem)
+            _trouble(feed, problem)
             await anyio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -293,13 +297,6 @@ class Feeds:
         log.info("feed_ended", upstream=feed.topic.server, reason=hide_head(verdict.message, 200))
         with suppress(StoreError):
             await feed.end(verdict)
-
-    def _trouble(self, feed: ServerFeed, problem: RpcError | None) -> None:
-        if problem is not None:
-            log.warning("feed_broken", upstream=feed.topic.server, reason=hide_head(problem.message, 200))
-            feed.tell(problem)
-        if feed.cursor is None or (problem is not None and problem.code == InvalidParams.code):  # it takes no cursor
-            feed.miss()
 
     def _ask(self, topic: Topic) -> Ask:
         async def ask(method: str, params: RawObject, heard: Heard | None) -> RawJson:
@@ -356,9 +353,9 @@ class Feeds:
         """The stream that this hub writes, unless another one may have claimed it and written more."""
         feed = self._feeds.get(key)
         stream = None if feed is None else feed.stream
-        if stream is None or stream.failed is not None or not self._table.store.log.is_held(stream.row.id):
+        if stream is None or stream.failed is not None or stream.is_lost:
             return None
-        return stream
+        return stream if self._table.store.log.is_held(stream.row.id) else None
 
     async def _segment(self, key: str, id_: CallId, after: int) -> Stream | None:
         """The stream, to be read behind line `after`. Raises `StoreError`."""
@@ -384,3 +381,18 @@ class Feeds:
             return None
         following = later[0] if row is None else min(later, key=lambda each: (each.created, each.id))
         return await self._segment(key, following.id, 0)
+
+
+async def _stands(feed: ServerFeed) -> None:
+    with anyio.move_on_after(_BEGIN) as patience:
+        await feed.stands()
+    if patience.cancelled_caught:
+        raise DeadlineExceeded(f'server "{feed.topic.server}" did not accept the subscription in {_BEGIN:g} s.')
+
+
+def _trouble(feed: ServerFeed, problem: RpcError | None) -> None:
+    if problem is not None:
+        log.warning("feed_broken", upstream=feed.topic.server, reason=hide_head(problem.message, 200))
+        feed.tell(problem)
+    if feed.cursor is None or (problem is not None and problem.code == InvalidParams.code):  # it takes no cursor
+        feed.miss()

@@ -1,7 +1,8 @@
 """Feeds whose durable stream another hub has claimed."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,37 +11,43 @@ import anyio
 import anyio.lowlevel
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from mcp_hub.aio import Bell
-from mcp_hub.call import Call, Heard
+from mcp_hub.call import Call, Heard, StreamInfo
 from mcp_hub.calls.feeds import sources, table
 from mcp_hub.calls.feeds.feed import continuation_of
-from mcp_hub.calls.feeds.reading import cursor_of, line_of
-from mcp_hub.calls.reading.stored import done_with
+from mcp_hub.calls.feeds.reading import FeedReader, cursor_of, line_of, read_line
+from mcp_hub.calls.feeds.table import Feeds
+from mcp_hub.calls.reading.stored import done_with, fetched
 from mcp_hub.calls.reading.stream import Stream, StreamReader
-from mcp_hub.errors import Fenced, InvalidParams, RpcError, UpstreamUnavailable
+from mcp_hub.clock import wall_time
+from mcp_hub.errors import Fenced, InvalidParams, RpcError, StoreError, UpstreamUnavailable
 from mcp_hub.stores.base import Change, Chunk
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import RawJson
 from tests.unit.calls.test_feeds import TOPIC, Server, event, members, read, running
 from tests.unit.fakes import IdleUpstream
-from tests.unit.stores.event_stores import SoleStore, opened
+from tests.unit.stores.event_stores import GONE, SoleStore, opened
 from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio
 
 
 class _Pushing(IdleUpstream):
-    """Streams one occurrence for each `ring`."""
+    """Streams one occurrence behind the cursor for each `ring`; notes the cursors that it is asked for."""
 
     def __init__(self) -> None:
         super().__init__("git")
         self.bell = Bell()
+        self.cursors = list[str | None]()
 
     async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
         assert heard is not None
-        heard("notifications/events/active", members(cursor="0", truncated=False))
-        for number in itertools.count(1):
+        self.cursors.append(msgspec.json.decode(call.params["cursor"], type=str | None))
+        last = int(self.cursors[-1] or 0)
+        heard("notifications/events/active", members(cursor=str(last), truncated=False))
+        for number in itertools.count(last + 1):
             await self.bell.wait()
             heard("notifications/events/event", members(**event(f"e{number}"), cursor=str(number)))
         raise AssertionError
@@ -86,6 +93,113 @@ async def test_first_write_has_the_cursor_of_the_server_for_a_hub_that_is_killed
         continuation = continuation_of(rows[0])
         assert continuation is not None and continuation[2] == "0"
         tasks.cancel_scope.cancel()
+
+
+def _claimed(store: MemoryStore, owner: str) -> StreamInfo:
+    """Another hub has claimed the feed's stream, and written `e1`; then `owner` has claimed it."""
+    (row,) = store.streams.rows()
+    entry = store.streams._streams[row.id]
+    entry.row = replace(row, owner=GONE, epoch=row.epoch + 1)
+    continuation = (row.continuation or b"").replace(b'"cursor":"0"', b'"cursor":"1"')
+    assert continuation != row.continuation
+    chunk = Chunk(row.last + 1, (line_of(0.0, members(**event("e1"))),))
+    assert store.streams.append(row.id, row.epoch + 1, chunk, Change(wall_time(), continuation=continuation)) is None
+    if owner != GONE:
+        entry.row = replace(entry.row, owner=owner, epoch=row.epoch + 2)
+    return entry.row
+
+
+async def _ids(store: MemoryStore, row: StreamInfo) -> list[str]:
+    occurrences = [read_line(line)[1] for line in await fetched(store.log, row.id, 0)]
+    return [msgspec.json.decode(occurrence["eventId"]) for occurrence in occurrences if occurrence is not None]
+
+
+@asynccontextmanager
+async def _resumed(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[_Pushing, MemoryStore, Feeds, FeedReader]]:
+    """A feed with the cursor 0 that continues an earlier stream of its hub, so that readers share its `Stream`."""
+    server, store = _Pushing(), MemoryStore()
+    monkeypatch.setattr(store.leases, "is_orphan", _never)
+    async with running(_Pushing(), store) as feeds:
+        await feeds.open(TOPIC, ["push"], None, "p")
+    async with running(server, store) as feeds:
+        yield server, store, feeds, await feeds.open(TOPIC, ["push"], None, "p")
+
+
+async def _never(row: StreamInfo) -> bool:
+    return False
+
+
+async def test_owner_that_hears_late_of_another_hub_writes_nothing_with_what_a_reader_has_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with _resumed(monkeypatch) as (server, store, feeds, _):
+        row = _claimed(store, GONE)
+        await feeds._table.open(TOPIC.key, row.id)
+        server.bell.ring()  # its server says e1, too
+        await anyio.wait_all_tasks_blocked()
+        assert await _ids(store, row) == ["e1"] and not feeds._feeds
+        reader = await feeds.open(TOPIC, ["push"], cursor_of(row.id, row.last - 1), "p")
+        assert await read(reader, 1) == ["e1"] and not feeds._feeds, "it is read, and written at the other hub"
+
+
+async def test_reader_finds_out_that_another_hub_has_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with _resumed(monkeypatch) as (_, store, feeds, before):
+        row = _claimed(store, GONE)
+        await feeds._table.open(TOPIC.key, row.id)
+        reader = await feeds.open(TOPIC, ["push"], before.cursor, "p")
+        assert await read(reader, 1) == await read(before, 1) == ["e1"] and not feeds._feeds
+
+
+@pytest.mark.parametrize("has_feed", [True, False])
+async def test_stream_that_comes_back_is_continued_behind_what_its_owner_between_wrote(
+    has_feed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with _resumed(monkeypatch) as (server, store, feeds, reader):
+        if not has_feed:
+            reader.close()
+            feeds._let_go(feeds._feeds[TOPIC.key])
+        row = _claimed(store, store.log.instance)
+        await feeds.adopt(row)
+        await anyio.wait_all_tasks_blocked()
+        assert server.cursors == ["0", "1"]
+        server.bell.ring()
+        await anyio.wait_all_tasks_blocked()
+        assert await _ids(store, row) == ["e1", "e2"]
+        if has_feed:
+            assert await read(reader, 2) == ["e1", "e2"]
+
+
+def _unanswered(append: Callable[..., None], *arguments: Any) -> None:
+    """Writes, and says that nobody knows."""
+    *written, answer = arguments
+    append(*written, lambda _: answer(StoreError()))
+
+
+async def test_occurrence_of_a_write_without_an_answer_is_not_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "_PAUSE", 0.01)
+    async with _resumed(monkeypatch) as (server, store, feeds, reader):
+        (row,) = store.streams.rows()
+        await anyio.wait_all_tasks_blocked()
+        with monkeypatch.context() as patch:
+            patch.setattr(store.log, "append", partial(_unanswered, store.log.append))
+            server.bell.ring()
+            await until(lambda: len(server.cursors) > 1)
+        await feeds._table.open(TOPIC.key, row.id)  # a reader sees what has been written
+        await anyio.wait_all_tasks_blocked()
+        server.bell.ring()
+        await anyio.wait_all_tasks_blocked()
+        server.bell.ring()
+        assert await read(reader, 2) == ["e1", "e2"] and server.cursors == ["0", "0"]
+
+
+async def test_stream_that_another_hub_has_claimed_meanwhile_is_not_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with _resumed(monkeypatch) as (server, store, feeds, _):
+        (before,) = store.streams.rows()
+        feeds._let_go(feeds._feeds[TOPIC.key])
+        _claimed(store, GONE)
+        await feeds.adopt(before)
+        await anyio.wait_all_tasks_blocked()
+        assert not feeds._feeds and server.cursors == ["0"]
 
 
 @pytest.mark.parametrize("is_held", [False, True], ids=["it slept beyond its lease", "its last write is not confirmed"])
@@ -195,7 +309,7 @@ async def test_cursor_that_each_write_would_repeat_is_bounded(length: int) -> No
 
 
 async def test_reader_of_another_hub_outlives_that_the_owner_ends_the_subscription(tmp_path: Path) -> None:
-    server = Server({"events": [], "cursor": "0"}, {"events": [event("a")], "cursor": "1"})
+    server = Server({"events": [], "cursor": "0"})
     async with (
         opened(one := SoleStore(tmp_path)),
         opened(two := SoleStore(tmp_path)),

@@ -137,7 +137,10 @@ def unpack(found: str, folder: Path, root: Path = ROOT) -> None:
     if done.returncode:
         raise NoSuchCommit(f"{found}: {done.stderr.decode(errors='replace').strip()}")
     with tarfile.open(fileobj=BytesIO(done.stdout)) as archive:
-        archive.extractall(folder, filter="data")
+        if hasattr(tarfile, "data_filter"):
+            archive.extractall(folder, filter="data")
+        else:  # Python before 3.11.4; the archive is of this repository
+            archive.extractall(folder)
 
 
 def _run(argv: list[str]) -> None:

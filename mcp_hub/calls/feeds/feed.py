@@ -219,6 +219,7 @@ class ServerFeed:
         if error is not None:
             raise error
         self.stream, self._state.last = Stream(row, self._log), row.last
+        self._state.written_use = self.used
         for reader in list(self.readers):
             reader.wake()
 

@@ -96,7 +96,7 @@ class _LongBody:
 
 
 async def respond_with(http: HttpExchange, frame: Frame) -> None:
-    """Sends a JSON-RPC response, a long one in parts if the server takes them."""
+    """Sends a JSON-RPC response; a long one is written in parts where the HTTP server supports that."""
     if isinstance(frame, tuple) and TAKES_PARTS in (http.scope.get("extensions") or ()):
         await respond(http.send, 200, _LongBody(frame))
     else:

@@ -196,7 +196,7 @@ class RowFiles:
                 with _faults():
                     write(row)
 
-            yield commit  # outside of what translates faults: a login that its issuer refuses is none of the store
+            yield commit  # not inside what translates faults: a refused login is not the store's
 
     async def used(self, name: str) -> None:
         with _faults():

@@ -65,7 +65,7 @@ class _Patience(msgspec.Struct):
 
 
 _STATUS: Final[Mapping[str, int]] = {
-    "invalid_params": 400,
+    **dict.fromkeys(("invalid_params", "not_read_only"), 400),
     **dict.fromkeys(("unknown_entry", "tool_removed"), 404),
     "busy": 503,
     "upstream_unavailable": 503,
@@ -73,7 +73,7 @@ _STATUS: Final[Mapping[str, int]] = {
     "hub_restarted": 503,
     "owner_lost": 503,
     "session_elsewhere": 503,
-    "account_needed": 403,
+    **dict.fromkeys(("account_needed", "not_approved"), 403),
     "code_unavailable": 503,
     "deadline_exceeded": 504,
     "internal_error": 500,

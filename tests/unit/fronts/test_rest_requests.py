@@ -221,7 +221,8 @@ async def test_bug_is_a_problem_that_tells_nothing(peer: RestPeer, monkeypatch: 
 
 def test_json_rpc_error_of_a_call_has_a_fitting_status() -> None:
     statuses = {
-        "invalid_params": 400, "busy": 503, "upstream_unavailable": 503, "upstream_crashed": 502,
+        "invalid_params": 400, "not_read_only": 400, "not_approved": 403, "busy": 503, "upstream_unavailable": 503,
+        "upstream_crashed": 502,
         "deadline_exceeded": 504, "hub_restarted": 503, "internal_error": 500, "method_not_found": 502,
     }  # fmt: skip
     for code, status in statuses.items():

@@ -209,7 +209,7 @@ class PastCalls:
                 groups.append(group)
             return query.fits(group)
 
-        return CallFilter(fits, since, query.until, before)
+        return CallFilter(fits, since=since, until=query.until, before=before)
 
     def _servers(self, caller: Caller) -> Collection[str]:
         return self._configured if self._hub is None else self._hub.catalog.rules(caller.profile).servers

@@ -297,7 +297,7 @@ def texts_of_body(body: object) -> list[CallTexts]:
 
 def _is_sound(batch: Batch) -> bool:
     count, times = len(batch), (batch.ended, batch.took, batch.waited)
-    columns = [len(batch.marks) // 2, len(batch.ended) // 8, len(batch.took) // 8, len(batch.ids.split(" "))]
+    columns = [len(batch.marks) // 2, len(batch.ended) // 8, len(batch.took) // 8, batch.ids.count(" ") + 1]
     columns += [len(column) // 8 for column in (batch.waited, batch.sizes) if column]
     return (
         count > 0

@@ -67,21 +67,34 @@ class PastCall(msgspec.Struct, frozen=True, gc=False):
         return bool(self.flags & DURABLE)
 
 
-class CallFilter(msgspec.Struct, frozen=True):
+class _Matches(dict[str, bool]):
+    """Whether a group matches, by its line."""
+
+    def __init__(self, fits: Callable[[CallGroup], bool]) -> None:
+        super().__init__()
+        self._fits = fits
+
+    def __missing__(self, line: str) -> bool:
+        matches = self[line] = self._fits(group_of(line))
+        return matches
+
+
+class CallFilter:
     """Calls of matching groups that ended from `since` to before `until` and `before`, for one query."""
 
-    fits: Callable[[CallGroup], bool]
-    since: float = 0.0
-    until: float = float("inf")
-    before: Place | None = None
-    _matches: dict[str, bool] = msgspec.field(default_factory=dict)
-
-    def wants(self, line: str) -> bool:
-        """Whether the group in this line matches."""
-        matches = self._matches.get(line)
-        if matches is None:
-            matches = self._matches[line] = self.fits(group_of(line))
-        return matches
+    def __init__(
+        self,
+        fits: Callable[[CallGroup], bool],
+        *,
+        since: float = 0.0,
+        until: float = math.inf,
+        before: Place | None = None,
+    ) -> None:
+        self.fits = fits
+        self.since = since
+        self.until = until
+        self.before = before
+        self.matches = _Matches(fits)
 
     @property
     def end(self) -> float:
@@ -126,8 +139,7 @@ async def by_id(store: HistoryStore, id_: str, chosen: CallFilter) -> PastCall |
             if id_ in batch.ids:
                 for index, call_id in enumerate(batch.ids.split(" ")):
                     if call_id == id_:
-                        line = batch.groups.split("\n")[numbers(batch.marks)[index]]
-                        call = _call(batch, batch.key, index, id_, line)
+                        [call] = _calls(batch, [index], batch.groups.split("\n"))
                         return call if chosen.fits(call.group) and call.ended >= chosen.since else None
     return None
 
@@ -178,42 +190,33 @@ def _merged(calls: list[PastCall], batches: Sequence[Batch], chosen: CallFilter,
 
 def _fitting(batch: Batch, chosen: CallFilter, limit: int) -> list[PastCall]:
     lines = batch.groups.split("\n")
-    groups = {number for number, line in enumerate(lines) if chosen.wants(line)}
+    matches = chosen.matches
+    groups = {number for number, line in enumerate(lines) if matches[line]}
     marks = numbers(batch.marks)
     if not groups or groups.isdisjoint(marks):
         return []
-    ended, key = floats(batch.ended), batch.key
-    indexes = [
-        index
-        for index in range(len(marks) - 1, -1, -1)
-        if marks[index] in groups and chosen.since <= ended[index] <= chosen.end
-    ]
-    if chosen.before is not None:
-        before = chosen.before
+    indexes = [index for index, mark in enumerate(marks) if mark in groups]
+    ended, since, end, before = floats(batch.ended), chosen.since, chosen.end, chosen.before
+    if since > 0.0 or end < math.inf:
+        indexes = [index for index in indexes if since <= ended[index] <= end]
+    if before is not None:
         indexes = [index for index in indexes if (ended[index], batch.base + index, batch.hub) < before]
-    ids = batch.ids.split(" ")
-    return [_call(batch, key, index, ids[index], lines[marks[index]]) for index in indexes[:limit]]
+    return _calls(batch, indexes[: -limit - 1 : -1], lines)
 
 
-def _call(batch: Batch, key: BatchKey, index: int, id_: str, line: str) -> PastCall:
-    code, message = batch.notes.get(index, ("", ""))
-    size = sizes(batch.sizes)[2 * index : 2 * index + 2] if batch.sizes else (0, 0)
-    return PastCall(
-        id=id_,
-        group=group_of(line),
-        hub=batch.hub,
-        number=batch.base + index,
-        ended=floats(batch.ended)[index],
-        took=floats(batch.took)[index],
-        waited=floats(batch.waited)[index] if batch.waited else 0.0,
-        arguments_bytes=size[0],
-        result_bytes=size[1],
-        flags=batch.flags[index],
-        code=code,
-        message=message,
-        key=key,
-        index=index,
-    )
+def _calls(batch: Batch, indexes: Sequence[int], lines: Sequence[str]) -> list[PastCall]:
+    ids, marks, ended, took = batch.ids.split(" "), numbers(batch.marks), floats(batch.ended), floats(batch.took)
+    waited = floats(batch.waited) if batch.waited else (0.0,) * len(ended)
+    bytes_ = sizes(batch.sizes) if batch.sizes else (0,) * (2 * len(ended))
+    key, flags, notes, nothing = batch.key, batch.flags, batch.notes, ("", "")
+    calls = []
+    for index in indexes:
+        code, message = notes.get(index, nothing)
+        calls.append(PastCall(
+            ids[index], group_of(lines[marks[index]]), batch.hub, batch.base + index, ended[index], took[index],
+            waited[index], bytes_[2 * index], bytes_[2 * index + 1], flags[index], code, message, key, index,
+        ))  # fmt: skip
+    return calls
 
 
 # -- figures
@@ -237,7 +240,7 @@ class PastFigures:
         oldest = chosen.since
         for batch in batches:
             lines = batch.groups.split("\n")
-            cells = [self._cell(group_of(line)) if chosen.wants(line) else None for line in lines]
+            cells = [self._cell(group_of(line)) if chosen.matches[line] else None for line in lines]
             took, since, step, points = floats(batch.took), self._since, self._step, self._points
             for index, (mark, ended) in enumerate(zip(numbers(batch.marks), floats(batch.ended), strict=True)):
                 cell, point = cells[mark], int((ended - since) // step)

@@ -3,7 +3,7 @@
 A quick call costs no task and is not followed; the housekeeper finds calls that take long.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Final, Self
 
 import anyio
@@ -25,7 +25,7 @@ from mcp_hub.fronts.http.response import (
     respond_with,
     stream,
 )
-from mcp_hub.fronts.mcp.binding import Binding, Deferred
+from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.fronts.mcp.quick_call import QuickCall
 from mcp_hub.fronts.mcp.responder import CallResponder
 from mcp_hub.fronts.mcp.subscriptions import Listening, ListenStreams
@@ -308,8 +308,8 @@ async def begin(
 ) -> CallHandle | None:
     """Starts a request's call; None if it was answered. Raises `RpcError`. `changed` stores changes first."""
     reply = binding.handle(session, request.message.method, *params, info)
-    if isinstance(reply, Deferred):
-        reply = await reply.reply
+    if isinstance(reply, Coroutine):
+        reply = await reply
     if not isinstance(reply, bytes | CallHandle):
         await _listen(binding.streams, request, binding.streams.open(session, id_, reply))
         return None

@@ -1,9 +1,9 @@
 """The hub as an MCP server, on every front and in both eras."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from copy import copy
 from functools import partial
-from typing import Final, TypeVar, final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -31,15 +31,10 @@ from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject
 log = get_logger(__name__)
 
 
-@final
-class Deferred(msgspec.Struct, frozen=True):
-    """The response comes in a moment."""
-
-    reply: Awaitable[bytes | CallHandle | Opening]
-
-
 Settled = bytes | CallHandle | ListenFilter | Opening
 """A call: the answer is its ending, its other events come before. Else, but for bytes: a stream of notifications."""
+Deferred = Coroutine[object, object, bytes | CallHandle | Opening]
+"""The response comes in a moment."""
 Reply = Settled | Deferred
 Instructions = Callable[[str | None], str | None]
 """The text for clients with this profile."""
@@ -102,16 +97,16 @@ class Binding:
         if method not in eras.CALL_METHODS:
             return self._answer_other(session, method, params, meta, info)
         if method == "resources/read" and self._hub.catalog.starting(session.caller.profile):
-            return Deferred(self._read(session, params, partial(self._call, session, method, params, meta, info)))
+            return self._read(session, params, partial(self._call, session, method, params, meta, info))
         try:
             return self._hub.call(session, method, params, meta, info=info)
         except UnknownEntry as problem:
             call = partial(self._call, session, method, params, meta, info)
             if problem.about_upstream.get("state") == "starting":
-                return Deferred(self._listed(str(problem.about_upstream["server"]), call))
+                return self._listed(str(problem.about_upstream["server"]), call)
             if not self._is_settled(session):
                 # its server may be on its way up: wait as long as a list would
-                return Deferred(self._settled(session, call))
+                return self._settled(session, call)
             if problem.symbol == "tool_removed":
                 return _removed(problem, session.era)
             raise
@@ -143,7 +138,7 @@ class Binding:
         self, session: Session, method: str, params: RawObject, meta: RequestMeta, info: MakeInfo | None
     ) -> Reply:
         if method in self.added:
-            return Deferred(self.added[method](session, params))
+            return self.added[method](session, params)
         if not eras.serves(session.era, method):
             return self._hub.call(session, method, params, meta, info=info)  # some server may let it through
         kind = BY_LIST_METHOD.get(method)
@@ -156,7 +151,7 @@ class Binding:
             case "resources/directory/read" | "skills/get":
                 result = _skill_result if method == "skills/get" else _directory_result
                 call = partial(result, self._hub, session, params, meta, info)
-                return Deferred(self._settled(session, call, Kind.SKILL))
+                return self._settled(session, call, Kind.SKILL)
             case "server/discover":
                 return self._discover(session)
             case "logging/setLevel":
@@ -196,7 +191,7 @@ class Binding:
         def page() -> bytes:
             return self._hub.views.page(session, kind, cursor)
 
-        return page() if self._is_settled(session, kind) else Deferred(self._settled(session, page, kind))
+        return page() if self._is_settled(session, kind) else self._settled(session, page, kind)
 
     def _subscription(self, session: Session, method: str, params: RawObject) -> Reply:
         if method == "subscriptions/listen":
@@ -205,7 +200,7 @@ class Binding:
                 raise missing_tasks()
             return filter
         uri = _decoded(params, _Resource, method).uri
-        return Deferred(self._subscribe(session, uri, wants=method == "resources/subscribe"))
+        return self._subscribe(session, uri, wants=method == "resources/subscribe")
 
     async def _subscribe(self, session: Session, uri: str, *, wants: bool) -> bytes:
         """Deferred for both, so that their order stays."""

@@ -1,6 +1,6 @@
 """The fate of a client's calls when it leaves."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import HubRestarted, RpcError, StoreError, UnknownStream
@@ -37,7 +37,7 @@ class ClientBond:
         """A message about a call that takes long; empty for none."""
         return b""
 
-    def continuation(self, session: Session, key: int | str) -> Awaitable[bytes | CallHandle] | None:
+    def continuation(self, session: Session, key: int | str) -> Coroutine[object, object, bytes | CallHandle] | None:
         """The rest of a request from another hub."""
         return None
 
@@ -58,7 +58,7 @@ class AttachedBond(ClientBond):
     def followed(self, id_: bytes, call: CallHandle) -> bytes:
         return self._say(id_, call.call.id)
 
-    def continuation(self, session: Session, key: int | str) -> Awaitable[bytes | CallHandle] | None:
+    def continuation(self, session: Session, key: int | str) -> Coroutine[object, object, bytes | CallHandle] | None:
         stream = self.streams.pop(key, None)
         return None if stream is None else _continuation(self._hub, session, stream)
 

@@ -1,6 +1,6 @@
 """One client on a two-way connection: stdio, the old SSE transport, in process."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Protocol
@@ -217,8 +217,8 @@ class Duplex:
         if meta.version is not None and method != "server/discover":
             self._bond.meet(Era.MODERN)
         continuation = self._bond.continuation(session, key) if self._bond.streams else None
-        reply = self._binding.handle(session, method, params, meta) if continuation is None else Deferred(continuation)
-        if type(reply) is Deferred:
+        reply = self._binding.handle(session, method, params, meta) if continuation is None else continuation
+        if isinstance(reply, Coroutine):
             later = self._open[key] = _Later(id_)
             self._tasks.start_soon(self._reply_later, key, later, session, meta, reply)
         else:
@@ -261,7 +261,7 @@ class Duplex:
         id_, scope = later.id, later.scope
         with scope:
             try:
-                settled = await reply.reply
+                settled = await reply
             except RpcError as error:
                 self._refuse(id_, error)
             except anyio.get_cancelled_exc_class():

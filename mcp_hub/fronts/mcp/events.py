@@ -1,6 +1,6 @@
 """The methods of MCP Events (SEP-3415), and the stream of notifications that `events/stream` opens."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -124,7 +124,9 @@ Opening = Callable[[bytes], EventStream]
 """Makes the stream that answers a request with this id."""
 
 
-def event_methods(hub: HubPort) -> Mapping[str, Callable[[Session, RawObject], Awaitable[bytes | Opening]]]:
+def event_methods(
+    hub: HubPort,
+) -> Mapping[str, Callable[[Session, RawObject], Coroutine[object, object, bytes | Opening]]]:
     """The methods by name; each raises `method_not_found` if no server has events."""
 
     async def poll(session: Session, params: RawObject) -> bytes:

@@ -9,7 +9,7 @@ A request that waits gathers `minEvents` for a moment, else as many as it takes.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Final
 
@@ -42,7 +42,7 @@ from mcp_hub.protocol.shape.tasks import TaskState
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import Era, JsonObject, RawObject, Status
 
-Answer = Callable[[Session, RawObject], Awaitable[bytes]]
+Answer = Callable[[Session, RawObject], Coroutine[object, object, bytes]]
 """Answers a request by its params without `_meta`. Raises `RpcError`."""
 READ: Final = f"{STREAMS}.read"
 _MOST_EVENTS: Final = 1000

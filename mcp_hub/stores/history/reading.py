@@ -213,8 +213,9 @@ def _calls(batch: Batch, indexes: Sequence[int], lines: Sequence[str]) -> list[P
     for index in indexes:
         code, message = notes.get(index, nothing)
         calls.append(PastCall(
-            ids[index], group_of(lines[marks[index]]), batch.hub, batch.base + index, ended[index], took[index],
-            waited[index], bytes_[2 * index], bytes_[2 * index + 1], flags[index], code, message, key, index,
+            id=ids[index], group=group_of(lines[marks[index]]), hub=batch.hub, number=batch.base + index,
+            ended=ended[index], took=took[index], waited=waited[index], arguments_bytes=bytes_[2 * index],
+            result_bytes=bytes_[2 * index + 1], flags=flags[index], code=code, message=message, key=key, index=index,
         ))  # fmt: skip
     return calls
 

@@ -5,7 +5,7 @@ Every property is shown for lists of our own, and for those of 33 public servers
 
 import json
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.views.names import Wanted, assign
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.settings import Settings
-from mcp_hub.fronts.mcp.binding import Deferred, modern_session
+from mcp_hub.fronts.mcp.binding import modern_session
 from mcp_hub.notices import Notices
 from mcp_hub.protocol.meta import take_meta
 from mcp_hub.sessions.session import Caller, Session
@@ -274,11 +274,11 @@ async def test_a_first_list_waits_for_servers_that_start_and_for_none_that_is_up
     hub = Hub(lists, first_list_wait=60)
     session = hub.session(OLD)
     answer = hub.app.binding.handle(session, "tools/list", {}, take_meta({}))
-    assert isinstance(answer, Deferred)
+    assert isinstance(answer, Coroutine)
     with anyio.fail_after(240):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(come_up_one_by_one, hub)
-            listed = await answer.reply
+            listed = await answer
     assert isinstance(listed, bytes) and names_in(listed) == [*SEARCH, *CALLS]
     assert names_in(hub.list_of(hub.session(OLD))) == [*SEARCH, *CALLS], "at once"
 

@@ -1,6 +1,7 @@
 """One request to a hub in this process, from its session to its answer, without a transport."""
 
 import json
+from collections.abc import Coroutine
 from typing import Any
 
 import anyio
@@ -8,7 +9,6 @@ import msgspec
 
 from mcp_hub.app.build import App
 from mcp_hub.errors import RpcError
-from mcp_hub.fronts.mcp.binding import Deferred
 from mcp_hub.fronts.mcp.responder import CallResponder
 from mcp_hub.protocol.jsonrpc.envelope import whole
 from mcp_hub.protocol.meta import take_params
@@ -35,7 +35,7 @@ async def ask(
 async def _answer(app: App, session: Session, method: str, params: dict[str, Any]) -> bytes:
     raw, meta = take_params(msgspec.json.encode(params))
     reply = app.binding.handle(session, method, raw, meta)
-    found = await reply.reply if isinstance(reply, Deferred) else reply
+    found = await reply if isinstance(reply, Coroutine) else reply
     assert not isinstance(found, ListenFilter) and not callable(found)
     if isinstance(found, bytes):
         return found

@@ -1,6 +1,7 @@
 """Tasks where something is missing: another era, a client that is gone for good, a store that fails."""
 
 import json
+from collections.abc import Coroutine
 from typing import Any, cast
 
 import msgspec
@@ -14,7 +15,6 @@ from mcp_hub.calls.runner import new_record
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import RpcError, StoreError
 from mcp_hub.events import Completed, Failed, Started
-from mcp_hub.fronts.mcp.binding import Deferred
 from mcp_hub.fronts.mcp.bonds import ClientBond
 from mcp_hub.fronts.mcp.results import result_for
 from mcp_hub.hub import HubPort
@@ -37,9 +37,9 @@ async def test_a_handshake_session_has_no_tasks_whatever_it_declares(hub: TaskHu
     for method in ("tasks/get", "tasks/update", "tasks/cancel"):
         params = {"taskId": msgspec.Raw(b'"x"')}
         reply = hub.binding.handle(session, method, params, take_meta({}))
-        assert isinstance(reply, Deferred)
+        assert isinstance(reply, Coroutine)
         with pytest.raises(RpcError, check=lambda error: error.code == -32601):
-            await reply.reply
+            await reply
     for name in ("always", "required"):
         asked = {"name": msgspec.Raw(json.dumps(name).encode()), "arguments": msgspec.Raw(b"{}")}
         assert hub.port.call(session, "tools/call", asked, take_meta({})).early is None

@@ -85,18 +85,23 @@ class Follower:
         if self.outcome is not None:  # from the log, or none
             return
         kind = result.get("resultType", "complete")
-        mark = None if self._is_relayed else (result.get("_meta") or {}).get(EXTENSION)
+        mark = (result.get("_meta") or {}).get(EXTENSION)
+        is_early = mark is not None and mark["status"] in _RUNNING
+        if self._is_relayed and is_early and kind != "input_required":
+            self.give_up()
+            return
+        mark = None if self._is_relayed else mark
         if kind == "task":
             self._belongs_to(result["taskId"])
         elif mark is not None:
             self._belongs_to(mark["stream"])
-            if self._last == 0 and mark["status"] in _RUNNING:
+            if self._last == 0 and is_early:
                 self._last = int(mark["cursor"])
                 self.is_whole = self._last == 0
         if kind == "input_required":
             return  # to be answered; the repeated request follows
         self._is_open = False
-        if kind == "task" or (mark is not None and mark["status"] in _RUNNING):
+        if kind == "task" or is_early:
             return  # not the result
         self._end({"result": result})
         if mark is not None and self._has_token:

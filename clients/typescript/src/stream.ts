@@ -192,12 +192,14 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
   }
 
   #answered(result: CallToolResult): void {
-    const mark = this.#isRelayed ? undefined : part<Mark>(result._meta);
+    const mark = part<Mark>(result._meta);
+    const isEarly = mark?.status === "working" || mark?.status === "input_required";
     this.#isOpen = false;
     if (this.#outcome !== undefined) return;
-    if (mark !== undefined) {
+    if (this.#isRelayed && isEarly) return this.#end({ error: this.#unknown("an early answer, and no way to read on") });
+    if (mark !== undefined && !this.#isRelayed) {
       this.#belongsTo(mark.stream);
-      if (mark.status === "working" || mark.status === "input_required") return this.#early(Number(mark.cursor));
+      if (isEarly) return this.#early(Number(mark.cursor));
       this.#seen ||= 1;
       this.#isBehind = this.#seen < Number(mark.cursor) - 1;
     }

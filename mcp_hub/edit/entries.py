@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from mcp_hub.config.findings import Findings
-from mcp_hub.config.load.locate import json_mapping, long_number, plain_json, read_document
+from mcp_hub.config.load.locate import json_mapping, long_number, plain_json, read_document, unseen
 from mcp_hub.edit import json_text, toml_text, yaml_text
 from mcp_hub.edit.writing import CannotEdit, Manner, Splice, Word, joined, spliced
 from mcp_hub.errors import ConfigError, ConfigFinding
@@ -258,7 +258,7 @@ def read_data(text: str, name: str) -> object:
     except RecursionError:
         raise ConfigError(ConfigFinding("too_deep", "nested too deep. Make it flatter.", name)) from None
     except json.JSONDecodeError as error:
-        message = f"not valid JSON: {error.msg}. Correct the line."
+        message = f"not valid JSON: {error.msg}.{unseen(text, error.pos) or ' Correct the line.'}"
         raise ConfigError(
             ConfigFinding(code="invalid_json", message=message, file=name, line=error.lineno, column=error.colno)
         ) from None

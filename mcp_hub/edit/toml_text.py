@@ -37,6 +37,9 @@ def put(text: str, above: Sequence[str], members: Mapping[str, object], manner: 
         raise CannotEdit("only a table can be set in TOML")
     newline, path = newline_of(text), (*above, name)
     sections = list(_listed(text))
+    top = text[: sections[0].start] if sections else text
+    if above and re.search(rf"^[ \t]*[\"']?{re.escape(above[0])}[\"']?[ \t]*=[ \t]*\{{", top, re.MULTILINE):
+        raise CannotEdit(f'"{above[0]}" is written in braces. Write it as tables, [{above[0]}.NAME], or leave it out')
     table = rendered(path, value, newline)
     if tables := _tables_at(sections, path):
         ends_line = text[tables[0].start : tables[0].end].endswith("\n")

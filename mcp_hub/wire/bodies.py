@@ -15,7 +15,7 @@ from mcp_hub.errors import UpstreamLost
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import ABSENT, BadMessage, Envelope, Unset
-from mcp_hub.protocol.jsonrpc.repair import in_body, placeholder, several
+from mcp_hub.protocol.jsonrpc.repair import elements, in_body, placeholder
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 from mcp_hub.protocol.jsonrpc.unparsed import is_own_answer, salvage_id
 from mcp_hub.protocol.sse import EventParser, SseEvent
@@ -30,6 +30,10 @@ _SMALL: Final = 1 << 16
 _WINDOWS: Final = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 """The `wbits` of `zlib` for each format; `deflate` is the zlib format (RFC 9110 §8.4.1.2)."""
 
+_NO_ENCODING: Final = frozenset(
+    ("", "identity", "none", "binary", "8bit", "utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1")
+)
+"""Encodings that change nothing: people name the set of characters, or how a mail would be sent."""
 _MOST_LIMITS: Final = 4
 """Messages of the greatest length whose bytes a server may have sent at once, none of them whole."""
 TAIL_SECONDS: Final = 0.2
@@ -50,7 +54,7 @@ def chunks(response: httpx2.Response) -> AbstractAsyncContextManager[AsyncIterat
     """The pieces of the body, within the context. Raises `httpx2.DecodingError`, `TransportError`."""
     header = response.headers.get("content-encoding", "")
     encoding = header.strip().lower()
-    if encoding in ("", "identity"):
+    if encoding in _NO_ENCODING:
         return aclosing(_raw(response))
     if encoding not in _WINDOWS:
         raise _BadEncoding(f"content-encoding {hide_head(header, 50)!r}, though none was asked for")
@@ -244,7 +248,7 @@ class Intake:
         line = envelope.one_line(self._tap(data))
         message = envelope.decode(line)
         if isinstance(message, BadMessage):
-            parts, remainder = several(line, message)
+            parts, remainder = elements(line, message)
             for part in parts:
                 self._take(part, source)
             if remainder is not None:

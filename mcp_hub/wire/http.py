@@ -257,7 +257,8 @@ class _Posts:
             raise await self._server.refusal(response)
 
     def _settle_whole(self, pending: Pending, message: Envelope) -> None:
-        if message.id_key not in (None, pending.id):
+        is_servers_own = message.kind == "error" and isinstance(message.id_key, str)  # "server-error" of the Python SDK
+        if message.id_key not in (None, pending.id) and not is_servers_own:
             self._intake.settle_bad(pending, BadMessage(INVALID_REQUEST, "the answer to another request"))
             return
         self._session.check_version(pending, code_in(message))

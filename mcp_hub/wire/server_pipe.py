@@ -2,14 +2,11 @@
 
 from typing import Final
 
-from mcp_hub.errors import RpcError
 from mcp_hub.protocol.jsonrpc import envelope, framing, repair
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST
 from mcp_hub.wire.pipe import Pipe
 
-_MOST: Final = 128
-"""Messages of one array: nobody else has a turn meanwhile."""
 _OPENS: Final = (b"{", b"[")
 """First lines of pretty-printers: other lines that end within a message are answers that were cut off."""
 _EACH: Final = 48
@@ -71,13 +68,7 @@ class ServerPipe(Pipe):
             whole = None if self._gathered is None else self._gathered.whole()
             return ([], None) if whole is None else ([whole], None)
         line = b" ".join([*before, line])
-        if bad.code != INVALID_REQUEST or not repair.is_array(line):
-            return repair.several(line, bad)
-        try:
-            parts = repair.parts(line, _MOST)
-        except RpcError:
-            return [], (bad, line)
-        return ([], (bad, line)) if any(map(repair.is_array, parts)) else (parts, None)
+        return repair.elements(line, bad)
 
     def _gather(self, line: bytes) -> bool:
         if self._gathered is None:

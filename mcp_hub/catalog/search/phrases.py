@@ -129,7 +129,11 @@ _MONTH = (
     "(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
     "|nov(?:ember)?|dec(?:ember)?)"
 )
-_FILES = "txt|md|csv|tsv|json|xml|ya?ml|html?|pdf|docx?|xlsx?|pptx?|png|jpe?g|gif|svg|wav|mp3|mp4|zip|log|py"
+_FILES = (
+    "txt|md|csv|tsv|json|xml|ya?ml|html?|pdf|docx?|xlsx?|pptx?|png|jpe?g|gif|svg|wav|mp3|mp4|zip|log|py"
+    "|ini|cfg|conf|toml|css|sh|sql|rst|tex"
+)
+_FILE = rf"(?=[\w./~-]{{1,60}}\.(?:{_FILES})\b)"
 # every value has one of these; most texts have none
 _ANY_VALUE = late(r"[\d@=*/#]|\w\.\w|\w\(|[A-Z]-[A-Z]{4}|SELECT|INSERT|DELETE|CREATE", re.ASCII)
 _DATE = (
@@ -185,6 +189,8 @@ _INSTEAD: Final = [
         f"{_ISSUE_KEY}|{_ISSUE_NUMBER}": "issue",
         r"(?<!\w)#(?=[\da-fA-F]*[a-fA-F]|\d{6})(?:[\da-fA-F]{3}){1,2}\b": "color",
         r"^\s*(?:cat|less|head|tail) (?=[\w.~-]{0,40}[/.])": "read text file",
+        rf"\b(?i:contents?|text) of (?:the )?{_FILE}": "read text file",
+        rf"\b(?i:replace|change)\b.{{1,60}}\b(?:with|to|by)\b.{{1,60}}\bin {_FILE}": "edit file",
         r"\b(?:[A-Z]{2}|\d[A-Z])\d{3,4}\b": "flight number",
         r"\b(?:B-\d{4}|N\d{3,5}[A-Z]{0,2}|[A-Z]-[A-Z]{4})\b": "aircraft",
         r"\b(?=[a-f]{0,39}\d)(?=\d{0,39}[a-f])[\da-f]{7,40}\b": "commit",

@@ -29,6 +29,7 @@ _HOLDERS: Final[tuple[DataPath, ...]] = (
     ("augment.advanced", "mcpServers"),
     ("mcp",),  # OpenCode
 )
+_ANY_HOLDER: Final = late(r"(?:mcp|context)?[-_. ]?servers?", re.IGNORECASE)
 _INPUTS: Final[tuple[DataPath, ...]] = (("inputs",), ("mcp", "inputs"), ("mcp.inputs",))
 _VS_CODE: Final = "mcp.json"
 _USERS_FOLDERS: Final = (
@@ -218,10 +219,15 @@ def place_of_servers(data: Mapping[str, object], *, is_yaml: bool) -> DataPath:
         return ("extensions",) if _is_goose(data) else ("servers",)
     for path in _HOLDERS if "hub" not in data else ():
         section = at(data, path)
-        if isinstance(section, list) or isinstance(section, dict) and (len(path) == 1 or not _is_server(section)):
+        if isinstance(section, list) or isinstance(section, dict) and (len(path) == 1 or not is_server(section)):
             return path
-    is_bare = not Settings.model_fields.keys() & data.keys() and any(map(_is_server, data.values()))
+    is_bare = not Settings.model_fields.keys() & data.keys() and any(map(is_server, data.values()))
     return () if is_bare else ("servers",)
+
+
+def may_hold_servers(key: str) -> bool:
+    """Whether people mean a mapping of servers by this key, however they spell it."""
+    return _ANY_HOLDER.fullmatch(key) is not None
 
 
 def is_foreign(data: Mapping[str, object], name: str, *, is_yaml: bool) -> bool:
@@ -238,7 +244,7 @@ def is_foreign(data: Mapping[str, object], name: str, *, is_yaml: bool) -> bool:
 def _is_goose(data: Mapping[str, object]) -> bool:
     extensions = data.get("extensions")
     is_ours = bool(Settings.model_fields.keys() & data.keys())
-    return not is_ours and isinstance(extensions, dict) and any(map(_is_server, extensions.values()))
+    return not is_ours and isinstance(extensions, dict) and any(map(is_server, extensions.values()))
 
 
 def sections(data: JsonObject, path: DataPath, report: Findings) -> JsonObject:
@@ -273,7 +279,7 @@ def doubled_names(servers: list[object]) -> list[str]:
 
 def is_built_in(server: object) -> bool:
     """Whether the entry is part of Goose, not a server."""
-    return isinstance(server, dict) and str(server.get("type")) in _BUILT_IN and not _is_server(server)
+    return isinstance(server, dict) and str(server.get("type")) in _BUILT_IN and not is_server(server)
 
 
 def inputs_of(data: JsonObject) -> Iterator[JsonObject]:
@@ -289,7 +295,8 @@ def at(data: object, path: DataPath) -> object:
     return data
 
 
-def _is_server(value: object) -> bool:
+def is_server(value: object) -> bool:
+    """Whether the value has the form of a server."""
     return isinstance(value, dict) and any(isinstance(value.get(key), str | list) for key in SOURCES)
 
 

@@ -25,6 +25,8 @@ _APPROVALS: Final = late(r"always|auto|approv|trust|confirm")
 _NO_LIMITS: Final = late(r"time|parallel|prefix|output|choice|search|permission")
 _DENIES: Final = late(r"disallow|disabl|exclud|deny|denied|block|forbid|blacklist|hidden|ignor")
 _ALLOWS: Final = late(r"allow|enabl|includ|permit|whitelist|available|only|select")
+_NO_LIMIT: Final = frozenset((("allow", "*"), ("deny", "")))
+"""Texts in place of a list: allow all, deny none."""
 _SWITCH: Final = "sandboxenabled"
 _NO_SANDBOX: Final = frozenset(("", "none", "off", "false"))
 
@@ -130,7 +132,7 @@ def _are_names(names: list[object]) -> bool:
 
 
 def _filtered(section: object, target: str, names: object) -> JsonObject | None:
-    if names is (target == "allow"):  # "enable all", "disable none"
+    if names is (target == "allow") or isinstance(names, str) and (target, names.strip()) in _NO_LIMIT:
         return section if isinstance(section, dict) else None
     if not (target and isinstance(names, list) and _are_names(names) and isinstance(section, dict)):
         return None

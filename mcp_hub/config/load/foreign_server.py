@@ -18,20 +18,15 @@ from mcp_hub.globs import late
 from mcp_hub.types import JsonObject
 
 _SAME: Final = {
-    "serverUrl": "url",
-    "serverURL": "url",
-    "baseUrl": "url",
-    "endpoint": "url",
-    "uri": "url",
+    **{name: name for name in ("command", "args", "env", "url", "headers", "cwd", "type")},
+    **dict.fromkeys(("serverurl", "baseurl", "endpoint", "uri", "httpurl", "sseurl", "mcpurl"), "url"),
     "cmd": "command",
-    "environment": "env",
-    "envs": "env",
-    "http_headers": "headers",
-    "working_directory": "cwd",
-    "workingDirectory": "cwd",
-    "bearer_token": "bearer",
+    **dict.fromkeys(("environment", "envs"), "env"),
+    "httpheaders": "headers",
+    "workingdirectory": "cwd",
+    "bearertoken": "bearer",
 }
-"""Other clients' keys and ours of the same meaning."""
+"""Other clients' keys, as `plain_key` has them, and ours of the same meaning."""
 _PROGRAM: Final = late(r"(?:^|[/\\])mcp-hub(?:\.exe)?(?:@\S+)?$")
 _APPROVES: Final = "the client asks before a call, not the hub. Set this in the client."
 _OF_OTHERS: Final = {
@@ -73,9 +68,13 @@ def translated(server: JsonObject, client: str, note: Note) -> JsonObject:
     entry = {key: value for key, value in server.items() if value is not None}
     if entry.get("httpUrl"):  # Gemini CLI prefers it to `url`, which is for the older transport
         entry["url"] = entry.pop("httpUrl")
-    for theirs, ours in _SAME.items():
-        if theirs in entry and not entry.get(ours):
+    for theirs in [*entry]:
+        plain = plain_key(theirs)
+        ours = _SAME.get(plain, theirs)
+        if ours != theirs and not entry.get(ours):
             entry[ours] = entry.pop(theirs)
+            if plain == "sseurl":
+                entry.setdefault("type", "sse")
     _arguments(entry)
     _address(entry, client, note)
     for key in ("env", "headers"):
@@ -167,6 +166,8 @@ def _take_user(entry: JsonObject) -> None:
 
 def _pairs(value: object, key: str, note: Note) -> object:
     pairs: JsonObject = {}
+    if isinstance(value, str):
+        value = [line for line in value.splitlines() if line.strip()]
     if isinstance(value, list):
         for item in value:
             if isinstance(item, str):

@@ -127,6 +127,16 @@ def linux_server(entry: JsonObject, drives: Drives, note: Note, note_omitted: No
     return {**server, **placed}
 
 
+def without_cmd(entry: JsonObject) -> JsonObject:
+    """The server behind `cmd /c`, as people copy it to other systems. Raises `Unresolved` for a script of `cmd`."""
+    command, args = entry.get("command"), entry.get("args", [])
+    if not isinstance(command, str) or not isinstance(args, list) or program_name(command) != "cmd" or "/" in command:
+        return entry
+    program, *values = _behind_cmd([command, *map(str, args)])
+    name = program_name(program)
+    return {**entry, "command": name if name in _RUNNERS and "/" not in program else program, "args": values}
+
+
 def _all_placed(value: object, key: str, drives: Drives, note: Note) -> object:
     if isinstance(value, str):
         return _placed(value, key, drives, note)

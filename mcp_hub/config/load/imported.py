@@ -20,7 +20,7 @@ from mcp_hub.config.load.foreign import (
 from mcp_hub.config.load.foreign_limits import narrowed, switched_off
 from mcp_hub.config.load.foreign_sandbox import UNREADABLE, SandboxedEntry, sandbox_rule
 from mcp_hub.config.load.foreign_server import flat, is_hub, own_keys, translated
-from mcp_hub.config.load.foreign_windows import Drives, linux_server
+from mcp_hub.config.load.foreign_windows import Drives, linux_server, without_cmd
 from mcp_hub.config.load.interpolate import (
     CLIENTS_FOLDER,
     OF_CLIENTS,
@@ -113,6 +113,8 @@ class Translator(msgspec.Struct, frozen=True):
         if self.drives is not None:
             renamed, note_variable = (partial(self._note, path, code) for code in ("windows_path", "windows_variable"))
             entry = linux_server(entry, self.drives, renamed, note_variable)
+        elif os.name != "nt":
+            entry = without_cmd(entry)
         entry = self._notation(name, entry, path).server(entry)
         has_folder = bool(entry.get("cwd"))
         self._make_absolute(entry)

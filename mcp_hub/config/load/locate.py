@@ -107,9 +107,19 @@ def long_number(error: Exception, text: str, code: str, name: str) -> ConfigFind
     return ConfigFinding(code, "this number is too long. Put it in quotes.", name, line)
 
 
+def unseen(text: str, at: int) -> str:
+    """Advice about a character that no editor shows, where JSON is not valid."""
+    character = text[at : at + 1]
+    if character == "\0":
+        return " The file is damaged, or UTF-16 without a byte order mark."
+    if not character or character.isspace() and character.isascii() or character.isprintable():
+        return ""
+    return f" Remove the character U+{ord(character):04X}, which is not visible."
+
+
 def half_findings(tree: object, path: DataPath, text: str) -> list[Finding]:
     """An error for each text in `tree` with a lone surrogate; `path` is its place in the file."""
-    paths = list(_halves(tree, path)) if "\\" in text else []
+    paths = list(halves(tree, path)) if "\\" in text else []
     if not paths:
         return []
     start = max(0, text.find(json.dumps(path[-1]))) if path else 0
@@ -120,16 +130,17 @@ def half_findings(tree: object, path: DataPath, text: str) -> list[Finding]:
     return [Finding(each, "invalid_text", message, line if each == paths[0] else None) for each in paths]
 
 
-def _halves(data: object, path: DataPath) -> Iterator[DataPath]:
+def halves(data: object, path: DataPath = ()) -> Iterator[DataPath]:
+    """Paths of texts with a lone surrogate."""
     if isinstance(data, str) and any("\ud800" <= char <= "\udfff" for char in data):
         yield path
     elif isinstance(data, dict):
         for key, value in data.items():
-            yield from _halves(key, path)
-            yield from _halves(value, (*path, key))
+            yield from halves(key, path)
+            yield from halves(value, (*path, key))
     elif isinstance(data, list):
         for index, item in enumerate(data):
-            yield from _halves(item, (*path, index))
+            yield from halves(item, (*path, index))
 
 
 def is_json(text: str, name: str) -> bool:
@@ -163,6 +174,7 @@ def _read_json(text: str, name: str) -> LocatedData:
         match = re.match(r"<string>:(\d+) (.*) at column (\d+)", str(error), re.DOTALL)
         message = f"not valid JSON: {on_one_line(match[2] if match else getattr(error, 'msg', str(error)))}"
         position = (int(match[1]), int(match[3])) if match else _place_of(error)
+        message += unseen(text, error.pos) if isinstance(error, json.JSONDecodeError) else ""
         raise ConfigError(ConfigFinding("invalid_json", message, name, *position)) from None
     if is_deep(data):
         raise ConfigError(ConfigFinding("too_deep", f"nested deeper than {_DEEPEST} levels. Make it flatter.", name))

@@ -316,6 +316,7 @@ TRANSPORTS: Final = {
 }
 """Values of `type`, other clients' included."""
 
+_OTHER_SCHEMES: Final = ("ws", "wss", "unix", "pipe", "tcp", "grpc")
 _NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE: Final = re.compile(r"([\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?)?")
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
@@ -363,6 +364,8 @@ def _of_url(url: str) -> str | None:
         has_place = bool(parts.hostname) and parts.port != 0
     except ValueError:
         return "is not a URL"
+    if parts.scheme in _OTHER_SCHEMES:
+        return f"the hub does not speak {parts.scheme}://. Use the server's http:// or https:// address"
     if parts.scheme not in ("http", "https") or not has_place or not url.isprintable() or " " in url:
         return "expected http:// or https:// with a host, for example https://example.com/mcp"
     if "@" in parts.netloc:

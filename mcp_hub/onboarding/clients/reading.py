@@ -2,19 +2,18 @@
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from mcp_hub.attach.environment import SYSTEM_PLACES, home_places
-from mcp_hub.config.findings import Findings
+from mcp_hub.config.findings import quoted
 from mcp_hub.config.load import foreign, foreign_server
 from mcp_hub.config.load.foreign_windows import Drives
-from mcp_hub.config.load.locate import half_findings, is_deep
+from mcp_hub.config.load.locate import halves, is_deep
 from mcp_hub.config.schema.fields import as_flag
 from mcp_hub.edit.entries import held_at, read_data
-from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.onboarding.clients.entries import HUB
 from mcp_hub.onboarding.clients.model import Client, Layout, Place, Where, expanded
 from mcp_hub.onboarding.clients.table import CLIENTS, WINDOWS_CLIENTS
@@ -42,13 +41,34 @@ def servers_of(data: object, location: Place) -> dict[str, JsonObject]:
     }
 
 
-def check_texts(servers: Mapping[str, object], text: str, key: tuple[str, ...], name: str) -> None:
-    """Raises `ConfigError` for servers nested too deeply, or with a lone surrogate."""
-    if is_deep(servers):
-        raise ConfigError(ConfigFinding("too_deep", "its servers are nested too deep. Make them flatter.", name))
-    report = Findings(name, errors=half_findings(servers, key, text))
-    if report.errors:
-        raise report.failure()
+def unreadable(servers: Mapping[str, object]) -> dict[str, str]:
+    """Servers that cannot be written to a file of ours, with reasons."""
+    reasons: dict[str, str] = {}
+    for name, server in servers.items():
+        if is_deep(server):
+            reasons[name] = "it is nested too deep. Make it flatter."
+        elif any(halves([name, server])):
+            reasons[name] = "it holds half of a character (a lone surrogate)"
+    return reasons
+
+
+def astray(data: Mapping[str, object], file: "ClientFile") -> Iterator[str]:
+    """Problems of servers at places that the client does not read."""
+    keys = [".".join(layout.key) for layout in file.place.layouts]
+    holder = quoted(".".join(layout_of(data, file.place).key))
+    for key, section in _sections_of(data):
+        entries = section.values() if isinstance(section, dict) else section if isinstance(section, list) else ()
+        if key not in keys and foreign.may_hold_servers(key) and any(map(foreign.is_server, entries)):
+            yield f"{quoted(key)} holds servers, but {file.client.title} reads {holder}. Move them there."
+        elif "mcp" in file.path.name and "." not in key and foreign.is_server(section):
+            yield f"{quoted(key)} is a server beside {holder}. Move it in there."
+
+
+def _sections_of(data: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    for key, section in data.items():
+        yield key, section
+        if key == "mcp" and isinstance(section, dict):
+            yield "mcp.servers", section.get("servers")
 
 
 def is_hub(name: str, entry: Mapping[str, object]) -> bool:

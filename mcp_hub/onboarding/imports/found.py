@@ -8,7 +8,15 @@ from typing import Final
 import msgspec
 
 from mcp_hub.config.findings import Finding, Findings
-from mcp_hub.config.load.foreign import DOUBLED, doubled_names, is_foreign, origin_of, place_of_servers, sections
+from mcp_hub.config.load.foreign import (
+    DOUBLED,
+    doubled_names,
+    is_foreign,
+    is_server,
+    origin_of,
+    place_of_servers,
+    sections,
+)
 from mcp_hub.config.load.foreign_limits import switched_off
 from mcp_hub.config.load.foreign_windows import Drives
 from mcp_hub.config.load.imported import Translator, ValuePlaces, is_whole
@@ -21,7 +29,7 @@ from mcp_hub.onboarding.changes.plan import KeyPath
 from mcp_hub.onboarding.clients.model import Client, Place, Where
 from mcp_hub.onboarding.clients.reading import (
     ClientFile,
-    check_texts,
+    astray,
     client_files,
     clients_of,
     drives_of,
@@ -29,6 +37,7 @@ from mcp_hub.onboarding.clients.reading import (
     is_hub,
     layout_of,
     servers_of,
+    unreadable,
 )
 from mcp_hub.onboarding.clients.table import CLIENTS
 from mcp_hub.types import JsonObject
@@ -44,6 +53,7 @@ _SOURCES: Final = frozenset(("command", "url"))
 _NO_SOURCE: Final = (
     "it has failed: it has neither a command nor a URL. Functions and skills are for the hub's own configuration"
 )
+_OF_EXTENSION: Final = "an extension of the client brings its command, and starts it"
 _PROJECT_CLIENT: Final = "claude-code"
 
 
@@ -177,12 +187,15 @@ def _take_file(servers: FoundServers, file: ClientFile, source: str, where: Wher
         document = _read(text, name)
         data = document.data
         raw = servers_of(data, file.place)
-        check_texts(raw, text, layout_of(data, file.place).key, name)
     except ConfigError as error:
         servers.problems += error.findings
         return
     servers.files.append(file.path)
+    for server, reason in unreadable(raw).items():
+        servers.skipped.append((server.encode("utf-8", "replace").decode(), source, f"{_FAILED}: {reason}"))
+        del raw[server]
     whole = data if isinstance(data, dict) else {}
+    servers.problems += (ConfigFinding("misplaced_key", problem, name) for problem in astray(whole, file))
     off = _switched_off(whole, raw, client, file, where)
     servers.skipped += _of_projects(whole, client, file.place, source)
     is_users = _is_users(file, where)
@@ -246,7 +259,7 @@ def _take_servers(
     servers.skipped += ((key, source, _reason(error)) for key, error in problems.items())
     for key, entry in translated.items():
         if not _SOURCES & entry.keys():
-            servers.skipped.append((key, source, _NO_SOURCE))
+            servers.skipped.append((key, source, _sourceless(raw[key])))
         elif entry.get("enabled") is False:
             limits = (item for item in report.warnings if item.path[:2] == ("servers", key) and _is_limit(item))
             reasons = [limit.message for limit in limits]
@@ -263,6 +276,13 @@ def _take_servers(
             )  # fmt: skip
     warnings = (item for item in report.warnings if not _is_renamed(item))
     servers.problems += report.located(item for item in warnings if item.code != "ignored_key" or _is_told(item))
+
+
+def _sourceless(server: object) -> str:
+    entry = server if isinstance(server, dict) else {}
+    if any(map(is_server, entry.values())):
+        return f"{_FAILED}: it holds servers itself. Take away this level of the file"
+    return _OF_EXTENSION if entry.get("source") == "extension" else _NO_SOURCE
 
 
 def _is_renamed(warning: Finding) -> bool:

@@ -25,6 +25,7 @@ from mcp_hub.types import Kind, RawObject
 NULL: Final = b"null"
 MISSING: Final = Raw(NULL)
 _TRUE: Final = b"true"
+_FALSE: Final = b"false"
 OBJECT: Final = Raw(b"{}")
 LIST: Final = Raw(b"[]")
 EMPTY = re.compile(rb"\[\s*\]|\{\s*\}")
@@ -136,10 +137,18 @@ def _input(raw: Raw) -> Raw:
     if fields is None:
         return raw
     changed = _schema(fields)
-    types = read_as(changed.get("type", LIST), list[str])
+    kind = changed.get("type", LIST)
+    types = read_as(kind, list[str])
+    if types is None and kind != _TYPE_OBJECT and bytes(kind).lower() == bytes(_TYPE_OBJECT):  # as Gemini's schemas
+        types = []
     if types is not None and (not types or "object" in types):
         changed = {"type": _TYPE_OBJECT, **{name: value for name, value in changed.items() if name != "type"}}
     return raw if changed is fields else encoded(changed) if len(changed) > 1 else _ANY_OBJECT
+
+
+def _without_flag(raw: Raw) -> Raw | None:
+    """Before draft 4 `required` was a boolean, which says nothing about arguments."""
+    return None if bytes(raw) in (_TRUE, _FALSE) else raw
 
 
 def _output(raw: Raw) -> Raw | None:
@@ -173,7 +182,7 @@ SCHEMA: Final = {
     "type": PLAIN,
     "$schema": PLAIN,
     "properties": Shape(empty=OBJECT, form=_properties),
-    "required": Shape(empty=LIST),
+    "required": Shape(empty=LIST, form=_without_flag),
 }
 TEXT: Final = Shape(values=str)
 META: Final = Shape(empty=OBJECT, values=RawObject)
@@ -213,7 +222,7 @@ _ARGUMENT: Final = Shape(
 DEFINITIONS: Final[Mapping[Kind, Mapping[str, Shape]]] = {
     Kind.TOOL: {
         **_COMMON,
-        "inputSchema": Shape(empty=OBJECT, form=_input, is_needed=True),
+        "inputSchema": Shape(empty=OBJECT, form=_input, default=_ANY_OBJECT),
         "outputSchema": Shape(empty=OBJECT, form=_output, values=OUTPUT_SCHEMA),
         "annotations": Shape({"title": TEXT, **dict.fromkeys(_HINTS, _HINT)}, empty=OBJECT, values=RawObject),
         "execution": META,

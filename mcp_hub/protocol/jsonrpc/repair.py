@@ -164,6 +164,8 @@ BATCHING: Final = frozenset({"2025-03-26"})
 _ARRAY: Final = re.compile(rb"\s*\[")
 _MOST: Final = 64
 """Messages that are taken from one line."""
+_MOST_LISTED: Final = 128
+"""Messages of one array: nobody else has a turn meanwhile."""
 _MOST_STRAY: Final = 4
 """Ends of objects at which stray text may end."""
 _WHOLE: Final = 1 << 20
@@ -236,6 +238,17 @@ def several(line: bytes, bad: BadMessage) -> tuple[list[bytes], tuple[BadMessage
     rest = line[start:]
     last = decode(rest)
     return (parts, (last, rest)) if isinstance(last, BadMessage) else ([*parts, rest], None)
+
+
+def elements(line: bytes, bad: BadMessage) -> tuple[list[bytes], tuple[BadMessage, bytes] | None]:
+    """`several`, or the messages of an array (specification 2025-03-26, basic "Batching")."""
+    if bad.code != INVALID_REQUEST or not is_array(line):
+        return several(line, bad)
+    try:
+        listed = parts(line, _MOST_LISTED)
+    except RpcError:
+        return [], (bad, line)
+    return ([], (bad, line)) if any(map(is_array, listed)) else (listed, None)
 
 
 def _cuts(line: bytes) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 import msgspec
 
 from mcp_hub.errors import RpcError, UpstreamLost, UpstreamUnavailable
-from mcp_hub.masking import shown
+from mcp_hub.masking import hide_head, shown
 from mcp_hub.protocol.capabilities import missing
 from mcp_hub.protocol.jsonrpc.unparsed import is_deeper
 from mcp_hub.types import Era, JsonObject, RawJson, reason_for_others, without_paths
@@ -46,6 +46,7 @@ LONGEST_UNKNOWN: Final = 1000
 FAILED: Final = re.compile(rb'"isError"\s*:\s*true')
 """The mark of a result that is an error."""
 
+_LONGEST_WORDS: Final = 1000
 _DEEPEST: Final = 100
 """Levels of a malformed error that is shown as data: what hides its texts calls itself for each of them."""
 _OWN_HOP: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
@@ -69,17 +70,33 @@ _decode = msgspec.json.Decoder(_WireError).decode
 def from_wire(raw: RawJson, who: Literal["upstream", "client"] = "upstream") -> RpcError:
     """A peer's error, relayed byte for byte.
 
-    A malformed one becomes -32603 with the masked original in `data[who]`.
+    A malformed one becomes -32603 with its words, and the masked original in `data[who]`.
     """
     try:
         error = _decode(raw)
     except (msgspec.DecodeError, RecursionError) as exc:
+        words = hide_head(shown(_words(raw)), _LONGEST_WORDS)
         return RpcError(
-            f"{who} answered with a malformed error object: {exc}",
+            f"{who} answered with a malformed error object: {exc}{words and f': {words}'}",
             data={who: {"error": _quoted(bytes(raw))}},
             symbol="upstream_error" if who == "upstream" else "client_error",
         )
     return RpcError(error.message, code=error.code, raw=raw)
+
+
+def _words(raw: RawJson) -> str:
+    """The first text of a malformed error, `message` before others; codes have no words."""
+    try:
+        error = None if is_deeper(bytes(raw), _DEEPEST) else msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return ""
+    while isinstance(error, dict | list) and error:
+        if isinstance(error, list):
+            error = error[0]
+        else:
+            named = {key: value for key, value in error.items() if value and key not in ("code", "data")}
+            error = named.get("message") or next(iter(named.values()), None)
+    return error if isinstance(error, str) else ""
 
 
 def _quoted(raw: bytes) -> object:

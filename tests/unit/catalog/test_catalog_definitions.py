@@ -86,13 +86,14 @@ def test_a_definition_that_could_not_be_read_is_put_aside_by_its_place() -> None
 
 
 def test_one_bad_definition_does_not_hide_the_others() -> None:
-    found, unfit = parse(Kind.TOOL, [TOOL % b"a", b"[]", TOOL % b"b", TOOL % b"a", b'{"name":"c"}'], "s")
+    odd = b'{"name":"c","inputSchema":5}'
+    found, unfit = parse(Kind.TOOL, [TOOL % b"a", b"[]", TOOL % b"b", TOOL % b"a", odd], "s")
     assert [one.key for one in found] == ["a", "b"]
     assert [(one.server, one.key) for one in unfit] == [("s", "#2"), ("s", "a"), ("s", "c")]
     assert [one.reason for one in unfit] == [
         "Expected `object`, got `array`",
         "duplicate name: the first one is used",
-        "Object missing required field `inputSchema`",
+        "Expected `object`, got `int` - at `$.inputSchema`",
     ]
 
 
@@ -112,14 +113,14 @@ def test_one_bad_definition_does_not_hide_the_others() -> None:
         (Kind.TOOL, tool(name="a\nb"), "control characters"),
         (Kind.TOOL, tool(name="a\x85b"), "control characters"),
         (Kind.TOOL, tool(name="x" * (MAX_KEY_LENGTH + 1)), "longer than 1024"),
-        (Kind.TOOL, tool(inputSchema=None), "$.inputSchema"),
+        (Kind.TOOL, tool(inputSchema="{}"), "$.inputSchema"),
         (Kind.TOOL, tool(inputSchema={"type": "array"}), "$.inputSchema.type"),
         (Kind.TOOL, tool(inputSchema={"type": "object", "required": "x"}), "$.inputSchema.required"),
         (Kind.TOOL, tool(inputSchema=False), "$.inputSchema"),
         (Kind.TOOL, tool(inputSchema={"type": ["array"]}), "$.inputSchema.type"),
         (Kind.TOOL, tool(inputSchema={"type": "object", "properties": {"a": "string"}}), "$.inputSchema.properties"),
         (Kind.TOOL, tool(inputSchema={"type": "object", "properties": ["a"]}), "$.inputSchema.properties"),
-        (Kind.TOOL, tool(inputSchema={"type": "object", "required": True}), "$.inputSchema.required"),
+        (Kind.TOOL, tool(inputSchema={"type": "object", "required": "q"}), "$.inputSchema.required"),
         (Kind.TOOL, tool(inputSchema={"type": "object", "$schema": 7}), "$.inputSchema"),
         (Kind.RESOURCE, b'{"uri":"a:b"}', "missing required field `name`"),
         (Kind.RESOURCE, b'{"name":"n"}', "missing required field `uri`"),

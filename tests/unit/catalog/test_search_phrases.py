@@ -16,6 +16,9 @@ HUB = index(
     tool("clock", "get_current_time", "The current time in a time zone."),
     tool("clock", "convert_time", "Convert a time between time zones."),
     tool("files", "delete_file", "Delete a file."),
+    tool("files", "list_directory_with_sizes", "List a directory with the sizes of its files."),
+    tool("files", "read_text_file", "Read the text of a file."),
+    tool("files", "edit_file", "Change lines of a text file."),
 )
 
 
@@ -32,6 +35,11 @@ HUB = index(
         ("what time is it in Tokyo", "clock_get_current_time"),
         ("whats the time in Tokyo", "clock_get_current_time"),
         ("get rid of the old file", "files_delete_file"),
+        ("whats taking up space in this folder", "files_list_directory_with_sizes"),
+        ("show me the contents of README.md", "files_read_text_file"),
+        ("replace foo with bar in config.ini", "files_edit_file"),
+        ("append a line to the log", "files_edit_file"),
+        ("route from a to b", "maps_direction_driving"),
     ],
 )
 def test_speech_finds_the_tool(query: str, name: str) -> None:

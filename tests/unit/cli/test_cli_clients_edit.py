@@ -117,6 +117,11 @@ def test_text_that_cannot_be_edited_surely_is_refused(is_put: bool, file: str, t
         put(text, file, ("mcpServers", HUB), {"command": "y"}) if is_put else remove(text, file, ("mcpServers", HUB))
 
 
+def test_table_in_braces_is_named_since_a_table_behind_it_would_break_the_file() -> None:
+    with pytest.raises(CannotEdit, match=r'"mcp_servers" is written in braces.*\[mcp_servers\.NAME\]'):
+        put("model = 'x'\nmcp_servers = {} # none\n[tui]\n", "a.toml", ("mcp_servers", HUB), {"command": "y"})
+
+
 @pytest.mark.parametrize(
     ("file", "before", "after"),
     [

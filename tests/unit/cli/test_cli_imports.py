@@ -296,3 +296,41 @@ def test_many_servers_are_imported_with_a_few_reads(home: Path, monkeypatch: pyt
     assert "the hub has it already, as s59" in run(*command).output and len(done) < 4 * 60, (
         "once more: all of them are there"
     )
+
+
+ONE = {"command": "npx", "args": ["-y", "x"]}
+CURSOR, ZED = ".cursor/mcp.json", ".config/zed/settings.json"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "taken", "said"),
+    [
+        (CURSOR, r'{"mcpServers": {"a": {"command": "npx", "env": {"A": "\ud83d"}}, "b": {"command": "u"}}}',
+         ["b"], "not taken: a (Cursor): it has failed: it holds half of a character (a lone surrogate)"),
+        (CURSOR, r'{"mcpServers": {"x\ud83d": {"command": "npx"}, "b": {"command": "u"}}}',
+         ["b"], "not taken: x? (Cursor): it has failed: it holds half of a character"),
+        (CURSOR, {"mcpservers": {"a": ONE}}, [], '"mcpservers" holds servers, but Cursor reads "mcpServers"'),
+        (CURSOR, {"servers": {"a": ONE}}, [], '"servers" holds servers, but Cursor reads "mcpServers"'),
+        (CURSOR, {"mcp": {"servers": {"a": ONE}}}, [], '"mcp.servers" holds servers, but Cursor reads'),
+        (".config/Code/User/mcp.json", {"servers": {"a": ONE}, "mcpServers": {"b": ONE}},
+         ["a"], '"mcpServers" holds servers, but VS Code reads "servers"'),
+        (".codex/config.toml", '[mcpServers.a]\ncommand = "npx"\n', [], 'but Codex reads "mcp_servers"'),
+        (CURSOR, {"mcpServers": {"a": ONE}, "b": ONE}, ["a"], '"b" is a server beside "mcpServers"'),
+        (CURSOR, {"mcpServers": {"mcpServers": {"a": ONE}}}, [], "it holds servers itself"),
+        (ZED, {"context_servers": {"a": {"source": "extension", "settings": {}}}},
+         [], "an extension of the client brings its command"),
+        (CURSOR, {"mcpServers": {"a": {"url": "wss://h.example/x"}}}, [], "the hub does not speak wss://"),
+        (CURSOR, "\0" * 40, [], "The file is damaged, or UTF-16 without a byte order mark"),
+        (CURSOR, "\u200b{}", [], "Remove the character U+200B"),
+        (ZED, {"agent_servers": {"a": ONE}, "lsp": {"b": ONE}}, [], "No servers of other clients"),
+    ],
+)  # fmt: skip
+def test_server_that_is_not_taken_is_named_and_takes_no_other_with_it(
+    person: Path, file: str, text: Any, taken: list[str], said: str
+) -> None:
+    (person / file).parent.mkdir(parents=True)
+    (person / file).write_text(text if isinstance(text, str) else json.dumps(text))
+    config = person / "hub.yaml"
+    done = run("import", "--all", "--yes", "--no-count", "--config", str(config))
+    assert said in done.stderr + done.stdout
+    assert [*(yaml.safe_load(config.read_text())["servers"] if config.exists() else ())] == taken

@@ -81,6 +81,14 @@ def test_a_key_that_can_be_spared_never_removes_a_server(server: dict[str, Any])
         ({**X, "startupTimeout": 20000}, "start_timeout", 20.0),
         ({**X, "startup_timeout_ms": 1500}, "start_timeout", 1.5),
         ({**X, "timeout": {"startup": 5000, "execution": 7}}, "start_timeout", 5.0),
+        ({"server_url": U["url"]}, "url", U["url"]),
+        ({"sse-url": U["url"]}, "type", "sse"),
+        ({"COMMAND": "x", "Args": ["y"]}, "args", ["y"]),
+        ({**X, "env": "A=b=c\nD=e, f"}, "env", {"A": "b=c", "D": "e, f"}),
+        ({"command": "cmd", "args": ["/c", "npx", "-y", "p"]}, "command", "npx"),
+        ({"command": r"C:\Windows\System32\cmd.exe", "args": ["/C", "npx.cmd -y p"]}, "args", ["-y", "p"]),
+        ({**X, "disabled_tools": ""}, "enabled", True),
+        ({**X, "allowedTools": "*"}, "enabled", True),
     ],
 )
 def test_other_forms_of_the_keys_that_decide_are_read(server: object, key: str, value: object) -> None:
@@ -108,6 +116,7 @@ def test_scopes_users_and_headers_belong_to_the_login_as_written() -> None:
     found = read({**U, "headers": headers}, TOK="tok-1234567 ")
     assert found.sent_headers() == {"A": "5", "B": "tok-1234567"}
     assert read({**U, "headers": [{"name": "A", "value": "b"}]}).sent_headers() == {"A": "b"}
+    assert read({**U, "headers": "A: b\nC: d"}).sent_headers() == {"A": "b", "C": "d"}
 
 
 def test_tables_of_codex_pass_no_variable_of_another_machine_and_deny_tools() -> None:

@@ -176,6 +176,18 @@ def test_an_invalid_error_is_reported_with_the_original(raw: bytes) -> None:
     assert error.data == {"upstream": {"error": msgspec.Raw(raw)}}
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [b'"it broke"', b'{"message":"it broke"}', b'{"code":"-32000","message":"it broke"}', b'["it broke"]',
+     b'{"code":-1,"message":{"text":"it broke"}}', b'{"error":"it broke"}', b'{"code":-1,"description":"it broke"}'],
+)  # fmt: skip
+def test_words_of_a_malformed_error_reach_a_reader_of_its_message(raw: bytes) -> None:
+    masking.learn(["s3cret-one"])
+    assert from_wire(raw).message.endswith(": it broke")
+    assert "s3cret" not in from_wire(raw.replace(b"it broke", b"s3cret-one")).message
+    assert len(from_wire(raw.replace(b"it broke", b"x" * 10_000)).message) < 1500
+
+
 def test_hub_codes_are_outside_of_what_json_rpc_reserves() -> None:
     for kind in (Busy, UpstreamLost):
         assert not -32768 <= kind.code <= -32000

@@ -98,6 +98,8 @@ LOG = b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}'
         (200, LOG + b"\n" + ANSWER + b"\n" + LOG, "application/x-ndjson", 2),
         (200, b"event: message\ndata: " + ANSWER + b"\n\n", "text/plain", 0),
         (200, b"data: " + ANSWER.replace(b"1", b"1.0", 1) + b"\n\n", "text/event-stream", 0),
+        (200, b"data: [" + ANSWER + b"]\n\n", "text/event-stream", 0),
+        (200, b"data: [" + LOG + b", " + ANSWER + b"]\n\n", "text/event-stream", 1),
         *((200, b"data: " + ANSWER + end, "text/event-stream", 0) for end in (b"", b"\n", b"\r\n")),
     ],
 )

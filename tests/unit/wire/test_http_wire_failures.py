@@ -231,6 +231,19 @@ async def test_a_body_that_cannot_be_decoded_ends_its_request_alone(encoding: st
         assert talk.wire.can_send
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "UTF8", "none", "binary", "iso-8859-1"])
+async def test_encoding_that_is_none_changes_nothing(encoding: str) -> None:
+    async with wired(says(200, json.dumps(RESULT).encode(), JSON, content_encoding=encoding)) as talk:
+        assert (await talk.ask()).kind == "result"
+
+
+@pytest.mark.parametrize("status", [400, 404, 200])
+async def test_error_with_an_id_of_the_servers_own_is_the_answer(status: int) -> None:
+    body = b'{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Bad Request: no such version"}}'
+    async with wired(says(status, body, JSON)) as talk:
+        assert b"no such version" in bytes((await talk.ask()).error)
+
+
 async def test_a_bomb_ends_its_request_at_the_limit() -> None:
     async with wired(says(200, gzip.compress(b" " * (10 * LIMIT)), JSON, content_encoding="gzip")) as talk:
         with pytest.raises(UpstreamLost, match=f"over the limit of {LIMIT} bytes"):

@@ -323,7 +323,7 @@ class StreamTable:
                     next_waits = now + _IDLE
                     self._end_waits(now)
                 is_asked = (self._foreign.followed or self._owned) and self.store.replicas is None  # they ring
-                await self.store.inbox.wait(_NEWS if is_asked else _IDLE)
+                await self.store.inbox.wait(_NEWS if is_asked else _IDLE, _IDLE)
 
     async def _look(self) -> None:
         followed = self._foreign.followed

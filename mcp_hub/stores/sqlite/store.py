@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import anyio
 
+from mcp_hub.aio import Bell
 from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
@@ -75,6 +76,7 @@ class _SqliteInbox:
         self._writer, self._reader, _ = links
         self._instance = instance
         self._messages: list[Message] = []
+        self._news = Bell()
         self._version = 0
 
     async def begin(self) -> None:
@@ -93,13 +95,14 @@ class _SqliteInbox:
     async def has_news(self) -> bool:
         version, before = await self._writer.ask(_data_version), self._version
         self._version = version
+        self._writer.watch(_data_version, version, self._news.ring)
         return version != before
 
     def moved(self, followed: Sequence[StreamInfo]) -> Collection[CallId]:
         return [row.id for row in followed]  # the file says that it was written to, and not where
 
-    async def wait(self, seconds: float) -> None:
-        await anyio.sleep(seconds)
+    async def wait(self, seconds: float, most: float = 0.0) -> None:
+        await self._news.wait(max(seconds, most))
 
 
 class _SqliteLeases:
@@ -172,7 +175,7 @@ class SqliteStore:
             WriteTransactions(self.path, clock, watches=True),
             reads_by(self.path, clock),
         )
-        links = _Links(Worker("store-writer", writes_on), Worker("store-reader", reads_on), reads_on.note)
+        links = _Links(Worker("store-writer", writes_on, clock), Worker("store-reader", reads_on), reads_on.note)
         self._links = links
         self.log = _SqliteLog(links, instances.id, limits)
         self.inbox = _SqliteInbox(links, instances.id)

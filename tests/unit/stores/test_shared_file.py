@@ -76,6 +76,17 @@ async def test_only_what_others_write_is_news_and_once(pair: tuple[SqliteStore, 
     assert [await one.inbox.has_news(), await two.inbox.has_news()] == [False, False]
 
 
+async def test_news_end_a_wait_that_may_be_long(pair: tuple[SqliteStore, SqliteStore]) -> None:
+    one, two = pair
+    row = await create(one, new_row(one))
+    for seq in (2, 3):  # whose thread sleeps without an end in between
+        assert await two.inbox.has_news()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(append, one, row, seq)
+            with anyio.fail_after(240):
+                await two.inbox.wait(0.05, 3600)
+
+
 async def test_messages_wake_and_reach_the_owner_alone(sharing: Sharing) -> None:
     one, two = sharing
     row = await create(one, new_row(one))

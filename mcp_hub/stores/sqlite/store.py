@@ -41,6 +41,7 @@ class _SqliteLog:
     def __init__(self, links: _Links, instance: str, limits: StoreLimits) -> None:
         self.instance = instance
         self._limits = limits
+        self._heads: writes.Heads = {}
         self._writer, self._reader, self._damaged = links
 
     def survives(self, stream: CallId) -> bool:
@@ -54,7 +55,7 @@ class _SqliteLog:
         self._writer.submit(Job(run, callback, writes=True, is_vital=True, size=_size(chunk)))
 
     def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, callback: Appended) -> None:
-        run = partial(writes.append, limits=self._limits, stream=stream, epoch=epoch, chunk=chunk, change=change)
+        run = writes.Append(self._heads, self._limits, stream, epoch, chunk, change)
         self._writer.submit(Job(run, callback, writes=True, is_vital=change.is_vital, size=_size(chunk)))
 
     def fetch(self, stream: CallId, after: int, limit: int, callback: Fetched) -> None:

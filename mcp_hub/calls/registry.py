@@ -1,5 +1,6 @@
 """Admits, times and cancels running calls. A principal's calls wait in order of arrival."""
 
+import math
 from collections import deque
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -15,7 +16,7 @@ from mcp_hub.calls.attempts import lapses
 from mcp_hub.calls.metering import CallObserver, Meters
 from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan, TimeLimits
 from mcp_hub.calls.runner import QUIET, CallOwner, CallRecord, new_record
-from mcp_hub.calls.timeouts import overdue
+from mcp_hub.calls.timeouts import EARLY, overdue
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, HubStopping
 from mcp_hub.events import Cancelled, Ending, Failed
@@ -195,7 +196,7 @@ class CallRegistry(CallOwner):
         successor.times.begin()
         successor.run()
         if not successor.log.ended:
-            self.reschedule(min(successor.times.due, self._clock.now() + QUIET))
+            successor.times.reschedule(min(successor.times.due, self._clock.now() + QUIET))
 
     def reschedule(self, due: float) -> None:
         if self._next_turn is not None:
@@ -211,23 +212,29 @@ class CallRegistry(CallOwner):
     def _turn(self) -> None:
         self._next_turn = None
         now = self._clock.now()
-        next_due: float | None = None
+        soon, next_due = now + EARLY, math.inf
         begun = 0
         for record in list(self._records.values()):
-            due = record.times.due
-            if due <= now:
-                ending = self._never_begun(record) if record.is_unsent else _overdue(record)
-                if not lapses(record, ending):
-                    self.stop(record, ending)
-                    continue
-                due = record.times.due
-            is_short = record.is_short
-            due = min(due, record.look(now) if begun < _AT_ONCE or not is_short else now)
-            begun += is_short and not record.is_short
-            if next_due is None or due < next_due:
+            due = record.times.look_at
+            if due <= soon:
+                was_short = record.is_short
+                due = record.times.look_at = self._look(record, now, is_full=begun >= _AT_ONCE)
+                begun += was_short and not record.is_short
+            if due < next_due:
                 next_due = due
-        if next_due is not None:
+        if next_due < math.inf:
             self.reschedule(next_due)
+
+    def _look(self, record: CallRecord, now: float, *, is_full: bool) -> float:
+        """The time of the next look; `is_full`: no more calls become durable in this turn."""
+        times = record.times
+        if times.due <= now:
+            ending = self._never_begun(record) if record.is_unsent else _overdue(record)
+            if not lapses(record, ending):
+                self.stop(record, ending)
+                return math.inf
+        due = now if is_full and record.is_short else record.look(now)
+        return min(due, times.due)
 
     def _never_begun(self, record: CallRecord) -> Failed:
         seconds, call = record.times.limits.total, record.call

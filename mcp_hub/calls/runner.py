@@ -135,7 +135,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         self.log.append(event)
         if type(event) is Delta and self.call.partials is not None:
             self._progress.show(event, now)
-            self._owner.reschedule(self._beat(now))
+            self.times.reschedule(self._beat(now))
 
     def _restarts(self, event: Attempt | Reset) -> bool:
         """Whether partial content begins anew; a reset of a server may take nothing back."""

@@ -22,7 +22,7 @@ from mcp_hub.methods import may_write
 from mcp_hub.protocol.shape.questions import action_of
 from mcp_hub.types import JsonObject, RawJson
 
-_EARLY: Final = 0.01
+EARLY: Final = 0.01
 """Seconds that an alarm may ring early."""
 _MOST_QUESTIONS: Final = 64
 """Open questions per call."""
@@ -74,7 +74,8 @@ class _Attempt(msgspec.Struct):
 class CallTimes(msgspec.Struct):
     """One call's times by `clock`, on a `wheel` that looks at what is due. `began` None: it waits for its turn.
 
-    `heard` is the upstream's last sign. `is_asking`: a question is open.
+    `heard` is the upstream's last sign. `is_asking`: a question is open. `look_at`: when the wheel looks at the call
+    next; whoever makes its time sooner than that calls `reschedule`.
     """
 
     clock: Clock
@@ -87,6 +88,13 @@ class CallTimes(msgspec.Struct):
     waits: _Wait | None = None
     is_asking: bool = False
     attempt: _Attempt = msgspec.field(default_factory=_Attempt)
+    look_at: float = -math.inf
+
+    def reschedule(self, due: float) -> None:
+        """The call needs a look by that time."""
+        if due < self.look_at:
+            self.look_at = due
+        self.wheel.reschedule(due)
 
     def begin_wait(self, reason: WaitReason, silence: float = 0.0) -> None:
         """Begins a wait with so many seconds of silence, which do not count."""
@@ -116,7 +124,7 @@ class CallTimes(msgspec.Struct):
             is_new = self.attempt.suspected <= self.heard
             self.attempt.suspected = self.clock.now()
             if is_new:
-                self.wheel.reschedule(self.due)
+                self.reschedule(self.due)
 
     @contextmanager
     def put_off(self, seconds: float) -> Iterator[None]:
@@ -128,11 +136,12 @@ class CallTimes(msgspec.Struct):
             yield
         finally:
             self.limits = replace(before, total=before.total + self.hear() - began)
+            self.reschedule(self.due)
 
     def set_alarm(self, due: float, ring: Callable[[], None]) -> None:
         """Replaces the alarm."""
         self.alarm = _Alarm(due, ring)
-        self.wheel.reschedule(due)
+        self.reschedule(due)
 
     def drop_alarm(self, ring: Callable[[], None]) -> None:
         """Drops this alarm, unless another one has replaced it."""
@@ -144,7 +153,7 @@ class CallTimes(msgspec.Struct):
         alarm = self.alarm
         if alarm is None:
             return math.inf
-        if now < alarm.due - _EARLY:
+        if now < alarm.due - EARLY:
             return alarm.due
         self.alarm = None
         call_soon(alarm.ring)
@@ -191,7 +200,7 @@ class OpenQuestions(msgspec.Struct):
         self.log.append(InputRequired(key, question.method, question.params))
         self.times.hear()
         self.times.is_asking = True
-        self.times.wheel.reschedule(self.times.due)
+        self.times.reschedule(self.times.due)
         return key
 
     def withdraw(self, key: str) -> None:
@@ -204,6 +213,7 @@ class OpenQuestions(msgspec.Struct):
             return False
         self.times.hear()
         self.times.is_asking = bool(self.open)
+        self.times.reschedule(self.times.due)
         self.log.append(InputReceived(key, len(self.open), action_of(question.method, outcome)))
         question.answered(outcome)
         return True

@@ -200,8 +200,8 @@ class StreamInbox(Protocol):
         From now on `has_news` and `wait` watch exactly `followed`.
         """
 
-    async def wait(self, seconds: float) -> None:
-        """Waits at most this long, less if there may be news."""
+    async def wait(self, seconds: float, most: float = 0.0) -> None:
+        """Waits at most this long, less if there may be news; if news always end it, up to `most`."""
 
 
 class StreamLeases(Protocol):

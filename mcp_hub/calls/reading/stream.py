@@ -281,7 +281,7 @@ class Stream:
     @property
     def behind(self) -> float:
         """Events not taken by the fastest reader; infinity without readers."""
-        return min((self.row.last - reader.cursor for reader in self.readers), default=math.inf)
+        return self.row.last - max(reader.cursor for reader in self.readers) if self.readers else math.inf
 
     def has_recent(self, after: int) -> bool:
         return self._tail is not None and 0 <= after + 1 - self._tail_first < len(self._tail)

@@ -45,7 +45,7 @@ _NEWS: Final = 0.05  # seconds between looks for other processes' news
 _TOUCH: Final = 5.0
 _SWEEP: Final = 60.0
 """Seconds between messages to owners of followed streams, and between sweeps."""
-_IDLE: Final = 0.5  # while idle
+_IDLE: Final = 0.5  # while idle, and between looks at waits
 BEGUN: Final = 25.0
 _AWAY: Final = 60.0  # seconds for the store to confirm a beginning, and for readers of other replicas' streams
 
@@ -171,11 +171,9 @@ class StreamTable:
 
     def running(self, principal: str, *, key: str | None = None, digest: str = "") -> StreamWriter | None:
         """The principal's call here with this key, or else this digest."""
-        for writer in self._owned.values():
-            row = writer.stream.row
-            if row.principal == principal and (row.digest == digest if key is None else row.key == key):
-                return writer
-        return None
+        rows = ((writer, writer.stream.row) for writer in self._owned.values())
+        mine = ((writer, row) for writer, row in rows if row.principal == principal)
+        return next((writer for writer, row in mine if (row.digest == digest if key is None else row.key == key)), None)
 
     def detach(self, record: CallRecord, *, key: str | None = None, digest: str = "") -> StreamWriter:
         """Lets the call continue without its client. Raises `Busy`.
@@ -297,7 +295,7 @@ class StreamTable:
     # -- other processes ------------------------------------------------------------------------------------------
     async def run(self) -> None:
         """Follows other processes, takes over lost streams, sweeps expired ones; until `close`."""
-        next_orphans = next_touch = self.clock.now()
+        next_orphans = next_touch = next_waits = self.clock.now()
         next_sweep, problem = next_orphans + _SWEEP, ""
         with anyio.CancelScope() as self._running:
             while True:
@@ -321,9 +319,11 @@ class StreamTable:
                     if reason != problem:
                         (log.warning if is_known else log.exception)("store_unreadable", reason=reason)
                     problem = reason
-                self._end_waits(self.clock.now())
+                if (now := self.clock.now()) >= next_waits:
+                    next_waits = now + _IDLE
+                    self._end_waits(now)
                 is_asked = (self._foreign.followed or self._owned) and self.store.replicas is None  # they ring
-                await self.store.inbox.wait(_NEWS if is_asked else _IDLE)
+                await self.store.inbox.wait(_NEWS if is_asked else _IDLE, _IDLE)
 
     async def _look(self) -> None:
         followed = self._foreign.followed

@@ -106,8 +106,8 @@ class _Intake:
             if not reader.has_more:
                 return
             coalescer = self._coalescer = Coalescer()
-        if is_eager and not self.taken and not coalescer.count:
-            self.taken = next_events(reader, _MOST)
+        if not self.taken and not coalescer.count:
+            self.taken = next_events(reader, _MOST) if is_eager else coalescer.alone(reader, at)
         if reader.has_more or coalescer.count:
             coalescer.collect(slices(reader), at, is_eager=is_eager)
 
@@ -120,10 +120,10 @@ class _Intake:
     def has_more(self) -> bool:
         return bool(self.taken) or self._reader.has_more or self.due is not None
 
-    def take(self, at: float, *, is_new: bool) -> list[CallEvent]:
-        """The events of the next append; those that are due join the first one of a stream that `is_new`."""
+    def take(self, at: float) -> list[CallEvent]:
+        """The events of the next append; a single one that was taken is joined by those that are due."""
         waiting = self.taken
-        if self._coalescer is not None and (is_new or not waiting):
+        if self._coalescer is not None and len(waiting) <= 1 and self._coalescer.count:
             waiting = [*waiting, *self._coalescer.take(at)]
         self.taken = waiting[_MOST:] or ()
         return list(waiting[:_MOST])
@@ -277,7 +277,7 @@ class StreamWriter:
         if due > now:
             self._timer = aio.call_later(due - now, self._pump)
             return
-        events = intake.take(now, is_new=self._state is _WriterState.NEW)
+        events = intake.take(now)
         leaves = bool(events) and self._may_leave(events[-1])
         if leaves:
             events.pop()

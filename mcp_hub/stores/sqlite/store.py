@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import anyio
 
+from mcp_hub.aio import Bell
 from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
@@ -40,6 +41,7 @@ class _SqliteLog:
     def __init__(self, links: _Links, instance: str, limits: StoreLimits) -> None:
         self.instance = instance
         self._limits = limits
+        self._heads: writes.Heads = {}
         self._writer, self._reader, self._damaged = links
 
     def survives(self, stream: CallId) -> bool:
@@ -53,7 +55,7 @@ class _SqliteLog:
         self._writer.submit(Job(run, callback, writes=True, is_vital=True, size=_size(chunk)))
 
     def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, callback: Appended) -> None:
-        run = partial(writes.append, limits=self._limits, stream=stream, epoch=epoch, chunk=chunk, change=change)
+        run = writes.Append(self._heads, self._limits, stream, epoch, chunk, change)
         self._writer.submit(Job(run, callback, writes=True, is_vital=change.is_vital, size=_size(chunk)))
 
     def fetch(self, stream: CallId, after: int, limit: int, callback: Fetched) -> None:
@@ -75,6 +77,7 @@ class _SqliteInbox:
         self._writer, self._reader, _ = links
         self._instance = instance
         self._messages: list[Message] = []
+        self._news = Bell()
         self._version = 0
 
     async def begin(self) -> None:
@@ -93,13 +96,14 @@ class _SqliteInbox:
     async def has_news(self) -> bool:
         version, before = await self._writer.ask(_data_version), self._version
         self._version = version
+        self._writer.watch(_data_version, version, self._news.ring)
         return version != before
 
     def moved(self, followed: Sequence[StreamInfo]) -> Collection[CallId]:
         return [row.id for row in followed]  # the file says that it was written to, and not where
 
-    async def wait(self, seconds: float) -> None:
-        await anyio.sleep(seconds)
+    async def wait(self, seconds: float, most: float = 0.0) -> None:
+        await self._news.wait(max(seconds, most))
 
 
 class _SqliteLeases:
@@ -172,7 +176,7 @@ class SqliteStore:
             WriteTransactions(self.path, clock, watches=True),
             reads_by(self.path, clock),
         )
-        links = _Links(Worker("store-writer", writes_on), Worker("store-reader", reads_on), reads_on.note)
+        links = _Links(Worker("store-writer", writes_on, clock), Worker("store-reader", reads_on), reads_on.note)
         self._links = links
         self.log = _SqliteLog(links, instances.id, limits)
         self.inbox = _SqliteInbox(links, instances.id)

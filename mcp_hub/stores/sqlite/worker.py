@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, TypeVar
 import anyio
 import msgspec
 
+from mcp_hub.clock import Clock, SystemClock
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.faults import StoreFault
@@ -17,6 +18,10 @@ from mcp_hub.stores.faults import StoreFault
 MOST_JOBS: Final = 16_384
 """Limit of pending jobs: each running call has one append in flight."""
 MOST_BYTES: Final = 256 << 20
+_LOOK: Final = 0.05
+"""Seconds between the thread's own looks."""
+_LOOKS: Final = 40
+"""Own looks without being asked for more."""
 
 T = TypeVar("T")
 log = get_logger(__name__)
@@ -35,6 +40,16 @@ class Job(msgspec.Struct, frozen=True):
     size: int = 0
 
 
+class _Watch(msgspec.Struct):
+    """What the thread asks by itself, so many times: `news` is called on the event loop for another answer."""
+
+    job: Job
+    seen: object
+    news: Callable[[], None]
+    due: float
+    left: int = _LOOKS
+
+
 class _Transactions(Protocol):
     """Methods run in the thread."""
 
@@ -50,14 +65,16 @@ class _Transactions(Protocol):
 class Worker:
     """The thread; methods run on the event loop of `start`."""
 
-    def __init__(self, name: str, transactions: _Transactions) -> None:
+    def __init__(self, name: str, transactions: _Transactions, clock: Clock | None = None) -> None:
         self._name = name
+        self._clock = clock or SystemClock()
         self._transactions = transactions
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._waiting = self._bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended: anyio.Event | None = None
         self._is_open = self._is_stopping = False
+        self._watch: _Watch | None = None
 
     async def start(self) -> None:
         """Opens the connection; again, after `stop`. Raises `StoreFault`."""
@@ -116,6 +133,12 @@ class Worker:
         self.submit(Job(run, settle, writes, is_vital))
         return await answered
 
+    def watch(self, run: Callable[[Connection], object], seen: object, news: Callable[[], None]) -> None:
+        """Calls `news` once soon after the result of `run` is another than `seen`, for two seconds."""
+        before, self._watch = self._watch, _Watch(Job(run, _ignore), seen, news, self._clock.now() + _LOOK)
+        if before is None or not before.left:  # the thread may sleep without an end
+            self.submit(self._watch.job)
+
     # -- in the thread
 
     def _main(self, opened: "asyncio.Future[StoreFault | None]") -> None:
@@ -135,7 +158,7 @@ class Worker:
         self._hop(self._finish, None, None)
 
     def _take(self) -> tuple[list[Job], bool]:
-        job = self._queue.get()
+        job = self._next()
         jobs: list[Job] = []
         while job is not None:
             jobs.append(job)
@@ -144,6 +167,25 @@ class Worker:
             except Empty:
                 return jobs, True
         return jobs, False
+
+    def _next(self) -> Job | None:
+        """The next job, with looks meanwhile."""
+        while (watch := self._watch) is not None and watch.left:
+            remaining = watch.due - self._clock.now()
+            try:
+                if remaining > 0:
+                    return self._queue.get(timeout=remaining)
+            except Empty:
+                pass
+            self._look(watch)
+        return self._queue.get()
+
+    def _look(self, watch: _Watch) -> None:
+        watch.due, watch.left = self._clock.now() + _LOOK, watch.left - 1
+        (found,) = self._transactions.work([watch.job])
+        if found != watch.seen:
+            watch.left = 0
+            self._hop(watch.news)
 
     def _hop(self, call: Callable[..., None], *args: object) -> None:
         assert self._loop is not None
@@ -168,6 +210,10 @@ class Worker:
                 job.callback(result)
             except Exception:  # others wait for the rest
                 log.exception("store_callback_failed", worker=self._name)
+
+
+def _ignore(result: object) -> None:
+    pass
 
 
 def _settle(opened: "asyncio.Future[StoreFault | None]", fault: StoreFault | None) -> None:

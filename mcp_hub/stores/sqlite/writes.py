@@ -10,6 +10,7 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.errors import KeyTaken, StoreError
 from mcp_hub.masking import hide_head
 from mcp_hub.stores.base import (
+    ENDINGS,
     MAX_MESSAGES,
     Change,
     Chunk,
@@ -53,6 +54,10 @@ UPDATE streams SET last = ?, bytes = bytes + ?, updated = ?, status = coalesce(?
     message = coalesce(?, message) WHERE number = ?
 """
 """For a stream that runs on: it is in no index by one of these columns."""
+_AS_LEFT: Final = f"{_RUNS_ON.rstrip()} AND id = ? AND epoch = ? AND last = ? AND expires IS NULL"
+"""Changes nothing unless the stream is as an append has left it."""
+_MOST_HEADS: Final = 16_384
+"""Running streams that are remembered."""
 _EXTRA: Final = """
 INSERT INTO extras (stream, continuation, info) VALUES (?, ?, ?) ON CONFLICT (stream) DO UPDATE
     SET continuation = coalesce(excluded.continuation, continuation), info = coalesce(excluded.info, info)
@@ -94,13 +99,54 @@ def create(db: Connection, row: StreamInfo, chunk: Chunk) -> None:
         db.execute("UPDATE streams SET bytes = ? WHERE number = ?", (len(body), number))
 
 
-def append(db: Connection, limits: StoreLimits, stream: CallId, epoch: int, chunk: Chunk, change: Change) -> None:
-    """Raises `Fenced`."""
-    head = _head(db, stream)
-    if head is None:
-        raise unknown(stream)
-    refuse(stream, head, epoch, chunk)
-    _grow(db, limits, head, chunk, change)
+Heads = dict[CallId, _Head]
+"""Running streams as an append has left them, which the file confirms before the next one."""
+
+
+class Append(msgspec.Struct, frozen=True):
+    """An append, to be called with a connection."""
+
+    heads: Heads
+    limits: StoreLimits
+    stream: CallId
+    epoch: int
+    chunk: Chunk
+    change: Change
+
+    def __call__(self, db: Connection) -> None:
+        """Raises `Fenced`."""
+        head, body = self.heads.pop(self.stream, None), joined(self.chunk)
+        if head is None or not self._continues(db, head, body):
+            head = _head(db, self.stream)
+            if head is None:
+                raise unknown(self.stream)
+            refuse(self.stream, head, self.epoch, self.chunk)
+            _grow(db, self.limits, head, self.chunk, self.change)
+        if len(self.heads) >= _MOST_HEADS:  # some of streams that were lost, which nothing takes away
+            self.heads.clear()
+        if self._runs_on(head, body):
+            size, last = head.bytes + len(body), self.chunk.last
+            self.heads[self.stream] = _Head(head.number, head.epoch, head.first, last, size, head.ttl, None)
+
+    def _runs_on(self, head: _Head, body: bytes) -> bool:
+        """Whether the stream only grows, by less than would be trimmed."""
+        change, limits = self.change, self.limits
+        is_plain = change.status not in ENDINGS and change.ttl is None and not change.frees_key
+        has_room = self.chunk.last - head.first < limits.stream_events
+        return is_plain and has_room and bool(body) and head.bytes + len(body) <= limits.stream_bytes
+
+    def _continues(self, db: Connection, head: _Head, body: bytes) -> bool:
+        """Whether the stream was as it had been left, and has the events now."""
+        chunk, change, number = self.chunk, self.change, head.number
+        if chunk.first != head.last + 1 or self.epoch != head.epoch or not self._runs_on(head, body):
+            return False
+        changes = chunk.last, len(body), change.updated, change.status, change.message
+        if db.execute(_AS_LEFT, (*changes, number, self.stream, self.epoch, head.last)).rowcount != 1:
+            return False
+        db.execute(_CHUNK, (number, chunk.first, chunk.last, body))
+        if change.continuation is not None or change.info is not None:
+            db.execute(_EXTRA, (number, change.continuation, change.info))
+        return True
 
 
 def _head(db: Connection, stream: CallId) -> _Head | None:

@@ -153,6 +153,25 @@ def test_fifty_progress_events_in_a_second_come_out_each_by_itself_and_of_more_t
     assert rest == [(0.25, 305, 255), (0.5, 561, 255), (0.75, 817, 255), (1.0, 1023, 205)]
 
 
+def test_a_lone_progress_event_needs_no_merging_until_they_come_often() -> None:
+    log, coalescer = CallLog("working"), Coalescer()
+    reader = log.reader(nothing)
+
+    def alone(*events: CallEvent, at: float) -> list[CallEvent]:
+        for event in events:
+            log.append(event)
+        return [*coalescer.alone(reader, at)]
+
+    for n in range(50):
+        assert alone(Progressed(n), at=n / 1024) == [Progressed(n)] and not coalescer.count
+    for n in (50, 51):
+        assert alone(Progressed(n), at=n / 1024) == []
+    assert coalescer.due == 49 / 1024 + 0.25 and coalescer.take(1.0) == [Progressed(51, skipped=1)]
+    assert alone(Log("info", b"{}"), at=3.0) == [] and coalescer.take(3.0) == [Log("info", b"{}")]
+    assert alone(Progressed(1), Progressed(2), at=5.0) == []
+    assert coalescer.take(5.0) == [Progressed(1), Progressed(2)]
+
+
 OFTEN: list[Timed] = [(0.0, Progressed(0))] * 50
 
 

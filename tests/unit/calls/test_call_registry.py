@@ -204,6 +204,27 @@ async def test_a_sign_of_life_gives_the_caller_no_more_time_to_answer() -> None:
     assert "roots/list was not answered for 25 s" in str(failure(call.ending))
 
 
+@pytest.mark.parametrize("waits", ["for an answer", "for a yes"])
+@virtual
+async def test_after_a_long_wait_the_upstreams_silence_counts_as_before(waits: str) -> None:
+    async def waiting(call: Call, channel: CallChannel) -> Completed:
+        if waits == "for an answer":
+            key = channel.ask(Question("roots/list", b"{}", lambda outcome: None))
+            await sleep(100)
+            record.questions.answer(key, b"{}")
+        else:
+            with channel.times.put_off(600):
+                await sleep(100)
+        return await never(call, channel)
+
+    registry = new_registry()
+    record = registry.start(new_call(), waiting, TimeLimits(60, 10_000))
+    await sleep(159)
+    assert not record.log.ended
+    await sleep(1 + 2 * TICK)
+    assert isinstance(failure(record.log.ending), DeadlineExceeded)
+
+
 @virtual
 async def test_time_in_the_queue_is_not_the_upstreams_silence() -> None:
     """`silence` is "the longest an upstream may say nothing for a call": it was not asked yet."""

@@ -1,8 +1,9 @@
 """Several hubs on one file, as two stores in this process: each has connections, threads and a lock of its own."""
 
+import sqlite3
 import stat
 from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.recovery.recovery import FIRST
 from mcp_hub.stores.redis.store import RedisStore
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
+from mcp_hub.stores.sqlite.worker import Job
+from mcp_hub.stores.sqlite.writes import Append
 from tests.unit.stores.broken_files import HandClock, locked
 from tests.unit.stores.event_stores import (
+    SMALL,
     SoleStore,
     append,
     create,
@@ -74,6 +78,46 @@ async def test_only_what_others_write_is_news_and_once(pair: tuple[SqliteStore, 
     assert await one.inbox.has_news()
     assert await two.inbox.has_news(), "writing oneself does not hide it"
     assert [await one.inbox.has_news(), await two.inbox.has_news()] == [False, False]
+
+
+async def test_news_end_a_wait_that_may_be_long(pair: tuple[SqliteStore, SqliteStore]) -> None:
+    one, two = pair
+    row = await create(one, new_row(one))
+    for seq in (2, 3):  # whose thread sleeps without an end in between
+        assert await two.inbox.has_news()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(append, one, row, seq)
+            with anyio.fail_after(240):
+                await two.inbox.wait(0.05, 3600)
+
+
+@pytest.mark.parametrize("change", ["epoch = 2", "last = 7", "expires = 1.0", "id = 'st_other'"])
+async def test_what_another_process_has_changed_counts_and_not_what_an_append_has_left(
+    tmp_path: Path, change: str
+) -> None:
+    async with opened(store := SoleStore(tmp_path)):
+        row = await create(store, new_row(store))
+        for seq in (2, 3):
+            await append(store, row, seq)
+        with closing(sqlite3.connect(tmp_path / FILE)) as other, other:
+            other.execute(f"UPDATE streams SET {change}")
+        with pytest.raises(Fenced):
+            await append(store, row, 4)
+
+
+async def test_an_append_that_was_rolled_back_with_another_job_is_made_once(tmp_path: Path) -> None:
+    def fails(_: sqlite3.Connection) -> None:
+        raise ValueError("of the job")
+
+    async with opened(store := SoleStore(tmp_path)):
+        row = await create(store, new_row(store))
+        await append(store, row, 2)
+        run = Append(store.log._heads, SMALL, row.id, row.epoch, events(3, 1), Change(101.0))
+        jobs = [Job(each, lambda _: None, writes=True) for each in (run, fails)]
+        first, second = await store._links.writer.ask(lambda _: store._transactions[0].work(jobs))
+        assert first is None and isinstance(second, StoreError)
+        await append(store, row, 4)
+        assert await replayed(store, row) == numbered(1, 4)
 
 
 async def test_messages_wake_and_reach_the_owner_alone(sharing: Sharing) -> None:

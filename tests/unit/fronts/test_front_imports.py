@@ -35,3 +35,14 @@ def test_module_that_is_not_used_is_not_loaded(modules: str, unused: str) -> Non
     script = f"import sys, {imports}; sys.exit({loaded} or 0)"
     done = subprocess.run([sys.executable, "-c", script], timeout=WAIT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_section_that_a_file_leaves_out_is_not_built() -> None:
+    script = (
+        "import sys; from mcp_hub.config.schema.fields import Section; "
+        "from mcp_hub.config.schema.settings import Settings; "
+        "Settings.model_validate({'servers': {'a': {'command': 'x'}}}); "
+        "print(*(each.__name__ for each in Section.__subclasses__() if each.__pydantic_complete__))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], timeout=WAIT, capture_output=True, text=True)
+    assert (done.stdout.split(), done.stderr) == (["ServerSettings", "Settings"], "")

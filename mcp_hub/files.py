@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
 
+HISTORY_FILE: Final = "history.db"
 LARGEST_OWN: Final = 1 << 20
 """Bytes of a file of the hub: thousands of servers."""
 LARGEST_OF_CLIENTS: Final = 16 << 20

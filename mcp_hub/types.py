@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any, Final, Literal, NamedTuple, NewType, Self
+from typing import Any, Final, Literal, NamedTuple, NewType, Self, get_args
 
 import msgspec
 
@@ -277,3 +277,23 @@ def reason_for_others(code: str | None, reason: str) -> str:
         return _WITHHELD_BY_SANDBOX
     head, mark, output = reason.partition(LAST_OUTPUT)
     return f"{head if without_paths(head) == head else _WITHHELD}{mark}{without_paths(output)}"
+
+
+UNKNOWN_CLIENT: Final = "unknown"
+"""The entry for every client that no other entry matches."""
+
+
+class Format(StrEnum):
+    """A shape of tools, calls and results."""
+
+    MCP = "mcp"
+    ANTHROPIC = "anthropic"
+    OPENAI = "openai"
+    OPENAI_RESPONSES = "openai-responses"
+    GEMINI = "gemini"
+    GEMINI_INTERACTIONS = "gemini-interactions"
+
+
+Connector = Literal["anthropic-mcp", "openai-mcp", "gemini-mcp"]
+"""The request entry by which a provider connects to the hub: a value of `format`."""
+CONNECTORS: Final[tuple[Connector, ...]] = get_args(Connector)

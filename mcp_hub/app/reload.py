@@ -15,9 +15,9 @@ import msgspec
 
 from mcp_hub.clock import wall_time
 from mcp_hub.config.load.load import Loaded
-from mcp_hub.config.load.overrides import overrides_of
 from mcp_hub.config.plan import Plan, plan, until_next_start
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.config.trust import overrides_of
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.logs import get_logger
 from mcp_hub.types import FileStamp, UpstreamState, plural

@@ -38,6 +38,12 @@ def mode_in(config: str) -> str | None:
     return "auto" if mode == "" else mode
 
 
+def leaves_out(config: str, key: bytes) -> bool:
+    """Whether the file certainly is without this key; no `key` has a character that needs an escape."""
+    text = _text_of(config)
+    return text is not None and not any(part in text for part in (key, b"\\", b"\0"))
+
+
 def _text_of(config: str) -> bytes | None:
     try:
         file = os.open(config, os.O_RDONLY | NO_WAIT)

@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub import logs
-from mcp_hub.attach.arguments import state_folder
+from mcp_hub.attach import arguments
 from mcp_hub.cli import completion
 from mcp_hub.cli.render.output import say
 from mcp_hub.errors import ConfigError
@@ -116,9 +116,19 @@ def check_state_folder() -> None:
     from mcp_hub.config.trust import check_state
 
     try:
-        check_state([Path(state_folder(os.environ))], os.environ)
+        check_state([Path(arguments.state_folder(os.environ))], os.environ)
     except ConfigError as exc:
         fail_with(exc)
+
+
+def config_place(path: str | None) -> str:
+    """The absolute path of the configuration. Raises `ConfigError`."""
+    file = None if sys.platform == "win32" else arguments.find_config(path, os.getcwd(), os.environ)
+    if file is not None:
+        return file
+    from mcp_hub.config.load.load import find_config  # pydantic and YAML, which few commands about a hub need
+
+    return os.path.abspath(find_config(path, Path.cwd(), os.environ))
 
 
 def config_path(path: str | None) -> Path:

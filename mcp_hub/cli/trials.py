@@ -22,7 +22,6 @@ from mcp_hub.clock import SystemClock
 from mcp_hub.config.findings import on_one_line
 from mcp_hub.config.load.foreign import works_where_started
 from mcp_hub.config.load.load import Loaded
-from mcp_hub.config.schema.clients import UNKNOWN_CLIENT
 from mcp_hub.config.trust import state_dir
 from mcp_hub.edit.writing import Word
 from mcp_hub.errors import ConfigError, StartFailed
@@ -33,7 +32,7 @@ from mcp_hub.sandbox.confinement import Unsupported, support
 from mcp_hub.sandbox.home import PrivateHome
 from mcp_hub.sandbox.places import is_inside, secret_of
 from mcp_hub.sandbox.rules import ResolvedRule, RuleError
-from mcp_hub.types import LAST_OUTPUT, JsonObject, UpstreamStatus, not_ready
+from mcp_hub.types import LAST_OUTPUT, UNKNOWN_CLIENT, JsonObject, UpstreamStatus, not_ready
 from mcp_hub.upstreams.supervision.server import brief
 
 ON: Final = Word("on")

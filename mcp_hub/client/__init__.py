@@ -2,7 +2,7 @@
 
 * `hub_client`: the client, what a hub has, and what its dashboard shows
 * `http`: to a URL; alone imports the HTTP library
-* `in_process`: to a hub in this process
+* `in_process`: to a hub in this process, and on this machine
 * `rest`: requests and their URLs, answers and errors, over any transport
 * `streams`, `stream_reader`: one durable call, pauses
 """

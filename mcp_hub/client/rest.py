@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import AsyncGenerator, Mapping
+from ipaddress import ip_address
 from typing import Final, Protocol, Self, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 from msgspec import UNSET
 
+from mcp_hub import __version__
 from mcp_hub.errors import (
     Busy,
     ConfigError,
@@ -268,3 +270,45 @@ def _rpc_message(body: bytes) -> str:
     if not isinstance(message, Envelope) or message.kind != "error":
         return ""
     return from_wire(message.error).message[:_REASON]
+
+
+_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
+_SHOWN: Final = 500
+"""Characters of a URL that go into a message."""
+CONNECT: Final = 5.0
+"""Seconds for a connection."""
+
+
+def endpoint(url: str) -> str:
+    """The MCP endpoint of `url`; without a path, `/mcp`. Raises `ConfigError`."""
+    try:
+        parts = urlsplit(url)
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable or not url.isprintable() or " " in url:
+        message = f"{url[:_SHOWN]!r} is not the URL of a hub. Write it as http://127.0.0.1:8765."
+        raise ConfigError(ConfigFinding("invalid_hub_url", message))
+    if "@" in parts.netloc:  # not shown: it may be a secret
+        message = "The URL of a hub cannot hold a user or a password. Give a token with --token or MCP_HUB_TOKEN."
+        raise ConfigError(ConfigFinding("invalid_hub_url", message))
+    return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/") or "/mcp", parts.query, ""))
+
+
+def client_headers(token: str | None) -> dict[str, str]:
+    """Headers of each request. Raises `ConfigError`."""
+    # a compressed stream could be flushed late, and could grow without bound
+    headers = {"user-agent": f"mcp-hub/{__version__}", "accept-encoding": "identity"}
+    if token is not None:
+        if not _TOKEN.fullmatch(token):
+            message = "The token holds characters that an HTTP header cannot carry."
+            raise ConfigError(ConfigFinding("invalid_value", message))
+        headers["authorization"] = f"Bearer {token}"
+    return headers
+
+
+def is_this_machine(host: str) -> bool:
+    try:
+        return host.lower() == "localhost" or ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

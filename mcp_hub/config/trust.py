@@ -25,6 +25,8 @@ OVERRIDE: Final = "MCP_HUB_TRUST_CONFIG"
 
 _MOST_LINKS: Final = 40
 """Links on the way to a file, as in Linux."""
+SECRETS: Final = "secrets"
+"""The folder beside a configuration with its secrets."""
 STATE_FOLDERS: Final = (
     *(
         "access",
@@ -237,6 +239,11 @@ def store_folder(settings: "Settings", env: Mapping[str, str]) -> Path:
     return state_dir(env) if path is None else Path(path)
 
 
+def overrides_of(config: Path) -> Path:
+    return config.with_name(f"{config.stem}.overrides.yaml")
+
+
+OVERLAY: Final = ".mcp-hub.yaml"
 _MOST_PARENTS: Final = 64
 """Parent folders searched for a project's root."""
 

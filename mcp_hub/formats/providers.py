@@ -5,9 +5,8 @@ Connectors are request entries by which a provider connects to an MCP server.
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from enum import StrEnum
 from ipaddress import ip_address
-from typing import Final, Literal, get_args
+from typing import Final
 from urllib.parse import quote, urlsplit
 
 from mcp_hub.errors import Rejected
@@ -29,6 +28,9 @@ from mcp_hub.formats.reader import OutputReader
 from mcp_hub.formats.records import NO_ID, ModelCall
 from mcp_hub.formats.responses import RESPONSES
 from mcp_hub.formats.schemas.dialects import Dialect
+from mcp_hub.types import CONNECTORS as CONNECTORS
+from mcp_hub.types import Connector as Connector
+from mcp_hub.types import Format as Format
 from mcp_hub.types import JsonObject
 
 TOKEN: Final = "${HUB_TOKEN}"
@@ -39,11 +41,6 @@ _URL: Final = re.compile(r"[!#-;=?-\[\]_a-z~]{1,2000}")
 _NAME: Final = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?\.)+[a-z][a-z0-9-]*[a-z0-9]", re.IGNORECASE)
 _PRIVATE: Final = (".local", ".localhost", ".internal", ".lan", ".intranet", ".home.arpa", ".test", ".invalid")
 """Domains that nobody else can reach."""
-
-
-Connector = Literal["anthropic-mcp", "openai-mcp", "gemini-mcp"]
-"""A value of `format`."""
-CONNECTORS: Final[tuple[Connector, ...]] = get_args(Connector)
 
 
 def endpoint(base: str | None, profile: str | None) -> str:
@@ -129,17 +126,6 @@ def _with_search(entry: JsonObject, is_deferred: bool) -> JsonObject:
 def _pinned(tool: JsonObject) -> JsonObject:
     description = {"description": tool["description"]} if "description" in tool else {}
     return {"name": tool["name"], **description, "input_schema": tool["inputSchema"]}
-
-
-class Format(StrEnum):
-    """A shape of tools, calls and results."""
-
-    MCP = "mcp"
-    ANTHROPIC = "anthropic"
-    OPENAI = "openai"
-    OPENAI_RESPONSES = "openai-responses"
-    GEMINI = "gemini"
-    GEMINI_INTERACTIONS = "gemini-interactions"
 
 
 def _read_call(item: JsonObject, at: int) -> ModelCall:

@@ -14,8 +14,8 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from mcp_hub.files import HISTORY_FILE
 from mcp_hub.stores.history.base import RUNNING
-from mcp_hub.stores.history.file import FILE
 from tests.e2e.background import Background
 from tests.fork_server import forked_command
 from tests.upstreams.child import until
@@ -111,7 +111,7 @@ async def test_call_that_runs_when_its_hub_is_killed_is_there_as_failed(hubs: Ba
     async with hubs.client(CONFIG) as client:
         await client.initialize()
         await client.send_request("tools/call", {"name": "slow", "arguments": {"ms": 60_000}})
-        await until(lambda: running_in(hubs.root / "state" / FILE) == 1)
+        await until(lambda: running_in(hubs.root / "state" / HISTORY_FILE) == 1)
         assert await exported(hubs) == []
         hubs.signal(signal.SIGKILL)
         await until(lambda: not hubs.living)

@@ -10,8 +10,9 @@ import anyio.to_thread
 import msgspec
 import yaml
 
-from mcp_hub.config.load.overrides import LARGEST, MOST_TOOLS, overrides_of, parse_overrides, read_overrides
+from mcp_hub.config.load.overrides import LARGEST, MOST_TOOLS, parse_overrides, read_overrides
 from mcp_hub.config.schema.tools import OVERRIDE_KEYS, OverrideSettings
+from mcp_hub.config.trust import overrides_of
 from mcp_hub.errors import ConfigError
 from mcp_hub.files import read_file
 from mcp_hub.fronts.rest.problem import Problem

@@ -4,7 +4,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
-from functools import reduce, wraps
+from functools import cache, reduce, wraps
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from urllib.parse import urlencode
 
@@ -23,6 +23,7 @@ from mcp_hub.cli.setup import (
     check_servers,
     config_option,
     config_path,
+    config_place,
     fail,
     fail_with,
     load_config,
@@ -55,14 +56,25 @@ _OWN: Final = "http://this-command/mcp"
 _T = TypeVar("_T")
 
 
+def _nothing() -> None:
+    return None
+
+
 class ReachedHub(msgspec.Struct, frozen=True):
-    """The hub of a command; `app` if it is in this process. `has_all`: it has all configured servers."""
+    """The hub of a command; `app` if it is in this process. `has_all`: it has all configured servers.
+
+    `read`: its configuration, if readable.
+    """
 
     client: "HubClient"
-    loaded: "Loaded | None" = None
+    read: "Callable[[], Loaded | None]" = _nothing
     app: "App | None" = None
     wait: float = 0.0
     has_all: bool = True
+
+    @property
+    def loaded(self) -> "Loaded | None":
+        return self.read()
 
     @property
     def location(self) -> str:
@@ -185,16 +197,16 @@ def run_with_hub(
     """
     if reach.url is not None:
         at = _HubPlace(reach.url)
-        run_at(reach, at, None, lambda client: main(ReachedHub(client)), profile=profile)
+        run_at(reach, at, _nothing, lambda client: main(ReachedHub(client)), profile=profile)
     if (target := running_place(reach)) is not None:
-        at, record = target
-        if record is not None:
+        at, read = target
+        if (servers or profile or client) and (record := read()) is not None:
             _check(record, servers, profile, client)
         run_at(
             reach,
             at,
-            record,
-            lambda client: main(ReachedHub(client, record)),
+            read,
+            lambda client: main(ReachedHub(client, read)),
             profile=profile,
             operates=operates,
         )
@@ -218,7 +230,7 @@ def run_with_client(
 ) -> NoReturn:
     """Runs `main` with a client of the running hub; exits with its code."""
     if reach.url is not None:
-        run_at(reach, _HubPlace(reach.url), None, main, stream)
+        run_at(reach, _HubPlace(reach.url), _nothing, main, stream)
     if (target := running_place(reach)) is None:
         path = config_path(reach.config)
         message = f"No hub serves {path} over HTTP or in the background. Start one with mcp-hub serve --http, or name "
@@ -227,22 +239,30 @@ def run_with_client(
     run_at(reach, *target, main, stream, operates=operates)
 
 
-def running_place(reach: Reach) -> "tuple[_HubPlace, Loaded | None] | None":
-    """The running hub and, if readable, its configuration."""
+def running_place(reach: Reach) -> "tuple[_HubPlace, Callable[[], Loaded | None]] | None":
+    """The running hub and what reads its configuration, once, if that is readable."""
     if reach.local:
         return None
     from mcp_hub.cli.access.running import running_hub
 
-    record = running_hub(os.path.abspath(config_path(reach.config)), os.environ)
+    try:
+        record = running_hub(config_place(reach.config), os.environ)
+    except ConfigError as error:
+        fail_with(error)
     if record is None:
         return None
     if reach.verbose:
         say(f"asking the running hub at {record.socket or record.url} (process {record.pid})")
     at = _HubPlace(record.endpoint, record.socket, record.operator)
-    try:
-        return at, read_config(reach.config, partly=True)
-    except ConfigError:  # the hub goes by an older version
-        return at, None
+
+    @cache
+    def read() -> "Loaded | None":
+        try:
+            return read_config(reach.config, partly=True)
+        except ConfigError:  # the hub goes by an older version
+            return None
+
+    return at, read
 
 
 def _check(loaded: "Loaded", servers: Sequence[str], profile: str | None, client: str | None) -> None:
@@ -253,7 +273,7 @@ def _check(loaded: "Loaded", servers: Sequence[str], profile: str | None, client
 def run_at(
     reach: Reach,
     at: _HubPlace,
-    loaded: "Loaded | None",
+    read: "Callable[[], Loaded | None]",
     main: Callable[["HubClient"], Awaitable[int]],
     stream: str | None = None,
     *,
@@ -261,20 +281,29 @@ def run_at(
     operates: bool = False,
 ) -> NoReturn:
     """Runs `main` with a client of the hub at a place; exits with its code."""
-    from mcp_hub.client.http import connect
+    from mcp_hub.client.in_process import connect_here
 
     if reach.url is not None:
         _check_options()
-    configured = os.environ.get("MCP_HUB_TOKEN") or (_token_of(loaded) if loaded is not None else None)
-    token = reach.token or (at.operator if operates else "") or configured or at.operator or None
+    granted = reach.token or (at.operator if operates else "") or os.environ.get("MCP_HUB_TOKEN")
+    token = granted or _token_of(read()) or at.operator or None
     try:
-        client = connect(_in_profile(at.url, profile), token, socket=at.socket, program=_command())
+        url, program = _in_profile(at.url, profile), _command()
+        client = connect_here(url, token, socket=at.socket, program=program) or _connect(url, token, program)
     except ConfigError as exc:
         fail_with(exc)
     run_opened(lambda: client, main, stream)
 
 
-def _token_of(loaded: "Loaded") -> str | None:
+def _connect(url: str, token: str | None, program: str) -> "HubClient":
+    from mcp_hub.client.http import connect  # a third of the start of a command
+
+    return connect(url, token, program=program)
+
+
+def _token_of(loaded: "Loaded | None") -> str | None:
+    if loaded is None:
+        return None
     free = (token.token.get_secret_value() for token in loaded.settings.hub.tokens if token.profile is None)
     return next(free, None)
 
@@ -331,7 +360,7 @@ async def _own_hub(loaded: "Loaded", started: "Loaded", wait: float, profile: st
             await api.serve(HttpExchange(scope=scope, headers={}, caller=caller, receive=receive, send=send))
 
         async with HubClient(_OWN, AsgiTransport(application), program=program) as client:
-            yield ReachedHub(client=client, loaded=loaded, app=app, wait=wait, has_all=has_all)
+            yield ReachedHub(client=client, read=lambda: loaded, app=app, wait=wait, has_all=has_all)
 
 
 def _command() -> str:

@@ -19,9 +19,8 @@ from mcp_hub.attach.arguments import VARIABLE
 from mcp_hub.attach.folder import HTTP_SOCKET, is_alive, make_folder
 from mcp_hub.attach.system import NO_LINK, NO_WAIT
 from mcp_hub.cli.render.output import say
-from mcp_hub.cli.setup import EXIT_UNAVAILABLE, fail, load_config
+from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_place, fail, load_config
 from mcp_hub.clock import SystemClock, wall_time
-from mcp_hub.config.load.load import find_config
 from mcp_hub.config.trust import problem_of_config, state_dir
 from mcp_hub.errors import ConfigError
 from mcp_hub.logs import get_logger
@@ -248,7 +247,7 @@ def end_folders(folders: Sequence[str]) -> dict[str, str]:
 def hubs_of(config: str | None) -> tuple[str, list[HubRecord]]:
     """The path of the configuration and its hubs; without one, all hubs. Raises `ConfigError`."""
     try:
-        path = os.path.abspath(find_config(config, Path.cwd(), os.environ))
+        path = config_place(config)
     except ConfigError as error:
         if error.code != "config_not_found":
             raise

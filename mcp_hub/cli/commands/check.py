@@ -37,11 +37,10 @@ from mcp_hub.cli.setup import EXIT_CONFIG, config_option, fail, load_config, rea
 from mcp_hub.code.tool import python_names
 from mcp_hub.config.findings import nearest, quoted
 from mcp_hub.config.load.load import Loaded
-from mcp_hub.config.load.overrides import overrides_of
 from mcp_hub.config.load.secrets import target_of
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
-from mcp_hub.config.trust import state_dir
+from mcp_hub.config.trust import overrides_of, state_dir
 from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
 from mcp_hub.files import LARGEST_OWN
 from mcp_hub.masking import hide

@@ -19,9 +19,8 @@ from mcp_hub.cli.render.results import ShownResult, with_code
 from mcp_hub.cli.setup import EXIT_TOOL, EXIT_UNAVAILABLE
 from mcp_hub.errors import RpcError
 from mcp_hub.events import CallEvent, Completed, Failed
-from mcp_hub.formats.providers import Format
 from mcp_hub.protocol.meta import RequestMeta
-from mcp_hub.types import Era, JsonObject
+from mcp_hub.types import Era, Format, JsonObject
 
 if TYPE_CHECKING:
     from rich.table import Table

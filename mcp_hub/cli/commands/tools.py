@@ -12,6 +12,7 @@ from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import put, put_json, say
 from mcp_hub.cli.render.servers import (
     account_line,
+    has_overlay,
     notices,
     project_warnings,
     server_data,
@@ -19,12 +20,10 @@ from mcp_hub.cli.render.servers import (
     status_of,
 )
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE
-from mcp_hub.config.schema.clients import UNKNOWN_CLIENT
 from mcp_hub.errors import ConfigError, ConfigFinding
-from mcp_hub.formats.providers import CONNECTORS, Format
 from mcp_hub.masking import visible
 from mcp_hub.protocol.rest.servers import HEAVIEST, ServerInfo
-from mcp_hub.types import Era, Kind, UpstreamState, UpstreamStatus, not_ready
+from mcp_hub.types import CONNECTORS, UNKNOWN_CLIENT, Era, Format, Kind, UpstreamState, UpstreamStatus, not_ready
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -173,7 +172,7 @@ async def _list(hub: ReachedHub, as_json: bool, *, with_accounts: bool) -> int:
     servers = await hub.client.servers()
     statuses = [status_of(server) for server in servers]
     missing = not_ready(statuses)
-    if hub.loaded is not None:
+    if has_overlay() and hub.loaded is not None:
         tables.print_warnings(project_warnings(hub.loaded.settings))
     accounts = (await hub.client.accounts.listed()).accounts if with_accounts else []
     if as_json:

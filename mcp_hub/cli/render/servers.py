@@ -13,16 +13,10 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from mcp_hub.catalog.flags import folded
-from mcp_hub.catalog.pins import UnapprovedTool, label_of
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.config.findings import Findings, quoted
-from mcp_hub.config.load.foreign import place_of_servers
-from mcp_hub.config.load.locate import read_document
-from mcp_hub.config.load.overrides import OVERLAY, read_overlay
-from mcp_hub.config.load.texts import read_text_file
-from mcp_hub.config.schema.settings import Settings
-from mcp_hub.config.trust import project_of, state_dir
+from mcp_hub.config.trust import OVERLAY, project_of, state_dir
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OWN
 from mcp_hub.ids import record_key
@@ -43,6 +37,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from mcp_hub.config.load.load import Loaded
+    from mcp_hub.config.schema.settings import Settings
 
 
 def status_of(server: ServerInfo) -> UpstreamStatus:
@@ -197,6 +192,8 @@ def notices(servers: Iterable[ServerInfo], *, ends: bool = False) -> list[Config
 def _unapproved(server: ServerInfo) -> Iterator[str]:
     if not server.unapproved:
         return
+    from mcp_hub.catalog.pins import UnapprovedTool, label_of
+
     for tool in server.unapproved[:_MOST]:
         message = UnapprovedTool(server.server, tool.tool, tool.kind, tuple(tool.members)).text
         yield f"{label_of(tool.tool)} {message}{'; it is held back' if tool.held else ''}"
@@ -206,6 +203,10 @@ def _unapproved(server: ServerInfo) -> Iterator[str]:
 
 def _flags(server: ServerInfo, alike: Sequence[ServerInfo]) -> Iterator[str]:
     """A line for each flag; one for tools that look alike only by their server's name."""
+    if not server.flags:
+        return
+    from mcp_hub.catalog.pins import label_of
+
     starts = tuple(f"looks like {twin.server}" for twin in alike if twin is not server)
     twins = [flag for flag in server.flags if starts and flag.kind == "lookalike" and flag.why.startswith(starts)]
     flags = [flag for flag in server.flags if flag not in twins]
@@ -249,6 +250,10 @@ def _more(items: Sequence[object]) -> int:
 
 def report_of(loaded: "Loaded") -> Findings:
     """A report with the lines of the file, if readable."""
+    from mcp_hub.config.load.foreign import place_of_servers  # YAML and pydantic, as below
+    from mcp_hub.config.load.locate import read_document
+    from mcp_hub.config.load.texts import read_text_file
+
     name = str(loaded.path)
     try:
         document = read_document(read_text_file(loaded.path, LARGEST_OWN).text, name)
@@ -299,8 +304,19 @@ def _effect(before: object, after: JsonObject) -> str:
     return f"{'add it with' if before is None else 'change'} {', '.join(named) or 'nothing'}"
 
 
-def project_warnings(settings: Settings | None) -> list[ConfigFinding]:
+def has_overlay() -> bool:
+    """Whether the project has a `.mcp-hub.yaml`."""
+    with suppress(OSError):
+        return os.path.lexists(os.path.join(project_of(os.getcwd()), OVERLAY))
+    return False
+
+
+def project_warnings(settings: "Settings | None") -> list[ConfigFinding]:
     """Up to ten warnings about the project's `.mcp-hub.yaml`."""
+    if not has_overlay():
+        return []
+    from mcp_hub.config.load.overrides import read_overlay
+
     with suppress(OSError):
         project = Path(project_of(os.getcwd()))
         try:

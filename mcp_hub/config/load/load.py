@@ -22,7 +22,7 @@ from mcp_hub.config.load.interpolate import (
     resolve,
 )
 from mcp_hub.config.load.locate import LocatedData, half_findings, read_document
-from mcp_hub.config.load.overrides import overlaid, overrides_of, read_overrides
+from mcp_hub.config.load.overrides import overlaid, read_overrides
 from mcp_hub.config.load.secrets import is_secret, secret_arguments, secret_texts
 from mcp_hub.config.load.texts import NOT_UTF8, read_text_file
 from mcp_hub.config.schema.defaults import Defaults
@@ -31,7 +31,7 @@ from mcp_hub.config.schema.hub import PLACES, written_out
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.tools import OverrideSettings
-from mcp_hub.config.trust import problem_of_commands, problem_of_config
+from mcp_hub.config.trust import overrides_of, problem_of_commands, problem_of_config
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OWN
 from mcp_hub.masking import learn

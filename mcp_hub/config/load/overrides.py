@@ -14,7 +14,7 @@ from mcp_hub.config.load.texts import read_bytes, read_text_file
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.tools import OverlaySettings, OverriddenTool, OverrideSettings, ToolSettings
-from mcp_hub.config.trust import is_of_project, problem_of_config
+from mcp_hub.config.trust import OVERLAY, is_of_project, problem_of_config
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.globs import first_match
 from mcp_hub.types import FileStamp
@@ -24,13 +24,8 @@ LARGEST: Final = 256 << 10
 """Bytes of the file."""
 MOST_TOOLS: Final = 2000
 """Tools in the file."""
-OVERLAY: Final = ".mcp-hub.yaml"
 LARGEST_OVERLAY: Final = 64 << 10
 """Bytes of an overlay."""
-
-
-def overrides_of(config: Path) -> Path:
-    return config.with_name(f"{config.stem}.overrides.yaml")
 
 
 def read_overrides(path: Path, env: Mapping[str, str]) -> tuple[OverrideSettings, FileStamp] | tuple[None, None]:

@@ -9,6 +9,7 @@ from mcp_hub.config.findings import nearest, quoted
 from mcp_hub.config.schema.fields import Amount, Count, Expose, ResultGap, Section, SoftDeadline, Text, finding
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.globs import first_match
+from mcp_hub.types import UNKNOWN_CLIENT
 
 
 class ClientSettings(Section):
@@ -44,8 +45,6 @@ class ClientRules(msgspec.Struct, frozen=True):
     one_line: bool = False
     result_gap: float = 0.0
 
-
-UNKNOWN_CLIENT: Final = "unknown"  # the entry for every client that no other entry matches
 
 _MAX_TOOLS: Final = 240
 # the default timeout of the TypeScript SDK is 60 s

@@ -195,13 +195,13 @@ class Defaults(Section):
     max_duration: PositiveDuration = 21600.0
     request_timeout: PositiveDuration = 60.0
     start_timeout: PositiveDuration = 60.0
-    restart: RestartSettings = RestartSettings()
+    restart: RestartSettings = RestartSettings.model_construct()
     start: StartRule = "eager"
     idle_stop: IdleStop | None = None
     task: TaskRule = "auto"
     orphan: Orphan | None = None
     idempotent: bool = False
-    retry: RetrySettings = RetrySettings()
+    retry: RetrySettings = RetrySettings.model_construct()
     approval: Approval = "warn"
     hints: HintRule = "trust"
-    sandbox: SandboxSettings = SandboxSettings(mode="off")
+    sandbox: SandboxSettings = SandboxSettings.model_construct(mode="off")

@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from decimal import Decimal
 from typing import Annotated, Final, Literal, TypeVar
 from urllib.parse import urlsplit
@@ -17,12 +18,15 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     JsonValue,
     StringConstraints,
     WithJsonSchema,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core.core_schema import no_info_plain_validator_function
 
 from mcp_hub.config.findings import DataPath, Flaw
 from mcp_hub.errors import InvalidParams
@@ -42,10 +46,35 @@ AtOnce = Annotated[_T, _AT_ONCE]
 """A key that applies as soon as a reload has read it."""
 
 
-class Section(BaseModel):
-    """Frozen, without unknown keys; an empty `key:` counts as left out."""
+_outer: Final[ContextVar[type[BaseModel] | None]] = ContextVar("outer", default=None)
+"""The section whose validator is being built: those in it are built later."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+class Section(BaseModel):
+    """Frozen, without unknown keys; an empty `key:` counts as left out.
+
+    The validator of a section is built when a file first has the section. Defaults are made by `model_construct`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: type[BaseModel], handler: GetCoreSchemaHandler) -> CoreSchema:
+        if _outer.get() is not None:
+            ref = f"{cls.__module__}.{cls.__qualname__}:{id(cls)}"  # as of its own schema, for the JSON Schema
+            return no_info_plain_validator_function(cls.model_validate, ref=ref)
+        before = _outer.set(cls)
+        try:
+            return handler(source)
+        finally:
+            _outer.reset(before)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, object]:
+        if schema["type"] == "function-plain":
+            cls.model_rebuild()
+            schema = {**schema, "json_schema_input_schema": cls.__pydantic_core_schema__}
+        return handler(schema)
 
     @model_validator(mode="before")
     @classmethod

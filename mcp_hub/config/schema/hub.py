@@ -362,14 +362,14 @@ class HubSettings(Section):
     first_list_wait: Duration | None = None
     list_max_age: AtOnce[Duration] = 300.0
     page_size: AtOnce[Count] = 1000
-    http: HttpSettings = HttpSettings()
+    http: HttpSettings = HttpSettings.model_construct()
     tokens: AtOnce[list[TokenSettings]] = []
-    log: _LogSettings = _LogSettings()
-    limits: _LimitSettings = _LimitSettings()
-    store: StoreSettings = StoreSettings()
-    accounts: _AccountSettings = _AccountSettings()
-    events: AtOnce[_EventSettings] = _EventSettings()
-    history: AtOnce[HistorySettings] = HistorySettings()
+    log: _LogSettings = _LogSettings.model_construct()
+    limits: _LimitSettings = _LimitSettings.model_construct()
+    store: StoreSettings = StoreSettings.model_construct()
+    accounts: _AccountSettings = _AccountSettings.model_construct()
+    events: AtOnce[_EventSettings] = _EventSettings.model_construct()
+    history: AtOnce[HistorySettings] = HistorySettings.model_construct()
     audit: AuditSettings | None = None
     attach: Literal["auto", "always", "never"] = "auto"
     attach_idle: PositiveDuration = 600.0
@@ -378,10 +378,10 @@ class HubSettings(Section):
     drain_timeout: AtOnce[Duration] = 30.0
     clients: AtOnce[Annotated[dict[TextLine, ClientSettings], AfterValidator(check_clients)]] = {}
     instructions: AtOnce[str | None] = None
-    telemetry: TelemetrySettings = TelemetrySettings()
+    telemetry: TelemetrySettings = TelemetrySettings.model_construct()
     registry: AtOnce[BaseUrl | None] = None
     code: AtOnce[CodeRule] = "off"
-    code_limits: AtOnce[_CodeLimitSettings] = _CodeLimitSettings()
+    code_limits: AtOnce[_CodeLimitSettings] = _CodeLimitSettings.model_construct()
     ask: AtOnce[AskSettings | None] = None
     ask_webhook: AtOnce[AskWebhookSettings | None] = None
 

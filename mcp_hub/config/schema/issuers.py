@@ -158,7 +158,7 @@ class _DashboardSettings(Section):
     login: _LoginSettings | None = None
 
 
-DEFAULT_DASHBOARD: Final = _DashboardSettings()
+DEFAULT_DASHBOARD: Final = _DashboardSettings.model_construct()
 DashboardRule = Annotated[_DashboardSettings, BeforeValidator(_read_mode)]
 
 

@@ -196,12 +196,12 @@ class ServerSettings(Section):
     headers: dict[str, HeaderValue] = {}
     bearer: Annotated[SecretStr, Field(min_length=1)] | None = None
     oauth: OAuthSettings | None = None
-    tls: _TlsSettings = _TlsSettings()
+    tls: _TlsSettings = _TlsSettings.model_construct()
     enabled: _Switch = True
-    tools: AtOnce[ToolFilterSettings] = ToolFilterSettings()
-    resources: AtOnce[FilterSettings] = FilterSettings()
-    prompts: AtOnce[FilterSettings] = FilterSettings()
-    events: AtOnce[FilterSettings] = FilterSettings()
+    tools: AtOnce[ToolFilterSettings] = ToolFilterSettings.model_construct()
+    resources: AtOnce[FilterSettings] = FilterSettings.model_construct()
+    prompts: AtOnce[FilterSettings] = FilterSettings.model_construct()
+    events: AtOnce[FilterSettings] = FilterSettings.model_construct()
     expose: AtOnce[Literal["full", "search"] | None] = None
     compact: AtOnce[bool | None] = None
     prefix: AtOnce[Prefix | None] = None

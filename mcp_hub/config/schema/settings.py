@@ -35,10 +35,10 @@ class ProfileSettings(Section):
     """
 
     servers: list[Text] | None = None
-    tools: ToolFilterSettings = ToolFilterSettings()
-    resources: FilterSettings = FilterSettings()
-    prompts: FilterSettings = FilterSettings()
-    events: FilterSettings = FilterSettings()
+    tools: ToolFilterSettings = ToolFilterSettings.model_construct()
+    resources: FilterSettings = FilterSettings.model_construct()
+    prompts: FilterSettings = FilterSettings.model_construct()
+    events: FilterSettings = FilterSettings.model_construct()
     expose: Expose | None = None
     budget: Amount | None = None
     compact: bool | None = None
@@ -52,9 +52,9 @@ class ProfileSettings(Section):
 class Settings(Section):
     """All of `servers.yaml`, validated; `servers` keeps the file's order."""
 
-    hub: HubSettings = HubSettings()
+    hub: HubSettings = HubSettings.model_construct()
     servers: dict[ServerName, ServerSettings] = {}
-    defaults: Defaults = Defaults()
+    defaults: Defaults = Defaults.model_construct()
     profiles: dict[Text, ProfileSettings] = {}
     _causes: dict[str, Cause] = PrivateAttr(default_factory=dict)
 

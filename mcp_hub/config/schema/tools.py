@@ -215,7 +215,7 @@ class ToolSettings(Section):
     rate: Rate | None = None
     concurrency: Count | None = None
     cache: Duration = 0.0
-    annotations: _HintSettings = _HintSettings()
+    annotations: _HintSettings = _HintSettings.model_construct()
     ask: AskSettings | None = None
     allow_if: Conditions | None = None
     deny_if: Conditions = []
@@ -259,7 +259,7 @@ class ToolRules(msgspec.Struct, frozen=True):
     task: TaskRule
     orphan: Literal["cancel", "finish"] | float | None
     idempotent: bool
-    retry: RetrySettings = RetrySettings()
+    retry: RetrySettings = RetrySettings.model_construct()
     is_kept: bool = True
     """Whether the history keeps its calls."""
     rate: str | None = None

@@ -6,9 +6,8 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from mcp_hub.formats.prompted import FORMATS
-from mcp_hub.formats.providers import CONNECTORS, Format
 from mcp_hub.protocol.rest import calls, history, servers
-from mcp_hub.types import JsonObject, Mode
+from mcp_hub.types import CONNECTORS, Format, JsonObject, Mode
 
 PREFIX: Final = "/v1"
 _JSON: Final = "application/json"

@@ -14,10 +14,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from mcp_hub.config.schema.clients import UNKNOWN_CLIENT
 from mcp_hub.files import LARGEST_OF_CLIENTS
 from mcp_hub.onboarding.clients.entries import Command, Slot
 from mcp_hub.onboarding.clients.wsl import WindowsSide, windows_side
+from mcp_hub.types import UNKNOWN_CLIENT
 
 System = Literal["linux", "macos", "windows"]
 SYSTEMS: Final[tuple[System, ...]] = ("linux", "macos", "windows")

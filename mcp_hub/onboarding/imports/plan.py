@@ -15,14 +15,13 @@ from mcp_hub.addresses import is_this_machine
 from mcp_hub.config.load.imported import sources_of
 from mcp_hub.config.load.interpolate import CLIENTS_FOLDER, Unresolved, is_keyring_closed, resolve
 from mcp_hub.config.load.load import load
-from mcp_hub.config.trust import state_dir
+from mcp_hub.config.trust import SECRETS, state_dir
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.onboarding.changes.acts import Acts, FileChange
 from mcp_hub.onboarding.changes.written import ClientRecords, ImportedServer
 from mcp_hub.onboarding.files import FileRefused
 from mcp_hub.onboarding.imports.found import FoundServer, FoundServers, SkippedServer
 from mcp_hub.onboarding.servers_file.kept_secrets import (
-    FOLDER,
     KEPT,
     KEPT_HERE,
     KeptSecrets,
@@ -73,7 +72,7 @@ class TakenServer(msgspec.Struct, frozen=True):
     @property
     def sources_outside(self) -> list[str]:
         """Variables and files that it gets, without kept secrets."""
-        return [source for source in sources_of(self.entry) if not source.startswith(f"file {FOLDER}/")]
+        return [source for source in sources_of(self.entry) if not source.startswith(f"file {SECRETS}/")]
 
     @property
     def is_users(self) -> bool:

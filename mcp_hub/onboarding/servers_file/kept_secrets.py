@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from mcp_hub.config.load.interpolate import escaped, is_keyring_closed
 from mcp_hub.config.load.secrets import is_secret, secret_arguments, secrets_of_url
-from mcp_hub.config.trust import state_dir
+from mcp_hub.config.trust import SECRETS, state_dir
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.extras import keyring_command, with_extra
 from mcp_hub.files import LARGEST_OWN, read_file
@@ -21,13 +21,12 @@ from mcp_hub.masking import learn
 from mcp_hub.onboarding.files import edit_file
 from mcp_hub.types import JsonObject
 
-FOLDER: Final = "secrets"
 SERVICE: Final = "mcp-hub"
 """The hub's service name in the keyring."""
 
-KEPT: Final = re.compile(rf"\$\{{(?:file:{FOLDER}|keyring:{SERVICE})/([^}}]*)\}}")
+KEPT: Final = re.compile(rf"\$\{{(?:file:{SECRETS}|keyring:{SERVICE})/([^}}]*)\}}")
 """The `${…}` of a kept value, with the name of its place."""
-KEPT_HERE: Final = f"${{file:{FOLDER}/}}"
+KEPT_HERE: Final = f"${{file:{SECRETS}/}}"
 
 _SERVICE: Final = "backends.SecretService."
 _SILENT: Final = re.compile(r"backends\.(SecretService|Windows|fail|null)\.|PlaintextKeyring")
@@ -45,7 +44,7 @@ class KeptSecrets:
     """
 
     def __init__(self, folder: Path, *, keyring: bool = False, asks: bool = True) -> None:
-        self._folder = folder / FOLDER
+        self._folder = folder / SECRETS
         self._keyring = _keyring(asks=asks) if keyring else None
         self._values: dict[str, str] = {}
 
@@ -60,12 +59,12 @@ class KeptSecrets:
         while self._stored(key) not in (None, value):
             key += "_"
         self._values[key] = value
-        return f"${{file:{FOLDER}/{key}}}" if self._keyring is None else f"${{keyring:{SERVICE}/{key}}}"
+        return f"${{file:{SECRETS}/{key}}}" if self._keyring is None else f"${{keyring:{SERVICE}/{key}}}"
 
     def place_of(self, name: str) -> tuple[str, bool]:
         """The `${…}` for a future value, and whether it exists. An existing file wins, then a usable keyring."""
         key = place_name(name)
-        file = f"${{file:{FOLDER}/{key}}}"
+        file = f"${{file:{SECRETS}/{key}}}"
         if self._keyring is None and (self._folder / key).exists():
             return file, True
         keyring = _usable_keyring() if self._keyring is None else self._keyring
@@ -88,7 +87,7 @@ class KeptSecrets:
     def keeps(self, reference: str) -> bool:
         """Whether `${reference}` stands for a value kept here, not for an older one."""
         kind, _, key = reference.partition(":")
-        folder = FOLDER if kind == "file" else SERVICE
+        folder = SECRETS if kind == "file" else SERVICE
         return key.partition("/")[0] == folder and key.partition("/")[2] in self._values
 
     def filled(self, entry: JsonObject) -> JsonObject:

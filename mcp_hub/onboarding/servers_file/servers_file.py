@@ -15,14 +15,13 @@ from mcp_hub.config.load.load import Loaded, commands_refused, find_config, load
 from mcp_hub.config.load.locate import is_json, read_document
 from mcp_hub.config.load.texts import BYTE_ORDER_MARK, UTF16_MARKS, decoded, read_bytes
 from mcp_hub.config.schema.fields import as_flag
-from mcp_hub.config.trust import state_dir
+from mcp_hub.config.trust import SECRETS, state_dir
 from mcp_hub.edit import writing
 from mcp_hub.edit.entries import put, put_all, remove
 from mcp_hub.edit.writing import STEP, CannotEdit, nested
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OWN
 from mcp_hub.onboarding.files import Undo, edit_file
-from mcp_hub.onboarding.servers_file.kept_secrets import FOLDER
 from mcp_hub.types import JsonObject
 
 HEAD: Final = "# The servers behind this hub: mcp-hub add, import and edit change this file.\n"
@@ -97,7 +96,7 @@ class ServersFile(msgspec.Struct, frozen=True):
             text = (self._content() or b"").decode("utf-8", "replace")
         except ConfigError:
             return set()
-        return {path for path in (self.folder / FOLDER).glob("*") if f"${{file:{FOLDER}/{path.name}}}" in text}
+        return {path for path in (self.folder / SECRETS).glob("*") if f"${{file:{SECRETS}/{path.name}}}" in text}
 
     def registry(self) -> str | None:
         """`hub.registry`; None without a file."""

@@ -14,6 +14,7 @@ import anyio.to_thread
 
 from mcp_hub.clock import Clock
 from mcp_hub.errors import StoreError
+from mcp_hub.files import HISTORY_FILE
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.faults import StoreFault, faulty
 from mcp_hub.stores.history.base import (
@@ -40,7 +41,6 @@ from mcp_hub.stores.sqlite.transactions import ReadOnlyTransactions, WriteTransa
 from mcp_hub.stores.sqlite.worker import Worker
 from mcp_hub.stores.sqlite.writes import give_back, used_bytes
 
-FILE: Final = "history.db"
 _MEMORY: Final = Path("memory")
 _FORMAT: Final = FileFormat(
     0x6D686869,  # `mhhi`
@@ -110,7 +110,7 @@ class HistoryFile:
     def __init__(
         self, folder: Path | None, hub: str, is_gone: Callable[[str], bool], now: Callable[[], float], clock: Clock
     ) -> None:
-        self._path = _MEMORY if folder is None else folder / FILE
+        self._path = _MEMORY if folder is None else folder / HISTORY_FILE
         self._hub = hub
         self._is_gone = is_gone
         self._now = now

@@ -1,17 +1,17 @@
 """A hub's REST front that says what a test tells it to, over real connections: one request and one answer each."""
 
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
 import msgspec
+import pytest
 from anyio.abc import SocketStream
 
-from mcp_hub.client import HubClient
-from mcp_hub.client.http import connect
+from mcp_hub.client import HubClient, http, in_process
 from mcp_hub.events import CallEvent
 from mcp_hub.protocol.shape.stream_events import encoded
 from mcp_hub.types import CallId
@@ -103,6 +103,25 @@ async def peer(answer: Answer | Sequence[bytes]) -> AsyncIterator[Peer]:
         port = listener.extra(anyio.abc.SocketAttribute.local_port)
         yield Peer(f"http://127.0.0.1:{port}/mcp", asked)
         tasks.cancel_scope.cancel()
+
+
+Connect = Callable[..., HubClient | None]
+WAYS: dict[str, Connect] = {"http": http.connect, "here": in_process.connect_here}
+_chosen: list[Connect] = [http.connect]
+
+
+@pytest.fixture(params=WAYS, autouse=True, scope="module")
+def each_way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Clients come by the HTTP library, and by the transport to a hub on this machine."""
+    before, _chosen[0] = _chosen[0], WAYS[request.param]
+    yield
+    _chosen[0] = before
+
+
+def connect(url: str, token: str | None = None, *, patience: float = 30.0) -> HubClient:
+    client = _chosen[0](url, token, patience=patience)
+    assert client is not None
+    return client
 
 
 @asynccontextmanager

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_hub.client import HubClient, HubStream, StreamInterrupted
-from mcp_hub.client.http import connect
 from mcp_hub.client.stream_reader import Patience
 from mcp_hub.client.streams import OnPause, Start, ignore
 from mcp_hub.errors import (
@@ -31,7 +30,9 @@ from tests.unit.client.scripted_peer import (
     STREAM,
     Asked,
     Peer,
+    connect,
     connected,
+    each_way,
     events_answer,
     json_answer,
     lines,
@@ -39,6 +40,7 @@ from tests.unit.client.scripted_peer import (
     sse,
 )
 
+__all__ = ["each_way"]
 pytestmark = pytest.mark.anyio
 
 EVENTS: list[CallEvent] = [

@@ -17,13 +17,25 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from mcp_hub import errors
 from mcp_hub.client import StreamInterrupted
-from mcp_hub.client.http import HttpTransport, connect
-from mcp_hub.client.in_process import AsgiTransport
+from mcp_hub.client.http import HttpTransport
+from mcp_hub.client.in_process import AsgiTransport, connect_here
 from mcp_hub.client.rest import ConnectionLost
 from mcp_hub.events import Started
 from mcp_hub.protocol.rest.calls import ErrorBody, InputBody
-from tests.unit.client.scripted_peer import SECONDS, STREAM, connected, events_answer, json_answer, lines, problem, sse
+from tests.unit.client.scripted_peer import (
+    SECONDS,
+    STREAM,
+    connect,
+    connected,
+    each_way,
+    events_answer,
+    json_answer,
+    lines,
+    problem,
+    sse,
+)
 
+__all__ = ["each_way"]
 pytestmark = pytest.mark.anyio
 
 ROW: dict[str, object] = {"stream": STREAM, "status": "working", "method": "tools/call", "name": "job", "server": "git"}
@@ -134,6 +146,28 @@ async def test_server_that_is_not_a_hub_or_breaks_off_is_an_error_with_its_url(
         with pytest.raises(kind) as found:
             await client.tools()
     assert hub.url.removesuffix("/mcp") in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"", "Server disconnected without sending a response."),
+        (HEAD % b"application/json" + b'9\r\n{"result"\r\n', r"message body \(incomplete chunked read\)"),
+        (json_answer(200, ROW)[:-1], r"message body \(received \d+ bytes, expected \d+\)"),
+    ],
+)
+async def test_lost_connection_is_named_alike_by_each_transport(answer: bytes, reason: str) -> None:
+    async with connected([answer]) as (_, client):
+        with pytest.raises(errors.UpstreamLost, match=reason):
+            await client.status(STREAM)
+
+
+@pytest.mark.parametrize("key", ["a\r\nx-other: 1", "ä"])
+async def test_header_that_cannot_be_sent_is_never_sent(key: str) -> None:
+    client = connect_here("http://127.0.0.1:1")
+    assert client is not None
+    with pytest.raises(errors.UpstreamUnavailable, match="Illegal header value"):
+        await client.start("job", key=key)
 
 
 Message = MutableMapping[str, Any]

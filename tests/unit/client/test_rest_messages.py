@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_hub import errors
-from mcp_hub.client.http import connect, endpoint
-from mcp_hub.client.rest import decoded, error_for, rest_url
+from mcp_hub.client.http import connect
+from mcp_hub.client.rest import decoded, endpoint, error_for, rest_url
 from mcp_hub.client.stream_reader import EventDecoder, Patience
 from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Progressed, Started
 from mcp_hub.protocol.rest.calls import StreamStatus

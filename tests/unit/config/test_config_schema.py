@@ -201,6 +201,15 @@ def test_every_limit_is_documented_with_its_default(title: str, settings: Sectio
     assert table(title) == {key: getattr(settings, key) for key in fields - others}
 
 
+@pytest.mark.parametrize("section", Section.__subclasses__())
+def test_default_section_is_what_validating_an_empty_one_makes(section: type[Section]) -> None:
+    for key, field in section.model_fields.items():
+        if isinstance(field.default, Section):
+            given = field.default.model_dump(exclude_unset=True)
+            validated = type(field.default).model_validate(given)
+            assert (vars(field.default), field.default.model_fields_set) == (vars(validated), set(given)), key
+
+
 SCHEMA = json_schema()
 VALIDATOR = jsonschema_rs.validator_for(SCHEMA)
 SHIPPED = ROOT / "docs" / "servers.schema.json"

@@ -12,9 +12,9 @@ import pytest
 
 from mcp_hub.app.catalog_rules import ProjectView, overlay_problems, project_rules, view_rules
 from mcp_hub.config.load.load import Loaded, load, parse
-from mcp_hub.config.load.overrides import LARGEST_OVERLAY, OVERLAY, read_overlay
+from mcp_hub.config.load.overrides import LARGEST_OVERLAY, read_overlay
 from mcp_hub.config.schema.tools import OverlaySettings
-from mcp_hub.config.trust import OVERRIDE, problem_of_config, problem_of_secret, project_of
+from mcp_hub.config.trust import OVERLAY, OVERRIDE, problem_of_config, problem_of_secret, project_of
 from mcp_hub.errors import ConfigError
 from tests.unit.config.faults import shown
 

@@ -16,7 +16,11 @@ UNUSED = (
     "mcp_hub.upstreams.functions.upstream mcp_hub.upstreams.executors.upstream"
 )
 
-OF_HUBS = "mcp_hub.app mcp_hub.hub mcp_hub.calls mcp_hub.catalog.catalog mcp_hub.upstreams.peer"
+OF_HUBS = (
+    "mcp_hub.app mcp_hub.hub mcp_hub.calls mcp_hub.catalog.catalog mcp_hub.upstreams.peer mcp_hub.formats "
+    "mcp_hub.onboarding mcp_hub.edit mcp_hub.config.load mcp_hub.config.schema"
+)
+ASKING = "cli.commands.tools cli.commands.running.status client.in_process"
 
 
 @pytest.mark.parametrize(
@@ -25,7 +29,7 @@ OF_HUBS = "mcp_hub.app mcp_hub.hub mcp_hub.calls mcp_hub.catalog.catalog mcp_hub
         (SERVING, "mcp mcp_types httpx2"),  # the SDK would be most of the start
         (LOGINS, "mcp"),  # it costs half a second and 60 MB
         ("cli.lean app.build", UNUSED),  # they would be 2 MB of each hub that a client starts
-        ("cli.commands.tools cli.commands.running.status", OF_HUBS),  # a third of the time of such a command
+        (ASKING, f"{OF_HUBS} pydantic pydantic_core yaml httpx2 rich sqlite3"),  # two thirds of such a command
     ],
     ids=["serving over HTTP", "a login", "a hub over stdio", "a command about a running hub"],
 )
@@ -35,3 +39,14 @@ def test_module_that_is_not_used_is_not_loaded(modules: str, unused: str) -> Non
     script = f"import sys, {imports}; sys.exit({loaded} or 0)"
     done = subprocess.run([sys.executable, "-c", script], timeout=WAIT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_section_that_a_file_leaves_out_is_not_built() -> None:
+    script = (
+        "import sys; from mcp_hub.config.schema.fields import Section; "
+        "from mcp_hub.config.schema.settings import Settings; "
+        "Settings.model_validate({'servers': {'a': {'command': 'x'}}}); "
+        "print(*(each.__name__ for each in Section.__subclasses__() if each.__pydantic_complete__))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], timeout=WAIT, capture_output=True, text=True)
+    assert (done.stdout.split(), done.stderr) == (["ServerSettings", "Settings"], "")

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from mcp_hub.calls.history.journal import CallJournal
 from mcp_hub.errors import StoreError
+from mcp_hub.files import HISTORY_FILE
 from mcp_hub.stores.history.base import HistoryLimits, HistoryStore, LostCalls
-from mcp_hub.stores.history.file import FILE, HistoryFile
+from mcp_hub.stores.history.file import HistoryFile
 from mcp_hub.stores.history.reading import CallFilter, PastFigures, by_id, newest, pages, percentile, within
 from tests.unit.calls.past import arguments_in, history_file, keep, kept, new_journal, past_call
 from tests.unit.stores.broken_files import rows_of
@@ -29,7 +30,7 @@ async def filled(folder: Path, count: int = 10, hub: str = "in_a") -> HistoryFil
 
 def beside(folder: Path) -> list[Path]:
     """The file and all others whose names begin as its does."""
-    return sorted(folder.glob(f"{FILE}*"))
+    return sorted(folder.glob(f"{HISTORY_FILE}*"))
 
 
 async def numbers_in(store: HistoryStore) -> list[int]:
@@ -41,7 +42,7 @@ async def test_calls_are_there_after_the_hub_has_ended(tmp_path: Path) -> None:
     assert await numbers_in(later := history_file(tmp_path, "in_b")) == list(range(10))
     assert await later.losses() == []
     await later.close()
-    assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / HISTORY_FILE).stat().st_mode) == 0o600
 
 
 async def test_two_hubs_share_a_file_and_calls_are_in_the_order_of_their_endings(tmp_path: Path) -> None:
@@ -93,7 +94,7 @@ async def test_folder_that_cannot_be_written_stops_no_call_and_is_told(tmp_path:
 
 async def test_file_is_read_where_nothing_can_be_written(tmp_path: Path) -> None:
     await (await filled(tmp_path)).close()
-    (tmp_path / f"{FILE}-shm").symlink_to(tmp_path / "none" / "shm")
+    (tmp_path / f"{HISTORY_FILE}-shm").symlink_to(tmp_path / "none" / "shm")
     store = history_file(tmp_path, "in_b")
     assert await numbers_in(store) == list(range(10))
     with pytest.raises(StoreError):
@@ -103,11 +104,11 @@ async def test_file_is_read_where_nothing_can_be_written(tmp_path: Path) -> None
 @pytest.mark.parametrize("table", ["batches", "heads", "texts", "runs", "losses"])
 async def test_file_without_a_table_is_set_aside_and_the_history_says_so(tmp_path: Path, table: str) -> None:
     await (await filled(tmp_path)).close()
-    rows_of(tmp_path / FILE, f"DROP TABLE {table}")
+    rows_of(tmp_path / HISTORY_FILE, f"DROP TABLE {table}")
     later = await filled(tmp_path, 3, "in_b")
     assert await numbers_in(later) == [0, 1, 2]
     (loss,) = await later.losses()
-    assert loss.kind == "damaged" and f"{FILE}.corrupt-" in loss.reason
+    assert loss.kind == "damaged" and f"{HISTORY_FILE}.corrupt-" in loss.reason
     await later.close()
 
 
@@ -116,21 +117,21 @@ async def test_damaged_file_is_set_aside_and_the_history_says_so(tmp_path: Path,
     store = await filled(tmp_path)
     if not is_open:
         await store.close()
-        (tmp_path / FILE).write_bytes(b"no database" * 1000)
+        (tmp_path / HISTORY_FILE).write_bytes(b"no database" * 1000)
         store = history_file(tmp_path, "in_b")
     else:
         assert store._worker is not None
         await store._worker.ask(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
-        with (tmp_path / FILE).open("r+b") as file:
-            file.write(b"\xff" * (tmp_path / FILE).stat().st_size)
+        with (tmp_path / HISTORY_FILE).open("r+b") as file:
+            file.write(b"\xff" * (tmp_path / HISTORY_FILE).stat().st_size)
         with pytest.raises(sqlite3.Error):
-            rows_of(tmp_path / FILE, "PRAGMA user_version = 1")  # which makes the hub look again
+            rows_of(tmp_path / HISTORY_FILE, "PRAGMA user_version = 1")  # which makes the hub look again
         await store._stop()
     journal = new_journal(store, hub="in_b")
     await keep(journal, past_call(arguments={"n": 99}))
     assert journal.failing == "" and await numbers_in(store) == [99]
     [loss] = await store.losses()
-    assert loss.kind == "damaged" and f"{FILE}.corrupt-" in loss.reason
+    assert loss.kind == "damaged" and f"{HISTORY_FILE}.corrupt-" in loss.reason
     assert [path for path in beside(tmp_path) if "corrupt" in path.name]
     await store.close()
 
@@ -142,7 +143,7 @@ async def test_damaged_record_is_left_out_and_the_history_says_so(tmp_path: Path
         await keep(journal, *(past_call(arguments={"n": n}) for n in range(start, start + 10)))
     await store.close()
     rows_of(
-        tmp_path / FILE,
+        tmp_path / HISTORY_FILE,
         "UPDATE heads SET head = substr(head, 1, 200) || zeroblob(40) WHERE number = 2",
         "UPDATE texts SET body = 'no blob' WHERE place >= 3 << 16",
     )
@@ -162,9 +163,9 @@ async def test_rows_that_no_hub_writes_are_left_out(tmp_path: Path) -> None:
     store = await filled(tmp_path)
     await store.close()
     for row in ODD_BATCHES:
-        rows_of(tmp_path / FILE, f"INSERT INTO batches (hub, base, first, last, calls) VALUES ({row})")
+        rows_of(tmp_path / HISTORY_FILE, f"INSERT INTO batches (hub, base, first, last, calls) VALUES ({row})")
     for row in ODD_LOSSES:
-        rows_of(tmp_path / FILE, f"INSERT INTO losses (kind, at, hub, count, reason) VALUES ({row})")
+        rows_of(tmp_path / HISTORY_FILE, f"INSERT INTO losses (kind, at, hub, count, reason) VALUES ({row})")
     store = history_file(tmp_path, "in_b")
     assert await numbers_in(store) == [*range(10)]
     assert await within(store, HistoryLimits(calls=10), 1e9) == 1e9 - HistoryLimits().keep, "they count as no calls"
@@ -184,7 +185,7 @@ ODDER_BATCHES = [
 async def filled_with_odd_rows(folder: Path) -> None:
     await (await filled(folder)).close()
     for row in ODDER_BATCHES:
-        rows_of(folder / FILE, f"INSERT INTO batches (number, hub, base, first, last, calls) VALUES ({row})")
+        rows_of(folder / HISTORY_FILE, f"INSERT INTO batches (number, hub, base, first, last, calls) VALUES ({row})")
 
 
 async def test_bounds_hold_whatever_rows_say(tmp_path: Path) -> None:
@@ -208,7 +209,7 @@ async def test_rows_that_no_hub_writes_are_not_counted_as_removed(tmp_path: Path
 
 async def test_file_of_a_newer_hub_is_left_alone(tmp_path: Path) -> None:
     await (await filled(tmp_path)).close()
-    rows_of(tmp_path / FILE, "PRAGMA user_version = 99")
+    rows_of(tmp_path / HISTORY_FILE, "PRAGMA user_version = 99")
     journal = new_journal(history_file(tmp_path, "in_b"))
     await keep(journal, past_call())
     assert "newer hub" in journal.failing and not [path for path in beside(tmp_path) if "corrupt" in path.name]

@@ -14,10 +14,11 @@ from mcp_hub.calls.history.journal import CallJournal
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.clock import wall_time
 from mcp_hub.events import Completed
+from mcp_hub.files import HISTORY_FILE
 from mcp_hub.protocol.rest.history import cursor, place_of
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.history.base import HIGHEST_NUMBER, RUNNING, HistoryLimits, Keeping, LostCalls
-from mcp_hub.stores.history.file import FILE, HistoryFile
+from mcp_hub.stores.history.file import HistoryFile
 from mcp_hub.stores.history.reading import CallFilter, PastFigures, by_id, pages
 from tests.unit.calls.past import StreamOfCall, arguments_in, history_file, keep, kept, new_journal, past_call
 from tests.unit.stores.broken_files import rows_of
@@ -234,7 +235,7 @@ IN_THE_WAY = [
 @pytest.mark.parametrize("row", IN_THE_WAY)
 async def test_row_that_no_hub_writes_keeps_no_call_out(tmp_path: Path, row: str) -> None:
     await (await filled(tmp_path, 3)).close()
-    rows_of(tmp_path / FILE, row)
+    rows_of(tmp_path / HISTORY_FILE, row)
     journal = new_journal(history_file(tmp_path, "in_b"), hub="in_b")
     for n in range(3):
         await begin(journal, running_call(100 + n))

@@ -31,6 +31,7 @@ from mcp_hub.config.load.interpolate import closed_keyring, escaped
 from mcp_hub.config.load.load import load, usual_place
 from mcp_hub.config.trust import own_folders
 from mcp_hub.errors import ConfigError
+from mcp_hub.files import HISTORY_FILE
 from mcp_hub.masking import hide
 from mcp_hub.onboarding.clients.model import Client, Where
 from mcp_hub.onboarding.clients.reading import clients_of, is_present
@@ -39,7 +40,6 @@ from mcp_hub.onboarding.imports.found import FoundServers, of_clients, of_file
 from mcp_hub.onboarding.imports.plan import ImportPlan, planned
 from mcp_hub.onboarding.servers_file.kept_secrets import KeptSecrets, may_open_dialog
 from mcp_hub.onboarding.servers_file.servers_file import Put, ServersFile
-from mcp_hub.stores.history.file import FILE as HISTORY
 from mcp_hub.types import JsonObject
 
 _TIME: JsonObject = {"command": "uvx", "args": ["mcp-server-time"]}
@@ -262,7 +262,7 @@ def init(yes: bool, counts: bool | None, is_boxed: bool | None, config: str | No
         names = _added(file, {"time": _TIME} if yes else _chosen(file), is_boxed, asks=not yes)
     if counts or counts is None and not yes and is_to_count():
         print_costs_of(file, names)
-    history = own_folders(load_config(str(file.path), partly=True).settings, os.environ)[-1] / HISTORY
+    history = own_folders(load_config(str(file.path), partly=True).settings, os.environ)[-1] / HISTORY_FILE
     say(f"The hub keeps each call with its arguments for 7 days, for your eyes only, in {history}")
     say("(mcp-hub history shows them, hub.history: off keeps none).")
     tell_next(file, are_imported=bool(plan.taken))

@@ -22,9 +22,9 @@ from mcp_hub.cli.render.output import agrees, put, say
 from mcp_hub.cli.setup import EXIT_TOOL, config_option, fail, fail_with
 from mcp_hub.config.load.foreign import client_of
 from mcp_hub.config.load.load import USERS_FILE, usual_place
-from mcp_hub.config.trust import STATE_FOLDERS, state_dir
+from mcp_hub.config.trust import SECRETS, STATE_FOLDERS, state_dir
 from mcp_hub.errors import ConfigError
-from mcp_hub.files import entries_below, remove_tree
+from mcp_hub.files import HISTORY_FILE, entries_below, remove_tree
 from mcp_hub.masking import hide, visible
 from mcp_hub.onboarding.changes.acts import Acts
 from mcp_hub.onboarding.changes.plan import Step
@@ -32,15 +32,13 @@ from mcp_hub.onboarding.changes.written import ClientRecords
 from mcp_hub.onboarding.clients.model import Where
 from mcp_hub.onboarding.clients.reading import client_files, clients_of
 from mcp_hub.onboarding.files import BACKUP, FileRefused
-from mcp_hub.onboarding.servers_file.kept_secrets import FOLDER
 from mcp_hub.onboarding.servers_file.servers_file import ServersFile
-from mcp_hub.stores.history.file import FILE as HISTORY
 from mcp_hub.stores.long_results import DOCUMENTS
 
 _ABOUT: Final = {"secrets": "a secret of the configuration"}
 _FOLDERS: Final = "folders"
 """The folder of the state folder with those that servers start in; servers may write there."""
-_FILES: Final = ("streams.db", HISTORY, "eras.json")
+_FILES: Final = ("streams.db", HISTORY_FILE, "eras.json")
 """Files in a state folder or a store, each with others beside it."""
 _NAMES: Final = ("servers.yaml", "servers.yml", "servers.json")
 """Names of a configuration that is the hub's also if nobody can read it."""
@@ -236,7 +234,7 @@ def _purge(remaining: Sequence[HubPath], running: Sequence[HubRecord]) -> int:
     """
     code = 0
     used = {path for hub in running for item in hub_paths(hub.config, os.environ) for path in _parts(item, hub.config)}
-    folders = [_usual_state(), usual_place().parent, usual_place().parent / FOLDER, *_made_folders()]
+    folders = [_usual_state(), usual_place().parent, usual_place().parent / SECRETS, *_made_folders()]
     for item in sorted(remaining, key=lambda path: path.name == "state"):
         if item.path in used and item.name != "sockets":
             if item.exists:

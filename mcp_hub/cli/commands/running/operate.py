@@ -100,7 +100,7 @@ def top(url: str | None, token: str | None, config: str | None) -> None:
 
 
 def _page(url: str | None, token: str | None, config: str | None) -> tuple[str, str | None]:
-    from mcp_hub.client.http import endpoint
+    from mcp_hub.client.rest import endpoint
 
     if url is not None:
         try:

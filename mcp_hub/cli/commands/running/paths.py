@@ -1,6 +1,7 @@
 """`mcp-hub paths`: all files of the hub. `mcp-hub audit`: whether its lines hold. `mcp-hub schema` and `completion`."""
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,24 +12,31 @@ from click.shell_completion import ShellComplete, get_completion_class
 from msgspec import to_builtins
 
 from mcp_hub.attach.folder import base_folders, problem_of
+from mcp_hub.attach.serve import leaves_out
 from mcp_hub.cli.commands.running.service import ENVIRONMENT
 from mcp_hub.cli.completion import VARIABLE
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.render.tables import plural
-from mcp_hub.cli.setup import EXIT_CONFIG, EXIT_TOOL, EXIT_UNAVAILABLE, config_option, fail, fail_with, load_config
-from mcp_hub.config.load.load import load
-from mcp_hub.config.load.overrides import overrides_of
-from mcp_hub.config.trust import own_folders, state_dir
+from mcp_hub.cli.setup import (
+    EXIT_CONFIG,
+    EXIT_TOOL,
+    EXIT_UNAVAILABLE,
+    config_option,
+    config_place,
+    fail,
+    fail_with,
+    load_config,
+)
+from mcp_hub.config.trust import SECRETS, overrides_of, own_folders, state_dir
 from mcp_hub.errors import ConfigError
+from mcp_hub.files import HISTORY_FILE
 from mcp_hub.masking import visible
-from mcp_hub.onboarding.clients.model import Where
-from mcp_hub.onboarding.servers_file.kept_secrets import FOLDER
-from mcp_hub.onboarding.servers_file.servers_file import ServersFile
-from mcp_hub.stores.history.file import FILE as HISTORY
 from mcp_hub.stores.server_logs import log_folder
 
 if TYPE_CHECKING:
+    from mcp_hub.config.schema.settings import Settings
+    from mcp_hub.onboarding.clients.wsl import WindowsSide
     from mcp_hub.stores.audit import AuditReport
 
 _STATE: Final = (
@@ -69,38 +77,71 @@ def paths(as_json: bool, config: str | None) -> None:
 
 def shown_paths(config: str | None, env: Mapping[str, str]) -> list[HubPath]:
     """`hub_paths`, and in WSL the Windows user's folder. Raises `ConfigError`."""
-    side = Where.here(env).windows
+    side = _windows_side(env)
     around = [] if side is None else [HubPath("windows", side.home, f"clients there start the hub in {side.place}")]
     return [*hub_paths(config, env), *around]
 
 
+def _windows_side(env: Mapping[str, str]) -> "WindowsSide | None":
+    if sys.platform == "linux" and (env.get("WSL_DISTRO_NAME") or "microsoft" in os.uname().release.lower()):
+        from mcp_hub.onboarding.clients.model import Where
+
+        return Where.here(env).windows
+    return None
+
+
+def _settings(file: str, env: Mapping[str, str]) -> "Settings | None":
+    """The settings, if they are readable and may name a folder of the store."""
+    if not os.path.lexists(file) or leaves_out(file, b"store"):
+        return None
+    from mcp_hub.config.load.load import load
+
+    try:
+        return load(Path(file), env, partly=True, lenient=True).settings
+    except ConfigError:  # `check` and `doctor` say so
+        return None
+
+
+def _place_or_usual(config: str | None) -> str:
+    """The configuration, or else the one to create. Raises `ConfigError`."""
+    try:
+        return config_place(config)
+    except ConfigError as error:
+        if error.code != "config_not_found":
+            raise
+    from mcp_hub.config.load.load import usual_place
+
+    return os.path.abspath(usual_place())
+
+
 def hub_paths(config: str | None, env: Mapping[str, str]) -> list[HubPath]:
     """All of them, the configuration first. Raises `ConfigError`."""
-    file = ServersFile.find(config, env)
-    try:
-        settings = load(file.path, env, partly=True, lenient=True).settings if file.exists else None
-    except ConfigError:  # `check` and `doctor` say so
-        settings = None
+    config_file = _place_or_usual(config)
     state = state_dir(env)
-    stores = own_folders(settings, env)
-    config_place = os.path.abspath(file.path)
+    stores = own_folders(_settings(config_file, env), env)
     optional = [
-        HubPath("overrides", overrides_of(Path(config_place)), "settings that were made in the dashboard"),
+        HubPath("overrides", overrides_of(Path(config_file)), "settings that were made in the dashboard"),
         HubPath("environment", Path.home() / ENVIRONMENT, "variables of the service"),
     ]
     hub_files = [
-        HubPath("configuration", Path(config_place), "servers and settings"),
+        HubPath("configuration", Path(config_file), "servers and settings"),
         *(item for item in optional if item.exists),
-        HubPath("secrets", file.folder / FOLDER, "a file for each secret that was moved out of the configuration"),
+        HubPath(
+            "secrets",
+            Path(config_file).parent / SECRETS,
+            "a file for each secret that was moved out of the configuration",
+        ),
         HubPath("state", state, _STATE),
         *(
             HubPath("store", path, "streams, results and history (hub.store.path)")
             for path in stores[1:]
             if path != state
         ),
-        HubPath("history", stores[-1] / HISTORY, "calls that have ended, with arguments and results (hub.history)"),
+        HubPath(
+            "history", stores[-1] / HISTORY_FILE, "calls that have ended, with arguments and results (hub.history)"
+        ),
         HubPath("cache", state / "lists", "last lists of the servers; made again"),
-        HubPath("logs", log_folder(state, config_place), "stderr and log of the servers"),
+        HubPath("logs", log_folder(state, config_file), "stderr and log of the servers"),
     ]
     return [*hub_files, *socket_paths(env)[:1]]
 

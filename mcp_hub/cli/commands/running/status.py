@@ -28,11 +28,11 @@ from mcp_hub.errors import ConfigError, ConfigFinding, RpcError
 from mcp_hub.masking import hide, visible
 from mcp_hub.protocol.rest.overview import ClientSummary
 from mcp_hub.protocol.rest.servers import ServerInfo
-from mcp_hub.sessions.clients import HubUse, PresentClient
 from mcp_hub.types import JsonObject
 
 if TYPE_CHECKING:
     from mcp_hub.client import HubClient
+    from mcp_hub.sessions.clients import HubUse, PresentClient
 
 _MOST_CLIENTS = 40
 """Clients of a hub over HTTP that are listed."""
@@ -53,7 +53,7 @@ class _HubReport(msgspec.Struct, frozen=True):
     variables: Mapping[str, Mapping[str, bool]] = {}
     paths: Sequence[HubPath] = ()
     alone: str = ""
-    uses: Mapping[str, HubUse | None] = {}
+    uses: "Mapping[str, HubUse | None]" = {}
     apart: Mapping[str, Sequence[str]] = {}
     clients: Sequence[ClientSummary] = ()
     warnings: Sequence[ConfigFinding] = ()
@@ -151,7 +151,7 @@ def report_data(report: _HubReport, now: float) -> JsonObject:
             "warnings": [*map(str, report.warnings)]}  # fmt: skip
 
 
-def _clients_data(use: HubUse | None) -> list[JsonObject] | None:
+def _clients_data(use: "HubUse | None") -> list[JsonObject] | None:
     if use is None:
         return None
     return [
@@ -203,13 +203,13 @@ def _http_clients(hub: HubRecord, report: _HubReport, now: float) -> list[tuple[
     return [(f"{head}{text}", "") for head, text in zip(heads, rows, strict=False)]
 
 
-def _ends_data(use: HubUse | None) -> JsonObject | None:
+def _ends_data(use: "HubUse | None") -> JsonObject | None:
     if use is None:
         return None
     return {"idle": use.idle, "left": use.left, "calls": use.calls, "connections": use.connections}
 
 
-def _client(client: PresentClient) -> str:
+def _client(client: "PresentClient") -> str:
     name = " ".join(filter(None, (client.name, client.version))) or "a client that has not said its name"
     kind = f" ({client.kind})" if client.kind else ""
     return f"{name}{kind}{f', {client.era}' if client.era else ''}, process {client.pid}"
@@ -239,7 +239,7 @@ def _use(hub: HubRecord, report: _HubReport, now: float) -> list[tuple[str, str]
     return [*lines, (f"  ends:    {_end(use)}", "")]
 
 
-def _end(use: HubUse) -> str:
+def _end(use: "HubUse") -> str:
     if use.left is not None:
         return f"in {_span(use.left)}, unless a client comes"
     parts = [

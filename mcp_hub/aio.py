@@ -219,6 +219,14 @@ class Background:
         self._task = asyncio.get_running_loop().create_task(work())
         self._task.add_done_callback(_log_failure)
 
+    def cancel(self) -> None:
+        """Cancels it, without waiting."""
+        self._task.cancel()
+
+    async def wait(self) -> None:
+        """Waits until it has ended."""
+        await asyncio.wait([self._task])
+
     async def stop(self) -> None:
         """Cancels it and waits. Idempotent."""
         self._task.cancel()

@@ -74,16 +74,15 @@ class _Continuation(msgspec.Struct):
         """Continues the call, or ends a cancelled one. Raises `Busy`."""
 
         async def resumed(call: Call, channel: CallChannel) -> Completed:
-            if self.revoked is not None and waits(self.state):
-                raise CallCancelled(f"The call was cancelled before it was sent: {self.revoked}")
-            if upstream is None:
-                raise HubRestarted(
-                    f'server "{call.upstream}" is not configured in this hub.', data={"outcome": "unknown"}
-                )
             try:
+                if self.revoked is not None and waits(self.state):
+                    raise CallCancelled(f"The call was cancelled before it was sent: {self.revoked}")
+                if upstream is None:
+                    text = f'server "{call.upstream}" is not configured in this hub.'
+                    raise HubRestarted(text, data={"outcome": "unknown"})
                 return await upstream.resume(call, channel, self.state)
             except RpcError:
-                if self.revoked is not None:  # its server knows already, or cannot know
+                if self.revoked is not None:  # its server knows already, or cannot know; it ends as cancelled
                     registry.cancel(record, self.revoked)
                 raise
 

@@ -21,7 +21,7 @@ from mcp_hub.methods import passes
 from mcp_hub.protocol.eras import CALL_METHODS, SKILL_METHODS, serves
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, read_as
 from mcp_hub.protocol.meta import PATH, RequestMeta, is_absent
-from mcp_hub.selection.paths import check_path
+from mcp_hub.selection import check_path
 from mcp_hub.types import OWN, Era, JsonObject, Kind, RawObject, UpstreamStatus, condition
 
 Unlisted = Callable[[str], UpstreamStatus | None]

@@ -4,7 +4,7 @@ Source: specification 2026-07-28, basic/index "_meta" and "Extensions"; before, 
 """
 
 import re
-from typing import Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -15,7 +15,7 @@ from mcp_hub.protocol.capabilities import APPS as APPS
 from mcp_hub.protocol.capabilities import EVENTS as EVENTS
 from mcp_hub.protocol.capabilities import STREAMS as STREAMS
 from mcp_hub.protocol.capabilities import TASKS as TASKS
-from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object, read_as
 from mcp_hub.types import CallId, Era, JsonObject, RawJson, RawObject
 
 VERSION: Final = "io.modelcontextprotocol/protocolVersion"
@@ -27,6 +27,7 @@ PROGRESS_TOKEN: Final = "progressToken"
 PATH: Final = "dev.mcp-hub/path"
 """A JSON path: the result of the tool is what it selects."""
 _NULL: Final = msgspec.Raw(b"null")
+_COMPLETE: Final = msgspec.Raw(b'"complete"')
 
 
 class RequestMeta(msgspec.Struct, frozen=True, gc=False):
@@ -208,6 +209,23 @@ def with_mark(result: RawJson, stream: CallId, cursor: int, status: str) -> RawJ
         return result
     meta[STREAMS] = msgspec.Raw(mark)
     return object_bytes({**members, "_meta": msgspec.Raw(object_bytes(meta))})
+
+
+class _Mark(msgspec.Struct):
+    stream: str
+    cursor: Annotated[str, msgspec.Meta(pattern="^(0|[1-9][0-9]{0,14})$")]
+    status: Literal["completed"]
+
+
+def last_before(result: RawJson) -> tuple[str, int]:
+    """The stream of a mark and the number before its ending; 0 without one, and on an early answer or a question."""
+    if has_mark(result) is None:
+        return "", 0
+    members = raw_object(result) or {}
+    meta = raw_object(members.get("_meta", msgspec.UNSET)) or {}
+    mark = read_as(meta[STREAMS], _Mark) if STREAMS in meta else None
+    is_result = members.get("resultType", _COMPLETE) == _COMPLETE
+    return (mark.stream, int(mark.cursor) - 1) if mark is not None and is_result else ("", 0)
 
 
 def without_mark(result: RawJson, mark: str = STREAMS) -> RawJson:

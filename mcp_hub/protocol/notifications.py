@@ -116,8 +116,8 @@ class _PlainProgress(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 _decode_plain = msgspec.json.Decoder(_PlainProgress).decode
 
 
-def plain_progress(params: msgspec.Raw) -> tuple[int, tuple[Progressed]] | None:
-    """The token and the only event of a progress notification; None: it has to be read member by member."""
+def plain_progress(params: msgspec.Raw) -> tuple[int, Progressed, None] | None:
+    """The token and the event of a progress notification; None: it has to be read member by member."""
     try:
         plain = _decode_plain(params)
     except (msgspec.DecodeError, RecursionError):
@@ -129,7 +129,7 @@ def plain_progress(params: msgspec.Raw) -> tuple[int, tuple[Progressed]] | None:
         return None
     else:
         members = {"message": message}
-    return plain.progressToken, (Progressed(plain.progress, None if total is msgspec.UNSET else total, members),)
+    return plain.progressToken, Progressed(plain.progress, None if total is msgspec.UNSET else total, members), None
 
 
 def progressed(params: RawObject) -> Progressed:

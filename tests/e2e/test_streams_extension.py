@@ -1,6 +1,9 @@
 """The hub's extension as its clients see it: partial content, marks on results, and reading on from a mark."""
 
+import json
+import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -8,6 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.e2e import skipping_server
 from tests.e2e.client import HttpClient
 from tests.e2e.held_tools import Held, config
 from tests.interaction.fronts import MODERN, Peer, Seen, http_hub, stdio_hub
@@ -76,8 +80,13 @@ async def plain(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 async def _clients(root: Path, kind: str, store: str, *, declared: bool) -> AsyncIterator[Client]:
     held = Held(root)
+    async with _connected(root, kind, config(store={"type": store}), held, declared=declared) as connected:
+        yield connected
+
+
+@asynccontextmanager
+async def _connected(root: Path, kind: str, text: str, held: Held, *, declared: bool) -> AsyncIterator[Client]:
     front, era = kind.split()
-    text = config(store={"type": store})
     if front == "stdio":
         async with stdio_hub(text, root) as wire:
             connected = Client(wire, era, declared, held)
@@ -164,3 +173,37 @@ async def test_others_get_nothing_of_it_but_the_mark(plain: Client) -> None:
     assert told["status"] == "completed" and seen.result["content"] == [{"type": "text", "text": "done"}]
     refused = (await plain.request(READ, {"stream": told["stream"]})).error
     assert (refused["code"], refused["data"]["code"]) == (-32601, "method_not_found")
+
+
+ALL = "one two three four five six "
+
+
+@pytest.mark.parametrize("kind", ["stdio handshake", "http modern"])
+@pytest.mark.parametrize(
+    ("sent", "reads", "text", "missing"),
+    [
+        ([2, 2, 3, 4, 3, 5, 6, 7, 7], "nothing", ALL, []),
+        ([2, 5, 4, 7], "log", ALL, []),
+        ([], "log", ALL, []),
+        ([2, 5], "nothing", "one four ", ["events 3 to 4", "2 more events"]),
+        ([2, 5], "dies", "one four ", ["events 3 to 4", "2 more events"]),
+        ([2], "hole", "one ", []),
+    ],
+)
+async def test_a_server_behind_the_hub_repeats_events_and_leaves_some_out(
+    kind: str, sent: list[int], reads: str, text: str, missing: list[str], tmp_path: Path
+) -> None:
+    server = {"command": sys.executable, "args": [skipping_server.__file__]}
+    settings = json.dumps({"hub": {"prefix": "never"}, "servers": {"skipping": server}})
+    async with _connected(tmp_path, kind, settings, Held(tmp_path), declared=True) as client:
+        seen = await client.call("words", {"sent": sent, "reads": reads}, token="t")
+        if reads == "hole":
+            assert seen.error["data"]["upstream"]["code"] == "unreadable_answer"
+            assert "lacks event 3" in seen.error["message"]
+            return
+        assert seen.result["content"] == skipping_server.RESULT["content"]
+        events = await client.everything(mark(seen)["stream"])
+        assert [event["seq"] for event in events] == list(range(1, len(events) + 1)) and events[-1]["type"] == "end"
+        assert "".join(event["data"]["content"][0]["text"] for event in events if event["type"] == "delta") == text
+        notes = [event["data"]["data"] for event in events if event["type"] == "log"]
+        assert len(notes) == len(missing) and all(map(str.__contains__, notes, missing)), notes

@@ -178,8 +178,8 @@ def test_progress_read_in_one_step_is_what_its_members_say(members: dict[str, An
     if (plain := plain_progress(raw)) is not None:
         params = raw_object(raw)
         assert params is not None and number_key(bytes(params.pop("progressToken"))) == plain[0]
-        assert plain[1] == (progressed(params),)
-        assert type(plain[1][0].progress) is type(progressed(params).progress)
+        assert plain[1] == progressed(params)
+        assert type(plain[1].progress) is type(progressed(params).progress)
 
 
 def test_usual_progress_is_read_in_one_step() -> None:

@@ -40,7 +40,7 @@ from mcp_hub.events import Completed
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import one_line, raw_object
 from mcp_hub.schema import look_wrong
-from mcp_hub.selection.paths import check_path
+from mcp_hub.selection import check_path
 from mcp_hub.types import OWN, Kind, RawJson, RawObject, Snapshot, UpstreamStatus
 
 _RUNNERS: Final = {b'"%b"' % name.encode(): name for name in (RUN, RUN_READING)}

@@ -19,7 +19,7 @@ from mcp_hub.cli.setup import EXIT_INTERRUPTED, Output, output_options
 from mcp_hub.errors import HubError, InvalidParams, RpcError
 from mcp_hub.events import InputRequired
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
-from mcp_hub.selection.paths import check_path
+from mcp_hub.selection import check_path
 from mcp_hub.types import JsonObject, Kind, RawJson, RawObject
 
 if TYPE_CHECKING:

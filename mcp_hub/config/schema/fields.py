@@ -31,7 +31,7 @@ from pydantic_core.core_schema import no_info_plain_validator_function
 from mcp_hub.config.findings import DataPath, Flaw
 from mcp_hub.errors import InvalidParams
 from mcp_hub.masking import hide
-from mcp_hub.selection.paths import check_path
+from mcp_hub.selection import check_path
 from mcp_hub.types import CodeMode
 
 _T = TypeVar("_T")

@@ -295,6 +295,10 @@ class _Resource:
             methods["HEAD"] = methods["GET"]
         self._allowed = ", ".join([*methods, "OPTIONS"])
         self._methods = methods
+        self._parameters = {
+            method: frozenset(option.name for option in route.parameters if not option.is_header)
+            for method, route in routes.items()
+        }
         self._max_body = max_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -304,7 +308,7 @@ class _Resource:
             response = Response(status_code=204, headers={"allow": self._allowed})
         elif (handler := self._methods.get(method)) is not None:
             request = RestRequest(scope=scope, receive=receive, send=send, max_body=self._max_body)
-            check_query(request)
+            check_query(request, self._parameters.get(method, ()))
             if method in self._guarded:
                 request.check_header()
             response = await handler(request)

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from typing import Final, TypeVar, cast
 from urllib.parse import unquote
 
@@ -66,8 +66,8 @@ class RestRequest(Request):
         """The `offered` media types that the client names; by a wildcard or without Accept, the first. Raises `Problem`
         406.
         """
-        accept = self.header("accept")
-        ranges = media_ranges(accept if accept is not None else "*/*")
+        lines = self.headers.getlist("accept")
+        ranges = media_ranges(",".join(lines) if lines else "*/*")
         named = [media for media in offered if ranges.get(media)]
         if named:
             return named
@@ -183,9 +183,10 @@ def check_operator(caller: Caller, why: str) -> None:
         raise Problem(403, "operator_required", reason)
 
 
-def check_query(request: RestRequest) -> None:
-    """Raises `Problem` 400 for a parameter that is there twice: nobody knows which of the values is meant."""
-    names = [name for name, _ in request.query_params.multi_items()] if request.scope["query_string"] else []
+def check_query(request: RestRequest, known: Collection[str]) -> None:
+    """Raises `Problem` 400 for a known parameter that is there twice: nobody knows which of the values is meant."""
+    items = request.query_params.multi_items() if request.scope["query_string"] else []
+    names = [name for name, _ in items if name in known]
     if len(names) != len(set(names)):
         name = next(name for name in names if names.count(name) > 1)
         raise Problem(400, "invalid_parameter", f"{hide_head(name, 50)} is in the query more than once")

@@ -225,7 +225,7 @@ _WAIT: Final = 25.0
 _EVENTS, _MOST_EVENTS = 1000, 10_000
 _STREAMS, _MOST_STREAMS = 100, 1000
 _NDJSON_HEADERS: Final = [(b"content-type", NDJSON.encode()), (b"cache-control", b"no-cache, no-transform")]
-_CURSOR: Final = re.compile(r"[0-9]{1,18}")
+_CURSOR: Final = re.compile(r"0*[0-9]{1,18}")
 
 
 RunningView = Callable[[Caller, bool], Sequence[RunningCall]]

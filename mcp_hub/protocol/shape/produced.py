@@ -105,31 +105,60 @@ class _Event(msgspec.Struct):
 
 class _Part(msgspec.Struct):
     events: list[_Event]
+    stream: msgspec.Raw = msgspec.Raw(b"null")
 
 
-def of_server(meta: RawJson) -> list[Produced | Reset] | None:
-    """Readable events in a progress notification's `_meta` (docs/specification/streams.md §4); None without any.
+class _Page(msgspec.Struct):
+    events: list[_Event]
+    truncated: bool = False
 
-    Partial content has its number at the server, and a reset that from which on it is taken back.
+
+Numbered = tuple[int, Produced | Reset | None]
+"""An event of a server with its number there, 0 without one; None stands for one that is not taken.
+
+Partial content has its number, too, and a reset that from which on it is taken back.
+"""
+
+
+def of_server(meta: RawJson) -> tuple[str, list[Numbered]] | None:
+    """The stream and the events in a progress notification's `_meta` (docs/specification/streams.md §4), or None.
+
+    An event that cannot be read is not taken.
     """
     members = raw_object(msgspec.Raw(bytes(meta)))
     part = read_as(members[STREAMS], _Part) if members is not None and STREAMS in members else None
     if part is None:
         return None
-    events_of_server: list[Produced | Reset] = []
+    events: list[Numbered] = []
     for event in part.events:
-        if event.type in _OF_SERVERS or event.type == "reset":
-            try:
-                events_of_server.append(_event_of_server(event))
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                continue
-    return events_of_server
+        try:
+            events.append((event.seq, _event_of_server(event)))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            events.append((event.seq, None))
+    return read_as(part.stream, str) or "", events
 
 
-def _event_of_server(event: _Event) -> Produced | Reset:
+def page_of_server(result: RawJson) -> tuple[list[Numbered], bool]:
+    """The events of a `streams.read`, and whether earlier ones are not kept.
+
+    Raises `msgspec.DecodeError`, `UnicodeDecodeError`, `RecursionError`.
+    """
+    page = msgspec.json.decode(result, type=_Page)
+    if any(event.seq == 0 for event in page.events):
+        raise msgspec.ValidationError("an event has no number")
+    return [(event.seq, _event_of_server(event)) for event in page.events], page.truncated
+
+
+def taken_back(first: int) -> Reset:
+    """Says that a server takes back partial content from this number of its stream on."""
+    return Reset(0, _TAKEN_BACK, origin=first)
+
+
+def _event_of_server(event: _Event) -> Produced | Reset | None:
+    if event.type not in _OF_SERVERS and event.type != "reset":
+        return None
     if event.type == "reset":
-        first = msgspec.json.decode(object_bytes(event.data), type=_Reset).discard_from
-        return Reset(0, _TAKEN_BACK, origin=first)
+        return taken_back(msgspec.json.decode(object_bytes(event.data), type=_Reset).discard_from)
     data = {name: msgspec.Raw(one_line(bytes(value))) for name, value in event.data.items()}
     content = produced(event.type, repaired_params("notifications/message", data) if event.type == "log" else data)
     return msgspec.structs.replace(content, origin=event.seq) if isinstance(content, Delta) else content

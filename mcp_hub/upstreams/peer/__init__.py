@@ -7,4 +7,5 @@
 * `questions`, `input_questions`: questions of handshake and modern servers
 * `wanted`, `subscriptions`: watched resources
 * `task_poll`, `tasks`: calls run as tasks
+* `streams`: events of servers that stream, in order
 """

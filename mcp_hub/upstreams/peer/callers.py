@@ -25,6 +25,7 @@ from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, read_
 from mcp_hub.protocol.jsonrpc.framing import foreign
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST, METHOD_NOT_FOUND
 from mcp_hub.protocol.meta import has_mark, without_mark
+from mcp_hub.protocol.shape.produced import Numbered
 from mcp_hub.types import LAST_LINE, Era, RawJson, RawObject
 from mcp_hub.upstreams.peer.questions import PARKABLE, Asker
 from mcp_hub.upstreams.peer.state import ServerLogs, SignsOfLife
@@ -48,7 +49,7 @@ _ECHO: Final = 5.0
 """Seconds of silence after which no more messages of a call that was given up are expected."""
 
 
-class StrayMessages:
+class _StrayMessages:
     """The last unreadable `lines`, their `count`, and log messages without a call.
 
     `framing` is their form if not one message per line. Logs 20 grave and 200 other messages a minute.
@@ -182,15 +183,16 @@ _MOST_LATE: Final = 32
 
 
 class Callers:
-    """The calls in flight: `requests` with a call, and `tasks`.
+    """The calls in flight: `requests` with a call, and `tasks`. `strays` are messages without a call.
 
     `is_ordered`: log messages precede their call's response; over HTTP they may follow it.
     """
 
     def __init__(
         self, requests: Callable[[], Iterable[Pending]], tasks: ServerTasks, signs: SignsOfLife, logs: ServerLogs, *,
-        is_ordered: bool,
+        server: str, is_ordered: bool,
     ) -> None:  # fmt: skip
+        self.strays = _StrayMessages(server)
         self.is_ordered = is_ordered
         self._signs = signs
         self._late: tuple[Call | None, int] = None, 0  # log messages that came after a call
@@ -263,10 +265,12 @@ class Callers:
             return self._sole_asker(is_question=message.kind == "request")
         return context(source) if source.context is not None else None
 
-    def logged(self, id_: int, event: Log) -> None:
-        """Notes a log event; the same message may follow."""
-        self._logged.append((id_, msgspec.json.decode(event.params)))
-        self._logs.count(is_sent=True)
+    def logged(self, id_: int, events: Iterable[Numbered]) -> None:
+        """Notes log events; the same messages may follow."""
+        for _, event in events:
+            if type(event) is Log:
+                self._logged.append((id_, msgspec.json.decode(event.params)))
+                self._logs.count(is_sent=True)
 
     def _was_event(self, params: bytes) -> bool:
         if not self._logged:

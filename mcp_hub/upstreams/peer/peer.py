@@ -3,7 +3,7 @@
 Progress tokens are request ids. Log messages name no call; `callers` attributes them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.errors import Busy, RpcError, UpstreamLost
-from mcp_hub.events import CallEvent, Completed, Log, reason_of_client
+from mcp_hub.events import Completed, reason_of_client
 from mcp_hub.masking import hide
 from mcp_hub.protocol.capabilities import to_modern
 from mcp_hub.protocol.definitions.messages import repaired_notice, repaired_params
@@ -22,13 +22,12 @@ from mcp_hub.protocol.headers import Mirrors
 from mcp_hub.protocol.jsonrpc import envelope, rpc_errors
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, object_bytes, raw_object
 from mcp_hub.protocol.jsonrpc.repair import Placeholder
-from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
-from mcp_hub.protocol.notifications import CHANGED_LISTS, ON_LISTEN, ROOTS_CHANGED, plain_progress, progressed
-from mcp_hub.protocol.shape.produced import of_server
+from mcp_hub.protocol.meta import PROGRESS_TOKEN, STREAMS, declares, modern_meta
+from mcp_hub.protocol.notifications import CHANGED_LISTS, ON_LISTEN, ROOTS_CHANGED, plain_progress
 from mcp_hub.protocol.shape.questions import QUESTIONS, may_ask
 from mcp_hub.protocol.shape.results import begins, is_complete
 from mcp_hub.types import HANDSHAKE, MODERN, Cause, JsonObject, RawJson, RawObject
-from mcp_hub.upstreams.peer.callers import Callers, StrayMessages, completed, context
+from mcp_hub.upstreams.peer.callers import Callers, completed, context
 from mcp_hub.upstreams.peer.input_questions import follow_up
 from mcp_hub.upstreams.peer.questions import PARKABLE, RETRY, Asker, Elicitations, OpenRequests, with_retry
 from mcp_hub.upstreams.peer.state import (
@@ -41,6 +40,7 @@ from mcp_hub.upstreams.peer.state import (
     ServerLogs,
     SignsOfLife,
 )
+from mcp_hub.upstreams.peer.streams import ServerStreams, unusual_progress
 from mcp_hub.upstreams.peer.task_poll import TaskConnection, TaskPoll
 from mcp_hub.upstreams.peer.tasks import ServerTasks, as_task, made_task
 from mcp_hub.wire.base import Cancellation, NotSent, Pending, Wire, WireClosed, WireHandler
@@ -55,17 +55,17 @@ class PeerMessages(WireHandler):
     """
 
     def __init__(
-        self, name: str, connect: "Callable[[PeerMessages], Wire]", callers: Callers, ending: PeerEnding,
-        elicitations: Elicitations, observer: Observer | None,
+        self, connect: "Callable[[PeerMessages], Wire]", callers: Callers, ending: PeerEnding,
+        elicitations: Elicitations, observer: Observer | None, streams: ServerStreams,
     ) -> None:  # fmt: skip
         self.count = 0
         self.is_interactive = False
         self.list_changes = ListChanges()
-        self.strays = StrayMessages(name)
         self._callers = callers
         self._ending = ending
         self._elicitations = elicitations
         self._observer = observer
+        self.streams = streams
         self.wire = connect(self)
         self._open_requests = OpenRequests(
             send=self.wire.send, noted=elicitations.note_question, calls=callers.may_ask, find=callers.asker,
@@ -89,7 +89,7 @@ class PeerMessages(WireHandler):
 
     def _take_nameless(self, message: Envelope, source: Pending | None) -> None:
         """Its call may wait forever."""
-        if (refusal := self.strays.nameless(message.method)) is not None and not self.wire.is_congested:
+        if (refusal := self._callers.strays.nameless(message.method)) is not None and not self.wire.is_congested:
             self.wire.send(envelope.error_frame(None, refusal.encoded()))
         if message.method in QUESTIONS:
             self._callers.suspect(None if source is None else [source])
@@ -118,7 +118,7 @@ class PeerMessages(WireHandler):
     def _progress(self, message: Envelope) -> None:
         params = message.params
         plain = plain_progress(params) if isinstance(params, msgspec.Raw) else None
-        key, events = plain if plain is not None else _unusual_progress(params)
+        key, event, part = plain or unusual_progress(params)
         pending = self.wire.requests.pending.get(key) if key is not None else None
         if pending is not None and pending.context is not None:
             asker: Asker | None = context(pending)
@@ -126,10 +126,11 @@ class PeerMessages(WireHandler):
             asker = None if key is None else self._callers.tasks.reporter(key)
         if key is None or asker is None:
             return  # an unknown token, or a call that has ended
-        for event in events:
+        if event is not None:
             asker[1].send(event)
-            if type(event) is Log:
-                self._callers.logged(key, event)
+        elif part is not None:
+            self._callers.logged(key, part[1])
+            self.streams.take(pending, asker, part)
 
     def _log_message(self, message: Envelope, source: Pending | None) -> None:
         if message.params is Unset or not (sent := raw_object(message.params)):
@@ -143,7 +144,7 @@ class PeerMessages(WireHandler):
         if session is not None and self._observer is not None:
             self._observer.on_message(session, envelope.notification_frame("notifications/message", read))
         else:
-            self.strays.log(level, params)
+            self._callers.strays.log(level, params)
 
     def on_late_answer(self, id_: int) -> None:
         self.count += 1
@@ -152,23 +153,13 @@ class PeerMessages(WireHandler):
     def on_bad_line(self, bad: BadMessage, line: bytes, source: Pending | None = None) -> None:
         key = envelope.id_key(bad.id) if bad.id is not None else None
         is_of_one = type(key) is int and self.wire.requests.was_asked(key)  # which has its answer
-        if self.strays.unreadable(bad, line) and not is_of_one:
+        if self._callers.strays.unreadable(bad, line) and not is_of_one:
             self._callers.suspect(None if source is None else [source])
 
     def on_closed(self, reason: str, code: str) -> None:
         self._ending.close(Cause(code, hide(reason)))
         self._open_requests.close()
         self.list_changes.announce(())
-
-
-def _unusual_progress(raw: RawJson | msgspec.UnsetType) -> tuple[int | None, Sequence[CallEvent]]:
-    """The token and the events of progress with members or numbers that few servers send."""
-    params = raw_object(raw)
-    if not params or PROGRESS_TOKEN not in params or "progress" not in params:
-        return None, ()
-    key = envelope.number_key(bytes(params.pop(PROGRESS_TOKEN)))
-    events = of_server(params["_meta"]) if "_meta" in params else None
-    return key, (progressed(params),) if events is None else events
 
 
 class Peer:
@@ -192,11 +183,13 @@ class Peer:
         self._last_envelope: tuple[JsonObject | None, str | None, PeerInfo | None, RawObject] = None, None, None, {}
         logs = ServerLogs() if observer is None else observer.logs
         self.callers = Callers(
-            lambda: self.wire.requests.pending.values(), self.tasks, self.signs, logs, is_ordered=not is_remote
-        )
+            lambda: self.wire.requests.pending.values(), self.tasks, self.signs, logs, server=name,
+            is_ordered=not is_remote,
+        )  # fmt: skip
         self.messages = PeerMessages(
-            name=name, connect=lambda messages: connect(messages, self), callers=self.callers, ending=self.ending,
+            connect=lambda messages: connect(messages, self), callers=self.callers, ending=self.ending,
             elicitations=self._elicitations, observer=observer,
+            streams=ServerStreams(self._ask, lambda: declares(self.info.capabilities, self.info.era, STREAMS)),
         )  # fmt: skip
         self.wire = self.messages.wire
 
@@ -230,6 +223,9 @@ class Peer:
         except WireClosed:
             raise await self._loss() from None
         return self._result(message)
+
+    async def _ask(self, method: str, params: RawObject, capabilities: JsonObject | None = None) -> RawJson:
+        return await self.answer(self.send(method, params, capabilities))
 
     async def _answer(self, pending: Pending, cancellation: Cancellation | None, call: Call | None = None) -> Envelope:
         try:
@@ -289,11 +285,7 @@ class Peer:
         return completed(task.call, await self.tasks.follow(task, self._line(task.call)), self.info.era)
 
     def _line(self, call: Call) -> TaskConnection:
-        capabilities = to_modern(call.answered, self.info.declares)
-
-        async def ask(method: str, params: RawObject) -> RawJson:
-            return await self.answer(self.send(method, params, capabilities))
-
+        ask = partial(self._ask, capabilities=to_modern(call.answered, self.info.declares))
         return TaskConnection(ask, lambda: self.wire.can_send, self.tasks.outlive, lambda: self.tasks.are_left)
 
     def can_begin(self, call: Call) -> bool:
@@ -315,14 +307,19 @@ class Peer:
             return None
         if not (is_complete(message.result) if era is MODERN else bytes(memoryview(message.result)[:1]) == b"{"):
             return None
+        ending, streams = completed(call, message.result, era), self.messages.streams
+        may_stream = streams.followed or ending.result is not message.result
+        if may_stream and not streams.is_whole(pending, message.result):
+            return None
         self._answer_count += 1
         if self.signs.failures:
             self.signs.answered()
-        return completed(call, message.result, era)
+        return ending
 
     def abandon(self, call: Call, pending: Pending) -> None:
         if self.wire.requests.abandon(pending):
             self.wire.send(_cancellation(pending.id, context(pending)[1]))
+        self.messages.streams.drop(pending)
         self._give_up(call, pending.id)
 
     def _give_up(self, call: Call, id_: int) -> None:
@@ -337,13 +334,15 @@ class Peer:
         """Completes a begun call. `may_follow`: ask the caller its questions."""
         try:
             message = await self._answer(pending, lambda id_: _cancellation(id_, channel), call)
-        except NotSent:
+        except BaseException as exc:
+            self.messages.streams.drop(pending)
+            if isinstance(exc, WireClosed) and not isinstance(exc, NotSent):
+                raise await self._loss() from None
+            if isinstance(exc, anyio.get_cancelled_exc_class()):
+                self._give_up(call, pending.id)
             raise
-        except WireClosed:
-            raise await self._loss() from None
-        except anyio.get_cancelled_exc_class():
-            self._give_up(call, pending.id)
-            raise
+        if call.wants_progress and (broken := await self.messages.streams.finish(pending, message)) is not None:
+            raise self._unreadable(broken)
         try:
             result = completed(call, self._result(message), self.info.era)
         except RpcError as error:

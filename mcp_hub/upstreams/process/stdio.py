@@ -215,10 +215,10 @@ class StdioConnection:
                 if not pipe.requests.pending or pipe.bytes_read != size:
                     form, size = None, pipe.bytes_read
                     continue
-                framing, before = peer.messages.strays.framing, form
+                framing, before = peer.callers.strays.framing, form
                 form = framing if framing in UNREADABLE and not is_settled.is_set() else pipe.unfinished
                 if form is not None and before == form:
-                    peer.messages.strays.take_form(form)
+                    peer.callers.strays.take_form(form)
                     reason = "nothing that it writes can be read"
                     peer.ending.explain(Cause("not_mcp", self._with_output(reason)))
                     pipe.close(reason, "not_mcp")
@@ -266,14 +266,14 @@ class StdioConnection:
             await peer.ending.last_words()
             if peer.ending.explained.is_set():
                 return peer.ending.cause or cause
-        is_other = cause.code == "start_timeout" and peer is not None and bool(peer.messages.strays.lines)
+        is_other = cause.code == "start_timeout" and peer is not None and bool(peer.callers.strays.lines)
         return Cause("not_mcp" if is_other else cause.code, self._with_output(cause.reason))
 
     def _with_output(self, reason: str) -> str:
-        framing = self.peer.messages.strays.framing if self.peer is not None else None
+        framing = self.peer.callers.strays.framing if self.peer is not None else None
         if framing is not None:
             reason = f"{reason}: it writes {framing}, but {_RULE}"
-        return with_output(reason, [*(self.peer.messages.strays.lines if self.peer else ()), *self.stderr])
+        return with_output(reason, [*(self.peer.callers.strays.lines if self.peer else ()), *self.stderr])
 
     async def close(self) -> None:
         """Ends the process group. Shielded and bounded."""

@@ -151,7 +151,7 @@ class Supervisor:
             code=code,
             failures=failures,
             logs=server.logs.flow(),
-            noise=peer.messages.strays.summary if peer else None,
+            noise=peer.callers.strays.summary if peer else None,
         )
 
     def leave_tasks(self) -> None:

@@ -15,8 +15,8 @@ from mcp_hub.calls.results.projection import MOST_PROJECTED, WHOLE
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import InvalidParams, StoreError
 from mcp_hub.events import Completed
+from mcp_hub.selection import check_path
 from mcp_hub.selection.engine import select
-from mcp_hub.selection.paths import check_path
 from mcp_hub.stores.documents import DocumentLimits
 from mcp_hub.stores.long_results import memory_documents
 from mcp_hub.types import CallId, Era

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Call, CallChannel, StreamInfo
+from mcp_hub.calls.gates import steps
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.starter import _Continuation
 from mcp_hub.errors import HubRestarted, RpcError
@@ -24,8 +25,9 @@ class Far:
 
     name = "far"
 
-    def __init__(self, *, has_ended: bool = False) -> None:
+    def __init__(self, *, has_ended: bool = False, state: msgspec.Raw = HOW) -> None:
         self.has_ended = has_ended
+        self.state = state
         self.resumed: list[bytes] = []
         self.cancelled_after: float | None = None
 
@@ -34,7 +36,7 @@ class Far:
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         """The hub is killed before the server has heard of the cancellation."""
-        channel.continuable(HOW)
+        channel.continuable(self.state)
         try:
             await anyio.sleep_forever()
         except asyncio.CancelledError:
@@ -67,18 +69,18 @@ def test_continuation_of_another_call_is_refused(changes: dict[str, str]) -> Non
         _Continuation.of(msgspec.structs.replace(row, **changes))
 
 
-def goes_on(hub: DurableHub, far: Far, row: StreamInfo) -> CallRecord:
+def goes_on(hub: DurableHub, far: Far | None, row: StreamInfo) -> CallRecord:
     left = _Continuation.of(row)
     record = left.started(far, hub.registry, LONG, left.plan(row))
     hub.streams.take_up(record, row)
     return record
 
 
-async def left_to(pair: Pair, far: Far, *, cancel: str | None) -> str:
+async def left_to(pair: Pair, far: Far, *, cancel: str | None, is_configured: bool = True) -> str:
     """A call whose hub dies as soon as its cancellation was acknowledged; its id. The other hub goes on with it."""
 
     async def go_on(row: StreamInfo, progressed: object) -> None:
-        goes_on(pair.two, far, row)
+        goes_on(pair.two, far if is_configured else None, row)
 
     pair.two.go_on = go_on
     record = pair.one.registry.start(new_call("p"), far.call, LONG)
@@ -100,6 +102,16 @@ async def test_a_cancelled_call_is_cancelled_by_the_hub_that_continues_it(has_en
     assert pair.events(id_) == [Started(), Cancelled("enough")]
     assert far.resumed == [bytes(HOW)]
     assert has_ended or far.cancelled_after == pytest.approx(1), "its server is told once it is there"
+
+
+@pytest.mark.parametrize(("state", "is_configured"), [(HOW, False), (msgspec.Raw(steps._WAITS + b"1}"), True)])
+@virtual
+async def test_cancelled_call_that_cannot_be_continued_or_was_not_sent_ends_as_cancelled(
+    state: msgspec.Raw, is_configured: bool
+) -> None:
+    pair, far = Pair(takes_up=True, delay=0.3), Far(state=state)
+    id_ = await left_to(pair, far, cancel="enough", is_configured=is_configured)
+    assert pair.events(id_) == [Started(), Cancelled("enough")] and not far.resumed
 
 
 @virtual

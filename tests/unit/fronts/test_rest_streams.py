@@ -88,6 +88,9 @@ async def test_client_that_takes_several_forms_gets_the_one_that_says_most(peer:
             problem(response, 406, "not_acceptable")
         else:
             assert (response.status, response.headers["content-type"]) == (200, media)
+    both = {"accept": "application/json", "Accept": "application/x-ndjson"}
+    response = await peer.ask("GET", f"/v1/streams/{id_}/events", headers=both)
+    assert response.headers["content-type"] == "application/x-ndjson", "several lines of a header are one list"
 
 
 @pytest.mark.parametrize("limit", [1, 3, 9])
@@ -160,6 +163,14 @@ async def test_follower_that_takes_nothing_is_disconnected(peer: RestPeer, monke
     assert writer is not None and writer.stream.readers == ()
 
 
+async def test_leading_zeros_of_a_cursor_and_other_names_in_the_query_are_nothing(peer: RestPeer) -> None:
+    id_, lines = await finished(peer)
+    url, zeros = f"/v1/streams/{id_}/events", "0" * 30 + "4"
+    pages = [await peer.ask("GET", url, headers={"last-event-id": zeros})]
+    pages += [await peer.ask("GET", f"{url}?{query}") for query in (f"after={zeros}", "after=4&x=1&x=2&Limit=x")]
+    assert [page.body.startswith(b'{"events":[' + lines[4]) for page in pages] == [True] * 3
+
+
 # -- what is refused
 
 
@@ -170,8 +181,9 @@ async def test_cursor_or_parameter_that_cannot_be_read_is_refused(peer: RestPeer
         problem(await peer.ask("GET", f"{url}?after={cursor}"), 400, "invalid_cursor")
         if "%" not in cursor:
             problem(await peer.ask("GET", url, headers={"last-event-id": cursor}), 400, "invalid_cursor")
-    for parameter in ("wait=x", "wait=-1", "wait=", "limit=0", "limit=-1", "limit=x", "limit=1.5"):
-        problem(await peer.ask("GET", f"{url}?{parameter}"), 400, "invalid_parameter")
+    for parameter in ("wait=x", "wait=-1", "wait=", "limit=0", "limit=-1", "limit=x", "limit=1.5", "limit=1&limit=2"):
+        for headers in ({}, NDJSON, SSE):
+            problem(await peer.ask("GET", f"{url}?{parameter}", headers=headers), 400, "invalid_parameter")
     for parameter in ("wait=0.000001", "wait=1000000000000", "limit=1000000000000"):
         page = await peer.ask("GET", f"{url}?{parameter}")
         assert page.status == 200 and len(page.json["events"]) == len(lines), parameter

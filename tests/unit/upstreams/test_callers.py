@@ -268,7 +268,9 @@ async def test_log_messages_may_be_of_a_call_that_was_given_up_before(monkeypatc
     monkeypatch.setattr(anyio, "current_time", lambda: now[0])
     channel, in_flight = Channel(), [Pending(id_, "tools/call", (call(session=f"s{id_}"), Channel())) for id_ in (1, 2)]
     in_flight.append(Pending(3, "tools/call", (call(session="s3"), channel)))
-    callers = Callers(lambda: in_flight, ServerTasks(outlive=False), SignsOfLife(), ServerLogs(), is_ordered=True)
+    callers = Callers(
+        lambda: in_flight, ServerTasks(outlive=False), SignsOfLife(), ServerLogs(), server="s", is_ordered=True
+    )
     message = envelope.decode(b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}')
     assert isinstance(message, envelope.Envelope)
     callers.abandon(call(session="gone", principal="q"), 4)

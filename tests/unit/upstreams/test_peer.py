@@ -339,15 +339,15 @@ async def test_unknown_notifications_are_nothing() -> None:
         await server.send(method="notifications/elsewhere", params=[1])
         await server.send(method="", params=None)
         await server.flush()
-        assert not peer.messages.list_changes._news.is_set() and not peer.messages.strays.lines
+        assert not peer.messages.list_changes._news.is_set() and not peer.callers.strays.lines
 
 
 async def test_the_last_lines_of_stray_text_are_kept_and_no_more() -> None:
     async with talking() as (peer, server):
         await server.write(b"".join(b"noise %d\n" % number for number in range(1000)) + b"y" * 5000 + b"\n")
         await server.flush()
-        assert len(peer.messages.strays.lines) == 20
-        assert peer.messages.strays.lines[-2:] == ["stdout: noise 999", "stdout: " + "y" * 200]
+        assert len(peer.callers.strays.lines) == 20
+        assert peer.callers.strays.lines[-2:] == ["stdout: noise 999", "stdout: " + "y" * 200]
 
 
 @pytest.mark.parametrize("members", [b'"jsonrpc":"2.0","id":1,"result":', b'"result":', b'"jsonrpc":"2.0","error":'])
@@ -355,7 +355,7 @@ async def test_an_answer_that_cannot_be_decoded_does_not_reach_other_callers(mem
     async with talking() as (peer, server):
         await server.write(b"{" + members + b'{"text":"for one caller only"\n')
         await server.flush()
-        assert len(peer.messages.strays.lines) == 1 and peer.messages.strays.lines[0].startswith(
+        assert len(peer.callers.strays.lines) == 1 and peer.callers.strays.lines[0].startswith(
             "stdout: a message (malformed JSON: "
         )
-        assert "caller" not in peer.messages.strays.lines[0]
+        assert "caller" not in peer.callers.strays.lines[0]

@@ -15,7 +15,7 @@ from mcp_hub.errors import RpcError, UpstreamLost
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage
 from mcp_hub.types import CallId, Era
-from mcp_hub.upstreams.peer.callers import StrayMessages, _AbandonedCalls
+from mcp_hub.upstreams.peer.callers import _AbandonedCalls, _StrayMessages
 from mcp_hub.upstreams.peer.peer import Peer
 from tests.unit.upstreams.function_calls import Doubting
 from tests.unit.upstreams.scripted import Server, talking, together
@@ -56,7 +56,7 @@ async def test_calls_are_doubted_after_an_answer_that_nobody_can_be_given(line: 
         await server.write(line + b"\n")
         await server.flush()
         assert [channel.times.doubts for channel in channels] == [1, 1]
-        assert len(peer.messages.strays.lines) == 1 and peer.messages.strays.lines[0].startswith("stdout: a message (")
+        assert len(peer.callers.strays.lines) == 1 and peer.callers.strays.lines[0].startswith("stdout: a message (")
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ async def test_a_request_that_no_answer_can_name_is_refused_and_calls_that_may_w
         error = {"code": -32600, "message": REFUSED, "data": {"code": "invalid_request"}}
         assert refusal == {"jsonrpc": "2.0", "id": None, "error": error}
         assert [channel.times.doubts for channel in channels] == [doubts, doubts]
-        assert peer.messages.strays.lines == [f"stdout: a message ({REFUSED})"]
+        assert peer.callers.strays.lines == [f"stdout: a message ({REFUSED})"]
 
 
 async def test_a_notification_with_an_id_of_null_is_not_answered() -> None:
@@ -98,7 +98,7 @@ async def test_a_notification_with_an_id_of_null_is_not_answered() -> None:
         await server.write(b'{"jsonrpc":"2.0","id":null,"method":"notifications/message"}\n')
         await server.send(id="flush", method="ping")
         assert (await server.line())["id"] == "flush"
-        assert [channel.times.doubts for channel in channels] == [0, 0] and len(peer.messages.strays.lines) == 1
+        assert [channel.times.doubts for channel in channels] == [0, 0] and len(peer.callers.strays.lines) == 1
 
 
 async def test_noise_on_a_calls_own_stream_is_a_matter_of_that_call() -> None:
@@ -127,7 +127,7 @@ async def test_the_answer_of_the_only_call_may_come_behind_noise_which_is_counte
         with structlog.testing.capture_logs() as told:
             done = await together(answering(server), peer.call(CALL, channel))
         assert bytes(done.result) == b'{"content":[]}' and channel.times.doubts == 1
-        assert "are not messages: 1, the last is stdout: a message" in str(peer.messages.strays.summary)
+        assert "are not messages: 1, the last is stdout: a message" in str(peer.callers.strays.summary)
     assert [entry["upstream"] for entry in told if entry["event"] == "upstream_noise"] == ["git"]
 
 
@@ -144,7 +144,7 @@ async def test_an_answer_that_is_given_twice_is_a_matter_of_its_call() -> None:
         answer = json.dumps({"jsonrpc": "2.0", "id": ids[0], "result": {}}).encode() + b"\n"
         await server.write(answer * 3)
         await server.flush()
-        assert [channel.times.doubts for channel in channels] == [0, 0] and not peer.messages.strays.lines
+        assert [channel.times.doubts for channel in channels] == [0, 0] and not peer.callers.strays.lines
         assert peer.wire.counts["stray"] == 2  # type: ignore[attr-defined]  # it is a pipe
 
 
@@ -216,14 +216,14 @@ async def test_what_a_server_says_between_calls_is_in_the_hubs_log(told: list[An
 
 
 async def test_what_is_no_warning_is_for_debugging(told: list[Any]) -> None:
-    StrayMessages("s").log("notice", params(data={"rows": 3}))
+    _StrayMessages("s").log("notice", params(data={"rows": 3}))
     assert [(entry["log_level"], entry["data"]) for entry in told] == [("debug", '{"rows": 3}')]
 
 
 async def test_it_is_short_and_shows_neither_secrets_nor_escapes(told: list[Any]) -> None:
     masking.learn(["s3cr3t-value"])
     try:
-        StrayMessages("s").log("error", params(data="\x1b[31ms3cr3t-value " + "x" * 100_000))
+        _StrayMessages("s").log("error", params(data="\x1b[31ms3cr3t-value " + "x" * 100_000))
     finally:
         masking.forget()
     (entry,) = told
@@ -231,7 +231,7 @@ async def test_it_is_short_and_shows_neither_secrets_nor_escapes(told: list[Any]
 
 
 async def test_a_long_secret_is_masked_as_a_whole(told: list[Any]) -> None:
-    secret, strays = "s3cr3t" * 2000, StrayMessages("s")
+    secret, strays = "s3cr3t" * 2000, _StrayMessages("s")
     masking.learn([secret])
     try:
         strays.log("error", params(data=f"cannot use {secret}!"))
@@ -242,7 +242,7 @@ async def test_a_long_secret_is_masked_as_a_whole(told: list[Any]) -> None:
 
 
 async def test_a_flood_is_logged_once(told: list[Any]) -> None:
-    asides = StrayMessages("s")
+    asides = _StrayMessages("s")
     for _ in range(1000):
         asides.log("error", params(data="again"))
         asides.log("debug", params(data="again"))
@@ -316,7 +316,7 @@ def test_one_that_is_answered_after_all_says_no_more() -> None:
     ],
 )
 def test_framing_that_is_not_that_of_mcp_is_recognized_by_its_lines(line: bytes, said: str | None) -> None:
-    strays = StrayMessages("s")
+    strays = _StrayMessages("s")
     strays.unreadable(BadMessage(-32700, "malformed JSON"), line)
     strays.unreadable(BadMessage(-32700, "malformed JSON"), b"then something else")
     assert strays.framing is None if said is None else said in (strays.framing or "")

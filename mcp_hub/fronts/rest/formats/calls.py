@@ -29,7 +29,7 @@ from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol import sse
 from mcp_hub.protocol.rest.calls import CallsAnswer, ModelCallState
-from mcp_hub.selection.paths import check_path
+from mcp_hub.selection import check_path
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import JsonObject, Kind
 

@@ -36,7 +36,7 @@ from mcp_hub.fronts.rest.streams import Closing
 from mcp_hub.hub import HubPort
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.calls import CallsAnswer, PromptedBody, PromptedSection
-from mcp_hub.selection.paths import check_path
+from mcp_hub.selection import check_path
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import Era, JsonObject, Kind
 

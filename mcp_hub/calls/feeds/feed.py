@@ -157,14 +157,6 @@ class ServerFeed:
         for reader in list(self.readers):
             reader.tell(problem)
 
-    def broke(self, problem: RpcError | None) -> None:
-        """The subscription has ended, and is to be begun again."""
-        if problem is not None:
-            log.warning("feed_broken", upstream=self.topic.server, reason=hide_head(problem.message, 200))
-            self.tell(problem)
-        if self.cursor is None or (problem is not None and problem.code == InvalidParams.code):  # it takes no cursor
-            self.miss()
-
     def use(self) -> None:
         self.used = wall_time()
 
@@ -305,3 +297,12 @@ class _State:
         self.turn = anyio.Lock()
         self.last = 0
         self.written_use = 0.0
+
+
+def broke(feed: ServerFeed, problem: RpcError | None) -> None:
+    """The subscription has ended, and is to be begun again."""
+    if problem is not None:
+        log.warning("feed_broken", upstream=feed.topic.server, reason=hide_head(problem.message, 200))
+        feed.tell(problem)
+    if feed.cursor is None or (problem is not None and problem.code == InvalidParams.code):  # it takes no cursor
+        feed.miss()

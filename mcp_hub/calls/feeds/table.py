@@ -10,7 +10,7 @@ import anyio
 import anyio.abc
 
 from mcp_hub.call import LOCAL_PRINCIPAL, Call, Heard, StreamInfo, Upstream
-from mcp_hub.calls.feeds.feed import ServerFeed, continuation_of
+from mcp_hub.calls.feeds.feed import ServerFeed, broke, continuation_of
 from mcp_hub.calls.feeds.reading import RUNNING, FeedReader, Topic
 from mcp_hub.calls.feeds.sources import SOURCES, Ask, Source
 from mcp_hub.calls.reading.stream import Stream
@@ -272,7 +272,7 @@ class Feeds:
         while True:
             since = anyio.current_time()
             try:
-                verdict = await source(self._ask(feed.topic), feed.topic, feed.cursor, feed.take, feed.tell)
+                verdict = await source(_ask(self._upstreams, feed.topic), feed.topic, feed.cursor, feed.take, feed.tell)
                 problem = None
             except (Fenced, KeyTaken):
                 log.info("feed_elsewhere", upstream=feed.topic.server)
@@ -297,7 +297,7 @@ class Feeds:
                 await self._finish(feed, verdict)
                 return
             pause = _PAUSE if anyio.current_time() - since > _LONGEST_PAUSE else pause
-            feed.broke(problem)
+            broke(feed, problem)
             await anyio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -312,19 +312,6 @@ class Feeds:
         log.info("feed_ended", upstream=feed.topic.server, reason=hide_head(verdict.message, 200))
         with suppress(StoreError):
             await feed.end(verdict)
-
-    def _ask(self, topic: Topic) -> Ask:
-        async def ask(method: str, params: RawObject, heard: Heard | None) -> RawJson:
-            upstream = self._upstreams.get(topic.server)
-            if upstream is None:
-                raise UpstreamUnavailable(f'server "{topic.server}" is not configured any more.')
-            call = Call(
-                id=new_call_id(), upstream=topic.server, method=method, params=params, meta={}, session=topic.key,
-                principal=topic.account or LOCAL_PRINCIPAL, era=MODERN, capabilities={},
-            )  # fmt: skip
-            return await upstream.ask(call, heard)
-
-        return ask
 
     # -- unused feeds -----------------------------------------------------------------------------------------------
 
@@ -359,7 +346,7 @@ class Feeds:
             await feed.end()
         mode = next((mode for mode in self.sources if mode in feed.modes), "")
         if mode in self.leaving and self._tasks is not None:
-            self._tasks.start_soon(self.leaving[mode], self._ask(feed.topic), feed.topic)
+            self._tasks.start_soon(self.leaving[mode], _ask(self._upstreams, feed.topic), feed.topic)
         log.info("feed_unused", upstream=feed.topic.server)
 
     # -- durable streams --------------------------------------------------------------------------------------------
@@ -396,3 +383,17 @@ class Feeds:
             return None
         following = later[0] if row is None else min(later, key=lambda each: (each.created, each.id))
         return await self._segment(key, following.id, 0)
+
+
+def _ask(upstreams: Mapping[str, Upstream], topic: Topic) -> Ask:
+    async def ask(method: str, params: RawObject, heard: Heard | None) -> RawJson:
+        upstream = upstreams.get(topic.server)
+        if upstream is None:
+            raise UpstreamUnavailable(f'server "{topic.server}" is not configured any more.')
+        call = Call(
+            id=new_call_id(), upstream=topic.server, method=method, params=params, meta={}, session=topic.key,
+            principal=topic.account or LOCAL_PRINCIPAL, era=MODERN, capabilities={},
+        )  # fmt: skip
+        return await upstream.ask(call, heard)
+
+    return ask

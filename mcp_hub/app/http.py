@@ -31,7 +31,7 @@ from mcp_hub.fronts.dashboard.shell import PageAccess
 from mcp_hub.fronts.health import Health
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.auth import HttpAuth, is_loopback
-from mcp_hub.fronts.http.cards import card_routes
+from mcp_hub.fronts.http.cards import card_routes, receiver_routes
 from mcp_hub.fronts.http.connections import affordable, bounded
 from mcp_hub.fronts.http.endpoints import Endpoints
 from mcp_hub.fronts.http.streamable import StreamableHttp
@@ -159,7 +159,7 @@ def _public(login_pages: LoginPages | None, auth: "_HttpAuthFactory", settings: 
         http.public_url, settings.hub.name, [name for name, profile in settings.profiles.items() if profile.public],
         asks_token=bool(settings.hub.tokens) and http.oauth is None and http.authorization is None,
     )  # fmt: skip
-    routes = {**cards, **metadata_routes(settings), **auth.routes}
+    routes = {**cards, **receiver_routes(http.public_url), **metadata_routes(settings), **auth.routes}
     if login_pages is None:
         return routes
     names = (name for name, server in settings.servers.items() if server.account == "own" and server.enabled)

@@ -61,6 +61,17 @@ def chunks(response: httpx2.Response) -> AbstractAsyncContextManager[AsyncIterat
     return aclosing(_inflated(response, encoding))
 
 
+async def whole_body(response: httpx2.Response, limit: int) -> bytes:
+    """The body; empty for one over the limit. Raises as `chunks`."""
+    content = b""
+    async with chunks(response) as pieces:
+        async for chunk in pieces:
+            content += chunk
+            if len(content) > limit:
+                return b""
+    return content
+
+
 def _raw(response: httpx2.Response) -> AsyncGenerator[bytes, None]:
     raw = response.aiter_raw()
     assert isinstance(raw, AsyncGenerator)  # its type says less

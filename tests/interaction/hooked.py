@@ -70,7 +70,8 @@ class Receiver:
 
     def of(self, kind: str | None = None, path: str | None = None) -> list[Post]:
         """Control bodies of one kind; None: occurrences."""
-        return [post for post in list(self.posts) if post.json.get("type") == kind and path in (None, post.path)]
+        posts = [post for post in list(self.posts) if post.body]
+        return [post for post in posts if post.json.get("type") == kind and path in (None, post.path)]
 
     @property
     def numbers(self) -> list[int]:

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from tests.e2e.client import Hub
-from tests.interaction.fronts import HANDSHAKE, MODERN, children, connected
+from tests.interaction.fronts import HANDSHAKE, MODERN, children, connected, stdio_hub
 from tests.interaction.hub_process import hub_process
 from tests.interaction.occurring import Poller, Service, config, streaming
 from tests.interaction.replicas import replicas
@@ -174,3 +174,40 @@ async def test_a_profile_hides_types_and_their_cursors(tmp_path: Path) -> None:
             foreign = Poller(few, "b_build_other", poller.cursor, branch="x")
             result = await foreign.poll()
             assert (result["events"], result["truncated"]) == ([], True)
+
+
+@pytest.mark.parametrize("modes", WAYS)
+@pytest.mark.processes
+async def test_stream_outlives_that_its_server_starts_again_in_the_era_without_events(
+    modes: str, tmp_path: Path
+) -> None:
+    service = Service(tmp_path, "b")
+    text = config({"b": service.argv("both", modes)})
+    async with hub_process(text, tmp_path) as hub, connected(hub, MODERN) as first:
+        await first.request("tools/call", {"name": "b_noop", "arguments": {}})
+        async with streaming(first, NAME) as stream, connected(hub, HANDSHAKE) as last:
+            service.happens(1)
+            await stream.until(lambda: stream.numbers == [1])
+            await last.request("tools/call", {"name": "b_noop", "arguments": {}})  # which decides on the next start
+            for child in children(hub.pid):
+                os.kill(child, signal.SIGKILL)
+            service.happens(2)
+            await stream.until(lambda: stream.numbers == [1, 2])
+            assert not stream.of("terminated")
+            names = [event["name"] for event in (await last.request("events/list")).result["events"]]
+            assert NAME in names
+
+
+async def test_events_of_a_server_that_a_handshake_client_starts_come_from_a_modern_connection(tmp_path: Path) -> None:
+    service = Service(tmp_path, "b")
+    async with stdio_hub(config({"b": service.argv("both", "push")}), tmp_path) as wire:
+        await wire.initialize()
+        async with connected(wire, HANDSHAKE) as peer:
+            await peer.request("tools/call", {"name": "b_noop", "arguments": {}})
+            poller = Poller(peer, NAME)
+            with anyio.fail_after(WAIT):
+                while NAME not in str((await peer.request("events/list")).answer):  # noqa: ASYNC110 - of a process
+                    await anyio.sleep(0.05)
+            await poller.poll()
+            service.happens(1)
+            await poller.until(lambda: poller.numbers == [1])

@@ -11,7 +11,7 @@ import pytest
 from mcp_hub.wire.http_client import EXTRA_CERTIFICATES
 from tests.e2e.client import Hub
 from tests.interaction.fronts import MODERN, connected
-from tests.interaction.hooked import SECRET, Receiver, receiving, subscribe
+from tests.interaction.hooked import SECRET, Answer, Post, Receiver, receiving, subscribe, unsubscribe
 from tests.interaction.hub_process import hub_process
 from tests.interaction.occurring import Service, config
 from tests.unit.upstreams.test_http_client import Authority
@@ -86,6 +86,65 @@ async def test_challenge_is_not_sent_to_a_receiver_with_a_bad_certificate(
         assert (error["code"], error["data"]) == (-32027, {"reason": "tls_error"})
         assert str(tmp_path) not in json.dumps(error)
     assert place.receiver.posts == []
+
+
+DOCUMENT = "/.well-known/mcp-webhook-receiver.json"
+LISTS = {"receivers": ["/hooks/", "/exact", 7, None, "", "hooks", "/v1/../x/"]}
+CONSENTS: tuple[tuple[str, int, object, bool], ...] = (
+    ("/hooks/a?b=c", 200, LISTS, True),
+    ("/exact", 200, LISTS, True),
+    ("/exact/more", 200, LISTS, True),
+    ("/anything", 200, {"receivers": ["/"]}, True),
+    ("/exactly", 200, LISTS, False),
+    ("/hooks", 200, LISTS, False),
+    ("/x/a", 200, LISTS, False),
+    ("/hooks/%2e%2e/admin", 200, LISTS, False),
+    ("/hooks/a%2F..%2Fadmin", 200, LISTS, False),
+    ("/hooks/../admin", 200, LISTS, False),
+    ("/hooks//admin", 200, LISTS, False),
+    ("/hooks/a;b", 200, LISTS, False),
+    ("/hooks/a", 404, LISTS, False),
+    ("/hooks/a", 302, LISTS, False),
+    ("/hooks/a", 200, {"receivers": "/hooks/"}, False),
+    ("/hooks/a", 200, ["/hooks/"], False),
+    ("/hooks/a", 200, {**LISTS, "more": "x" * 5000}, False),
+)
+"""Path of a webhook, the status and body of the origin's document, and whether it stands for the challenge."""
+
+
+async def test_origin_can_publish_which_paths_take_messages_in_place_of_an_answer_to_the_challenge(
+    place: Place,
+) -> None:
+    receiver, status, document = place.receiver, 0, b""
+
+    async def respond(post: Post) -> Answer:
+        if post.path != DOCUMENT:
+            return (204 if post.headers["webhook-id"].startswith("e") else 404), {}, b""
+        return status, {"location": f"{receiver.url()}"}, document
+
+    receiver.respond = respond
+    async with connected(place.hub, MODERN) as peer:
+        for path, status, content, is_verified in CONSENTS:
+            document = json.dumps(content).encode()
+            answer = (await subscribe(peer, NAME, receiver.url(path))).answer
+            assert ("result" in answer) is is_verified, (path, status, content, answer)
+            if not is_verified:
+                assert answer["error"]["data"] == {"reason": "http_4xx"}, "of the challenge"
+                continue
+            place.service.happens(len(receiver.posts))
+            await receiver.until(lambda path=path: any(post.path == path for post in receiver.of()))  # type: ignore[misc]
+            await unsubscribe(peer, NAME, receiver.url(path))
+        assert not any("webhook-signature" in post.headers for post in receiver.posts if post.path == DOCUMENT)
+
+
+async def test_document_of_an_origin_without_tls_does_not_count(place: Place) -> None:
+    async def respond(post: Post) -> Answer:
+        return (200, {}, json.dumps(LISTS).encode()) if post.path == DOCUMENT else (404, {}, b"")
+
+    async with receiving() as receiver, connected(place.hub, MODERN) as peer:
+        receiver.respond = respond
+        assert "error" in (await subscribe(peer, NAME, receiver.url("/hooks/a"))).answer
+        assert [post.path for post in receiver.posts] == ["/hooks/a"]
 
 
 async def test_secret_is_not_readable_in_the_store(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """A server with events over stdio: `event_server.py FILE ERA MODES [OPTION…]`.
 
 Each line of FILE is the `data` of one event, whose member `event` has other members of the event; its number is cursor
-and id. The file is the service behind the server, so that events outlive it. MODES: `poll`, `push` or both. Options:
+and id. The file is the service behind the server, so that events outlive it. ERA may be `both`: then it has events in
+the modern one only. MODES: `poll`, `push` or both. Options:
 `no-cursor` (no replay), `window=N` (only the last N can be replayed), `draft` (declares and refuses as drafts of the
 extension), `repeats` (each event comes twice), `changed` (`build.other` has another description). `build.other` needs
 the argument `branch`; in `FILE.journal` is what was requested.
@@ -20,6 +21,7 @@ EVENTS, ID = "io.modelcontextprotocol/events", "io.modelcontextprotocol/subscrip
 REPLAYS = "no-cursor" not in OPTIONS
 WINDOW = int(OPTIONS.get("window", 1 << 30))
 NOT_FOUND = -32011 if "draft" in OPTIONS else -32023
+_spoken = [ERA]
 _turn = threading.Lock()
 _cancelled: set[Any] = set()
 
@@ -114,24 +116,32 @@ def refusal(params: dict[str, Any], mode: str) -> dict[str, Any] | None:
     return None
 
 
+def has_events() -> bool:
+    return ERA != "both" or _spoken[0] == "modern"
+
+
 def result(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     info = {"name": "builds", "version": "1"}
     capabilities: dict[str, Any] = {"tools": {}}
-    if "draft" in OPTIONS:
+    if ERA == "both" and method in ("initialize", "server/discover"):
+        _spoken[0] = "modern" if method == "server/discover" else "handshake"
+    if not has_events():
+        pass
+    elif "draft" in OPTIONS:
         capabilities["events"] = {}
     else:
         capabilities["extensions"] = {EVENTS: {"listChanged": False}}
     match method:
-        case "initialize" if ERA == "handshake":
+        case "initialize" if ERA != "modern":
             return {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info}
-        case "server/discover" if ERA == "modern":
+        case "server/discover" if ERA != "handshake":
             meta = {"io.modelcontextprotocol/serverInfo": info}
             return {"supportedVersions": ["2026-07-28"], "capabilities": capabilities, "_meta": meta}
         case "ping":
             return {}
         case "tools/list":
             return {"tools": [{"name": "noop", "inputSchema": {"type": "object"}}]}
-        case "events/list":  # two pages
+        case "events/list" if has_events():  # two pages
             first, second = types()
             return {"events": [second]} if params.get("cursor") else {"events": [first], "nextCursor": "2"}
     return None
@@ -143,7 +153,7 @@ def take(message: dict[str, Any]) -> None:
         _cancelled.add(params.get("requestId"))
     if method is None or id_ is None:
         return
-    if method in ("events/poll", "events/stream"):
+    if method in ("events/poll", "events/stream") and has_events():
         shown = {key: params.get(key) for key in ("name", "arguments", "cursor")}
         notes(method=method, **shown)
         if error := refusal(params, "poll" if method == "events/poll" else "push"):
@@ -155,7 +165,7 @@ def take(message: dict[str, Any]) -> None:
     elif (answer := result(method, params)) is None:
         send(id=id_, error={"code": -32601, "message": f"Method not found: {method}"})
     else:
-        extra = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if ERA == "modern" else {}
+        extra = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if _spoken[0] == "modern" else {}
         send(id=id_, result={**extra, **answer})
 
 

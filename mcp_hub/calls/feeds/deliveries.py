@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from secrets import token_hex
 from typing import Final
+from urllib.parse import urlsplit
 
 import anyio
 import httpx2
@@ -30,6 +31,7 @@ from mcp_hub.protocol.jsonrpc.envelope import object_bytes, read_as
 from mcp_hub.protocol.jsonrpc.rpc_errors import METHOD_NOT_FOUND
 from mcp_hub.protocol.shape.occurrences import FORBIDDEN, NOT_FOUND, UNSUPPORTED, callback_failed, delivered, forbidden
 from mcp_hub.protocol.shape.webhooks import (
+    RECEIVERS,
     SUBSCRIPTION,
     Webhook,
     control_body,
@@ -38,23 +40,24 @@ from mcp_hub.protocol.shape.webhooks import (
     message_id,
     refused_callback,
     signed,
+    takes_path,
     terminated_body,
 )
 from mcp_hub.stores.base import Change, StreamLog
 from mcp_hub.types import RawObject
-from mcp_hub.wire.bodies import chunks
+from mcp_hub.wire.bodies import whole_body
 from mcp_hub.wire.http_client import USER_AGENT, bad_proxy, pinned, proxy, resolved, tls
 from mcp_hub.wire.responses import OVERLOADED, code_of, origin, reason_of, retry_after
 
 log = get_logger(__name__)
 
 _SECONDS: Final = 10.0
-"""For one message, its answer included."""
 _MOST_ANSWER: Final = 4096
-"""Bytes of an answer to a challenge; of other answers no byte is read."""
+"""For one message and its answer; bytes of an answer to a challenge, or of an origin's document. No other is read."""
 _CATEGORIES: Final = {"connection_refused": "connection_refused", "connect_timeout": "timeout"}
 """Failures of a connection in the extension's words; those of a certificate are `tls_error`."""
 _UNREACHED: Final = (OSError, ValueError, ImportError, StartFailed, httpx2.HTTPError, httpx2.InvalidURL)
+_HEADERS: Final = {"user-agent": USER_AGENT, "accept-encoding": "identity"}
 Resolve = Callable[[str], Awaitable[list[Address]]]
 _PAUSES: Final = (2.0, 10.0, 60.0, 240.0)
 """Seconds after each failed attempt of a message, more or less by half; then it is given up."""
@@ -103,15 +106,17 @@ class Callbacks:
         return _Callback(self, url, subscription)
 
     async def verify(self, url: str, key: bytes, subscription: str) -> None:
-        """Sends a challenge, which has to come back. Raises the extension's CallbackEndpointError."""
-        challenge = token_hex(32)
-        body = control_body("verification", challenge=challenge)
+        """Sends a challenge, which has to come back, unless the origin publishes that the URL takes messages.
+
+        Raises the extension's CallbackEndpointError.
+        """
+        body = control_body("verification", challenge=(challenge := token_hex(32)))
         async with self.to(url, subscription) as callback:
             outcome = await callback.send([key], control_id("verification"), body, is_read=True)
-        problem = outcome.problem
-        if not problem and not has_challenge(outcome.answer, challenge):
-            problem = "challenge_failed"
-        if problem:
+            is_echoed = not outcome.problem and has_challenge(outcome.answer, challenge)
+            is_taken = is_echoed or (outcome.status > 0 and await callback.is_published())
+        if not is_taken:
+            problem = outcome.problem or "challenge_failed"
             log.warning("webhook_not_verified", to=origin(url), reason=problem)
             raise callback_failed(problem)
 
@@ -142,8 +147,7 @@ class _Callback:
 
     def __init__(self, callbacks: Callbacks, url: str, subscription: str) -> None:
         self._callbacks = callbacks
-        self._url = url
-        self._subscription = subscription
+        self._url, self._subscription = url, subscription
         self._transport: httpx2.AsyncHTTPTransport | None = None
         self._stack = AsyncExitStack()
 
@@ -155,20 +159,27 @@ class _Callback:
 
     async def send(self, keys: Sequence[bytes], id_: str, body: bytes, *, is_read: bool = False) -> _Outcome:
         """One attempt. Raises nothing."""
+        headers = {**_HEADERS, "content-type": "application/json", SUBSCRIPTION: self._subscription}
+        headers |= signed(keys, message_id(id_), body, wall_time())
+        return await self._outcome(partial(httpx2.Request, "POST", self._url, headers=headers, content=body), is_read)
+
+    async def is_published(self) -> bool:
+        """Whether the document of the URL's origin, which has to have TLS, covers the URL. Raises nothing."""
+        if (parts := urlsplit(self._url)).scheme != "https":
+            return False
+        request = partial(httpx2.Request, "GET", f"https://{parts.netloc}{RECEIVERS}", headers=_HEADERS)
+        outcome = await self._outcome(request, is_read=True)
+        return outcome.status == 200 and takes_path(outcome.answer, parts.path or "/")
+
+    async def _outcome(self, request: Callable[[], httpx2.Request], is_read: bool) -> _Outcome:
         try:
             with anyio.fail_after(_SECONDS):
-                return await self._answer(self._request(keys, id_, body), is_read=is_read)
+                return await self._answer(request(), is_read=is_read)
         except _UNREACHED as exc:
             reason = bad_proxy(self._url, exc) if isinstance(exc, ImportError) else reason_of(exc)
             log.info("webhook_not_reached", to=origin(self._url), reason=hide_head(reason, 300))
-            code = code_of(exc)
-            category = "tls_error" if code.startswith("tls") else _CATEGORIES.get(code, "connection_refused")
-            return _Outcome(0, category)
-
-    def _request(self, keys: Sequence[bytes], id_: str, body: bytes) -> httpx2.Request:
-        headers = {"content-type": "application/json", "user-agent": USER_AGENT, "accept-encoding": "identity"}
-        headers |= signed(keys, message_id(id_), body, wall_time())
-        return httpx2.Request("POST", self._url, headers={**headers, SUBSCRIPTION: self._subscription}, content=body)
+            is_of_tls = (code := code_of(exc)).startswith("tls")
+            return _Outcome(0, "tls_error" if is_of_tls else _CATEGORIES.get(code, "connection_refused"))
 
     async def _answer(self, request: httpx2.Request, *, is_read: bool) -> _Outcome:
         via = proxy(self._url)
@@ -180,24 +191,13 @@ class _Callback:
             await self._stack.enter_async_context(self._transport)
         response = await self._transport.handle_async_request(request if address is None else pinned(request, address))
         try:
-            answer = await _head(response) if is_read and response.is_success else b""
+            answer = await whole_body(response, _MOST_ANSWER) if is_read and response.is_success else b""
         finally:
             await response.aclose()
         status = response.status_code
         problem = "" if response.is_success else "http_5xx" if status >= 500 else "http_4xx"
         pause = (retry_after(response) or 0) if status in OVERLOADED else 0
         return _Outcome(status, problem, float(pause), answer)
-
-
-async def _head(response: httpx2.Response) -> bytes:
-    """The body; empty for one over the bound."""
-    content = b""
-    async with chunks(response) as pieces:
-        async for chunk in pieces:
-            content += chunk
-            if len(content) > _MOST_ANSWER:
-                return b""
-    return content
 
 
 Rights = Callable[[Webhook], tuple[Topic, Sequence[str]] | None]

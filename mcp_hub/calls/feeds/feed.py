@@ -15,7 +15,7 @@ from mcp_hub.calls.feeds.reading import RUNNING, FeedReader, Topic, end_line, li
 from mcp_hub.calls.reading.stored import done_with, fetched
 from mcp_hub.calls.reading.stream import Committed, Stream
 from mcp_hub.clock import wall_time
-from mcp_hub.errors import Fenced, KeyTaken, RpcError, StoreError, UnknownStream
+from mcp_hub.errors import DeadlineExceeded, Fenced, InvalidParams, KeyTaken, RpcError, StoreError, UnknownStream
 from mcp_hub.ids import new_call_id
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
@@ -37,6 +37,8 @@ _AT_ONCE: Final = 1024
 """Lines of one append."""
 _SEGMENTS: Final = 7
 """Parts of `keep` after which a durable stream is ended and the next one begun, so that the first can expire."""
+_BEGIN: Final = 30.0
+"""Seconds for a server to accept a subscription."""
 _MOST_UNWRITTEN: Final = 60.0
 """Seconds until a use of the feed is written."""
 
@@ -123,9 +125,12 @@ class ServerFeed:
     async def stands(self) -> None:
         """Waits until the server has accepted the subscription.
 
-        Raises the `RpcError` with which it refused, and `KeyTaken` if another hub has subscribed.
+        Raises the `RpcError` with which it refused, `DeadlineExceeded`, and `KeyTaken` if another hub has subscribed.
         """
-        await self._state.accepted.wait()
+        with anyio.move_on_after(_BEGIN) as patience:
+            await self._state.accepted.wait()
+        if patience.cancelled_caught:
+            raise DeadlineExceeded(f'server "{self.topic.server}" did not accept the subscription in {_BEGIN:g} s.')
         if self._state.failure is not None:
             raise self._state.failure
 
@@ -292,3 +297,12 @@ class _State:
         self.turn = anyio.Lock()
         self.last = 0
         self.written_use = 0.0
+
+
+def broke(feed: ServerFeed, problem: RpcError | None) -> None:
+    """The subscription has ended, and is to be begun again."""
+    if problem is not None:
+        log.warning("feed_broken", upstream=feed.topic.server, reason=hide_head(problem.message, 200))
+        feed.tell(problem)
+    if feed.cursor is None or (problem is not None and problem.code == InvalidParams.code):  # it takes no cursor
+        feed.miss()

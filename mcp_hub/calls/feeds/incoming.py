@@ -29,14 +29,12 @@ from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object, read_as
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
 from mcp_hub.protocol.shape.occurrences import occurrence_of, of_server
-from mcp_hub.protocol.shape.webhooks import message_problem, secret_of
+from mcp_hub.protocol.shape.webhooks import INCOMING, message_problem, secret_of
 from mcp_hub.stores.base import Message
 from mcp_hub.types import RawObject
 
 log = get_logger(__name__)
 
-PATH: Final = "/v1/events/in/"
-"""Before the id of a subscription."""
 _ID: Final = re.compile(r"[0-9a-f]{64}")
 _HALF: Final = 32
 """Characters of an id that say which feed it is; the others prove that this hub made it."""
@@ -241,7 +239,7 @@ class Incoming:
     def _url(self, topic: Topic) -> str | None:
         public = self._public_url()
         half = _half(topic)
-        return None if public is None else f"{public.rstrip('/')}{PATH}{half}{self._proof(half)}"
+        return None if public is None else f"{public.rstrip('/')}{INCOMING}{half}{self._proof(half)}"
 
     def _proof(self, half: str) -> str:
         return hmac.digest(self._key(), b"webhook\0" + half.encode(), sha256).hex()[:_HALF]

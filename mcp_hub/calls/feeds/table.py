@@ -10,7 +10,7 @@ import anyio
 import anyio.abc
 
 from mcp_hub.call import LOCAL_PRINCIPAL, Call, Heard, StreamInfo, Upstream
-from mcp_hub.calls.feeds.feed import ServerFeed, continuation_of
+from mcp_hub.calls.feeds.feed import ServerFeed, broke, continuation_of
 from mcp_hub.calls.feeds.reading import RUNNING, FeedReader, Topic
 from mcp_hub.calls.feeds.sources import SOURCES, Ask, Source
 from mcp_hub.calls.reading.stream import Stream
@@ -18,7 +18,6 @@ from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import (
     Busy,
-    DeadlineExceeded,
     Fenced,
     InvalidParams,
     KeyTaken,
@@ -33,6 +32,7 @@ from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.rpc_errors import METHOD_NOT_FOUND
 from mcp_hub.protocol.shape.occurrences import FORBIDDEN, NOT_FOUND, UNSUPPORTED, exhausted, of_server
+from mcp_hub.stores.base import Message
 from mcp_hub.types import MODERN, CallId, RawJson, RawObject
 
 log = get_logger(__name__)
@@ -41,8 +41,7 @@ LINGER: Final = 600.0
 LONG_LINGER: Final = 3600.0
 """Seconds without a reader after which a feed ends; the second for servers that cannot replay."""
 _LOOK: Final = 5.0
-_BEGIN: Final = 30.0
-"""Seconds between looks for unused feeds, and for a server to accept a subscription."""
+"""Seconds between looks for unused feeds."""
 _CONFIRMED: Final = 1.0
 """Seconds for the store's answer to a write."""
 _PAUSE: Final = 1.0
@@ -110,6 +109,7 @@ class Feeds:
         self._topics = _Topics()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._runs = anyio.Event()
+        table.inbox.hearers.append(self._hear)
 
     async def run(self) -> None:
         """Runs feeds until cancelled."""
@@ -151,7 +151,7 @@ class Feeds:
             self._topics.far[reader] = (topic, tuple(modes))
         else:
             feed.join(reader)
-            await _stands(feed)
+            await feed.stands()
 
     def _count(self, principal: str, key: str) -> None:
         """Raises `RpcError` for a principal with too many feeds."""
@@ -252,12 +252,27 @@ class Feeds:
         feed.scope.cancel()
         self._leave(feed)
 
+    def _hear(self, message: Message) -> bool:
+        """Takes that another hub has claimed the durable stream of a feed."""
+        feeds = [feed for feed in self._feeds.values() if feed.stream and feed.stream.row.id == message.stream]
+        if message.kind != "lost" or not feeds or self._tasks is None:
+            return False
+        self._tasks.start_soon(self._lost, feeds[0], message.stream)
+        return True
+
+    async def _lost(self, feed: ServerFeed, id_: CallId) -> None:
+        """Lets its readers follow the new owner, unless this hub has it again by now."""
+        with suppress(StoreError):
+            row = await self._table.store.log.find(id_)
+            if (row is None or not self._is_own(row)) and self._feeds.get(feed.topic.key) is feed:
+                self._let_go(feed)
+
     async def _subscribe(self, feed: ServerFeed, source: Source) -> None:
         pause = _PAUSE
         while True:
             since = anyio.current_time()
             try:
-                verdict = await source(self._ask(feed.topic), feed.topic, feed.cursor, feed.take, feed.tell)
+                verdict = await source(_ask(self._upstreams, feed.topic), feed.topic, feed.cursor, feed.take, feed.tell)
                 problem = None
             except (Fenced, KeyTaken):
                 log.info("feed_elsewhere", upstream=feed.topic.server)
@@ -282,7 +297,7 @@ class Feeds:
                 await self._finish(feed, verdict)
                 return
             pause = _PAUSE if anyio.current_time() - since > _LONGEST_PAUSE else pause
-            _trouble(feed, problem)
+            broke(feed, problem)
             await anyio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -297,19 +312,6 @@ class Feeds:
         log.info("feed_ended", upstream=feed.topic.server, reason=hide_head(verdict.message, 200))
         with suppress(StoreError):
             await feed.end(verdict)
-
-    def _ask(self, topic: Topic) -> Ask:
-        async def ask(method: str, params: RawObject, heard: Heard | None) -> RawJson:
-            upstream = self._upstreams.get(topic.server)
-            if upstream is None:
-                raise UpstreamUnavailable(f'server "{topic.server}" is not configured any more.')
-            call = Call(
-                id=new_call_id(), upstream=topic.server, method=method, params=params, meta={}, session=topic.key,
-                principal=topic.account or LOCAL_PRINCIPAL, era=MODERN, capabilities={},
-            )  # fmt: skip
-            return await upstream.ask(call, heard)
-
-        return ask
 
     # -- unused feeds -----------------------------------------------------------------------------------------------
 
@@ -344,7 +346,7 @@ class Feeds:
             await feed.end()
         mode = next((mode for mode in self.sources if mode in feed.modes), "")
         if mode in self.leaving and self._tasks is not None:
-            self._tasks.start_soon(self.leaving[mode], self._ask(feed.topic), feed.topic)
+            self._tasks.start_soon(self.leaving[mode], _ask(self._upstreams, feed.topic), feed.topic)
         log.info("feed_unused", upstream=feed.topic.server)
 
     # -- durable streams --------------------------------------------------------------------------------------------
@@ -383,16 +385,15 @@ class Feeds:
         return await self._segment(key, following.id, 0)
 
 
-async def _stands(feed: ServerFeed) -> None:
-    with anyio.move_on_after(_BEGIN) as patience:
-        await feed.stands()
-    if patience.cancelled_caught:
-        raise DeadlineExceeded(f'server "{feed.topic.server}" did not accept the subscription in {_BEGIN:g} s.')
+def _ask(upstreams: Mapping[str, Upstream], topic: Topic) -> Ask:
+    async def ask(method: str, params: RawObject, heard: Heard | None) -> RawJson:
+        upstream = upstreams.get(topic.server)
+        if upstream is None:
+            raise UpstreamUnavailable(f'server "{topic.server}" is not configured any more.')
+        call = Call(
+            id=new_call_id(), upstream=topic.server, method=method, params=params, meta={}, session=topic.key,
+            principal=topic.account or LOCAL_PRINCIPAL, era=MODERN, capabilities={},
+        )  # fmt: skip
+        return await upstream.ask(call, heard)
 
-
-def _trouble(feed: ServerFeed, problem: RpcError | None) -> None:
-    if problem is not None:
-        log.warning("feed_broken", upstream=feed.topic.server, reason=hide_head(problem.message, 200))
-        feed.tell(problem)
-    if feed.cursor is None or (problem is not None and problem.code == InvalidParams.code):  # it takes no cursor
-        feed.miss()
+    return ask

@@ -4,6 +4,8 @@
     /mcp/server-card                the card of `/mcp`
     /mcp/p/NAME/server-card         the card of a public profile
 
+and `/.well-known/mcp-webhook-receiver.json` (SEP-3415), by which servers know where the hub takes their webhooks.
+
 Sources: SEP-2127, the discovery page and `schema.json` (v1) of its extension, and the AI Catalog specification 1.0.
 Nothing of servers, tools, tokens or versions is in them. They are encoded once, and answered without work.
 """
@@ -21,6 +23,7 @@ from starlette.routing import Route
 
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS
+from mcp_hub.protocol.shape.webhooks import INCOMING, RECEIVERS
 from mcp_hub.types import JsonObject
 
 _CATALOG: Final = "/.well-known/ai-catalog.json"
@@ -71,6 +74,14 @@ def card_routes(public_url: str | None, name: str, profiles: Sequence[str], *, a
         entries.append({"identifier": identifier, "type": _CARD_TYPE, "url": f"{base}{path}{_CARD}"})
     documents[_CATALOG] = (_CATALOG_TYPE, {"specVersion": "1.0", "entries": entries})
     return {path: _route(path, kind, document) for path, (kind, document) in documents.items()}
+
+
+def receiver_routes(public_url: str | None) -> dict[str, Route]:
+    """The document that says where servers may send webhooks without a challenge; none without `public_url`."""
+    if public_url is None:
+        return {}
+    document = {"receivers": [urlsplit(public_url).path.rstrip("/") + INCOMING]}
+    return {RECEIVERS: _route(RECEIVERS, "application/json", document)}
 
 
 def _host_of(url: str) -> str:

@@ -35,6 +35,11 @@ _PORTS: Final = (None, 443, 8443)
 """Ports of public hosts: nobody knocks at other services by a webhook."""
 _HEADER: Final = re.compile(r"[!-~](?:[ -~]{0,510}[!-~])?")
 """An id that a header can hold, with spaces inside."""
+INCOMING: Final = "/v1/events/in/"
+"""Path of the hub before the id of a subscription at a server."""
+RECEIVERS: Final = "/.well-known/mcp-webhook-receiver.json"
+"""The document of an origin with the paths that take webhooks without a challenge ("Endpoint verification")."""
+_PLAIN_PATH: Final = re.compile(r"/|(?:/(?!\.\.?(?:/|$))[\w~.!$&'()*+,=:@-]+)+/?", re.ASCII)
 _NUMBER: Final = re.compile(rb"[0-9]{1,12}")
 LEAST_TTL: Final = 60.0
 USUAL_TTL: Final = 86400.0
@@ -179,6 +184,22 @@ def has_challenge(answer: bytes, challenge: str) -> bool:
 
 class _Challenge(msgspec.Struct, frozen=True):
     challenge: str
+
+
+def takes_path(document: bytes, path: str) -> bool:
+    """Whether an origin's document says that webhooks may lead to this path.
+
+    A path that servers and proxies may read in different ways is not covered.
+    """
+    read = read_as(msgspec.Raw(document), _Receivers)
+    if read is None or not _PLAIN_PATH.fullmatch(path):
+        return False
+    prefixes = [prefix for prefix in read.receivers if isinstance(prefix, str) and prefix.startswith("/")]
+    return any(path == prefix or path.startswith(prefix.rstrip("/") + "/") for prefix in prefixes)
+
+
+class _Receivers(msgspec.Struct, frozen=True):
+    receivers: list[object]
 
 
 def answer_of(id_: str, expires: float | None, cursor: str | None, *, truncated: bool, status: JsonObject) -> bytes:

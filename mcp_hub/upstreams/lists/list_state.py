@@ -182,6 +182,11 @@ class ListState:
         if last is not None:
             self.last, self.snapshot = last, last.snapshot
 
+    def begin_anew(self, last: CachedList | None) -> None:
+        """Takes these lists, of a connection in another era, until others are read."""
+        self.is_fresh = False
+        self.inherit(last)
+
     @property
     def fresh(self) -> Snapshot | None:
         """The lists that this hub has read itself; None before."""

@@ -1,6 +1,7 @@
 """A server's lists joined with those of a caller's own connection, by name; those of principals with accounts. Pure."""
 
 from collections import OrderedDict
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -8,7 +9,7 @@ from msgspec.structs import replace
 
 from mcp_hub.protocol.capabilities import KINDS
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
-from mcp_hub.types import MODERN, Kind, Snapshot
+from mcp_hub.types import MODERN, JsonObject, Kind, Snapshot
 
 
 class ListUnion:
@@ -42,6 +43,28 @@ class ListUnion:
         gone, theirs = ever - mine.keys(), by_name(kind, listed)
         shared = (mine.get(name, raw) for name, raw in theirs.items() if name not in gone)
         return (*shared, *(raw for name, raw in mine.items() if name not in theirs))
+
+
+def with_kinds(listed: Snapshot, side: Snapshot, kinds: Collection[Kind]) -> Snapshot:
+    """The lists with those of these kinds of a side connection, and its capabilities for them."""
+    named = {name for kind in kinds for name in (KINDS[kind].extension, KINDS[kind].instead)}
+    features = {KINDS[kind].capability for kind in kinds}
+    offered = {name: value for name, value in _members(side.capabilities).items() if name in named}
+    return replace(
+        listed,
+        lists={**listed.lists, **{kind: side.lists[kind] for kind in kinds}},
+        hints={**listed.hints, **{kind: side.hints[kind] for kind in kinds if kind in side.hints}},
+        capabilities={
+            **{name: value for name, value in side.capabilities.items() if name in features},
+            **listed.capabilities,
+            "extensions": {**_members(listed.capabilities), **offered},
+        },
+    )
+
+
+def _members(capabilities: JsonObject) -> JsonObject:
+    extensions = capabilities.get("extensions")
+    return extensions if isinstance(extensions, dict) else {}
 
 
 def by_name(kind: Kind, raws: tuple[bytes, ...]) -> dict[bytes, bytes]:

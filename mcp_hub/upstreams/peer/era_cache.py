@@ -1,4 +1,4 @@
-"""Facts about servers on disk: their eras, and whether they ask callers."""
+"""Facts about servers on disk: their eras, in which they have events, and whether they ask callers."""
 
 import hashlib
 import json
@@ -18,6 +18,7 @@ from mcp_hub.types import HANDSHAKE, MODERN, Era
 log = get_logger(__name__)
 
 _ASKS: Final = " asks"
+_EVENTS: Final = " events"
 _ERAS: Final = " eras"
 _NEEDED: Final = " needed"
 _SOFTWARE: Final = " software"
@@ -80,7 +81,8 @@ class EraCache:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._facts: dict[str, str] | None = None
-        self._needed: dict[str, Era] = {}
+        self.called: dict[str, Era] = {}
+        """The era of this hub's last call, by key."""
 
     def eras_of(self, key: str) -> KnownEras:
         return _read(self._load().get(key + _ERAS, ""))
@@ -105,19 +107,15 @@ class EraCache:
         self._put(key + _DOUBTED, None)
         return is_doubted
 
-    def called(self, key: str) -> Era | None:
-        """The era of this hub's last call."""
-        return self._needed.get(key)
-
     def needed(self, key: str) -> Era | None:
         """The era of the last call, of any hub."""
-        return self._needed.get(key) or _era(self._load().get(key + _NEEDED))
+        return self.called.get(key) or _era(self._load().get(key + _NEEDED))
 
     def need(self, key: str, era: Era) -> None:
-        self._needed[key] = era
+        self.called[key] = era
 
     def keep_needed(self, key: str) -> None:
-        if (era := self._needed.get(key)) is not None:
+        if (era := self.called.get(key)) is not None:
             self._put(key + _NEEDED, era.value)
 
     def is_interactive(self, key: str) -> bool:
@@ -125,6 +123,16 @@ class EraCache:
 
     def put_interactive(self, key: str) -> None:
         self._put(key + _ASKS, "true")
+
+    def events_in(self, key: str) -> frozenset[Era]:
+        """The eras in which the server was seen to have events."""
+        words = self._load().get(key + _EVENTS, "").split()
+        return frozenset(era for era in Era if era.value in words)
+
+    def note_events(self, key: str, era: Era, *, has_some: bool) -> None:
+        """Notes whether the server has events in this era."""
+        noted = self.events_in(key) - {era} | ({era} if has_some else set())
+        self._put(key + _EVENTS, " ".join(each.value for each in Era if each in noted) or None)
 
     def _put(self, key: str, value: str | None) -> None:
         if self._load().get(key) == value:
@@ -144,16 +152,11 @@ class EraCache:
 
     def _on_disk(self) -> dict[str, str]:
         try:
-            loaded = json.loads(self._read(self._path)) if self._path else {}
+            loaded = json.loads(_content(self._path)) if self._path else {}
             return {k: v for k, v in loaded.items() if isinstance(v, str)}
         except (OSError, ValueError, AttributeError):
             log.debug("era_memory_unread", path=str(self._path))
             return {}
-
-    @staticmethod
-    def _read(path: Path) -> bytes:
-        with open(open_plain(path, os.O_RDONLY), "rb") as file:
-            return file.read()
 
     def _save(self, facts: dict[str, str]) -> None:
         if self._path is None:
@@ -167,6 +170,11 @@ class EraCache:
             fresh.replace(self._path)
         except OSError as exc:
             log.debug("era_memory_unwritten", path=str(self._path), reason=str(exc))
+
+
+def _content(path: Path) -> bytes:
+    with open(open_plain(path, os.O_RDONLY), "rb") as file:
+        return file.read()
 
 
 def _era(value: str | None) -> Era | None:

@@ -66,6 +66,10 @@ def _forgotten(era: Era, speaks: bool) -> None:
     """Learns nothing."""
 
 
+def _unnoticed(info: PeerInfo) -> None:
+    """Notes nothing."""
+
+
 async def _at_once() -> None:
     """Remote servers run already."""
 
@@ -73,7 +77,8 @@ async def _at_once() -> None:
 class Terms(msgspec.Struct, frozen=True):
     """The way to settle the era: `only` this one, else what `eras` say, else by probing.
 
-    `prefer` decides between two; `learn` receives findings. `probe`: seconds for it from when `alive` returns.
+    `prefer` decides between two; `learn` receives findings, `probed` what a probe says. `probe`: seconds for it from
+    when `alive` returns.
     """
 
     only: Era | None = None
@@ -82,6 +87,7 @@ class Terms(msgspec.Struct, frozen=True):
     learn: Callable[[Era, bool], object] = _forgotten
     probe: float = PROBE_SECONDS
     alive: Callable[[], Awaitable[object]] = _at_once
+    probed: Callable[[PeerInfo], object] = _unnoticed
 
 
 async def negotiate(peer: Peer, terms: Terms) -> PeerInfo:
@@ -145,6 +151,7 @@ async def _found_out(peer: Peer, terms: Terms) -> PeerInfo:
         raise
     if info is not None:
         terms.learn(Era.MODERN, True)
+        terms.probed(info)
         if Era.HANDSHAKE in terms.eras.refuses or await terms.prefer() is Era.MODERN:
             return info
         return await _turned(peer, info, terms)

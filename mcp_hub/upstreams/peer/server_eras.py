@@ -6,7 +6,8 @@ from typing import Final
 import anyio
 import msgspec
 
-from mcp_hub.types import MODERN, Era
+from mcp_hub.protocol.capabilities import KINDS
+from mcp_hub.types import MODERN, Era, Kind
 from mcp_hub.upstreams.peer.era_cache import EraCache, KnownEras
 from mcp_hub.upstreams.peer.negotiation import Terms
 from mcp_hub.upstreams.peer.state import PeerInfo
@@ -59,16 +60,17 @@ class ServerEras(msgspec.Struct, frozen=True):
 
     @property
     def called(self) -> Era | None:
-        return self.cache.called(self.key)
+        return self.cache.called.get(self.key)
 
     def see(self, info: PeerInfo) -> None:
         self.cache.see(self.key, " ".join(str(info.server_info.get(key, "")) for key in ("name", "version")))
 
+    def note_events(self, info: PeerInfo) -> None:
+        """Notes whether the server has events in the era of a connection or a probe."""
+        self.cache.note_events(self.key, info.era, has_some=KINDS[Kind.EVENT].is_offered(info.capabilities))
+
     def need(self, era: Era) -> None:
         self.cache.need(self.key, era)
-
-    def keep(self) -> None:
-        self.cache.keep_needed(self.key)
 
     def learn(self, era: Era, speaks: bool) -> None:
         self.guesses.discard(era)
@@ -95,7 +97,7 @@ class ServerEras(msgspec.Struct, frozen=True):
         """Terms of the next connection; `pinned` is the configured era."""
         only = await wish.era() if pinned is None and wish.is_only else pinned
         eras = KnownEras() if only is None and self.cache.take_doubt(self.key) else self.known_eras
-        return Terms(only, eras, wish.era, self.learn)
+        return Terms(only, eras, wish.era, self.learn, probed=self.note_events)
 
     async def first(self) -> Era:
         """The era of the last caller, the hub's first client, or an earlier hub's last caller; else modern."""

@@ -1,7 +1,7 @@
 """`era: follow`: a server that speaks both eras gets one connection, in the era of its first caller.
 
 A second connection opens only when needed: a handshake one for servers that ask questions only there (the official
-SDK), a modern one for skills.
+SDK), a modern one for skills, and one of the other era for events.
 """
 
 import random
@@ -19,7 +19,7 @@ from mcp_hub.errors import RpcError, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
-from mcp_hub.protocol.capabilities import SKILLS
+from mcp_hub.protocol.capabilities import KINDS
 from mcp_hub.protocol.eras import SKILL_METHODS
 from mcp_hub.protocol.shape.questions import unasked
 from mcp_hub.types import (
@@ -33,7 +33,8 @@ from mcp_hub.types import (
     UpstreamState,
     UpstreamStatus,
 )
-from mcp_hub.upstreams.lists.list_reader import ListFile
+from mcp_hub.upstreams.lists.list_reader import CachedList, ListFile, list_key
+from mcp_hub.upstreams.lists.list_union import with_kinds
 from mcp_hub.upstreams.peer.input_questions import may_repeat
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import EraWish, ServerEras
@@ -61,51 +62,34 @@ _FOR: Final = {HANDSHAKE: "for questions", MODERN: "for skills"}
 """Why there is a second connection, by its era."""
 
 
-class _SkillUnion:
-    """Lists of one connection with the skills of another."""
+class _SideLists:
+    """Lists of one connection with kinds of another. `before`: with which the first one was ready last."""
 
     def __init__(self) -> None:
-        self._last: tuple[Snapshot, Snapshot, Snapshot] | None = None
+        self.before: CachedList | None = None
+        self._last: tuple[Snapshot, Snapshot, tuple[Kind, ...], Snapshot] | None = None
 
-    def of(self, listed: Snapshot, skills: Snapshot) -> Snapshot:
-        if self._last is None or self._last[0] is not listed or self._last[1] is not skills:
-            extensions = {
-                **listed.capabilities.get("extensions", {}),
-                SKILLS: skills.capabilities["extensions"][SKILLS],
-            }
-            united = replace(
-                listed,
-                lists={**listed.lists, Kind.SKILL: skills.lists[Kind.SKILL]},
-                hints={**listed.hints, Kind.SKILL: skills.hints[Kind.SKILL]},
-                capabilities={**listed.capabilities, "extensions": extensions},
-            )
-            self._last = listed, skills, united
-        return self._last[2]
+    def of(self, listed: Snapshot, side: Snapshot, kinds: tuple[Kind, ...]) -> Snapshot:
+        last = self._last
+        if last is None or last[0] is not listed or last[1] is not side or last[2] != kinds:
+            last = self._last = listed, side, kinds, with_kinds(listed, side, kinds)
+        return last[3]
 
 
 class BothEras:
     """An `Upstream` with a connection in the first caller's era, and maybe a second one."""
 
     def __init__(
-        self,
-        name: str,
-        connect: Connect,
-        rules: SupervisorRules,
-        eras: ServerEras,
-        *,
-        clock: Clock,
-        changes: Notices,
-        jitter: Callable[[], float] = random.random,
-        lists: ListFile | None = None,
-        gate: Gate | None = None,
-    ) -> None:
+        self, name: str, connect: Connect, rules: SupervisorRules, eras: ServerEras, *, clock: Clock, changes: Notices,
+        jitter: Callable[[], float] = random.random, lists: ListFile | None = None, gate: Gate | None = None,
+    ) -> None:  # fmt: skip
         self.name = name
         self.lifecycle = _BothLifecycle(self)
         self._eras = eras
         self._last = eras.called  # of the last caller, also of one whose server this one replaces
         self._home: Era | None = None  # of the connection, or of the last one
         self._is_split = False  # whether some callers or requests may need the second connection
-        self._with_skills = _SkillUnion()
+        self._lists = _SideLists()
         self._first = ManagedUpstream(
             name, partial(connect, EraWish(eras.first)), rules, clock=clock, changes=changes, jitter=jitter,
             lists=lists, gate=gate, on_ready=self._on_ready, refused=self._refused,
@@ -113,7 +97,8 @@ class BothEras:
         self._second = ManagedUpstream(
             name, partial(connect, EraWish(self._second_era, is_only=True)), _spare(rules), clock=clock,
             changes=side_notices(name, changes, _SECOND), jitter=jitter, gate=gate, starts=False,
-            logs=self._first.state.logs,
+            logs=self._first.state.logs, on_ready=lambda peer: eras.note_events(peer.info),
+            lists=lists and replace(lists, key=list_key(lists.key, _SECOND)),
         )  # fmt: skip
         self._sides = SideConnections(
             self._first, {_SECOND: SideConnection(self._second)}, key=self._key, snapshot=self.snapshot
@@ -125,13 +110,18 @@ class BothEras:
         return HANDSHAKE if self._home is MODERN else MODERN
 
     def _on_ready(self, peer: Peer) -> None:
+        lists, first, before = self._second.state.lists, self._first.state.lists.last, self._lists.before
         if peer.info.era is not self._home:
+            if self._home is not None:
+                lists.begin_anew(before)
             self._home = peer.info.era
             second = self._second.supervisor
             second.order(lifecycle.resting(Life(restarts=second.life.restarts), NOT_STARTED), _OTHER_ERA)
-        if not self._second.state.lists.is_fresh:
-            self._second.state.lists.inherit(self._first.state.lists.last)
+        if not lists.is_fresh and (lists.last is None or lists.last.era is self._home):
+            lists.inherit(first)
+        self._lists.before = first
         self._eras.see(peer.info)
+        self._eras.note_events(peer.info)
         self._divide()
 
     def _divide(self) -> None:
@@ -151,7 +141,7 @@ class BothEras:
                 self._sides.resources.release(uri, call.session)
                 there.release(uri, call.session)
                 first_resources.want(uri, call)
-        if there.reference_counts:
+        if there.reference_counts or (self._lacks_events and self._second.state.lists.fresh is None):
             self._second.lifecycle.wake()
 
     def _is_for_second(self, call: Call) -> bool:
@@ -171,11 +161,8 @@ class BothEras:
 
     @property
     def _is_used(self) -> bool:
-        return (
-            not self._first.state.turns.is_empty
-            or self._first.state.turns.ended_calls > 0
-            or self._first.state.is_wanted
-        )
+        state = self._first.state
+        return not state.turns.is_empty or state.turns.ended_calls > 0 or state.is_wanted
 
     def _turn_to(self, era: Era) -> None:
         """Reconnects in this era if the connection is unused."""
@@ -214,12 +201,26 @@ class BothEras:
         lists = self._second.state.lists.fresh
         return lists if lists is not None and lists.era is MODERN and Kind.SKILL in lists.lists else None
 
+    @property
+    def _lacks_events(self) -> bool:
+        """Whether only the other era has events."""
+        listed = self._first.snapshot()
+        if listed is None or KINDS[Kind.EVENT].is_offered(listed.capabilities):
+            return False
+        eras = self._eras.cache.events_in(self._eras.key) - {listed.era}
+        return bool(eras) and self._second.supervisor.may_get_ready
+
     def snapshot(self) -> Snapshot | None:
-        last, skills = self._first.snapshot(), self._skills
-        is_elsewhere = last is not None and skills is not None and self._home is HANDSHAKE
-        return self._with_skills.of(last, skills) if is_elsewhere else last  # type: ignore[arg-type]
+        listed, side = self._first.snapshot(), self._second.snapshot()
+        if listed is None or side is None or side.era is listed.era:
+            return listed
+        are_elsewhere = {Kind.EVENT: self._lacks_events, Kind.SKILL: self._home is HANDSHAKE and self._skills is side}
+        kinds = tuple(kind for kind, is_elsewhere in are_elsewhere.items() if is_elsewhere and kind in side.lists)
+        return self._lists.of(listed, side, kinds) if kinds else listed
 
     def refresh(self, kind: Kind, *, is_new: bool = False) -> Callable[[], Awaitable[None]] | None:
+        if kind is Kind.EVENT and self._lacks_events:
+            return self._second.refresh(kind, is_new=is_new)
         is_elsewhere = (
             self._home is HANDSHAKE and self._eras.known_eras.may(MODERN) and self._second.supervisor.may_get_ready
         )
@@ -236,7 +237,7 @@ class BothEras:
                 tasks.start_soon(self._follow_client)
                 await self._first.lifecycle.run()
         finally:
-            self._eras.keep()
+            self._eras.cache.keep_needed(self._eras.key)
 
     async def _meet_modern(self) -> None:
         with anyio.move_on_after(_MODERN_START), suppress(UpstreamUnavailable):
@@ -321,7 +322,9 @@ class BothEras:
         self._sides.unsubscribe(uri, call)
 
     async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
-        return await self._first.ask(call, heard)
+        if self._first.supervisor.connected is None:
+            await self._first_start()  # in which era decides where it has events
+        return await (self._second if self._lacks_events else self._first).ask(call, heard)
 
     def status(self) -> UpstreamStatus:
         """The first connection's status, or the second's if only that is left."""
@@ -331,7 +334,8 @@ class BothEras:
             return replace(second_status, restarts=restarts, warnings=first.warnings, listed_at=first.listed_at)
         second = None if second_status.rests else second_status
         if second is not None and second.state is UpstreamState.READY and second.era is not None:
-            second = replace(second, reason=_FOR[second.era])
+            is_for_events = self._lacks_events and not self._is_split
+            second = replace(second, reason="for events" if is_for_events else _FOR[second.era])
         return replace(first, restarts=restarts, second=second, asks=asks)
 
 

@@ -23,7 +23,7 @@ from mcp_hub.calls.reading.stored import done_with, fetched
 from mcp_hub.calls.reading.stream import Stream, StreamReader
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import Fenced, InvalidParams, RpcError, StoreError, UpstreamUnavailable
-from mcp_hub.stores.base import Change, Chunk
+from mcp_hub.stores.base import Change, Chunk, Message
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import RawJson
 from tests.unit.calls.test_feeds import TOPIC, Server, event, members, read, running
@@ -148,6 +148,22 @@ async def test_reader_finds_out_that_another_hub_has_the_stream(monkeypatch: pyt
         await feeds._table.open(TOPIC.key, row.id)
         reader = await feeds.open(TOPIC, ["push"], before.cursor, "p")
         assert await read(reader, 1) == await read(before, 1) == ["e1"] and not feeds._feeds
+
+
+@pytest.mark.parametrize("is_lost", [True, False], ids=["another hub has it", "this one has it again"])
+async def test_owner_that_is_told_of_another_hub_lets_its_readers_follow_that_one_at_once(
+    is_lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with _resumed(monkeypatch) as (server, store, feeds, reader):
+        await anyio.wait_all_tasks_blocked()
+        (row,) = store.streams.rows()
+        if is_lost:
+            _claimed(store, GONE)
+        assert feeds._table._take(Message(row.id, "lost", b""))
+        await anyio.wait_all_tasks_blocked()
+        if not is_lost:
+            server.bell.ring()
+        assert await read(reader, 1) == ["e1"] and (TOPIC.key in feeds._feeds) is not is_lost
 
 
 @pytest.mark.parametrize("has_feed", [True, False])

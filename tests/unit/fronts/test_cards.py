@@ -9,10 +9,14 @@ import httpx2
 import jsonschema
 import pytest
 import yaml
+from starlette.applications import Starlette
+from starlette.routing import Route
+from starlette.testclient import TestClient
 
 from mcp_hub.config.load.load import parse
 from mcp_hub.errors import ConfigError
-from mcp_hub.fronts.http.cards import card_routes, is_card
+from mcp_hub.fronts.http.cards import card_routes, is_card, receiver_routes
+from mcp_hub.protocol.shape.webhooks import RECEIVERS
 from tests.captured import DATA
 from tests.e2e.consents import PUBLIC
 from tests.unit.fronts.authorized_hub import hub
@@ -44,10 +48,10 @@ def published(root: Path, **more: Any) -> Any:
 
 def documents(public: str, name: str = "mcp-hub", profiles: tuple[str, ...] = ("a",), **more: bool) -> dict[str, Any]:
     """By path, as the routes answer."""
-    from starlette.applications import Starlette
-    from starlette.testclient import TestClient
+    return answered(card_routes(public, name, profiles, asks_token=more.get("asks_token", True)))
 
-    routes = card_routes(public, name, profiles, asks_token=more.get("asks_token", True))
+
+def answered(routes: dict[str, Route]) -> dict[str, Any]:
     client = TestClient(Starlette(routes=[*routes.values()]))
     return {path: client.get(path).json() for path in routes}
 
@@ -121,9 +125,17 @@ def test_cards_are_valid_by_the_schema_of_the_extension(name: str) -> None:
                     jsonschema.validate({**card, "name": "x"}, schema)
 
 
+@pytest.mark.parametrize(
+    ("public", "prefix"),
+    [("https://hub.example.com/", "/v1/events/in/"), ("https://h.example/tools/", "/tools/v1/events/in/")],
+)
+def test_servers_find_where_the_hub_takes_webhooks(public: str, prefix: str) -> None:
+    assert answered(receiver_routes(public)) == {RECEIVERS: {"receivers": [prefix]}} and not receiver_routes(None)
+
+
 async def test_without_the_public_address_there_is_nothing(tmp_path: Path) -> None:
     async with dashboard_hub(tmp_path) as peer, browser(peer, "http://localhost") as http:
-        for path in (CATALOG, CARD):
+        for path in (CATALOG, CARD, RECEIVERS):
             assert (await http.get(path)).status_code == 404, path
         assert not [path for path in peer.front.endpoints.paths if is_card(path)]
 

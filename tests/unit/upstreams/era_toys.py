@@ -14,7 +14,9 @@ import msgspec
 from mcp_hub.call import Call, Question
 from mcp_hub.errors import StartFailed
 from mcp_hub.notices import Notices
+from mcp_hub.protocol.capabilities import EVENTS, KINDS
 from mcp_hub.types import HANDSHAKE, MODERN, Era, JsonObject, Kind, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.lists.list_reader import ListFile
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.negotiation import Incompatible
 from mcp_hub.upstreams.peer.peer import Peer
@@ -24,7 +26,7 @@ from mcp_hub.upstreams.supervision.both_eras import BothEras
 from mcp_hub.upstreams.supervision.server import Handover, SupervisorRules
 from tests.unit.calls.virtual_time import LoopClock
 from tests.unit.upstreams.function_calls import Recorder, request
-from tests.unit.upstreams.toy_servers import ToyConnection, Toys
+from tests.unit.upstreams.toy_servers import OFFERS, ToyConnection, Toys
 from tests.unit.wire.raw_lines import group
 
 
@@ -38,6 +40,8 @@ class EraToys(Toys):
     eras: set[Era] = field(default_factory=lambda: {HANDSHAKE, MODERN})
     broken: set[Era] = field(default_factory=set)
     """Eras in which it does not start now."""
+    events: set[Era] = field(default_factory=set)
+    """Eras in which it has events."""
     begun: list[Era] = field(default_factory=list)
     running: list[Era] = field(default_factory=list)
 
@@ -66,7 +70,8 @@ class EraConnection(ToyConnection):
         if era in toys.broken:
             toys.starts += 1
             raise StartFailed("crashed", "boom")
-        toys.info = msgspec.structs.replace(toys.info, era=era)
+        offered: JsonObject = {"extensions": {EVENTS: {}}} if era in toys.events else {}
+        toys.info = msgspec.structs.replace(toys.info, era=era, capabilities={**OFFERS, **offered})
         self._era = era
         toys.begun.append(era)
         toys.running.append(era)
@@ -144,6 +149,30 @@ class Followed:
         return steps
 
     @property
+    def event_types(self) -> list[str]:
+        """The names of the event types that clients are listed, if the hub declares events."""
+        snapshot = self.upstream.snapshot()
+        if snapshot is None or not KINDS[Kind.EVENT].is_offered(snapshot.capabilities):
+            return []
+        return [msgspec.json.decode(raw)["name"] for raw in snapshot.lists[Kind.EVENT]]
+
+    async def note_events(self, seen: set[str]) -> None:
+        """Notes what clients are listed, at each change."""
+        changes = self.upstream._first.state.changes
+        while True:
+            version = changes.version
+            seen.add(" ".join(self.event_types))
+            await changes.wait(version)
+
+    async def poll(self) -> Era | str:
+        """The era of the connection over which events are polled, or the reason why there is none."""
+        call = msgspec.structs.replace(request("x"), method="events/poll", era=MODERN, upstream="toy")
+        try:
+            return Era(msgspec.json.decode(await self.upstream.ask(call))["era"])
+        except Exception as exc:
+            return str(exc)
+
+    @property
     def status(self) -> UpstreamStatus:
         return self.upstream.status()
 
@@ -169,6 +198,7 @@ async def following(
     cache: EraCache | None = None,
     client: ClientEra | None = None,
     known: Handover | None = None,
+    lists: ListFile | None = None,
     **rules: Any,
 ) -> AsyncIterator[Followed]:
     """A hub with this one server, from its start on; `known` is what an earlier one knew of it."""
@@ -176,7 +206,7 @@ async def following(
     limits = SupervisorRules(**rules)
     upstream = BothEras(
         "toy", lambda wish: toys.connect_as(eras, wish), limits, eras, clock=LoopClock(), changes=Notices(),
-        jitter=lambda: 0.0,
+        jitter=lambda: 0.0, lists=lists,
     )  # fmt: skip
     if known is not None:
         upstream.lifecycle.inherit(known)

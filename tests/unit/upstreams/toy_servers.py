@@ -155,6 +155,8 @@ class ToyWire:
             "tools/list": {"tools": tools, "nextCursor": self._toys.cursor},
             "resources/list": {"resources": [{"uri": "toy://r", "name": "r"}]},
             "resources/templates/list": {"resourceTemplates": []},
+            "events/list": {"events": [{"name": f"built in {self._peer.info.era.value}", "delivery": ["poll"]}]},
+            "events/poll": {"era": self._peer.info.era.value},
         }
         result = results.get(method, {"content": []})
         if self._toys.asks and context is not None and self._peer.info.era is Era.MODERN:

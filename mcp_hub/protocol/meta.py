@@ -212,7 +212,7 @@ def with_mark(result: RawJson, stream: CallId, cursor: int, status: str) -> RawJ
 
 
 class _Mark(msgspec.Struct):
-    stream: str
+    stream: Annotated[str, msgspec.Meta(max_length=128)]
     cursor: Annotated[str, msgspec.Meta(pattern="^(0|[1-9][0-9]{0,14})$")]
     status: Literal["completed"]
 

@@ -35,7 +35,7 @@ class Server:
     def handle(self, method: str, id_: Any, params: dict[str, Any]) -> None:
         match method:
             case "initialize":
-                extension = {"extensions": {STREAMS: {}}, "experimental": {STREAMS: {}}}
+                extension: dict[str, Any] = {"extensions": {STREAMS: {}}, "experimental": {STREAMS: {}}}
                 info = {"name": "skipping", "version": "1"}
                 capabilities = {"tools": {}, **extension}
                 say(id=id_, result={"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info})

@@ -183,10 +183,10 @@ def check_operator(caller: Caller, why: str) -> None:
         raise Problem(403, "operator_required", reason)
 
 
-def check_query(request: RestRequest, known: Collection[str]) -> None:
-    """Raises `Problem` 400 for a known parameter that is there twice: nobody knows which of the values is meant."""
+def check_query(request: RestRequest, parameters: Collection[str]) -> None:
+    """Raises `Problem` 400 for one of these that is there twice: nobody knows which of the values is meant."""
     items = request.query_params.multi_items() if request.scope["query_string"] else []
-    names = [name for name, _ in items if name in known]
+    names = [name for name, _ in items if name in parameters]
     if len(names) != len(set(names)):
         name = next(name for name in names if names.count(name) > 1)
         raise Problem(400, "invalid_parameter", f"{hide_head(name, 50)} is in the query more than once")

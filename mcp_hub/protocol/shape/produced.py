@@ -103,6 +103,9 @@ class _Event(msgspec.Struct):
     seq: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
+_StreamId = Annotated[str, msgspec.Meta(max_length=128)]
+
+
 class _Part(msgspec.Struct):
     events: list[_Event]
     stream: msgspec.Raw = msgspec.Raw(b"null")
@@ -121,9 +124,8 @@ Partial content has its number, too, and a reset that from which on it is taken 
 
 
 def of_server(meta: RawJson) -> tuple[str, list[Numbered]] | None:
-    """The stream and the events in a progress notification's `_meta` (docs/specification/streams.md §4), or None.
-
-    An event that cannot be read is not taken.
+    """The stream, if it has an id, and the events in a progress notification's `_meta` (docs/specification/streams.md
+    §4), or None. An event that cannot be read is not taken.
     """
     members = raw_object(msgspec.Raw(bytes(meta)))
     part = read_as(members[STREAMS], _Part) if members is not None and STREAMS in members else None
@@ -135,7 +137,7 @@ def of_server(meta: RawJson) -> tuple[str, list[Numbered]] | None:
             events.append((event.seq, _event_of_server(event)))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             events.append((event.seq, None))
-    return read_as(part.stream, str) or "", events
+    return read_as(part.stream, _StreamId) or "", events
 
 
 def page_of_server(result: RawJson) -> tuple[list[Numbered], bool]:

@@ -341,7 +341,7 @@ class Peer:
             if isinstance(exc, anyio.get_cancelled_exc_class()):
                 self._give_up(call, pending.id)
             raise
-        if call.wants_progress and (broken := await self.messages.streams.finish(pending, message)) is not None:
+        if (broken := await self.messages.streams.finish(pending, message)) is not None:
             raise self._unreadable(broken)
         try:
             result = completed(call, self._result(message), self.info.era)

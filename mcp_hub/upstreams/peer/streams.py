@@ -257,10 +257,11 @@ class ServerStreams:
         """The last number, and the call, of streams that ended with a question or wait for its answer."""
 
     def take(self, pending: Pending | None, asker: Asker, part: Part) -> None:
-        """Takes events of a request; those of other servers and of tasks as they come."""
+        """Takes events of a request; those of other servers, of tasks and without a token as they come."""
         stream, events, size = part
         following = None if pending is None else self.followed.get(pending.id)
-        if pending is None or not (stream and events) or (following is None and not self._are_offered()):
+        has_order = bool(stream and events) and asker[0].wants_progress and self._are_offered()
+        if pending is None or not has_order:
             for _, event in events:
                 if event is not None:
                     asker[1].send(event)
@@ -296,10 +297,12 @@ class ServerStreams:
 
     async def finish(self, pending: Pending, answer: Envelope) -> str | None:
         """Waits a moment for what is missing. What was wrong with the stream, or None."""
-        stream, until = last_before(answer.result) if answer.kind == "result" else ("", 0)
         following = self.followed.get(pending.id)
+        if following is None and not self._may_read(context(pending)[0]):
+            return None
+        stream, until = last_before(answer.result) if answer.kind == "result" else ("", 0)
         if following is None:
-            if until <= 1 or not self._may_read(context(pending)[0]):
+            if until <= 1:
                 return None
             following = self._begin(pending, stream, 2)
         try:

@@ -194,6 +194,7 @@ async def follower(era: Era = Era.HANDSHAKE, **more: Any) -> AsyncIterator[Follo
 
         tasks.start_soon(run)
         yield Follower(server, channel, await server.expect("tools/call"), outcome)
+        assert not (outcome and peer.messages.streams.followed)
 
 
 def delta(seq: int, text: str) -> JsonObject:
@@ -321,8 +322,16 @@ async def test_nothing_is_read_of_a_server_without_the_extension_or_for_a_call_w
         await server.flush()
         assert played.text() == "aca"
     async with talking(extensions={STREAMS: {}}) as (peer, server):
-        done = await together(server.answer("tools/call", marked(9)["result"]), peer.call(call(), Recorder()))
-        assert bytes(done.result) == b'{"content":[]}'
+        channel = Recorder()
+
+        async def script() -> None:
+            played = Follower(server, channel, await server.expect("tools/call"), [])
+            for step in (*A_C, notified(delta(2, "a")), marked(9)):
+                await played.play(step)
+
+        done = await together(script(), peer.call(call(), channel))
+        assert bytes(done.result) == b'{"content":[]}' and len(channel.sent) == 3
+        assert not peer.messages.streams.followed
 
 
 async def test_log_message_of_an_event_that_waits_is_not_passed_on_again() -> None:

@@ -47,10 +47,12 @@ _MOST_BYTES: Final = 16 << 20
 
 
 class _Page(msgspec.Struct):
-    events: list[msgspec.Raw] = []
+    """An answer to a poll; null counts as absent."""
+
+    events: list[msgspec.Raw] | None = None
     cursor: str | None = None
-    truncated: bool = False
-    hasMore: bool = False
+    truncated: bool | None = None
+    hasMore: bool | None = None
     nextPollMs: float | None = None
 
 
@@ -58,10 +60,10 @@ async def polled(ask: Ask, topic: Topic, cursor: str | None, take: Take, tell: T
     """Polls without end. Raises `RpcError`, `StoreError`."""
     while True:
         page = _page(await _answered(ask("events/poll", _params(topic, cursor, maxEvents=_PAGE), None)))
-        occurrences = [occurrence for raw in page.events if (occurrence := raw_object(raw)) is not None]
-        await take(occurrences, page.cursor, page.truncated)
+        occurrences = [occurrence for raw in page.events or () if (occurrence := raw_object(raw)) is not None]
+        await take(occurrences, page.cursor, page.truncated is True)
         tell(None)
-        is_moving = page.hasMore and bool(occurrences) and page.cursor != cursor
+        is_moving = page.hasMore is True and bool(occurrences) and page.cursor != cursor
         cursor = page.cursor
         if not is_moving:
             await anyio.sleep(pause_of(page.nextPollMs))

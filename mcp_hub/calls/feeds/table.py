@@ -132,7 +132,7 @@ class Feeds:
         self._count(principal, topic.key)
         await self._runs.wait()
         floor = None if max_age is None or after is None else wall_time() - max_age
-        reader = FeedReader(partial(self._segment, topic.key), partial(self._next, topic.key), floor)
+        reader = FeedReader(topic, partial(self._segment, topic.key), partial(self._next, topic.key), floor)
         try:
             try:
                 await self._join(topic, modes, reader, is_new=after is None)
@@ -318,6 +318,7 @@ class Feeds:
     async def _look(self) -> None:
         await self._rejoin()
         wall = wall_time()
+        self._uses = {who: uses for who, uses in self._uses.items() if wall - max(uses.values()) < LINGER}
         for feed in list(self._feeds.values()):
             stream = feed.stream
             if feed.is_read or (stream is not None and self._table.inbox.take_touch(stream.row.id)):

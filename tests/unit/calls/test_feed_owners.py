@@ -368,3 +368,12 @@ async def test_server_that_refuses_its_own_cursor_is_subscribed_from_now_on() ->
         server.pages = [{"events": [], "cursor": "new"}, {"events": [event("b")], "cursor": "1"}]
         again = await feeds.open(TOPIC, ["poll"], reader.cursor, "p")
         assert await read(again, 2) == ["gap", "b"]
+
+
+async def test_principals_of_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(Server(), look=0.01) as feeds:
+        for principal in ("p", "q"):
+            await feeds.open(TOPIC, ["poll"], None, principal)
+        assert feeds._uses.keys() == {"p", "q"}
+        monkeypatch.setattr(table, "LINGER", 0.0)
+        await until(lambda: not feeds._uses)

@@ -62,6 +62,12 @@ class EventPort:
         hint = f" Did you mean {near[0]}?" if near else ""
         raise not_found("event", f"there is no event type {hide_head(name, 200)}.{hint}")
 
+    def check(self, session: Session, name: str, reader: FeedReader) -> None:
+        """Raises as `entry`, also if the name means another event type than the one that is read."""
+        entry = self.entry(session, name)
+        if (entry.server, entry.key) != (reader.topic.server, reader.topic.name):
+            raise _another(name)
+
     def topic(self, session: Session, params: EventParams) -> tuple[Entry, Topic]:
         """Raises as `entry`, and `InvalidParams`."""
         entry = self.entry(session, params.name)
@@ -146,8 +152,12 @@ class EventPort:
         params = EventParams(webhook.name, msgspec.Raw(webhook.arguments.encode()))
         entry, subscription = self.topic(session, params)
         if (entry.server, entry.key) != (webhook.server, webhook.key):
-            raise not_found("event", f"{hide_head(webhook.name, 200)} is another event type now")
+            raise _another(webhook.name)
         return subscription, entry.modes
+
+
+def _another(name: str) -> RpcError:
+    return not_found("event", f"{hide_head(name, 200)} is another event type now")
 
 
 def _count(wish: float | None) -> int:

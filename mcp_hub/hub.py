@@ -217,7 +217,7 @@ class HubPort:
                 subscriptions = self._own_tools.event_subscriptions if session.era is HANDSHAKE else None
                 handler = event_tool.handler(
                     session.id, subscriptions, own_tools.patience(deadline),
-                    types=partial(self._event_types, session), check=partial(self.events().entry, session),
+                    types=partial(self._event_types, session), check=partial(self.events().check, session),
                     open=partial(self.events().open, session), public=partial(self.events().public, session),
                     state=state,
                 )  # fmt: skip

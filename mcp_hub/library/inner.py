@@ -109,7 +109,7 @@ class InnerHub:
         has_missed = False
         try:
             while True:
-                self._hub.events().entry(session, name)
+                self._hub.events().check(session, name, reader)
                 occurrences, is_truncated = await reader.read(_BATCH)
                 has_missed = has_missed or is_truncated
                 for occurrence, cursor in occurrences:

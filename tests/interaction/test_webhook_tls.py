@@ -103,6 +103,7 @@ CONSENTS: tuple[tuple[str, int, object, bool], ...] = (
     ("/hooks/../admin", 200, LISTS, False),
     ("/hooks//admin", 200, LISTS, False),
     ("/hooks/a;b", 200, LISTS, False),
+    ("/hooks/a", 200, {"receivers": ["//", "/hooks//", "/*", "/hooks/../hooks/"]}, False),
     ("/hooks/a", 404, LISTS, False),
     ("/hooks/a", 302, LISTS, False),
     ("/hooks/a", 200, {"receivers": "/hooks/"}, False),

@@ -76,7 +76,7 @@ _AGAIN: Final = _Reply(503, reason="the message cannot be stored now")
 class _Subscribed(msgspec.Struct):
     refreshBefore: str | None = None
     cursor: str | None = None
-    truncated: bool = False
+    truncated: bool | None = None
 
 
 class _Forwarded(msgspec.Struct):
@@ -179,7 +179,7 @@ class Incoming:
             while True:
                 start = self._start_of(topic)
                 result = await self._subscribed(ask, topic, opened.cursor)
-                is_truncated = result.truncated or (has_lapsed and opened.cursor is None)
+                is_truncated = result.truncated is True or (has_lapsed and opened.cursor is None)
                 if is_truncated or not opened.stands or opened.cursor is None:
                     cursor = result.cursor if result.truncated or opened.cursor is None else opened.cursor
                     await take((), cursor, is_truncated)

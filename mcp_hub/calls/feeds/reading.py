@@ -122,10 +122,11 @@ FindNext = Callable[[StreamInfo | None], Awaitable[Stream | None]]
 class _Page:
     """Occurrences that are read and not returned yet; a gap ends it.
 
-    `end`: why the stream that was read is over, which another hub may have written.
+    `end`: why the stream that was read is over, which another hub may have written. `floor`: see `FeedReader`.
     """
 
-    def __init__(self, *, is_truncated: bool = False, end: RpcError | None = None) -> None:
+    def __init__(self, floor: float | None, *, is_truncated: bool = False, end: RpcError | None = None) -> None:
+        self.floor = floor
         self.occurrences: list[tuple[RawObject, str]] = []
         self.size = 0
         self.cursor = ""
@@ -140,10 +141,10 @@ class _Page:
         else:
             self.is_truncated = True
 
-    def add(self, line: bytes, cursor: str, floor: float | None) -> bool:
+    def add(self, line: bytes, cursor: str) -> bool:
         """Whether the page ends with this line."""
         at, occurrence, is_gap = read_line(line)
-        is_late = occurrence is not None and floor is not None and at < floor
+        is_late = occurrence is not None and self.floor is not None and at < self.floor
         self.cursor = cursor
         self.end = _end_in(line)
         if is_gap or is_late:
@@ -161,15 +162,17 @@ class FeedReader:
     then, in Unix seconds, are skipped. Close it.
     """
 
-    def __init__(self, open_stream: OpenStream, find_next: FindNext, floor: float | None = None) -> None:
+    def __init__(
+        self, topic: Topic, open_stream: OpenStream, find_next: FindNext, floor: float | None = None
+    ) -> None:  # fmt: skip
+        self.topic = topic
         self.cursor = ""
         self.problem: RpcError | None = None
         self.ended: RpcError | None = None
         self._open_stream = open_stream
         self._find_next = find_next
-        self._floor = floor
         self._reader: StreamReader | None = None
-        self._page = _Page()
+        self._page = _Page(floor)
         self.is_open = True
         self._news = anyio.Event()
 
@@ -236,8 +239,8 @@ class FeedReader:
             if line is None:
                 self.ended = self.ended or page.end
                 break
-            is_whole = page.add(*line, self._floor)
-        self._page = _Page(is_truncated=page.is_next_truncated, end=page.end)
+            is_whole = page.add(*line)
+        self._page = _Page(page.floor, is_truncated=page.is_next_truncated, end=page.end)
         self.cursor = page.cursor or self.cursor
         return page.occurrences, page.is_truncated
 

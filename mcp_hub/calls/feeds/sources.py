@@ -18,8 +18,8 @@ from mcp_hub.call import Heard
 from mcp_hub.calls.feeds.reading import Topic
 from mcp_hub.errors import Busy, DeadlineExceeded, HubError, RpcError
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object, read_as
-from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
-from mcp_hub.protocol.shape.occurrences import of_server
+from mcp_hub.protocol.jsonrpc.rpc_errors import METHOD_NOT_FOUND, from_wire
+from mcp_hub.protocol.shape.occurrences import UNSUPPORTED, of_server
 from mcp_hub.types import RawJson, RawObject
 
 Ask = Callable[[str, RawObject, Heard | None], Awaitable[RawJson]]
@@ -41,16 +41,20 @@ _ANSWER: Final = 60.0
 """Seconds for the answer to a poll, and for a stream to begin."""
 _SILENCE: Final = 90.0
 """Seconds without a message after which a stream counts as broken; servers send one every 30 s."""
+_REFUSED: Final = frozenset({UNSUPPORTED, METHOD_NOT_FOUND})
+"""Codes of a server that does not deliver in one way."""
 _MOST_HEARD: Final = 4096
 _MOST_BYTES: Final = 16 << 20
 """Messages of a stream that wait to be stored; one that is faster is broken off, and begun again from its cursor."""
 
 
 class _Page(msgspec.Struct):
-    events: list[msgspec.Raw] = []
+    """An answer to a poll; null counts as absent."""
+
+    events: list[msgspec.Raw] | None = None
     cursor: str | None = None
-    truncated: bool = False
-    hasMore: bool = False
+    truncated: bool | None = None
+    hasMore: bool | None = None
     nextPollMs: float | None = None
 
 
@@ -58,10 +62,10 @@ async def polled(ask: Ask, topic: Topic, cursor: str | None, take: Take, tell: T
     """Polls without end. Raises `RpcError`, `StoreError`."""
     while True:
         page = _page(await _answered(ask("events/poll", _params(topic, cursor, maxEvents=_PAGE), None)))
-        occurrences = [occurrence for raw in page.events if (occurrence := raw_object(raw)) is not None]
-        await take(occurrences, page.cursor, page.truncated)
+        occurrences = [occurrence for raw in page.events or () if (occurrence := raw_object(raw)) is not None]
+        await take(occurrences, page.cursor, page.truncated is True)
         tell(None)
-        is_moving = page.hasMore and bool(occurrences) and page.cursor != cursor
+        is_moving = page.hasMore is True and bool(occurrences) and page.cursor != cursor
         cursor = page.cursor
         if not is_moving:
             await anyio.sleep(pause_of(page.nextPollMs))
@@ -197,6 +201,28 @@ def _cursor(params: RawObject, before: str | None) -> str | None:
 def _error(params: RawObject) -> RpcError:
     raw = params.get("error")
     return of_server(from_wire(raw if raw is not None else msgspec.Raw(b"{}")))
+
+
+def first_of(sources: Sequence[Source]) -> Source:
+    """The first source that the server does not refuse, whatever it has declared. Raises as the last one."""
+
+    async def run(ask: Ask, topic: Topic, cursor: str | None, take: Take, tell: Tell) -> RpcError | None:
+        has_stood = False
+
+        async def stored(occurrences: Sequence[RawObject], position: str | None, truncated: bool) -> None:
+            nonlocal has_stood
+            await take(occurrences, position, truncated)
+            has_stood = True
+
+        for source in sources[:-1]:
+            try:
+                return await source(ask, topic, cursor, stored, tell)
+            except RpcError as error:
+                if has_stood or of_server(error).code not in _REFUSED:
+                    raise
+        return await sources[-1](ask, topic, cursor, take, tell)
+
+    return run
 
 
 SOURCES: Final[Mapping[str, Source]] = {"push": streamed, "poll": polled}

@@ -1,6 +1,6 @@
 """All feeds of this hub: begun by readers, continued after another hub's end, ended when nobody reads them."""
 
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final, NamedTuple
@@ -12,7 +12,7 @@ import anyio.abc
 from mcp_hub.call import LOCAL_PRINCIPAL, Call, Heard, StreamInfo, Upstream
 from mcp_hub.calls.feeds.feed import ServerFeed, broke, continuation_of
 from mcp_hub.calls.feeds.reading import RUNNING, FeedReader, Topic
-from mcp_hub.calls.feeds.sources import SOURCES, Ask, Source
+from mcp_hub.calls.feeds.sources import SOURCES, Ask, Source, first_of
 from mcp_hub.calls.reading.stream import Stream
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.clock import wall_time
@@ -132,7 +132,7 @@ class Feeds:
         self._count(principal, topic.key)
         await self._runs.wait()
         floor = None if max_age is None or after is None else wall_time() - max_age
-        reader = FeedReader(partial(self._segment, topic.key), partial(self._next, topic.key), floor)
+        reader = FeedReader(topic, partial(self._segment, topic.key), partial(self._next, topic.key), floor)
         try:
             try:
                 await self._join(topic, modes, reader, is_new=after is None)
@@ -233,12 +233,13 @@ class Feeds:
     # -- subscriptions ----------------------------------------------------------------------------------------------
 
     async def _serve(self, feed: ServerFeed) -> None:
-        source = next((source for mode, source in self.sources.items() if mode in feed.modes), None)
+        modes = [mode for mode in self.sources if mode in feed.modes]
+        sources = [self.sources[mode] for mode in modes if mode == modes[0] or mode in SOURCES]
         with feed.scope:
-            if source is None:
+            if not sources:
                 feed.fail(method_not_found(f'server "{feed.topic.server}" delivers these events in no way that fits.'))
             else:
-                await self._subscribe(feed, source)
+                await self._subscribe(feed, first_of(sources))
         self._leave(feed)
 
     def _leave(self, feed: ServerFeed) -> None:
@@ -318,6 +319,7 @@ class Feeds:
     async def _look(self) -> None:
         await self._rejoin()
         wall = wall_time()
+        self._uses = {who: uses for who, uses in self._uses.items() if wall - max(uses.values()) < LINGER}
         for feed in list(self._feeds.values()):
             stream = feed.stream
             if feed.is_read or (stream is not None and self._table.inbox.take_touch(stream.row.id)):
@@ -377,9 +379,8 @@ class Feeds:
         """Raises `StoreError`."""
         if row is None and (stream := self._written(key)) is not None:
             return stream
-        rows: Sequence[StreamInfo] = await self._table.store.log.rows(key, 1 if row is None else _MOST_SEGMENTS)
-        later = [each for each in rows if row is None or (each.created, each.id) > (row.created, row.id)]
-        if not later:
+        rows = await self._table.store.log.rows(key, 1 if row is None else _MOST_SEGMENTS)
+        if not (later := [each for each in rows if row is None or (each.created, each.id) > (row.created, row.id)]):
             return None
         following = later[0] if row is None else min(later, key=lambda each: (each.created, each.id))
         return await self._segment(key, following.id, 0)

@@ -37,7 +37,7 @@ _REASON: Final = 300
 
 class _Source(NamedTuple):
     types: Callable[[str | None], Awaitable[str]]
-    check: Callable[[str], object]
+    check: Callable[[str, "FeedReader"], object]
     open: Callable[[EventParams], Awaitable["FeedReader"]]
     public: Callable[[RpcError], RpcError]
 
@@ -82,7 +82,7 @@ class _Session(NamedTuple):
 
 def handler(
     session: str, subscriptions: Subscriptions | None, patience: float, *,
-    types: Callable[[str | None], Awaitable[str]], check: Callable[[str], object],
+    types: Callable[[str | None], Awaitable[str]], check: Callable[[str, "FeedReader"], object],
     open: Callable[[EventParams], Awaitable["FeedReader"]], public: Callable[[RpcError], RpcError],
     state: RawJson | None = None,
 ) -> CallHandler:  # fmt: skip
@@ -90,8 +90,8 @@ def handler(
 
     `state` is that of another hub's wait, which is continued. Raises `msgspec.DecodeError` if it cannot be read.
 
-    `types` returns the text of the list, or of one type; `check` raises `RpcError` for a type that the session may not
-    have any more; `open` raises as `EventPort.open`; `public` returns an error as the caller may see it.
+    `types` returns the text of the list, or of one type; `check` raises `RpcError` for a reader that the session may
+    not have any more; `open` raises as `EventPort.open`; `public` returns an error as the caller may see it.
     """
     wait = None if state is None else msgspec.json.decode(state, type=_Wait)
     return partial(_answered, _Source(types, check, open, public), _Session(session, subscriptions), patience, wait)
@@ -190,7 +190,7 @@ class _Follower:
         channel.send(Progressed(0, members={"message": message}))
         while not self._lines:
             for params, reader in zip(self._subscribed, self._readers, strict=True):
-                self._source.check(params.name)
+                self._source.check(params.name, reader)
                 await self._read(params, reader)
                 if reader.ended is not None and not self._lines:
                     raise reader.ended

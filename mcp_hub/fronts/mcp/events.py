@@ -54,7 +54,7 @@ class EventStream:
 
     async def _frames(self) -> list[bytes]:
         try:
-            self._hub.events().entry(self.session, self._params.name)
+            self._hub.events().check(self.session, self._params.name, self._reader)
             before = self._state.cursor or self._reader.cursor  # a client may leave between two messages
             occurrences, is_truncated = await self._reader.read(_AT_ONCE)
         except StoreError as problem:  # the next stream of this client continues behind its cursor

@@ -151,13 +151,17 @@ class _Following:
         self._trouble: RpcError | None = None
         self._cursor = reader.cursor  # behind what was sent
 
-    async def _next(self, limit: int, seconds: float) -> tuple[list[tuple[RawObject, str]], bool]:
-        """Events, and whether some are missing before them; neither after `seconds`. Raises `Problem` at the end."""
+    async def _next(
+        self, limit: int, seconds: float, *, takes_trouble: bool = True
+    ) -> tuple[list[tuple[RawObject, str]], bool]:
+        """Events, and whether some are missing before them; neither after `seconds`, or at news of the server's trouble
+        if the caller `takes_trouble`. Raises `Problem` at the end.
+        """
         reader = self._reader
         with anyio.move_on_after(seconds):
             while True:
                 occurrences, is_truncated = await self._read(limit)
-                if occurrences or is_truncated or reader.problem is not self._trouble:
+                if occurrences or is_truncated or (takes_trouble and reader.problem is not self._trouble):
                     return occurrences, is_truncated
                 if reader.ended is not None:
                     raise _problem(reader.ended, self._session.caller)
@@ -167,7 +171,7 @@ class _Following:
     async def _read(self, limit: int) -> tuple[list[tuple[RawObject, str]], bool]:
         """Raises `Problem` also for a type that the caller may not have any more."""
         try:
-            self._hub.events().entry(self._session, self._params.name)
+            self._hub.events().check(self._session, self._params.name, self._reader)
         except RpcError as error:
             raise _problem(error, self._session.caller) from None
         return await self._reader.read(limit)
@@ -175,7 +179,7 @@ class _Following:
     async def page(self, limit: int, wait: float) -> Response:
         occurrences, is_truncated = await self._read(limit)
         if not occurrences and not is_truncated:
-            occurrences, is_truncated = await self._next(limit, wait)
+            occurrences, is_truncated = await self._next(limit, wait, takes_trouble=False)
         events = [Raw(object_bytes(delivered(each, self._params.name, cursor))) for each, cursor in occurrences]
         return answer(EventList(events, cursor=self._reader.cursor, truncated=is_truncated))
 

@@ -194,7 +194,7 @@ def takes_path(document: bytes, path: str) -> bool:
     read = read_as(msgspec.Raw(document), _Receivers)
     if read is None or not _PLAIN_PATH.fullmatch(path):
         return False
-    prefixes = [prefix for prefix in read.receivers if isinstance(prefix, str) and prefix.startswith("/")]
+    prefixes = [prefix for prefix in read.receivers if isinstance(prefix, str) and _PLAIN_PATH.fullmatch(prefix)]
     return any(path == prefix or path.startswith(prefix.rstrip("/") + "/") for prefix in prefixes)
 
 

@@ -21,6 +21,8 @@ from mcp_hub.upstreams.functions.schemas import plain
 
 log = get_logger(__name__)
 
+FAILURES: Final = (Exception, SystemExit, GeneratorExit, BaseExceptionGroup)
+"""Exceptions of the code of users, at any time. Cancellations and Ctrl-C are not among them."""
 HEARTBEAT: Final = 25.0
 """Seconds without an event after which a message says that the function runs."""
 CLEANUP_GRACE = 5.0
@@ -34,7 +36,7 @@ async def closed(generator: AsyncGenerator[object, None]) -> None:
     with anyio.move_on_after(CLEANUP_GRACE, shield=True):
         try:
             await generator.aclose()
-        except Exception:  # the boundary to user code; a cancellation under way must not be replaced
+        except FAILURES:  # the boundary to user code; a cancellation under way must not be replaced
             log.exception("tool_cleanup_failed")
 
 
@@ -99,7 +101,7 @@ class _Subscription:
                 self.activate()
                 self.report("event", self._occurrence(item))
                 await anyio.lowlevel.checkpoint()  # a generator that never waits must not keep the loop
-        except (Exception, SystemExit) as error:  # the boundary to user code
+        except FAILURES as error:  # the boundary to user code
             self.error = error
         finally:
             await closed(generator)

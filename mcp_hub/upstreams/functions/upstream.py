@@ -7,7 +7,7 @@ import importlib.util
 import os
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
@@ -26,7 +26,7 @@ from mcp_hub.protocol.jsonrpc.envelope import one_line, read_as
 from mcp_hub.protocol.notifications import FEED
 from mcp_hub.protocol.shape.occurrences import not_found
 from mcp_hub.types import Cause, Era, JsonObject, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.functions.events import closed, subscribed
+from mcp_hub.upstreams.functions.events import FAILURES, closed, subscribed
 from mcp_hub.upstreams.functions.registry import Context, Progress, Registry, Result, Tool, default_registry
 from mcp_hub.upstreams.functions.schemas import plain
 from mcp_hub.upstreams.local_source import LocalSource
@@ -196,7 +196,7 @@ class _FunctionUpstream(LocalSource):
         try:
             value = await self._run(tool, bound, channel)
             return events.Completed(encode_result(value, tool.wraps_result))
-        except (Exception, SystemExit) as error:  # the boundary to user code
+        except FAILURES as error:  # the boundary to user code
             cause = _cause(error)
             if isinstance(cause, RpcError):
                 raise cause from None
@@ -223,7 +223,7 @@ class _FunctionUpstream(LocalSource):
         try:
             outcome: object
             if tool.in_thread:
-                work = functools.partial(tool.function, **arguments)
+                work = functools.partial(_in_thread, tool.function, arguments)
                 outcome = await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._threads)
             else:
                 outcome = tool.function(**arguments)
@@ -232,6 +232,13 @@ class _FunctionUpstream(LocalSource):
             return await outcome if isinstance(outcome, Awaitable) else outcome
         finally:
             context.end()
+
+
+def _in_thread(function: Callable[..., object], arguments: Mapping[str, object]) -> object:
+    try:
+        return function(**arguments)
+    except GeneratorExit as error:  # a task that waits for it would be closed
+        raise RuntimeError(str(error) or "GeneratorExit") from error
 
 
 def encode_result(value: object, wraps_result: bool) -> bytes:
@@ -303,7 +310,7 @@ def _imported(module_name: str, reference: str, folder: str | None, env: Mapping
             raise StartFailed("module_not_found", reason) from error
         reason = f'local "{reference}": module {error.name} was not found.'
         raise StartFailed("module_not_found", reason, tuple(dict.fromkeys(sys.path))) from error
-    except (Exception, SystemExit) as error:  # the boundary to user code
+    except FAILURES as error:  # the boundary to user code
         problem = f"{type(error).__name__}: {error}"
         raise StartFailed("import_failed", f'local "{reference}": importing {module_name} raised {problem}') from error
 

@@ -8,7 +8,7 @@ import anyio
 import msgspec
 import pytest
 
-from mcp_hub.calls.feeds.reading import FeedReader
+from mcp_hub.calls.feeds.reading import FeedReader, Topic
 from mcp_hub.calls.hub_tools.events import Subscriptions, end, handler
 from mcp_hub.errors import RpcError, StoreError
 from mcp_hub.events import Completed, Progressed
@@ -29,7 +29,7 @@ class Reader(FeedReader):
     """Reads what a test has put."""
 
     def __init__(self, cursor: str | None) -> None:
-        super().__init__(no_stream, no_stream)
+        super().__init__(Topic("git", "build", b"{}"), no_stream, no_stream)
         self.cursor = cursor or "st_A.0"
         self.items: list[tuple[RawObject, str] | None] = []
         self.is_closed = False
@@ -94,7 +94,7 @@ class Bench:
     async def _types(self, name: str | None) -> str:
         return f"types {name}"
 
-    def _check(self, name: str) -> None:
+    def _check(self, name: str, reader: FeedReader) -> None:
         if self.refusal is not None:
             raise self.refusal
 

@@ -368,3 +368,25 @@ async def test_server_that_refuses_its_own_cursor_is_subscribed_from_now_on() ->
         server.pages = [{"events": [], "cursor": "new"}, {"events": [event("b")], "cursor": "1"}]
         again = await feeds.open(TOPIC, ["poll"], reader.cursor, "p")
         assert await read(again, 2) == ["gap", "b"]
+
+
+async def test_principals_of_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(Server(), look=0.01) as feeds:
+        for principal in ("p", "q"):
+            await feeds.open(TOPIC, ["poll"], None, principal)
+        assert feeds._uses.keys() == {"p", "q"}
+        monkeypatch.setattr(table, "LINGER", 0.0)
+        await until(lambda: not feeds._uses)
+
+
+@pytest.mark.parametrize("code", [-32026, -32014, -32601])
+async def test_server_that_refuses_a_way_that_it_has_declared_is_asked_in_the_next_one(code: int) -> None:
+    class Polled(Server):
+        async def ask(self, call: Call, heard: Heard | None = None) -> RawJson:
+            if call.method == "events/stream":
+                raise RpcError("not over this transport", code=code)
+            return await super().ask(call, heard)
+
+    server = Polled({"events": [], "cursor": "0"}, {"events": [event("a")], "cursor": "1"})
+    async with running(server) as feeds:
+        assert await read(await feeds.open(TOPIC, ["push", "poll"], None, "p"), 1) == ["a"]

@@ -242,6 +242,12 @@ async def test_an_answer_that_cannot_be_read_is_an_error() -> None:
         await polled(ask, TOPIC, None, take, lambda problem: None)
 
 
+async def test_null_in_an_answer_counts_as_absent() -> None:
+    server = Server({"cursor": "0", "events": None, "truncated": None}, {"events": [event("a")], "cursor": "1"})
+    async with running(server) as feeds:
+        assert await read(await feeds.open(TOPIC, ["poll"], None, "p"), 1) == ["a"]
+
+
 @pytest.mark.parametrize(
     ("milliseconds", "seconds"), [(None, 5), (0, 1), (-1, 1), (2500, 2.5), (1e12, 300), (float("nan"), 5)]
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.calls.feeds.reading import FeedReader
+from mcp_hub.calls.feeds.reading import FeedReader, Topic
 from mcp_hub.errors import RpcError, StoreError
 from mcp_hub.fronts.mcp.events import EventStream
 from mcp_hub.protocol.shape.occurrences import EventParams, not_found
@@ -20,7 +20,7 @@ class Reader(FeedReader):
     """A reader whose every read fails."""
 
     def __init__(self, problem: Exception) -> None:
-        super().__init__(self._nothing, self._nothing)
+        super().__init__(Topic("git", "build", b"{}"), self._nothing, self._nothing)
         self._problem = problem
 
     async def _nothing(self, *_: object) -> None:
@@ -33,7 +33,7 @@ class Reader(FeedReader):
 class Types:
     """An `EventPort` that knows each name."""
 
-    def entry(self, session: Session, name: str) -> None:
+    def check(self, session: Session, name: str, reader: FeedReader) -> None:
         """Raises nothing."""
 
     def public(self, session: Session, error: RpcError) -> RpcError:

@@ -1,6 +1,7 @@
 """Python functions as sources of events: definitions, occurrences, cursors and failures."""
 
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
 
@@ -249,3 +250,29 @@ def test_name_is_taken_once() -> None:
 def test_plain_decorator_registers_for_the_module() -> None:
     plain_event(name="of_module")(builds)
     assert "of_module" in default_registry(__name__).events
+
+
+@pytest.mark.parametrize("is_cleanup", [False, True], ids=["raised", "raised by its cleanup"])
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (GeneratorExit("early"), "early"),
+        (SystemExit(3), "3"),
+        (BaseExceptionGroup("two", [SystemExit(3), KeyError()]), "two (2 sub-exceptions)"),
+    ],
+)
+async def test_no_exception_of_a_function_ends_the_hub(error: BaseException, message: str, is_cleanup: bool) -> None:
+    async def fails() -> AsyncIterator[Event]:
+        try:
+            yield Event({}, "1")
+            if is_cleanup:
+                raise RuntimeError(message)
+            raise error
+        finally:
+            if is_cleanup:
+                raise error
+
+    heard = Told()
+    with pytest.raises(RpcError, match=re.escape(message)):
+        await subscribe(fails, heard)
+    assert [occurrence["eventId"] for occurrence in heard.occurrences] == ["1"]

@@ -124,6 +124,8 @@ def fail(error: BaseException) -> Callable[[], None]:
         (KeyError(), "KeyError"),
         (StopIteration(), "StopIteration"),
         (SystemExit(3), "the tool tried to exit the process (3)"),
+        (GeneratorExit("early"), "early"),
+        (BaseExceptionGroup("two", [SystemExit(3), KeyError()]), "two (2 sub-exceptions)"),
         (ValueError("lone \ud800"), "lone \\ud800"),
     ],
 )

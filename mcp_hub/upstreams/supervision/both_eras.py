@@ -19,7 +19,7 @@ from mcp_hub.errors import RpcError, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
-from mcp_hub.protocol.capabilities import SKILLS
+from mcp_hub.protocol.capabilities import SKILLS, extensions_in
 from mcp_hub.protocol.eras import SKILL_METHODS
 from mcp_hub.protocol.shape.questions import unasked
 from mcp_hub.types import (
@@ -70,8 +70,8 @@ class _SkillUnion:
     def of(self, listed: Snapshot, skills: Snapshot) -> Snapshot:
         if self._last is None or self._last[0] is not listed or self._last[1] is not skills:
             extensions = {
-                **listed.capabilities.get("extensions", {}),
-                SKILLS: skills.capabilities["extensions"][SKILLS],
+                **extensions_in(listed.capabilities),
+                SKILLS: extensions_in(skills.capabilities)[SKILLS],
             }
             united = replace(
                 listed,

@@ -87,6 +87,12 @@ def missing(required: Mapping[str, object], declared: Mapping[str, object]) -> s
     return None
 
 
+def extensions_in(capabilities: JsonObject) -> JsonObject:
+    """The declared extensions; a value of another form, such as the `[]` of PHP, declares none."""
+    extensions = capabilities.get("extensions")
+    return extensions if isinstance(extensions, dict) else {}
+
+
 def relayed(declared: JsonObject) -> JsonObject:
     """The caller's capabilities for an upstream; only those of MCP if too large."""
     passed_on = {name: value for name, value in declared.items() if name not in _ONE_HOP}
@@ -122,8 +128,7 @@ class _KindSpec(msgspec.Struct, frozen=True):
 
     def is_offered(self, capabilities: JsonObject) -> bool:
         """Whether a server with these capabilities has the list."""
-        extensions = capabilities.get("extensions")
-        declared = extensions if isinstance(extensions, dict) else {}
+        declared = extensions_in(capabilities)
         if self.instead is not None and self.instead in declared:
             return True
         return self.capability in capabilities and (self.extension is None or self.extension in declared)

@@ -27,7 +27,7 @@ from mcp_hub.catalog.views.entries import Entry, Offer, entry_of, is_admitted, o
 from mcp_hub.catalog.views.listed import ListedResources, held_folders
 from mcp_hub.code.tool import RUN_CODE, definition, python_names
 from mcp_hub.errors import InvalidParams
-from mcp_hub.protocol.capabilities import KINDS, SKILLS
+from mcp_hub.protocol.capabilities import KINDS, SKILLS, extensions_in
 from mcp_hub.types import OWN, CacheHint, Era, JsonObject, Kind, Origin, Snapshot
 
 _TOOL: Final = Kind.TOOL
@@ -280,7 +280,7 @@ def _uri_table(
 
 def _directories(servers: Iterable[Snapshot]) -> frozenset[str]:
     """SEP-2640, "Capability Declaration"."""
-    settings = ((snapshot.server, snapshot.capabilities.get("extensions", {}).get(SKILLS)) for snapshot in servers)
+    settings = ((snapshot.server, extensions_in(snapshot.capabilities).get(SKILLS)) for snapshot in servers)
     return frozenset(
         server for server, setting in settings if isinstance(setting, dict) and setting.get("directoryRead") is True
     )

@@ -217,7 +217,11 @@ _ALL: Final = (
     Client(
         "continue", "Continue",
         (
-            *_only_read(everywhere("~/.continue/config.yaml"), layouts=(Layout(("mcpServers",), is_list=True),)),
+            *_only_read(
+                everywhere("~/.continue/config.yaml"), everywhere("~/.continue/mcpServers/*.yaml"),
+                layouts=(Layout(("mcpServers",), is_list=True),),
+            ),
+            *_only_read(everywhere("~/.continue/mcpServers/*.json")),  # copied from other clients
             Place(
                 everywhere("~/.continue/mcpServers/mcp-hub.yaml"),
                 (
@@ -327,7 +331,10 @@ _ALL: Final = (
         "amp", "Amp", _only_read(dot_config("amp/settings.json"), layouts=(Layout(("amp.mcpServers",)),)),
         project=(".amp/settings.json",),
     ),
-    Client("antigravity", "Antigravity", _only_read(everywhere("~/.gemini/antigravity/mcp_config.json"))),
+    Client(
+        "antigravity", "Antigravity",
+        _only_read(everywhere("~/.gemini/antigravity/mcp_config.json"), everywhere("~/.gemini/config/mcp_config.json")),
+    ),
     Client("factory", "Factory", _only_read(everywhere("~/.factory/mcp.json")), project=(".factory/mcp.json",)),
     Client("kimi", "Kimi", _only_read(everywhere("~/.kimi/mcp.json"))),
     Client("qwen", "Qwen Code", _only_read(everywhere("~/.qwen/settings.json")), project=(".qwen/settings.json",)),

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, Final, Literal
+from urllib.parse import urljoin
 
 import httpx2
 import msgspec
@@ -147,10 +148,17 @@ class _Login(msgspec.Struct, frozen=True):
         is_more = missing is not None and not self.client.scopes
         said_so = challenge(
             error="insufficient_scope" if is_more else None,
-            resource_metadata=parameters.get("resource_metadata"),
+            resource_metadata=self._absolute(parameters.get("resource_metadata")),
             scope=" ".join(self.client.scopes) or missing or parameters.get("scope"),
         )
         return httpx2.Response(403 if is_more else 401, headers={"www-authenticate": said_so}, request=request)
+
+    def _absolute(self, place: str | None) -> str | None:
+        """The URL of a place that the server names, None if it cannot be one: there are the usual places."""
+        try:
+            return urljoin(self.url, place) if place else None
+        except ValueError:
+            return None
 
     def grant(self, tokens: OAuthToken) -> Grant:
         """The login with these tokens."""

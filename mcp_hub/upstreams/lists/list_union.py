@@ -7,9 +7,9 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from mcp_hub.protocol.capabilities import KINDS
+from mcp_hub.protocol.capabilities import KINDS, extensions_in
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
-from mcp_hub.types import MODERN, JsonObject, Kind, Snapshot
+from mcp_hub.types import MODERN, Kind, Snapshot
 
 
 class ListUnion:
@@ -49,7 +49,7 @@ def with_kinds(listed: Snapshot, side: Snapshot, kinds: Collection[Kind]) -> Sna
     """The lists with those of these kinds of a side connection, and its capabilities for them."""
     named = {name for kind in kinds for name in (KINDS[kind].extension, KINDS[kind].instead)}
     features = {KINDS[kind].capability for kind in kinds}
-    offered = {name: value for name, value in _members(side.capabilities).items() if name in named}
+    offered = {name: value for name, value in extensions_in(side.capabilities).items() if name in named}
     return replace(
         listed,
         lists={**listed.lists, **{kind: side.lists[kind] for kind in kinds}},
@@ -57,14 +57,9 @@ def with_kinds(listed: Snapshot, side: Snapshot, kinds: Collection[Kind]) -> Sna
         capabilities={
             **{name: value for name, value in side.capabilities.items() if name in features},
             **listed.capabilities,
-            "extensions": {**_members(listed.capabilities), **offered},
+            "extensions": {**extensions_in(listed.capabilities), **offered},
         },
     )
-
-
-def _members(capabilities: JsonObject) -> JsonObject:
-    extensions = capabilities.get("extensions")
-    return extensions if isinstance(extensions, dict) else {}
 
 
 def by_name(kind: Kind, raws: tuple[bytes, ...]) -> dict[bytes, bytes]:

@@ -9,7 +9,7 @@ import msgspec
 
 from mcp_hub import __version__, aio
 from mcp_hub.call import Call
-from mcp_hub.protocol.capabilities import EVENTS, WITH_APPS, WITHOUT_APPS
+from mcp_hub.protocol.capabilities import EVENTS, WITH_APPS, WITHOUT_APPS, extensions_in
 from mcp_hub.protocol.jsonrpc.envelope import ABSENT, Envelope
 from mcp_hub.protocol.jsonrpc.repair import Placeholder
 from mcp_hub.types import Cause, Era, JsonObject, Kind, LogFlow, LogRule, RawObject
@@ -46,8 +46,7 @@ class PeerInfo(msgspec.Struct, frozen=True):
     @property
     def announces_events(self) -> bool:
         """Whether it sends changes of its list of event types (SEP-3415)."""
-        extensions = self.capabilities.get("extensions")
-        settings = extensions.get(EVENTS) if isinstance(extensions, dict) else None
+        settings = extensions_in(self.capabilities).get(EVENTS)
         is_extension = isinstance(settings, dict) and settings.get("listChanged") is True
         return is_extension or self.announces("events", "listChanged")
 

@@ -7,6 +7,7 @@ from mcp_hub.catalog.offers.filters import EVERYTHING, Filter
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.views.view import CatalogView, build
 from mcp_hub.errors import UnknownEntry
+from mcp_hub.protocol.capabilities import KINDS, extensions_in
 from mcp_hub.types import CacheHint, Era, Kind, Snapshot
 
 EXTENSION = "io.modelcontextprotocol/skills"
@@ -74,6 +75,15 @@ def test_a_list_may_be_kept_as_its_strictest_server_says_and_is_private_once_fil
     rest = [server(f"b{n}", hint=hint) for n, hint in enumerate(others)]
     made = view(server("a", skill("skill://x"), hint=CacheHint(5, True)), *rest, resources=resources, shared=shared)
     assert (listed(made)["ttlMs"], listed(made)["cacheScope"]) == expected
+
+
+@pytest.mark.parametrize("odd", [[], None, "x", 5, True, {EXTENSION: []}, {EXTENSION: None}, {EXTENSION: "x"}])
+def test_extensions_of_any_form_take_no_other_server_along(odd: object) -> None:
+    strange = Snapshot("a", Era.MODERN, {}, capabilities={"extensions": odd, "resources": odd})
+    made = view(strange, server("b", skill("skill://x", "f")))
+    assert [entry.server for entry in made.entries(Kind.SKILL)] == ["b"]
+    assert KINDS[Kind.SKILL].is_offered(strange.capabilities) is (isinstance(odd, dict))
+    assert {**extensions_in(strange.capabilities)} == (odd if isinstance(odd, dict) else {})
 
 
 def test_directories_of_a_server_that_cannot_read_them_are_made_of_its_manifests() -> None:

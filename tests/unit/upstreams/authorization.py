@@ -22,6 +22,7 @@ class Authorization:
 
     remote: Remote = field(default_factory=lambda: Remote(modern=True))
     base: str = ""
+    relative: str | None = None
     scope: str | None = None
     expires_in: Any = 3600
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -67,7 +68,8 @@ class Authorization:
     async def _guard(self, request: Request, reply: Reply) -> None:
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
         scope = self.valid.get(token)
-        about = f'resource_metadata="{self.base}/.well-known/oauth-protected-resource/mcp"'
+        place = self.base if self.relative is None else self.relative
+        about = f'resource_metadata="{place}/.well-known/oauth-protected-resource/mcp"'
         if scope is None:
             wanted = f', scope="{self.scope}"' if self.scope else ""
             return await reply.status(401, www_authenticate=f"Bearer {about}{wanted}")

@@ -55,6 +55,13 @@ async def test_a_login_is_stored_and_shows_no_secret(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600 and (tmp_path / "oauth").stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.parametrize("place", ["", "..", "/nowhere", "not a URL"])
+async def test_metadata_named_without_a_host_is_that_of_the_server(tmp_path: Path, place: str) -> None:
+    guard = Authorization(relative=place)
+    async with serving(guard) as server:
+        assert (await logged_in(server, GrantStore(tmp_path))).access_token == "a-1"
+
+
 async def test_what_is_asked_is_bound_to_this_server_and_this_login(tmp_path: Path) -> None:
     guard = Authorization()
     async with serving(guard) as server:

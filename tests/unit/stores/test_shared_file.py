@@ -113,8 +113,8 @@ async def test_an_append_that_was_rolled_back_with_another_job_is_made_once(tmp_
     async with opened(store := SoleStore(tmp_path)):
         row = await create(store, new_row(store))
         await append(store, row, 2)
-        own = {"stream": row.id, "epoch": row.epoch, "chunk": events(3, 1), "change": Change(101.0)}
-        run = partial(writes.append, store.log._heads, SMALL, **own)
+        heads, chunk, change = store.log._heads, events(3, 1), Change(101.0)
+        run = partial(writes.append, heads, SMALL, stream=row.id, epoch=row.epoch, chunk=chunk, change=change)
         jobs = [Job(each, lambda _: None, writes=True) for each in (run, fails)]
         first, second = await store._links.writer.ask(lambda _: store._transactions[0].work(jobs))
         assert first is None and isinstance(second, StoreError)

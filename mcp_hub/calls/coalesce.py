@@ -122,15 +122,15 @@ class Coalescer:
             for event in events if is_eager or len(events) <= OFTEN else _merged(events):
                 self.add(event, time)
 
-    def alone(self, reader: Reader, now: float) -> Sequence[CallEvent]:
+    def alone(self, reader: Reader, time: float) -> Sequence[CallEvent]:
         """Takes what the reader has, while nothing waits; returns a single rare progress, which goes out as it is."""
         events = reader.take(_SLICE)
         if len(events) == 1 and type(event := events[0]) is Progressed and event.skipped < OFTEN:
-            if not self._progress.is_high(now):
-                self._progress.add(now)
-                self._progress_at = now
+            if not self._progress.is_high(time):
+                self._progress.add(time)
+                self._progress_at = time
                 return events
-        self.collect(iter((events,)), now, is_eager=False)
+        self.collect(iter((events,)), time, is_eager=False)
         return ()
 
     @property

@@ -196,7 +196,7 @@ class CallRegistry(CallOwner):
         successor.times.begin()
         successor.run()
         if not successor.log.ended:
-            successor.times.reschedule(min(successor.times.due, self._clock.now() + QUIET))
+            successor.times.wheel.reschedule(min(successor.times.due, self._clock.now() + QUIET))
 
     def reschedule(self, due: float) -> None:
         if self._next_turn is not None:
@@ -215,26 +215,26 @@ class CallRegistry(CallOwner):
         soon, next_due = now + EARLY, math.inf
         begun = 0
         for record in list(self._records.values()):
-            due = record.times.look_at
+            due = record.times.wheel.at
             if due <= soon:
                 was_short = record.is_short
-                due = record.times.look_at = self._look(record, now, is_full=begun >= _AT_ONCE)
+                due = record.times.wheel.plan(*self._look(record, now, is_full=begun >= _AT_ONCE))
                 begun += was_short and not record.is_short
             if due < next_due:
                 next_due = due
         if next_due < math.inf:
             self.reschedule(next_due)
 
-    def _look(self, record: CallRecord, now: float, *, is_full: bool) -> float:
-        """The time of the next look; `is_full`: no more calls become durable in this turn."""
+    def _look(self, record: CallRecord, time: float, *, is_full: bool) -> tuple[float, ...]:
+        """The times of the next look; `is_full`: no more calls become durable in this turn."""
         times = record.times
-        if times.due <= now:
+        if times.due <= time:
             ending = self._never_begun(record) if record.is_unsent else _overdue(record)
             if not lapses(record, ending):
                 self.stop(record, ending)
-                return math.inf
-        due = now if is_full and record.is_short else record.look(now)
-        return min(due, times.due)
+                return (math.inf,)
+        due = time if is_full and record.is_short else record.look(time)
+        return due, times.due
 
     def _never_begun(self, record: CallRecord) -> Failed:
         seconds, call = record.times.limits.total, record.call

@@ -32,7 +32,7 @@ from mcp_hub.calls.log import CallLog
 from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan, CallState, ResumePoint, TimeLimits
 from mcp_hub.calls.progress import CallProgress
 from mcp_hub.calls.reading.stream import Stream
-from mcp_hub.calls.timeouts import CallTimes, OpenQuestions
+from mcp_hub.calls.timeouts import CallTimes, OpenQuestions, looks
 from mcp_hub.clock import Clock
 from mcp_hub.errors import HubStopping, RpcError
 from mcp_hub.events import (
@@ -135,7 +135,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         self.log.append(event)
         if type(event) is Delta and self.call.partials is not None:
             self._progress.show(event, now)
-            self.times.reschedule(self._beat(now))
+            self.times.wheel.reschedule(self._beat(now))
 
     def _restarts(self, event: Attempt | Reset) -> bool:
         """Whether partial content begins anew; a reset of a server may take nothing back."""
@@ -347,7 +347,7 @@ def new_record(
 ) -> CallRecord:
     """The record of a call before its begin."""
     now, log = clock.now(), CallLog()
-    times = CallTimes(clock=clock, wheel=owner, limits=limits, started=now, began=now, heard=now)
+    times = CallTimes(clock=clock, wheel=looks(owner), limits=limits, started=now, began=now, heard=now)
     # so many `events`, so that no question gets the key of one that another hub put
     questions = OpenQuestions(log, times, plan.events)
     return CallRecord(

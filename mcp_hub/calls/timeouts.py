@@ -37,6 +37,28 @@ class _Wheel(Protocol):
         """The call needs a look by that time."""
 
 
+class _Look(msgspec.Struct):
+    """The next look at one call. Whoever makes its time sooner than that calls `reschedule`."""
+
+    wheel: _Wheel
+    at: float = -math.inf
+
+    def reschedule(self, due: float) -> None:
+        """The call needs a look by that time."""
+        self.at = min(self.at, due)
+        self.wheel.reschedule(due)
+
+    def plan(self, *due: float) -> float:
+        """The wheel has looked, and does so again at the first of these times, which is returned."""
+        self.at = min(due)
+        return self.at
+
+
+def looks(wheel: _Wheel) -> _Look:
+    """A call's looks by that wheel; the first is with its next turn."""
+    return _Look(wheel)
+
+
 class _Wait(msgspec.Struct, frozen=True):
     """A wait at the upstream: since when, and why."""
 
@@ -74,12 +96,11 @@ class _Attempt(msgspec.Struct):
 class CallTimes(msgspec.Struct):
     """One call's times by `clock`, on a `wheel` that looks at what is due. `began` None: it waits for its turn.
 
-    `heard` is the upstream's last sign. `is_asking`: a question is open. `look_at`: when the wheel looks at the call
-    next; whoever makes its time sooner than that calls `reschedule`.
+    `heard` is the upstream's last sign. `is_asking`: a question is open.
     """
 
     clock: Clock
-    wheel: _Wheel
+    wheel: _Look
     limits: TimeLimits
     started: float
     began: float | None
@@ -88,13 +109,6 @@ class CallTimes(msgspec.Struct):
     waits: _Wait | None = None
     is_asking: bool = False
     attempt: _Attempt = msgspec.field(default_factory=_Attempt)
-    look_at: float = -math.inf
-
-    def reschedule(self, due: float) -> None:
-        """The call needs a look by that time."""
-        if due < self.look_at:
-            self.look_at = due
-        self.wheel.reschedule(due)
 
     def begin_wait(self, reason: WaitReason, silence: float = 0.0) -> None:
         """Begins a wait with so many seconds of silence, which do not count."""
@@ -124,7 +138,7 @@ class CallTimes(msgspec.Struct):
             is_new = self.attempt.suspected <= self.heard
             self.attempt.suspected = self.clock.now()
             if is_new:
-                self.reschedule(self.due)
+                self.wheel.reschedule(self.due)
 
     @contextmanager
     def put_off(self, seconds: float) -> Iterator[None]:
@@ -136,12 +150,12 @@ class CallTimes(msgspec.Struct):
             yield
         finally:
             self.limits = replace(before, total=before.total + self.hear() - began)
-            self.reschedule(self.due)
+            self.wheel.reschedule(self.due)
 
     def set_alarm(self, due: float, ring: Callable[[], None]) -> None:
         """Replaces the alarm."""
         self.alarm = _Alarm(due, ring)
-        self.reschedule(due)
+        self.wheel.reschedule(due)
 
     def drop_alarm(self, ring: Callable[[], None]) -> None:
         """Drops this alarm, unless another one has replaced it."""
@@ -200,7 +214,7 @@ class OpenQuestions(msgspec.Struct):
         self.log.append(InputRequired(key, question.method, question.params))
         self.times.hear()
         self.times.is_asking = True
-        self.times.reschedule(self.times.due)
+        self.times.wheel.reschedule(self.times.due)
         return key
 
     def withdraw(self, key: str) -> None:
@@ -213,7 +227,7 @@ class OpenQuestions(msgspec.Struct):
             return False
         self.times.hear()
         self.times.is_asking = bool(self.open)
-        self.times.reschedule(self.times.due)
+        self.times.wheel.reschedule(self.times.due)
         self.log.append(InputReceived(key, len(self.open), action_of(question.method, outcome)))
         question.answered(outcome)
         return True

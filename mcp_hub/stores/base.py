@@ -200,8 +200,8 @@ class StreamInbox(Protocol):
         From now on `has_news` and `wait` watch exactly `followed`.
         """
 
-    async def wait(self, seconds: float, most: float = 0.0) -> None:
-        """Waits at most this long, less if there may be news; if news always end it, up to `most`."""
+    async def wait(self, seconds: float, longest: float = 0.0) -> None:
+        """Waits at most this long, less if there may be news; if news always end it, up to `longest`."""
 
 
 class StreamLeases(Protocol):

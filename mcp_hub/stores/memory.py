@@ -276,7 +276,7 @@ class MemoryInbox:
     def moved(self, followed: Sequence[StreamInfo]) -> Collection[CallId]:
         return [row.id for row in followed]
 
-    async def wait(self, seconds: float, most: float = 0.0) -> None:
+    async def wait(self, seconds: float, longest: float = 0.0) -> None:
         await anyio.sleep(seconds)
 
 

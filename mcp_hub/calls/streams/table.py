@@ -319,9 +319,9 @@ class StreamTable:
                     if reason != problem:
                         (log.warning if is_known else log.exception)("store_unreadable", reason=reason)
                     problem = reason
-                if (now := self.clock.now()) >= next_waits:
-                    next_waits = now + _IDLE
-                    self._end_waits(now)
+                if (time := self.clock.now()) >= next_waits:
+                    next_waits = time + _IDLE
+                    self._end_waits(time)
                 is_asked = (self._foreign.followed or self._owned) and self.store.replicas is None  # they ring
                 await self.store.inbox.wait(_NEWS if is_asked else _IDLE, _IDLE)
 

@@ -288,10 +288,10 @@ class _FailsafeInbox:
         store = self._backing.store
         return () if store is None else store.inbox.moved(followed)
 
-    async def wait(self, seconds: float, most: float = 0.0) -> None:
+    async def wait(self, seconds: float, longest: float = 0.0) -> None:
         store = self._backing.store
-        most = most if self._backing.is_fit and not self._streams.fallback.is_needed else 0.0
-        await (anyio.sleep(seconds) if store is None else store.inbox.wait(seconds, most))
+        longest = longest if self._backing.is_fit and not self._streams.fallback.returnable() else 0.0
+        await (anyio.sleep(seconds) if store is None else store.inbox.wait(seconds, longest))
 
 
 class _FailsafeLeases:

@@ -93,11 +93,6 @@ class MemoryFallback:
         self._strays: set[CallId] = set()
         """Streams that the store does not take back."""
 
-    @property
-    def is_needed(self) -> bool:
-        """Whether streams are to return to the store."""
-        return bool(self._stored)
-
     def row(self, stream: CallId) -> StreamInfo | None:
         """The row in memory, whose `first` is the first event there."""
         return self.memory.row(stream)

@@ -172,8 +172,8 @@ class _RedisInbox:
             self._writer.submit([self._mail.ring(self._instance)], _ignore)
         return self._doorbell.moved(followed)
 
-    async def wait(self, seconds: float, most: float = 0.0) -> None:
-        await self._mail.news.wait(max(seconds, most))
+    async def wait(self, seconds: float, longest: float = 0.0) -> None:
+        await self._mail.news.wait(max(seconds, longest))
 
 
 class _RedisLeases:

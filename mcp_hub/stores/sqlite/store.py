@@ -55,7 +55,7 @@ class _SqliteLog:
         self._writer.submit(Job(run, callback, writes=True, is_vital=True, size=_size(chunk)))
 
     def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, callback: Appended) -> None:
-        run = writes.Append(self._heads, self._limits, stream, epoch, chunk, change)
+        run = partial(writes.append, self._heads, self._limits, stream=stream, epoch=epoch, chunk=chunk, change=change)
         self._writer.submit(Job(run, callback, writes=True, is_vital=change.is_vital, size=_size(chunk)))
 
     def fetch(self, stream: CallId, after: int, limit: int, callback: Fetched) -> None:
@@ -73,7 +73,8 @@ class _SqliteLog:
 
 
 class _SqliteInbox:
-    def __init__(self, links: _Links, instance: str) -> None:
+    def __init__(self, links: _Links, instance: str, clock: Clock) -> None:
+        self._clock = clock
         self._writer, self._reader, _ = links
         self._instance = instance
         self._messages: list[Message] = []
@@ -96,14 +97,14 @@ class _SqliteInbox:
     async def has_news(self) -> bool:
         version, before = await self._writer.ask(_data_version), self._version
         self._version = version
-        self._writer.watch(_data_version, version, self._news.ring)
+        self._writer.watch(self._clock, _data_version, version, self._news.ring)
         return version != before
 
     def moved(self, followed: Sequence[StreamInfo]) -> Collection[CallId]:
         return [row.id for row in followed]  # the file says that it was written to, and not where
 
-    async def wait(self, seconds: float, most: float = 0.0) -> None:
-        await self._news.wait(max(seconds, most))
+    async def wait(self, seconds: float, longest: float = 0.0) -> None:
+        await self._news.wait(max(seconds, longest))
 
 
 class _SqliteLeases:
@@ -176,10 +177,10 @@ class SqliteStore:
             WriteTransactions(self.path, clock, watches=True),
             reads_by(self.path, clock),
         )
-        links = _Links(Worker("store-writer", writes_on, clock), Worker("store-reader", reads_on), reads_on.note)
+        links = _Links(Worker("store-writer", writes_on), Worker("store-reader", reads_on), reads_on.note)
         self._links = links
         self.log = _SqliteLog(links, instances.id, limits)
-        self.inbox = _SqliteInbox(links, instances.id)
+        self.inbox = _SqliteInbox(links, instances.id, clock)
         self.leases = _SqliteLeases(links, instances, limits)
         self.sessions = _SqliteSessions(links, limits)
 

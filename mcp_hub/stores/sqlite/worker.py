@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeVar
 import anyio
 import msgspec
 
-from mcp_hub.clock import Clock, SystemClock
+from mcp_hub.clock import Clock
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.faults import StoreFault
@@ -41,13 +41,14 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class _Watch(msgspec.Struct):
-    """What the thread asks by itself, so many times: `news` is called on the event loop for another answer."""
+    """A question of the thread's own, so many times: `news` is called on the event loop for another answer."""
 
+    clock: Clock
     job: Job
     seen: object
     news: Callable[[], None]
     due: float
-    left: int = _LOOKS
+    looks: int = _LOOKS
 
 
 class _Transactions(Protocol):
@@ -65,9 +66,8 @@ class _Transactions(Protocol):
 class Worker:
     """The thread; methods run on the event loop of `start`."""
 
-    def __init__(self, name: str, transactions: _Transactions, clock: Clock | None = None) -> None:
+    def __init__(self, name: str, transactions: _Transactions) -> None:
         self._name = name
-        self._clock = clock or SystemClock()
         self._transactions = transactions
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._waiting = self._bytes = 0
@@ -133,10 +133,13 @@ class Worker:
         self.submit(Job(run, settle, writes, is_vital))
         return await answered
 
-    def watch(self, run: Callable[[Connection], object], seen: object, news: Callable[[], None]) -> None:
+    def watch(self, clock: Clock, run: Callable[[Connection], object], seen: object, news: Callable[[], None]) -> None:
         """Calls `news` once soon after the result of `run` is another than `seen`, for two seconds."""
-        before, self._watch = self._watch, _Watch(Job(run, _ignore), seen, news, self._clock.now() + _LOOK)
-        if before is None or not before.left:  # the thread may sleep without an end
+        before, self._watch = (
+            self._watch,
+            _Watch(clock=clock, job=Job(run, _ignore), seen=seen, news=news, due=clock.now() + _LOOK),
+        )
+        if before is None or not before.looks:  # the thread may sleep without an end
             self.submit(self._watch.job)
 
     # -- in the thread
@@ -170,8 +173,8 @@ class Worker:
 
     def _next(self) -> Job | None:
         """The next job, with looks meanwhile."""
-        while (watch := self._watch) is not None and watch.left:
-            remaining = watch.due - self._clock.now()
+        while (watch := self._watch) is not None and watch.looks:
+            remaining = watch.due - watch.clock.now()
             try:
                 if remaining > 0:
                     return self._queue.get(timeout=remaining)
@@ -181,10 +184,10 @@ class Worker:
         return self._queue.get()
 
     def _look(self, watch: _Watch) -> None:
-        watch.due, watch.left = self._clock.now() + _LOOK, watch.left - 1
-        (found,) = self._transactions.work([watch.job])
-        if found != watch.seen:
-            watch.left = 0
+        watch.due, watch.looks = watch.clock.now() + _LOOK, watch.looks - 1
+        (result,) = self._transactions.work([watch.job])
+        if result != watch.seen:
+            watch.looks = 0
             self._hop(watch.news)
 
     def _hop(self, call: Callable[..., None], *args: object) -> None:

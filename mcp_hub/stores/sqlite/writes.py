@@ -103,50 +103,48 @@ Heads = dict[CallId, _Head]
 """Running streams as an append has left them, which the file confirms before the next one."""
 
 
-class Append(msgspec.Struct, frozen=True):
-    """An append, to be called with a connection."""
+def append(
+    heads: Heads, limits: StoreLimits, db: Connection, *, stream: CallId, epoch: int, chunk: Chunk, change: Change
+) -> None:
+    """Raises `Fenced`."""
+    body = joined(chunk)
+    head = heads.pop(stream, None)
+    if head is not None and not (_may_continue(head, epoch, chunk) and _runs_on(head, limits, chunk, change)):
+        head = None
+    if head is None or not _continue(db, head, stream, chunk, change):
+        head = _head(db, stream)
+        if head is None:
+            raise unknown(stream)
+        refuse(stream, head, epoch, chunk)
+        _grow(db, limits, head, chunk, change)
+    if len(heads) >= _MOST_HEADS:  # some of streams that were lost, which nothing takes away
+        heads.clear()
+    if _runs_on(head, limits, chunk, change):
+        heads[stream] = msgspec.structs.replace(head, last=chunk.last, bytes=head.bytes + len(body))
 
-    heads: Heads
-    limits: StoreLimits
-    stream: CallId
-    epoch: int
-    chunk: Chunk
-    change: Change
 
-    def __call__(self, db: Connection) -> None:
-        """Raises `Fenced`."""
-        head, body = self.heads.pop(self.stream, None), joined(self.chunk)
-        if head is None or not self._continues(db, head, body):
-            head = _head(db, self.stream)
-            if head is None:
-                raise unknown(self.stream)
-            refuse(self.stream, head, self.epoch, self.chunk)
-            _grow(db, self.limits, head, self.chunk, self.change)
-        if len(self.heads) >= _MOST_HEADS:  # some of streams that were lost, which nothing takes away
-            self.heads.clear()
-        if self._runs_on(head, body):
-            size, last = head.bytes + len(body), self.chunk.last
-            self.heads[self.stream] = _Head(head.number, head.epoch, head.first, last, size, head.ttl, None)
+def _may_continue(head: _Head, epoch: int, chunk: Chunk) -> bool:
+    return chunk.first == head.last + 1 and epoch == head.epoch
 
-    def _runs_on(self, head: _Head, body: bytes) -> bool:
-        """Whether the stream only grows, by less than would be trimmed."""
-        change, limits = self.change, self.limits
-        is_plain = change.status not in ENDINGS and change.ttl is None and not change.frees_key
-        has_room = self.chunk.last - head.first < limits.stream_events
-        return is_plain and has_room and bool(body) and head.bytes + len(body) <= limits.stream_bytes
 
-    def _continues(self, db: Connection, head: _Head, body: bytes) -> bool:
-        """Whether the stream was as it had been left, and has the events now."""
-        chunk, change, number = self.chunk, self.change, head.number
-        if chunk.first != head.last + 1 or self.epoch != head.epoch or not self._runs_on(head, body):
-            return False
-        changes = chunk.last, len(body), change.updated, change.status, change.message
-        if db.execute(_AS_LEFT, (*changes, number, self.stream, self.epoch, head.last)).rowcount != 1:
-            return False
-        db.execute(_CHUNK, (number, chunk.first, chunk.last, body))
-        if change.continuation is not None or change.info is not None:
-            db.execute(_EXTRA, (number, change.continuation, change.info))
-        return True
+def _runs_on(head: _Head, limits: StoreLimits, chunk: Chunk, change: Change) -> bool:
+    """Whether the stream only grows, by less than would be trimmed."""
+    is_plain = change.status not in ENDINGS and change.ttl is None and not change.frees_key
+    size = head.bytes + sum(map(len, chunk.lines)) + len(chunk.lines)
+    has_room = chunk.last - head.first < limits.stream_events and size <= limits.stream_bytes
+    return is_plain and has_room and bool(chunk.lines)
+
+
+def _continue(db: Connection, head: _Head, stream: CallId, chunk: Chunk, change: Change) -> bool:
+    """Whether the stream was as it had been left, and has the events now."""
+    body, number = joined(chunk), head.number
+    changes = chunk.last, len(body), change.updated, change.status, change.message
+    if db.execute(_AS_LEFT, (*changes, number, stream, head.epoch, head.last)).rowcount != 1:
+        return False
+    db.execute(_CHUNK, (number, chunk.first, chunk.last, body))
+    if change.continuation is not None or change.info is not None:
+        db.execute(_EXTRA, (number, change.continuation, change.info))
+    return True
 
 
 def _head(db: Connection, stream: CallId) -> _Head | None:

@@ -4,6 +4,7 @@ import sqlite3
 import stat
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from mcp_hub.stores.base import Change, Message
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.recovery.recovery import FIRST
 from mcp_hub.stores.redis.store import RedisStore
+from mcp_hub.stores.sqlite import writes
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 from mcp_hub.stores.sqlite.worker import Job
-from mcp_hub.stores.sqlite.writes import Append
 from tests.unit.stores.broken_files import HandClock, locked
 from tests.unit.stores.event_stores import (
     SMALL,
@@ -112,7 +113,8 @@ async def test_an_append_that_was_rolled_back_with_another_job_is_made_once(tmp_
     async with opened(store := SoleStore(tmp_path)):
         row = await create(store, new_row(store))
         await append(store, row, 2)
-        run = Append(store.log._heads, SMALL, row.id, row.epoch, events(3, 1), Change(101.0))
+        heads, chunk, change = store.log._heads, events(3, 1), Change(101.0)
+        run = partial(writes.append, heads, SMALL, stream=row.id, epoch=row.epoch, chunk=chunk, change=change)
         jobs = [Job(each, lambda _: None, writes=True) for each in (run, fails)]
         first, second = await store._links.writer.ask(lambda _: store._transactions[0].work(jobs))
         assert first is None and isinstance(second, StoreError)

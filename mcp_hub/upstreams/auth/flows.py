@@ -153,10 +153,10 @@ class _Login(msgspec.Struct, frozen=True):
         )
         return httpx2.Response(403 if is_more else 401, headers={"www-authenticate": said_so}, request=request)
 
-    def _absolute(self, place: str | None) -> str | None:
-        """The URL of a place that the server names, None if it cannot be one: there are the usual places."""
+    def _absolute(self, reference: str | None) -> str | None:
+        """The URL that the server refers to; None if it cannot be one, since there are well-known ones."""
         try:
-            return urljoin(self.url, place) if place else None
+            return urljoin(self.url, reference) if reference else None
         except ValueError:
             return None
 

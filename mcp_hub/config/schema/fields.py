@@ -51,7 +51,7 @@ _outer: Final[ContextVar[type[BaseModel] | None]] = ContextVar("outer", default=
 
 
 class Section(BaseModel):
-    """Frozen, without unknown keys; an empty `key:` counts as left out. Its validator is built when a file first has it."""
+    """Frozen, without unknown keys; an empty `key:` counts as left out. Built when a file first has it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 

@@ -218,6 +218,7 @@ class CallRegistry(CallOwner):
             due = record.times.wheel.at
             if due <= soon:
                 was_short = record.is_short
+                record.times.wheel.begin()
                 due = record.times.wheel.plan(*self._look(record, now, is_full=begun >= _AT_ONCE))
                 begun += was_short and not record.is_short
             if due < next_due:

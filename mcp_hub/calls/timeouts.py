@@ -48,9 +48,13 @@ class _Look(msgspec.Struct):
         self.at = min(self.at, due)
         self.wheel.reschedule(due)
 
+    def begin(self) -> None:
+        """The wheel looks now. What becomes due sooner by that look, such as an alarm that it sets, counts."""
+        self.at = math.inf
+
     def plan(self, *due: float) -> float:
         """The wheel has looked, and does so again at the first of these times, which is returned."""
-        self.at = min(due)
+        self.at = min(self.at, *due)
         return self.at
 
 

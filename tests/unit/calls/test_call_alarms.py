@@ -58,6 +58,18 @@ async def test_an_alarm_that_is_set_late_rings_in_time_too() -> None:
 
 
 @virtual
+async def test_an_alarm_that_is_set_while_the_wheel_looks_at_its_call_rings_in_time_too() -> None:
+    hub = DurableHub()
+    call = hub.call()
+    bells: list[Bell] = []
+    handle_of(call.record, hub.streams).watch(lambda: bells.append(Bell(call.record, 3)))  # as it becomes durable
+    await sleep(1)
+    assert len(bells) == 1 and bells[0].rung == []
+    await sleep(3)
+    assert bells[0].rung == [3]
+
+
+@virtual
 async def test_a_call_that_waits_for_its_turn_has_its_alarm() -> None:
     hub = DurableHub(running=1)
     hub.call()

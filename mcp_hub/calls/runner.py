@@ -32,7 +32,7 @@ from mcp_hub.calls.log import CallLog
 from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan, CallState, ResumePoint, TimeLimits
 from mcp_hub.calls.progress import CallProgress
 from mcp_hub.calls.reading.stream import Stream
-from mcp_hub.calls.timeouts import CallTimes, OpenQuestions, looks
+from mcp_hub.calls.timeouts import CallTimes, OpenQuestions
 from mcp_hub.clock import Clock
 from mcp_hub.errors import HubStopping, RpcError
 from mcp_hub.events import (
@@ -90,6 +90,24 @@ class LogWriter(Protocol):
 
 
 _UNOWNED: Final = CallOwner()
+
+
+class _Looks(msgspec.Struct):
+    """The looks of the owner's wheel at one call; the first is with its next turn."""
+
+    owner: CallOwner
+    at: float = -math.inf
+
+    def reschedule(self, due: float) -> None:
+        self.at = min(self.at, due)
+        self.owner.reschedule(due)
+
+    def begin(self) -> None:
+        self.at = math.inf
+
+    def plan(self, *due: float) -> float:
+        self.at = min(self.at, *due)
+        return self.at
 
 
 class CallRecord(msgspec.Struct, weakref=True, eq=False):
@@ -347,7 +365,7 @@ def new_record(
 ) -> CallRecord:
     """The record of a call before its begin."""
     now, log = clock.now(), CallLog()
-    times = CallTimes(clock=clock, wheel=looks(owner), limits=limits, started=now, began=now, heard=now)
+    times = CallTimes(clock=clock, wheel=_Looks(owner), limits=limits, started=now, began=now, heard=now)
     # so many `events`, so that no question gets the key of one that another hub put
     questions = OpenQuestions(log, times, plan.events)
     return CallRecord(

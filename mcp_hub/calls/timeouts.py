@@ -33,34 +33,20 @@ _GRACE: Final = 5.0
 
 
 class _Wheel(Protocol):
-    def reschedule(self, due: float) -> None:
-        """The call needs a look by that time."""
+    """Looks at the call when something is due."""
 
-
-class _Look(msgspec.Struct):
-    """The next look at one call. Whoever makes its time sooner than that calls `reschedule`."""
-
-    wheel: _Wheel
-    at: float = -math.inf
+    @property
+    def at(self) -> float:
+        """The next look."""
 
     def reschedule(self, due: float) -> None:
         """The call needs a look by that time."""
-        self.at = min(self.at, due)
-        self.wheel.reschedule(due)
 
     def begin(self) -> None:
-        """The wheel looks now. What becomes due sooner by that look, such as an alarm that it sets, counts."""
-        self.at = math.inf
+        """A look begins. What becomes due sooner by it, such as an alarm that it sets, counts."""
 
     def plan(self, *due: float) -> float:
-        """The wheel has looked, and does so again at the first of these times, which is returned."""
-        self.at = min(self.at, *due)
-        return self.at
-
-
-def looks(wheel: _Wheel) -> _Look:
-    """A call's looks by that wheel; the first is with its next turn."""
-    return _Look(wheel)
+        """A look has ended; the next one is at the first of these times, and is returned."""
 
 
 class _Wait(msgspec.Struct, frozen=True):
@@ -104,7 +90,7 @@ class CallTimes(msgspec.Struct):
     """
 
     clock: Clock
-    wheel: _Look
+    wheel: _Wheel
     limits: TimeLimits
     started: float
     began: float | None

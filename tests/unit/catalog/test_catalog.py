@@ -37,7 +37,7 @@ class World:
 async def test_definitions_that_are_left_out_are_logged_once() -> None:
     world = World()
     unfit = [b'{"name":"t%d","inputSchema":7}' % n for n in range(30)]
-    world.git.lists(offer("git", *unfit, b'{"name":"\\u202eok"}'))
+    world.git.lists(offer("git", *unfit, b'{"name":"\\u202eok","inputSchema":7}'))
     with structlog.testing.capture_logs() as logs:
         assert world.names() == world.names("small") == []
         world.ci.lists(offer("ci", "build"))
@@ -45,7 +45,7 @@ async def test_definitions_that_are_left_out_are_logged_once() -> None:
         (line,) = logs
         assert (line["event"], line["upstream"], line["count"]) == ("definitions_left_out", "git", 31)
         assert len(line["which"]) == 20 and line["which"][0].startswith("tool t0 is left out: ")
-        world.git.lists(offer("git", *unfit, b'{"name":"\\u202eother"}'))
+        world.git.lists(offer("git", *unfit, b'{"name":"\\u202eother","inputSchema":7}'))
         world.names()
         assert logs[1]["count"] == 1 and logs[1]["which"][0].startswith("tool <U+202E>other is left out: ")
 

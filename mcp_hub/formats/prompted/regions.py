@@ -90,7 +90,8 @@ class _Region:
             tag = yield from self.to_tag()
             budget -= len(self.text)
             begins = bool(tag) and self.begins(tag)
-            if self._body.strip() in ("", "assistant") and self.begin and (begins or is_open):
+            is_outer = self._body.strip() in ("", "assistant") and self.begin and not self._output.has_begun
+            if is_outer and (begins or is_open):
                 self._source.give_back(tag)
                 return "outer"
             if self._is_text or (self._is_weak and not self._is_data()):

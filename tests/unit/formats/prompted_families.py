@@ -39,6 +39,10 @@ FAMILIES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
         plain("Call <invoke> it."),
     ],
     "gpt-oss": [
+        (  # the first message breaks off as the second one begins
+            "<|channel|><|channel|>commentary to=functions.now<|message|>{",
+            [("now", "malformed_call"), ("now", "truncated_call"), "interrupted"],
+        ),
         (
             "<|channel|>analysis<|message|>Hm <b><|end|><|start|>assistant<|channel|>"
             "commentary to=functions.get_weather "

@@ -51,9 +51,9 @@ from mcp_hub.wire.responses import OVERLOADED, code_of, origin, reason_of, retry
 
 log = get_logger(__name__)
 
-_SECONDS: Final = 10.0
+_SECONDS: Final = 10.0  # for one message and its answer
 _MOST_ANSWER: Final = 4096
-"""For one message and its answer; bytes of an answer to a challenge, or of an origin's document. No other is read."""
+"""Bytes of the answer to a challenge, or of an origin's document; of other answers no byte is read."""
 _CATEGORIES: Final = {"connection_refused": "connection_refused", "connect_timeout": "timeout"}
 """Failures of a connection in the extension's words; those of a certificate are `tls_error`."""
 _UNREACHED: Final = (OSError, ValueError, ImportError, StartFailed, httpx2.HTTPError, httpx2.InvalidURL)

@@ -40,8 +40,7 @@ log = get_logger(__name__)
 LINGER: Final = 600.0
 LONG_LINGER: Final = 3600.0
 """Seconds without a reader after which a feed ends; the second for servers that cannot replay."""
-_LOOK: Final = 5.0
-"""Seconds between looks for unused feeds."""
+_LOOK: Final = 5.0  # seconds between looks for unused feeds
 _CONFIRMED: Final = 1.0
 """Seconds for the store's answer to a write."""
 _PAUSE: Final = 1.0
@@ -255,11 +254,12 @@ class Feeds:
 
     def _hear(self, message: Message) -> bool:
         """Takes that another hub has claimed the durable stream of a feed."""
-        feeds = [feed for feed in self._feeds.values() if feed.stream and feed.stream.row.id == message.stream]
-        if message.kind != "lost" or not feeds or self._tasks is None:
+        if message.kind != "lost" or (tasks := self._tasks) is None:
             return False
-        self._tasks.start_soon(self._lost, feeds[0], message.stream)
-        return True
+        feeds = [feed for feed in self._feeds.values() if feed.stream and feed.stream.row.id == message.stream]
+        for feed in feeds:
+            tasks.start_soon(self._lost, feed, message.stream)
+        return bool(feeds)
 
     async def _lost(self, feed: ServerFeed, id_: CallId) -> None:
         """Lets its readers follow the new owner, unless this hub has it again by now."""

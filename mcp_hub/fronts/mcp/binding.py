@@ -46,9 +46,8 @@ _DISCOVERY_TTL: Final = 60_000
 
 
 class Binding:
-    """Answers requests for a `HubPort`; `added`: methods of
-
-    `server_info` and `instructions` introduce the hub.
+    """Answers requests for a `HubPort`; `server_info` and `instructions` introduce the hub. `added`: the methods of
+    extensions.
     """
 
     def __init__(self, hub: HubPort, server_info: JsonObject, instructions: Instructions) -> None:

@@ -124,9 +124,11 @@ Opening = Callable[[bytes], EventStream]
 """Makes the stream that answers a request with this id."""
 
 
-def event_methods(
-    hub: HubPort,
-) -> Mapping[str, Callable[[Session, RawObject], Coroutine[object, object, bytes | Opening]]]:
+Answer = Callable[[Session, RawObject], Coroutine[object, object, bytes | Opening]]
+"""Answers a request by its params without `_meta`. Raises `RpcError`."""
+
+
+def event_methods(hub: HubPort) -> Mapping[str, Answer]:
     """The methods by name; each raises `method_not_found` if no server has events."""
 
     async def poll(session: Session, params: RawObject) -> bytes:

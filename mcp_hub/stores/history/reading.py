@@ -79,22 +79,17 @@ class _Matches(dict[str, bool]):
         return matches
 
 
-class CallFilter:
+class CallFilter(msgspec.Struct):
     """Calls of matching groups that ended from `since` to before `until` and `before`, for one query."""
 
-    def __init__(
-        self,
-        fits: Callable[[CallGroup], bool],
-        *,
-        since: float = 0.0,
-        until: float = math.inf,
-        before: Place | None = None,
-    ) -> None:
-        self.fits = fits
-        self.since = since
-        self.until = until
-        self.before = before
-        self.matches = _Matches(fits)
+    fits: Callable[[CallGroup], bool]
+    since: float = 0.0
+    until: float = math.inf
+    before: Place | None = None
+    matches: dict[str, bool] = {}
+
+    def __post_init__(self) -> None:
+        self.matches = _Matches(self.fits)
 
     @property
     def end(self) -> float:
@@ -201,21 +196,21 @@ def _fitting(batch: Batch, chosen: CallFilter, limit: int) -> list[PastCall]:
         indexes = [index for index in indexes if since <= ended[index] <= end]
     if before is not None:
         indexes = [index for index in indexes if (ended[index], batch.base + index, batch.hub) < before]
-    return _calls(batch, indexes[: -limit - 1 : -1], lines)
+    return _calls(batch, indexes[: -limit - 1 : -1], lines)  # the newest first
 
 
 def _calls(batch: Batch, indexes: Sequence[int], lines: Sequence[str]) -> list[PastCall]:
     ids, marks, ended, took = batch.ids.split(" "), numbers(batch.marks), floats(batch.ended), floats(batch.took)
     waited = floats(batch.waited) if batch.waited else (0.0,) * len(ended)
-    bytes_ = sizes(batch.sizes) if batch.sizes else (0,) * (2 * len(ended))
+    lengths = sizes(batch.sizes) if batch.sizes else (0,) * (2 * len(ended))
     key, flags, notes, nothing = batch.key, batch.flags, batch.notes, ("", "")
     calls = []
     for index in indexes:
         code, message = notes.get(index, nothing)
         calls.append(PastCall(
             id=ids[index], group=group_of(lines[marks[index]]), hub=batch.hub, number=batch.base + index,
-            ended=ended[index], took=took[index], waited=waited[index], arguments_bytes=bytes_[2 * index],
-            result_bytes=bytes_[2 * index + 1], flags=flags[index], code=code, message=message, key=key, index=index,
+            ended=ended[index], took=took[index], waited=waited[index], arguments_bytes=lengths[2 * index],
+            result_bytes=lengths[2 * index + 1], flags=flags[index], code=code, message=message, key=key, index=index,
         ))  # fmt: skip
     return calls
 
